@@ -1,0 +1,55 @@
+"""What every exporter is: one verb, `send`, and its four endings."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from spool.record import Batch
+from spool.store import Refusal
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """The target has the batch, but for the records it *refused*."""
+
+    refused: tuple[Refusal, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Try the same batch again later."""
+
+    reason: str
+    answered: bool
+    """Whether the target answered (then the next try carries another idempotency key) or fell silent."""
+    after_s: float | None = None
+    """The target's own wish (`Retry-After`), bounded to an hour; None lets the back-off decide."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """The lane cannot work as it is set up (key, scope, path): stop it, keep its data, probe now and then."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The target refuses these bytes for ever: split them until the culprits stand alone, and bury those."""
+
+    code: str
+    message: str
+    too_large: bool = False
+    """The size was the reason, so smaller batches may pass whole."""
+
+
+Outcome = Delivered | Retry | Hold | Refused
+
+
+class Exporter(Protocol):
+    """Sends one batch to one target. Raises nothing of the transport's own; bugs do raise."""
+
+    async def send(self, batch: Batch) -> Outcome:
+        """Send *batch* once."""
+
+    async def close(self) -> None:
+        """Give back sockets and files."""

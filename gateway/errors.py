@@ -1,0 +1,68 @@
+"""The receiver's errors, and the one table error -> answer.
+
+An error's text is shown to senders and written to the log: it holds reasons and positions, never payload text or keys.
+"""
+
+from typing import NamedTuple
+
+from spool.errors import SpoolError, SpoolFull
+
+
+class GatewayError(Exception):
+    """Base of what the receiver raises on purpose."""
+
+
+class BadPayload(GatewayError):
+    """The body can never be read: truncated, not the format it says, not UTF-8, nested without end."""
+
+
+class TooLarge(GatewayError):
+    """The body is larger than the limit, before or after decompression."""
+
+
+class UnsupportedMedia(GatewayError):
+    """Content-Type or Content-Encoding is none that we read."""
+
+
+class Unauthenticated(GatewayError):
+    """No key, or a key that nobody knows or that is disabled."""
+
+
+class Forbidden(GatewayError):
+    """A known key without the scope, or a Host that is not ours."""
+
+
+class Overloaded(GatewayError):
+    """Too much is in flight: the sender should keep its data and come again."""
+
+
+class Answer(NamedTuple):
+    """How an error is told: HTTP status, gRPC code (google.rpc.Code), seconds for Retry-After, and whether its text is shown."""
+
+    status: int
+    code: int
+    retry_after_s: int | None = None
+    show_text: bool = True
+
+
+ANSWERS: dict[type[BaseException], Answer] = {
+    BadPayload: Answer(400, 3),
+    Unauthenticated: Answer(401, 16),
+    Forbidden: Answer(403, 7),
+    TooLarge: Answer(413, 8),
+    UnsupportedMedia: Answer(415, 3),
+    Overloaded: Answer(503, 14, retry_after_s=1),
+    SpoolFull: Answer(503, 14, retry_after_s=30),
+    SpoolError: Answer(503, 14, retry_after_s=5),
+}
+
+UNFORESEEN = Answer(503, 14, retry_after_s=5, show_text=False)
+"""What we did not think of is counted apart and told as retryable, so that our bug loses nothing."""
+
+
+def answer_for(error: BaseException) -> Answer:
+    """The answer of the error's class or of its nearest base in the table."""
+    for cls in type(error).__mro__:
+        if cls in ANSWERS:
+            return ANSWERS[cls]
+    return UNFORESEEN

@@ -1,0 +1,42 @@
+"""From a request's bytes to the spool, and the answer: decode, normalise, count, append. No web code here."""
+
+from typing import NamedTuple, Protocol
+
+from gateway.normalise.call import Rejection
+
+
+class Sender(NamedTuple):
+    """Who sent a payload, as far as the connection tells."""
+
+    key: str | None
+    """Name of the inbound key; None on open intake."""
+    peer: str
+    """Address without port, or `unix`."""
+
+
+class Receipt(NamedTuple):
+    """What became of a payload, once it is on disk."""
+
+    items: int
+    rejected: tuple[Rejection, ...]
+    warning: str | None = None
+    """Shown as partial_success with 0 rejected items, such as "no known usage fields found"."""
+
+
+class Intake(Protocol):
+    """What the web code calls. Returns after the commit; raises what `gateway.errors` names."""
+
+    async def traces(self, body: bytes, *, json: bool, sender: Sender) -> Receipt:
+        """An ExportTraceServiceRequest, decompressed; *json* for OTLP/JSON, else protobuf."""
+
+    async def logs(self, body: bytes, *, json: bool, sender: Sender) -> Receipt:
+        """An ExportLogsServiceRequest."""
+
+    async def metrics(self, body: bytes, *, json: bool, sender: Sender) -> Receipt:
+        """An ExportMetricsServiceRequest."""
+
+    async def events(self, body: bytes, *, sender: Sender) -> Receipt:
+        """Usage events: one JSON object, an array, `{"events": […]}` or NDJSON."""
+
+    async def heartbeat(self, device_id: str, body: bytes, *, sender: Sender) -> Receipt:
+        """One device heartbeat, JSON."""

@@ -1,0 +1,59 @@
+"""What a normaliser gives: calls, links, and the fate of every item that became neither. Pure types.
+
+One decoded payload gives one `Normalised`. Every item in it (span, log record, metric point) has exactly one place:
+a call in `calls`, or a count under `suppressed`, `ignored` or a `Rejection`. `items` is their sum.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from spool.record import Record
+
+LINK_BYTES = 32
+"""One link: trace id (16), span id (8), parent span id (8, zero when none)."""
+
+
+class Call(NamedTuple):
+    """One report of an AI call: its record, and what the ledger compares that JSON does not hold in a handy form."""
+
+    record: Record
+    """JSON-ready; keys without a value are left out."""
+    trace_id: bytes
+    """16 bytes, or b"" when the report has none."""
+    span_id: bytes
+    """8 bytes, or b""."""
+    parent_span_id: bytes
+    """8 bytes, or b"" for a root."""
+    start_ms: int
+    end_ms: int
+    source: int
+    """63-bit fingerprint of the sender: the resource's service.name and instance, never the whole resource."""
+    scope: int
+    """63-bit fingerprint of the instrumentation scope's name: twins come from different scopes of one source."""
+    event_id: str | None = None
+    """The sender's own id of this report, for reports that have no span."""
+
+
+class Rejection(NamedTuple):
+    """One item that could not become a record; its reason and position, never its content."""
+
+    reason: str
+    """Closed list: `invalid_trace_id`, `invalid_span_id`, `invalid_time`, …"""
+    position: str
+    """Where it stood, such as `resourceSpans[0].scopeSpans[1].spans[4]`."""
+
+
+@dataclass(slots=True)
+class Normalised:
+    calls: list[Call] = field(default_factory=list)
+    links: list[bytes] = field(default_factory=list)
+    """`LINK_BYTES` each: every span that is no call but has ids, AI or not (agents, tools, HTTP), so that ancestors are found."""
+    items: int = 0
+    suppressed: Counter[str] = field(default_factory=Counter)
+    """Reason -> count: AI items that never bill (`not_a_call`: agent, workflow, chain, tool, retrieval …)."""
+    ignored: int = 0
+    """Items that are no AI usage."""
+    rejected: list[Rejection] = field(default_factory=list)
+    unknown_conventions: Counter[str] = field(default_factory=Counter)
+    """Scope name -> calls that only the generic table could read."""
