@@ -1,0 +1,165 @@
+"""Gathering a cluster: all remembered reports that hang together with one of them. Pure.
+
+From a report the way goes to all with its response id, to its twins, and to the calls below it (through spans that are
+no calls, as far as their links are remembered). What stands above it is decided when its own turn comes.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from gateway.counting.facts import FACT_BYTES, LINK_ROW_BYTES, Fact, Link, split_ref, unpack_fact, unpack_link
+from gateway.counting.resolve import Fixed, Member
+from gateway.counting.table import MASK, Table
+
+MAX_CLUSTER = 4_000
+"""Reports looked at to decide one cluster: more than this are decided in parts."""
+MAX_LATE_CHUNKS = 64
+"""Settled chunks read back from the spool for one cluster."""
+
+OPEN, KEPT, DROPPED = 0, 1, 2
+
+
+def span_key(identity: bytes) -> int:
+    """The tables' key of a report's identity or of a span (trace id + span id); of this process, so nobody can aim at it."""
+    return hash(identity) & MASK or 1
+
+
+@dataclass(slots=True)
+class Settling:
+    """Rows of a chunk that still settles."""
+
+    seq: int
+    received_ms: int
+    facts: bytearray = field(default_factory=bytearray)
+    links: bytearray = field(default_factory=bytearray)
+    fates: bytearray = field(default_factory=bytearray)
+    """OPEN, KEPT or DROPPED of each call."""
+    related: set[int] = field(default_factory=set)
+    """Calls that share a response id with another report, or have a twin."""
+
+
+@dataclass(frozen=True, slots=True)
+class LateChunk:
+    """Rows of a settled chunk, read back from the spool."""
+
+    facts: bytes
+    links: bytes
+    dropped: frozenset[int]
+
+
+@dataclass(slots=True)
+class Cluster:
+    """Reports that hang together."""
+
+    members: dict[int, Member] = field(default_factory=dict)
+    parents: dict[int, list[int]] = field(default_factory=dict)
+    """Call -> calls above it."""
+    cut: set[int] = field(default_factory=set)
+    """Calls below which more stands than was looked at."""
+
+
+class Rows:
+    """Rows by reference, from chunks that settle or from *late* ones; what is not at hand is noted as `missing`."""
+
+    def __init__(self, chunks: Mapping[int, Settling], late: Mapping[int, LateChunk | None]) -> None:
+        self._chunks, self._late = chunks, late
+        self.missing: set[int] = set()
+
+    def fact(self, ref: int) -> Fact | None:
+        """The call at *ref*, dropped or not."""
+        where = split_ref(ref)
+        chunk = self._chunk(where.seq)
+        if chunk is None or (where.idx + 1) * FACT_BYTES > len(chunk.facts):
+            return None
+        return unpack_fact(chunk.facts, where.idx)
+
+    def link(self, ref: int) -> Link | None:
+        where = split_ref(ref)
+        chunk = self._chunk(where.seq)
+        if chunk is None or (where.idx + 1) * LINK_ROW_BYTES > len(chunk.links):
+            return None
+        return unpack_link(chunk.links, where.idx)
+
+    def member(self, ref: int) -> Member | None:
+        """The call at *ref* unless it was dropped."""
+        fact = self.fact(ref)
+        if fact is None:
+            return None
+        where = split_ref(ref)
+        chunk = self._chunks.get(where.seq)
+        if chunk is not None:
+            fate = chunk.fates[where.idx]
+            return None if fate == DROPPED else Member(ref, fact, Fixed.KEPT if fate == KEPT else Fixed.OPEN)
+        late = self._late[where.seq]
+        return None if late is None or where.idx in late.dropped else Member(ref, fact, Fixed.KEPT)
+
+    def _chunk(self, seq: int) -> Settling | LateChunk | None:
+        chunk = self._chunks.get(seq)
+        if chunk is not None:
+            return chunk
+        if seq in self._late:
+            return self._late[seq]
+        if len(self._late) + len(self.missing) < MAX_LATE_CHUNKS:
+            self.missing.add(seq)
+        return None
+
+
+def gather(ref: int, rows: Rows, children: Table, responses: Table, twins: Callable[[int, Fact], list[int]]) -> Cluster:
+    """The cluster around *ref*. While `rows.missing` is not empty it is not whole."""
+    cluster = Cluster()
+    todo = [ref]
+    while todo and len(cluster.members) < MAX_CLUSTER:
+        at = todo.pop()
+        if at in cluster.members:
+            continue
+        member = rows.member(at)
+        if member is None:
+            continue
+        cluster.members[at] = member
+        todo += _same_response(member.fact, rows, responses)
+        todo += twins(at, member.fact)
+        below, whole = _below(member.fact, rows, children)
+        if not whole:
+            cluster.cut.add(at)
+        for child in below:
+            cluster.parents.setdefault(child, []).append(at)
+        todo += below
+    return cluster
+
+
+def _same_response(fact: Fact, rows: Rows, responses: Table) -> list[int]:
+    """References of all reports with the fact's response id."""
+    found: list[int] = []
+    ref = responses.find(fact.response) if fact.response else 0
+    while ref and len(found) < MAX_CLUSTER:
+        found.append(ref)
+        other = rows.fact(ref)
+        ref = other.prev_response if other is not None else 0
+    return found
+
+
+def _below(fact: Fact, rows: Rows, children: Table) -> tuple[list[int], bool]:
+    """References of the calls below a span, at any distance that links reach; and whether all rows were at hand."""
+    found: list[int] = []
+    whole = True
+    if not any(fact.span_id):
+        return found, whole
+    seen: set[bytes] = set()
+    todo = [fact.trace_id + fact.span_id]
+    while todo and len(seen) < MAX_CLUSTER:
+        span = todo.pop()
+        if span in seen:
+            continue
+        seen.add(span)
+        ref = children.find(span_key(span))
+        while ref and len(found) < MAX_CLUSTER:
+            is_link = split_ref(ref).is_link
+            child = rows.link(ref) if is_link else rows.fact(ref)
+            if child is None:
+                whole = False
+                break
+            if not is_link:
+                found.append(ref)
+            todo.append(child.trace_id + child.span_id)
+            ref = child.prev_child
+    return found, whole and not todo

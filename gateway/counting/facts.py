@@ -1,0 +1,187 @@
+"""What the ledger compares of a report, as a fixed row of bytes. Pure.
+
+Rows of a chunk lie one after the other, in memory while the chunk settles and in the spool's `facts` column, so that
+a restart knows what the gateway knew. Unknown counts are -1, unknown fingerprints 0. The two `prev_*` references chain
+reports of one parent and of one response id; they are remade when the ledger is rebuilt.
+
+A *reference* names a report: chunk seq, index in it, and whether it is a link (a span that is no call).
+"""
+
+import struct
+from typing import NamedTuple
+
+from gateway.counting.models import fingerprint, model_fingerprint
+from gateway.normalise.call import LINK_BYTES, Call
+from spool.record import Record
+
+_FACT = struct.Struct("<16s8s8sqqQQQQQiiiiiHHQQ")
+FACT_BYTES = _FACT.size
+_CHAINS = struct.Struct("<QQ")
+_NO_SPAN = bytes(8)
+_MOST = (1 << 31) - 1
+
+HIT = 1
+"""The gateway's cache answered: no provider billed it."""
+FAILED = 2
+REPORTED_COST = 4
+STREAM = 8
+
+
+class Fact(NamedTuple):
+    trace_id: bytes
+    """The record id, for a report without a span."""
+    span_id: bytes
+    """Zero for a report without a span."""
+    parent_span_id: bytes
+    start_ms: int
+    end_ms: int
+    source: int
+    scope: int
+    response: int
+    """Fingerprint of the provider's response id."""
+    request_model: int
+    response_model: int
+    input_tokens: int
+    output_tokens: int
+    cache_read: int
+    cache_creation: int
+    reasoning: int
+    marks: int
+    completeness: int
+    """How much of the record is known; the fullest of several reports wins."""
+    prev_child: int
+    """Reference of the report before this one with the same parent."""
+    prev_response: int
+    """Reference of the report before this one with the same response id."""
+
+
+def identity(call: Call) -> bytes:
+    """24 bytes that name the report itself: its trace and span id, or its record id where it has no span."""
+    return call.trace_id + call.span_id if call.span_id else bytes.fromhex(call.record["record_id"]) + _NO_SPAN
+
+
+def fact_row(call: Call, own: bytes, prev_child: int, prev_response: int, response: int) -> bytes:
+    """The row of *call*, whose `identity` is *own*."""
+    record = call.record
+    usage = record["usage"]
+    get = usage.get
+    input_tokens = get("input_tokens")
+    output_tokens = get("output_tokens")
+    return _FACT.pack(
+        own[:16],
+        own[16:],
+        call.parent_span_id or _NO_SPAN,
+        call.start_ms,
+        call.end_ms,
+        call.source,
+        call.scope,
+        response,
+        model_fingerprint(record.get("request_model")),
+        model_fingerprint(record.get("response_model")),
+        _count(input_tokens),
+        _count(output_tokens),
+        _count(get("cache_read_input_tokens")),
+        _count(get("cache_creation_input_tokens")),
+        _count(get("reasoning_output_tokens")),
+        _marks(record),
+        completeness(record),
+        prev_child,
+        prev_response,
+    )
+
+
+def _count(tokens: object) -> int:
+    if not isinstance(tokens, int):
+        return -1
+    return min(_MOST, tokens)
+
+
+def _marks(record: Record) -> int:
+    marks = 0 if record["billed"] else HIT
+    if record["status"] == "error":
+        marks |= FAILED
+    if record.get("cost"):
+        marks |= REPORTED_COST
+    return marks
+
+
+def completeness(record: Record) -> int:
+    """How much *record* knows: whole counts weigh most, then what makes a price, then who and what."""
+    usage = record["usage"]
+    score = 0
+    if usage.get("input_tokens") is not None:
+        score += 32
+    if usage.get("output_tokens") is not None:
+        score += 32
+    if usage.get("cache_read_input_tokens") is not None:
+        score += 6
+    if usage.get("cache_creation_input_tokens") is not None:
+        score += 6
+    if usage.get("reasoning_output_tokens") is not None:
+        score += 4
+    if record.get("response_id"):
+        score += 8
+    if record.get("cost"):
+        score += 4
+    if record.get("response_model"):
+        score += 4
+    if record.get("request_model"):
+        score += 2
+    return score
+
+
+def response_fingerprint(record: Record) -> int:
+    response_id = record.get("response_id")
+    return fingerprint(response_id) if response_id else 0
+
+
+def unpack_fact(rows: bytes | bytearray, index: int) -> Fact:
+    return Fact._make(_FACT.unpack_from(rows, index * FACT_BYTES))
+
+
+def with_chains(row: bytes | bytearray | memoryview, prev_child: int, prev_response: int) -> bytes:
+    """The same row with other references, for a ledger that is rebuilt."""
+    return bytes(row[: FACT_BYTES - _CHAINS.size]) + _CHAINS.pack(prev_child, prev_response)
+
+
+# ---- links
+
+_LINK = struct.Struct("<16s8s8sQ")
+LINK_ROW_BYTES = _LINK.size
+
+
+class Link(NamedTuple):
+    trace_id: bytes
+    span_id: bytes
+    parent_span_id: bytes
+    prev_child: int
+
+
+def link_row(link: bytes, prev_child: int) -> bytes:
+    """The row of one link as the normaliser gives it (`LINK_BYTES`)."""
+    return link[:LINK_BYTES] + prev_child.to_bytes(8, "little")
+
+
+def unpack_link(rows: bytes | bytearray, index: int) -> Link:
+    return Link._make(_LINK.unpack_from(rows, index * LINK_ROW_BYTES))
+
+
+# ---- references
+
+
+def call_ref(seq: int, idx: int) -> int:
+    return seq << 22 | idx << 1 | 0
+
+
+def link_ref(seq: int, idx: int) -> int:
+    return seq << 22 | idx << 1 | 1
+
+
+class Ref(NamedTuple):
+    seq: int
+    idx: int
+    is_link: bool
+
+
+def split_ref(ref: int) -> Ref:
+    return Ref(ref >> 22, ref >> 1 & (1 << 21) - 1, bool(ref & 1))

@@ -1,0 +1,83 @@
+"""One record out of several reports of one call. Pure. Tokens are completed, never added."""
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from spool.record import Record, Usage
+
+_FILLED = (
+    "provider",
+    "request_model",
+    "response_model",
+    "response_id",
+    "request_id",
+    "deployment",
+    "region",
+    "finish_reason",
+    "duration_ms",
+    "time_to_first_token_ms",
+    "stream",
+    "service_tier",
+    "error_type",
+    "trace",
+)
+_INPUT_PARTS = ("cache_read_input_tokens", "cache_creation_input_tokens")
+_OUTPUT_PARTS = ("reasoning_output_tokens", "audio_output_tokens")
+
+
+def merge(reports: Sequence[Record], record_id: str) -> Record:
+    """The reports' common record: the first (fullest) one, completed by what only the others know, under *record_id*.
+
+    A gateway's cache hit makes the call unbilled, whoever else reports it; a reported cost goes before none.
+    """
+    merged: dict[str, Any] = dict(reports[0])
+    merged["usage"] = dict(reports[0]["usage"])
+    merged["attribution"] = dict(reports[0]["attribution"])
+    merged["flags"] = list(reports[0]["flags"])
+    for report in reports[1:]:
+        for name in _FILLED:
+            if merged.get(name) is None and report.get(name) is not None:
+                merged[name] = report.get(name)
+        complete_usage(merged["usage"], report["usage"])
+        complete_attribution(merged["attribution"], cast("dict[str, Any]", report["attribution"]))
+        if report.get("batch"):
+            merged["batch"] = True
+        if not report["billed"]:
+            merged["billed"] = False
+            merged["cost"] = report.get("cost")
+        elif merged.get("cost") is None and merged["billed"]:
+            merged["cost"] = report.get("cost")
+        merged["flags"] += [flag for flag in report["flags"] if flag not in merged["flags"]]
+    merged["record_id"] = record_id
+    return cast("Record", {name: value for name, value in merged.items() if value is not None})
+
+
+def complete_usage(usage: Usage, other: Usage) -> None:
+    """Add to *usage* the counts that only *other* knows, as long as parts stay within their whole."""
+    mine, theirs = cast("dict[str, Any]", usage), cast("dict[str, Any]", other)
+    for whole in ("input_tokens", "output_tokens"):
+        if mine.get(whole) is None and theirs.get(whole) is not None:
+            mine[whole] = theirs[whole]
+            mine["status"] = theirs["status"]
+    for parts, whole in ((_INPUT_PARTS, "input_tokens"), (_OUTPUT_PARTS, "output_tokens")):
+        for part in parts:
+            known = sum(mine.get(p) or 0 for p in parts)
+            if (
+                mine.get(part) is None
+                and theirs.get(part) is not None
+                and known + theirs[part] <= (mine.get(whole) or 0)
+            ):
+                mine[part] = theirs[part]
+    for name in ("cache_creation_1h_input_tokens", "audio_input_tokens"):
+        if mine.get(name) is None and theirs.get(name) is not None:
+            mine[name] = theirs[name]
+    if theirs.get("other"):
+        mine["other"] = {**theirs["other"], **mine.get("other", {})}
+
+
+def complete_attribution(attribution: dict[str, Any], other: dict[str, Any]) -> None:
+    for name, value in other.items():
+        if name == "labels":
+            attribution["labels"] = {**value, **attribution.get("labels", {})}
+        elif attribution.get(name) is None:
+            attribution[name] = value

@@ -1,0 +1,229 @@
+"""The counting rules over one cluster of related reports: which are calls of their own. Pure.
+
+A cluster is what the ledger found to hang together: by response id, by twinship, or below one another. The rules see the
+set, never the order in which it came, so any order and any split over requests gives the same calls:
+
+1. Reports with one response id whose time and usage agree are one call (rule 3b); those that do not agree stay, flagged `conflict`.
+2. Twins are paired one to one, nearest in time first (rule 3c).
+3. Bottom up, a call above others is suppressed as `ancestor` when they cover its usage; else both stay, flagged `conflict` (rule 2).
+4. What was forwarded already stands: a call that holds such a report keeps that report, and the others are duplicates of it.
+"""
+
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from enum import Enum
+from itertools import combinations
+
+from gateway.counting.agreement import OUTPUT_DEVIATIONS, deviation, is_same_response, is_twin, same_model
+from gateway.counting.facts import Fact
+
+
+class Fixed(Enum):
+    """What was decided about a report before."""
+
+    OPEN = 0
+    KEPT = 1
+    """Its record may be forwarded: it stands."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    ref: int
+    fact: Fact
+    fixed: Fixed = Fixed.OPEN
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What a cluster's reports become. References not named here are calls of their own, unchanged."""
+
+    dropped: dict[int, str] = field(default_factory=dict)
+    """Reference -> `duplicate.<reason>` or `suppressed.<reason>`."""
+    merged: dict[int, list[int]] = field(default_factory=dict)
+    """Reference that stands -> all references of its call, fullest first."""
+    conflicts: set[int] = field(default_factory=set)
+    """References that stand with the flag `conflict`."""
+
+
+class _Call:
+    """Reports that are one call."""
+
+    __slots__ = ("covered", "members", "reason")
+
+    def __init__(self, member: Member) -> None:
+        self.members = [member]
+        self.reason = "response_id"
+        self.covered = False
+
+    def usage(self) -> tuple[int, int]:
+        """(input, output) of the fullest report; -1 for unknown."""
+        fact = fullest(self.members)[0].fact
+        return fact.input_tokens, fact.output_tokens
+
+
+def resolve(
+    members: Sequence[Member], parents: Mapping[int, Sequence[int]], cut: AbstractSet[int] = frozenset()
+) -> Verdict:
+    """Decide a cluster. *parents*: reference of a call -> references of the calls that stand above it, at any distance.
+
+    *cut*: calls below which more stands than the cluster shows; what shows is then taken to cover them.
+    """
+    verdict = Verdict()
+    ordered = sorted(members, key=_canonical)
+    calls = _same_responses(ordered, verdict)
+    calls = _pair_twins(calls)
+    _suppress_ancestors(calls, parents, cut, verdict)
+    for call in calls:
+        if not call.covered:
+            _stand(call, verdict)
+    return verdict
+
+
+def _canonical(member: Member) -> tuple[int, int, bytes, bytes, int]:
+    fact = member.fact
+    return fact.start_ms, -fact.end_ms, fact.trace_id, fact.span_id, fact.scope
+
+
+def fullest(members: Sequence[Member]) -> list[Member]:
+    """Reports of one call, the one to believe first: without known deviation, most complete, then canonical order."""
+    return sorted(
+        members,
+        key=lambda m: (m.fact.scope in OUTPUT_DEVIATIONS, -m.fact.completeness, _canonical(m)),
+    )
+
+
+def _same_responses(ordered: Sequence[Member], verdict: Verdict) -> list[_Call]:
+    calls: list[_Call] = []
+    by_response: dict[int, list[_Call]] = {}
+    for member in ordered:
+        response = member.fact.response
+        group = by_response.setdefault(response, []) if response else []
+        for call in group:
+            if all(is_same_response(member.fact, other.fact) for other in call.members):
+                call.members.append(member)
+                break
+        else:
+            call = _Call(member)
+            calls.append(call)
+            if response:
+                group.append(call)
+    for group in by_response.values():
+        if len(group) > 1 and not _only_hits_differ(group):
+            verdict.conflicts.update(m.ref for call in group for m in call.members)
+    return calls
+
+
+def _only_hits_differ(group: Sequence[_Call]) -> bool:
+    """Whether the id is repeated only because a gateway's cache answered with it again."""
+    return sum(1 for call in group if not any(m.fact.marks & 1 for m in call.members)) <= 1
+
+
+def _pair_twins(calls: list[_Call]) -> list[_Call]:
+    """Join calls that are twins, nearest first; a call takes at most one report of each scope, and one response id."""
+    by_source: dict[int, list[int]] = {}
+    for i, call in enumerate(calls):
+        for source in {m.fact.source for m in call.members}:
+            by_source.setdefault(source, []).append(i)
+    near: list[tuple[int, int, int]] = []
+    for group in by_source.values():
+        for i, j in combinations(group, 2):
+            distance = _twin_distance(calls[i], calls[j])
+            if distance is not None:
+                near.append((distance, i, j))
+    joined: dict[int, int] = {}
+    for _, i, j in sorted(near):
+        a, b = _root(joined, i), _root(joined, j)
+        if a != b and _may_join(calls[a], calls[b]):
+            calls[a].members += calls[b].members
+            calls[a].reason = "twin"
+            joined[b] = a
+    return [call for i, call in enumerate(calls) if i not in joined]
+
+
+def _may_join(a: _Call, b: _Call) -> bool:
+    responses = {m.fact.response for m in (*a.members, *b.members)} - {0}
+    return len(responses) <= 1 and not {m.fact.scope for m in a.members} & {m.fact.scope for m in b.members}
+
+
+def _root(joined: Mapping[int, int], i: int) -> int:
+    while i in joined:
+        i = joined[i]
+    return i
+
+
+def _twin_distance(a: _Call, b: _Call) -> int | None:
+    """How far apart in ms, when some report of one is a twin of some report of the other."""
+    found = [
+        abs(x.fact.start_ms - y.fact.start_ms) + abs(x.fact.end_ms - y.fact.end_ms)
+        for x in a.members
+        for y in b.members
+        if is_twin(x.fact, y.fact)
+    ]
+    return min(found, default=None)
+
+
+def _suppress_ancestors(
+    calls: Sequence[_Call], parents: Mapping[int, Sequence[int]], cut: AbstractSet[int], verdict: Verdict
+) -> None:
+    call_of = {m.ref: call for call in calls for m in call.members}
+    below: dict[int, dict[int, _Call]] = {}
+    for ref, above in parents.items():
+        child = call_of.get(ref)
+        for parent_ref in above:
+            parent = call_of.get(parent_ref)
+            if child is not None and parent is not None and child is not parent:
+                below.setdefault(id(parent), {})[id(child)] = child
+    # Fewest descendants first: whoever stands below another has fewer than that other.
+    above_others = [call for call in calls if id(call) in below]
+    for call in sorted(above_others, key=lambda c: (len(below[id(c)]), _canonical(c.members[0]))):
+        counted = [c for c in below[id(call)].values() if not c.covered]
+        if not counted:
+            continue
+        if any(m.fixed is Fixed.KEPT for m in call.members):
+            verdict.conflicts.update(m.ref for m in call.members)
+        elif any(m.ref in cut for m in call.members) or is_covered(
+            call.members, [fullest(c.members)[0].fact for c in counted]
+        ):
+            call.covered = True
+            for member in call.members:
+                verdict.dropped[member.ref] = "suppressed.ancestor"
+        else:
+            verdict.conflicts.update(m.ref for c in (call, *counted) for m in c.members)
+
+
+def is_covered(members: Sequence[Member], below: Sequence[Fact]) -> bool:
+    """Whether the calls *below* account for all that the call above them says it used.
+
+    They must be of its model, unless both whole counts are exactly theirs: then the model only has another name.
+    """
+    fact = fullest(members)[0].fact
+    if (
+        fact.input_tokens >= 0
+        and fact.output_tokens > 0
+        and _total(below, 0) == (fact.input_tokens, fact.output_tokens)
+    ):
+        return True
+    alike = [x for x in below if same_model(fact, x)]
+    if not alike:
+        return False
+    slack = sum(deviation(fact, x) for x in alike)
+    total_input, total_output = _total(alike, slack)
+    return fact.input_tokens <= total_input and fact.output_tokens <= total_output
+
+
+def _total(facts: Sequence[Fact], slack: int) -> tuple[int, int]:
+    return sum(max(0, x.input_tokens) for x in facts), sum(max(0, x.output_tokens) for x in facts) + slack
+
+
+def _stand(call: _Call, verdict: Verdict) -> None:
+    """One report of the call stands; the others are duplicates of it."""
+    if len(call.members) == 1:
+        return
+    kept = [m for m in call.members if m.fixed is Fixed.KEPT]
+    slot = min(kept or call.members, key=lambda m: m.ref)
+    for member in call.members:
+        if member is not slot and member.fixed is Fixed.OPEN:
+            verdict.dropped[member.ref] = f"duplicate.{call.reason}"
+    if slot.fixed is Fixed.OPEN:
+        verdict.merged[slot.ref] = [m.ref for m in fullest(call.members)]

@@ -1,0 +1,18 @@
+"""Times and ids as the spool writes them. Pure: the clock and the random bits come in."""
+
+from datetime import UTC, datetime
+
+
+def rfc3339_ms(wall_ms: int) -> str:
+    """RFC 3339 UTC with milliseconds."""
+    seconds, ms = divmod(wall_ms, 1000)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{ms:03d}Z"
+
+
+def uuid7(wall_ms: int, random_bytes: bytes) -> str:
+    """UUIDv7 (RFC 9562 §5.7) from the time and 10 random bytes."""
+    value = (wall_ms & (1 << 48) - 1) << 80 | int.from_bytes(random_bytes[:10], "big")
+    value = value & ~(0xF << 76) | 0x7 << 76
+    value = value & ~(0x3 << 62) | 0x2 << 62
+    text = f"{value:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

@@ -1,0 +1,445 @@
+"""What is written in spool.db and read back: chunks, changes, lanes, batches, dead letters.
+
+Every function runs inside the writer's transaction on its connection, and changes the figures that are committed
+with it. A *position* is (chunk seq, index of a record in it); a batch is the records from one position up to,
+not including, another, less those that settling dropped.
+"""
+
+import sqlite3
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from spool.figures import Figures
+from spool.record import Batch, Lane
+from spool.store import Refusal
+
+NEVER_SETTLES = 1 << 62
+"""settled_seq of a lane whose records may be frozen as soon as they are committed."""
+
+
+class Position(NamedTuple):
+    seq: int
+    idx: int
+
+
+class Change(NamedTuple):
+    """What settling decided about one record."""
+
+    seq: int
+    idx: int
+    fate: str
+    """`duplicate.<reason>` or `suppressed.<reason>` drops it; `kept.merged` replaces it by *record*."""
+    record: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkRow:
+    """One chunk as it is inserted."""
+
+    seq: int
+    lane: Lane
+    received_ms: int
+    ends: bytes
+    facts: bytes
+    links: bytes
+    body: bytes
+    n: int
+
+
+class Evidence(NamedTuple):
+    """What the ledger needs of a chunk to know at start what it knew before."""
+
+    seq: int
+    received_ms: int
+    n: int
+    facts: bytes
+    links: bytes
+    dropped: dict[int, str]
+    """Index -> fate of the records that settling dropped."""
+
+
+def insert_chunk(connection: sqlite3.Connection, chunk: ChunkRow) -> None:
+    connection.execute(
+        "INSERT INTO chunk (seq, lane, received_ms, n, ends, facts, links, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            chunk.seq,
+            chunk.lane,
+            chunk.received_ms,
+            chunk.n,
+            chunk.ends,
+            chunk.facts,
+            chunk.links,
+            chunk.body,
+        ),
+    )
+
+
+def open_lane(connection: sqlite3.Connection, figures: Figures, name: Lane, source: Lane, *, settles: bool) -> None:
+    """Make the lane if it is new: an own lane from the first chunk, a further exporter's from the next one."""
+    figures.lane(name)
+    settled = 0 if settles else NEVER_SETTLES
+    start = 0 if name == source else last_seq(connection) + 1
+    connection.execute(
+        "INSERT INTO lane (name, source, next_seq, next_idx, settled_seq) VALUES (?, ?, ?, 0, ?) ON CONFLICT DO NOTHING",
+        (name, source, start, settled),
+    )
+
+
+def last_seq(connection: sqlite3.Connection) -> int:
+    (seq,) = connection.execute(
+        "SELECT max(coalesce((SELECT max(seq) FROM chunk), 0), (SELECT coalesce(max(next_seq), 0) FROM lane))"
+    ).fetchone()
+    return int(seq)
+
+
+def settle(
+    connection: sqlite3.Connection,
+    figures: Figures,
+    lane: Lane,
+    through_seq: int,
+    changes: Sequence[Change],
+    followers: dict[Lane, list[Lane]],
+) -> None:
+    """Let chunks of *lane* up to *through_seq* be frozen, with what was decided about their records."""
+    connection.execute("UPDATE lane SET settled_seq=max(settled_seq, ?) WHERE name=?", (through_seq, lane))
+    for change in changes:
+        connection.execute("INSERT INTO change (seq, idx, fate, record) VALUES (?, ?, ?, ?)", change)
+        if change.record is None:
+            figures.drop(followers[lane], change.fate)
+
+
+def changes_between(connection: sqlite3.Connection, lo: int, hi: int) -> dict[int, dict[int, tuple[str, bytes | None]]]:
+    """seq -> index -> (fate, record) of the chunks *lo* to *hi*."""
+    found: dict[int, dict[int, tuple[str, bytes | None]]] = {}
+    for seq, idx, fate, record in connection.execute(
+        "SELECT seq, idx, fate, record FROM change WHERE seq BETWEEN ? AND ?", (lo, hi)
+    ):
+        found.setdefault(seq, {})[idx] = (fate, record)
+    return found
+
+
+def records_in(
+    connection: sqlite3.Connection, source: Lane, lo: Position, hi: Position
+) -> Iterator[tuple[Position, bytes]]:
+    """Position and bytes of each record from *lo* up to, not including, *hi*, less the dropped ones."""
+    changes = changes_between(connection, lo.seq, hi.seq)
+    rows = connection.execute(
+        "SELECT seq, n, ends, body FROM chunk WHERE lane=? AND seq BETWEEN ? AND ? ORDER BY seq",
+        (source, lo.seq, hi.seq),
+    )
+    for seq, n, ends, body in rows:
+        first = lo.idx if seq == lo.seq else 0
+        after = min(n, hi.idx) if seq == hi.seq else n
+        yield from chunk_records(seq, ends, body, first, after, changes.get(seq))
+
+
+def chunk_records(
+    seq: int, ends: bytes, body: bytes, first: int, after: int, changes: dict[int, tuple[str, bytes | None]] | None
+) -> Iterator[tuple[Position, bytes]]:
+    """The records *first* to *after* of one chunk, as settling left them."""
+    stops = array("I", ends)
+    start = stops[first - 1] if first else 0
+    for idx in range(first, after):
+        stop = stops[idx]
+        if changes is None or idx not in changes:
+            yield Position(seq, idx), body[start:stop]
+        elif (record := changes[idx][1]) is not None:
+            yield Position(seq, idx), record
+        start = stop
+
+
+class LaneRow(NamedTuple):
+    source: Lane
+    next: Position
+    settled_seq: int
+
+
+def lane_row(connection: sqlite3.Connection, lane: Lane) -> LaneRow:
+    source, seq, idx, settled = connection.execute(
+        "SELECT a.source, a.next_seq, a.next_idx, b.settled_seq FROM lane a JOIN lane b ON b.name=a.source WHERE a.name=?",
+        (lane,),
+    ).fetchone()
+    return LaneRow(source, Position(seq, idx), settled)
+
+
+def frozen_before(connection: sqlite3.Connection, lane: Lane, leased: set[str]) -> Batch | None:
+    """The oldest batch of *lane* that is frozen and not *leased*, read back as it was."""
+    rows = connection.execute(
+        "SELECT batch_id, seq_lo, idx_lo, seq_hi, idx_hi, generation, attempts, sent_at FROM batch WHERE lane=?"
+        " ORDER BY seq_lo, idx_lo LIMIT ?",
+        (lane, len(leased) + 1),
+    ).fetchall()
+    for batch_id, seq_lo, idx_lo, seq_hi, idx_hi, generation, attempts, sent_at in rows:
+        if batch_id not in leased:
+            source = lane_row(connection, lane).source
+            found = records_in(connection, source, Position(seq_lo, idx_lo), Position(seq_hi, idx_hi))
+            records = tuple(record for _, record in found)
+            return Batch(batch_id, lane, generation, attempts, sent_at, records)
+    return None
+
+
+class Waiting(NamedTuple):
+    """Records wait in the lane, too few for a full batch and too young to go: look again at *ready_ms*."""
+
+    ready_ms: int
+
+
+class Limits(NamedTuple):
+    max_records: int
+    max_bytes: int
+    linger_ms: int
+
+
+def freeze(
+    connection: sqlite3.Connection, lane: Lane, limits: Limits, now_ms: int, batch_id: str, sent_at: str
+) -> Batch | Waiting | None:
+    """Fix the next batch of *lane*: the oldest settled records, up to the limits; at least one."""
+    row = lane_row(connection, lane)
+    early = too_early(connection, row, limits, now_ms)
+    if early is not None:
+        return early
+    taken: list[bytes] = []
+    size = 0
+    upto = row.next
+    changes: dict[int, dict[int, tuple[str, bytes | None]]] | None = None
+    cursor = connection.execute(
+        "SELECT seq, n, ends, body FROM chunk WHERE lane=? AND seq BETWEEN ? AND ? ORDER BY seq",
+        (row.source, row.next.seq, row.settled_seq),
+    )
+    full = False
+    for seq, n, ends, body in cursor:
+        if changes is None:
+            changes = changes_between(connection, row.next.seq, min(row.settled_seq, row.next.seq + 100_000))
+        first = row.next.idx if seq == row.next.seq else 0
+        for position, record in chunk_records(seq, ends, body, first, n, changes.get(seq)):
+            if taken and (len(taken) == limits.max_records or size + len(record) + 1 > limits.max_bytes):
+                upto, full = position, True
+                break
+            taken.append(record)
+            size += len(record) + 1
+        if full:
+            break
+        upto = Position(seq + 1, 0)
+        if len(taken) >= limits.max_records or seq >= row.next.seq + 100_000:
+            break
+    cursor.close()
+    if upto != row.next:
+        connection.execute("UPDATE lane SET next_seq=?, next_idx=? WHERE name=?", (*upto, lane))
+    if not taken:
+        return None
+    connection.execute(
+        "INSERT INTO batch (batch_id, lane, seq_lo, idx_lo, seq_hi, idx_hi, n, generation, attempts, sent_at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, 0, 0, ?)",
+        (batch_id, lane, *row.next, *upto, len(taken), sent_at),
+    )
+    return Batch(batch_id, lane, 0, 0, sent_at, tuple(taken))
+
+
+def too_early(connection: sqlite3.Connection, row: LaneRow, limits: Limits, now_ms: int) -> Waiting | None:
+    """Whether the lane should wait for a fuller batch: fewer records than one holds, and none older than the linger."""
+    records = size = 0
+    oldest: int | None = None
+    for seq, n, received_ms, body_bytes in connection.execute(
+        "SELECT seq, n, received_ms, length(body) FROM chunk WHERE lane=? AND seq BETWEEN ? AND ? ORDER BY seq",
+        (row.source, row.next.seq, row.settled_seq),
+    ):
+        oldest = received_ms if oldest is None else oldest
+        records += n - (row.next.idx if seq == row.next.seq else 0)
+        size += body_bytes
+        if records >= limits.max_records or size >= limits.max_bytes or oldest + limits.linger_ms <= now_ms:
+            return None
+    # A clock that jumped back must not keep old records waiting for longer than the linger.
+    return None if oldest is None else Waiting(min(oldest + limits.linger_ms, now_ms + limits.linger_ms))
+
+
+def acked(
+    connection: sqlite3.Connection, figures: Figures, batch: Batch, refused: Sequence[Refusal], now_ms: int
+) -> None:
+    """The far end has the batch: forget it, and set the refused records aside."""
+    if not forget_batch(connection, batch):
+        return
+    lane = figures.lane(batch.lane)
+    lane.pending -= len(batch.records)
+    # An answer may name an index twice or beyond the batch; each record has one fate.
+    by_index = {x.index: x for x in refused if 0 <= x.index < len(batch.records)}
+    lane.delivered += len(batch.records) - len(by_index)
+    lane.dead_lettered += len(by_index)
+    dead = ((batch.records[i], x.code, x.message) for i, x in sorted(by_index.items()))
+    insert_dead_letters(connection, batch.lane, dead, now_ms)
+
+
+def buried(
+    connection: sqlite3.Connection, figures: Figures, batch: Batch, code: str, message: str, now_ms: int
+) -> None:
+    """Set every record of the batch aside."""
+    if not forget_batch(connection, batch):
+        return
+    lane = figures.lane(batch.lane)
+    lane.pending -= len(batch.records)
+    lane.dead_lettered += len(batch.records)
+    insert_dead_letters(connection, batch.lane, ((record, code, message) for record in batch.records), now_ms)
+
+
+def forget_batch(connection: sqlite3.Connection, batch: Batch) -> bool:
+    """Whether the batch was still there: an ending that comes twice counts once."""
+    return connection.execute("DELETE FROM batch WHERE batch_id=?", (batch.batch_id,)).rowcount == 1
+
+
+def insert_dead_letters(
+    connection: sqlite3.Connection, lane: Lane, dead: Iterable[tuple[bytes, str, str]], now_ms: int
+) -> None:
+    connection.executemany(
+        "INSERT INTO dead_letter (lane, buried_ms, code, message, record) VALUES (?, ?, ?, ?, ?)",
+        [(lane, now_ms, code[:64], message[:512], record) for record, code, message in dead],
+    )
+
+
+def released(connection: sqlite3.Connection, batch: Batch, *, answered: bool) -> None:
+    """The batch goes again later; after an answer under another idempotency key."""
+    connection.execute(
+        "UPDATE batch SET attempts=attempts+1, generation=generation+? WHERE batch_id=?",
+        (int(answered), batch.batch_id),
+    )
+
+
+def split(connection: sqlite3.Connection, batch: Batch, ids: tuple[str, str]) -> None:
+    """Replace the batch by its two halves."""
+    seq_lo, idx_lo, seq_hi, idx_hi = connection.execute(
+        "SELECT seq_lo, idx_lo, seq_hi, idx_hi FROM batch WHERE batch_id=?", (batch.batch_id,)
+    ).fetchone()
+    lo, hi = Position(seq_lo, idx_lo), Position(seq_hi, idx_hi)
+    positions = [position for position, _ in records_in(connection, lane_row(connection, batch.lane).source, lo, hi)]
+    half = len(positions) // 2
+    if not half:
+        raise ValueError("a batch of one record cannot be split")
+    forget_batch(connection, batch)
+    for batch_id, a, b, n in (
+        (ids[0], lo, positions[half], half),
+        (ids[1], positions[half], hi, len(positions) - half),
+    ):
+        connection.execute(
+            "INSERT INTO batch (batch_id, lane, seq_lo, idx_lo, seq_hi, idx_hi, n, generation, attempts, sent_at)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, 0, 0, ?)",
+            (batch_id, batch.lane, *a, *b, n, batch.sent_at),
+        )
+
+
+def floors(connection: sqlite3.Connection) -> dict[Lane, int]:
+    """Own lane -> the first chunk that some lane still needs."""
+    return dict(
+        connection.execute(
+            "SELECT source, min(min(next_seq, coalesce((SELECT min(seq_lo) FROM batch WHERE batch.lane=lane.name),"
+            " next_seq))) FROM lane GROUP BY source"
+        )
+    )
+
+
+def reclaim(connection: sqlite3.Connection, received_before_ms: int, *, most: int) -> int:
+    """Delete up to *most* chunks that every lane is done with and that came before *received_before_ms*."""
+    deleted = 0
+    for source, floor in floors(connection).items():
+        seqs = [
+            seq
+            for (seq,) in connection.execute(
+                "SELECT seq FROM chunk WHERE lane=? AND seq<? AND received_ms<? ORDER BY seq LIMIT ?",
+                (source, floor, received_before_ms, most - deleted),
+            )
+        ]
+        for seq in seqs:
+            connection.execute("DELETE FROM chunk WHERE seq=?", (seq,))
+            connection.execute("DELETE FROM change WHERE seq=?", (seq,))
+        deleted += len(seqs)
+    return deleted
+
+
+def expire(
+    connection: sqlite3.Connection, figures: Figures, lane: Lane, received_before_ms: int, leased: set[str]
+) -> int:
+    """Give up records of *lane* that came before *received_before_ms* and that no batch in flight holds; how many."""
+    row = lane_row(connection, lane)
+    expired = 0
+    changes = changes_between(connection, row.next.seq, row.next.seq + 10_000)
+    upto = row.next
+    for seq, n in connection.execute(
+        "SELECT seq, n FROM chunk WHERE lane=? AND seq BETWEEN ? AND ? AND received_ms<? ORDER BY seq LIMIT 1000",
+        (row.source, row.next.seq, min(row.settled_seq, row.next.seq + 10_000), received_before_ms),
+    ).fetchall():
+        first = row.next.idx if seq == row.next.seq else 0
+        dropped = sum(1 for idx, (_, record) in changes.get(seq, {}).items() if idx >= first and record is None)
+        expired += n - first - dropped
+        upto = Position(seq + 1, 0)
+    if upto != row.next:
+        connection.execute("UPDATE lane SET next_seq=?, next_idx=? WHERE name=?", (*upto, lane))
+    for batch_id, n in connection.execute(
+        "SELECT batch_id, n FROM batch WHERE lane=? AND"
+        " (SELECT max(received_ms) FROM chunk WHERE chunk.lane=? AND seq BETWEEN seq_lo AND seq_hi) < ?",
+        (lane, row.source, received_before_ms),
+    ).fetchall():
+        if batch_id not in leased:
+            connection.execute("DELETE FROM batch WHERE batch_id=?", (batch_id,))
+            expired += n
+    figures.lane(lane).pending -= expired
+    figures.lane(lane).expired += expired
+    return expired
+
+
+def oldest_pending_ms(connection: sqlite3.Connection, lane: Lane) -> int | None:
+    """When the oldest record that *lane* has not delivered was received; in ms of wall clock."""
+    row = lane_row(connection, lane)
+    (frozen,) = connection.execute("SELECT min(seq_lo) FROM batch WHERE lane=?", (lane,)).fetchone()
+    first = row.next.seq if frozen is None else min(frozen, row.next.seq)
+    found = connection.execute(
+        "SELECT received_ms FROM chunk WHERE lane=? AND seq>=? AND n>0 ORDER BY seq LIMIT 1", (row.source, first)
+    ).fetchone()
+    return None if found is None else int(found[0])
+
+
+def evidence(connection: sqlite3.Connection, lane: Lane, from_seq: int, *, most: int) -> list[Evidence]:
+    """Up to *most* chunks of *lane* from *from_seq* on, as the ledger needs them."""
+    rows = connection.execute(
+        "SELECT seq, received_ms, n, facts, links FROM chunk WHERE lane=? AND seq>=? ORDER BY seq LIMIT ?",
+        (lane, from_seq, most),
+    ).fetchall()
+    if not rows:
+        return []
+    changes = changes_between(connection, rows[0][0], rows[-1][0])
+    return [
+        Evidence(seq, received_ms, n, facts, links, dropped_in(changes.get(seq, {})))
+        for seq, received_ms, n, facts, links in rows
+    ]
+
+
+def dropped_in(changes: dict[int, tuple[str, bytes | None]]) -> dict[int, str]:
+    return {idx: fate for idx, (fate, record) in changes.items() if record is None}
+
+
+def first_evidence(connection: sqlite3.Connection, lane: Lane, received_after_ms: int, most_records: int) -> int:
+    """The seq from which the ledger should be rebuilt: what is not settled, and before it what is young enough."""
+    settled = lane_row(connection, lane).settled_seq
+    first, records = settled + 1, 0
+    for seq, n, received_ms in connection.execute(
+        "SELECT seq, n, received_ms FROM chunk WHERE lane=? ORDER BY seq DESC", (lane,)
+    ):
+        records += n
+        if seq <= settled and (received_ms < received_after_ms or records > most_records):
+            break
+        first = seq
+    return first
+
+
+def recount(connection: sqlite3.Connection, lane: Lane) -> dict[str, int]:
+    """Pending and dead-lettered records of *lane*, counted from the rows: what the figures should say."""
+    row = lane_row(connection, lane)
+    (waiting,) = connection.execute(
+        "SELECT coalesce(sum(n), 0) FROM chunk WHERE lane=? AND seq>=?", (row.source, row.next.seq)
+    ).fetchone()
+    (dropped,) = connection.execute(
+        "SELECT count(*) FROM change JOIN chunk USING (seq) WHERE lane=? AND record IS NULL AND (seq, idx) >= (?, ?)",
+        (row.source, *row.next),
+    ).fetchone()
+    skipped = row.next.idx
+    (frozen,) = connection.execute("SELECT coalesce(sum(n), 0) FROM batch WHERE lane=?", (lane,)).fetchone()
+    (dead,) = connection.execute("SELECT count(*) FROM dead_letter WHERE lane=?", (lane,)).fetchone()
+    return {"pending": waiting - skipped - dropped + frozen, "dead_lettered": dead}

@@ -1,0 +1,421 @@
+"""The embedded spool: `spool.store.Spool` on one SQLite file.
+
+The event loop's thread gathers appends and operations in the open group; whenever the writer is free the group goes to
+it as one commit, so under load many requests share one fsync, and a lone request waits for no timer. A record's
+position is known at append (the loop's thread hands out chunk numbers), so the ledger can name it before it is on disk.
+"""
+
+import asyncio
+import os
+import secrets
+import sqlite3
+from array import array
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from spool.clock import rfc3339_ms, uuid7
+from spool.errors import SpoolError, SpoolFull
+from spool.figures import Figures
+from spool.record import AI_TELEMETRY, OWN_LANES, Batch, Lane
+from spool.sqlite import database, rows
+from spool.sqlite.rows import Change, Evidence, Limits, Position, Waiting
+from spool.sqlite.writer import Group, GroupResult, Operation, Writer
+from spool.store import Depth, Refusal, Tally
+
+T = TypeVar("T")
+
+CHUNK_RECORDS = 500
+"""A chunk is closed when it holds this many records: about half of what travels in one batch."""
+CHUNK_BYTES = 1 << 20
+RECLAIM_CHUNKS = 64
+"""Chunks deleted in one commit: keeps the wait of an append behind it short."""
+EVIDENCE_CHUNKS = 64
+"""Chunks read at a time when the ledger is rebuilt: bounds the memory of a start."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpoolSettings:
+    """What an operator sets; sizes in bytes, times in ms."""
+
+    max_bytes: int = 8 << 30
+    max_age_ms: int = 7 * 86_400_000
+    keep_delivered_ms: int = 86_400_000
+    window_ms: int = 600_000
+    """How long the ledger's evidence is kept, whatever was delivered."""
+    linger_ms: int = 1_000
+    """How long a lane waits for a fuller batch."""
+    synchronous: str = "FULL"
+    """FULL survives power loss; NORMAL only the end of the process."""
+
+
+@dataclass(slots=True)
+class _OpenChunk:
+    """Records of one lane that wait for the next commit."""
+
+    seq: int
+    records: list[bytes] = field(default_factory=list)
+    facts: list[bytes] = field(default_factory=list)
+    links: list[bytes] = field(default_factory=list)
+    size: int = 0
+
+    def row(self, lane: Lane, received_ms: int) -> rows.ChunkRow:
+        ends = array("I")
+        stop = 0
+        for record in self.records:
+            stop += len(record)
+            ends.append(stop)
+        return rows.ChunkRow(
+            self.seq,
+            lane,
+            received_ms,
+            ends.tobytes(),
+            b"".join(self.facts),
+            b"".join(self.links),
+            b"".join(self.records),
+            len(self.records),
+        )
+
+
+class SqliteSpool:
+    """See `spool.store.Spool`. Make with `open_spool` on the event loop's thread; use on that thread only."""
+
+    def __init__(
+        self,
+        data_dir: Path,
+        settings: SpoolSettings,
+        *,
+        now_ms: Callable[[], int],
+        exporters: Sequence[Lane] = (),
+        settling: Sequence[Lane] = (AI_TELEMETRY,),
+    ) -> None:
+        """Open or make the spool in *data_dir*. Raises SpoolLocked, SpoolTooNew, SpoolCorrupt, SpoolError.
+
+        *exporters* are further lanes that read the AI records; records of the *settling* lanes wait for `settle`.
+        """
+        self.settings = settings
+        self._now_ms = now_ms
+        database.make_private_dir(data_dir)
+        self._lock = database.DataLock(data_dir)
+        self._sources: dict[Lane, Lane] = {lane: lane for lane in OWN_LANES} | dict.fromkeys(exporters, AI_TELEMETRY)
+        self._followers = {own: [x for x, source in self._sources.items() if source == own] for own in OWN_LANES}
+        try:
+            self._writer = Writer(data_dir, synchronous=settings.synchronous, followers=self._followers)
+            prepared: tuple[str, int, Figures] = self._writer.run_now(self._prepare(settling))
+            self._gateway_id, self._next_seq, self._figures = prepared
+        except BaseException:
+            self._lock.close()
+            raise
+        self._used_bytes = 0
+        self._leased: dict[Lane, set[str]] = {lane: set() for lane in self._sources}
+        self._wakes: dict[Lane, asyncio.Event] = {lane: asyncio.Event() for lane in self._sources}
+        self._not_before_ms: dict[Lane, int] = {}
+        self._oldest_ms: dict[Lane, int | None] = {}
+        self._chunks: dict[Lane, list[_OpenChunk]] = {}
+        self._open = Group()
+        self._appenders: list[asyncio.Future[None]] = []
+        self._askers: list[asyncio.Future[Any]] = []
+        self._pending_bytes = 0
+        self._in_flight = False
+        self._flush_scheduled = False
+        self._lost: SpoolError | None = None
+        self.on_lost_append: Callable[[], None] | None = None
+        """Called when an append failed after its positions were handed out: what was counted since is void."""
+        self._loop = asyncio.get_running_loop()
+        self._writer.start()
+
+    def _prepare(self, settling: Sequence[Lane]) -> Operation:
+        def prepare(connection: sqlite3.Connection, figures: Figures) -> tuple[str, int, Figures]:
+            connection.execute(
+                "INSERT INTO meta (name, value) VALUES ('gateway_id', ?) ON CONFLICT DO NOTHING",
+                (f"gw-{secrets.token_hex(8)}",),
+            )
+            for lane, source in self._sources.items():
+                rows.open_lane(connection, figures, lane, source, settles=source in settling)
+            (gateway_id,) = connection.execute("SELECT value FROM meta WHERE name='gateway_id'").fetchone()
+            return gateway_id, rows.last_seq(connection) + 1, figures
+
+        return prepare
+
+    @property
+    def gateway_id(self) -> str:
+        return self._gateway_id
+
+    # ---- in
+
+    def admit(self, size: int) -> None:
+        """Raise SpoolFull when *size* more bytes may not be kept, SpoolError while the spool cannot be trusted."""
+        if self._lost is not None:
+            raise self._lost
+        if self._used_bytes + self._pending_bytes + size > self.settings.max_bytes:
+            raise SpoolFull("the spool holds as much as spool.max_bytes allows")
+
+    def position(self, lane: Lane) -> tuple[int, int]:
+        chunk = self._chunk(lane)
+        return chunk.seq, len(chunk.records)
+
+    def _chunk(self, lane: Lane) -> _OpenChunk:
+        chunks = self._chunks.setdefault(lane, [])
+        if not chunks or len(chunks[-1].records) >= CHUNK_RECORDS or chunks[-1].size >= CHUNK_BYTES:
+            chunks.append(_OpenChunk(self._next_seq))
+            self._next_seq += 1
+        return chunks[-1]
+
+    def append(
+        self, lane: Lane, records: Sequence[bytes], tally: Tally, *, facts: bytes = b"", links: bytes = b""
+    ) -> Awaitable[None]:
+        if self._lost is not None:
+            raise self._lost
+        if records or links:
+            chunk = self._chunk(lane)
+            size = sum(map(len, records)) + len(facts) + len(links)
+            chunk.records.extend(records)
+            chunk.size += size
+            if facts:
+                chunk.facts.append(facts)
+            if links:
+                chunk.links.append(links)
+            self._pending_bytes += size
+        self._open.tallies.append(tally)
+        future = self._loop.create_future()
+        self._appenders.append(future)
+        self._schedule()
+        return future
+
+    def _ask(self, operation: Callable[[sqlite3.Connection, Figures], T]) -> Awaitable[T]:
+        """Run *operation* in the next commit."""
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._open.operations.append(operation)
+        self._askers.append(future)
+        self._schedule()
+        return future
+
+    def _schedule(self) -> None:
+        if not self._in_flight and not self._flush_scheduled:
+            self._flush_scheduled = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        """Give the open group to the writer."""
+        self._flush_scheduled = False
+        now_ms = self._now_ms()
+        group = self._open
+        for lane, chunks in self._chunks.items():
+            group.chunks += [chunk.row(lane, now_ms) for chunk in chunks if chunk.records or chunk.links]
+        lanes = [lane for lane, chunks in self._chunks.items() if chunks]
+        appenders, askers = self._appenders, self._askers
+        self._open, self._chunks, self._appenders, self._askers = Group(), {}, [], []
+        self._pending_bytes = 0
+        self._in_flight = True
+
+        def done(result: GroupResult) -> None:
+            if not self._loop.is_closed():
+                self._loop.call_soon_threadsafe(self._done, result, appenders, askers, lanes)
+
+        self._writer.submit(group, done)
+
+    def _done(
+        self,
+        result: GroupResult,
+        appenders: list[asyncio.Future[None]],
+        askers: list[asyncio.Future[Any]],
+        lanes: list[Lane],
+    ) -> None:
+        """Tell everyone what became of the group, and send the next one."""
+        self._figures = result.figures
+        self._used_bytes = result.used_bytes
+        if result.appended is None:
+            for appender in appenders:
+                if not appender.done():
+                    appender.set_result(None)
+        else:
+            self._lose(result.appended, appenders)
+        for asker, value in zip(askers, result.results, strict=True):
+            if asker.done():
+                continue
+            if isinstance(value, BaseException):
+                asker.set_exception(value)
+            else:
+                asker.set_result(value)
+        for own in lanes:
+            self._wake(own)
+        self._in_flight = False
+        if self._appenders or self._askers:
+            self._flush()
+
+    def _lose(self, error: SpoolError, appenders: list[asyncio.Future[None]]) -> None:
+        """A commit of appends failed: those waiting, and those counted upon them since, are refused."""
+        for appender in [*appenders, *self._appenders]:
+            if not appender.done():
+                appender.set_exception(error)
+        self._appenders, self._chunks = [], {}
+        self._open.tallies = []
+        if self.on_lost_append is not None:
+            self._lost = error
+            self.on_lost_append()
+
+    def trust_again(self) -> None:
+        """The ledger was rebuilt from the file: take appends again."""
+        self._lost = None
+
+    # ---- settling
+
+    async def settle(self, lane: Lane, through_seq: int, changes: Sequence[Change] = ()) -> None:
+        """Let *lane*'s chunks up to *through_seq* be frozen, less what *changes* drop, in one commit with the figures."""
+        await self._ask(
+            lambda connection, figures: rows.settle(connection, figures, lane, through_seq, changes, self._followers)
+        )
+        self._wake(lane)
+
+    async def read(self, lane: Lane, positions: Sequence[Position]) -> list[bytes | None]:
+        """The records at *positions*, None for one that is gone or dropped."""
+
+        def read(connection: sqlite3.Connection, _: Figures) -> list[bytes | None]:
+            found: list[bytes | None] = []
+            for seq, idx in positions:
+                records = rows.records_in(connection, lane, Position(seq, idx), Position(seq, idx + 1))
+                found.append(next((record for _, record in records), None))
+            return found
+
+        return await self._ask(read)
+
+    async def evidence(self, lane: Lane, received_after_ms: int, most_records: int) -> "EvidencePages":
+        """What the ledger needs to be rebuilt, page by page, oldest first."""
+        first = await self._ask(lambda c, _: rows.first_evidence(c, lane, received_after_ms, most_records))
+        return EvidencePages(self, lane, first)
+
+    async def evidence_of(self, lane: Lane, seq: int) -> Evidence | None:
+        """The evidence of one chunk; None when it is gone."""
+        found = await self._ask(lambda c, _: rows.evidence(c, lane, seq, most=1))
+        return found[0] if found and found[0].seq == seq else None
+
+    async def settled_seq(self, lane: Lane) -> int:
+        return (await self._ask(lambda c, _: rows.lane_row(c, lane))).settled_seq
+
+    # ---- out
+
+    async def freeze(self, lane: Lane, *, max_records: int, max_bytes: int) -> Batch | None:
+        leased = self._leased[lane]
+        now_ms = self._now_ms()
+        limits = Limits(max_records, max_bytes, self.settings.linger_ms)
+        batch_id = uuid7(now_ms, os.urandom(10))
+
+        def freeze(connection: sqlite3.Connection, _: Figures) -> Batch | Waiting | None:
+            again = rows.frozen_before(connection, lane, leased)
+            return again or rows.freeze(connection, lane, limits, now_ms, batch_id, rfc3339_ms(now_ms))
+
+        found = await self._ask(freeze)
+        if isinstance(found, Waiting):
+            self._not_before_ms[lane] = found.ready_ms
+            return None
+        if found is not None:
+            leased.add(found.batch_id)
+        return found
+
+    async def ack(self, batch: Batch, refused: Sequence[Refusal] = ()) -> None:
+        now_ms = self._now_ms()
+        await self._ask(lambda connection, figures: rows.acked(connection, figures, batch, refused, now_ms))
+        self._leased[batch.lane].discard(batch.batch_id)
+
+    async def release(self, batch: Batch, *, answered: bool) -> None:
+        await self._ask(lambda connection, _: rows.released(connection, batch, answered=answered))
+        self._leased[batch.lane].discard(batch.batch_id)
+        self._wakes[batch.lane].set()
+
+    async def split(self, batch: Batch) -> None:
+        now_ms = self._now_ms()
+        ids = (uuid7(now_ms, os.urandom(10)), uuid7(now_ms, os.urandom(10)))
+        await self._ask(lambda connection, _: rows.split(connection, batch, ids))
+        self._leased[batch.lane].discard(batch.batch_id)
+        self._wakes[batch.lane].set()
+
+    async def bury(self, batch: Batch, code: str, message: str) -> None:
+        now_ms = self._now_ms()
+        await self._ask(lambda connection, figures: rows.buried(connection, figures, batch, code, message, now_ms))
+        self._leased[batch.lane].discard(batch.batch_id)
+
+    async def wait_ready(self, lane: Lane, timeout_s: float) -> None:
+        wake = self._wakes[lane]
+        if not_before_ms := self._not_before_ms.pop(lane, None):
+            timeout_s = min(timeout_s, max(0.0, (not_before_ms - self._now_ms()) / 1000))
+        try:
+            async with asyncio.timeout(timeout_s):
+                await wake.wait()
+        except TimeoutError:
+            return
+        wake.clear()
+
+    def _wake(self, own: Lane) -> None:
+        for lane in self._followers[own]:
+            self._wakes[lane].set()
+
+    # ---- what it holds
+
+    def edge(self) -> Mapping[str, int]:
+        return self._figures.edge
+
+    def reasons(self) -> Mapping[str, int]:
+        """`<fate>.<reason>` -> items."""
+        return self._figures.reasons
+
+    def lanes(self) -> Sequence[Lane]:
+        return list(self._sources)
+
+    def depth(self, lane: Lane) -> Depth:
+        x = self._figures.lanes[lane]
+        oldest = self._oldest_ms.get(lane) if x.pending else None
+        return Depth(x.kept, x.delivered, x.pending, x.dead_lettered, x.expired, oldest)
+
+    @property
+    def used_bytes(self) -> int:
+        return self._used_bytes + self._pending_bytes
+
+    async def look_after(self) -> None:
+        """What is due now and then: expire, delete what is delivered and old, give pages back, note the oldest record."""
+        now_ms = self._now_ms()
+        settings = self.settings
+        keep_ms = max(settings.keep_delivered_ms, settings.window_ms)
+        crowded = self._used_bytes > settings.max_bytes * 3 // 4
+        before_ms = now_ms if crowded else now_ms - keep_ms
+        leased = {lane: set(ids) for lane, ids in self._leased.items()}
+
+        def look_after(connection: sqlite3.Connection, figures: Figures) -> tuple[int, dict[Lane, int | None]]:
+            for lane in self._sources:
+                rows.expire(connection, figures, lane, now_ms - settings.max_age_ms, leased[lane])
+            deleted = rows.reclaim(connection, before_ms, most=RECLAIM_CHUNKS)
+            connection.execute("PRAGMA incremental_vacuum(256)").fetchall()
+            return deleted, {lane: rows.oldest_pending_ms(connection, lane) for lane in self._sources}
+
+        deleted, self._oldest_ms = await self._ask(look_after)
+        while deleted == RECLAIM_CHUNKS and not (crowded and self._used_bytes < settings.max_bytes // 2):
+            deleted = await self._ask(lambda connection, _: rows.reclaim(connection, before_ms, most=RECLAIM_CHUNKS))
+
+    async def recount(self) -> dict[Lane, dict[str, int]]:
+        """Pending and dead-lettered records of each lane, counted from the rows."""
+        return await self._ask(lambda c, _: {lane: rows.recount(c, lane) for lane in self._sources})
+
+    async def close(self) -> None:
+        """Commit what waits and close the file. Frozen batches stay frozen."""
+        if self._appenders or self._askers or self._in_flight:
+            await self._ask(lambda *_: None)
+        await asyncio.to_thread(self._writer.stop)
+        self._lock.close()
+
+
+class EvidencePages:
+    """Async iterator over the ledger's evidence, `EVIDENCE_CHUNKS` chunks at a time."""
+
+    def __init__(self, spool: SqliteSpool, lane: Lane, from_seq: int) -> None:
+        self._spool, self._lane, self._from_seq = spool, lane, from_seq
+
+    def __aiter__(self) -> "EvidencePages":
+        return self
+
+    async def __anext__(self) -> list[Evidence]:
+        lane, from_seq = self._lane, self._from_seq
+        page = await self._spool._ask(lambda c, _: rows.evidence(c, lane, from_seq, most=EVIDENCE_CHUNKS))  # noqa: SLF001 the spool's own iterator
+        if not page:
+            raise StopAsyncIteration
+        self._from_seq = page[-1].seq + 1
+        return page
