@@ -24,7 +24,12 @@ HIT = 1
 """The gateway's cache answered: no provider billed it."""
 FAILED = 2
 REPORTED_COST = 4
-STREAM = 8
+
+USAGE_WEIGHTS = (32, 32, 6, 6, 4)
+"""Completeness: what knowing each of a row's five counts is worth; whole counts most, then what makes a price."""
+RESPONSE_ID_WEIGHT = 8
+COST_WEIGHT = 4
+MODEL_WEIGHT = 4
 
 
 class Fact(NamedTuple):
@@ -61,13 +66,38 @@ def identity(call: Call) -> bytes:
 
 
 def fact_row(call: Call, own: bytes, prev_child: int, prev_response: int, response: int) -> bytes:
-    """The row of *call*, whose `identity` is *own*."""
+    """The row of *call*, whose `identity` is *own*. One flat function: it runs once for every call."""
     record = call.record
-    usage = record["usage"]
-    get = usage.get
-    input_tokens = get("input_tokens")
-    output_tokens = get("output_tokens")
-    return _FACT.pack(
+    get = record.get
+    usage = record["usage"].get
+    counts: tuple[int | None, ...] = (
+        usage("input_tokens"),
+        usage("output_tokens"),
+        usage("cache_read_input_tokens"),
+        usage("cache_creation_input_tokens"),
+        usage("reasoning_output_tokens"),
+    )
+    request_model = get("request_model")
+    response_model = get("response_model")
+    marks = 0 if record["billed"] else HIT
+    score = 0
+    if record["status"] == "error":
+        marks |= FAILED
+    if get("cost"):
+        marks |= REPORTED_COST
+        score = COST_WEIGHT
+    if response:
+        score += RESPONSE_ID_WEIGHT
+    if response_model:
+        score += MODEL_WEIGHT
+    stated: list[int] = []
+    for count, weight in zip(counts, USAGE_WEIGHTS, strict=True):
+        if count is None:
+            stated.append(-1)
+        else:
+            stated.append(count)
+            score += weight
+    row = (
         own[:16],
         own[16:],
         call.parent_span_id or _NO_SPAN,
@@ -76,58 +106,13 @@ def fact_row(call: Call, own: bytes, prev_child: int, prev_response: int, respon
         call.source,
         call.scope,
         response,
-        model_fingerprint(record.get("request_model")),
-        model_fingerprint(record.get("response_model")),
-        _count(input_tokens),
-        _count(output_tokens),
-        _count(get("cache_read_input_tokens")),
-        _count(get("cache_creation_input_tokens")),
-        _count(get("reasoning_output_tokens")),
-        _marks(record),
-        completeness(record),
-        prev_child,
-        prev_response,
+        model_fingerprint(request_model) if request_model else 0,
+        model_fingerprint(response_model) if response_model else 0,
     )
-
-
-def _count(tokens: object) -> int:
-    if not isinstance(tokens, int):
-        return -1
-    return min(_MOST, tokens)
-
-
-def _marks(record: Record) -> int:
-    marks = 0 if record["billed"] else HIT
-    if record["status"] == "error":
-        marks |= FAILED
-    if record.get("cost"):
-        marks |= REPORTED_COST
-    return marks
-
-
-def completeness(record: Record) -> int:
-    """How much *record* knows: whole counts weigh most, then what makes a price, then who and what."""
-    usage = record["usage"]
-    score = 0
-    if usage.get("input_tokens") is not None:
-        score += 32
-    if usage.get("output_tokens") is not None:
-        score += 32
-    if usage.get("cache_read_input_tokens") is not None:
-        score += 6
-    if usage.get("cache_creation_input_tokens") is not None:
-        score += 6
-    if usage.get("reasoning_output_tokens") is not None:
-        score += 4
-    if record.get("response_id"):
-        score += 8
-    if record.get("cost"):
-        score += 4
-    if record.get("response_model"):
-        score += 4
-    if record.get("request_model"):
-        score += 2
-    return score
+    try:
+        return _FACT.pack(*row, *stated, marks, score, prev_child, prev_response)
+    except struct.error:  # a count beyond 2^31: compared as the largest that fits
+        return _FACT.pack(*row, *(min(x, _MOST) for x in stated), marks, score, prev_child, prev_response)
 
 
 def response_fingerprint(record: Record) -> int:

@@ -6,8 +6,8 @@ chained through their rows (`facts.prev_*`), so a cluster is found from any of i
 their chunk settles; of a settled chunk only the tables' keys remain, and its rows are read back from the spool when a
 late report refers to it.
 
-Per report this costs: the row (`FACT_BYTES`) while it settles, 12 bytes for its span, 24 for its parent, 24 for its
-response id, within `max_keys` and half of it for the two others.
+Per report this costs: the row (`FACT_BYTES`) while it settles, 11 bytes for its span, 22 for its parent, 22 for its
+response id, each table within `max_keys`.
 """
 
 from array import array
@@ -44,10 +44,11 @@ MAX_TWIN_CANDIDATES = 64
 class Counted:
     """What `count` made of one payload's calls."""
 
-    kept: list[Call] = field(default_factory=list)
     facts: bytearray = field(default_factory=bytearray)
+    """Rows of the calls that are kept, in their order."""
     links: bytearray = field(default_factory=bytearray)
-    duplicates: int = 0
+    duplicates: set[int] = field(default_factory=set)
+    """Indexes of the calls that were reported before."""
 
 
 class _Source:
@@ -97,8 +98,8 @@ class Ledger:
 
     def __init__(self, max_keys: int) -> None:
         self._spans = Table(max_keys, with_values=False)
-        self._children = Table(max_keys // 2, with_values=True)
-        self._responses = Table(max_keys // 2, with_values=True)
+        self._children = Table(max_keys, with_values=True)
+        self._responses = Table(max_keys, with_values=True)
         self._chunks: dict[int, Settling] = {}
         self._sources: dict[int, _Source] = {}
 
@@ -112,10 +113,10 @@ class Ledger:
             chunk = self._chunks[seq] = Settling(seq, received_ms)
         add_span = self._spans.add
         idx = first
-        for call in calls:
+        for i, call in enumerate(calls):
             own = identity(call)
             if not add_span(span_key(own)):
-                counted.duplicates += 1
+                counted.duplicates.add(i)
                 continue
             ref = call_ref(seq, idx)
             prev_child = 0
@@ -127,7 +128,6 @@ class Ledger:
             chunk.facts += row
             chunk.fates.append(OPEN)
             counted.facts += row
-            counted.kept.append(call)
             if prev_response:
                 chunk.related.add(idx)
             self._watch_twins(call.source, call.scope, ref, chunk, idx)
@@ -213,14 +213,28 @@ class Ledger:
 
     # ---- settling
 
-    def due(self, received_through_ms: int) -> list[int]:
-        """The chunks received up to *received_through_ms*, oldest first."""
+    def due(self, received_through_ms: int, seq_through: int) -> list[int]:
+        """The chunks received up to *received_through_ms* and numbered up to *seq_through*, oldest first."""
         found: list[int] = []
         for seq, chunk in self._chunks.items():
-            if chunk.received_ms > received_through_ms:
+            if chunk.received_ms > received_through_ms or seq > seq_through:
                 break
             found.append(seq)
         return found
+
+    def oldest_ms(self) -> int | None:
+        """When the oldest chunk that settles was received; None when none does."""
+        return next((chunk.received_ms for chunk in self._chunks.values()), None)
+
+    def is_open(self, ref: int) -> bool:
+        """Whether the call at *ref* still settles and nothing was decided about it."""
+        where = split_ref(ref)
+        chunk = self._chunks.get(where.seq)
+        return chunk is not None and chunk.fates[where.idx] == OPEN
+
+    def settles(self, ref: int) -> bool:
+        """Whether the call at *ref* can still be changed."""
+        return split_ref(ref).seq in self._chunks
 
     def roots(self, seq: int) -> list[int]:
         """References of the open calls of chunk *seq* that are related to others: they need a verdict."""

@@ -2,9 +2,10 @@
 
 Open addressing with linear probing over flat arrays of 8 bytes a slot (keys, and values where there are any), made of
 anonymous memory maps so that untouched pages cost nothing. Two generations of equal size bound it: when the young one
-is full, the old one is forgotten (counted as evictions) and the young one becomes the old one. Key 0 marks a free slot.
+is three quarters full, the old one is forgotten (counted as evictions) and the young one becomes the old one. Key 0 marks
+a free slot.
 
-Measured: 0.3-0.5 µs a look-up or insertion; 12 bytes a key, 24 with values, where a Python set takes 93 and a dict 150.
+Measured: 0.3-0.5 µs a look-up or insertion; 11 bytes a key, 22 with values, where a Python set takes 93 and a dict 150.
 """
 
 import mmap
@@ -18,26 +19,25 @@ class _Generation:
 
     __slots__ = ("count", "keys", "limit", "slots", "values")
 
-    def __init__(self, limit: int, *, with_values: bool) -> None:
-        self.limit = limit
+    def __init__(self, slots: int, *, with_values: bool) -> None:
+        self.limit = slots * 3 // 4
         self.count = 0
-        slots = 1 << 10
-        while slots * 2 < limit * 3:
-            slots *= 2
         self.slots = slots
         self.keys = memoryview(mmap.mmap(-1, slots * 8)).cast("Q")
         self.values = memoryview(mmap.mmap(-1, slots * 8)).cast("Q") if with_values else None
 
 
 class Table:
-    """Fingerprint -> value, or a set of fingerprints; the oldest half goes when `max_keys` are in it."""
+    """Fingerprint -> value, or a set of fingerprints; never more than `max_keys`; the older generation goes when the young one is full."""
 
-    __slots__ = ("_limit", "_old", "_with_values", "_young", "evicted")
+    __slots__ = ("_old", "_slots", "_with_values", "_young", "evicted")
 
     def __init__(self, max_keys: int, *, with_values: bool) -> None:
-        self._limit = max(1, max_keys // 2)
+        self._slots = 1 << 8
+        while self._slots * 2 * 3 // 4 * 2 <= max_keys:
+            self._slots *= 2
         self._with_values = with_values
-        self._young = _Generation(self._limit, with_values=with_values)
+        self._young = _Generation(self._slots, with_values=with_values)
         self._old: _Generation | None = None
         self.evicted = 0
         """Keys forgotten because the table was full."""
@@ -103,7 +103,7 @@ class Table:
         if self._old is not None:
             self.evicted += self._old.count
         self._old = self._young
-        self._young = _Generation(self._limit, with_values=self._with_values)
+        self._young = _Generation(self._slots, with_values=self._with_values)
 
     def items(self) -> Iterator[tuple[int, int]]:
         """(key, value) of what is remembered, for tests; a key that was set again shows once, with its last value."""

@@ -105,8 +105,11 @@ def settle(
     """Let chunks of *lane* up to *through_seq* be frozen, with what was decided about their records."""
     connection.execute("UPDATE lane SET settled_seq=max(settled_seq, ?) WHERE name=?", (through_seq, lane))
     for change in changes:
-        connection.execute("INSERT INTO change (seq, idx, fate, record) VALUES (?, ?, ?, ?)", change)
-        if change.record is None:
+        before = connection.execute(
+            "SELECT record IS NULL FROM change WHERE seq=? AND idx=?", (change.seq, change.idx)
+        ).fetchone()
+        connection.execute("INSERT OR REPLACE INTO change (seq, idx, fate, record) VALUES (?, ?, ?, ?)", change)
+        if change.record is None and before != (1,):
             figures.drop(followers[lane], change.fate)
 
 

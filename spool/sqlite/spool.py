@@ -107,6 +107,8 @@ class SqliteSpool:
         except BaseException:
             self._lock.close()
             raise
+        self.sealed_seq = self._next_seq - 1
+        """Chunks up to here take no more records: they are on disk or on their way."""
         self._used_bytes = 0
         self._leased: dict[Lane, set[str]] = {lane: set() for lane in self._sources}
         self._wakes: dict[Lane, asyncio.Event] = {lane: asyncio.Event() for lane in self._sources}
@@ -208,6 +210,7 @@ class SqliteSpool:
         self._open, self._chunks, self._appenders, self._askers = Group(), {}, [], []
         self._pending_bytes = 0
         self._in_flight = True
+        self.sealed_seq = self._next_seq - 1
 
         def done(result: GroupResult) -> None:
             if not self._loop.is_closed():

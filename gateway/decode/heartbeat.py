@@ -1,0 +1,90 @@
+"""A device's heartbeat as it is posted -> checked fields. Pure.
+
+Only the contract's fields are taken over (wire contract 6.4), each checked; whatever else a device says stays behind.
+"""
+
+from typing import Any, NamedTuple
+
+import orjson
+
+from gateway.decode.events import parsed_time
+from gateway.errors import BadPayload
+from spool.clock import rfc3339_ms
+
+MAX_NAME = 128
+KINDS = ("workstation", "server", "gateway")
+
+
+class Heartbeat(NamedTuple):
+    instance_id: str
+    sequence: int
+    observed_at: str | None
+    """RFC 3339 UTC with milliseconds; None when the device did not say."""
+    last_activity_at: str | None
+    status: str
+    kind: str
+    host: dict[str, str]
+    client: dict[str, str]
+    labels: dict[str, str]
+    counters: dict[str, int]
+
+
+def decode_heartbeat(body: bytes) -> Heartbeat:
+    """Raises BadPayload, naming the field."""
+    try:
+        value = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise BadPayload("the body is not JSON") from error
+    if not isinstance(value, dict):
+        raise BadPayload("the body must be a JSON object")
+    instance_id = value.get("instance_id")
+    if not isinstance(instance_id, str) or not 1 <= len(instance_id) <= MAX_NAME:
+        raise BadPayload("instance_id must be a text of 1 to 128 characters")
+    sequence = value.get("sequence")
+    if not isinstance(sequence, int) or isinstance(sequence, bool) or sequence < 0:
+        raise BadPayload("sequence must be a whole number from 0 up")
+    kind = value.get("kind", "workstation")
+    if kind not in KINDS:
+        raise BadPayload(f"kind must be one of {', '.join(KINDS)}")
+    return Heartbeat(
+        instance_id,
+        sequence,
+        _time(value, "observed_at"),
+        _time(value, "last_activity_at"),
+        _text(value.get("status", "healthy"), "status"),
+        kind,
+        _texts(value, "host"),
+        _texts(value, "client"),
+        _texts(value, "labels"),
+        _counters(value),
+    )
+
+
+def _time(value: dict[str, Any], name: str) -> str | None:
+    stamp = value.get(name)
+    if stamp is None:
+        return None
+    time = parsed_time(stamp) if isinstance(stamp, str) else None
+    if time is None:
+        raise BadPayload(f"{name} must be an RFC 3339 time with an offset")
+    return rfc3339_ms(int(time.timestamp() * 1000))
+
+
+def _text(value: Any, name: str) -> str:
+    if not isinstance(value, str) or not 1 <= len(value) <= MAX_NAME:
+        raise BadPayload(f"{name} must be a text of 1 to 128 characters")
+    return value
+
+
+def _texts(value: dict[str, Any], name: str) -> dict[str, str]:
+    found = value.get(name) or {}
+    if not isinstance(found, dict):
+        raise BadPayload(f"{name} must be an object of texts")
+    return {key: _text(text, f"{name}.{key[:32]}") for key, text in found.items()}
+
+
+def _counters(value: dict[str, Any]) -> dict[str, int]:
+    found = value.get("counters") or {}
+    if not isinstance(found, dict) or not all(isinstance(n, int) and n >= 0 for n in found.values()):
+        raise BadPayload("counters must be an object of whole numbers from 0 up")
+    return found

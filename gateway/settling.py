@@ -1,0 +1,179 @@
+"""Settling: when a chunk's time is up, what became of its reports is decided, written down, and let go to the lanes.
+
+The rules are `gateway.counting`'s; here is only the coming and going: rows of earlier chunks are read back where a late
+report refers to them, records of one call are merged, and all changes of a pass go to the spool in one commit.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import cast
+
+import orjson
+import structlog
+
+from gateway.counting.cluster import LateChunk
+from gateway.counting.facts import split_ref
+from gateway.counting.ledger import Ledger
+from gateway.counting.merge import merge
+from gateway.counting.resolve import Verdict
+from spool.errors import SpoolError
+from spool.record import AI_TELEMETRY, Record
+from spool.sqlite.rows import Change, Position
+from spool.sqlite.spool import SqliteSpool
+
+log = structlog.get_logger()
+
+PASS_S = 0.2
+"""Chunks that fall due within this time are settled in one pass."""
+TURN_S = 30.0
+"""How often the ledger forgets silent sources."""
+
+
+class Counting:
+    """The ledger beside its spool: kept in step with what is on disk, and settled in time."""
+
+    def __init__(
+        self, spool: SqliteSpool, *, settle_ms: int, window_ms: int, max_keys: int, now_ms: Callable[[], int]
+    ) -> None:
+        self.ledger = Ledger(max_keys)
+        self._spool = spool
+        self._settle_ms = settle_ms
+        self._window_ms = window_ms
+        self._max_keys = max_keys
+        self._now_ms = now_ms
+        self._counted = asyncio.Event()
+        self._rebuilding: asyncio.Task[None] | None = None
+        self.rebuilds = 0
+        """How often a failed commit made the ledger be read from disk again."""
+        spool.on_lost_append = self._lost_append
+
+    async def rebuild(self) -> None:
+        """Make the ledger know what the spool knows."""
+        ledger = Ledger(self._max_keys)
+        settled_seq = await self._spool.settled_seq(AI_TELEMETRY)
+        since_ms = self._now_ms() - self._window_ms
+        async for page in await self._spool.evidence(AI_TELEMETRY, since_ms, self._max_keys):
+            for chunk in page:
+                ledger.restore(
+                    chunk.seq,
+                    chunk.received_ms,
+                    chunk.facts,
+                    chunk.links,
+                    chunk.dropped,
+                    settled=chunk.seq <= settled_seq,
+                )
+        self.ledger = ledger
+        self._spool.trust_again()
+        self._counted.set()
+
+    def _lost_append(self) -> None:
+        """What the ledger counted never came to disk: read the truth from there before anything else is taken."""
+        self.rebuilds += 1
+        if self._rebuilding is None or self._rebuilding.done():
+            self._rebuilding = asyncio.create_task(self._rebuild_until_done(), name="ledger-rebuild")
+
+    async def _rebuild_until_done(self) -> None:
+        while True:
+            try:
+                await self.rebuild()
+            except SpoolError as error:
+                log.warning("the ledger could not be rebuilt yet", error=type(error).__name__)
+                await asyncio.sleep(1.0)
+            else:
+                return
+
+    def counted(self) -> None:
+        """Reports were counted: there will be something to settle."""
+        self._counted.set()
+
+    async def run(self) -> None:
+        """Settle what falls due, until cancelled."""
+        turned_ms = self._now_ms()
+        while True:
+            oldest_ms = self.ledger.oldest_ms()
+            if oldest_ms is None:
+                self._counted.clear()
+                await self._counted.wait()
+                continue
+            wait_s = (oldest_ms + self._settle_ms - self._now_ms()) / 1000
+            if wait_s > 0 or oldest_ms > self._now_ms():
+                # A clock that jumped back must not hold records for longer than they settle.
+                await asyncio.sleep(min(max(wait_s, 0), self._settle_ms / 1000) + min(PASS_S, self._settle_ms / 1000))
+            await self._settle_or_rebuild()
+            if self._now_ms() - turned_ms > TURN_S * 1000:
+                turned_ms = self._now_ms()
+                self.ledger.turn()
+
+    async def _settle_or_rebuild(self) -> None:
+        try:
+            if not await self.settle_due(self._now_ms()):
+                await asyncio.sleep(0.01)  # the chunk that is due is still on its way to the disk
+        except SpoolError as error:
+            log.warning("settling failed; the ledger is read again", error=type(error).__name__)
+            self._lost_append()
+            if self._rebuilding is not None:
+                await self._rebuilding
+
+    async def settle_due(self, now_ms: int) -> int:
+        """Settle the chunks whose time is up at *now_ms*; how many they were."""
+        ledger = self.ledger
+        due = ledger.due(now_ms - self._settle_ms, self._spool.sealed_seq)
+        if not due:
+            return 0
+        late: dict[int, LateChunk | None] = {}
+        changes: dict[Position, Change] = {}
+        for seq in due:
+            for ref in ledger.roots(seq):
+                if ledger.is_open(ref):
+                    verdict = await self._decide(ledger, ref, late)
+                    await self._note(ledger, verdict, due[-1], changes)
+        await self._spool.settle(AI_TELEMETRY, due[-1], list(changes.values()))
+        for seq in due:
+            ledger.settled(seq)
+        return len(due)
+
+    async def _decide(self, ledger: Ledger, ref: int, late: dict[int, LateChunk | None]) -> Verdict:
+        while True:
+            cluster, missing = ledger.cluster(ref, late)
+            if not missing:
+                return ledger.decide(cluster)
+            for seq in missing:
+                found = await self._spool.evidence_of(AI_TELEMETRY, seq)
+                late[seq] = None if found is None else LateChunk(found.facts, found.links, frozenset(found.dropped))
+
+    async def _note(self, ledger: Ledger, verdict: Verdict, due_seq: int, changes: dict[Position, Change]) -> None:
+        """Turn a verdict into changes of records that are still in the spool."""
+        for ref, fate in verdict.dropped.items():
+            if ledger.settles(ref):
+                at = position(ref)
+                changes[at] = Change(*at, fate, None)
+        for slot, refs in verdict.merged.items():
+            reports = await self._records(refs)
+            if reports:
+                (own,) = await self._records([slot])
+                self._change(changes, slot, "kept.merged", merge(reports, own["record_id"]))
+        for ref in verdict.conflicts:
+            at = position(ref)
+            if ledger.settles(ref) and at.seq <= due_seq and (at not in changes or changes[at].record is not None):
+                record = _record(changes, at) or (await self._records([ref]))[0]
+                if "conflict" not in record["flags"]:
+                    self._change(changes, ref, "kept.conflict", {**record, "flags": [*record["flags"], "conflict"]})
+
+    async def _records(self, refs: Sequence[int]) -> list[Record]:
+        found = await self._spool.read(AI_TELEMETRY, [position(ref) for ref in refs])
+        return [cast("Record", orjson.loads(record)) for record in found if record is not None]
+
+    @staticmethod
+    def _change(changes: dict[Position, Change], ref: int, fate: str, record: Record) -> None:
+        at = position(ref)
+        changes[at] = Change(*at, fate, orjson.dumps(record))
+
+
+def _record(changes: dict[Position, Change], at: Position) -> Record | None:
+    change = changes.get(at)
+    return None if change is None or change.record is None else cast("Record", orjson.loads(change.record))
+
+
+def position(ref: int) -> Position:
+    where = split_ref(ref)
+    return Position(where.seq, where.idx)
