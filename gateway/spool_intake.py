@@ -21,7 +21,6 @@ from spool.record import AI_TELEMETRY, DEVICES, USAGE_EVENTS
 from spool.sqlite.spool import SqliteSpool
 from spool.store import Tally
 
-
 PIECE_CALLS = 2000
 """Calls appended at once: a larger payload is cut, in one commit, so that no chunk grows past a few MiB."""
 
@@ -70,6 +69,10 @@ class SpoolIntake:
         await self._spool.append(DEVICES, records, Tally(received=len(records), kept=len(records)))
         self._devices.add(device_id)
         return Receipt(1, ())
+
+    def forget_device(self, device_id: str) -> None:
+        """The service does not know it any more: enrol it again at its next heartbeat."""
+        self._devices.discard(device_id)
 
     def _context(self, sender: Sender) -> Context:
         now_ms = self._now_ms()

@@ -12,6 +12,7 @@ EPOCH = 1
 
 def enrolment_record(device_id: str, beat: Heartbeat, gateway_id: str, now_ms: int) -> bytes:
     """The enrolment of a device at its first contact; its id is the same each time, so a repeat enrols nobody twice."""
+    said = {name: value for name, value in (("host", beat.host), ("client", beat.client), ("labels", beat.labels)) if value}
     body = {
         "enrollment_id": hashlib.sha256(f"enroll|{device_id}|{EPOCH}".encode()).hexdigest()[:32],
         "epoch": EPOCH,
@@ -20,10 +21,8 @@ def enrolment_record(device_id: str, beat: Heartbeat, gateway_id: str, now_ms: i
         "kind": beat.kind,
         "first_seen_at": rfc3339_ms(now_ms),
         "gateway_id": gateway_id,
+        **said,
     }
-    for name, value in (("host", beat.host), ("client", beat.client), ("labels", beat.labels)):
-        if value:
-            body[name] = value
     return orjson.dumps({"type": "enroll", "device_id": device_id, "body": body})
 
 

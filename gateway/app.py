@@ -1,0 +1,262 @@
+"""The composition root: one gateway from one configuration. Only here, and in `gateway.cli`, is every part known.
+
+Start: lock and open the spool, rebuild the ledger, embed the service if there is no upstream, start the lanes, and only
+then take requests. Stop: take no more, answer what is under way, let sends land, close the files.
+"""
+
+import asyncio
+import os
+import secrets
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+
+import structlog
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+
+from exporters.cost_service.devices import DeviceAnswer
+from gateway.config import Config, Upstream, refuse_open_intake
+from gateway.config_values import Address, TcpAddress
+from gateway.embedded import FOLDER, READ_KEY_FILE, ServiceSummary, embedded_upstream, prepare_keys
+from gateway.keys.database import Database
+from gateway.keys.key import GATEWAY_PREFIX
+from gateway.keys.pepper import load_pepper
+from gateway.keys.private_file import read_or_create
+from gateway.keys.store import KeyStore
+from gateway.lanes import Lanes
+from gateway.local_service.service import Service
+from gateway.metrics import Status, StatusCollector, WebFigures
+from gateway.normalise.context import UserPolicy
+from gateway.settling import Counting
+from gateway.spool_intake import SpoolIntake
+from gateway.web.admin import AdminParts, admin_app
+from gateway.web.body import Limits
+from gateway.web.cors import Cors
+from gateway.web.gate import Gate, IntakeGate, KeyGate, OpenGate
+from gateway.web.listen import Listener, listen
+from gateway.web.otlp import otlp_routes
+from gateway.web.page import Total
+from gateway.web.receiver import Receiver
+from gateway.web.routes import RouteTable
+from gateway.web.session import AdminAccess, admin_token
+from gateway.web.telemetry import telemetry_routes
+from spool.errors import SpoolError
+from spool.sqlite.database import make_private_dir
+from spool.sqlite.spool import SpoolSettings, SqliteSpool
+
+log = structlog.get_logger()
+
+DISTRIBUTION = "ai-telemetry-gateway"
+CONTROL_DATABASE = "control.db"
+PEPPER_FILE = "control.pepper"
+USER_SECRET_FILE = "user-secret"  # noqa: S105 - a file's name
+LOOK_AFTER_S = 1.0
+
+
+class CannotStart(Exception):
+    """Why the gateway does not start, in words for the operator."""
+
+
+def wall_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What is bound: addresses as text; None where a listener is off."""
+
+    http: Address
+    admin: Address
+    service: Address
+
+
+class Gateway:
+    """One running gateway. `start` in a running loop, `stop` in the same."""
+
+    def __init__(self, config: Config, *, now_ms: Callable[[], int] = wall_ms) -> None:
+        self.config = config
+        self._now_ms = now_ms
+        self._stack = AsyncExitStack()
+        self.spool: SqliteSpool
+        self.counting: Counting
+        self.intake: SpoolIntake
+        self.keys: KeyStore
+        self._lanes: Lanes
+        self._receiver: Receiver
+        self.access: AdminAccess
+        self._summary: ServiceSummary | None = None
+        self.ports = Ports(None, None, None)
+
+    async def start(self) -> Ports:
+        """Raises CannotStart, SpoolError, OSError; what was opened by then is closed again."""
+        try:
+            await self._start()
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return self.ports
+
+    async def stop(self) -> None:
+        await self._stack.aclose()
+
+    async def _start(self) -> None:
+        config = self.config
+        make_private_dir(config.data_dir)
+        self.spool = SqliteSpool(
+            config.data_dir, spool_settings(config), now_ms=self._now_ms, exporters=list(config.exporters)
+        )
+        self._stack.push_async_callback(self.spool.close)
+        await self._open_keys()
+        refused = refuse_open_intake(config, enabled_keys=int(self.keys.any_enabled()))
+        if refused is not None:
+            raise CannotStart(refused)
+        self.counting = Counting(
+            self.spool,
+            settle_ms=int(config.counting.settle_s * 1000),
+            window_ms=int(config.counting.window_s * 1000),
+            max_keys=config.counting.max_keys,
+            now_ms=self._now_ms,
+        )
+        await self.counting.rebuild()
+        self.intake = SpoolIntake(self.spool, self.counting, users=self._users(), now_ms=self._now_ms)
+        service = await self._start_service() if config.upstream is None else None
+        upstream = config.upstream or await self._embedded(service)
+        if service is not None:
+            self._summary = ServiceSummary(service[1], config.data_dir / READ_KEY_FILE)
+            self._stack.push_async_callback(self._summary.close)
+        self._lanes = Lanes(config, upstream, self.spool, self._learn)
+        self._stack.push_async_callback(self._lanes.stop)
+        self._lanes.start()
+        self._background(self.counting.run(), "settling")
+        self._background(self._look_after(), "spool")
+        self.ports = Ports(
+            http=await self._listen(self._receiver_runner(), config.listen.http),
+            admin=await self._listen(self._admin_runner(), config.listen.admin),
+            service=None if service is None else TcpAddress("127.0.0.1", service[1]),
+        )
+
+    async def _open_keys(self) -> None:
+        data_dir = self.config.data_dir
+        database = await Database.open(data_dir / CONTROL_DATABASE)
+        self._stack.push_async_callback(database.close)
+        pepper = load_pepper(data_dir / PEPPER_FILE, secrets.token_bytes)
+        self.keys = await KeyStore.open(
+            database, prefix=GATEWAY_PREFIX, pepper=pepper, now_ms=self._now_ms, random_bytes=secrets.token_bytes
+        )
+        self._stack.push_async_callback(self.keys.close)
+
+    def _users(self) -> UserPolicy:
+        mode = self.config.attributes.user
+        if mode != "hash":
+            return UserPolicy(mode)
+        return UserPolicy(mode, read_or_create(self.config.data_dir / USER_SECRET_FILE, lambda: os.urandom(32)))
+
+    async def _start_service(self) -> tuple[Service, int]:
+        address = self.config.listen.service
+        if not isinstance(address, TcpAddress):
+            raise CannotStart("listen.service must be host:port while there is no upstream")
+        service = Service(self.config.data_dir / FOLDER, now_ms=self._now_ms)
+        port = await service.start(address.host, address.port)
+        self._stack.push_async_callback(service.stop)
+        return service, port
+
+    async def _embedded(self, service: tuple[Service, int] | None) -> Upstream:
+        assert service is not None  # noqa: S101 embedded whenever there is no upstream
+        return embedded_upstream(service[1], await prepare_keys(service[0], self.config.data_dir))
+
+    async def _learn(self, answer: DeviceAnswer) -> None:
+        """What the service says of a device: one that it does not know is enrolled again at its next heartbeat."""
+        if answer.state == "unknown":
+            self.intake.forget_device(answer.device_id)
+
+    def _background(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.create_task(work, name=name)
+
+        async def end() -> None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+        self._stack.push_async_callback(end)
+
+    async def _look_after(self) -> None:
+        while True:
+            try:
+                await self.spool.look_after()
+            except Exception as error:  # noqa: BLE001 upkeep must go on whatever one round met
+                log.warning("spool upkeep failed", error=type(error).__name__)
+            await asyncio.sleep(LOOK_AFTER_S)
+
+    async def _listen(self, runner: web.BaseRunner, address: Address) -> Address:
+        listener: Listener | None = await listen(runner, address)
+        if listener is None:
+            return None
+        self._stack.push_async_callback(listener.close)
+        return listener.address
+
+    def _receiver_runner(self) -> web.BaseRunner:
+        config = self.config
+        limits = Limits(
+            config.limits.max_body_bytes,
+            config.limits.max_decompressed_bytes,
+            config.limits.max_in_flight_bytes,
+            config.limits.body_timeout_s,
+        )
+        routes = RouteTable([*otlp_routes(self.intake), *telemetry_routes(self.intake)], config.http.base_path)
+        self._receiver = Receiver(routes, self._gate(), limits, Cors(frozenset(config.http.cors_origins)))
+        return web.ServerRunner(self._receiver.make_server())
+
+    def _admin_runner(self) -> web.BaseRunner:
+        self.access = AdminAccess(admin_token(self.config.data_dir, os.urandom), time.monotonic, os.urandom)
+        registry = CollectorRegistry()
+        registry.register(StatusCollector(self.status, self.web_figures))
+        parts = AdminParts(self.status, self._totals, self._not_ready, registry, self.access)
+        address = self.config.listen.admin
+        app = admin_app(parts, loopback=address is None or address.is_loopback)
+        return web.AppRunner(app, access_log=None, handle_signals=False)
+
+    async def _totals(self) -> Sequence[Total]:
+        """The embedded service's summary by provider and model; nothing where the service is elsewhere."""
+        if self._summary is None:
+            return []
+        return await self._summary.totals()
+
+    async def _not_ready(self) -> str | None:
+        try:
+            self.spool.admit(0)
+        except SpoolError as error:
+            return str(error)
+        return None
+
+    def _gate(self) -> Gate:
+        if self.config.auth == "none":
+            return OpenGate(check_host=False)
+        return IntakeGate(
+            any_key_ever=self.keys.ever_created, opened=OpenGate(check_host=True), keyed=KeyGate(self.keys)
+        )
+
+    def status(self) -> Status:
+        """What `GET /v2/status` answers."""
+        return {
+            "edge": dict(self.spool.edge()),
+            "lanes": self._lanes.status(self._now_ms()),
+            "reasons": dict(self.spool.reasons()),
+            "spool_bytes": self.spool.used_bytes,
+            "version": version(DISTRIBUTION),
+        }
+
+    def web_figures(self) -> WebFigures:
+        counts = self._receiver.counts
+        return WebFigures(dict(counts.answers), counts.unforeseen, counts.gone, self._receiver.budget.used_bytes)
+
+
+def spool_settings(config: Config) -> SpoolSettings:
+    return SpoolSettings(
+        max_bytes=config.spool.max_bytes,
+        max_age_ms=int(config.spool.max_age_s * 1000),
+        keep_delivered_ms=int(config.spool.keep_delivered_s * 1000),
+        window_ms=int(config.counting.window_s * 1000),
+    )

@@ -1,0 +1,30 @@
+"""`check`: what the configuration means, once it has no faults."""
+
+import json
+
+import click
+
+from gateway.config import Config, config_schema
+
+
+def print_check(config: Config) -> None:
+    """Say what would run; secrets show masked."""
+    click.echo(f"data directory   {config.data_dir}")
+    for name in ("http", "grpc", "admin", "service"):
+        address = getattr(config.listen, name)
+        click.echo(f"listen.{name:9} {'off' if address is None else address}")
+    if config.upstream is None:
+        click.echo("upstream         the embedded local service")
+    else:
+        click.echo(
+            f"upstream         {config.upstream.base_url} ({config.upstream.preset}, {config.upstream.encoding})"
+        )
+        for key in config.upstream.keys:
+            click.echo(f"  key {key.name}: {', '.join(key.managed or key.scopes or ())}")
+    for name, exporter in config.exporters.items():
+        click.echo(f"exporter {name}: {exporter.type}")
+    click.echo("The configuration has no faults.")
+
+
+def print_schema() -> None:
+    click.echo(json.dumps(config_schema(), indent=2))

@@ -1,0 +1,136 @@
+"""`demo`: sample traffic through a gateway of its own, what arrived as a table, and whether it is what was sent."""
+
+import asyncio
+import logging
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import click
+import uvloop
+from rich.console import Console
+from rich.table import Table
+
+from gateway.app import Gateway
+from gateway.cli import samples
+from gateway.cli.logging import configure_logging
+from gateway.cli.running import signalled
+from gateway.config_load import load_config
+from gateway.embedded import READ_KEY_FILE
+
+DEMO_OPTIONS = {
+    "listen.http": "127.0.0.1:0",
+    "listen.grpc": "off",
+    "listen.admin": "127.0.0.1:0",
+    "listen.service": "127.0.0.1:0",
+    "counting.settle": "1s",
+}
+DELIVERY_TIMEOUT_S = 60.0
+POLL_S = 0.1
+TOKEN_COLUMNS = {
+    "calls": "calls",
+    "input_tokens": "input",
+    "cache_read_input_tokens": "of it cache read",
+    "output_tokens": "output",
+    "reasoning_output_tokens": "of it reasoning",
+}
+
+
+def run_demo(*, keep: bool) -> int:
+    """0 when everything that was sent arrived, once."""
+    configure_logging(logging.WARNING)
+    with tempfile.TemporaryDirectory(prefix="telemetry-gateway-demo-") as folder:
+        return uvloop.run(_demo(Path(folder), keep=keep))
+
+
+async def _demo(data_dir: Path, *, keep: bool) -> int:
+    config = load_config(None, {**DEMO_OPTIONS, "data_dir": str(data_dir)}, environ={})
+    gateway = Gateway(config)
+    ports = await gateway.start()
+    try:
+        intake_url, service_url = f"http://{ports.http}", f"http://{ports.service}"
+        click.echo(f"gateway on {intake_url}, local service on {service_url}; sending sample traffic …")
+        await asyncio.to_thread(send_all, intake_url)
+        await wait_until_delivered(gateway)
+        read_key = (data_dir / READ_KEY_FILE).read_text().strip()
+        ok = await show(service_url, read_key)
+        if keep:
+            click.echo(f"status page: http://{ports.admin}{gateway.access.login_path()}  (Ctrl-C ends the demo)")
+            await signalled()
+    finally:
+        await gateway.stop()
+    return 0 if ok else 1
+
+
+def send_all(intake_url: str) -> None:
+    samples.send_with_sdk(intake_url)
+    samples.send_gateway_span(intake_url)
+    samples.send_event(intake_url)
+    samples.send_heartbeat(intake_url)
+
+
+async def wait_until_delivered(gateway: Gateway) -> None:
+    """Until no lane holds anything pending. Raises TimeoutError."""
+    async with asyncio.timeout(DELIVERY_TIMEOUT_S):
+        while any(gateway.spool.depth(lane).pending for lane in gateway.spool.lanes()):  # noqa: ASYNC110 see below
+            await asyncio.sleep(POLL_S)  # the counts change with every commit; looking now and then is enough
+
+
+async def show(service_url: str, read_key: str) -> bool:
+    """Print what the service has, and whether it is what was sent."""
+    async with aiohttp.ClientSession(service_url, headers={"Authorization": read_key}) as session:
+        summary = await _ask(session, "/v2/ai-telemetry/summary?group_by=provider,model")
+        devices = (await _ask(session, "/v2/ai-control-plane/devices"))["devices"]
+        events = (await _ask(session, "/events/v1/events"))["events"]
+    console = Console()
+    console.print(calls_table(summary["summary"], summary["totals"]))
+    console.print(f"device  {', '.join(str(device['device_id']) for device in devices)}")
+    console.print(f"event   {', '.join(str(event['title']) for event in events)}")
+    wanted = sent_totals()
+    got = {name: summary["totals"][name] for name in wanted}
+    ok = got == wanted and len(devices) == 1 and len(events) == 1
+    if ok:
+        console.print(
+            f"[green]sent = delivered[/green]: {wanted['calls']} calls, 1 event, 1 heartbeat", highlight=False
+        )
+    else:
+        console.print(f"[red]sent ≠ delivered[/red]: sent {wanted}, delivered {got}", highlight=False)
+    return ok
+
+
+def sent_totals() -> dict[str, int]:
+    """The truth about the sample traffic."""
+    calls = [*samples.SAMPLE_CALLS * len(samples.TEAMS), samples.GATEWAY_CALL]
+    return {
+        "calls": len(calls),
+        "input_tokens": sum(call.input_tokens for call in calls),
+        "cache_read_input_tokens": sum(call.cache_read for call in calls),
+        "output_tokens": sum(call.output_tokens for call in calls),
+        "reasoning_output_tokens": sum(call.reasoning for call in calls),
+    }
+
+
+def calls_table(rows: Sequence[Mapping[str, Any]], totals: Mapping[str, Any]) -> Table:
+    table = Table(title="AI calls at the cost management service", show_footer=True)
+    table.add_column("provider", footer="total")
+    table.add_column("model")
+    for name, title in TOKEN_COLUMNS.items():
+        table.add_column(title, justify="right", footer=f"{totals[name]:,}")
+    table.add_column("cost (USD)", justify="right", footer=_money(totals.get("cost")))
+    for row in rows:
+        counts = [f"{row[name]:,}" for name in TOKEN_COLUMNS]
+        table.add_row(row["provider"] or "unattributed", row["model"] or "?", *counts, _money(row.get("cost")))
+    return table
+
+
+def _money(amount: object) -> str:
+    return "unknown" if amount is None else str(amount)
+
+
+async def _ask(session: aiohttp.ClientSession, path: str) -> dict[str, Any]:
+    async with session.get(path) as response:
+        response.raise_for_status()
+        answer: dict[str, Any] = await response.json()
+    return answer

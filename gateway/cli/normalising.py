@@ -1,0 +1,83 @@
+"""`normalise`: one payload through the real path, in a spool of its own that is gone afterwards."""
+
+import asyncio
+import tempfile
+from pathlib import Path
+
+import click
+
+from gateway.app import wall_ms
+from gateway.errors import GatewayError
+from gateway.intake import Receipt, Sender
+from gateway.normalise.context import KEEP_USERS
+from gateway.settling import Counting
+from gateway.spool_intake import SpoolIntake
+from gateway.web.coding import decoder_for
+from spool.record import AI_TELEMETRY, DEVICES, USAGE_EVENTS
+from spool.sqlite.spool import SpoolSettings, SqliteSpool
+
+SENDER = Sender(key=None, peer="normalise")
+
+
+def print_records(body: bytes, path: str, content_type: str, content_encoding: str) -> int:
+    """Records on stdout, rejections and the counts on stderr; 0 when the payload could be read."""
+    try:
+        records, receipt, fates = asyncio.run(records_of(body, path, content_type, content_encoding))
+    except GatewayError as error:
+        click.echo(f"{type(error).__name__}: {error}", err=True)
+        return 1
+    for record in records:
+        click.echo(record.decode())
+    for rejection in receipt.rejected:
+        click.echo(f"rejected {rejection.position}: {rejection.reason}", err=True)
+    click.echo(", ".join(f"{fate} {n}" for fate, n in fates.items() if n), err=True)
+    return 0
+
+
+async def records_of(
+    body: bytes, path: str, content_type: str, content_encoding: str
+) -> tuple[list[bytes], Receipt, dict[str, int]]:
+    """The payload's records as they would be forwarded, its receipt, and its items by fate."""
+    return await records_of_payloads([(body, path, content_type, content_encoding)])
+
+
+async def records_of_payloads(
+    payloads: list[tuple[bytes, str, str, str]],
+) -> tuple[list[bytes], Receipt, dict[str, int]]:
+    """The same for several (body, path, Content-Type, Content-Encoding) that arrive within one settle time."""
+    with tempfile.TemporaryDirectory(prefix="telemetry-gateway-") as folder:
+        spool = SqliteSpool(Path(folder), SpoolSettings(linger_ms=0), now_ms=wall_ms)
+        try:
+            counting = Counting(spool, settle_ms=0, window_ms=600_000, max_keys=100_000, now_ms=wall_ms)
+            intake = SpoolIntake(spool, counting, users=KEEP_USERS, now_ms=wall_ms)
+            receipts = [await take(intake, *payload) for payload in payloads]
+            await counting.settle_due(wall_ms() + 1)
+            records: list[bytes] = []
+            for lane in (AI_TELEMETRY, USAGE_EVENTS, DEVICES):
+                while batch := await spool.freeze(lane, max_records=1000, max_bytes=1 << 22):
+                    records += batch.records
+            items = sum(receipt.items for receipt in receipts)
+            rejected = tuple(rejection for receipt in receipts for rejection in receipt.rejected)
+            return records, Receipt(items, rejected), dict(spool.edge())
+        finally:
+            await spool.close()
+
+
+async def take(intake: SpoolIntake, body: bytes, path: str, content_type: str, content_encoding: str) -> Receipt:
+    """Give one payload to the part of the intake that *path* names. Raises GatewayError."""
+    decode = decoder_for(content_encoding)
+    plain = body if decode is None else b"".join(decode(body))
+    json = "json" in content_type.lower()
+    match path.rstrip("/").rpartition("/")[2]:
+        case "traces":
+            return await intake.traces(plain, json=json, sender=SENDER)
+        case "logs":
+            return await intake.logs(plain, json=json, sender=SENDER)
+        case "metrics":
+            return await intake.metrics(plain, json=json, sender=SENDER)
+        case "events":
+            return await intake.events(plain, sender=SENDER)
+        case _:
+            raise click.UsageError(
+                f"nothing is known to read {path}; known are /v1/traces, /v1/logs, /v1/metrics, /v1/events"
+            )

@@ -1,0 +1,106 @@
+"""`run` and `service run`: start, say where, wait for a signal, stop."""
+
+import asyncio
+import gc
+import json
+import os
+import random
+import signal
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import click
+import uvloop
+
+from gateway.app import CannotStart, Gateway
+from gateway.cli.logging import configure_logging
+from gateway.config import Config
+from gateway.config_values import Address, TcpAddress, parse_address
+from gateway.embedded import READ_KEY_FILE, prepare_keys
+from gateway.keys.errors import DatabaseUnavailable, PepperMismatch
+from gateway.local_service.misbehave import Misbehave
+from gateway.local_service.service import Service
+from spool.errors import SpoolError
+
+GC_YOUNGEST = 50_000
+"""Allocations between collections of the youngest generation: the hot path makes no cycles, so fewer are enough."""
+
+
+def run_gateway(config: Config, ports_file: Path | None) -> int:
+    return _run(_gateway_until_signal(config, ports_file))
+
+
+def run_service(
+    data_dir: Path, listen: str, misbehave: Misbehave | None, seed: int | None, ports_file: Path | None
+) -> int:
+    return _run(_service_until_signal(data_dir, listen, misbehave, seed, ports_file))
+
+
+def _run(work: Coroutine[Any, Any, None]) -> int:
+    """0 after a clean stop, 1 with the reason on stderr."""
+    configure_logging()
+    try:
+        uvloop.run(work)
+    except (CannotStart, SpoolError, DatabaseUnavailable, PepperMismatch, OSError) as error:
+        click.echo(f"Error: {error}", err=True)
+        return 1
+    return 0
+
+
+async def _gateway_until_signal(config: Config, ports_file: Path | None) -> None:
+    gateway = Gateway(config)
+    ports = await gateway.start()
+    try:
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(GC_YOUNGEST, 50, 100)
+        for name, address in (("senders", ports.http), ("admin", ports.admin), ("local service", ports.service)):
+            click.echo(f"{name}: {'off' if address is None else address_text(address)}", err=True)
+        if ports_file is not None:
+            write_ports(ports_file, http=ports.http, grpc=None, admin=ports.admin, service=ports.service)
+        await signalled()
+    finally:
+        await gateway.stop()
+
+
+async def _service_until_signal(
+    data_dir: Path, listen: str, misbehave: Misbehave | None, seed: int | None, ports_file: Path | None
+) -> None:
+    try:
+        address = parse_address(listen)
+    except ValueError as error:
+        raise CannotStart(f"--listen {error}") from error
+    if not isinstance(address, TcpAddress):
+        raise CannotStart("--listen must be host:port")
+    service = Service(data_dir / "service", misbehave=misbehave, random=random.Random(seed))  # noqa: S311 decides about misbehaviour only
+    port = await service.start(address.host, address.port)
+    try:
+        await prepare_keys(service, data_dir)
+        click.echo(f"local service: http://{address.host}:{port} (read key in {data_dir / READ_KEY_FILE})", err=True)
+        if ports_file is not None:
+            write_ports(ports_file, service=TcpAddress(address.host, port))
+        await signalled()
+    finally:
+        await service.stop()
+
+
+async def signalled() -> None:
+    """Return on SIGINT or SIGTERM."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    await stop.wait()
+
+
+def address_text(address: Address) -> str:
+    return f"http://{address}" if isinstance(address, TcpAddress) else str(address)
+
+
+def write_ports(path: Path, **addresses: Address) -> None:
+    """The bound ports as JSON, in one step; null for a listener that is off."""
+    ports = {name: address.port if isinstance(address, TcpAddress) else None for name, address in addresses.items()}
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    beside.write_text(json.dumps(ports))
+    beside.replace(path)

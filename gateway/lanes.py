@@ -1,0 +1,120 @@
+"""The lanes of one gateway: which exporter each has, its pump, and its state as the status shows it."""
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping
+
+import structlog
+
+from exporters.clock import SystemClock
+from exporters.cost_service.client import CostServiceClient
+from exporters.cost_service.devices import Learn
+from exporters.cost_service.liveness import check_liveness
+from exporters.keyring import Keyring, KeySetting
+from exporters.pump import Pump
+from exporters.registry import LanePlan, UpstreamSettings, build_client, build_extra, build_upstream
+from exporters.secret import Secret
+from gateway.config import Config, ExporterOptions, FileExporter, Upstream, UpstreamKey
+from gateway.keys.scopes import Allowed, Fixed, Grant, Managed, decide
+from gateway.metrics import LaneStatus
+from spool.record import OWN_LANES, UNIT_COST, Lane
+from spool.sqlite.spool import SqliteSpool
+
+log = structlog.get_logger()
+
+STOP_GRACE_S = 5.0
+"""How long a send that is under way may still take when the gateway stops; then its batch is given back."""
+
+
+class Lanes:
+    """Make inside a running loop; `start`, then `stop`."""
+
+    def __init__(self, config: Config, upstream: Upstream, spool: SqliteSpool, learn: Learn) -> None:
+        self._spool = spool
+        clock = SystemClock()
+        self._keyring = Keyring([KeySetting(key.name, key.secret, grants_of(key)) for key in upstream.keys])
+        settings = upstream_settings(upstream)
+        self._client: CostServiceClient = build_client(settings, self._keyring, spool.gateway_id)
+        self._plans: dict[Lane, LanePlan] = {
+            plan.lane: plan for plan in build_upstream(settings, self._client, learn, clock)
+        }
+        for name, options in config.exporters.items():
+            self._plans[name] = build_extra(name, options.type, exporter_options(options))
+        self._pumps: dict[Lane, Pump] = {
+            lane: Pump(lane, spool, plan.exporter, limits=plan.limits, clock=clock, chance=random.random)
+            for lane, plan in self._plans.items()
+            if plan.exporter is not None
+        }
+        self._running: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        for lane in OWN_LANES:
+            plan = self._plans.get(lane)
+            if plan is not None and plan.exporter is None:
+                log.warning("lane off", lane=lane, reason=plan.reason)
+        for fault in self._keyring.faults():
+            log.warning("upstream key", fault=fault)
+        self._running = [asyncio.create_task(pump.run(), name=f"pump {lane}") for lane, pump in self._pumps.items()]
+        self._running.append(asyncio.create_task(self._look_for_service(), name="liveness"))
+
+    async def _look_for_service(self) -> None:
+        log.info("upstream looked for", found=await check_liveness(self._client))
+
+    async def stop(self) -> None:
+        """Let what is under way land; everything else stays in the spool."""
+        await asyncio.gather(*(pump.stop(STOP_GRACE_S) for pump in self._pumps.values()))
+        for task in self._running:
+            task.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
+        for plan in self._plans.values():
+            if plan.exporter is not None:
+                await plan.exporter.close()
+        await self._client.close()
+
+    def status(self, now_ms: int) -> Mapping[str, LaneStatus]:
+        return {lane: self._lane_status(lane, now_ms) for lane in self._spool.lanes()}
+
+    def _lane_status(self, lane: Lane, now_ms: int) -> LaneStatus:
+        depth = self._spool.depth(lane)
+        pump = self._pumps.get(lane)
+        plan = self._plans.get(lane)
+        if pump is not None:
+            state, reason = pump.state, pump.reason
+        else:
+            state = "off"
+            reason = plan.reason if plan is not None else off_reason(lane)
+        oldest = depth.oldest_pending_ms
+        return {
+            "kept": depth.kept,
+            "delivered": depth.delivered,
+            "pending": depth.pending,
+            "dead_lettered": depth.dead_lettered,
+            "expired": depth.expired,
+            "oldest_pending_age_s": None if oldest is None else round(max(0, now_ms - oldest) / 1000, 3),
+            "state": state,
+            "reason": reason,
+        }
+
+
+def off_reason(lane: Lane) -> str:
+    return "no exporter serves this lane yet" if lane == UNIT_COST else "no exporter of this name is configured"
+
+
+def grants_of(key: UpstreamKey) -> Callable[[str], bool]:
+    """What the key grants, asked of the catalogue at each use."""
+    grant: Grant = Managed(frozenset(key.managed)) if key.managed else Fixed(frozenset(key.scopes or ()))
+    return lambda scope: isinstance(decide(grant, scope), Allowed)
+
+
+def upstream_settings(upstream: Upstream) -> UpstreamSettings:
+    return UpstreamSettings(
+        base_url=upstream.base_url,
+        preset=upstream.preset,
+        names=upstream.names,
+        ca_file=upstream.ca_file,
+        proxy=None if upstream.proxy is None else Secret(upstream.proxy),
+    )
+
+
+def exporter_options(options: ExporterOptions) -> dict[str, str]:
+    return {"path": str(options.path)} if isinstance(options, FileExporter) else {}
