@@ -1,0 +1,45 @@
+# The two commands of the README are `make demo` and `make test`. Nothing but Python 3.11+ is needed beforehand.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.PHONY: demo run test check lock clean
+.DEFAULT_GOAL := demo
+
+demo: $(VENV)/.run
+	$(BIN)/telemetry-gateway demo $(if $(KEEP),--keep)
+
+run: $(VENV)/.run
+	$(BIN)/telemetry-gateway run
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest $(TESTS)
+
+check: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+$(VENV)/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.run: $(VENV)/bin/python requirements.lock pyproject.toml
+	$(PIP) install --require-hashes -r requirements.lock
+	$(PIP) install --no-deps --no-build-isolation -e .
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.run requirements-dev.lock
+	$(PIP) install --require-hashes -r requirements-dev.lock
+	touch $@
+
+# Newer versions of everything, written to the two lock files.
+lock: $(VENV)/bin/python
+	$(PIP) install uv
+	$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-emit-index-url --no-header --extra demo --extra build -o requirements.lock pyproject.toml
+	$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-emit-index-url --no-header --extra demo --extra build --group dev -o requirements-dev.lock pyproject.toml
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info
