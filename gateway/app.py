@@ -29,21 +29,16 @@ from gateway.keys.private_file import read_or_create
 from gateway.keys.store import KeyStore
 from gateway.lanes import Lanes
 from gateway.local_service.service import Service
-from gateway.metrics import Status, StatusCollector, WebFigures
+from gateway.metrics import Status, StatusCollector
 from gateway.normalise.context import UserPolicy
 from gateway.settling import Counting
 from gateway.spool_intake import SpoolIntake
 from gateway.web.admin import AdminParts, admin_app
-from gateway.web.body import Limits
-from gateway.web.cors import Cors
-from gateway.web.gate import Gate, IntakeGate, KeyGate, OpenGate
-from gateway.web.listen import Listener, listen
-from gateway.web.otlp import otlp_routes
+from gateway.web.build import build_gate, build_receiver
+from gateway.web.listen import Listener, listen, runner_for
 from gateway.web.page import Total
 from gateway.web.receiver import Receiver
-from gateway.web.routes import RouteTable
 from gateway.web.session import AdminAccess, admin_token
-from gateway.web.telemetry import telemetry_routes
 from spool.errors import SpoolError
 from spool.sqlite.database import make_private_dir
 from spool.sqlite.spool import SpoolSettings, SqliteSpool
@@ -198,25 +193,17 @@ class Gateway:
         return listener.address
 
     def _receiver_runner(self) -> web.BaseRunner:
-        config = self.config
-        limits = Limits(
-            config.limits.max_body_bytes,
-            config.limits.max_decompressed_bytes,
-            config.limits.max_in_flight_bytes,
-            config.limits.body_timeout_s,
-        )
-        routes = RouteTable([*otlp_routes(self.intake), *telemetry_routes(self.intake)], config.http.base_path)
-        self._receiver = Receiver(routes, self._gate(), limits, Cors(frozenset(config.http.cors_origins)))
-        return web.ServerRunner(self._receiver.make_server())
+        self._receiver = build_receiver(self.config, self.intake, build_gate(self.config, self.keys))
+        return runner_for(self._receiver.make_server())
 
     def _admin_runner(self) -> web.BaseRunner:
         self.access = AdminAccess(admin_token(self.config.data_dir, os.urandom), time.monotonic, os.urandom)
         registry = CollectorRegistry()
-        registry.register(StatusCollector(self.status, self.web_figures))
+        registry.register(StatusCollector(self.status, self._receiver.figures))
         parts = AdminParts(self.status, self._totals, self._not_ready, registry, self.access)
         address = self.config.listen.admin
         app = admin_app(parts, loopback=address is None or address.is_loopback)
-        return web.AppRunner(app, access_log=None, handle_signals=False)
+        return runner_for(app)
 
     async def _totals(self) -> Sequence[Total]:
         """The embedded service's summary by provider and model; nothing where the service is elsewhere."""
@@ -231,13 +218,6 @@ class Gateway:
             return str(error)
         return None
 
-    def _gate(self) -> Gate:
-        if self.config.auth == "none":
-            return OpenGate(check_host=False)
-        return IntakeGate(
-            any_key_ever=self.keys.ever_created, opened=OpenGate(check_host=True), keyed=KeyGate(self.keys)
-        )
-
     def status(self) -> Status:
         """What `GET /v2/status` answers."""
         return {
@@ -247,10 +227,6 @@ class Gateway:
             "spool_bytes": self.spool.used_bytes,
             "version": version(DISTRIBUTION),
         }
-
-    def web_figures(self) -> WebFigures:
-        counts = self._receiver.counts
-        return WebFigures(dict(counts.answers), counts.unforeseen, counts.gone, self._receiver.budget.used_bytes)
 
 
 def spool_settings(config: Config) -> SpoolSettings:

@@ -5,6 +5,7 @@ An error's text is shown to senders and written to the log: it holds reasons and
 
 from typing import NamedTuple
 
+from gateway.keys.errors import DatabaseUnavailable
 from spool.errors import SpoolError, SpoolFull
 
 
@@ -32,6 +33,14 @@ class Forbidden(GatewayError):
     """A known key without the scope, or a Host that is not ours."""
 
 
+class NotFound(GatewayError):
+    """No route has this path."""
+
+
+class MethodNotAllowed(GatewayError):
+    """The path exists, for another method."""
+
+
 class Overloaded(GatewayError):
     """Too much is in flight: the sender should keep its data and come again."""
 
@@ -49,11 +58,14 @@ ANSWERS: dict[type[BaseException], Answer] = {
     BadPayload: Answer(400, 3),
     Unauthenticated: Answer(401, 16),
     Forbidden: Answer(403, 7),
+    NotFound: Answer(404, 5),
+    MethodNotAllowed: Answer(405, 12),
     TooLarge: Answer(413, 8),
     UnsupportedMedia: Answer(415, 3),
     Overloaded: Answer(503, 14, retry_after_s=1),
     SpoolFull: Answer(503, 14, retry_after_s=30),
     SpoolError: Answer(503, 14, retry_after_s=5),
+    DatabaseUnavailable: Answer(503, 14, retry_after_s=5),
 }
 
 UNFORESEEN = Answer(503, 14, retry_after_s=5, show_text=False)

@@ -1,0 +1,268 @@
+"""What an operator sets: the whole configuration, frozen, with its defaults.
+
+`load_config` reads it from YAML, environment and flags, and tells all faults at once before anything is opened
+(`gateway.config_load`). `docs/configuration.md` lists every option.
+"""
+
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from platformdirs import user_state_path
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from yarl import URL
+
+from exporters.cost_service.preset import preset_with
+from gateway.config_values import (
+    AddressOption,
+    DurationS,
+    SecretOption,
+    SizeBytes,
+    TcpAddress,
+    word_for_off,
+)
+from gateway.keys.scopes import CATALOGUE, USE_CASES
+from spool.record import OWN_LANES
+
+SCOPE_NAMES = frozenset(scope.name for scope in CATALOGUE)
+
+KIB = 1024
+MIB = 1024 * KIB
+GIB = 1024 * MIB
+DAY_S = 86400.0
+
+
+class Options(BaseModel):
+    """A group of options: frozen, and closed to names it does not know."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True, hide_input_in_errors=True)
+
+
+class Listen(Options):
+    http: AddressOption = TcpAddress("127.0.0.1", 4318)
+    """OTLP/HTTP, gateway formats, events, devices."""
+    grpc: AddressOption = TcpAddress("127.0.0.1", 4317)
+    admin: AddressOption = TcpAddress("127.0.0.1", 4319)
+    """Status page, admin API, /metrics, /healthz, /readyz."""
+    service: AddressOption = TcpAddress("127.0.0.1", 4320)
+    """The embedded local service; unused when `upstream` is set."""
+
+
+class Http(Options):
+    """How the HTTP receiver behaves."""
+
+    base_path: str = Field(default="", pattern=r"^(/[A-Za-z0-9._~-]+)*/?$")
+    """Before every path of senders: `/otlp` serves `/otlp/v1/traces`."""
+    cors_origins: tuple[str, ...] = ()
+    """Origins whose pages may post here, such as `https://app.example`; `*` for all."""
+
+
+class Limits(Options):
+    max_body_bytes: SizeBytes = Field(default=64 * MIB, ge=KIB)
+    """Of one request, on the wire."""
+    max_decompressed_bytes: SizeBytes = Field(default=64 * MIB, ge=KIB)
+    """Of one request, after decompression."""
+    max_in_flight_bytes: SizeBytes = Field(default=256 * MIB, ge=KIB)
+    """Of all requests that have no answer yet."""
+    body_timeout_s: DurationS = Field(default=60.0, alias="body_timeout", gt=0)
+
+    @model_validator(mode="after")
+    def one_request_fits(self) -> Self:
+        if self.max_in_flight_bytes < max(self.max_body_bytes, self.max_decompressed_bytes):
+            raise ValueError("max_in_flight_bytes must not be smaller than the limits of one request")
+        return self
+
+
+class Counting(Options):
+    settle_s: DurationS = Field(default=10.0, alias="settle")
+    """How long a record waits for late evidence before it may be sent; 0s sends at once."""
+    metrics_settle_s: DurationS = Field(default=120.0, alias="metrics_settle")
+    """The same for aggregates from metrics."""
+    window_s: DurationS = Field(default=600.0, alias="window")
+    """How long reports are remembered, to be compared with later ones."""
+    max_keys: int = Field(default=1_000_000, ge=1000)
+    """Report keys remembered at most; the oldest go first, counted."""
+
+
+class Attributes(Options):
+    user: Literal["keep", "hash", "drop"] = "keep"
+
+
+class Devices(Options):
+    enroll: Annotated[Literal["explicit", "off"], BeforeValidator(word_for_off)] = "explicit"
+    max_new_per_hour: int = Field(default=1000, ge=0)
+
+
+class SpoolOptions(Options):
+    max_bytes: SizeBytes = Field(default=8 * GIB, ge=MIB)
+    """On disk; above it senders are told to keep their data."""
+    max_age_s: DurationS = Field(default=7 * DAY_S, alias="max_age", gt=0)
+    """Pending records older than this expire, counted."""
+    keep_delivered_s: DurationS = Field(default=DAY_S, alias="keep_delivered")
+    """How long delivered records stay for comparison and look-up."""
+
+
+class UpstreamKey(Options):
+    """One key of the service we send to, and what it grants: exactly one of `managed` and `scopes`."""
+
+    name: str = Field(min_length=1)
+    secret: SecretOption = Field(repr=False)
+    managed: tuple[str, ...] | None = None
+    """Use cases, such as `send-ai-telemetry`."""
+    scopes: tuple[str, ...] | None = None
+    """Such as `events_v1:create_event`."""
+
+    @field_validator("managed")
+    @classmethod
+    def known_use_cases(cls, names: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        return known(names, USE_CASES.keys(), "use case")
+
+    @field_validator("scopes")
+    @classmethod
+    def known_scopes(cls, names: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        return known(names, SCOPE_NAMES, "scope")
+
+    @model_validator(mode="after")
+    def one_kind_of_grant(self) -> Self:
+        if bool(self.managed) == bool(self.scopes):
+            raise ValueError("needs exactly one of `managed` and `scopes`, with at least one entry")
+        return self
+
+
+class Upstream(Options):
+    """The cost management service. Without this group the embedded local service takes its place."""
+
+    base_url: str
+    preset: Literal["document", "cloudzero"] = "document"
+    encoding: Literal["records", "otlp"] = "records"
+    keys: tuple[UpstreamKey, ...]
+    ca_file: Path | None = None
+    """PEM of a private certificate authority."""
+    proxy: str | None = None
+    names: dict[str, str] = Field(default_factory=dict)
+    """Paths and header names that differ from the preset's."""
+
+    @field_validator("base_url")
+    @classmethod
+    def secure_url(cls, value: str) -> str:
+        url = parsed_url(value)
+        if url.scheme != "https" and not (url.scheme == "http" and TcpAddress(url.host or "", 0).is_loopback):
+            raise ValueError("must be an https URL; http only to loopback")
+        if url.user or url.password or url.query_string or url.fragment:
+            raise ValueError("must hold neither credentials nor a query")
+        return value.rstrip("/")
+
+    @field_validator("keys")
+    @classmethod
+    def at_least_one_key(cls, value: tuple[UpstreamKey, ...]) -> tuple[UpstreamKey, ...]:
+        if not value:
+            raise ValueError("needs at least one key")
+        return value
+
+    @field_validator("proxy")
+    @classmethod
+    def proxy_url(cls, value: str | None) -> str | None:
+        if value is not None and parsed_url(value).scheme not in {"http", "https"}:
+            raise ValueError("must be an http or https URL")
+        return value
+
+    @model_validator(mode="after")
+    def names_belong_to_a_preset(self) -> Self:
+        preset_with(self.preset, self.names)
+        return self
+
+    @model_validator(mode="after")
+    def key_names_differ(self) -> Self:
+        names = [key.name for key in self.keys]
+        if len(set(names)) < len(names):
+            raise ValueError("two keys have the same name")
+        return self
+
+
+class FileExporter(Options):
+    type: Literal["file"]
+    path: Path
+    """Delivered records are appended here, as NDJSON."""
+
+
+class ConsoleExporter(Options):
+    type: Literal["console"]
+
+
+ExporterOptions = Annotated[FileExporter | ConsoleExporter, Field(discriminator="type")]
+
+
+class Config(Options):
+    data_dir: Path = Field(default_factory=lambda: user_state_path("telemetry-gateway"))
+    listen: Listen = Listen()
+    http: Http = Http()
+    auth: Literal["keys", "none"] = "keys"
+    limits: Limits = Limits()
+    counting: Counting = Counting()
+    attributes: Attributes = Attributes()
+    devices: Devices = Devices()
+    spool: SpoolOptions = SpoolOptions()
+    upstream: Upstream | None = None
+    exporters: dict[str, ExporterOptions] = Field(default_factory=dict)
+    """Further destinations of the AI records, a lane each, by the lane's name."""
+
+    @field_validator("exporters")
+    @classmethod
+    def lanes_are_free(cls, value: dict[str, ExporterOptions]) -> dict[str, ExporterOptions]:
+        if taken := sorted(set(value) & set(OWN_LANES)):
+            raise ValueError(f"{taken[0]} is the name of one of the gateway's own lanes")
+        return value
+
+
+def known(names: tuple[str, ...] | None, catalogue: AbstractSet[str], what: str) -> tuple[str, ...] | None:
+    """The names as they are. Raises ValueError when *catalogue* lacks one."""
+    for name in names or ():
+        if name not in catalogue:
+            raise ValueError(f"unknown {what} {name!r}{near_miss(name, catalogue)}")
+    return names
+
+
+def near_miss(name: str, names: Iterable[str]) -> str:
+    """`; did you mean …?`, or nothing when no name is near."""
+    near = get_close_matches(name, list(names), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def parsed_url(value: str) -> URL:
+    try:
+        url = URL(value)
+    except ValueError:
+        raise ValueError("must be a URL") from None
+    if not url.host:
+        raise ValueError("must be a URL")
+    return url
+
+
+def config_schema() -> dict[str, Any]:
+    """JSON Schema of the configuration file, with each default as it would be written there."""
+    schema = Config.model_json_schema()
+    written = Config().model_dump(mode="json", by_alias=True, exclude={"data_dir"})
+    for name, default in written.items():
+        option = schema["properties"][name]
+        if isinstance(default, dict) and "$ref" in option:
+            del option["default"]
+            group = schema["$defs"][option["$ref"].rpartition("/")[2]]
+            for below, value in default.items():
+                group["properties"][below]["default"] = value
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def refuse_open_intake(config: Config, enabled_keys: int) -> str | None:
+    """Why the gateway must not start: senders from other machines could post without a key. None when it may."""
+    if config.auth == "none" or enabled_keys > 0:
+        return None
+    exposed = [
+        f"listen.{name} ({address})"
+        for name, address in (("http", config.listen.http), ("grpc", config.listen.grpc))
+        if address is not None and not address.is_loopback
+    ]
+    if not exposed:
+        return None
+    return f"{' and '.join(exposed)} can be reached from other machines and no key is enabled: create one with `telemetry-gateway keys create`, or write `auth: none`"

@@ -1,0 +1,210 @@
+"""The admin listener: health, metrics, status as JSON and as a page, and the way in.
+
+/healthz and /readyz tell nothing and are open to every probe. /metrics and /v2/status need no credential on loopback. Everything
+else, and everything but the probes on another address, takes the admin token or a session opened with it. Further routes can be
+added to the application; the guard covers them.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from http import HTTPStatus
+from ipaddress import ip_address
+
+import orjson
+import structlog
+from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+
+from gateway.errors import Forbidden, Unauthenticated, answer_for
+from gateway.metrics import Status
+from gateway.web.answers import json_error
+from gateway.web.faults import kind_of, places
+from gateway.web.gate import host_name, is_loopback_host
+from gateway.web.page import CONTENT_SECURITY_POLICY, Total, login_page, status_page
+from gateway.web.ready import SERVER
+from gateway.web.session import COOKIE, AdminAccess, set_cookie
+
+log = structlog.get_logger()
+
+PROBES = frozenset({"/healthz", "/readyz"})
+FIGURES = frozenset({"/metrics", "/v2/status"})
+DOORS = frozenset({"/login"})
+
+MAX_BODY_BYTES = 64 * 1024
+
+SAFE_HEADERS = {
+    "Server": SERVER,
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AdminParts:
+    """What the listener shows, given in by `gateway.app`."""
+
+    status: Callable[[], Status]
+    totals: Callable[[], Awaitable[Sequence[Total]]]
+    not_ready: Callable[[], Awaitable[str | None]]
+    """Why the gateway cannot keep data now; None when it can."""
+    registry: CollectorRegistry
+    access: AdminAccess
+
+
+PARTS = web.AppKey("parts", AdminParts)
+
+
+def admin_app(parts: AdminParts, *, loopback: bool, host_names: AbstractSet[str] = frozenset()) -> web.Application:
+    """*loopback*: bound to loopback or a unix socket. *host_names*: names beside IP addresses that others reach it by."""
+    app = web.Application(
+        middlewares=[answering, host_guard(loopback=loopback, host_names=host_names), access_guard(loopback=loopback)],
+        client_max_size=MAX_BODY_BYTES,
+    )
+    app[PARTS] = parts
+    app.add_routes([
+        web.get("/healthz", healthz),
+        web.get("/readyz", readyz),
+        web.get("/metrics", metrics),
+        web.get("/v2/status", status_json),
+        web.get("/", page),
+        web.get("/login", login),
+        web.post("/login", login_with_token),
+        web.post("/logout", logout),
+        web.post("/v2/login-links", login_link),
+    ])  # fmt: skip
+    return app
+
+
+@web.middleware
+async def answering(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Every error of this listener becomes its answer here."""
+    try:
+        response = await handler(request)
+    except web.HTTPException as error:
+        headers = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else {}
+        response = json_answer(error.status, json_error(error.reason, error.reason.lower().replace(" ", "_")), headers)
+    except Exception as error:  # noqa: BLE001 - an unforeseen error must not end in a traceback that quotes data
+        answer = answer_for(error)
+        if not answer.show_text:
+            # Not `exception`: the error's text may quote data.
+            log.error("unforeseen error", error=type(error).__name__, at=places(error))  # noqa: TRY400
+        message = str(error) if answer.show_text else "an unforeseen error"
+        response = json_answer(answer.status, json_error(message, kind_of(error)))
+    for name, value in SAFE_HEADERS.items():
+        response.headers.setdefault(name, value)
+    return response
+
+
+def host_guard(*, loopback: bool, host_names: AbstractSet[str]) -> Middleware:
+    """Refuses names that are not ours: a page whose DNS name was turned to this address must not read from it."""
+
+    @web.middleware
+    async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+        host = request.headers.get("Host", "")
+        if not is_loopback_host(host) and (loopback or not is_own_host(host, host_names)):
+            raise Forbidden("the Host header is not a name of this listener")
+        return await handler(request)
+
+    return guard
+
+
+def is_own_host(host: str, host_names: AbstractSet[str]) -> bool:
+    """An address, which no DNS name can stand for, or a configured name."""
+    name, port_ok = host_name(host)
+    try:
+        ip_address(name)
+    except ValueError:
+        return port_ok and name.lower() in host_names
+    return port_ok
+
+
+def access_guard(*, loopback: bool) -> Middleware:
+    free = PROBES | DOORS | (FIGURES if loopback else frozenset())
+
+    @web.middleware
+    async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if request.path in free or request.app[PARTS].access.allows(request):
+            return await handler(request)
+        if request.path == "/" and request.method == "GET" and "text/html" in request.headers.get("Accept", ""):
+            return html(login_page("This page needs the admin token, or a one-time link."), HTTPStatus.UNAUTHORIZED)
+        raise Unauthenticated("the admin token is needed, in the Authorization header")
+
+    return guard
+
+
+async def healthz(request: web.Request) -> web.Response:
+    """The process answers."""
+    return web.Response(text="ok\n")
+
+
+async def readyz(request: web.Request) -> web.Response:
+    """Data sent now can be kept."""
+    reason = await request.app[PARTS].not_ready()
+    if reason is None:
+        return web.Response(text="ready\n")
+    return web.Response(text=f"not ready: {reason}\n", status=HTTPStatus.SERVICE_UNAVAILABLE)
+
+
+async def metrics(request: web.Request) -> web.Response:
+    encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+    return web.Response(body=encode(request.app[PARTS].registry), headers={"Content-Type": content_type})
+
+
+async def status_json(request: web.Request) -> web.Response:
+    return json_answer(HTTPStatus.OK, orjson.dumps(request.app[PARTS].status()))
+
+
+async def page(request: web.Request) -> web.Response:
+    parts = request.app[PARTS]
+    return html(status_page(parts.status(), await parts.totals()))
+
+
+async def login(request: web.Request) -> web.Response:
+    """With `?once=…` opens a session and goes on to the page; without, or when the link is used up, asks for the token."""
+    code = request.query.get("once")
+    if code is None:
+        return html(login_page("Log in with the admin token."))
+    session = request.app[PARTS].access.session_for_code(code)
+    if session is None:
+        return html(login_page("This link was used already, or is too old."), HTTPStatus.UNAUTHORIZED)
+    return entered(session)
+
+
+async def login_with_token(request: web.Request) -> web.Response:
+    token = (await request.post()).get("token", "")
+    session = request.app[PARTS].access.session_for_token(token) if isinstance(token, str) else None
+    if session is None:
+        return html(login_page("That is not the admin token."), HTTPStatus.UNAUTHORIZED)
+    return entered(session)
+
+
+async def logout(request: web.Request) -> web.Response:
+    request.app[PARTS].access.end(request)
+    response = web.Response(status=HTTPStatus.SEE_OTHER, headers={"Location": "/login"})
+    response.del_cookie(COOKIE, path="/")
+    return response
+
+
+async def login_link(request: web.Request) -> web.Response:
+    """A one-time link for a browser, for whoever has the token."""
+    return json_answer(HTTPStatus.CREATED, orjson.dumps({"path": request.app[PARTS].access.login_path()}))
+
+
+def entered(session: str) -> web.Response:
+    response = web.Response(status=HTTPStatus.SEE_OTHER, headers={"Location": "/"})
+    set_cookie(response, session)
+    return response
+
+
+def html(text: str, status: int = HTTPStatus.OK) -> web.Response:
+    return web.Response(text=text, status=status, content_type="text/html")
+
+
+def json_answer(status: int, body: bytes, headers: dict[str, str] | None = None) -> web.Response:
+    return web.Response(status=status, body=body, headers={"Content-Type": "application/json", **(headers or {})})

@@ -1,0 +1,116 @@
+"""What a sender is told, as bytes: OTLP's empty success, partial success and google.rpc.Status; the JSON error of the rest. Pure.
+
+The two protobuf messages are three fields each and are written here by hand: no generated type is on this path.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final, Literal
+
+import orjson
+
+from gateway.normalise.call import Rejection
+
+Media = Literal["protobuf", "json"]
+"""The encoding that the request came in; its answer goes out in the same."""
+
+CONTENT_TYPES: Final[dict[Media, str]] = {"protobuf": "application/x-protobuf", "json": "application/json"}
+
+EMPTY_MESSAGE: Final[dict[Media, bytes]] = {"protobuf": b"", "json": b"{}"}
+"""Full success: the response message with `partial_success` unset."""
+
+Signal = Literal["traces", "logs", "metrics"]
+
+REJECTED_FIELD: Final[dict[Signal, str]] = {
+    "traces": "rejectedSpans",
+    "logs": "rejectedLogRecords",
+    "metrics": "rejectedDataPoints",
+}
+"""JSON name of field 1 of each signal's partial success."""
+
+MAX_MESSAGE_BYTES = 1024
+"""Of an error's text. The whole answer stays far below the 4 MiB that clients may refuse (B04)."""
+
+MAX_REASONS = 5
+
+INVALID_ARGUMENT = 3
+"""google.rpc.Code; the answer then carries a BadRequest detail."""
+
+BAD_REQUEST_TYPE = "type.googleapis.com/google.rpc.BadRequest"
+
+
+def media_of(content_type: str) -> Media | None:
+    """The encoding that a Content-Type names, whatever its case and parameters; None when it is neither."""
+    match content_type.partition(";")[0].strip().lower():
+        case "application/x-protobuf" | "application/protobuf":
+            return "protobuf"
+        case "application/json":
+            return "json"
+        case _:
+            return None
+
+
+def partial_success(media: Media, signal: Signal, rejected: int, message: str) -> bytes:
+    """The response message with `partial_success` set; with 0 *rejected* it is a warning."""
+    message = cut(message)
+    if media == "json":
+        return orjson.dumps({"partialSuccess": {REJECTED_FIELD[signal]: str(rejected), "errorMessage": message}})
+    count = b"\x08" + varint(rejected) if rejected else b""
+    return delimited(1, count + delimited(2, message.encode()))
+
+
+def rpc_status(media: Media, code: int, message: str) -> bytes:
+    """A google.rpc.Status; an INVALID_ARGUMENT says in its details what was bad."""
+    message = cut(message)
+    if media == "json":
+        status: dict[str, object] = {"code": code, "message": message}
+        if code == INVALID_ARGUMENT:
+            violation = {"field": "body", "description": message}
+            status["details"] = [{"@type": BAD_REQUEST_TYPE, "fieldViolations": [violation]}]
+        return orjson.dumps(status)
+    text = message.encode()
+    body = b"\x08" + varint(code) + delimited(2, text)
+    if code == INVALID_ARGUMENT:
+        bad_request = delimited(1, delimited(1, b"body") + delimited(2, text))
+        body += delimited(3, delimited(1, BAD_REQUEST_TYPE.encode()) + delimited(2, bad_request))
+    return body
+
+
+def json_error(message: str, kind: str) -> bytes:
+    """The error of everything that is not OTLP; *kind* is a word such as `too_large`."""
+    return orjson.dumps({"error": {"message": cut(message), "type": kind}})
+
+
+def rejection_message(items: int, rejected: Sequence[Rejection]) -> str:
+    """Counts by reason, each with the first position it was seen at."""
+    counts = Counter(rejection.reason for rejection in rejected)
+    first: dict[str, str] = {}
+    for rejection in rejected:
+        first.setdefault(rejection.reason, rejection.position)
+    parts = [f"{reason} ({n}, first at {first[reason]})" for reason, n in counts.most_common(MAX_REASONS)]
+    if len(counts) > MAX_REASONS:
+        parts.append("and others")
+    return f"{len(rejected)} of {items} items rejected: " + ", ".join(parts)
+
+
+def cut(text: str) -> str:
+    """At most MAX_MESSAGE_BYTES of UTF-8, and nothing that is no Unicode (an unpaired surrogate of a JSON text)."""
+    data = text.encode(errors="replace")
+    if len(data) > MAX_MESSAGE_BYTES:
+        return data[: MAX_MESSAGE_BYTES - 3].decode(errors="ignore") + "..."
+    return data.decode()
+
+
+def delimited(number: int, data: bytes) -> bytes:
+    """A length-delimited protobuf field; left out when empty, as proto3 does."""
+    return varint(number << 3 | 2) + varint(len(data)) + data if data else b""
+
+
+def varint(n: int) -> bytes:
+    """Base-128, least significant group first; *n* is not negative."""
+    out = bytearray()
+    while n > 0x7F:  # noqa: PLR2004 - seven bits a byte
+        out.append(n & 0x7F | 0x80)
+        n >>= 7
+    out.append(n)
+    return bytes(out)

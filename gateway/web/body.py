@@ -1,0 +1,149 @@
+"""A request's body, read within limits: on the wire, after decompression, and over all requests together.
+
+Bytes are taken from one `Budget` as they arrive, never as announced, so that a sender who only announces holds nothing.
+The caller owns a `Hold` for the life of the request and releases it when the answer is ready.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from aiohttp import web
+
+from gateway.errors import BadPayload, Overloaded, TooLarge
+from gateway.web.coding import Decode
+
+MIB: Final = 1024 * 1024
+
+INLINE_BYTES = MIB
+"""Output decompressed on the event loop's thread (1 to 3 ms); what follows goes to a thread, a round at a time."""
+
+ROUND_BYTES = 4 * MIB
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    max_body_bytes: int = 64 * MIB
+    """On the wire."""
+    max_decompressed_bytes: int = 64 * MIB
+    max_in_flight_bytes: int = 256 * MIB
+    """Bodies of all requests that have no answer yet."""
+    body_timeout_s: float = 60.0
+    """From the end of the headers to the end of the body."""
+
+
+class Budget:
+    """Bytes that all requests hold together."""
+
+    __slots__ = ("limit_bytes", "used_bytes")
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.limit_bytes = limit_bytes
+        self.used_bytes = 0
+
+
+class Hold:
+    """One request's share of the budget."""
+
+    __slots__ = ("_budget", "_held_bytes")
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self._held_bytes = 0
+
+    def take(self, n_bytes: int) -> None:
+        """Raises Overloaded, with nothing taken, when the budget has no room."""
+        budget = self._budget
+        if budget.used_bytes + n_bytes > budget.limit_bytes:
+            raise Overloaded("too many bytes are in flight")
+        budget.used_bytes += n_bytes
+        self._held_bytes += n_bytes
+
+    def give(self, n_bytes: int) -> None:
+        self._budget.used_bytes -= n_bytes
+        self._held_bytes -= n_bytes
+
+    def release(self) -> None:
+        """Give back whatever is still held."""
+        self._budget.used_bytes -= self._held_bytes
+        self._held_bytes = 0
+
+
+async def read_body(request: web.BaseRequest, decode: Decode | None, limits: Limits, hold: Hold) -> bytes:
+    """The whole body, plain. Raises TooLarge, BadPayload, Overloaded; ConnectionError when the sender went away."""
+    content = request.content
+    if content.is_eof():  # a small body comes in one read with its headers
+        raw = content.read_nowait()
+        if len(raw) > limits.max_body_bytes:
+            raise TooLarge(f"the body is larger than {limits.max_body_bytes} bytes")
+        hold.take(len(raw))
+    else:
+        raw = await arriving_body(request, limits, hold)
+    if decode is None:
+        return raw
+    plain = await decompressed(raw, decode, limits, hold)
+    hold.give(len(raw))
+    return plain
+
+
+async def arriving_body(request: web.BaseRequest, limits: Limits, hold: Hold) -> bytes:
+    """Read until the body ends; a length announced above the limit is refused before a byte is read."""
+    limit = limits.max_body_bytes
+    if (request.content_length or 0) > limit:
+        raise TooLarge(f"the body is larger than {limit} bytes")
+    invite(request)
+    chunks: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(limits.body_timeout_s):
+            while chunk := await request.content.readany():
+                size += len(chunk)
+                if size > limit:
+                    raise TooLarge(f"the body is larger than {limit} bytes")
+                hold.take(len(chunk))
+                chunks.append(chunk)
+    except TimeoutError:
+        # Not 408: senders drop their data on it (B30).
+        raise Overloaded("the body did not arrive in time") from None
+    except web.RequestPayloadError:
+        raise BadPayload("the body's transfer coding is damaged") from None
+    return b"".join(chunks)
+
+
+def invite(request: web.BaseRequest) -> None:
+    """Answer `Expect: 100-continue`, after everything that could be refused by the headers alone was."""
+    if request.headers.get("Expect", "").lower() == "100-continue" and request.transport is not None:
+        request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+
+async def decompressed(raw: bytes, decode: Decode, limits: Limits, hold: Hold) -> bytes:
+    """Decompress in rounds, so that a bomb is refused at most one block after the limit, and a large body blocks nobody."""
+    blocks = decode(raw)
+    limit = limits.max_decompressed_bytes
+    wanted = min(INLINE_BYTES, limit + 1)
+    more = next_blocks(blocks, wanted)
+    done: list[bytes] = []
+    size = 0
+    while True:
+        n_bytes = sum(map(len, more))
+        size += n_bytes
+        if size > limit:
+            raise TooLarge(f"the decompressed body is larger than {limit} bytes")
+        hold.take(n_bytes)
+        done += more
+        if n_bytes < wanted:
+            break
+        wanted = min(ROUND_BYTES, limit - size + 1)
+        more = await asyncio.to_thread(next_blocks, blocks, wanted)
+    return b"".join(done)
+
+
+def next_blocks(blocks: Iterator[bytes], at_least_bytes: int) -> list[bytes]:
+    """Take blocks until they hold *at_least_bytes*; fewer means that the decoder came to the end and found it sound."""
+    taken: list[bytes] = []
+    size = 0
+    while size < at_least_bytes and (block := next(blocks, None)):
+        taken.append(block)
+        size += len(block)
+    return taken

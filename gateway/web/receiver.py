@@ -1,0 +1,183 @@
+"""The receiver: every request of senders goes through `Receiver.receive`, and every error becomes an answer there.
+
+It is a bare aiohttp server, without Application, router or middlewares: those double the cost of a small request. The order is
+route, method, key, Content-Type, Content-Encoding, body; so whatever can be refused by the headers is refused unread.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+
+import structlog
+from aiohttp import web
+from aiohttp.web_protocol import RequestHandler
+
+from gateway.errors import Answer, BadPayload, MethodNotAllowed, Unauthenticated, answer_for
+from gateway.intake import Sender
+from gateway.metrics import WebFigures
+from gateway.web.body import Budget, Hold, Limits, read_body
+from gateway.web.coding import decoder_for
+from gateway.web.cors import Cors
+from gateway.web.faults import kind_of, places
+from gateway.web.gate import Gate
+from gateway.web.otlp import OtlpManner
+from gateway.web.routes import Manner, Route, RouteTable
+
+log = structlog.get_logger()
+
+MAX_LINE_BYTES = 8 * 1024
+MAX_HEADER_BYTES = 16 * 1024
+MAX_HEADERS = 100
+
+LINGER_S = 2.0
+"""How long the rest of a refused body is read and thrown away, so that the sender gets to read the answer."""
+
+UNROUTED: Manner = OtlpManner("traces")
+"""How errors are told that belong to no route."""
+
+NO_ROUTE = "none"
+
+
+@dataclass(slots=True)
+class WebCounts:
+    """Plain ints, read by `gateway.metrics`."""
+
+    answers: Counter[tuple[str, int]]
+    """(route's path, HTTP status) -> requests."""
+    unforeseen: int = 0
+    """Errors that no table entry foresaw."""
+    gone: int = 0
+    """Senders that went away before their body was whole."""
+
+
+class Receiver:
+    """Takes requests for *routes*; give `make_server()` to a runner."""
+
+    def __init__(self, routes: RouteTable, gate: Gate, limits: Limits, cors: Cors) -> None:
+        self.counts = WebCounts(Counter())
+        self.budget = Budget(limits.max_in_flight_bytes)
+        self._routes = routes
+        self._gate = gate
+        self._limits = limits
+        self._cors = cors
+
+    def make_server(self) -> web.Server:
+        """Needs a running loop."""
+        return ReceiverServer(
+            self.receive,
+            self.malformed,
+            access_log=None,
+            auto_decompress=False,
+            max_line_size=MAX_LINE_BYTES,
+            max_field_size=MAX_HEADER_BYTES,
+            max_headers=MAX_HEADERS,
+            lingering_time=LINGER_S,
+        )
+
+    def figures(self) -> WebFigures:
+        """What `gateway.metrics` shows."""
+        return WebFigures(self.counts.answers, self.counts.unforeseen, self.counts.gone, self.budget.used_bytes)
+
+    async def receive(self, request: web.BaseRequest) -> web.StreamResponse:
+        """One request, from its headers to its answer; raises nothing but what says that the sender went away."""
+        route: Route | None = None
+        hold = Hold(self.budget)
+        try:
+            route, parameter = self._routes.find(request.raw_path)
+            if request.method != "POST":
+                return self.not_a_post(request)
+            response = await self.accept(request, route, parameter, hold)
+        except (ConnectionError, asyncio.CancelledError):
+            self.counts.gone += 1
+            raise
+        except Exception as error:  # noqa: BLE001 - the one place where errors become answers; unknown ones are retryable
+            response = self.refuse(request, route, error)
+        finally:
+            hold.release()
+        self.counts.answers[route.path if route else NO_ROUTE, response.status] += 1
+        return self._cors.allowing(request, response)
+
+    async def accept(self, request: web.BaseRequest, route: Route, parameter: str, hold: Hold) -> web.StreamResponse:
+        headers = request.headers
+        key = self._gate.admit(headers, route.scope)
+        media = route.manner.media(headers.get("Content-Type", ""))
+        decode = decoder_for(headers.get("Content-Encoding", ""))
+        body = await read_body(request, decode, self._limits, hold)
+        receipt = await route.call(body, media, Sender(key, request.remote or "unix"), parameter)
+        return route.manner.success(request, media, receipt)
+
+    def not_a_post(self, request: web.BaseRequest) -> web.StreamResponse:
+        """The answer to a browser's preflight. Raises MethodNotAllowed for everything else."""
+        if request.method == "OPTIONS" and self._cors.is_preflight(request):
+            return self._cors.preflight(request)
+        raise MethodNotAllowed("this path takes POST")
+
+    def refuse(self, request: web.BaseRequest, route: Route | None, error: Exception) -> web.Response:
+        """The error's answer. What nobody foresaw is logged by class and place: its text may quote the payload."""
+        answer = answer_for(error)
+        message = str(error) if answer.show_text else "an unforeseen error; send the same again later"
+        if not answer.show_text:
+            self.counts.unforeseen += 1
+            log.error("unforeseen error", error=type(error).__name__, at=places(error))
+        manner = route.manner if route else UNROUTED
+        response = manner.failure(request.headers.get("Content-Type", ""), answer, message, kind_of(error))
+        if answer.retry_after_s is not None:
+            response.headers["Retry-After"] = str(answer.retry_after_s)
+        if isinstance(error, Unauthenticated):
+            response.headers["WWW-Authenticate"] = 'Bearer realm="telemetry-gateway"'
+        if isinstance(error, MethodNotAllowed):
+            response.headers["Allow"] = "POST"
+        if not request.content.is_eof():
+            response.force_close()
+        return response
+
+    def malformed(self, request: web.BaseRequest, status: int) -> web.Response:
+        """What the HTTP parser refused. Its message quotes the bytes it stumbled over, which may be a key: not told, not logged."""
+        status = status if status < HTTPStatus.INTERNAL_SERVER_ERROR else HTTPStatus.SERVICE_UNAVAILABLE
+        self.counts.answers[NO_ROUTE, status] += 1
+        answer = Answer(status, answer_for(BadPayload()).code)
+        response = UNROUTED.failure(
+            "", answer, "the HTTP request is malformed or its headers are too large", "bad_request"
+        )
+        response.force_close()
+        return response
+
+
+class ReceiverServer(web.Server):
+    """aiohttp's server, with our answer to requests that never reach a handler."""
+
+    def __init__(
+        self,
+        handler: Callable[[web.BaseRequest], object],
+        malformed: Callable[[web.BaseRequest, int], web.Response],
+        **options: object,
+    ) -> None:
+        super().__init__(handler, **options)  # type: ignore[arg-type]  # options are checked by aiohttp
+        self._malformed = malformed
+        self._options = options
+
+    def __call__(self) -> RequestHandler:
+        return Connection(self, self._malformed, asyncio.get_running_loop(), self._options)
+
+
+class Connection(RequestHandler):
+    def __init__(
+        self,
+        server: web.Server,
+        malformed: Callable[[web.BaseRequest, int], web.Response],
+        loop: asyncio.AbstractEventLoop,
+        options: dict[str, object],
+    ) -> None:
+        super().__init__(server, loop=loop, **options)  # type: ignore[arg-type]  # options are checked by aiohttp
+        self._malformed = malformed
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        return self._malformed(request, status)

@@ -1,0 +1,79 @@
+"""What the receiver serves: a route is a path, the scope it asks for, how it answers, and whom it calls. Pure.
+
+A new sender's format is one more Route; nothing else in the web code changes.
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+from urllib.parse import unquote
+
+from aiohttp import web
+
+from gateway.errors import Answer, NotFound
+from gateway.intake import Receipt, Sender
+
+
+class Manner(Protocol):
+    """How one family of formats reads Content-Type and words its answers. An encoding is its own word for it."""
+
+    def media(self, content_type: str) -> str:
+        """The request's encoding. Raises UnsupportedMedia."""
+
+    def success(self, request: web.BaseRequest, media: str, receipt: Receipt) -> web.StreamResponse:
+        """Everything that was valid is on disk."""
+
+    def failure(self, content_type: str, answer: Answer, message: str, kind: str) -> web.Response:
+        """An error, in the encoding that *content_type* names if that can be told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    path: str
+    """`/v1/traces`, or with one `{parameter}` segment: `/v1/devices/{device_id}/heartbeat`."""
+    scope: str
+    manner: Manner
+    call: Callable[[bytes, str, Sender, str], Awaitable[Receipt]]
+    """(plain body, encoding, sender, the parameter or "") -> what became of it, once on disk."""
+
+
+MAX_PARAMETER_CHARACTERS = 256
+
+
+class RouteTable:
+    """Finds a route by the raw request target."""
+
+    def __init__(self, routes: Sequence[Route], base_path: str = "") -> None:
+        base = base_path.rstrip("/")
+        self._fixed: Mapping[str, Route] = {base + r.path: r for r in routes if "{" not in r.path}
+        self._patterns = [(pattern_of(base + r.path), r) for r in routes if "{" in r.path]
+
+    def find(self, target: str) -> tuple[Route, str]:
+        """The route and its parameter. Query and trailing slash do not matter. Raises NotFound."""
+        route = self._fixed.get(target)
+        if route is not None:
+            return route, ""
+        path = plain_path(target)
+        route = self._fixed.get(path)
+        if route is not None:
+            return route, ""
+        for pattern, candidate in self._patterns:
+            if match := pattern.fullmatch(path):
+                parameter = unquote(match[1])
+                if len(parameter) <= MAX_PARAMETER_CHARACTERS:
+                    return candidate, parameter
+        raise NotFound("no such path")
+
+
+def plain_path(target: str) -> str:
+    """The target without scheme and host (a proxy's absolute form), query, doubled and trailing slashes."""
+    path = target.partition("?")[0].partition("#")[0]
+    if not path.startswith("/"):
+        path = "/" + path.partition("://")[2].partition("/")[2]
+    return re.sub("/{2,}", "/", path).rstrip("/")
+
+
+def pattern_of(path: str) -> re.Pattern[str]:
+    before, _, after = path.partition("{")
+    return re.compile(re.escape(before) + "([^/]+)" + re.escape(after.partition("}")[2]))

@@ -1,0 +1,63 @@
+"""Usage events and device heartbeats: JSON in, JSON out."""
+
+from collections.abc import Awaitable
+from http import HTTPStatus
+from typing import Final
+
+import orjson
+from aiohttp import web
+
+from gateway.errors import Answer, UnsupportedMedia
+from gateway.intake import Intake, Receipt, Sender
+from gateway.web.answers import json_error
+from gateway.web.ready import SERVER
+from gateway.web.routes import Route
+
+EVENT_SCOPE = "events_v1:create_event"
+HEARTBEAT_SCOPE = "ai-control-plane:heartbeat-device"
+
+JSON_HEADERS: Final = {"Content-Type": "application/json", "Server": SERVER}
+
+NDJSON_TYPES = frozenset({"application/x-ndjson", "application/ndjson", "application/jsonl"})
+
+
+class JsonManner:
+    """`{"accepted": n, "rejected": [{"reason", "position"}]}`, and `{"error": {"message", "type"}}`."""
+
+    def __init__(self, *, ndjson: bool) -> None:
+        self._ndjson = ndjson
+
+    def media(self, content_type: str) -> str:
+        """Raises UnsupportedMedia; so no page in a browser gets here without a preflight."""
+        kind = content_type.partition(";")[0].strip().lower()
+        if kind == "application/json":
+            return "json"
+        if self._ndjson and kind in NDJSON_TYPES:
+            return "ndjson"
+        raise UnsupportedMedia(f"Content-Type must be application/json{' or application/x-ndjson' * self._ndjson}")
+
+    def success(self, request: web.BaseRequest, media: str, receipt: Receipt) -> web.StreamResponse:
+        """202: on disk here, and not yet where it is sent to."""
+        rejected = [{"reason": r.reason, "position": r.position} for r in receipt.rejected]
+        body = {"accepted": receipt.items - len(rejected), "rejected": rejected}
+        if receipt.warning is not None:
+            body["warning"] = receipt.warning
+        return web.Response(status=HTTPStatus.ACCEPTED, body=orjson.dumps(body), headers=JSON_HEADERS)
+
+    def failure(self, content_type: str, answer: Answer, message: str, kind: str) -> web.Response:
+        return web.Response(status=answer.status, body=json_error(message, kind), headers=JSON_HEADERS)
+
+
+def telemetry_routes(intake: Intake) -> list[Route]:
+    """`/v1/events` and `/v1/devices/{device_id}/heartbeat`."""
+
+    def events(body: bytes, media: str, sender: Sender, parameter: str) -> Awaitable[Receipt]:
+        return intake.events(body, sender=sender)
+
+    def heartbeat(body: bytes, media: str, sender: Sender, device_id: str) -> Awaitable[Receipt]:
+        return intake.heartbeat(device_id, body, sender=sender)
+
+    return [
+        Route("/v1/events", EVENT_SCOPE, JsonManner(ndjson=True), events),
+        Route("/v1/devices/{device_id}/heartbeat", HEARTBEAT_SCOPE, JsonManner(ndjson=False), heartbeat),
+    ]

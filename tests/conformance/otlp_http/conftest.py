@@ -1,0 +1,37 @@
+"""The suite speaks to `base_url` only, so that it holds for any OTLP/HTTP receiver that a parameter of the fixture starts."""
+
+from collections.abc import AsyncIterator
+
+import aiohttp
+import pytest
+
+from gateway.config_values import TcpAddress
+from gateway.web.body import Limits
+from gateway.web.cors import Cors
+from gateway.web.gate import OpenGate
+from gateway.web.listen import listen, runner_for
+from gateway.web.otlp import otlp_routes
+from gateway.web.receiver import Receiver
+from gateway.web.routes import RouteTable
+from gateway.web.telemetry import telemetry_routes
+from tests.conformance.otlp_http.recording import RecordingIntake
+
+ALLOWED_ORIGIN = "https://app.example"
+
+
+@pytest.fixture
+async def base_url() -> AsyncIterator[str]:
+    """A receiver on loopback with open intake, default limits, and ALLOWED_ORIGIN allowed."""
+    intake = RecordingIntake()
+    routes = RouteTable([*otlp_routes(intake), *telemetry_routes(intake)])
+    receiver = Receiver(routes, OpenGate(check_host=True), Limits(), Cors({ALLOWED_ORIGIN}))
+    listener = await listen(runner_for(receiver.make_server()), TcpAddress("127.0.0.1", 0))
+    assert listener is not None
+    yield f"http://{listener.address}"
+    await listener.close()
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession(auto_decompress=False, connector=aiohttp.TCPConnector(limit=0)) as session:
+        yield session
