@@ -9,7 +9,7 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
@@ -23,6 +23,7 @@ from gateway.config import Config, Upstream, refuse_open_intake
 from gateway.config_values import Address, TcpAddress
 from gateway.embedded import FOLDER, READ_KEY_FILE, ServiceSummary, embedded_upstream, prepare_keys
 from gateway.keys.database import Database
+from gateway.keys.errors import DatabaseUnavailable
 from gateway.keys.key import GATEWAY_PREFIX
 from gateway.keys.pepper import load_pepper
 from gateway.keys.private_file import read_or_create
@@ -50,6 +51,7 @@ CONTROL_DATABASE = "control.db"
 PEPPER_FILE = "control.pepper"
 USER_SECRET_FILE = "user-secret"  # noqa: S105 - a file's name
 LOOK_AFTER_S = 1.0
+NOTE_ACCESS_S = 60.0
 
 
 class CannotStart(Exception):
@@ -143,6 +145,14 @@ class Gateway:
             database, prefix=GATEWAY_PREFIX, pepper=pepper, now_ms=self._now_ms, random_bytes=secrets.token_bytes
         )
         self._stack.push_async_callback(self.keys.close)
+        self._background(self._note_access(), "keys")
+
+    async def _note_access(self) -> None:
+        """Write down now and then when keys were last used."""
+        while True:
+            await asyncio.sleep(NOTE_ACCESS_S)
+            with suppress(DatabaseUnavailable):  # what was noted is kept, and written the next time
+                await self.keys.flush_last_accessed()
 
     def _users(self) -> UserPolicy:
         mode = self.config.attributes.user

@@ -5,17 +5,14 @@ rest under a fixed key. Both secrets, and one with read scopes for the operator,
 """
 
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
 import aiohttp
 
 from exporters.secret import Secret
 from gateway.config import Upstream, UpstreamKey
-from gateway.keys.errors import NoSuchKey
-from gateway.keys.private_file import write_private
+from gateway.keys.kept import kept_key
 from gateway.keys.scopes import SEND_AI_TELEMETRY, Fixed, Grant, Managed
-from gateway.keys.store import KeyStore
 from gateway.local_service.service import Service
 from gateway.web.page import Total
 
@@ -38,9 +35,13 @@ async def prepare_keys(service: Service, data_dir: Path) -> tuple[UpstreamKey, .
     """Make the keys that are missing; the gateway's own two, as its configuration would name them."""
     telemetry = data_dir / FOLDER / "telemetry.key"
     control = data_dir / FOLDER / "control.key"
-    await _key(service.keys, "gateway telemetry", Managed(frozenset({SEND_AI_TELEMETRY})), telemetry)
-    await _key(service.keys, "gateway control", Fixed(frozenset(CONTROL_SCOPES)), control)
-    await _key(service.keys, "operator read", Fixed(frozenset(READ_SCOPES)), data_dir / READ_KEY_FILE)
+    grants: tuple[tuple[str, Grant, Path], ...] = (
+        ("gateway telemetry", Managed(frozenset({SEND_AI_TELEMETRY})), telemetry),
+        ("gateway control", Fixed(frozenset(CONTROL_SCOPES)), control),
+        ("operator read", Fixed(frozenset(READ_SCOPES)), data_dir / READ_KEY_FILE),
+    )
+    for name, grant, path in grants:
+        await kept_key(service.keys, path, name=name, grant=grant, by=MADE_BY)
     return (
         UpstreamKey(name="telemetry", secret=_reference(telemetry), managed=(SEND_AI_TELEMETRY,)),
         UpstreamKey(name="control", secret=_reference(control), scopes=CONTROL_SCOPES),
@@ -53,17 +54,6 @@ def read_if_there(path: Path) -> str | None:
 
 def embedded_upstream(port: int, keys: tuple[UpstreamKey, ...]) -> Upstream:
     return Upstream(base_url=f"http://127.0.0.1:{port}", keys=keys)
-
-
-async def _key(keys: KeyStore, name: str, grant: Grant, path: Path) -> None:
-    """Leave a key whose secret lies at *path* alone; else make it anew, as nobody can know the old secret."""
-    secret = read_if_there(path)
-    if secret is not None and keys.authenticate(secret) is not None:
-        return
-    with suppress(NoSuchKey):
-        await keys.delete(name, typed_name=name)
-    created = await keys.create(name, grant, by=MADE_BY)
-    write_private(path, created.secret.reveal().encode() + b"\n")
 
 
 class ServiceSummary:

@@ -32,9 +32,9 @@ POLL_S = 0.1
 TOKEN_COLUMNS = {
     "calls": "calls",
     "input_tokens": "input",
-    "cache_read_input_tokens": "of it cache read",
+    "cache_read_input_tokens": "cache read",
     "output_tokens": "output",
-    "reasoning_output_tokens": "of it reasoning",
+    "reasoning_output_tokens": "reasoning",
 }
 
 
@@ -84,7 +84,7 @@ async def show(service_url: str, read_key: str) -> bool:
         summary = await _ask(session, "/v2/ai-telemetry/summary?group_by=provider,model")
         devices = (await _ask(session, "/v2/ai-control-plane/devices"))["devices"]
         events = (await _ask(session, "/events/v1/events"))["events"]
-    console = Console()
+    console = Console(width=max(120, Console().width))
     console.print(calls_table(summary["summary"], summary["totals"]))
     console.print(f"device  {', '.join(str(device['device_id']) for device in devices)}")
     console.print(f"event   {', '.join(str(event['title']) for event in events)}")
@@ -114,19 +114,23 @@ def sent_totals() -> dict[str, int]:
 
 def calls_table(rows: Sequence[Mapping[str, Any]], totals: Mapping[str, Any]) -> Table:
     table = Table(title="AI calls at the cost management service", show_footer=True)
-    table.add_column("provider", footer="total")
-    table.add_column("model")
+    table.add_column("provider", footer="total", no_wrap=True)
+    table.add_column("model", no_wrap=True)
     for name, title in TOKEN_COLUMNS.items():
         table.add_column(title, justify="right", footer=f"{totals[name]:,}")
-    table.add_column("cost (USD)", justify="right", footer=_money(totals.get("cost")))
+    table.add_column("cost (USD)", justify="right", footer=_money(totals))
     for row in rows:
         counts = [f"{row[name]:,}" for name in TOKEN_COLUMNS]
-        table.add_row(row["provider"] or "unattributed", row["model"] or "?", *counts, _money(row.get("cost")))
+        table.add_row(row["provider"] or "unattributed", row["model"] or "?", *counts, _money(row))
     return table
 
 
-def _money(amount: object) -> str:
-    return "unknown" if amount is None else str(amount)
+def _money(row: Mapping[str, Any]) -> str:
+    """What the calls with a cost cost, and that there are others; `unknown` when none has one."""
+    without = row["calls_without_cost"]
+    if without == row["calls"]:
+        return "unknown"
+    return f"{row['cost']} + {without} unknown" if without else str(row["cost"])
 
 
 async def _ask(session: aiohttp.ClientSession, path: str) -> dict[str, Any]:

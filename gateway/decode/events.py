@@ -6,6 +6,7 @@ object of lists of texts, `metadata` an object. An event without `metadata.event
 """
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -44,26 +45,23 @@ def event_fault(item: Any) -> str | None:
     """What is wrong with an event: `<field>_<fault>`; None when nothing is."""
     if not isinstance(item, dict):
         return "not_an_object"
+    return next((fault for fault, is_so in event_faults(item) if is_so), None)
+
+
+def event_faults(item: dict[str, Any]) -> Iterator[tuple[str, bool]]:
+    """Each fault an event may have, and whether it has it; in the order of the contract."""
     for name in ("title", "source"):
         value = item.get(name)
-        if not isinstance(value, str) or not value:
-            return f"{name}_missing"
-        if len(value) > MAX_TEXT:
-            return f"{name}_longer_than_256"
+        yield f"{name}_missing", not isinstance(value, str) or not value
+        yield f"{name}_longer_than_256", len(str(value)) > MAX_TEXT
     stamp = item.get("timestamp")
-    if stamp is not None and (not isinstance(stamp, str) or parsed_time(stamp) is None):
-        return "timestamp_not_rfc3339"
+    yield "timestamp_not_rfc3339", stamp is not None and (not isinstance(stamp, str) or parsed_time(stamp) is None)
     filters = item.get("filters")
-    if filters is not None and not is_filters(filters):
-        return "filters_not_lists_of_texts"
-    if not isinstance(item.get("metadata", {}), dict):
-        return "metadata_not_an_object"
+    yield "filters_not_lists_of_texts", filters is not None and not is_filters(filters)
+    yield "metadata_not_an_object", not isinstance(item.get("metadata") or {}, dict)
     text = orjson.dumps(item)
-    if len(text) > MAX_EVENT_BYTES:
-        return "event_larger_than_64_kib"
-    if b"<" in text or b">" in text:
-        return "angle_bracket_in_text"
-    return None
+    yield "event_larger_than_64_kib", len(text) > MAX_EVENT_BYTES
+    yield "angle_bracket_in_text", b"<" in text or b">" in text
 
 
 def is_filters(value: Any) -> bool:

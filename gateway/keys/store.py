@@ -1,0 +1,223 @@
+"""Keys in a database file: the life cycle of service-interface part 3.1, and the check of a presented secret.
+
+The gateway's inbound keys (control.db, prefix `tgk`) and the local service's keys (prefix `csk`) are both this class.
+Management goes through the database's writing thread. The check runs on the caller's own thread, on every request: it
+asks a read-only connection for `data_version`, and reads the table of keys again only when a key has changed. So a
+key that was disabled or deleted, here or in another process, is refused from the next request on, at a cost of a few
+microseconds. Last Accessed is noted in memory and written in one batch by `flush_last_accessed`.
+"""
+
+import sqlite3
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from importlib.resources import files
+from typing import NamedTuple, Self
+
+from exporters.secret import Secret
+from gateway.keys.database import Database, read_only
+from gateway.keys.errors import DatabaseUnavailable, NotConfirmed
+from gateway.keys.key import RandomBytes, display_form, keyed_hash, matches, mint, parse
+from gateway.keys.record import KeyRecord, Status, valid_grant, valid_name
+from gateway.keys.scopes import Grant
+from gateway.keys.table import (
+    check_pepper,
+    delete,
+    every_key,
+    every_key_with_hash,
+    facts,
+    find,
+    insert,
+    note_access,
+    save,
+)
+
+_UNKNOWN_HASH = bytes(32)
+"""Compared against when no key has the id, so that an unknown id takes as long as a wrong secret."""
+
+
+class Created(NamedTuple):
+    key: KeyRecord
+    secret: Secret
+    """Shown once: nothing can bring it back."""
+
+
+class _Stored(NamedTuple):
+    key: KeyRecord
+    secret_hash: bytes
+
+
+class KeyStore:
+    """Open with `KeyStore.open`; close before the database is closed."""
+
+    def __init__(
+        self, database: Database, *, prefix: str, pepper: bytes, now_ms: Callable[[], int], random_bytes: RandomBytes
+    ) -> None:
+        self._database = database
+        self._prefix = prefix
+        self._pepper = pepper
+        self._now_ms = now_ms
+        self._random_bytes = random_bytes
+        self._watch: sqlite3.Connection | None = None
+        self._data_version = -1
+        self._generation = -1
+        self._created = 0
+        self._keys: dict[str, _Stored] = {}
+        self._accessed: dict[str, int] = {}
+
+    @classmethod
+    async def open(
+        cls, database: Database, *, prefix: str, pepper: bytes, now_ms: Callable[[], int], random_bytes: RandomBytes
+    ) -> Self:
+        """The keys in *database*, its tables made when missing. Raises PepperMismatch when *pepper* is another file's."""
+        store = cls(database, prefix=prefix, pepper=pepper, now_ms=now_ms, random_bytes=random_bytes)
+        await database.migrate("keys", [(files("gateway.keys.migrations") / "0001_keys.sql").read_text()])
+        await database.write(partial(check_pepper, keyed_hash(pepper, "pepper-check")))
+        store._watch = read_only(database.path)
+        return store
+
+    async def create(self, name: str, grant: Grant, *, by: str, description: str = "") -> Created:
+        """A new, enabled key. *by*: the e-mail of whoever makes it. Raises InvalidKey, NameTaken."""
+        now_ms = self._now_ms()
+        key_id, secret = mint(self._prefix, self._random_bytes)
+        key = KeyRecord(
+            key_id=key_id,
+            name=valid_name(name),
+            description=description,
+            grant=valid_grant(grant),
+            status="Enabled",
+            display=display_form(secret),
+            created_by=by,
+            created_at_ms=now_ms,
+            updated_by=by,
+            modified_at_ms=now_ms,
+            accessed_at_ms=None,
+        )
+        await self._database.write(partial(insert, key, keyed_hash(self._pepper, secret.reveal())))
+        return Created(key, secret)
+
+    async def edit(
+        self,
+        name: str,
+        *,
+        by: str,
+        new_name: str | None = None,
+        description: str | None = None,
+        grant: Grant | None = None,
+    ) -> KeyRecord:
+        """Change what is given, leave the rest. Raises NoSuchKey, InvalidKey, NameTaken."""
+
+        def edited(key: KeyRecord) -> KeyRecord:
+            return replace(
+                key,
+                name=key.name if new_name is None else valid_name(new_name),
+                description=key.description if description is None else description,
+                grant=key.grant if grant is None else valid_grant(grant),
+            )
+
+        return await self._update(name, by, edited)
+
+    async def disable(self, name: str, *, by: str) -> KeyRecord:
+        """Refused from the next request on, also on open connections. Raises NoSuchKey."""
+        return await self._set_status(name, "Disabled", by)
+
+    async def enable(self, name: str, *, by: str) -> KeyRecord:
+        return await self._set_status(name, "Enabled", by)
+
+    async def delete(self, name: str, *, typed_name: str) -> None:
+        """Remove the key for good; *typed_name* is what the person typed to confirm. Raises NotConfirmed, NoSuchKey."""
+        if typed_name != name:
+            raise NotConfirmed("deleting a key needs its exact name")
+        await self._database.write(partial(delete, name))
+
+    async def list(self) -> list[KeyRecord]:
+        """Every key, by name; Last Accessed includes what was not flushed yet."""
+        return [self._with_access(key) for key in await self._database.read(every_key)]
+
+    async def show(self, name: str) -> KeyRecord:
+        """Raises NoSuchKey."""
+        return self._with_access(await self._database.read(partial(find, name)))
+
+    def authenticate(self, text: str) -> KeyRecord | None:
+        """The enabled key whose secret is *text*, else None: not of our form, unknown, disabled, deleted.
+
+        What it may do is `scopes.decide(key.grant, scope)`. Raises DatabaseUnavailable.
+        """
+        key_id = parse(self._prefix, text)
+        if key_id is None:
+            return None
+        self._refresh()
+        stored = self._keys.get(key_id)
+        right = matches(self._pepper, text, stored.secret_hash if stored else _UNKNOWN_HASH)
+        if stored is None or not right or stored.key.status == "Disabled":
+            return None
+        self._accessed[key_id] = self._now_ms()
+        return stored.key
+
+    def any_enabled(self) -> bool:
+        self._refresh()
+        return any(stored.key.status == "Enabled" for stored in self._keys.values())
+
+    def ever_created(self) -> bool:
+        """Whether a key was ever made, also one that was deleted since: open intake ends with the first one."""
+        self._refresh()
+        return self._created > 0
+
+    async def flush_last_accessed(self) -> None:
+        """Write the noted times of access in one transaction; they only ever go forward. To be called every minute or so."""
+        noted, self._accessed = self._accessed, {}
+        if not noted:
+            return
+        try:
+            await self._database.write(partial(note_access, noted))
+        except DatabaseUnavailable:
+            self._accessed = noted | self._accessed
+            raise
+
+    async def close(self) -> None:
+        """Flush, and close the connection that watches."""
+        await self.flush_last_accessed()
+        if self._watch is not None:
+            self._watch.close()
+            self._watch = None
+
+    async def _set_status(self, name: str, status: Status, by: str) -> KeyRecord:
+        return await self._update(name, by, lambda key: replace(key, status=status))
+
+    async def _update(self, name: str, by: str, change: Callable[[KeyRecord], KeyRecord]) -> KeyRecord:
+        now_ms = self._now_ms()
+
+        def updated(connection: sqlite3.Connection) -> KeyRecord:
+            key = replace(change(find(name, connection)), updated_by=by, modified_at_ms=now_ms)
+            save(key, connection)
+            return key
+
+        return self._with_access(await self._database.write(updated))
+
+    def _with_access(self, key: KeyRecord) -> KeyRecord:
+        noted_ms = self._accessed.get(key.key_id)
+        return key if noted_ms is None else replace(key, accessed_at_ms=max(noted_ms, key.accessed_at_ms or 0))
+
+    def _refresh(self) -> None:
+        """Read the keys again if one changed. Any commit to the file moves data_version, so `generation` is asked next."""
+        if self._watch is None:
+            raise DatabaseUnavailable("the key store is closed")
+        try:
+            (data_version,) = self._watch.execute("PRAGMA data_version").fetchone()
+            if data_version == self._data_version:
+                return
+            # One snapshot for both, else a change between the two reads would be taken for seen.
+            self._watch.execute("BEGIN")
+            try:
+                self._read_changes(self._watch)
+            finally:
+                self._watch.execute("ROLLBACK")
+            self._data_version = data_version
+        except sqlite3.Error as error:
+            raise DatabaseUnavailable(f"{self._database.path.name}: {error}") from error
+
+    def _read_changes(self, connection: sqlite3.Connection) -> None:
+        generation, self._created = facts(connection)
+        if generation != self._generation:
+            self._keys = {key.key_id: _Stored(key, secret_hash) for key, secret_hash in every_key_with_hash(connection)}
+            self._generation = generation

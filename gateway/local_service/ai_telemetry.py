@@ -1,0 +1,85 @@
+"""AI telemetry: ingest, and the list of what was taken (wire contract 6.1)."""
+
+import sqlite3
+
+import orjson
+
+from gateway.list_conventions import Filterable, ListShape, Sort
+from gateway.local_service.ai_records import COLUMNS, KINDS, STATUSES, RecordRow, record_row
+from gateway.local_service.call import Answer, Call, json_answer
+from gateway.local_service.checks import Fields, as_list, choice, decoded_object, present, text, time_ms
+from gateway.local_service.errors import Invalid, TooLarge
+from gateway.local_service.lists import ListTable, list_answer
+
+ENVELOPE_SCHEMAS = ("ai-telemetry/1",)
+MAX_RECORDS = 1000
+MAX_BYTES = 4 * 1024 * 1024
+
+_INSERT = (
+    f"INSERT OR IGNORE INTO ai_records ({', '.join(COLUMNS)}, stored_at_ms, gateway_id, batch_id)"  # noqa: S608 - constant
+    f" VALUES ({', '.join('?' * (len(COLUMNS) + 3))})"
+)
+_INSERT_BODY = (
+    "INSERT OR IGNORE INTO ai_record_bodies (record_no, record)"
+    " VALUES ((SELECT record_no FROM ai_records WHERE record_id = ?), ?)"
+)
+
+RECORDS = ListTable(
+    shape=ListShape(
+        root="records",
+        sort_keys=("model", "operation", "provider", "started_at"),
+        default_sort=Sort("started_at", "asc"),
+        filters=(
+            Filterable("billed", ("true", "false"), ("boolean",)),
+            Filterable("kind", KINDS),
+            Filterable("status", STATUSES),
+        ),
+    ),
+    source="ai_records",
+    row_id="record_no",
+    expressions={
+        "started_at": "started_at_ms",
+        "operation": "operation",
+        "provider": "ifnull(provider, '')",
+        "model": "ifnull(model, '')",
+        "kind": "kind",
+        "status": "status",
+        "billed": "iif(billed, 'true', 'false')",
+    },
+    select="(SELECT record FROM ai_record_bodies AS b WHERE b.record_no = ai_records.record_no)",
+    item_of=lambda row: orjson.Fragment(row[0]),  # type: ignore[arg-type]  # the column is a BLOB
+)
+
+
+def ingest(connection: sqlite3.Connection, call: Call) -> Answer:
+    """Take the records that are sound, and say which are not. A record that is here already is accepted, and kept as it was."""
+    body = decoded_object(call.body)
+    origin = _origin(body)
+    records = as_list(present(body, "records"), "records")
+    if len(records) > MAX_RECORDS:
+        raise TooLarge(f"{len(records)} records; {MAX_RECORDS} are the most")
+    rows, rejected = _sorted_out(records)
+    connection.executemany(_INSERT, [(*row.columns, call.now_ms, *origin) for row in rows])
+    connection.executemany(_INSERT_BODY, [(row.record_id, row.record) for row in rows])
+    return json_answer(202, {"accepted": len(rows), "rejected": rejected})
+
+
+def records(connection: sqlite3.Connection, call: Call) -> Answer:
+    return list_answer(connection, RECORDS, call)
+
+
+def _origin(body: Fields) -> tuple[str, str]:
+    """(gateway id, batch id) of an envelope."""
+    choice(body, "schema", ENVELOPE_SCHEMAS)
+    time_ms(body, "sent_at")
+    return text(body, "gateway_id"), text(body, "batch_id")
+
+
+def _sorted_out(records: list[object]) -> tuple[list[RecordRow], list[dict[str, object]]]:
+    rows, rejected = [], []
+    for index, record in enumerate(records):
+        try:
+            rows.append(record_row(record))
+        except Invalid as error:
+            rejected.append({"index": index, "code": error.code, "message": str(error)})
+    return rows, rejected

@@ -1,0 +1,33 @@
+"""The idempotency cache: the first answer to a key is the answer to every repeat, "warts and all".
+
+Successes and errors alike are kept, by method, path and key; neither the body nor the caller's scopes are looked at
+again. The answer is kept in the transaction that stored the data, so a crash keeps both or neither. Only the check of
+the API key itself comes earlier: the cache is the organization's, and the key says which organization that is.
+"""
+
+import sqlite3
+
+from gateway.local_service.call import Answer, Call
+from gateway.local_service.times import DAY_MS
+
+HEADERS = ("Idempotency-Key", "cloudzero-idempotency-key")
+"""Either name is read: the one of the preset `document`, and the one of the preset `cloudzero`."""
+KEPT_MS = 7 * DAY_MS
+"""The service's own retention is not published; a spool gives a batch up after 7 days."""
+
+
+def first_answer(connection: sqlite3.Connection, call: Call) -> Answer | None:
+    row = connection.execute(
+        "SELECT status, body, retry_after_s FROM idempotency WHERE method = ? AND path = ? AND idempotency_key = ?",
+        (call.method, call.path, call.idempotency_key),
+    ).fetchone()
+    return None if row is None else Answer(*row)
+
+
+def keep_answer(connection: sqlite3.Connection, call: Call, answer: Answer) -> None:
+    connection.execute("DELETE FROM idempotency WHERE kept_at_ms < ?", (call.now_ms - KEPT_MS,))
+    connection.execute(
+        "INSERT INTO idempotency (method, path, idempotency_key, kept_at_ms, status, body, retry_after_s)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (call.method, call.path, call.idempotency_key, call.now_ms, *answer),
+    )

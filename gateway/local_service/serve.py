@@ -1,0 +1,66 @@
+"""What happens to a request once it is read: repeat, scope, operation, answer. Runs inside one transaction, no sockets."""
+
+import sqlite3
+from functools import partial
+from typing import NamedTuple
+
+from gateway.keys.record import KeyRecord
+from gateway.keys.scopes import Allowed, decide
+from gateway.local_service.call import Answer, Call
+from gateway.local_service.errors import Forbidden, ServiceError
+from gateway.local_service.idempotency import first_answer, keep_answer
+from gateway.local_service.misbehave import Failure
+from gateway.local_service.routes import Route
+
+
+class Request(NamedTuple):
+    route: Route
+    key: KeyRecord
+    call: Call
+    unreadable: ServiceError | None = None
+    """Why the body is not in `call`; answered after the key's scope was looked at."""
+    failure: Failure | None = None
+
+
+def serve_write(request: Request, connection: sqlite3.Connection) -> Answer:
+    """The answer, with all that it stands for stored. A repeated idempotency key gets its first answer, before anything else."""
+    call = request.call
+    if call.idempotency_key is None:
+        return _answer(request, connection)
+    answer = first_answer(connection, call)
+    if answer is None:
+        answer = _answer(request, connection)
+        keep_answer(connection, call, answer)
+    return answer
+
+
+def serve_read(request: Request, connection: sqlite3.Connection) -> Answer:
+    return _answer(request, connection)
+
+
+def _answer(request: Request, connection: sqlite3.Connection) -> Answer:
+    failure = request.failure
+    if failure is not None and failure.when == "before":
+        return failure.answer
+    answer = _kept_or_undone(partial(_operate, request), connection)
+    return answer if failure is None else failure.answer
+
+
+def _operate(request: Request, connection: sqlite3.Connection) -> Answer:
+    if not isinstance(decide(request.key.grant, request.route.scope), Allowed):
+        raise Forbidden
+    if request.unreadable is not None:
+        raise request.unreadable
+    return request.route.operation(connection, request.call)
+
+
+def _kept_or_undone(operate: "partial[Answer]", connection: sqlite3.Connection) -> Answer:
+    """An error is an answer like any other, and may have to be kept as such; what was stored before it is not."""
+    connection.execute("SAVEPOINT operation")
+    try:
+        answer = operate(connection)
+    except ServiceError as error:
+        connection.execute("ROLLBACK TO operation")
+        answer = error.answer()
+    connection.execute("RELEASE operation")
+    return answer

@@ -1,0 +1,150 @@
+"""The local service as a whole: the application, and `Service`, which runs it embedded or alone.
+
+service = Service(data_dir / "service")
+port = await service.start("127.0.0.1", 4320)
+created = await service.keys.create("telemetry", Managed(frozenset({SEND_AI_TELEMETRY})), by="ops@example.com")
+await service.stop()
+"""
+
+import asyncio
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from importlib.resources import files
+from pathlib import Path
+from random import Random
+
+from aiohttp import web
+
+from gateway.keys.database import Database
+from gateway.keys.errors import DatabaseUnavailable
+from gateway.keys.key import SERVICE_PREFIX, RandomBytes
+from gateway.keys.pepper import load_pepper
+from gateway.keys.store import KeyStore
+from gateway.local_service import devices
+from gateway.local_service.amounts import add_sql_functions
+from gateway.local_service.insights import Insight, add_insight
+from gateway.local_service.misbehave import Misbehave
+from gateway.local_service.web import CONTEXT, Context, add_routes, answer_errors, runner_of
+
+DATABASE_NAME = "service.db"
+PEPPER_NAME = "service.pepper"
+FLUSH_INTERVAL_S = 60
+
+
+def wall_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def build_service(
+    data_path: Path,
+    *,
+    misbehave: Misbehave | None = None,
+    now_ms: Callable[[], int] = wall_ms,
+    random: Random | None = None,
+    random_bytes: RandomBytes = secrets.token_bytes,
+) -> web.Application:
+    """The application, to be run with `runner_of`; its files are in the folder *data_path*, opened when it starts.
+
+    *random* decides who misbehaves and may be seeded; *random_bytes* makes keys and ids, and must not be in earnest use.
+    """
+    draw = random or Random()  # noqa: S311 - decides about misbehaviour only
+
+    async def opened(app: web.Application) -> AsyncIterator[None]:
+        database = await Database.open(data_path / DATABASE_NAME, setup=add_sql_functions)
+        try:
+            await database.migrate("service", [_migration("0001_service.sql")])
+            pepper = load_pepper(data_path / PEPPER_NAME, random_bytes)
+            keys = await KeyStore.open(
+                database, prefix=SERVICE_PREFIX, pepper=pepper, now_ms=now_ms, random_bytes=random_bytes
+            )
+            app[CONTEXT] = Context(database, keys, now_ms, draw, random_bytes, misbehave)
+            flushing = asyncio.create_task(_flush_now_and_then(keys))
+            yield
+            flushing.cancel()
+            with suppress(asyncio.CancelledError):
+                await flushing
+            await keys.close()
+        finally:
+            await database.close()
+
+    app = web.Application(middlewares=[answer_errors])
+    app.cleanup_ctx.append(opened)
+    add_routes(app)
+    return app
+
+
+class Service:
+    """One running service. `keys` and the operator's verbs work between `start` and `stop`."""
+
+    def __init__(
+        self,
+        data_path: Path,
+        *,
+        misbehave: Misbehave | None = None,
+        now_ms: Callable[[], int] = wall_ms,
+        random: Random | None = None,
+        random_bytes: RandomBytes = secrets.token_bytes,
+    ) -> None:
+        self._app = build_service(
+            data_path, misbehave=misbehave, now_ms=now_ms, random=random, random_bytes=random_bytes
+        )
+        self._runner = runner_of(self._app)
+
+    @property
+    def keys(self) -> KeyStore:
+        return self._context.keys
+
+    async def start(self, host: str = "127.0.0.1", port: int = 0) -> int:
+        """Open the files, listen, and return the port; 0 picks a free one. Raises OSError, DatabaseUnavailable."""
+        await self._runner.setup()
+        try:
+            await web.TCPSite(self._runner, host, port).start()
+        except BaseException:
+            await self._runner.cleanup()
+            raise
+        bound: int = self._runner.addresses[0][1]
+        return bound
+
+    async def start_unix(self, path: Path) -> None:
+        """Listen on a Unix socket in place of a port."""
+        await self._runner.setup()
+        await web.UnixSite(self._runner, path).start()
+
+    async def stop(self) -> None:
+        """Let requests in flight end, then close the files."""
+        await self._runner.cleanup()
+
+    async def add_insight(self, insight: Insight) -> None:
+        await self._context.database.write(lambda connection: add_insight(connection, insight))
+
+    async def block_device(self, device_id: str) -> bool:
+        """False when there is no such device."""
+        return await self._change_device(device_id, "blocked")
+
+    async def unblock_device(self, device_id: str) -> bool:
+        return await self._change_device(device_id, "active")
+
+    async def forget_device(self, device_id: str) -> bool:
+        return await self._context.database.write(lambda connection: devices.forget(connection, device_id))
+
+    async def _change_device(self, device_id: str, status: str) -> bool:
+        return await self._context.database.write(
+            lambda connection: devices.change_status(connection, device_id, status)
+        )
+
+    @property
+    def _context(self) -> Context:
+        return self._app[CONTEXT]
+
+
+async def _flush_now_and_then(keys: KeyStore) -> None:
+    while True:
+        await asyncio.sleep(FLUSH_INTERVAL_S)
+        with suppress(DatabaseUnavailable):  # what was noted is kept, and flushed the next time
+            await keys.flush_last_accessed()
+
+
+def _migration(name: str) -> str:
+    return (files("gateway.local_service.migrations") / name).read_text()

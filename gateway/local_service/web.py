@@ -1,0 +1,182 @@
+"""The service's sockets: authenticate, read a bounded body, hand over, answer. Thin."""
+
+import asyncio
+import logging
+import socket
+import struct
+import traceback
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from random import Random
+
+from aiohttp import web
+from aiohttp.web_exceptions import HTTPException
+
+from gateway.keys.database import Database
+from gateway.keys.errors import DatabaseUnavailable
+from gateway.keys.key import RandomBytes
+from gateway.keys.record import KeyRecord
+from gateway.keys.store import KeyStore
+from gateway.local_service.call import Answer, Call, json_answer
+from gateway.local_service.errors import Invalid, ServiceError, TooLarge, Unauthorized
+from gateway.local_service.gzipped import NotGzip, TooLong, gunzip
+from gateway.local_service.idempotency import HEADERS
+from gateway.local_service.misbehave import GOOD, Misbehave, plan
+from gateway.local_service.routes import ROUTES, Route
+from gateway.local_service.serve import Request, serve_read, serve_write
+
+_log = logging.getLogger(__name__)
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+SHUTDOWN_TIMEOUT_S = 5
+IDEMPOTENCY_KEY_MAX_CHARS = 255
+UNAVAILABLE_RETRY_AFTER_S = 5
+_UNAVAILABLE = json_answer(503, {"message": "Service Unavailable"})._replace(retry_after_s=UNAVAILABLE_RETRY_AFTER_S)
+_UNFORESEEN = json_answer(500, {"message": "Internal Server Error"})
+_LINGER_0_S = struct.pack("ii", 1, 0)
+
+
+@dataclass(slots=True)
+class Context:
+    """What every request needs; opened with the application."""
+
+    database: Database
+    keys: KeyStore
+    now_ms: Callable[[], int]
+    random: Random
+    random_bytes: RandomBytes
+    misbehave: Misbehave | None
+
+
+CONTEXT = web.AppKey("context", Context)
+
+
+def runner_of(app: web.Application) -> web.AppRunner:
+    """The one right way to run the application: without access log, and with bodies left as they came, since they are bounded here."""
+    return web.AppRunner(
+        app, access_log=None, handle_signals=False, shutdown_timeout=SHUTDOWN_TIMEOUT_S, auto_decompress=False
+    )
+
+
+def add_routes(app: web.Application) -> None:
+    for route in ROUTES:
+        app.router.add_route(route.method, route.path, partial(_handle, route))
+
+
+@web.middleware
+async def answer_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """The one place where an exception becomes an answer."""
+    try:
+        return await handler(request)
+    except ServiceError as error:
+        return _response(error.answer())
+    except HTTPException as error:  # the router's 404 and 405
+        allow = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else {}
+        return _response(json_answer(error.status, {"message": error.reason}), allow)
+    except DatabaseUnavailable:
+        return _response(_UNAVAILABLE)
+    except Exception as error:  # noqa: BLE001 - the last place before the socket: a bug becomes a 500, logged without its text
+        _log.error("unforeseen %s at %s", type(error).__name__, _where(error))
+        return _response(_UNFORESEEN)
+
+
+async def _handle(route: Route, request: web.Request) -> web.StreamResponse:
+    context = request.app[CONTEXT]
+    fate = plan(context.misbehave, context.random) if route.misbehaves else GOOD
+    if fate.latency_ms:
+        await asyncio.sleep(fate.latency_ms / 1000)
+    if fate.reset == "before":
+        return _cut(request)
+    key = _authenticate(context.keys, request)
+    body, unreadable = await _body(request, route.max_bytes) if route.writes else (b"", None)
+    served = Request(route, key, _call(context, request, body), unreadable, fate.failure)
+    if route.writes:
+        answer = await context.database.write(partial(serve_write, served))
+    else:
+        answer = await context.database.read(partial(serve_read, served))
+    return _cut(request) if fate.reset == "after" else _response(answer)
+
+
+def _authenticate(keys: KeyStore, request: web.Request) -> KeyRecord:
+    """The key that is the entire value of the one Authorization header; with a scheme word before it, it is none."""
+    values = request.headers.getall("Authorization", [])
+    key = keys.authenticate(values[0]) if len(values) == 1 else None
+    if key is None:
+        raise Unauthorized
+    return key
+
+
+async def _body(request: web.Request, max_bytes: int) -> tuple[bytes, ServiceError | None]:
+    """The decompressed body, or why there is none."""
+    chunks: list[bytes] = []
+    size = 0
+    async for chunk in request.content.iter_any():
+        size += len(chunk)
+        if size > max_bytes:
+            return b"", _too_large(max_bytes)
+        chunks.append(chunk)
+    try:
+        return _decoded(b"".join(chunks), request.headers.get("Content-Encoding", ""), max_bytes), None
+    except ServiceError as error:
+        return b"", error
+
+
+def _decoded(body: bytes, encoding: str, max_bytes: int) -> bytes:
+    match encoding.strip().lower():
+        case "" | "identity":
+            return body
+        case "gzip":
+            try:
+                return gunzip(body, max_bytes)
+            except NotGzip as error:
+                raise Invalid("invalid_encoding", str(error)) from error
+            except TooLong as error:
+                raise _too_large(max_bytes) from error
+        case _:
+            raise Invalid("unsupported_encoding", "Content-Encoding: only gzip is read", status=415)
+
+
+def _too_large(max_bytes: int) -> TooLarge:
+    return TooLarge(f"The body is larger than {max_bytes} bytes")
+
+
+def _call(context: Context, request: web.Request, body: bytes) -> Call:
+    keys = (request.headers.get(name, "").strip() for name in HEADERS)
+    return Call(
+        method=request.method,
+        path=request.path,
+        params=request.match_info,
+        query=tuple(request.query.items()),
+        body=body,
+        now_ms=context.now_ms(),
+        request_id=context.random_bytes(16).hex(),
+        idempotency_key=next((key[:IDEMPOTENCY_KEY_MAX_CHARS] for key in keys if key), None),
+    )
+
+
+def _response(answer: Answer, headers: dict[str, str] | None = None) -> web.Response:
+    headers = dict(headers or {})
+    if answer.retry_after_s is not None:
+        headers["Retry-After"] = str(answer.retry_after_s)
+    if not answer.body:
+        return web.Response(status=answer.status, headers=headers)
+    return web.Response(status=answer.status, body=answer.body, content_type="application/json", headers=headers)
+
+
+def _where(error: BaseException) -> str:
+    """`file:line` of the innermost frame: the text of an error may quote what was sent."""
+    *_, frame = traceback.extract_tb(error.__traceback__)
+    return f"{Path(frame.filename).name}:{frame.lineno}"
+
+
+def _cut(request: web.Request) -> web.Response:
+    """Reset the connection (RST, by a linger of 0 s); the response goes nowhere."""
+    transport = request.transport
+    if transport is not None:
+        raw: socket.socket = transport.get_extra_info("socket")
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_0_S)
+        transport.abort()
+    return web.Response(status=503)
