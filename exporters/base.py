@@ -23,6 +23,8 @@ class Retry:
     """Whether the target answered (then the next try carries another idempotency key) or fell silent."""
     after_s: float | None = None
     """The target's own wish (`Retry-After`), bounded to an hour; None lets the back-off decide."""
+    throttled: bool = False
+    """The target asks the whole lane to slow down (429, 503): says nothing against this batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,8 @@ class Hold:
     """The lane cannot work as it is set up (key, scope, path): stop it, keep its data, probe now and then."""
 
     reason: str
+    answered: bool = True
+    """False when nothing was sent or no answer came (no key, a certificate that nobody trusts)."""
 
 
 @dataclass(frozen=True, slots=True)

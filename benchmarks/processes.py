@@ -1,0 +1,138 @@
+"""Child processes of the benchmarks and of the tests that need real ones: start, wait until ready, measure, end by pid."""
+
+import json
+import os
+import resource
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+PROJECT_ROOT = Path(__file__).resolve().parent.parent
+_POLL_S = 0.02
+
+T = TypeVar("T")
+
+
+class ProcessFailed(Exception):
+    """A child ended, or did not do in time what it had to."""
+
+
+class Process:
+    """One child process; its standard error goes to a file, so that a failure can be told."""
+
+    def __init__(self, command: Sequence[str], *, log: Path, env: Mapping[str, str] | None = None) -> None:
+        self._log = log
+        with log.open("ab") as stderr:
+            self._popen = subprocess.Popen(
+                list(command),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                text=True,
+                cwd=PROJECT_ROOT,
+                env={**os.environ, **(env or {})},
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._popen.pid
+
+    def returncode(self) -> int | None:
+        """None while it runs."""
+        return self._popen.poll()
+
+    def read_line(self) -> str:
+        """The next line of its standard output. Raises ProcessFailed when it ended without one."""
+        assert self._popen.stdout is not None  # noqa: S101 - opened above
+        line = self._popen.stdout.readline()
+        if not line:
+            raise ProcessFailed(f"ended with {self._popen.wait()} and no line:\n{self.log_tail()}")
+        return line
+
+    def write_line(self, line: str) -> None:
+        """Write to its standard input."""
+        assert self._popen.stdin is not None  # noqa: S101 - opened above
+        self._popen.stdin.write(line + "\n")
+        self._popen.stdin.flush()
+
+    def wait_until(self, condition: Callable[[], T | None], *, timeout_s: float, what: str) -> T:
+        """Poll until *condition* gives something. Raises ProcessFailed when the process ends first, or at the deadline."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            value = condition()
+            if value is not None:
+                return value
+            if self._popen.poll() is not None:
+                raise ProcessFailed(f"ended with {self._popen.returncode} before {what}:\n{self.log_tail()}")
+            if time.monotonic() > deadline:
+                raise ProcessFailed(f"not {what} after {timeout_s} s:\n{self.log_tail()}")
+            time.sleep(_POLL_S)
+
+    def wait(self, timeout_s: float) -> int:
+        """Its exit code, once it ended by itself. Killed, and ProcessFailed raised, when it does not in time."""
+        try:
+            return self._reap(timeout_s)
+        except subprocess.TimeoutExpired as error:
+            self.kill()
+            raise ProcessFailed(f"still running after {timeout_s} s:\n{self.log_tail()}") from error
+
+    def kill(self) -> None:
+        """SIGKILL, unless it ended already, and reap it."""
+        self._popen.kill()
+        self._reap(30)
+
+    def terminate(self, *, timeout_s: float = 30) -> int:
+        """SIGTERM; its exit code. Killed, and ProcessFailed raised, when it is not gone in time."""
+        self._popen.terminate()
+        return self.wait(timeout_s)
+
+    def _reap(self, timeout_s: float) -> int:
+        code = self._popen.wait(timeout_s)
+        for pipe in (self._popen.stdin, self._popen.stdout):
+            if pipe is not None:
+                pipe.close()
+        return code
+
+    def log_tail(self, max_bytes: int = 4000) -> str:
+        """The end of what it wrote to standard error."""
+        return self._log.read_bytes()[-max_bytes:].decode(errors="replace")
+
+    def cpu_s(self) -> float:
+        """User and system time of all its threads so far (proc(5), fields 14 and 15 of stat)."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def rss_bytes(self, field: str = "VmHWM") -> int:
+        """Peak resident memory so far; `VmRSS` for the present one."""
+        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
+            if line.startswith(field + ":"):
+                return int(line.split()[1]) * 1024
+        raise ProcessFailed(f"no {field} of pid {self.pid}")
+
+    def written_bytes(self) -> int:
+        """Bytes it caused to be sent to the block layer (proc(5), io)."""
+        for line in Path(f"/proc/{self.pid}/io").read_text().splitlines():
+            if line.startswith("write_bytes:"):
+                return int(line.split()[1])
+        raise ProcessFailed(f"no write_bytes of pid {self.pid}")
+
+    def pin(self, cores: set[int]) -> None:
+        """Let it run on these cores only, its threads to come too."""
+        os.sched_setaffinity(self.pid, cores)
+
+
+def read_json_file(path: Path) -> dict[str, int | None] | None:
+    """The object in *path*; None while there is no such file."""
+    try:
+        loaded: dict[str, int | None] = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    return loaded
+
+
+def raise_file_limit(wanted: int = 4096) -> None:
+    """Allow *wanted* open files, where the hard limit does."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(wanted, hard)), hard))

@@ -1,0 +1,180 @@
+"""HTTP to the cost management service: one session for all lanes, one `request`, and how its failures read.
+
+The key goes out as the bare header value, over TLS that is verified, and never follows a redirect. http is for loopback only.
+Bodies of answers are read up to a limit; a key that the far end echoes is masked before anyone sees the text.
+"""
+
+import ipaddress
+import ssl
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from io import BytesIO
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import aiohttp
+
+from exporters.base import Hold, Retry
+from exporters.cost_service.preset import PRESETS, Preset
+from exporters.keyring import Keyring, OutboundKey
+from exporters.secret import MASK, Secret
+
+PRODUCT = "ai-telemetry-gateway"
+ANSWER_LONGEST_BYTES = 1024 * 1024
+LARGE_BODY_BYTES = 512 * 1024
+"""Bodies from here on are written in pieces, so that one request does not keep the loop."""
+JSON = "application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where the service is and how to get there. Raises ValueError when the address would leak the key."""
+
+    base_url: str
+    ca_file: Path | None = None
+    """A private CA to trust besides the system's."""
+    proxy: Secret | None = None
+    """Proxy URL; may hold credentials."""
+    connect_timeout_s: float = 10.0
+    timeout_s: float = 60.0
+    """For one request, from the first byte sent to the last one read."""
+
+    def __post_init__(self) -> None:
+        url = urlsplit(self.base_url)
+        if url.scheme not in {"http", "https"} or not url.hostname:
+            raise ValueError("base_url is no http or https address")
+        if url.username or url.password:
+            raise ValueError("base_url holds credentials; keys belong under upstream.keys")
+        if url.query or url.fragment:
+            raise ValueError("base_url has a query or a fragment")
+        if url.scheme == "http" and not _is_loopback(url.hostname):
+            raise ValueError("base_url is http beyond this machine: the key would travel in the clear")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    status: int
+    headers: Mapping[str, str]
+    """Case-insensitive look-up."""
+    body: bytes
+    """At most `ANSWER_LONGEST_BYTES`, without any key."""
+
+
+class CostServiceClient:
+    """Make it inside a running loop; `close()` it once, after every exporter that shares it is done."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        keyring: Keyring,
+        gateway_id: str,
+        *,
+        preset: Preset = PRESETS["document"],
+        now_unix_s: Callable[[], float] = time.time,
+    ) -> None:
+        self.gateway_id = gateway_id
+        self.preset = preset
+        self.keyring = keyring
+        self.now_unix_s = now_unix_s
+        self._base_url = endpoint.base_url.rstrip("/")
+        self._proxy = endpoint.proxy
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(ssl=_tls(endpoint), limit=0),
+            timeout=aiohttp.ClientTimeout(total=endpoint.timeout_s, sock_connect=endpoint.connect_timeout_s),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers={
+                "User-Agent": f"{PRODUCT}/{version(PRODUCT)}",
+                "Accept": JSON,
+                "Accept-Encoding": "identity",
+                preset.gateway_id_header: gateway_id,
+            },
+        )
+
+    async def post(
+        self, path: str, body: bytes, key: OutboundKey, *, idempotency_key: str | None = None, content_type: str = JSON
+    ) -> Answer | Retry | Hold:
+        """Post *body* once. Retry or Hold when no answer came, or none that can be read."""
+        headers = {"Content-Type": content_type}
+        if idempotency_key is not None:
+            headers[self.preset.idempotency_header] = idempotency_key
+        return await self.request("POST", path, key, headers=headers, body=body)
+
+    async def request(
+        self, method: str, path: str, key: OutboundKey, *, headers: Mapping[str, str], body: bytes | None = None
+    ) -> Answer | Retry | Hold:
+        data = BytesIO(body) if body is not None and len(body) >= LARGE_BODY_BYTES else body
+        try:
+            async with self._session.request(
+                method,
+                f"{self._base_url}{path}",
+                headers={**headers, self.preset.authorization_header: key.secret.reveal()},
+                data=data,
+                proxy=self._proxy.reveal() if self._proxy else None,
+                allow_redirects=False,
+            ) as response:
+                text = await _bounded_body(response)
+                return Answer(response.status, response.headers, _masked(text, key.secret))
+        except (aiohttp.ClientError, OSError) as error:  # OSError includes TimeoutError
+            return silence(error)
+
+    async def close(self) -> None:
+        await self._session.close()
+
+
+def silence(error: BaseException) -> Retry | Hold:
+    """What a request without an answer means for the lane: a set-up that cannot work is held, the rest is tried again.
+
+    The text names the kind of failure only, since aiohttp's own may hold the URL of a proxy with its credentials.
+    """
+    match error:
+        case aiohttp.ClientConnectorCertificateError():
+            return Hold("the target's certificate is not trusted", answered=False)
+        case aiohttp.ClientSSLError():
+            return Hold("no TLS with the target", answered=False)
+        case aiohttp.ClientHttpProxyError():
+            return Hold(f"the proxy answered HTTP {error.status}", answered=False)
+        case TimeoutError():
+            return Retry("the target did not answer in time", answered=False)
+        case aiohttp.ClientConnectorDNSError():
+            return Retry("the target's name cannot be resolved", answered=False)
+        case _:
+            return Retry(f"no answer: {type(error).__name__}", answered=False)
+
+
+async def _bounded_body(response: aiohttp.ClientResponse) -> bytes:
+    """The body's first `ANSWER_LONGEST_BYTES`; a connection with more on it is not used again.
+
+    A success that breaks off counts as silence, since it may list rejected records; of an error the status says enough.
+    """
+    pieces = bytearray()
+    try:
+        while len(pieces) < ANSWER_LONGEST_BYTES and (piece := await response.content.readany()):
+            pieces += piece
+    except (aiohttp.ClientError, TimeoutError):
+        if response.ok:
+            raise
+    if not response.content.at_eof():
+        response.close()
+    return bytes(pieces[:ANSWER_LONGEST_BYTES])
+
+
+def _masked(body: bytes, secret: Secret) -> bytes:
+    return body.replace(secret.reveal().encode(), MASK.encode())
+
+
+def _tls(endpoint: Endpoint) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    if endpoint.ca_file is not None:
+        context.load_verify_locations(cafile=endpoint.ca_file)
+    return context
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,81 @@
+"""The exporters of the service's record lanes: AI telemetry and usage events. Each is an encoder and one `post`."""
+
+from exporters.base import Hold, Outcome, Retry
+from exporters.cost_service.answers import outcome
+from exporters.cost_service.client import CostServiceClient
+from exporters.cost_service.encode import encode_event, encode_records, idempotency_key
+from exporters.keyring import OutboundKey
+from spool.record import Batch
+
+AI_TELEMETRY_SCOPE = "ai-telemetry-ingest:ingest-ai-telemetry"
+EVENTS_SCOPE = "events_v1:create_event"
+KEY_REFUSALS = frozenset({401, 403})
+
+
+class AiTelemetryExporter:
+    """Batches of canonical records, to the native JSON endpoint."""
+
+    def __init__(self, client: CostServiceClient) -> None:
+        self._client = client
+
+    async def send(self, batch: Batch) -> Outcome:
+        body = encode_records(batch, self._client.gateway_id)
+        return await post_batch(self._client, self._client.preset.ai_telemetry_records, body, batch, AI_TELEMETRY_SCOPE)
+
+    async def close(self) -> None:
+        """The client is shared; its owner closes it."""
+
+
+class UsageEventsExporter:
+    """One usage event a request: freeze with `max_records=1`.
+
+    *repeatable* says that the far end knows a repeated event by its `event_id`; without it an event whose answer was an
+    ambiguous 5xx is set aside for the operator, since a second try might count it twice.
+    """
+
+    def __init__(self, client: CostServiceClient, *, repeatable: bool) -> None:
+        self._client = client
+        self._repeatable = repeatable
+
+    async def send(self, batch: Batch) -> Outcome:
+        (record,) = batch.records
+        body = encode_event(record, batch, self._client.gateway_id)
+        path = self._client.preset.create_event
+        return await post_batch(self._client, path, body, batch, EVENTS_SCOPE, repeatable=self._repeatable)
+
+    async def close(self) -> None:
+        """The client is shared; its owner closes it."""
+
+
+async def post_batch(
+    client: CostServiceClient, path: str, body: bytes, batch: Batch, scope: str, *, repeatable: bool = True
+) -> Outcome:
+    """Post the batch under the first key that grants *scope*; a refused key gives way to the next one at once."""
+    key = client.keyring.key_for(scope)
+    if key is None:
+        return no_key(scope)
+    answer = await client.post(path, body, key, idempotency_key=idempotency_key(batch, client.gateway_id))
+    if isinstance(answer, Retry | Hold):
+        return answer
+    if answer.status in KEY_REFUSALS and (turn := next_key(client, key, scope, answer.status)):
+        return turn
+    return outcome(
+        answer.status,
+        answer.headers,
+        answer.body,
+        batch.lane,
+        records=len(batch.records),
+        now_unix_s=client.now_unix_s(),
+        repeatable=repeatable,
+    )
+
+
+def no_key(scope: str) -> Hold:
+    return Hold(f"no configured key that can be read grants {scope}", answered=False)
+
+
+def next_key(client: CostServiceClient, key: OutboundKey, scope: str, status: int) -> Retry | None:
+    """A retry at once when the ring has another secret for *scope*; as an answered failure, so under a new idempotency key."""
+    if client.keyring.refuse(key, scope):
+        return Retry(f"HTTP {status}: key {key.name!r} is refused; the next one is tried", answered=True, after_s=0.0)
+    return None

@@ -1,0 +1,37 @@
+"""Paths and header names of the cost management service: two presets, every name of them open to the operator."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """Paths are relative to the base URL; `{device_id}` is filled in, percent-encoded."""
+
+    ai_telemetry_records: str = "/v2/ai-telemetry/records"
+    ai_telemetry_otlp: str = "/v2/ai-telemetry/otlp/v1/traces"
+    create_event: str = "/events/v1/events"
+    unit_cost_records: str = "/unit-cost/v1/telemetry/{kind}/{stream}/{operation}"
+    enroll_device: str = "/v2/ai-control-plane/devices"
+    heartbeat_device: str = "/v2/ai-control-plane/devices/{device_id}/heartbeat"
+    ping_device: str = "/v2/ai-control-plane/devices/{device_id}/ping"
+    liveness: str = "/v2/insights?limit=1"
+    authorization_header: str = "Authorization"
+    idempotency_header: str = "Idempotency-Key"
+    gateway_id_header: str = "X-Gateway-Id"
+
+
+PRESETS: Mapping[str, Preset] = {
+    "document": Preset(),
+    "cloudzero": Preset(idempotency_header="cloudzero-idempotency-key"),
+}
+
+
+def preset_with(name: str, overrides: Mapping[str, str]) -> Preset:
+    """The preset *name* with the operator's own names in place. Raises ValueError for an unknown preset or name."""
+    if name not in PRESETS:
+        raise ValueError(f"preset {name!r} is none of {', '.join(PRESETS)}")
+    unknown = sorted(overrides.keys() - {field.name for field in fields(Preset)})
+    if unknown:
+        raise ValueError(f"no such name in a preset: {', '.join(unknown)}")
+    return replace(PRESETS[name], **overrides)

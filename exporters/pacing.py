@@ -1,0 +1,171 @@
+"""When a lane may send, how much, and what becomes of a refusal. Pure: time and chance come in, decisions go out.
+
+One `Pacing` belongs to one pump. Its states:
+
+- `ok`: full speed.
+- `retrying`: the last word was a failure that may pass; nothing is sent before `opens_at_s`, then two batches at a time, so that one
+  batch that always fails cannot hide that others pass.
+- `held`: the lane cannot work as it is set up, or the target refuses everything; one batch at a time probes, ever more seldom, until one passes.
+"""
+
+from typing import Literal
+
+from exporters.backoff import full_jitter_s, probe_delay_s
+from exporters.base import Hold, Refused, Retry
+
+LaneState = Literal["ok", "retrying", "held", "off"]
+Verdict = Literal["split", "bury", "set_aside"]
+"""For a refused batch: halve it, make it a dead letter, or keep it leased and unsent while the lane is held."""
+
+REFUSING_S = 300.0
+"""A target that took nothing for this long is held to refuse everything: schema drift, not bad records."""
+REFUSING_RECORDS = 10
+"""Fewer refusals than this prove nothing in a quiet lane."""
+PACED_BURIALS = 1000
+"""One full batch of bad records is buried at full speed; beyond it, with nothing delivered, each further one waits its turn."""
+CEILING_CUT = 0.75
+CEILING_GROWTH = 1.05
+CEILING_SUCCESSES = 50
+CEILING_LOWEST_BYTES = 1024
+RETRYING_SLOTS = 2
+
+
+class Pacing:
+    def __init__(self, *, max_bytes: int, in_flight: int) -> None:
+        self.opens_at_s = float("-inf")
+        """Monotonic time before which nothing is sent."""
+        self.ceiling_bytes = max_bytes
+        """Size to freeze batches at; below *max_bytes* once the target called a batch too large."""
+        self.turn = 0
+        """Goes up when the lane closes; a batch carries the turn it was sent in, so that stale news moves nothing."""
+        self.reason: str | None = None
+        self._max_bytes = max_bytes
+        self._in_flight = in_flight
+        self._state: LaneState = "ok"
+        self._refusing = False
+        self._failures = 0
+        self._probes = 0
+        self._refusing_since_s: float | None = None
+        self._burials = 0
+        self._successes = 0
+
+    @property
+    def state(self) -> LaneState:
+        return self._state
+
+    @property
+    def slots(self) -> int:
+        """How many batches may be under way at once."""
+        match self._state:
+            case "held":
+                return 1
+            case "retrying":
+                return min(RETRYING_SLOTS, self._in_flight)
+            case _:
+                return self._in_flight
+
+    def delivered(self, *, turn: int) -> None:
+        """The target took a batch; what was sent before a hold proves nothing about it."""
+        if self._state == "held" and turn != self.turn:
+            return
+        if self._state != "ok" and turn == self.turn:
+            self._open()
+        self._failures = 0
+        self._burials = 0
+        self._refusing_since_s = None
+        self._successes += 1
+        if self._successes % CEILING_SUCCESSES == 0:
+            self.ceiling_bytes = min(self._max_bytes, int(self.ceiling_bytes * CEILING_GROWTH) + 1)
+
+    def failed(self, retry: Retry, *, now_s: float, turn: int, chance: float) -> None:
+        """A try failed in a way that may pass. Batches that were under way together count as one failure.
+
+        A held lane stays held: a server that is down says nothing about the key.
+        """
+        if self._state == "held":
+            self.opens_at_s = now_s + (probe_delay_s(self._probes) if retry.after_s is None else retry.after_s)
+            return
+        wish_s = retry.after_s
+        if wish_s is None or (retry.throttled and wish_s < 1.0):  # "Retry-After: 0" for ever would be a hot loop
+            if turn == self.turn:
+                self._failures += 1
+            wish_s = max(wish_s or 0.0, full_jitter_s(self._failures, chance))
+        self._pause(now_s, wish_s, retry.reason)
+
+    def hold(self, hold: Hold, *, now_s: float, turn: int) -> None:
+        """The lane cannot work; each probe that ends here makes the next one rarer."""
+        self._hold(hold.reason, now_s, turn)
+        self._refusing = False
+
+    def refused(
+        self, refused: Refused, *, records: int, size_bytes: int, now_s: float, turn: int, chance: float
+    ) -> Verdict:
+        """What becomes of a batch of *records* and *size_bytes* that the target refuses for ever."""
+        if self._state == "held":
+            if self._refusing:
+                self._hold(self.reason or "", now_s, turn)
+                return "set_aside"
+            if turn == self.turn:
+                self._open()  # it read the payload, so key and path are right again
+        if refused.too_large:
+            self.ceiling_bytes = max(CEILING_LOWEST_BYTES, min(self.ceiling_bytes, int(size_bytes * CEILING_CUT)))
+            if records > 1:
+                return "split"
+        if self._refuses_all(now_s):
+            self._hold(f"the target refuses every record: {refused.code}: {refused.message}", now_s, turn)
+            self._refusing = True
+            return "set_aside"
+        if records > 1:
+            return "split"
+        self.buried(1, refused.code, now_s=now_s, chance=chance)
+        return "bury"
+
+    def total_refusal(self, count: int, code: str, *, now_s: float, turn: int, chance: float) -> Verdict:
+        """The same for an answer that took the batch and refused each of its *count* records by index."""
+        if self._state == "held" and not self._refusing and turn == self.turn:
+            self._open()
+        if (self._state == "held" and self._refusing) or self._refuses_all(now_s):
+            self._hold(f"the target refuses every record: {code}", now_s, turn)
+            self._refusing = True
+            return "set_aside"
+        self.buried(count, code, now_s=now_s, chance=chance)
+        return "bury"
+
+    def buried(self, count: int, code: str, *, now_s: float, chance: float) -> None:
+        """*count* records become dead letters with nothing delivered in between: at some point, slow down."""
+        self._burials += count
+        if self._burials > PACED_BURIALS:
+            self._failures += 1
+            self._pause(now_s, full_jitter_s(self._failures, chance), f"the target refuses record after record: {code}")
+
+    def wake(self) -> None:
+        """Try at once: something changed (a key, an operator's word)."""
+        self.opens_at_s = float("-inf")
+
+    def _refuses_all(self, now_s: float) -> bool:
+        if self._refusing_since_s is None:
+            self._refusing_since_s = now_s
+        return now_s - self._refusing_since_s >= REFUSING_S and self._burials >= REFUSING_RECORDS
+
+    def _pause(self, now_s: float, delay_s: float, reason: str) -> None:
+        self._state = "retrying"
+        self.reason = reason
+        self.turn += 1
+        self.opens_at_s = max(self.opens_at_s, now_s + delay_s)
+
+    def _hold(self, reason: str, now_s: float, turn: int) -> None:
+        if self._state != "held":
+            self._state = "held"
+            self._probes = 0
+            self.turn += 1
+        elif turn == self.turn:
+            self._probes += 1
+        self.reason = reason
+        self.opens_at_s = now_s + probe_delay_s(self._probes)
+
+    def _open(self) -> None:
+        self._state = "ok"
+        self.reason = None
+        self._refusing = False
+        self._probes = 0
+        self.opens_at_s = float("-inf")

@@ -1,0 +1,339 @@
+"""One lane's pump: freeze -> send -> ack, retry, hold, bisect or bury. Knows no vendor.
+
+The loop freezes batches while the lane's `Pacing` lets it, and each batch flies in a task of its own: send once, then settle by the
+outcome. Whatever happens, a batch ends acked, buried, split, or given back; at shutdown what is under way gets a grace time, and is then
+given back as unanswered, so the next start sends the same bytes under the same id.
+"""
+
+import asyncio
+import traceback
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import assert_never
+
+import structlog
+
+from exporters.backoff import full_jitter_s
+from exporters.base import Delivered, Exporter, Hold, Outcome, Refused, Retry
+from exporters.clock import Clock
+from exporters.pacing import LaneState, Pacing
+from exporters.suspects import Suspects
+from spool.errors import SpoolError
+from spool.record import Batch, Lane
+from spool.store import LaneStore
+
+WATCHDOG_S = 2.0
+"""The spool is asked again this often even when nobody says that something is ready (a lost wake-up)."""
+ASIDE_MOST = 64
+"""Batches kept leased while the target refuses everything; then probing starts over from the oldest."""
+
+log = structlog.get_logger("exporters.pump")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one request to the target may hold, and how many may be under way."""
+
+    max_records: int = 1000
+    max_bytes: int = 4 * 1024 * 1024 - 16 * 1024
+    """Of the records alone: 4 MiB less room for the envelope."""
+    in_flight: int = 4
+
+
+@dataclass(slots=True)
+class Counts:
+    """What the pump did since it was made; whole records and batches."""
+
+    sent_batches: int = 0
+    delivered_records: int = 0
+    dead_lettered_records: int = 0
+    retries: int = 0
+    holds: int = 0
+    splits: int = 0
+
+
+class Pump:
+    def __init__(
+        self,
+        lane: Lane,
+        store: LaneStore,
+        exporter: Exporter,
+        *,
+        limits: Limits,
+        clock: Clock,
+        chance: Callable[[], float],
+    ) -> None:
+        self.lane = lane
+        self.counts = Counts()
+        self._store = store
+        self._exporter = exporter
+        self._limits = limits
+        self._clock = clock
+        self._chance = chance
+        self._pacing = Pacing(max_bytes=limits.max_bytes, in_flight=limits.in_flight)
+        self._suspects = Suspects()
+        self._running = False
+        self._grace_s = 0.0
+        self._changed = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._landed = asyncio.Event()
+        self._ended = asyncio.Event()
+        self._flights: set[asyncio.Task[None]] = set()
+        self._sends: set[asyncio.Task[Outcome]] = set()
+        self._parked: set[asyncio.Task[None]] = set()
+        self._aside: list[Batch] = []
+
+    @property
+    def state(self) -> LaneState:
+        return self._pacing.state if self._running else "off"
+
+    @property
+    def reason(self) -> str | None:
+        """Why the lane is not `ok`; safe to show."""
+        return self._pacing.reason if self._running else "not running"
+
+    async def run(self) -> None:
+        """Move the lane's records until `stop`, or until cancelled; then give back what is under way."""
+        self._running = True
+        try:
+            while not self._stopping.is_set():
+                await self._step()
+        except asyncio.CancelledError:
+            self._grace_s = 0.0
+            raise
+        finally:
+            self._stopping.set()
+            await self._land()
+            self._running = False
+            self._ended.set()
+
+    async def stop(self, grace_s: float) -> None:
+        """Freeze nothing more; what is under way gets *grace_s*, then is given back. Returns when all has landed."""
+        self._grace_s = grace_s
+        self._stopping.set()
+        self._changed.set()
+        if self._running:
+            await self._ended.wait()
+
+    def wake(self) -> None:
+        """End a pause or hold now, for one try: an operator's word, or a changed key."""
+        self._pacing.wake()
+        self._changed.set()
+
+    async def _step(self) -> None:
+        self._changed.clear()
+        closed_s = self._pacing.opens_at_s - self._clock.monotonic_s()
+        if closed_s > 0:
+            await self._clock.wait(self._changed, closed_s)
+        elif len(self._flights) >= self._pacing.slots:
+            await self._changed.wait()
+        else:
+            batch = await self._freeze()
+            if batch is None:
+                await self._idle()
+            else:
+                self._launch(batch)
+
+    async def _freeze(self) -> Batch | None:
+        try:
+            return await self._store.freeze(
+                self.lane, max_records=self._limits.max_records, max_bytes=self._pacing.ceiling_bytes
+            )
+        except SpoolError as error:
+            self._spool_failed(error)
+            return None
+
+    async def _idle(self) -> None:
+        """Wait until the spool has something, a flight lands, or the watchdog's time is up, whichever is first."""
+        ready = asyncio.ensure_future(self._store.wait_ready(self.lane, WATCHDOG_S))
+        changed = asyncio.ensure_future(self._clock.wait(self._changed, WATCHDOG_S))
+        try:
+            await asyncio.wait({ready, changed}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for waiting in (ready, changed):
+                waiting.cancel()
+            endings = await asyncio.gather(ready, changed, return_exceptions=True)
+        for ending in endings:
+            if isinstance(ending, SpoolError):
+                self._spool_failed(ending)
+            elif isinstance(ending, Exception):
+                raise ending
+
+    def _spool_failed(self, error: SpoolError) -> None:
+        now_s = self._clock.monotonic_s()
+        retry = Retry(f"the spool cannot be read: {type(error).__name__}", answered=False)
+        self._pacing.failed(retry, now_s=now_s, turn=self._pacing.turn, chance=self._chance())
+        log.warning("spool failed", lane=self.lane, error=type(error).__name__)
+
+    def _launch(self, batch: Batch) -> None:
+        flight = asyncio.create_task(self._fly(batch), name=f"{self.lane} {batch.batch_id}")
+        self._flights.add(flight)
+        flight.add_done_callback(self._land_one)
+
+    def _land_one(self, flight: asyncio.Task[None]) -> None:
+        self._flights.discard(flight)
+        self._changed.set()
+        if not self._flights:
+            self._landed.set()
+        if not flight.cancelled() and (error := flight.exception()) is not None:
+            log.error("a batch was left leased until the next start", lane=self.lane, error=type(error).__name__)
+
+    async def _fly(self, batch: Batch) -> None:
+        turn = self._pacing.turn
+        outcome = await self._send(batch)
+        await self._settle(batch, outcome, turn)
+
+    async def _send(self, batch: Batch) -> Outcome:
+        sending = asyncio.ensure_future(self._exporter.send(batch))
+        self._sends.add(sending)
+        self.counts.sent_batches += 1
+        try:
+            return await sending
+        except asyncio.CancelledError:  # by `_land`: no answer came, so the same bytes go out again under the same key
+            return Retry("shut down before an answer came", answered=False)
+        except Exception as error:  # noqa: BLE001 - an exporter's bug must neither lose the batch nor stop the lane
+            log.error("exporter raised", lane=self.lane, error=type(error).__name__, at=_place(error))  # noqa: TRY400 - the traceback may quote a payload
+            return Retry(f"unforeseen {type(error).__name__} in the exporter", answered=False)
+        finally:
+            self._sends.discard(sending)
+
+    async def _settle(self, batch: Batch, outcome: Outcome, turn: int) -> None:
+        match outcome:
+            case Delivered():
+                await self._settle_delivered(batch, outcome, turn)
+            case Retry():
+                await self._settle_retry(batch, outcome, turn)
+            case Hold():
+                self.counts.holds += 1
+                self._pacing.hold(outcome, now_s=self._clock.monotonic_s(), turn=turn)
+                log.warning("lane held", lane=self.lane, reason=outcome.reason)
+                await self._persist(lambda: self._store.release(batch, answered=outcome.answered))
+            case Refused():
+                await self._settle_refused(batch, outcome, turn)
+            case _:
+                assert_never(outcome)
+
+    async def _settle_delivered(self, batch: Batch, delivered: Delivered, turn: int) -> None:
+        refused = delivered.refused
+        if refused and len(refused) == len(batch.records):
+            verdict = self._pacing.total_refusal(
+                len(refused),
+                refused[0].code,
+                now_s=self._clock.monotonic_s(),
+                turn=turn,
+                chance=self._chance(),
+            )
+            if verdict == "set_aside":
+                await self._set_aside(batch)
+                return
+        else:
+            self._pacing.delivered(turn=turn)
+        self._suspects.passed(batch.batch_id)
+        await self._persist(lambda: self._store.ack(batch, refused))
+        self.counts.delivered_records += len(batch.records) - len(refused)
+        self.counts.dead_lettered_records += len(refused)
+        await self._take_up_aside()
+
+    async def _settle_retry(self, batch: Batch, retry: Retry, turn: int) -> None:
+        self.counts.retries += 1
+        if not retry.throttled and retry.after_s is None and not self._stopping.is_set():
+            suspicion = self._suspects.failed(
+                batch.batch_id, records=len(batch.records), answered=retry.answered, parked=len(self._parked)
+            )
+            if suspicion == "split":
+                log.warning("a batch fails while others pass; halved", lane=self.lane, reason=retry.reason)
+                await self._split(batch)
+                return
+            if suspicion == "park":
+                self._park(batch, retry)
+                return
+        self._pacing.failed(retry, now_s=self._clock.monotonic_s(), turn=turn, chance=self._chance())
+        await self._persist(lambda: self._store.release(batch, answered=retry.answered))
+
+    async def _settle_refused(self, batch: Batch, refused: Refused, turn: int) -> None:
+        verdict = self._pacing.refused(
+            refused,
+            records=len(batch.records),
+            size_bytes=sum(map(len, batch.records)),
+            now_s=self._clock.monotonic_s(),
+            turn=turn,
+            chance=self._chance(),
+        )
+        match verdict:
+            case "split":
+                await self._split(batch)
+            case "bury":
+                self._suspects.forget(batch.batch_id)
+                log.warning("record refused", lane=self.lane, code=refused.code)
+                await self._persist(lambda: self._store.bury(batch, refused.code, refused.message))
+                self.counts.dead_lettered_records += len(batch.records)
+            case "set_aside":
+                await self._set_aside(batch)
+            case _:
+                assert_never(verdict)
+        await self._take_up_aside()
+
+    async def _split(self, batch: Batch) -> None:
+        self.counts.splits += 1
+        await self._persist(lambda: self._store.split(batch))
+
+    def _park(self, batch: Batch, retry: Retry) -> None:
+        delay_s = full_jitter_s(self._suspects.failures(batch.batch_id), self._chance())
+        parked = asyncio.create_task(self._unpark(batch, retry, delay_s))
+        self._parked.add(parked)
+        parked.add_done_callback(self._parked.discard)
+
+    async def _unpark(self, batch: Batch, retry: Retry, delay_s: float) -> None:
+        await self._clock.wait(self._stopping, delay_s)
+        await self._persist(lambda: self._store.release(batch, answered=retry.answered))
+        self._changed.set()
+
+    async def _set_aside(self, batch: Batch) -> None:
+        """Keep a refused batch leased, so that the next probe of the lane tries another one."""
+        self._aside.append(batch)
+        log.warning("lane held", lane=self.lane, reason=self._pacing.reason)
+        if len(self._aside) > ASIDE_MOST:
+            await self._release_aside()
+
+    async def _take_up_aside(self) -> None:
+        if self._aside and self._pacing.state != "held":
+            await self._release_aside()
+
+    async def _release_aside(self) -> None:
+        batches, self._aside = self._aside, []
+        for batch in batches:
+            await self._persist(lambda batch=batch: self._store.release(batch, answered=True))  # type: ignore[misc]  # the default binds the loop's batch
+
+    async def _persist(self, change: Callable[[], Awaitable[None]]) -> None:
+        """Repeat a change until the spool took it. Gives up at shutdown only: the batch stays leased and comes back."""
+        attempt = 0
+        while True:
+            try:
+                await change()
+            except SpoolError as error:
+                attempt += 1
+                log.warning("spool failed", lane=self.lane, error=type(error).__name__)
+                if self._stopping.is_set():
+                    return
+                await self._clock.wait(self._stopping, full_jitter_s(attempt, self._chance()))
+            else:
+                return
+
+    async def _land(self) -> None:
+        """Give what is under way its grace time, then take it back unanswered; nothing stays leased by us."""
+        self._landed.clear()
+        if self._flights and self._grace_s > 0:
+            await self._clock.wait(self._landed, self._grace_s)
+        for sending in self._sends:
+            sending.cancel()
+        with suppress(asyncio.CancelledError):  # a second cancel does not stop the giving back
+            await asyncio.gather(*self._flights, *self._parked, return_exceptions=True)
+        await self._release_aside()
+
+
+def _place(error: BaseException) -> str | None:
+    """`file:line` where *error* was raised; its text stays out of the log, since it may quote a payload."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{PurePath(frames[-1].filename).name}:{frames[-1].lineno}" if frames else None

@@ -1,0 +1,101 @@
+"""From plain settings to exporters: what each lane sends with, within which limits, and what is wrapped around it.
+
+`build_upstream` gives the lanes of the cost management service, `build_extra` a further destination of the AI records.
+"""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from exporters.base import Exporter
+from exporters.clock import Clock
+from exporters.console import ConsoleExporter
+from exporters.cost_service.client import CostServiceClient, Endpoint
+from exporters.cost_service.devices import SCOPES, DevicesExporter, Learn
+from exporters.cost_service.lanes import AI_TELEMETRY_SCOPE, EVENTS_SCOPE, AiTelemetryExporter, UsageEventsExporter
+from exporters.cost_service.preset import preset_with
+from exporters.file import FileExporter
+from exporters.keyring import Keyring
+from exporters.pump import Limits
+from exporters.secret import Secret
+from spool.record import AI_TELEMETRY, DEVICES, USAGE_EVENTS, Lane
+
+AI_TELEMETRY_LIMITS = Limits()
+USAGE_EVENTS_LIMITS = Limits(max_records=1, in_flight=8)
+DEVICES_LIMITS = Limits(max_records=1, in_flight=4)
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamSettings:
+    """How to reach the service, as an operator set it."""
+
+    base_url: str
+    preset: str = "document"
+    names: Mapping[str, str] = field(default_factory=dict)
+    """Paths and header names that differ from the preset's (`exporters.cost_service.preset.Preset`)."""
+    ca_file: Path | None = None
+    proxy: Secret | None = None
+    connect_timeout_s: float = 10.0
+    timeout_s: float = 60.0
+    sum_retry: Literal["park", "at_least_once"] = "park"
+    """After an ambiguous 5xx on a usage event: set it aside for the operator, or send again to a far end that knows repeats."""
+
+
+@dataclass(frozen=True, slots=True)
+class LanePlan:
+    """One lane: its exporter and limits; without an exporter it is off, for *reason*."""
+
+    lane: Lane
+    exporter: Exporter | None
+    limits: Limits
+    reason: str | None = None
+
+
+def build_client(settings: UpstreamSettings, keyring: Keyring, gateway_id: str) -> CostServiceClient:
+    """The client that all lanes share; needs a running loop. Raises ValueError for an address or name that cannot be."""
+    endpoint = Endpoint(
+        settings.base_url, settings.ca_file, settings.proxy, settings.connect_timeout_s, settings.timeout_s
+    )
+    return CostServiceClient(endpoint, keyring, gateway_id, preset=preset_with(settings.preset, settings.names))
+
+
+def build_upstream(settings: UpstreamSettings, client: CostServiceClient, learn: Learn, clock: Clock) -> list[LanePlan]:
+    """The service's lanes, each on or off by what the keys grant. Close the client after the last of them."""
+    ai_telemetry = AiTelemetryExporter(client)
+    usage_events = UsageEventsExporter(client, repeatable=settings.sum_retry == "at_least_once")
+    devices = DevicesExporter(client, learn, clock)
+    keyring = client.keyring
+    return [
+        _plan(keyring, AI_TELEMETRY, ai_telemetry, AI_TELEMETRY_LIMITS, AI_TELEMETRY_SCOPE),
+        _plan(keyring, USAGE_EVENTS, usage_events, USAGE_EVENTS_LIMITS, EVENTS_SCOPE),
+        _plan(keyring, DEVICES, devices, DEVICES_LIMITS, *SCOPES.values()),
+    ]
+
+
+def build_extra(name: str, type_: str, options: Mapping[str, str]) -> LanePlan:
+    """A further destination of the AI records, as a lane of its own *name*. Raises ValueError for what it cannot be."""
+    match type_:
+        case "file":
+            _only(name, options, {"path"})
+            if not options.get("path"):
+                raise ValueError(f"exporters.{name}.path is missing")
+            return LanePlan(name, FileExporter(Path(options["path"])), Limits(in_flight=1))
+        case "console":
+            _only(name, options, set())
+            return LanePlan(name, ConsoleExporter(sys.stdout.buffer), Limits(in_flight=1))
+        case _:
+            raise ValueError(f"exporters.{name}.type {type_!r} is none of file, console")
+
+
+def _plan(keyring: Keyring, lane: Lane, exporter: Exporter, limits: Limits, *scopes: str) -> LanePlan:
+    if any(keyring.grants(scope) for scope in scopes):
+        return LanePlan(lane, exporter, limits)
+    return LanePlan(lane, None, limits, reason=f"no configured key grants {' or '.join(scopes)}")
+
+
+def _only(name: str, options: Mapping[str, str], known: set[str]) -> None:
+    unknown = sorted(options.keys() - known)
+    if unknown:
+        raise ValueError(f"exporters.{name} has no setting {', '.join(unknown)}")

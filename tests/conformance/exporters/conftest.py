@@ -1,0 +1,162 @@
+"""What every contract test of an exporter gets: a far end, a clock, a spool, and the exporter with its lane."""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import orjson
+import pytest
+
+from exporters.base import Exporter
+from exporters.clock import SystemClock
+from exporters.cost_service.client import CostServiceClient, Endpoint
+from exporters.cost_service.devices import SCOPES, DeviceAnswer, DevicesExporter
+from exporters.cost_service.lanes import AI_TELEMETRY_SCOPE, EVENTS_SCOPE, AiTelemetryExporter, UsageEventsExporter
+from exporters.keyring import Keyring, KeySetting
+from exporters.pump import Limits
+from exporters.secret import Secret
+from spool.store import LaneStore
+from tests.support.durable_spool import DurableSpool
+from tests.support.manual_clock import ManualClock
+from tests.support.memory_spool import MemorySpool
+from tests.support.upstream import Seen, Upstream, running_upstream
+
+KEY = "upstream-key-4711-hush"
+NOW_UNIX_S = 1_767_607_200.0  # 2026-01-05T10:00:00Z
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One exporter under the contract, and how its lane looks."""
+
+    name: str
+    lane: str
+    limits: Limits
+    path: str
+    make_record: Callable[[int], bytes]
+    numbers_in: Callable[[Seen], list[int]]
+    """Which records a request held."""
+
+
+def ai_record(number: int) -> bytes:
+    return orjson.dumps({"schema": "inference/1", "record_id": f"{number:032x}", "kind": "call"})
+
+
+def event_record(number: int) -> bytes:
+    return orjson.dumps({"title": "tokens.used", "source": "s", "metadata": {"event_id": f"evt-{number}"}})
+
+
+def enroll_record(number: int) -> bytes:
+    body = {"enrollment_id": f"enr-{number}", "epoch": 1, "device_id": f"dev/{number}"}
+    return orjson.dumps({"type": "enroll", "device_id": f"dev/{number}", "body": body})
+
+
+CASES = {
+    "ai_telemetry": Case(
+        "ai_telemetry",
+        "ai_telemetry",
+        Limits(),
+        "/v2/ai-telemetry/records",
+        ai_record,
+        lambda seen: [int(record["record_id"], 16) for record in orjson.loads(seen.body)["records"]],
+    ),
+    "usage_events": Case(
+        "usage_events",
+        "usage_events",
+        Limits(max_records=1, in_flight=8),
+        "/events/v1/events",
+        event_record,
+        lambda seen: [int(orjson.loads(seen.body)["metadata"]["event_id"].removeprefix("evt-"))],
+    ),
+    "devices": Case(
+        "devices",
+        "devices",
+        Limits(max_records=1, in_flight=4),
+        "/v2/ai-control-plane/devices",
+        enroll_record,
+        lambda seen: [int(orjson.loads(seen.body)["device_id"].removeprefix("dev/"))],
+    ),
+}
+
+
+@pytest.fixture
+async def upstream() -> AsyncIterator[Upstream]:
+    async with running_upstream() as running:
+        yield running
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+class SpoolUnderTest(LaneStore, Protocol):
+    """A lane store that tests can put records in and look into; the contract holds on each home of the spool."""
+
+    async def put(self, lane: str, records: Sequence[bytes]) -> None: ...
+
+    def dead_letters(self, lane: str) -> list[tuple[bytes, str, str]]: ...
+
+    def leased(self, lane: str) -> int: ...
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+async def store(request: pytest.FixtureRequest, clock: ManualClock, tmp_path: Path) -> AsyncIterator[SpoolUnderTest]:
+    if request.param == "memory":
+        yield MemorySpool(clock)
+    else:
+        durable = DurableSpool(tmp_path / "data")
+        yield durable
+        await durable.close()
+
+
+@pytest.fixture
+def key_file(tmp_path: Path) -> Path:
+    path = tmp_path / "upstream.key"
+    path.write_text(KEY)
+    return path
+
+
+@pytest.fixture
+def keyring(key_file: Path) -> Keyring:
+    everything = {AI_TELEMETRY_SCOPE, EVENTS_SCOPE, *SCOPES.values(), "insights:read_insights"}
+    return Keyring([KeySetting("all", Secret(f"${{file:{key_file}}}"), everything.__contains__)])
+
+
+@pytest.fixture
+async def client(upstream: Upstream, keyring: Keyring) -> AsyncIterator[CostServiceClient]:
+    made = CostServiceClient(Endpoint(upstream.base_url), keyring, "gw-7f3a", now_unix_s=lambda: NOW_UNIX_S)
+    yield made
+    await made.close()
+
+
+@pytest.fixture(params=list(CASES))
+def case(request: pytest.FixtureRequest) -> Case:
+    name: str = request.param
+    return CASES[name]
+
+
+@pytest.fixture
+def learnt() -> list[DeviceAnswer]:
+    """What the devices exporter told of devices, in order."""
+    return []
+
+
+@pytest.fixture
+def devices_exporter(client: CostServiceClient, learnt: list[DeviceAnswer]) -> DevicesExporter:
+    async def learn(answer: DeviceAnswer) -> None:
+        learnt.append(answer)
+
+    return DevicesExporter(client, learn, SystemClock())
+
+
+@pytest.fixture
+def exporter(case: Case, client: CostServiceClient, devices_exporter: DevicesExporter) -> Exporter:
+    match case.name:
+        case "ai_telemetry":
+            return AiTelemetryExporter(client)
+        case "usage_events":
+            return UsageEventsExporter(client, repeatable=True)
+        case _:
+            return devices_exporter

@@ -1,0 +1,57 @@
+"""Running a pump under a clock that a test moves: until something is true, with every pause skipped and none slept."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from exporters.base import Exporter
+from exporters.pump import Limits, Pump
+from spool.store import LaneStore
+from tests.support.manual_clock import ManualClock
+
+LANE = "ai_telemetry"
+LONGEST_S = 10.0
+"""Real time; a condition that has not come true by then never will."""
+
+
+@asynccontextmanager
+async def running_pump(
+    store: LaneStore,
+    exporter: Exporter,
+    clock: ManualClock,
+    *,
+    lane: str = LANE,
+    limits: Limits | None = None,
+    chance: Callable[[], float] = lambda: 0.5,
+) -> AsyncIterator[Pump]:
+    pump = Pump(lane, store, exporter, limits=limits or Limits(), clock=clock, chance=chance)
+    running = asyncio.create_task(pump.run())
+    try:
+        yield pump
+    finally:
+        if not running.done():
+            await pump.stop(0.0)
+        await asyncio.gather(running, return_exceptions=True)
+        if not running.cancelled() and (error := running.exception()) is not None:
+            raise error
+
+
+async def until(true: Callable[[], bool]) -> None:
+    """Let the loop go round until the condition is true; the clock stands still."""
+    ends_at_s = time.monotonic() + LONGEST_S
+    while not true():
+        assert time.monotonic() < ends_at_s, "it never came true"
+        await asyncio.sleep(0)
+
+
+async def skip_pauses_until(true: Callable[[], bool], pump: Pump, clock: ManualClock) -> None:
+    """The same, but when the lane is closed with nothing under way, time moves to when it opens."""
+    ends_at_s = time.monotonic() + LONGEST_S
+    while not true():
+        assert time.monotonic() < ends_at_s, f"it never came true; the lane is {pump.state}: {pump.reason}"
+        await asyncio.sleep(0)
+        closed_s = pump._pacing.opens_at_s - clock.now_s
+        if not pump._flights and closed_s > 0:
+            await asyncio.sleep(0)
+            clock.advance(closed_s)

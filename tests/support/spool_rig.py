@@ -1,0 +1,159 @@
+"""A real spool with its ledger and intake under a clock that a test moves, that can be closed, killed and opened again."""
+
+import shutil
+from collections import Counter
+from collections.abc import Awaitable, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from gateway.normalise.call import Call, Normalised
+from gateway.normalise.context import UserPolicy
+from gateway.settling import Counting
+from gateway.spool_intake import SpoolIntake
+from spool.record import AI_TELEMETRY, Batch, Lane
+from spool.sqlite.spool import SpoolSettings, SqliteSpool
+from spool.store import Tally
+from tests.support.calls import EPOCH_MS
+
+SETTLE_MS = 10_000
+WINDOW_MS = 600_000
+SETTINGS = SpoolSettings(linger_ms=0, reserve_bytes=0)
+"""No waiting for fuller batches, and no room held back on the disk, unless a test is about them."""
+ROOMY = 1 << 30
+
+
+class Clock:
+    """Wall clock in ms; stands still until a test moves it."""
+
+    def __init__(self, now_ms: int = EPOCH_MS) -> None:
+        self.now_ms = now_ms
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+def open_spool(
+    data_dir: Path,
+    clock: Clock | None = None,
+    *,
+    settings: SpoolSettings = SETTINGS,
+    exporters: Sequence[Lane] = (),
+    settling: Sequence[Lane] = (),
+) -> SqliteSpool:
+    """A spool whose lanes do not settle unless *settling* names them."""
+    return SqliteSpool(data_dir, settings, now_ms=clock or Clock(), exporters=exporters, settling=settling)
+
+
+def append(spool: SqliteSpool, records: Sequence[bytes], lane: Lane = AI_TELEMETRY) -> Awaitable[None]:
+    return spool.append(lane, records, Tally(received=len(records), kept=len(records)))
+
+
+async def freeze(
+    spool: SqliteSpool, lane: Lane = AI_TELEMETRY, *, max_records: int = 1000, max_bytes: int = ROOMY
+) -> Batch | None:
+    return await spool.freeze(lane, max_records=max_records, max_bytes=max_bytes)
+
+
+async def frozen(
+    spool: SqliteSpool, lane: Lane = AI_TELEMETRY, *, max_records: int = 1000, max_bytes: int = ROOMY
+) -> Batch:
+    """The next batch, which must be there."""
+    batch = await freeze(spool, lane, max_records=max_records, max_bytes=max_bytes)
+    assert batch is not None
+    return batch
+
+
+async def drained(spool: SqliteSpool, lane: Lane = AI_TELEMETRY, *, max_records: int = 1000) -> list[bytes]:
+    """All that is ready in *lane*, in order, delivered."""
+    records: list[bytes] = []
+    while (batch := await freeze(spool, lane, max_records=max_records)) is not None:
+        records += batch.records
+        await spool.ack(batch)
+    return records
+
+
+async def assert_balanced(spool: SqliteSpool) -> None:
+    """The identities hold, and the figures say what the rows say."""
+    assert spool._figures.is_balanced(), spool._figures
+    own = ("ai_telemetry", "usage_events", "unit_cost", "devices")
+    assert spool.edge()["kept"] == sum(spool.depth(lane).kept for lane in own)
+    for lane, counted in (await spool.recount()).items():
+        depth = spool.depth(lane)
+        assert (depth.pending, depth.dead_lettered) == (counted["pending"], counted["dead_lettered"]), lane
+
+
+def copied(data_dir: Path, to: Path) -> Path:
+    """The files of an open spool as a kill or a power cut after the last commit would leave them."""
+    shutil.copytree(data_dir, to)
+    return to
+
+
+class Rig:
+    """Spool, ledger and intake of one gateway on *data_dir*."""
+
+    def __init__(self, data_dir: Path, clock: Clock, *, settings: SpoolSettings, max_keys: int) -> None:
+        self.data_dir = data_dir
+        self.clock = clock
+        self._settings = settings
+        self._max_keys = max_keys
+        self._open()
+
+    @classmethod
+    async def opened(
+        cls,
+        data_dir: Path,
+        clock: Clock | None = None,
+        *,
+        settings: SpoolSettings = SETTINGS,
+        max_keys: int = 100_000,
+    ) -> "Rig":
+        rig = cls(data_dir, clock or Clock(), settings=settings, max_keys=max_keys)
+        await rig.counting.rebuild()
+        return rig
+
+    def _open(self) -> None:
+        self.spool = open_spool(self.data_dir, self.clock, settings=self._settings, settling=(AI_TELEMETRY,))
+        self.counting = Counting(
+            self.spool, settle_ms=SETTLE_MS, window_ms=WINDOW_MS, max_keys=self._max_keys, now_ms=self.clock
+        )
+        self.intake = SpoolIntake(self.spool, self.counting, users=UserPolicy("keep"), now_ms=self.clock)
+
+    async def reopen(self) -> None:
+        """A restart."""
+        await self.spool.close()
+        self._open()
+        await self.counting.rebuild()
+
+    async def send(self, *calls: Call, links: Sequence[bytes] = ()) -> None:
+        """One payload, on disk when this returns."""
+        await self.intake._keep(Normalised(list(calls), list(links), items=len(calls)))
+
+    async def settle(self, *, after_ms: int = SETTLE_MS) -> int:
+        """Move the clock and settle what is due; how many chunks."""
+        self.clock.now_ms += after_ms
+        return await self.counting.settle_due(self.clock.now_ms)
+
+    async def records(self) -> list[dict[str, Any]]:
+        """What is forwarded now, delivered."""
+        return [orjson.loads(record) for record in await drained(self.spool)]
+
+    async def totals(self) -> tuple[int, int, int]:
+        """(billed calls, input tokens, output tokens) of what is forwarded now."""
+        return totals(await self.records())
+
+    async def close(self) -> None:
+        await assert_balanced(self.spool)
+        await self.spool.close()
+
+
+def totals(records: Sequence[dict[str, Any]]) -> tuple[int, int, int]:
+    """(billed calls, input tokens, output tokens)."""
+    sums: Counter[str] = Counter()
+    for record in records:
+        if record["billed"]:
+            sums["calls"] += 1
+            sums["input"] += record["usage"].get("input_tokens") or 0
+            sums["output"] += record["usage"].get("output_tokens") or 0
+    return sums["calls"], sums["input"], sums["output"]

@@ -1,0 +1,117 @@
+import orjson
+import pytest
+from multidict import CIMultiDict
+
+from exporters.base import Delivered, Hold, Outcome, Refused, Retry
+from exporters.cost_service.answers import fault, outcome
+from spool.store import Refusal
+
+NOW_UNIX_S = 1_767_607_200.0  # Mon, 05 Jan 2026 10:00:00 GMT
+
+
+def answer(status: int, body: bytes = b"", *, repeatable: bool = True, **headers: str) -> Outcome:
+    named = CIMultiDict({name.replace("_", "-"): value for name, value in headers.items()})
+    return outcome(status, named, body, "lane", records=3, now_unix_s=NOW_UNIX_S, repeatable=repeatable)
+
+
+@pytest.mark.parametrize("status", [200, 201, 202, 204, 203, 299])
+@pytest.mark.parametrize("body", [b"", b"<html>", b'{"accepted":3,"rejected":[]}', b"[]", b'"rejected"', b"\xff"])
+def test_a_2xx_with_any_body_is_delivered(status: int, body: bytes) -> None:
+    assert answer(status, body) == Delivered()
+
+
+def test_rejected_records_are_taken_from_a_2xx_body_by_index() -> None:
+    body = orjson.dumps(
+        {"accepted": 1, "rejected": [{"index": 2, "code": "invalid_model", "message": "no\nsuch"}, {"index": 0}]}
+    )
+    assert answer(202, body) == Delivered((Refusal(0, "rejected", ""), Refusal(2, "invalid_model", "no such")))
+
+
+@pytest.mark.parametrize(
+    "rejected", [{}, [1], [{"index": 3}], [{"index": -1}], [{"index": True}], [{"index": "0"}], [None]]
+)
+def test_a_rejection_that_names_no_record_of_the_batch_is_passed_over(rejected: object) -> None:
+    assert answer(202, orjson.dumps({"rejected": rejected})) == Delivered()
+
+
+def test_a_record_rejected_twice_is_one_refusal() -> None:
+    body = orjson.dumps({"rejected": [{"index": 1, "code": "a"}, {"index": 1, "code": "b"}]})
+    assert answer(202, body) == Delivered((Refusal(1, "a", ""),))
+
+
+@pytest.mark.parametrize(
+    "status", [301, 302, 307, 308, 304, 401, 402, 403, 404, 405, 406, 407, 410, 415, 418, 421, 451, 501]
+)
+def test_what_an_operator_has_to_mend_holds_the_lane_and_never_buries(status: int) -> None:
+    held = answer(status, b'{"message":"User is not authorized to access this resource"}')
+    assert isinstance(held, Hold)
+    assert f"HTTP {status}" in held.reason
+
+
+@pytest.mark.parametrize("status", [408, 425, 500, 502, 504, 507, 511, 599])
+def test_what_may_pass_is_tried_again_with_the_back_off(status: int) -> None:
+    assert answer(status, b"oops", Retry_After="9") == Retry(f"HTTP {status}: oops", answered=True)
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_target_that_asks_for_time_pauses_the_lane(status: int) -> None:
+    assert answer(status) == Retry(f"HTTP {status}", answered=True, after_s=None, throttled=True)
+    assert answer(status, retry_after="9") == Retry(f"HTTP {status}", answered=True, after_s=9.0, throttled=True)
+
+
+def test_a_retry_after_date_counts_from_the_answers_own_date() -> None:
+    wish = answer(429, Retry_After="Mon, 05 Jan 2026 10:01:00 GMT", Date="Mon, 05 Jan 2026 10:00:50 GMT")
+    assert wish == Retry("HTTP 429", answered=True, after_s=10.0, throttled=True)
+    assert answer(429, Retry_After="Mon, 05 Jan 2026 10:01:00 GMT") == Retry(
+        "HTTP 429", answered=True, after_s=60.0, throttled=True
+    )
+
+
+@pytest.mark.parametrize("status", [400, 422])
+def test_a_refused_payload_carries_the_services_words(status: int) -> None:
+    body = b'{"error":{"message":"model is missing","type":"invalid_record"}}'
+    assert answer(status, body) == Refused("invalid_record", "model is missing")
+    assert answer(status) == Refused(f"http_{status}", "")
+
+
+def test_too_large_is_a_refusal_of_the_size() -> None:
+    assert answer(413, b'{"message":"too big"}') == Refused("too_large", "HTTP 413: too big", too_large=True)
+
+
+@pytest.mark.parametrize(
+    ("body", "wanted"),
+    [
+        (b'{"error":{"type":"already_accepted","message":"seen"}}', Delivered()),
+        (b'{"message":"Batch was already accepted"}', Delivered()),
+        (b'{"error":{"type":"conflict","message":"no"}}', Refused("conflict", "no")),
+        (b"", Refused("http_409", "")),
+    ],
+)
+def test_a_409_is_an_ack_only_when_it_says_so(body: bytes, wanted: Outcome) -> None:
+    assert answer(409, body) == wanted
+
+
+@pytest.mark.parametrize("status", [500, 502, 504])
+def test_what_cannot_be_repeated_safely_is_set_aside_after_an_ambiguous_answer(status: int) -> None:
+    assert answer(status, repeatable=False) == Refused("ambiguous_answer", f"HTTP {status}")
+    assert isinstance(answer(503, repeatable=False), Retry), "503 says that nothing was done"
+    assert isinstance(answer(408, repeatable=False), Retry)
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "message"),
+    [
+        (b'{"error":{"message":"m","type":"t"}}', "t", "m"),
+        (b'{"error":{"message":"m","code":"c"}}', "c", "m"),
+        (b'{"message":"m","code":"c"}', "c", "m"),
+        (b'{"error":"m"}', None, "m"),
+        (b"plain\r\n\x1b[31mtext", None, "plain   [31mtext"),
+        (b"\xff\xfe", None, "\ufffd\ufffd"),
+        (b"", None, ""),
+        (b"x" * 2000, None, "x" * 512),
+        (orjson.dumps({"message": "y" * 2000, "code": "z" * 2000}), "z" * 64, "y" * 512),
+    ],
+)
+def test_the_services_words_are_found_cut_and_made_printable(body: bytes, code: str | None, message: str) -> None:
+    said = fault(body)
+    assert (said.code, said.message) == (code, message)

@@ -1,0 +1,135 @@
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from exporters.keyring import KeyFault, Keyring, KeySetting, read_secret
+from exporters.secret import Secret
+
+SEND = "ai-telemetry-ingest:ingest-ai-telemetry"
+ENROLL = "ai-control-plane:enroll-device"
+
+
+def key(name: str, secret: str, *scopes: str) -> KeySetting:
+    return KeySetting(name, Secret(secret), frozenset(scopes).__contains__)
+
+
+def revealed(ring: Keyring, scope: str) -> str | None:
+    found = ring.key_for(scope)
+    return None if found is None else found.secret.reveal()
+
+
+def test_the_first_key_that_grants_the_scope_serves_it() -> None:
+    ring = Keyring([key("a", "secret-a", ENROLL), key("b", "secret-b", SEND), key("c", "secret-c", SEND, ENROLL)])
+    assert revealed(ring, SEND) == "secret-b"
+    assert revealed(ring, ENROLL) == "secret-a"
+    assert ring.key_for("billing:read_costs") is None
+    assert ring.grants(SEND)
+    assert not ring.grants("billing:read_costs")
+
+
+def test_grants_are_asked_at_each_use_so_that_a_managed_key_follows_the_catalogue() -> None:
+    granted: set[str] = set()
+    asks: Callable[[str], bool] = granted.__contains__
+    ring = Keyring([KeySetting("managed", Secret("secret-m"), asks)])
+    assert ring.key_for(SEND) is None
+    granted.add(SEND)
+    assert revealed(ring, SEND) == "secret-m"
+
+
+def test_secrets_come_from_the_environment_a_file_or_the_setting_trimmed(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    path.write_text("  from-file \n")
+    environment = {"KEY": "\tfrom-env\n"}
+    assert read_secret(Secret("${env:KEY}"), environment).reveal() == "from-env"
+    assert read_secret(Secret(f"${{file:{path}}}"), environment).reveal() == "from-file"
+    assert read_secret(Secret(" literal "), environment).reveal() == "literal"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "empty"),
+        (" \n", "empty"),
+        ("abc\r\ndef", "line break"),
+        ("abc\ndef", "line break"),
+        ("Bearer abc", "Bearer"),
+        ("bearer abc", "Bearer"),
+        ("abc\x00def", "no header"),
+        ("schlüssel", "no header"),
+    ],
+)
+def test_a_text_that_cannot_be_a_bare_header_value_is_refused_without_being_quoted(text: str, words: str) -> None:
+    with pytest.raises(KeyFault, match=words) as caught:
+        read_secret(Secret("${env:KEY}"), {"KEY": text})
+    assert "abc" not in str(caught.value)
+    assert "KEY" in str(caught.value)
+
+
+def test_faults_name_the_key_and_its_source(tmp_path: Path) -> None:
+    ring = Keyring(
+        [key("a", "${env:NOWHERE}", SEND), key("b", f"${{file:{tmp_path}/none}}", SEND), key("c", "fine", SEND)], {}
+    )
+    assert ring.faults() == [
+        "key 'a': environment variable NOWHERE is not set",
+        f"key 'b': file {tmp_path}/none cannot be read: No such file or directory",
+    ]
+    assert revealed(ring, SEND) == "fine"
+
+
+def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    path.write_text("old")
+    ring = Keyring([key("a", f"${{file:{path}}}", SEND)])
+    assert revealed(ring, SEND) == "old"
+    path.write_text("newer")
+    assert revealed(ring, SEND) == "newer"
+
+
+def test_a_file_that_vanishes_leaves_its_last_secret_in_use(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    path.write_text("old")
+    ring = Keyring([key("a", f"${{file:{path}}}", SEND)])
+    assert revealed(ring, SEND) == "old"
+    path.unlink()
+    assert revealed(ring, SEND) == "old"
+
+
+def test_a_refused_key_is_read_again_and_used_when_it_is_another_one() -> None:
+    environment = {"KEY": "old"}
+    ring = Keyring([key("a", "${env:KEY}", SEND)], environment)
+    old = ring.key_for(SEND)
+    assert old is not None
+    environment["KEY"] = "new"
+    assert ring.refuse(old, SEND)
+    assert revealed(ring, SEND) == "new"
+
+
+def test_a_refused_key_gives_way_to_the_next_one_and_comes_back_when_its_secret_changes(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    path.write_text("first")
+    ring = Keyring([key("a", f"${{file:{path}}}", SEND, ENROLL), key("b", "second", SEND)])
+    first = ring.key_for(SEND)
+    assert first is not None
+    assert ring.refuse(first, SEND)
+    assert revealed(ring, SEND) == "second"
+    assert revealed(ring, ENROLL) == "first", "a refusal counts for its scope only"
+    path.write_text("first again")
+    assert revealed(ring, SEND) == "first again"
+
+
+def test_when_all_keys_are_refused_the_lane_is_held_and_probing_starts_over() -> None:
+    ring = Keyring([key("a", "first", SEND), key("b", "second", SEND)])
+    first = ring.key_for(SEND)
+    assert first is not None
+    assert ring.refuse(first, SEND)
+    second = ring.key_for(SEND)
+    assert second is not None
+    assert not ring.refuse(second, SEND)
+    assert revealed(ring, SEND) == "first"
+
+
+def test_no_secret_shows_in_the_repr_of_anything() -> None:
+    setting = key("a", "hush-hush", SEND)
+    ring = Keyring([setting])
+    assert "hush-hush" not in f"{setting!r} {ring!r} {ring.key_for(SEND)!r} {ring._slots!r}"

@@ -1,0 +1,56 @@
+import io
+from pathlib import Path
+
+import pytest
+
+from exporters.base import Delivered
+from exporters.clock import SystemClock
+from exporters.console import ConsoleExporter
+from exporters.cost_service.devices import DeviceAnswer
+from exporters.file import FileExporter
+from exporters.keyring import Keyring, KeySetting
+from exporters.registry import UpstreamSettings, build_client, build_extra, build_upstream
+from exporters.secret import Secret
+from spool.record import Batch
+
+
+async def learn(answer: DeviceAnswer) -> None: ...
+
+
+async def test_a_lane_is_on_when_a_key_grants_its_scope_and_off_with_the_reason_else() -> None:
+    grants = frozenset({"ai-telemetry-ingest:ingest-ai-telemetry", "ai-control-plane:enroll-device"}).__contains__
+    settings = UpstreamSettings("https://service.example")
+    client = build_client(settings, Keyring([KeySetting("k", Secret("s"), grants)]), "gw")
+    plans = {plan.lane: plan for plan in build_upstream(settings, client, learn, SystemClock())}
+    await client.close()
+    assert plans["ai_telemetry"].exporter is not None
+    assert plans["ai_telemetry"].limits.max_records == 1000
+    assert plans["devices"].exporter is not None
+    assert plans["devices"].limits.max_records == 1
+    assert plans["usage_events"].exporter is None
+    assert plans["usage_events"].reason == "no configured key grants events_v1:create_event"
+
+
+async def test_an_extra_exporter_is_built_by_its_type(tmp_path: Path) -> None:
+    plan = build_extra("archive", "file", {"path": str(tmp_path / "records.ndjson")})
+    assert plan.lane == "archive"
+    assert isinstance(plan.exporter, FileExporter)
+    await plan.exporter.close()
+    assert isinstance(build_extra("screen", "console", {}).exporter, ConsoleExporter)
+
+
+@pytest.mark.parametrize(
+    ("type_", "options"),
+    [("file", {}), ("file", {"path": "x", "colour": "red"}), ("console", {"path": "x"}), ("fax", {})],
+)
+def test_an_extra_exporter_that_cannot_be_is_refused_by_the_options_name(type_: str, options: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match=r"exporters\.archive"):
+        build_extra("archive", type_, options)
+
+
+async def test_the_console_prints_a_record_a_line() -> None:
+    stream = io.BytesIO()
+    exporter = ConsoleExporter(stream)
+    assert await exporter.send(Batch("b", "screen", 0, 0, "", (b'{"n":1}', b'{"n":2}'))) == Delivered()
+    await exporter.close()
+    assert stream.getvalue() == b'{"n":1}\n{"n":2}\n'
