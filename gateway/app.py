@@ -32,6 +32,9 @@ from gateway.lanes import Lanes
 from gateway.local_service.service import Service
 from gateway.metrics import Status, StatusCollector
 from gateway.normalise.context import UserPolicy
+from gateway.pricing.file import PriceFile
+from gateway.pricing.own import BadPriceFile
+from gateway.pricing.prices import Prices
 from gateway.settling import Counting
 from gateway.spool_intake import SpoolIntake
 from gateway.web.admin import AdminParts, admin_app
@@ -85,6 +88,8 @@ class Gateway:
         self._lanes: Lanes
         self._receiver: Receiver
         self.access: AdminAccess
+        self.prices = Prices()
+        self._price_file: PriceFile | None = None
         self._summary: ServiceSummary | None = None
         self.ports = Ports(None, None, None)
 
@@ -107,6 +112,7 @@ class Gateway:
             config.data_dir, spool_settings(config), now_ms=self._now_ms, exporters=list(config.exporters)
         )
         self._stack.push_async_callback(self.spool.close)
+        self._read_prices()
         await self._open_keys()
         refused = refuse_open_intake(config, enabled_keys=int(self.keys.any_enabled()))
         if refused is not None:
@@ -119,7 +125,9 @@ class Gateway:
             now_ms=self._now_ms,
         )
         await self.counting.rebuild()
-        self.intake = SpoolIntake(self.spool, self.counting, users=self._users(), now_ms=self._now_ms)
+        self.intake = SpoolIntake(
+            self.spool, self.counting, users=self._users(), prices=self.prices, now_ms=self._now_ms
+        )
         service = await self._start_service() if config.upstream is None else None
         upstream = config.upstream or await self._embedded(service)
         if service is not None:
@@ -135,6 +143,14 @@ class Gateway:
             admin=await self._listen(self._admin_runner(), config.listen.admin),
             service=None if service is None else TcpAddress("127.0.0.1", service[1]),
         )
+
+    def _read_prices(self) -> None:
+        path = self.config.pricing.file
+        if path is not None:
+            try:
+                self._price_file = PriceFile(path, self.prices)
+            except (BadPriceFile, OSError) as error:
+                raise CannotStart(f"pricing.file {path}: {error}") from error
 
     async def _open_keys(self) -> None:
         data_dir = self.config.data_dir
@@ -191,6 +207,8 @@ class Gateway:
         while True:
             try:
                 await self.spool.look_after()
+                if self._price_file is not None:
+                    self._price_file.look()
             except Exception as error:  # noqa: BLE001 upkeep must go on whatever one round met
                 log.warning("spool upkeep failed", error=type(error).__name__)
             await asyncio.sleep(LOOK_AFTER_S)
@@ -234,6 +252,7 @@ class Gateway:
             "edge": dict(self.spool.edge()),
             "lanes": self._lanes.status(self._now_ms()),
             "reasons": dict(self.spool.reasons()),
+            "unpriced": dict(self.prices.unpriced),
             "spool_bytes": self.spool.used_bytes,
             "version": version(DISTRIBUTION),
         }

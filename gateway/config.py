@@ -90,6 +90,11 @@ class Attributes(Options):
     user: Literal["keep", "hash", "drop"] = "keep"
 
 
+class Pricing(Options):
+    file: Path | None = None
+    """YAML with aliases and prices of your own, which win over the price list; read again when it changes."""
+
+
 class Devices(Options):
     enroll: Annotated[Literal["explicit", "off"], BeforeValidator(word_for_off)] = "explicit"
     max_new_per_hour: int = Field(default=1000, ge=0)
@@ -202,6 +207,7 @@ class Config(Options):
     limits: Limits = Limits()
     counting: Counting = Counting()
     attributes: Attributes = Attributes()
+    pricing: Pricing = Pricing()
     devices: Devices = Devices()
     spool: SpoolOptions = SpoolOptions()
     upstream: Upstream | None = None

@@ -15,6 +15,7 @@ from gateway.normalise.logs import normalise_logs
 from gateway.normalise.metrics import normalise_metrics
 from gateway.normalise.record import record_json
 from gateway.normalise.traces import normalise_traces
+from gateway.pricing.prices import Prices
 from gateway.settling import Counting
 from spool.clock import rfc3339_ms
 from spool.record import AI_TELEMETRY, DEVICES, USAGE_EVENTS
@@ -28,10 +29,19 @@ PIECE_CALLS = 2000
 class SpoolIntake:
     """The intake over a spool and its ledger."""
 
-    def __init__(self, spool: SqliteSpool, counting: Counting, *, users: UserPolicy, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        spool: SqliteSpool,
+        counting: Counting,
+        *,
+        users: UserPolicy,
+        prices: Prices,
+        now_ms: Callable[[], int],
+    ) -> None:
         self._spool = spool
         self._counting = counting
         self._users = users
+        self._prices = prices
         self._now_ms = now_ms
         self._devices: set[str] = set()
         """Devices whose enrolment is on disk; after a restart it is asked for again, under the same enrolment id."""
@@ -82,6 +92,9 @@ class SpoolIntake:
         """Count, append, and wait for the disk."""
         if normalised.unknown_conventions:
             self.unknown_conventions += normalised.unknown_conventions
+        price = self._prices.price
+        for call in normalised.calls:
+            price(call.record, call.start_ms)
         records = [record_json(call.record) for call in normalised.calls]
         tally = Tally(
             received=normalised.items,

@@ -10,6 +10,7 @@ from gateway.app import wall_ms
 from gateway.errors import GatewayError
 from gateway.intake import Receipt, Sender
 from gateway.normalise.context import KEEP_USERS
+from gateway.pricing.prices import Prices
 from gateway.settling import Counting
 from gateway.spool_intake import SpoolIntake
 from gateway.web.coding import decoder_for
@@ -49,7 +50,7 @@ async def records_of_payloads(
         spool = SqliteSpool(Path(folder), SpoolSettings(linger_ms=0), now_ms=wall_ms)
         try:
             counting = Counting(spool, settle_ms=0, window_ms=600_000, max_keys=100_000, now_ms=wall_ms)
-            intake = SpoolIntake(spool, counting, users=KEEP_USERS, now_ms=wall_ms)
+            intake = SpoolIntake(spool, counting, users=KEEP_USERS, prices=Prices(), now_ms=wall_ms)
             receipts = [await take(intake, *payload) for payload in payloads]
             await counting.settle_due(wall_ms() + 1)
             records: list[bytes] = []

@@ -1,0 +1,48 @@
+"""The operator's price file on disk: read at start, and again when it changes. A bad file keeps the last good one."""
+
+from pathlib import Path
+
+import structlog
+
+from gateway.pricing.own import BadPriceFile, OwnPrices, parse_price_file
+from gateway.pricing.prices import Prices
+
+log = structlog.get_logger()
+
+_Stamp = tuple[int, int, int]
+"""(mtime in ns, size, inode)"""
+
+
+class PriceFile:
+    """Keeps *prices* in step with the file at *path*."""
+
+    def __init__(self, path: Path, prices: Prices) -> None:
+        """Raises BadPriceFile, OSError: at start a bad file is a fault of the configuration."""
+        self._path = path
+        self._prices = prices
+        self._stamp = _stamp(path)
+        prices.use(self._read())
+
+    def look(self) -> None:
+        """Read the file again if it is another one than last time."""
+        try:
+            stamp = _stamp(self._path)
+            if stamp == self._stamp:
+                return
+            self._stamp = stamp
+            self._prices.use(self._read())
+        except (BadPriceFile, OSError) as error:
+            log.warning("price file not used", fault=str(error))
+        else:
+            log.info("price file read")
+
+    def _read(self) -> OwnPrices:
+        return parse_price_file(self._path.read_text("utf-8"))
+
+
+def _stamp(path: Path) -> _Stamp | None:
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino

@@ -1,0 +1,107 @@
+"""Puts a cost on records that came without one.
+
+Precedence: 1. what the sender reported stays as said; 2. the operator's own price; 3. the price list. A call whose model has
+no price keeps `cost` empty, gets the flag `unpriced`, and is counted by model: never a cost of 0.
+"""
+
+from collections import Counter
+from typing import NamedTuple
+
+from gateway.pricing.catalogue import PRICE_VERSION, model_rates
+from gateway.pricing.own import OwnPrices
+from gateway.pricing.rates import Rates, amount
+from spool.record import Cost, Record, Usage
+
+OWN_VERSION = "operator"
+MAX_KNOWN = 10_000
+"""(provider, model, tier) combinations kept; more than this means that someone makes names up."""
+HOUR_MS = 3_600_000
+
+
+class _Tariff(NamedTuple):
+    tiers: tuple[Rates, ...]
+    currency: str
+    version: str
+
+
+class Prices:
+    """Prices with what was looked up before. Change *own* at any time with `use`."""
+
+    def __init__(self, own: OwnPrices | None = None) -> None:
+        self._own = own or OwnPrices()
+        self._known: dict[tuple[object, ...], _Tariff | None] = {}
+        self.unpriced: Counter[str] = Counter()
+        """Model -> calls that no price was found for."""
+
+    def use(self, own: OwnPrices) -> None:
+        """Take the operator's changed file; records from now on go by it."""
+        self._own = own
+        self._known.clear()
+
+    def price(self, record: Record, at_ms: int) -> None:
+        """Put the estimate on *record*, which is not yet kept, unless it has a cost or is not billed."""
+        if record.get("cost") is not None or not record["billed"]:
+            return
+        usage = record["usage"]
+        if usage.get("input_tokens") is None:
+            return
+        if usage.get("output_tokens") is None:
+            if record["operation"] not in {"embeddings", "rerank"}:
+                return
+            usage = Usage(input_tokens=usage["input_tokens"], output_tokens=0)
+        tariff = self._tariff(record, at_ms)
+        if tariff is None:
+            record["flags"] = [*record["flags"], "unpriced"]
+            self.unpriced[record["response_model"] or record["request_model"] or "unknown"] += 1
+            return
+        total = amount(tariff.tiers, usage)
+        if total is not None:
+            record["cost"] = Cost(
+                amount=total, currency=tariff.currency, source="estimated", price_version=tariff.version
+            )
+
+    def _tariff(self, record: Record, at_ms: int) -> _Tariff | None:
+        get = record.get
+        # Prices change with the day, a few with the hour.
+        key = (
+            get("provider"),
+            get("response_model"),
+            get("request_model"),
+            get("service_tier"),
+            get("batch"),
+            at_ms // HOUR_MS,
+        )
+        try:
+            return self._known[key]
+        except KeyError:
+            pass
+        if len(self._known) >= MAX_KNOWN:
+            self._known.clear()
+        tariff = self._known[key] = self._look_up(record, at_ms)
+        return tariff
+
+    def _look_up(self, record: Record, at_ms: int) -> _Tariff | None:
+        provider = record["provider"]
+        for name in (record["response_model"], record["request_model"]):
+            if name:
+                found = self._of_model(provider, name, record, at_ms)
+                if found is not None:
+                    return found
+        return None
+
+    def _of_model(self, provider: str | None, name: str, record: Record, at_ms: int) -> _Tariff | None:
+        own = self._own.rates.get((provider, name.lower())) or self._own.rates.get((None, name.lower()))
+        if own is not None:
+            return _Tariff((own[0],), own[1], OWN_VERSION)
+        alias = self._own.aliases.get(name.lower())
+        if alias is not None:
+            aliased, slash, model = alias.partition("/")
+            own_provider, own_name = (aliased, model) if slash else (provider, aliased)
+            own = self._own.rates.get((own_provider, own_name.lower()))
+            if own is not None:
+                return _Tariff((own[0],), own[1], OWN_VERSION)
+            provider, name = own_provider, own_name
+        tiers = model_rates(
+            provider, name, tier=record.get("service_tier"), batch=bool(record.get("batch")), at_ms=at_ms
+        )
+        return None if tiers is None else _Tariff(tiers, "USD", PRICE_VERSION)
