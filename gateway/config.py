@@ -143,6 +143,8 @@ class Upstream(Options):
     preset: Literal["document", "cloudzero"] = "document"
     encoding: Literal["records", "otlp"] = "records"
     keys: tuple[UpstreamKey, ...]
+    sum_retry: Literal["park", "at_least_once"] = "park"
+    """After an ambiguous 5xx on what the far end cannot know as a repeat: set it aside as a dead letter, or send it again."""
     ca_file: Path | None = None
     """PEM of a private certificate authority."""
     proxy: str | None = None

@@ -6,22 +6,26 @@ from collections.abc import Callable, Mapping
 
 import structlog
 
+from exporters.base import Exporter
 from exporters.clock import SystemClock
 from exporters.cost_service.client import CostServiceClient
 from exporters.cost_service.devices import Learn
 from exporters.cost_service.liveness import check_liveness
 from exporters.keyring import Keyring, KeySetting
-from exporters.pump import Pump
+from exporters.pump import Limits, Pump
 from exporters.registry import LanePlan, UpstreamSettings, build_client, build_extra, build_upstream
 from exporters.secret import Secret
 from gateway.config import Config, ExporterOptions, FileExporter, Upstream, UpstreamKey
 from gateway.keys.scopes import Allowed, Fixed, Grant, Managed, decide
 from gateway.metrics import LaneStatus
+from gateway.web.faults import places
 from spool.record import OWN_LANES, UNIT_COST, Lane
 from spool.sqlite.spool import SqliteSpool
 
 log = structlog.get_logger()
 
+RESTART_S = 1.0
+"""Before a pump that ended by a fault is replaced."""
 STOP_GRACE_S = 5.0
 """How long a send that is under way may still take when the gateway stops; then its batch is given back."""
 
@@ -40,11 +44,9 @@ class Lanes:
         }
         for name, options in config.exporters.items():
             self._plans[name] = build_extra(name, options.type, exporter_options(options))
-        self._pumps: dict[Lane, Pump] = {
-            lane: Pump(lane, spool, plan.exporter, limits=plan.limits, clock=clock, chance=random.random)
-            for lane, plan in self._plans.items()
-            if plan.exporter is not None
-        }
+        self._clock = clock
+        self._stopping = False
+        self._pumps: dict[Lane, Pump] = {}
         self._running: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -54,14 +56,30 @@ class Lanes:
                 log.warning("lane off", lane=lane, reason=plan.reason)
         for fault in self._keyring.faults():
             log.warning("upstream key", fault=fault)
-        self._running = [asyncio.create_task(pump.run(), name=f"pump {lane}") for lane, pump in self._pumps.items()]
+        self._running = [
+            asyncio.create_task(self._keep_pumping(lane, plan.exporter, plan.limits), name=f"pump {lane}")
+            for lane, plan in self._plans.items()
+            if plan.exporter is not None
+        ]
         self._running.append(asyncio.create_task(self._look_for_service(), name="liveness"))
+
+    async def _keep_pumping(self, lane: Lane, exporter: Exporter, limits: Limits) -> None:
+        """Run the lane's pump; one that ends by a fault of ours is told and replaced, for its lane must not stand still."""
+        while not self._stopping:
+            pump = Pump(lane, self._spool, exporter, limits=limits, clock=self._clock, chance=random.random)
+            self._pumps[lane] = pump
+            try:
+                await pump.run()
+            except Exception as error:  # noqa: BLE001 whatever it was, the lane goes on
+                log.error("pump ended", lane=lane, error=type(error).__name__, at=places(error))  # noqa: TRY400 the text may quote data
+                await asyncio.sleep(RESTART_S)
 
     async def _look_for_service(self) -> None:
         log.info("upstream looked for", found=await check_liveness(self._client))
 
     async def stop(self) -> None:
         """Let what is under way land; everything else stays in the spool."""
+        self._stopping = True
         await asyncio.gather(*(pump.stop(STOP_GRACE_S) for pump in self._pumps.values()))
         for task in self._running:
             task.cancel()
@@ -111,6 +129,7 @@ def upstream_settings(upstream: Upstream) -> UpstreamSettings:
         base_url=upstream.base_url,
         preset=upstream.preset,
         names=upstream.names,
+        sum_retry=upstream.sum_retry,
         ca_file=upstream.ca_file,
         proxy=None if upstream.proxy is None else Secret(upstream.proxy),
     )

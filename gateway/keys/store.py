@@ -7,6 +7,7 @@ key that was disabled or deleted, here or in another process, is refused from th
 microseconds. Last Accessed is noted in memory and written in one batch by `flush_last_accessed`.
 """
 
+import asyncio
 import sqlite3
 from collections.abc import Callable
 from dataclasses import replace
@@ -61,6 +62,7 @@ class KeyStore:
         self._watch: sqlite3.Connection | None = None
         self._data_version = -1
         self._generation = -1
+        self._is_fresh = False
         self._created = 0
         self._keys: dict[str, _Stored] = {}
         self._accessed: dict[str, int] = {}
@@ -202,6 +204,9 @@ class KeyStore:
         """Read the keys again if one changed. Any commit to the file moves data_version, so `generation` is asked next."""
         if self._watch is None:
             raise DatabaseUnavailable("the key store is closed")
+        if self._is_fresh:
+            return
+        self._stay_fresh()
         try:
             (data_version,) = self._watch.execute("PRAGMA data_version").fetchone()
             if data_version == self._data_version:
@@ -214,7 +219,20 @@ class KeyStore:
                 self._watch.execute("ROLLBACK")
             self._data_version = data_version
         except sqlite3.Error as error:
+            self._is_fresh = False
             raise DatabaseUnavailable(f"{self._database.path.name}: {error}") from error
+
+    def _stay_fresh(self) -> None:
+        """Requests that the loop takes up in one turn share one look at the file; the next turn looks again."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        self._is_fresh = True
+        loop.call_soon(self._grow_stale)
+
+    def _grow_stale(self) -> None:
+        self._is_fresh = False
 
     def _read_changes(self, connection: sqlite3.Connection) -> None:
         generation, self._created = facts(connection)
