@@ -1,0 +1,67 @@
+"""The pages tell what the code does: every field, flag, option and command is documented, and nothing that is not there."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from gateway.cli.main import main
+from gateway.config import config_schema
+from gateway.config_load import leaf_options
+from spool.record import Attribution, Cost, Record, Source, Trace, Usage
+
+ROOT = Path(__file__).parents[2]
+FORMATS = (ROOT / "docs/formats.md").read_text()
+CONFIGURATION = (ROOT / "docs/configuration.md").read_text()
+
+
+@pytest.mark.parametrize("part", [Record, Usage, Cost, Source, Attribution, Trace])
+def test_every_field_of_the_record_is_documented(part: Any) -> None:
+    missing = [field for field in part.__annotations__ if f"`{field}`" not in FORMATS]
+    assert not missing
+
+
+def test_every_flag_is_documented_and_set_somewhere() -> None:
+    table = FORMATS.split("| flag | means |")[1].split("\n\n")[0]
+    documented = set(re.findall(r"^\| `(\w+)`", table, re.MULTILINE))
+    code = "".join(
+        path.read_text()
+        for folder in ("normalise", "counting", "pricing")
+        for path in (ROOT / "gateway" / folder).rglob("*.py")
+    )
+    code += (ROOT / "gateway/settling.py").read_text()
+    assert {flag for flag in documented if f'"{flag}"' not in code} == set()
+    set_in_code = set(re.findall(r'(?:flags"?\]?\.append\(|flags"\], )"(\w+)"', code))
+    assert set_in_code <= documented
+    assert set_in_code
+
+
+def test_every_option_is_documented() -> None:
+    schema = config_schema()
+    options = {".".join(path) for path in leaf_options(schema, schema, ())}
+    documented = set(re.findall(r"^\| `([\w.]+)`", CONFIGURATION, re.MULTILINE))
+    groups = {"upstream.keys", "upstream.names", "exporters", "http.cors_origins"}
+    assert options - documented == set()
+    assert documented - options - groups == set()
+
+
+def commands(group: click.Group, before: str = "") -> Iterator[str]:
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from commands(command, f"{before}{name} ")
+        else:
+            yield before + name
+
+
+def test_every_command_is_documented() -> None:
+    pages = "".join(path.read_text() for path in [ROOT / "README.md", ROOT / "Makefile", *(ROOT / "docs").glob("*.md")])
+    assert [name for name in commands(main) if f"telemetry-gateway {name}" not in pages] == []
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]:
+        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
