@@ -12,7 +12,9 @@ EPOCH = 1
 
 def enrolment_record(device_id: str, beat: Heartbeat, gateway_id: str, now_ms: int) -> bytes:
     """The enrolment of a device at its first contact; its id is the same each time, so a repeat enrols nobody twice."""
-    said = {name: value for name, value in (("host", beat.host), ("client", beat.client), ("labels", beat.labels)) if value}
+    said = {
+        name: value for name, value in (("host", beat.host), ("client", beat.client), ("labels", beat.labels)) if value
+    }
     body = {
         "enrollment_id": hashlib.sha256(f"enroll|{device_id}|{EPOCH}".encode()).hexdigest()[:32],
         "epoch": EPOCH,

@@ -1,4 +1,4 @@
-"""A real spool with its ledger and intake under a clock that a test moves, that can be closed, killed and opened again."""
+"""A real spool with its ledger under a clock that a test moves, that can be closed, killed and opened again."""
 
 import shutil
 from collections import Counter
@@ -8,10 +8,9 @@ from typing import Any
 
 import orjson
 
-from gateway.normalise.call import Call, Normalised
-from gateway.normalise.context import UserPolicy
+from gateway.normalise.call import Call
+from gateway.normalise.record import record_json
 from gateway.settling import Counting
-from gateway.spool_intake import SpoolIntake
 from spool.record import AI_TELEMETRY, Batch, Lane
 from spool.sqlite.spool import SpoolSettings, SqliteSpool
 from spool.store import Tally
@@ -91,7 +90,7 @@ def copied(data_dir: Path, to: Path) -> Path:
 
 
 class Rig:
-    """Spool, ledger and intake of one gateway on *data_dir*."""
+    """Spool and ledger of one gateway on *data_dir*."""
 
     def __init__(self, data_dir: Path, clock: Clock, *, settings: SpoolSettings, max_keys: int) -> None:
         self.data_dir = data_dir
@@ -118,7 +117,6 @@ class Rig:
         self.counting = Counting(
             self.spool, settle_ms=SETTLE_MS, window_ms=WINDOW_MS, max_keys=self._max_keys, now_ms=self.clock
         )
-        self.intake = SpoolIntake(self.spool, self.counting, users=UserPolicy("keep"), now_ms=self.clock)
 
     async def reopen(self) -> None:
         """A restart."""
@@ -127,8 +125,20 @@ class Rig:
         await self.counting.rebuild()
 
     async def send(self, *calls: Call, links: Sequence[bytes] = ()) -> None:
-        """One payload, on disk when this returns."""
-        await self.intake._keep(Normalised(list(calls), list(links), items=len(calls)))
+        """One payload, on disk when this returns; counted as the intake does."""
+        await self.append(*calls, links=links)
+
+    def append(self, *calls: Call, links: Sequence[bytes] = ()) -> Awaitable[None]:
+        """Count one payload and give it to the spool; done when it is on disk."""
+        self.spool.admit(1)
+        seq, first = self.spool.position(AI_TELEMETRY)
+        counted = self.counting.ledger.count(calls, links, seq, first, self.clock.now_ms)
+        kept = [record_json(call.record) for i, call in enumerate(calls) if i not in counted.duplicates]
+        tally = Tally(received=len(calls), kept=len(kept), duplicate=len(counted.duplicates))
+        if counted.duplicates:
+            tally.reasons["duplicate.same_span"] = len(counted.duplicates)
+        self.counting.counted()
+        return self.spool.append(AI_TELEMETRY, kept, tally, facts=bytes(counted.facts), links=bytes(counted.links))
 
     async def settle(self, *, after_ms: int = SETTLE_MS) -> int:
         """Move the clock and settle what is due; how many chunks."""

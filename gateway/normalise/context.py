@@ -1,0 +1,60 @@
+"""What a normaliser is told besides the payload: when it came, from whom, and what may be kept about users."""
+
+import hmac
+from collections.abc import Mapping
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Literal, NamedTuple
+
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+class UserPolicy:
+    """Keeps, hashes or drops the user of a call. The secret shows in no repr."""
+
+    __slots__ = ("_hashed", "_secret", "mode")
+
+    def __init__(self, mode: Literal["keep", "hash", "drop"], secret: bytes = b"") -> None:
+        """*secret* keys the hash; it must not be empty where *mode* is `hash`."""
+        if mode == "hash" and not secret:
+            raise ValueError("hashing users needs a secret")
+        self.mode = mode
+        self._secret = secret
+        self._hashed = lru_cache(maxsize=4096)(self._hash)
+
+    def apply(self, user: str) -> str | None:
+        """The value to keep: the user, 32 hex digits of an HMAC-SHA256, or None."""
+        if self.mode == "keep":
+            return user
+        if self.mode == "drop":
+            return None
+        return self._hashed(user)
+
+    def _hash(self, user: str) -> str:
+        return hmac.digest(self._secret, user.encode("utf-8", "replace"), "sha256")[:16].hex()
+
+    def __repr__(self) -> str:
+        return f"UserPolicy({self.mode!r})"
+
+
+KEEP_USERS = UserPolicy("keep")
+
+
+class Context(NamedTuple):
+    """Who sent a payload and when. Attribution fields are `user`, `session`, `team`, `project`, `environment`, `service_name`."""
+
+    received_at_ms: int
+    """Wall-clock time of receipt, ms since the epoch."""
+    received_at: str
+    """The same, RFC 3339 UTC with milliseconds."""
+    key: str | None = None
+    """Name of the inbound key."""
+    device_id: str | None = None
+    """The enrolled device that sent it; wins over what the payload says."""
+    device: Mapping[str, str] = _NOTHING
+    """Attribution that the device brings, where the payload says nothing."""
+    key_gives: Mapping[str, str] = _NOTHING
+    """Attribution that the key brings, where neither payload nor device says anything."""
+    key_fixes: Mapping[str, str] = _NOTHING
+    """Attribution that the key fixes: a payload cannot override it."""
+    users: UserPolicy = KEEP_USERS

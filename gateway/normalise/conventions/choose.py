@@ -1,0 +1,137 @@
+"""Which convention reads a span. Precedence:
+
+1. The instrumentation scope's name, by `_SCOPES` (exact) and `_SCOPE_PREFIXES` (first that fits).
+2. Else an attribute that only one convention writes, by `_MARKS`; the smallest number wins.
+3. Else any `gen_ai.` name: OpenTelemetry GenAI.
+4. Else names that look like usage: the generic table.
+5. Else the span is no AI usage.
+"""
+
+from typing import Final
+
+from gateway.normalise.conventions import gateways, generic, openllmetry
+from gateway.normalise.conventions.claude_code import CLAUDE_CODE
+from gateway.normalise.conventions.codex import CODEX
+from gateway.normalise.conventions.gen_ai import ANTHROPIC_SDK, COPILOT, GEMINI_CLI, GEN_AI, GEN_AI_INCLUSIVE, QWEN_CODE
+from gateway.normalise.conventions.langfuse import LANGFUSE
+from gateway.normalise.conventions.langsmith import LANGSMITH
+from gateway.normalise.conventions.litellm import LITELLM
+from gateway.normalise.conventions.mlflow import MLFLOW
+from gateway.normalise.conventions.openinference import OPENINFERENCE, OPENINFERENCE_ANTHROPIC
+from gateway.normalise.conventions.table import Convention
+from gateway.normalise.conventions.vercel_ai import VERCEL_AI
+
+_SCOPES: dict[str, Convention] = {
+    "com.anthropic.sdk.python": ANTHROPIC_SDK,
+    "opentelemetry.util.genai.handler": GEN_AI_INCLUSIVE,
+    "opentelemetry.instrumentation.openai_v2": GEN_AI_INCLUSIVE,
+    "opentelemetry.instrumentation.google_genai": GEN_AI_INCLUSIVE,
+    "opentelemetry.instrumentation.openai_agents": GEN_AI_INCLUSIVE,
+    "@opentelemetry/instrumentation-openai": GEN_AI_INCLUSIVE,
+    "gcp.vertex.agent": GEN_AI_INCLUSIVE,
+    "pydantic-ai": GEN_AI_INCLUSIVE,
+    "openinference.instrumentation.anthropic": OPENINFERENCE_ANTHROPIC,
+    # OpenLLMetry's Python packages use the name space of OpenTelemetry's own
+    "opentelemetry.instrumentation.openai.v0": openllmetry.OPENLLMETRY,
+    "opentelemetry.instrumentation.openai.v1": openllmetry.OPENLLMETRY,
+    "opentelemetry.instrumentation.anthropic": openllmetry.OPENLLMETRY,
+    "opentelemetry.instrumentation.langchain": openllmetry.OPENLLMETRY,
+    "opentelemetry.instrumentation.bedrock": openllmetry.OPENLLMETRY_UNSTATED,
+    "opentelemetry.instrumentation.cohere": openllmetry.OPENLLMETRY_UNSTATED,
+    "opentelemetry.instrumentation.google_generativeai": openllmetry.OPENLLMETRY,
+    "opentelemetry.instrumentation.groq": openllmetry.OPENLLMETRY,
+    "opentelemetry.instrumentation.llamaindex": openllmetry.OPENLLMETRY_UNSTATED,
+    "opentelemetry.instrumentation.mistralai": openllmetry.OPENLLMETRY,
+    "opentelemetry.instrumentation.ollama": openllmetry.OPENLLMETRY,
+    "opentelemetry.instrumentation.vertexai": openllmetry.OPENLLMETRY,
+    "@traceloop/instrumentation-anthropic": openllmetry.OPENLLMETRY_JS_ANTHROPIC,
+    "ai": VERCEL_AI,
+    "litellm": LITELLM,
+    "langsmith": LANGSMITH,
+    "langfuse-sdk": LANGFUSE,
+    "mlflow.tracing.provider": MLFLOW,
+    "bifrost": gateways.BIFROST,
+    "cloudflare-ai-gateway": gateways.CLOUDFLARE,
+    "agentgateway": gateways.AGENTGATEWAY,
+    "envoyproxy/ai-gateway": gateways.ENVOY,
+    "custom.genai.instrumentation": gateways.PORTKEY,
+    "codex_exec": CODEX,
+    "gemini-cli": GEMINI_CLI,
+    "qwen-code": QWEN_CODE,
+    "github.copilot": COPILOT,
+    "copilot-chat": COPILOT,
+}
+
+_SCOPE_PREFIXES: tuple[tuple[str, Convention], ...] = (
+    ("openinference.instrumentation.", OPENINFERENCE),
+    ("@arizeai/openinference-", OPENINFERENCE),
+    ("@traceloop/", openllmetry.OPENLLMETRY_JS),
+    ("traceloop.", openllmetry.OPENLLMETRY_UNSTATED),
+    ("langfuse", LANGFUSE),
+    ("codex", CODEX),
+    ("com.anthropic.claude_code", CLAUDE_CODE),
+)
+
+NOT_AI: Final = 99
+
+_MARKS: tuple[tuple[str, Convention], ...] = (
+    ("openinference.span.kind", OPENINFERENCE),
+    ("ai.operationId", VERCEL_AI),
+    ("langfuse.observation.type", LANGFUSE),
+    ("langfuse.observation.usage_details", LANGFUSE),
+    ("langsmith.span.kind", LANGSMITH),
+    ("mlflow.spanType", MLFLOW),
+    ("litellm.call_id", LITELLM),
+    ("openrouter.provider_slug", gateways.OPENROUTER),
+    ("gen_ai.model.provider", gateways.CLOUDFLARE),
+    ("traceloop.span.kind", openllmetry.OPENLLMETRY_UNSTATED),
+    ("llm.request.type", openllmetry.OPENLLMETRY_UNSTATED),
+)
+_GEN_AI: Final = len(_MARKS)
+_GENERIC: Final = _GEN_AI + 1
+_MARKED: tuple[Convention, ...] = (*(convention for _, convention in _MARKS), GEN_AI, generic.GENERIC)
+_MAX_NAMES = 8192
+_MAX_NAME_CHARS = 128
+_PLAIN: set[str] = set()
+"""Names seen that are no marks: most spans of other libraries are told apart by one set operation."""
+
+
+class _Marks(dict[str, int]):
+    """Attribute name -> what it is a mark of, NOT_AI for most; decided once a name, remembered within bounds."""
+
+    def __missing__(self, name: str) -> int:
+        mark = _KNOWN_MARKS.get(name, _GEN_AI if name.startswith("gen_ai.") else NOT_AI)
+        if mark == NOT_AI and (generic.is_usage(name) or name.startswith(("llm.token_count.", "llm.usage."))):
+            mark = _GENERIC
+        if len(self) >= _MAX_NAMES:
+            self.clear()
+            self.update(_KNOWN_MARKS)
+            _PLAIN.clear()
+        if len(name) <= _MAX_NAME_CHARS:
+            self[name] = mark
+            if mark == NOT_AI:
+                _PLAIN.add(name)
+        return mark
+
+
+_KNOWN_MARKS = {name: number for number, (name, _) in enumerate(_MARKS)}
+_marks = _Marks(_KNOWN_MARKS)
+
+
+def by_scope(name: str) -> Convention | None:
+    """Precedence 1; None where the scope's name says nothing."""
+    convention = _SCOPES.get(name)
+    if convention is not None:
+        return convention
+    for prefix, named in _SCOPE_PREFIXES:
+        if name.startswith(prefix):
+            return named
+    return None
+
+
+def by_names(names: tuple[str, ...]) -> Convention | None:
+    """Precedence 2 to 5, from a span's attribute names; None for a span that is no AI usage."""
+    if _PLAIN.issuperset(names):
+        return None
+    found = min(map(_marks.__getitem__, names), default=NOT_AI)
+    return None if found == NOT_AI else _MARKED[found]

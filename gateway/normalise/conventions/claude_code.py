@@ -1,0 +1,39 @@
+"""Claude Code's own spans (beta): `claude_code.llm_request` is the call; interaction, tool and hook spans are steps around it.
+
+Numbers have bare names, the input excludes the cache, and no attribute names a provider (`docs/formats.md`; described
+from documentation, not captured).
+"""
+
+from gateway.decode.view import Span
+from gateway.normalise.conventions.table import Convention, exclusive
+from gateway.normalise.operation import Fate
+from gateway.normalise.pick import Picked
+
+
+def fate(picked: Picked, span: Span, *, failed: bool) -> Fate:
+    """By the span's name; its siblings carry no usage of their own."""
+    if span.name.endswith("llm_request"):
+        return "call"
+    return "not_a_call" if span.name.startswith("claude_code.") else "undecided"
+
+
+CLAUDE_CODE = Convention(
+    "claude_code",
+    own={
+        "request_model": ("gen_ai.request.model", "model"),
+        "input": ("input_tokens",),
+        "output": ("output_tokens",),
+        "cache_read": ("cache_read_tokens",),
+        "cache_creation": ("cache_creation_tokens",),
+        "cost": ("cost_usd",),
+        "request_id": ("request_id",),
+        "finish_reason": ("stop_reason", "gen_ai.response.finish_reasons"),
+        "time_to_first_ms": ("ttft_ms",),
+        "succeeded": ("success",),
+        "user": ("user.id", "user.email", "user.account_uuid"),
+        "label.agent": ("agent.name", "query_source"),
+    },
+    fate=fate,
+    basis=exclusive,
+    default_provider="anthropic",
+)

@@ -1,0 +1,28 @@
+"""Codex: its span `handle_responses` carries the usage of one call, without model; `session_task.turn` repeats the turn."""
+
+from gateway.decode.view import Span
+from gateway.normalise.conventions.table import Convention, inclusive
+from gateway.normalise.operation import Fate
+from gateway.normalise.pick import Picked
+
+_TURN = "codex.turn.token_usage."
+
+
+def fate(picked: Picked, span: Span, *, failed: bool) -> Fate:
+    """Only a span with usage of its own is a call; the turn is a step; the hundreds around them are neither."""
+    if "turn_input" in picked.counts:
+        return "not_a_call"
+    return "call" if "input" in picked.counts or "output" in picked.counts else "undecided"
+
+
+CODEX = Convention(
+    "codex",
+    own={
+        "reasoning": ("codex.usage.reasoning_output_tokens", "gen_ai.usage.reasoning.output_tokens"),
+        "turn_input": (_TURN + "input_tokens",),
+        "session": ("conversation.id", "session.id"),
+    },
+    fate=fate,
+    basis=inclusive,
+    default_provider="openai",
+)

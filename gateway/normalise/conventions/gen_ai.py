@@ -1,0 +1,50 @@
+"""OpenTelemetry GenAI semantic conventions: contrib and util-genai, google-genai, ADK, agents, OTel JS, SDKs of their own.
+
+All generations of names are in the shared table. What differs by scope is whether the input holds the cache:
+known scopes are inclusive (measured, `docs/formats.md`); any other scope is unstated, so the numbers may prove it.
+"""
+
+from gateway.normalise.conventions.table import Convention, inclusive
+from gateway.normalise.pick import Picked
+
+GEN_AI = Convention("gen_ai", own={})
+
+GEN_AI_INCLUSIVE = Convention("gen_ai", own={}, basis=inclusive)
+
+ANTHROPIC_SDK = Convention(
+    "gen_ai",
+    own={"response_id": ("gen_ai.response.id",), "finish_reason": ("anthropic.message.stop_reason",)},
+    basis=inclusive,
+    default_provider="anthropic",
+)
+
+
+def _thoughts_apart(picked: Picked, *, failed: bool) -> None:
+    picked.numbers["output_excludes_reasoning"] = 1.0
+
+
+GEMINI_CLI = Convention(
+    "gemini_cli",
+    own={"reasoning": ("gen_ai.usage.reasoning.output_tokens", "thoughts_token_count")},
+    basis=inclusive,
+    read_texts=_thoughts_apart,
+    default_provider="gcp.gemini",
+)
+"""Spans `llm_call`: the output excludes thoughts, and no provider is named."""
+
+QWEN_CODE = Convention(
+    "qwen_code",
+    own={
+        "reasoning": ("gen_ai.usage.reasoning.output_tokens", "thoughts_token_count"),
+        "finish_reason": ("gen_ai.response.finish_reasons", "finish_reason"),
+        "label.agent": ("subagent_name",),
+    },
+    basis=inclusive,
+)
+
+COPILOT = Convention(
+    "copilot",
+    own={"time_to_first_ms": ("copilot_chat.time_to_first_token",)},
+    basis=inclusive,
+)
+"""Copilot CLI and Copilot in VS Code. `github.copilot.cost` is no currency and is left unread."""

@@ -1,0 +1,75 @@
+"""The table of last resort: any span that carries input and output tokens under names like the known ones.
+
+A name is read by its last word (`my.llm.usage.promptTokens` -> input), if its path speaks of usage, tokens or an LLM.
+Calls that only this table could read are flagged `unknown_convention` and counted by scope.
+"""
+
+import re
+
+from gateway.decode.view import Span
+from gateway.normalise.conventions import shared
+from gateway.normalise.conventions.table import Convention, by_operation
+from gateway.normalise.operation import Fate
+from gateway.normalise.pick import COUNT, NO_INTEREST, NUMBER, OTHER, TEXT, Interest, Interests, Picked
+
+_PATH = re.compile(
+    r"(^|[._])(usage|tokens?|token_?count|llm|gen_?ai|genai|completion|inference|ai|model)([._]|$)", re.IGNORECASE
+)
+
+_WORDS = {
+    "input": "input_tokens|prompt_tokens|prompt_token|inputtokens|prompttokens|input_token_count|inputtokencount|prompt_token_count|tokens_in|tokensin",
+    "output": "output_tokens|completion_tokens|completion_token|outputtokens|completiontokens|output_token_count|outputtokencount|completion_token_count|candidates_token_count|tokens_out|tokensout",
+    "total": "total_tokens|totaltokens|total_token_count",
+    "cache_read": "cache_read_input_tokens|cached_tokens|cache_read_tokens|cachedinputtokens|cachereadtokens|cached_content_token_count|cached_token_count|cached_input_tokens|cacheread",
+    "cache_creation": "cache_creation_input_tokens|cache_write_tokens|cache_creation_tokens|cachewritetokens|cache_write_input_tokens|cache_write_token_count|cachecreation",
+    "reasoning": "reasoning_tokens|reasoningtokens|thoughts_token_count|thinking_tokens|reasoning_output_tokens|reasoning_token_count",
+    "request_model": "request_model|model|model_name|modelname|model_id|modelid",
+    "response_model": "response_model",
+    "provider": "provider|provider_name|vendor",
+    "response_id": "response_id|responseid|completion_id",
+    "cost": "total_cost|cost_usd|totalcost",
+}  # fmt: skip
+
+_FIELDS = {word: field for field, words in _WORDS.items() for word in words.split("|")}
+_KINDS = {"request_model": TEXT, "response_model": TEXT, "provider": TEXT, "response_id": TEXT, "cost": NUMBER}
+_RANK = 50
+"""Below every name that a table knows."""
+
+
+def rule(name: str) -> Interest:
+    """The field of an unknown name by its last word; a number of usage stays under its own name; else no interest."""
+    if name.startswith(shared.NOT_USAGE):
+        return NO_INTEREST
+    path, _, last = name.rpartition(".")
+    field = _FIELDS.get(last.lower())
+    if field is not None and (_PATH.search(path) or (not path and field in {"input", "output", "total"})):
+        return (field, _RANK, _KINDS.get(field, COUNT))
+    return (name, 0, OTHER) if shared.is_unknown_usage(name) else NO_INTEREST
+
+
+def is_usage(name: str) -> bool:
+    """Whether the name is read as input or output tokens."""
+    interest = rule(name)
+    return len(interest) != 0 and interest[0] in {"input", "output"}
+
+
+def fate(picked: Picked, span: Span, *, failed: bool) -> Fate:
+    """Both wholes, or one of them and a model, make a call; a step by its operation's name stays a step."""
+    decided = by_operation(picked, span, failed=failed)
+    if decided == "not_a_call":
+        return "not_a_call"
+    counts = picked.counts
+    has_model = "request_model" in picked.texts or "response_model" in picked.texts
+    if ("input" in counts and "output" in counts) or (("input" in counts or "output" in counts) and has_model):
+        return "call"
+    return "undecided"
+
+
+class _Generic(Convention):
+    """Its names are open, so unknown ones are decided by `rule`."""
+
+    def interests(self) -> Interests:
+        return Interests(Convention.interests(self), rule)
+
+
+GENERIC = _Generic("generic", own={}, fate=fate, is_generic=True)

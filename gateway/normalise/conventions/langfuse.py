@@ -1,0 +1,119 @@
+"""Langfuse's OpenTelemetry SDKs: `langfuse.observation.type`, usage and cost as JSON text.
+
+1. Types `generation` and `embedding` are calls; span, agent, tool, chain, retriever, evaluator, guardrail, event are steps.
+2. `usage_details` is OpenAI's own usage object (inclusive), or Langfuse's buckets (`input`, `output`), which are disjoint: the
+   cached tokens stand beside the input, the reasoning beside the output.
+3. `model.name` is the response's model where the call went well, else the request's.
+4. No provider is named: the model's name tells it.
+"""
+
+from collections.abc import Mapping
+
+from gateway.decode.view import Span
+from gateway.normalise.conventions.litellm import without_prefix
+from gateway.normalise.conventions.native import add_parts, add_wholes
+from gateway.normalise.conventions.table import Convention, by_operation
+from gateway.normalise.operation import Fate
+from gateway.normalise.pick import Picked
+from gateway.normalise.texts import Json, count_in, json_object, raw_answer, text_in, unquoted
+from gateway.normalise.usage import Basis
+
+_OBSERVATION = "langfuse.observation."
+_METADATA = _OBSERVATION + "metadata."
+_CALLS = frozenset({"generation", "embedding"})
+
+NAMES: dict[str, tuple[str, ...]] = {
+    "kind": (_OBSERVATION + "type",),
+    "model": (_OBSERVATION + "model.name", "langfuse.observation.model"),
+    "raw_usage": (_OBSERVATION + "usage_details", _OBSERVATION + "usage"),
+    "raw_cost": (_OBSERVATION + "cost_details",),
+    "raw_parameters": (_OBSERVATION + "model.parameters",),
+    "raw_answer": (_OBSERVATION + "output",),
+    "finish_reason": ("gen_ai.response.finish_reasons", _METADATA + "finish_reason"),
+    "response_id": ("gen_ai.response.id", _METADATA + "response_id"),
+    "request_id": (_METADATA + "litellm_call_id",),
+    "level": (_OBSERVATION + "level",),
+    "cache_hit": (_METADATA + "cache_hit",),
+    "raw_litellm_usage": (_METADATA + "usage_object",),
+    "user": (
+        _METADATA + "user_api_key_user_id",
+        "user.id",
+        "langfuse.user.id",
+        _METADATA + "langfuse_user_id",
+        "langfuse.trace.user_id",
+    ),
+    "session": ("session.id", "langfuse.session.id", _METADATA + "langfuse_session_id", "langfuse.trace.session_id"),
+    "team": (_METADATA + "user_api_key_team_id", _METADATA + "team_id", "team.id"),
+    "environment": ("langfuse.environment",),
+    "label.virtual_key": (_METADATA + "user_api_key_alias",),
+}
+
+
+def fate(picked: Picked, span: Span, *, failed: bool) -> Fate:
+    """Rule 1."""
+    kind = picked.texts.get("kind")
+    if kind is None:
+        return "call" if "raw_usage" in picked.texts else by_operation(picked, span, failed=failed)
+    return "call" if kind.lower() in _CALLS else "not_a_call"
+
+
+def read_texts(picked: Picked, *, failed: bool) -> None:
+    """Rules 2 and 3, the cost, and the JSON quotes that Langfuse leaves around metadata."""
+    texts, numbers = picked.texts, picked.numbers
+    for field, value in picked.who.items():
+        picked.who[field] = unquoted(value)
+    if "finish_reason" in texts:
+        texts["finish_reason"] = unquoted(texts["finish_reason"])
+    usage = json_object(texts.pop("raw_usage", None))
+    _read_usage(picked, usage)
+    add_parts(picked, _reasoning_only(json_object(texts.pop("raw_litellm_usage", None))))
+    cost = json_object(texts.pop("raw_cost", None)).get("total")
+    if isinstance(cost, int | float) and not isinstance(cost, bool):
+        numbers.setdefault("cost", float(cost))
+    model = texts.pop("model", None)
+    parameters = json_object(texts.pop("raw_parameters", None))
+    requested = text_in(parameters, "model")
+    if requested is not None:
+        texts.setdefault("request_model", requested[:256])
+    answer = raw_answer(texts.pop("raw_answer", None))
+    if answer.response_id is not None:
+        texts.setdefault("response_id", answer.response_id[:256])
+    if model is not None:
+        if "request_id" in texts:
+            model = without_prefix(model, texts)
+        texts.setdefault("request_model", model)
+        if not failed and picked.counts:
+            texts.setdefault("response_model", model)
+    if texts.get("kind", "").lower() == "embedding":
+        texts.setdefault("operation", "embeddings")
+
+
+def _reasoning_only(usage: Mapping[str, Json]) -> Mapping[str, Json]:
+    """Of LiteLLM's copy of the provider's usage only what Langfuse's buckets do not say."""
+    return {key: usage[key] for key in ("completion_tokens_details", "output_tokens_details") if key in usage}
+
+
+def _read_usage(picked: Picked, usage: Mapping[str, Json]) -> None:
+    """Rule 2."""
+    add_parts(picked, usage)
+    add_wholes(picked, usage)
+    if "input" in usage or "output" in usage:
+        picked.numbers["buckets"] = 1.0
+        if count_in(usage, "output_reasoning_tokens") and not _sums_up(usage):
+            picked.numbers["output_excludes_reasoning"] = 1.0
+
+
+def _sums_up(usage: Mapping[str, Json]) -> bool:
+    """Whether the total shows that the output holds the reasoning already."""
+    total, given, output = count_in(usage, "total"), count_in(usage, "input"), count_in(usage, "output")
+    cached = (count_in(usage, "input_cached_tokens") or 0) + (count_in(usage, "cache_read_input_tokens") or 0)
+    cached += count_in(usage, "cache_creation_input_tokens") or 0
+    return total is not None and given is not None and output is not None and total == given + cached + output
+
+
+def basis(picked: Picked, _version: str, _provider: str | None) -> Basis:
+    """Rule 2."""
+    return Basis.EXCLUSIVE if picked.numbers.get("buckets") else Basis.INCLUSIVE
+
+
+LANGFUSE = Convention("langfuse", own=NAMES, fate=fate, basis=basis, read_texts=read_texts)

@@ -1,0 +1,111 @@
+"""LiteLLM's `otel` callback, version 1 and 2, and its OpenInference form (`arize_phoenix`).
+
+1. The call is `litellm_request` (1) or `chat …` (2). `raw_gen_ai_request` and `litellm_proxy_request` repeat it; `route`,
+   `auth` and `cache` spans carry a request model but no call.
+2. The input is inclusive. Cache and reasoning of version 1 are in `metadata.usage_object`, a Python repr.
+3. `gen_ai.request.model` may be the gateway's alias; `litellm.provider.model` is the model asked of the provider.
+4. Without a provider's id the response id is LiteLLM's own call id, which is no response id.
+5. A response from the gateway's cache repeats tokens and cost; its mark is a `cache_key` in `hidden_params`.
+"""
+
+from gateway.decode.view import Span
+from gateway.normalise.conventions import openinference
+from gateway.normalise.conventions.native import add_parts
+from gateway.normalise.conventions.table import Convention, by_operation, inclusive
+from gateway.normalise.operation import Fate
+from gateway.normalise.pick import Picked
+from gateway.normalise.texts import json_object, object_in, repr_object
+
+_STEPS = frozenset({"raw_gen_ai_request", "litellm_proxy_request"})
+_PROVIDER_PREFIXES = frozenset(
+    {
+        "openai", "azure", "anthropic", "bedrock", "vertex_ai", "gemini", "mistral", "cohere", "groq", "deepseek", "xai",
+        "together_ai", "fireworks_ai", "ollama", "hosted_vllm", "azure_ai", "perplexity", "databricks", "huggingface",
+    }
+)  # fmt: skip
+
+NAMES: dict[str, tuple[str, ...]] = {
+    **openinference.NAMES,
+    "provider": ("gen_ai.provider.name", "gen_ai.system", "llm.provider", "error.llm_provider"),
+    "input": ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.token_count.prompt"),
+    "output": ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "llm.token_count.completion"),
+    "cost": ("litellm.cost.total", "gen_ai.cost.total_cost", "llm.cost.total", "llm.response.cost"),
+    "provider_model": ("litellm.provider.model",),
+    "request_id": ("litellm.call_id",),
+    "stream": ("litellm.request.streaming", "llm.is_streaming", "gen_ai.request.stream"),
+    "raw_usage": ("metadata.usage_object",),
+    "raw_hidden": ("hidden_params",),
+    "user": (
+        "metadata.user_api_key_user_id",
+        "litellm.user.id",
+        "llm.user",
+        "user.id",
+        "metadata.user_api_key_end_user_id",
+    ),
+    "session": ("gen_ai.conversation.id", "metadata.session_id", "session.id"),
+    "team": (
+        "litellm.team.id",
+        "metadata.user_api_key_team_id",
+        "litellm.team_id",
+        "metadata.team_id",
+        "litellm.team.alias",
+        "metadata.user_api_key_team_alias",
+    ),
+    "project": ("metadata.user_api_key_project_id", "litellm.project.id"),
+    "label.virtual_key": ("metadata.user_api_key_alias", "litellm.api_key.alias", "litellm.key_alias"),
+    "label.model_group": ("litellm.model_group",),
+}
+
+
+def fate(picked: Picked, span: Span, *, failed: bool) -> Fate:
+    """Rule 1."""
+    if span.name in _STEPS:
+        return "not_a_call"
+    if "kind" in picked.texts:
+        return openinference.fate(picked, span, failed=failed)
+    return by_operation(picked, span, failed=failed)
+
+
+def read_texts(picked: Picked, *, failed: bool) -> None:
+    """Rules 2 to 5."""
+    texts = picked.texts
+    add_parts(picked, repr_object(texts.pop("raw_usage", None)))
+    metadata = json_object(texts.get("raw_metadata"))
+    if metadata:
+        add_parts(picked, object_in(metadata, "usage_object"))
+    hidden = json_object(texts.pop("raw_hidden", None))
+    if hidden.get("cache_key"):
+        picked.numbers["cache_hit"] = 1.0
+    if "kind" in texts:
+        texts.pop("operation", None)
+        openinference.read_texts(picked, failed=failed)
+    _place_models(texts, picked.who)
+    if texts.get("response_id") is not None and texts.get("response_id") == texts.get("request_id"):
+        del texts["response_id"]
+
+
+def _place_models(texts: dict[str, str], who: dict[str, str]) -> None:
+    """Rule 3; the alias the client used stays as a label."""
+    asked = texts.pop("provider_model", None)
+    if asked is None:
+        return
+    asked = without_prefix(asked, texts)
+    alias = texts.get("request_model")
+    if alias is not None and alias != asked:
+        who.setdefault("label.model_group", alias)
+    texts["request_model"] = asked
+    group = who.get("label.model_group")
+    if group is not None and texts.get("response_model") == group != asked:
+        del texts["response_model"]
+
+
+def without_prefix(model: str, texts: dict[str, str]) -> str:
+    """LiteLLM's `openai/gpt-4o` without the provider, which is taken where no other name of it is known."""
+    prefix, slash, rest = model.partition("/")
+    if not slash or prefix not in _PROVIDER_PREFIXES:
+        return model
+    texts.setdefault("provider", prefix)
+    return rest
+
+
+LITELLM = Convention("litellm", own=NAMES, fate=fate, basis=inclusive, read_texts=read_texts)

@@ -1,0 +1,76 @@
+"""MLflow tracing: `mlflow.spanType`, values in JSON quotes, usage as JSON text; or GenAI names where that is switched on.
+
+1. Types CHAT_MODEL, LLM and EMBEDDING are calls; every other type is a step. Without a type the GenAI rule holds.
+2. `mlflow.chat.tokenUsage` is inclusive; reasoning, response id and finish reason are in `mlflow.spanOutputs`.
+3. The request's model is `model`; `mlflow.llm.model` and, with GenAI names, `gen_ai.request.model` may hold the response's.
+"""
+
+from gateway.decode.view import Span
+from gateway.normalise.conventions.native import add_parts, add_wholes, take_answer
+from gateway.normalise.conventions.table import Convention, by_operation, inclusive
+from gateway.normalise.operation import Fate
+from gateway.normalise.pick import Picked
+from gateway.normalise.texts import json_object, raw_answer, text_in, unquoted
+
+_CALLS = frozenset({"CHAT_MODEL", "LLM", "EMBEDDING"})
+
+NAMES: dict[str, tuple[str, ...]] = {
+    "kind": ("mlflow.spanType",),
+    "provider": ("gen_ai.provider.name", "mlflow.llm.provider", "gen_ai.system"),
+    "model": ("mlflow.llm.model",),
+    "request_model": ("model", "gen_ai.request.model"),
+    "raw_usage": ("mlflow.chat.tokenUsage",),
+    "raw_cost": ("mlflow.llm.cost",),
+    "raw_answer": ("mlflow.spanOutputs",),
+    "raw_input": ("mlflow.spanInputs",),
+    "stream": ("gen_ai.request.stream", "stream"),
+    "user": ("user.id", "mlflow.trace.user", "user"),
+    "session": ("session.id", "mlflow.trace.session"),
+}
+
+
+def fate(picked: Picked, span: Span, *, failed: bool) -> Fate:
+    """Rule 1."""
+    kind = picked.texts.get("kind")
+    if kind is None:
+        return by_operation(picked, span, failed=failed)
+    return "call" if unquoted(kind).upper() in _CALLS else "not_a_call"
+
+
+def read_texts(picked: Picked, *, failed: bool) -> None:
+    """Rules 2 and 3."""
+    texts = picked.texts
+    for values in (texts, picked.who):
+        for field, quoted in values.items():
+            if not field.startswith("raw_"):
+                values[field] = unquoted(quoted)
+    usage = json_object(texts.pop("raw_usage", None))
+    add_wholes(picked, usage)
+    add_parts(picked, usage)
+    answer = raw_answer(texts.pop("raw_answer", None))
+    if failed:
+        answer.model = None
+    take_answer(picked, answer)
+    sent_input = texts.pop("raw_input", None)
+    if "request_model" not in texts:
+        requested = text_in(json_object(sent_input), "model")
+        if requested is not None:
+            texts["request_model"] = requested[:256]
+    _place_models(texts, failed=failed)
+    cost = json_object(texts.pop("raw_cost", None)).get("total_cost")
+    if isinstance(cost, int | float) and not isinstance(cost, bool):
+        picked.numbers.setdefault("cost", float(cost))
+    if texts.get("kind", "").upper() == "EMBEDDING":
+        texts.setdefault("operation", "embeddings")
+
+
+def _place_models(texts: dict[str, str], *, failed: bool) -> None:
+    """Rule 3."""
+    model = texts.pop("model", None)
+    if model is not None:
+        texts.setdefault("request_model", model)
+        if not failed and model != texts["request_model"]:
+            texts.setdefault("response_model", model)
+
+
+MLFLOW = Convention("mlflow", own=NAMES, fate=fate, basis=inclusive, read_texts=read_texts)

@@ -1,0 +1,105 @@
+"""OpenInference (Arize): `openinference.span.kind`, `llm.token_count.*`, `llm.model_name`.
+
+1. Kinds LLM and EMBEDDING are calls; CHAIN, AGENT, TOOL, RETRIEVER, RERANKER, GUARDRAIL, EVALUATOR and PROMPT are steps.
+2. `llm.model_name` holds the response's model, or the request's where no answer came; the request's is in
+   `llm.invocation_parameters`.
+3. The response's id is only inside `output.value`.
+4. Anthropic's input: inclusive, but streams of versions before 1 are exclusive.
+"""
+
+from gateway.decode.view import Span
+from gateway.normalise.conventions.native import take_answer
+from gateway.normalise.conventions.table import Convention, by_operation
+from gateway.normalise.operation import Fate
+from gateway.normalise.pick import Picked
+from gateway.normalise.texts import json_object, raw_answer, text_in
+from gateway.normalise.usage import Basis
+
+_CALLS = frozenset({"LLM", "EMBEDDING"})
+
+NAMES: dict[str, tuple[str, ...]] = {
+    "kind": ("openinference.span.kind",),
+    "provider": ("llm.provider", "llm.system", "gen_ai.provider.name", "gen_ai.system"),
+    "model": ("llm.model_name", "embedding.model_name", "reranker.model_name"),
+    "input": ("llm.token_count.prompt", "gen_ai.usage.input_tokens"),
+    "output": ("llm.token_count.completion", "gen_ai.usage.output_tokens"),
+    "cache_read": ("llm.token_count.prompt_details.cache_read", "llm.token_count.prompt_details.cached"),
+    "cache_creation": ("llm.token_count.prompt_details.cache_write", "llm.token_count.prompt_details.cache_creation"),
+    "reasoning": ("llm.token_count.completion_details.reasoning",),
+    "audio_input": ("llm.token_count.prompt_details.audio",),
+    "audio_output": ("llm.token_count.completion_details.audio",),
+    "raw_answer": ("output.value",),
+    "raw_parameters": ("llm.invocation_parameters", "embedding.invocation_parameters"),
+    "raw_metadata": ("metadata",),
+    "raw_input": ("input.value",),
+}
+
+
+def fate(picked: Picked, span: Span, *, failed: bool) -> Fate:
+    """Rule 1."""
+    kind = picked.texts.get("kind")
+    if kind is None:
+        return by_operation(picked, span, failed=failed)
+    return "call" if kind.upper() in _CALLS else "not_a_call"
+
+
+def read_texts(picked: Picked, *, failed: bool) -> None:
+    """Rules 2 and 3, and user and session from `metadata`."""
+    texts = picked.texts
+    parameters = json_object(texts.pop("raw_parameters", None))
+    answer = raw_answer(texts.pop("raw_answer", None))
+    sent_input = texts.pop("raw_input", None)
+    requested = text_in(parameters, "model", "model_name", "deployment_name")
+    if requested is None and "request_model" not in texts:
+        requested = text_in(json_object(sent_input), "model")
+    if requested is not None:
+        texts.setdefault("request_model", requested[:256])
+    if failed:
+        answer.model = None
+    take_answer(picked, answer)
+    model = texts.pop("model", None)
+    if model is not None:
+        _place_model(texts, model, failed=failed, answered="input" in picked.counts or "output" in picked.counts)
+    if parameters.get("stream") is True:
+        picked.numbers.setdefault("stream", 1.0)
+    _read_metadata(picked)
+    if texts.get("kind", "").upper() == "EMBEDDING":
+        texts.setdefault("operation", "embeddings")
+
+
+def _place_model(texts: dict[str, str], model: str, *, failed: bool, answered: bool) -> None:
+    """Rule 2: the response's model, unless no answer came or it only repeats the request's."""
+    request = texts.get("request_model")
+    if request is None:
+        texts["request_model"] = model
+    if not failed and (answered or model != request):
+        texts.setdefault("response_model", model)
+
+
+def _read_metadata(picked: Picked) -> None:
+    metadata = json_object(picked.texts.pop("raw_metadata", None))
+    for field, names in (
+        ("user", ("user_api_key_user_id", "user_id", "langfuse_user_id")),
+        ("session", ("session_id", "thread_id", "conversation_id")),
+        ("team", ("user_api_key_team_id", "team_id", "team")),
+    ):
+        value = text_in(metadata, *names)
+        if value is not None:
+            picked.who.setdefault(field, value[:256])
+    hint = text_in(metadata, "ls_provider")
+    if hint is not None:
+        picked.texts.setdefault("provider", hint[:256])
+
+
+def basis(picked: Picked, version: str, provider: str | None) -> Basis:
+    """Rule 4, for the scope of the Anthropic instrumentation."""
+    if version.startswith("0."):
+        return Basis.EXCLUSIVE if picked.numbers.get("stream") and provider == "anthropic" else Basis.INCLUSIVE
+    return Basis.UNSTATED if version.startswith(("1.", "2.")) else Basis.INCLUSIVE
+
+
+OPENINFERENCE = Convention("openinference", own=NAMES, fate=fate, read_texts=read_texts)
+
+OPENINFERENCE_ANTHROPIC = Convention(
+    "openinference", own=NAMES, fate=fate, read_texts=read_texts, basis=basis, default_provider="anthropic"
+)

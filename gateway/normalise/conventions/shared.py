@@ -1,0 +1,225 @@
+"""The names that more than one convention uses, by field, in order of precedence.
+
+OpenTelemetry GenAI in all its generations comes first (`gen_ai.provider.name` over `gen_ai.system`, `input_tokens` over
+`prompt_tokens`), then the names of other conventions that mean the same. Of old and new names on one span one counts.
+"""
+
+import re
+
+from gateway.normalise.pick import COUNT, FIRST, NUMBER, RAW, TEXT, WHO
+
+NAMES: dict[str, tuple[str, ...]] = {
+    # what was called
+    "operation": ("gen_ai.operation.name", "llm.request.type"),
+    "step_kind": ("traceloop.span.kind",),
+    "provider": ("gen_ai.provider.name", "gen_ai.system", "gen_ai.model.provider", "llm.provider", "llm.system"),
+    "address": ("server.address", "gen_ai.openai.api_base", "url.full", "http.url"),
+    "request_model": ("gen_ai.request.model", "llm.request.model_name", "llm.request.model"),
+    "response_model": ("gen_ai.response.model", "llm.response.model_name", "llm.response.model"),
+    "response_id": ("gen_ai.response.id", "llm.response.id"),
+    "finish_reason": (
+        "gen_ai.response.finish_reasons",
+        "gen_ai.response.finish_reason",
+        "llm.finish_reason",
+        "llm.response.finish_reason",
+        "llm.response.stop_reason",
+        "anthropic.message.stop_reason",
+        "gen_ai.completion.0.finish_reason",
+    ),
+    "stream": ("gen_ai.request.stream", "gen_ai.is_streaming", "llm.is_streaming", "gen_ai.request.is_stream"),
+    "time_to_first_s": (
+        "gen_ai.response.time_to_first_chunk",
+        "gen_ai.client.operation.time_to_first_chunk",
+        "gen_ai.server.time_to_first_token",
+    ),
+    "service_tier": (
+        "openai.response.service_tier",
+        "gen_ai.openai.response.service_tier",
+        "gen_ai.response.service_tier",
+        "anthropic.response.service_tier",
+        "openai.request.service_tier",
+        "gen_ai.openai.request.service_tier",
+        "gen_ai.request.service_tier",
+    ),
+    "deployment": ("azure.deployment", "gen_ai.azure.deployment", "az.ai.deployment"),
+    "region": ("cloud.region", "aws.region", "gen_ai.request.region"),
+    "request_id": ("anthropic.request.id", "aws.request_id", "gen_ai.request.id", "az.service_request_id"),
+    "batch": ("gen_ai.request.batch",),
+    "error_type": ("error.type",),
+    # tokens
+    "input": (
+        "gen_ai.usage.input_tokens",
+        "gen_ai.usage.prompt_tokens",
+        "llm.usage.prompt_tokens",
+        "llm.usage.input_tokens",
+    ),
+    "output": (
+        "gen_ai.usage.output_tokens",
+        "gen_ai.usage.completion_tokens",
+        "llm.usage.completion_tokens",
+        "llm.usage.output_tokens",
+    ),
+    "total": ("gen_ai.usage.total_tokens", "llm.usage.total_tokens", "llm.token_count.total", "ai.usage.totalTokens"),
+    "cache_read": (
+        "gen_ai.usage.cache_read.input_tokens",
+        "gen_ai.usage.cache_read_input_tokens",
+        "gen_ai.usage.input_tokens.cached",
+        "gen_ai.usage.cached_input_tokens",
+        "gen_ai.usage.input_tokens.cache_read",
+        "gen_ai.usage.cached_tokens",
+        "gen_ai.usage.prompt_token_details.cached_read_tokens",
+        "gen_ai.usage.prompt_tokens_details.cached_tokens",
+        "gen_ai.usage.input_token_details.cached_tokens",
+        "gen_ai.usage.details.cache_read_tokens",
+        "gen_ai.usage.details.cache_read_input_tokens",
+        "gen_ai.usage.details.cached_tokens",
+        "llm.usage.cache_read_input_tokens",
+    ),
+    "cache_creation": (
+        "gen_ai.usage.cache_creation.input_tokens",
+        "gen_ai.usage.cache_write.input_tokens",
+        "gen_ai.usage.cache_creation_input_tokens",
+        "gen_ai.usage.cache_write_input_tokens",
+        "gen_ai.usage.input_tokens.cache_write",
+        "gen_ai.usage.prompt_token_details.cached_write_tokens",
+        "gen_ai.usage.details.cache_write_tokens",
+        "gen_ai.usage.details.cache_creation_input_tokens",
+        "llm.usage.cache_creation_input_tokens",
+    ),
+    "cache_creation_1h": (
+        "anthropic.usage.cache_creation.ephemeral_1h_input_tokens",
+        "gen_ai.usage.cache_creation.ephemeral_1h_input_tokens",
+        "gen_ai.usage.details.ephemeral_1h_input_tokens",
+    ),
+    "cache_creation_5m": (
+        "anthropic.usage.cache_creation.ephemeral_5m_input_tokens",
+        "gen_ai.usage.cache_creation.ephemeral_5m_input_tokens",
+        "gen_ai.usage.details.ephemeral_5m_input_tokens",
+    ),
+    "reasoning": (
+        "gen_ai.usage.reasoning.output_tokens",
+        "gen_ai.usage.reasoning_output_tokens",
+        "gen_ai.usage.reasoning_tokens",
+        "gen_ai.usage.output_tokens.reasoning",
+        "gen_ai.usage.completion_token_details.reasoning_tokens",
+        "gen_ai.usage.completion_tokens_details.reasoning_tokens",
+        "gen_ai.usage.output_token_details.reasoning_tokens",
+        "gen_ai.usage.details.reasoning_tokens",
+        "gen_ai.usage.details.thinking_tokens",
+        "gen_ai.usage.details.thoughts_tokens",
+        "gen_ai.usage.thinking_tokens",
+        "gen_ai.usage.thoughts_tokens",
+        "llm.usage.reasoning_tokens",
+    ),
+    "audio_input": (
+        "gen_ai.usage.audio.input_tokens",
+        "gen_ai.usage.input_tokens.audio",
+        "gen_ai.usage.input_audio_tokens",
+        "gen_ai.usage.prompt_token_details.audio_tokens",
+        "gen_ai.usage.details.input_audio_tokens",
+    ),
+    "audio_output": (
+        "gen_ai.usage.audio.output_tokens",
+        "gen_ai.usage.output_tokens.audio",
+        "gen_ai.usage.output_audio_tokens",
+        "gen_ai.usage.completion_token_details.audio_tokens",
+        "gen_ai.usage.details.output_audio_tokens",
+    ),
+    # money
+    "cost": (
+        "gen_ai.usage.cost.amount",
+        "gen_ai.usage.cost",
+        "gen_ai.usage.total_cost",
+        "gen_ai.usage.cost.total",
+        "gen_ai.cost.total_cost",
+        "gen_ai.cost.amount",
+        "gen_ai.cost",
+        "litellm.cost.total",
+        "llm.cost.total",
+        "llm.response.cost",
+        "operation.cost",
+    ),
+    "currency": ("gen_ai.usage.cost.currency", "gen_ai.cost.currency"),
+    "cache_hit": ("gen_ai.gateway.cache_hit", "gen_ai.response.cache_hit", "litellm.cache_hit"),
+    # who
+    "user": ("user.id", "enduser.id", "gen_ai.user", "gen_ai.user.id", "gen_ai.request.user", "llm.user", "user.email"),
+    "session": ("session.id", "gen_ai.conversation.id", "gen_ai.session.id", "thread.id"),
+    "team": (
+        "team.id",
+        "team",
+        "gen_ai.team_id",
+        "litellm.team.id",
+        "litellm.team_id",
+        "litellm.team.alias",
+        "team.name",
+    ),
+    "project": ("project.id", "project", "project.name"),
+    "label.agent": ("gen_ai.agent.name",),
+    "label.virtual_key": (
+        "gen_ai.virtual_key_name",
+        "openrouter.api_key_name",
+        "litellm.key_alias",
+        "litellm.api_key.alias",
+    ),
+    "label.customer": ("gen_ai.customer_id", "customer.id"),
+}
+"""`session.id` goes before the conversation's id: an application sets the first on purpose, a library mints the second."""
+
+REDUNDANT = frozenset(
+    {
+        "gen_ai.usage.input_token_details",
+        "gen_ai.usage.output_token_details",
+        "gen_ai.usage.raw",
+        "gen_ai.usage.input_tokens_details",
+        "gen_ai.usage.output_tokens_details",
+        "gen_ai.client.token.usage",
+        "ai.usage.tokens",
+        "codex.usage.total_tokens",
+    }
+)
+"""Usage names that repeat others in text or in sum."""
+
+NOT_USAGE = ("gen_ai.aggregated_usage.", "codex.turn.", "traceloop.association.", "langfuse.observation.metadata.")
+"""Beginnings of names with `.usage.` in them that sum over several calls, or are free metadata."""
+
+_USAGE_NAME = re.compile(r"[\w-]+(\.[\w-]+)*\.usage\.[\w.-]+|llm\.token_count\.[\w.-]+", re.ASCII)
+_MAX_NAME_CHARS = 128
+
+
+def is_unknown_usage(name: str) -> bool:
+    """Whether numbers under *name*, which no table knows, are usage to keep by their name. Money is not."""
+    return (
+        len(name) <= _MAX_NAME_CHARS
+        and "cost" not in name
+        and not name.startswith(NOT_USAGE)
+        and _USAGE_NAME.fullmatch(name) is not None
+    )
+
+
+_COUNTS = frozenset(
+    {
+        "input", "output", "total", "cache_read", "cache_creation", "cache_creation_1h", "cache_creation_5m", "reasoning",
+        "audio_input", "audio_output", "native_input", "uncached", "text_output", "turn_input",
+    }
+)  # fmt: skip
+_NUMBERS = frozenset({"cost", "stream", "time_to_first_s", "time_to_first_ms", "batch", "cache_hit", "succeeded"})
+
+
+_WHO = frozenset({"user", "session", "team", "project", "environment"})
+
+
+def kind_of(field: str) -> int:
+    """How the values of *field* are read."""
+    if field in _COUNTS:
+        return COUNT
+    if field in _NUMBERS:
+        return NUMBER
+    if field.startswith("raw_"):
+        return RAW
+    if field in _WHO or field.startswith("label."):
+        return WHO
+    return FIRST if field == "finish_reason" else TEXT
+
+
+NEUTRAL = frozenset({"address", "region", "error_type", "request_id", "batch", "model", "deployment"})
+"""Fields that any span may have: alone they are no mark of AI."""

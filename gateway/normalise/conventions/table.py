@@ -1,0 +1,118 @@
+"""What a convention is: a table of attribute names by field, in order of precedence, and four short rules.
+
+A field's names are read like this: the first that has a value wins, the others are ignored, nothing is added. Each
+table is its own names before the shared ones (`shared.py`), so a scope that is read by the wrong table is still counted.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from gateway.decode.view import Span
+from gateway.normalise.conventions import shared
+from gateway.normalise.operation import Fate, operation
+from gateway.normalise.pick import NO_INTEREST, OTHER, Interest, Interests, Picked
+from gateway.normalise.usage import Basis
+
+Names = Mapping[str, tuple[str, ...]]
+
+
+class FateRule(Protocol):
+    def __call__(self, picked: Picked, span: Span, *, failed: bool) -> Fate:
+        """Call, step, or neither; *failed*: the span's status is an error."""
+
+
+class TextReader(Protocol):
+    def __call__(self, picked: Picked, *, failed: bool) -> None:
+        """Take usage and names out of text attributes, where no attribute of their own has them."""
+
+
+_STEP_SPAN = re.compile(
+    r"(^|[\s._\-/:])(agents?|workflow|crew|graph|chain|tools?|task|pipeline|retriever|session|turn)($|[\s._\-/:])|[\s.]run$",
+    re.IGNORECASE,
+)
+
+
+def by_operation(picked: Picked, span: Span, *, failed: bool) -> Fate:
+    """The fate by the operation's name; without one that says something, by what only a call carries."""
+    texts = picked.texts
+    if "step_kind" in texts:
+        return "not_a_call"
+    sent = texts.get("operation")
+    fate = "undecided" if sent is None else operation(sent).fate
+    return _by_contents(picked, span, failed=failed) if fate == "undecided" else fate
+
+
+def _by_contents(picked: Picked, span: Span, *, failed: bool) -> Fate:
+    """A response makes a call.
+
+    So does usage, unless the span is named for an agent or another step (older agent frameworks sum their calls up under
+    the names of a call, without an operation), or its unknown operation names no model. A span that failed is a call when
+    it names provider and model, since an error ends both early. A lone request model is none: gateways put it on their
+    routing and cache spans.
+    """
+    texts, counts = picked.texts, picked.counts
+    if "response_id" in texts or "response_model" in texts:
+        return "call"
+    if _STEP_SPAN.search(span.name):
+        return "not_a_call"
+    if "input" in counts or "output" in counts:
+        return "call" if "operation" not in texts or "request_model" in texts or "model" in texts else "not_a_call"
+    if "finish_reason" in texts or (failed and "provider" in texts and "request_model" in texts):
+        return "call"
+    return "undecided"
+
+
+def inclusive(_picked: Picked, _version: str, _provider: str | None) -> Basis:
+    return Basis.INCLUSIVE
+
+
+def exclusive(_picked: Picked, _version: str, _provider: str | None) -> Basis:
+    return Basis.EXCLUSIVE
+
+
+def unstated(_picked: Picked, _version: str, _provider: str | None) -> Basis:
+    return Basis.UNSTATED
+
+
+def nothing_more(picked: Picked, *, failed: bool) -> None:
+    """No text attribute of this convention holds usage or names."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Convention:
+    name: str
+    """As `source.convention` has it."""
+    own: Names
+    """Names that this convention has, or whose precedence differs from the shared ones."""
+    fate: FateRule = by_operation
+    basis: Callable[[Picked, str, str | None], Basis] = unstated
+    """What the input holds, from the values, the scope's version and the provider."""
+    read_texts: TextReader = nothing_more
+    default_provider: str | None = None
+    """Of a product that speaks to one provider and does not name it."""
+    is_generic: bool = False
+    """The table of last resort: its calls are flagged and counted."""
+
+    def interests(self) -> Interests:
+        """The compiled table, with its memory of names."""
+        return Interests(_compile(self.own), _usage_rule)
+
+
+def _compile(own: Names) -> dict[str, Interest]:
+    """Attribute name -> interest. A name's first place wins, own names before shared ones."""
+    table: dict[str, Interest] = dict.fromkeys(shared.REDUNDANT, NO_INTEREST)
+    for field in {**own, **shared.NAMES}:
+        own_names = own.get(field, ())
+        names = (*own_names, *(name for name in shared.NAMES.get(field, ()) if name not in own_names))
+        kind = shared.kind_of(field)
+        for rank, name in enumerate(names):
+            if name in own_names or name not in table or not table[name]:
+                table[name] = (field, rank, kind)
+    return table
+
+
+def _usage_rule(name: str) -> Interest:
+    """Names that no table knows: numbers of usage are kept by their name, all else is left unread."""
+    return (name, 0, OTHER) if shared.is_unknown_usage(name) else NO_INTEREST

@@ -1,0 +1,116 @@
+"""What an operation's name means: a call of a model, or a step around calls. One table, and a rule for new names.
+
+1. A name of `_CALLS` is a call; its well-known value (OpenTelemetry GenAI) stands beside it.
+2. A name of `_STEPS`, or that speaks of an agent, a tool, a task …, is a step: it never bills, whatever usage it repeats.
+3. Any other name says nothing: what else the item carries decides.
+"""
+
+import re
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+Fate = Literal["call", "not_a_call", "undecided"]
+
+_CALLS = {
+    "chat": "chat",
+    "chat.completion": "chat",
+    "chat.completions": "chat",
+    "chat_completion": "chat",
+    "chat_completions": "chat",
+    "chat_model": "chat",
+    "responses": "chat",
+    "response": "chat",
+    "create_response": "chat",
+    "anthropic_messages": "chat",
+    "messages": "chat",
+    "converse": "chat",
+    "converse_stream": "chat",
+    "llm": "chat",
+    "llm_call": "chat",
+    "llm_request": "chat",
+    "llm.call": "chat",
+    "generation": "chat",
+    "generate": "chat",
+    "inference": "chat",
+    "invoke_model": "chat",
+    "realtime": "chat",
+    # LiteLLM's own call types; its asynchronous ones begin with an a
+    "completion": "chat",
+    "acompletion": "chat",
+    "aresponses": "chat",
+    "aanthropic_messages": "chat",
+    "generate_content": "generate_content",
+    "generate_content_stream": "generate_content",
+    "agenerate_content": "generate_content",
+    "agenerate_content_stream": "generate_content",
+    "text_completion": "text_completion",
+    "text_completions": "text_completion",
+    "text.completions": "text_completion",
+    "atext_completion": "text_completion",
+    "embeddings": "embeddings",
+    "embedding": "embeddings",
+    "aembedding": "embeddings",
+    "embed": "embeddings",
+    "embed_content": "embeddings",
+    "image_generation": "image_generation",
+    "aimage_generation": "image_generation",
+    "generate_image": "image_generation",
+    "image_edit": "image_generation",
+    "aimage_edit": "image_generation",
+    "transcription": "transcription",
+    "atranscription": "transcription",
+    "transcribe": "transcription",
+    "speech": "speech",
+    "aspeech": "speech",
+    "text_to_speech": "speech",
+    "rerank": "rerank",
+    "arerank": "rerank",
+    "moderation": "moderation",
+    "amoderation": "moderation",
+    "video_generation": "video_generation",
+}
+
+_STEPS = frozenset(
+    {
+        "chain",
+        "parser",
+        "prompt",
+        "plan",
+        "planning",
+        "retrieval",
+        "retriever",
+        "search",
+        "framework",
+        "handoff",
+        "guardrail",
+        "evaluate",
+        "evaluation",
+        "fetch_response",
+        "get_response",
+        "cancel_response",
+        "count_tokens",
+        "cache",
+        "span",
+        "event",
+    }
+)
+_STEP_WORD = re.compile(
+    r"agent|tool|task|workflow|chain|retriev|graph|crew|pipeline|memory|guardrail|handoff|session|thread_create|create_thread"
+)
+
+
+class Operation(NamedTuple):
+    name: str
+    """The well-known value; the sent one in lower case where it is not known."""
+    fate: Fate
+
+
+@lru_cache(maxsize=1024)
+def operation(sent: str) -> Operation:
+    """What *sent* means."""
+    name = sent.strip().lower()
+    if name in _CALLS:
+        return Operation(_CALLS[name], "call")
+    if name in _STEPS or _STEP_WORD.search(name):
+        return Operation(name, "not_a_call")
+    return Operation(name, "undecided")

@@ -1,0 +1,211 @@
+"""Who served a call, as OpenTelemetry's well-known values. Precedence:
+
+1. `azure.ai.openai` where the address called is Azure's and the sender says OpenAI (no library tells them apart).
+2. The name the sender gave, by the table `_NAMES`; API suffixes (`openai.chat`, `anthropic.messages`) are cut first.
+3. The family of the model's name, where the sender gave none, or a name that is no provider (a framework, an unknown word).
+4. The host of the address called.
+5. The word the sender gave, in lower case, unless it is a framework.
+"""
+
+import re
+from functools import lru_cache
+
+_NAMES = {
+    "openai": "openai",
+    "open_ai": "openai",
+    "azure_openai": "azure.ai.openai",
+    "azure openai": "azure.ai.openai",
+    "azure": "azure.ai.openai",
+    "az.ai.openai": "azure.ai.openai",
+    "azure.ai.openai": "azure.ai.openai",
+    "azureopenai": "azure.ai.openai",
+    "azure-openai": "azure.ai.openai",
+    "az.ai.inference": "azure.ai.inference",
+    "azure.ai.inference": "azure.ai.inference",
+    "azure_ai": "azure.ai.inference",
+    "anthropic": "anthropic",
+    "claude": "anthropic",
+    "bedrock": "aws.bedrock",
+    "aws": "aws.bedrock",
+    "aws_bedrock": "aws.bedrock",
+    "aws.bedrock": "aws.bedrock",
+    "amazon-bedrock": "aws.bedrock",
+    "amazon_bedrock": "aws.bedrock",
+    "bedrock_converse": "aws.bedrock",
+    "aws bedrock": "aws.bedrock",
+    "google": "gcp.gemini",
+    "gemini": "gcp.gemini",
+    "google_genai": "gcp.gemini",
+    "google.generative-ai": "gcp.gemini",
+    "google-gla": "gcp.gemini",
+    "google_ai_studio": "gcp.gemini",
+    "google.generativeai": "gcp.gemini",
+    "gcp.gemini": "gcp.gemini",
+    "gcp.gen_ai": "gcp.gen_ai",
+    "vertexai": "gcp.vertex_ai",
+    "vertex_ai": "gcp.vertex_ai",
+    "vertex": "gcp.vertex_ai",
+    "google.vertex": "gcp.vertex_ai",
+    "google-vertex": "gcp.vertex_ai",
+    "google_vertexai": "gcp.vertex_ai",
+    "gcp.vertex_ai": "gcp.vertex_ai",
+    "gcp.vertex.agent": "gcp.vertex_ai",
+    "mistral": "mistral_ai",
+    "mistralai": "mistral_ai",
+    "mistral_ai": "mistral_ai",
+    "cohere": "cohere",
+    "cohere_chat": "cohere",
+    "deepseek": "deepseek",
+    "groq": "groq",
+    "xai": "x_ai",
+    "x_ai": "x_ai",
+    "x.ai": "x_ai",
+    "grok": "x_ai",
+    "perplexity": "perplexity",
+    "watsonx": "ibm.watsonx.ai",
+    "ibm.watsonx.ai": "ibm.watsonx.ai",
+    "ibm": "ibm.watsonx.ai",
+    # no well-known value, but names of providers
+    "github": "github",
+    "github_copilot": "github",
+    "openrouter": "openrouter",
+    "ollama": "ollama",
+    "vllm": "vllm",
+    "hosted_vllm": "vllm",
+    "lmstudio": "lmstudio",
+    "together": "together_ai",
+    "together_ai": "together_ai",
+    "togetherai": "together_ai",
+    "fireworks": "fireworks_ai",
+    "fireworks_ai": "fireworks_ai",
+    "replicate": "replicate",
+    "huggingface": "huggingface",
+    "hugging_face": "huggingface",
+    "cerebras": "cerebras",
+    "sambanova": "sambanova",
+    "nvidia": "nvidia",
+    "nvidia_nim": "nvidia",
+    "databricks": "databricks",
+    "cloudflare": "cloudflare",
+    "workers-ai": "cloudflare",
+    "voyage": "voyage_ai",
+    "voyageai": "voyage_ai",
+    "moonshot": "moonshot_ai",
+    "moonshot_ai": "moonshot_ai",
+    "dashscope": "alibaba",
+    "alibaba": "alibaba",
+    "ai21": "ai21",
+    "sagemaker": "aws.sagemaker",
+    "elevenlabs": "elevenlabs",
+    "deepgram": "deepgram",
+    "deepinfra": "deepinfra",
+}
+
+_FRAMEWORKS = frozenset(
+    {
+        "langchain", "langgraph", "llamaindex", "llama_index", "litellm", "litellm_proxy", "haystack", "crewai", "autogen",
+        "pydantic-ai", "pydantic_ai", "strands", "strands-agents", "semantic_kernel", "dspy", "agno", "smolagents", "ag2",
+        "mastra", "spring_ai", "langfuse", "langsmith", "traceloop", "vercel", "ai", "agent", "agents", "none", "null",
+        "unknown", "unspecified", "custom", "other", "_other", "gateway", "llm", "",
+    }
+)  # fmt: skip
+
+_SUFFIX = re.compile(
+    r"[.\-](chat|responses?|completions?|messages|embeddings?|image|images|speech|transcription|textembedding|generative-ai)$"
+)
+
+_WORD = re.compile(r"[\w .:/-]{1,64}", re.ASCII)
+
+_FAMILIES = (
+    (re.compile(r"^(us\.|eu\.|apac\.|global\.|arn:aws)?.*\b(anthropic|amazon|meta|mistral|cohere|ai21|deepseek)\.[a-z]"), "aws.bedrock"),
+    (re.compile(r"^(gpt-|chatgpt|o[1345](-|$)|text-embedding-(3|ada)|text-davinci|davinci|babbage|dall-e|whisper-|tts-1|codex-|computer-use-|omni-moderation|sora-)"), "openai"),
+    (re.compile(r"^claude"), "anthropic"),
+    (re.compile(r"^(gemini|gemma|learnlm|imagen|veo-|text-embedding-00|embedding-00|gemini-embedding)"), "gcp.gemini"),
+    (re.compile(r"^(open-)?(mistral|mixtral|codestral|ministral|magistral|devstral|pixtral)"), "mistral_ai"),
+    (re.compile(r"^(command|c4ai|embed-(english|multilingual|v\d)|rerank-(english|multilingual|v\d))"), "cohere"),
+    (re.compile(r"^deepseek-(chat|reasoner)"), "deepseek"),
+    (re.compile(r"^grok"), "x_ai"),
+    (re.compile(r"^sonar"), "perplexity"),
+    (re.compile(r"^voyage-"), "voyage_ai"),
+)  # fmt: skip
+
+_HOSTS = (
+    (re.compile(r"(^|[./])([\w-]+\.)?(openai\.azure\.com|cognitiveservices\.azure\.com)"), "azure.ai.openai"),
+    (re.compile(r"(^|[./])[\w-]+\.(services|inference|models)\.ai\.azure\.com"), "azure.ai.inference"),
+    (re.compile(r"(^|[./])api\.openai\.com"), "openai"),
+    (re.compile(r"(^|[./])api\.anthropic\.com"), "anthropic"),
+    (re.compile(r"(^|[./])generativelanguage\.googleapis\.com"), "gcp.gemini"),
+    (re.compile(r"(^|[./])([\w-]*-)?aiplatform\.googleapis\.com"), "gcp.vertex_ai"),
+    (re.compile(r"(^|[./])bedrock(-runtime)?(-fips)?\.[\w-]+\.amazonaws\.com"), "aws.bedrock"),
+    (re.compile(r"(^|[./])api\.mistral\.ai"), "mistral_ai"),
+    (re.compile(r"(^|[./])api\.cohere\.(ai|com)"), "cohere"),
+    (re.compile(r"(^|[./])api\.deepseek\.com"), "deepseek"),
+    (re.compile(r"(^|[./])api\.groq\.com"), "groq"),
+    (re.compile(r"(^|[./])api\.x\.ai"), "x_ai"),
+    (re.compile(r"(^|[./])api\.perplexity\.ai"), "perplexity"),
+    (re.compile(r"(^|[./])openrouter\.ai"), "openrouter"),
+    (re.compile(r"(^|[./])api\.together\.xyz"), "together_ai"),
+    (re.compile(r"(^|[./])api\.fireworks\.ai"), "fireworks_ai"),
+)  # fmt: skip
+
+_APART = frozenset({"anthropic", "aws.bedrock"})
+
+
+def counts_cache_apart(name: str | None, model: str | None) -> bool:
+    """Whether the provider's own usage leaves cached tokens out of the input, so that clients must add them."""
+    return name in _APART or (name == "gcp.vertex_ai" and model is not None and "claude" in model.lower())
+
+
+@lru_cache(maxsize=4096)
+def provider(sent: str | None, model: str | None, address: str | None) -> str | None:
+    """The provider by the module's precedence; None when nothing tells it."""
+    host = _host_provider(address)
+    name = named_provider(sent)
+    if name is not None:
+        return host if name == "openai" and host == "azure.ai.openai" else name
+    return model_provider(model) or host or _word(sent)
+
+
+@lru_cache(maxsize=1024)
+def named_provider(sent: str | None) -> str | None:
+    """The well-known value of a provider's name; None for a word that is none."""
+    if sent is None:
+        return None
+    name = sent.strip().lower()
+    while name not in _NAMES:
+        cut = _SUFFIX.sub("", name)
+        if cut == name:
+            return None
+        name = cut
+    return _NAMES[name]
+
+
+@lru_cache(maxsize=4096)
+def model_provider(model: str | None) -> str | None:
+    """The provider whose family a model's name belongs to; a prefix such as `openai/` decides where it is known."""
+    if model is None:
+        return None
+    prefix, slash, rest = model.lower().partition("/")
+    if slash:
+        return named_provider(prefix) or model_provider(rest)
+    for pattern, name in _FAMILIES:
+        if pattern.search(prefix):
+            return name
+    return None
+
+
+def _host_provider(address: str | None) -> str | None:
+    if address is None:
+        return None
+    for pattern, name in _HOSTS:
+        if pattern.search(address.lower()):
+            return name
+    return None
+
+
+def _word(sent: str | None) -> str | None:
+    """An unknown word as it came, in lower case; None for a framework."""
+    if sent is None:
+        return None
+    word = _SUFFIX.sub("", sent.strip().lower())
+    return None if word in _FRAMEWORKS or not _WORD.fullmatch(word) else word

@@ -1,0 +1,167 @@
+"""How a record is made: its identity, its fields from the picked values, its bytes. Pure; shared by spans and logs."""
+
+import re
+from functools import lru_cache
+from hashlib import sha256
+
+import orjson
+
+from gateway.normalise.attribution import attribute
+from gateway.normalise.context import Context
+from gateway.normalise.conventions.table import Convention
+from gateway.normalise.cost import no_cost, reported_cost
+from gateway.normalise.operation import operation
+from gateway.normalise.pick import Picked
+from gateway.normalise.provider import provider
+from gateway.normalise.times import rfc3339, time_flags
+from gateway.normalise.usage import Basis, has_cache, partition
+from spool.record import SCHEMA, Attribution, Record, Source, Trace
+
+_SPAN_DOMAIN = b"span\x00"
+_EVENT_DOMAIN = b"event\x00"
+_ID_HEX = 32
+_MS_PER_S = 1000
+_MAX_FIRST_MS = 24 * 3600 * 1000
+_DEFAULT_OPERATION = "chat"
+_INPUT_ONLY = frozenset({"embeddings", "rerank", "moderation", "transcription", "speech", "image_generation"})
+_UNKNOWN_PROVIDER = "unknown"
+"""Where nothing tells provider or model: the far end takes no call without either (wire contract, part 6.1)."""
+
+_AZURE = "azure.ai.openai"
+"""What its callers name as the model is a deployment of theirs."""
+
+_NAME = re.compile(r"[\w.:/$#@+=-]{1,256}", re.ASCII)
+_PYTHON_CLASS = re.compile(r"<class '([\w.]+)'>")
+
+
+def span_record_id(trace_id: bytes, span_id: bytes) -> str:
+    """The id of a span's record: 32 hex digits, the same on every retry, replica and restart."""
+    return sha256(_SPAN_DOMAIN + trace_id + span_id).hexdigest()[:_ID_HEX]
+
+
+def event_record_id(source: str, event_id: str) -> str:
+    """The id of a record whose sender gives its reports an id of their own; *source* is the format's name."""
+    data = source.encode("utf-8", "replace") + b"\x00" + event_id.encode("utf-8", "replace")
+    return sha256(_EVENT_DOMAIN + data).hexdigest()[:_ID_HEX]
+
+
+def record_json(record: Record) -> bytes:
+    """The record as it is kept and sent: one JSON object, UTF-8."""
+    return orjson.dumps(record)
+
+
+def call_record(
+    picked: Picked,
+    *,
+    convention: Convention,
+    source: Source,
+    record_id: str,
+    start_ms: int,
+    duration_ms: int | None,
+    failed: bool,
+    trace: Trace | None,
+    base: Attribution,
+    context: Context,
+) -> Record:
+    """One call's record, of kind `call`. *base* is what the resource says; the record's own attributes go over it."""
+    convention.read_texts(picked, failed=failed)
+    texts, numbers, counts = picked.texts, picked.numbers, picked.counts
+    request_model, response_model = texts.get("request_model"), texts.get("response_model")
+    response_id = texts.get("response_id")
+    served_by = provider(
+        texts.get("provider") or texts.get("provider_hint"), response_model or request_model, texts.get("address")
+    )
+    if served_by is None:
+        served_by = convention.default_provider or (None if request_model else _UNKNOWN_PROVIDER)
+    sent_operation = texts.get("operation")
+    operation_name = _DEFAULT_OPERATION if sent_operation is None else operation(sent_operation).name
+    if not _is_name(operation_name):
+        operation_name = _DEFAULT_OPERATION
+    input_only = operation_name in _INPUT_ONLY
+    if input_only and "input" not in counts and "output" not in counts and "total" in counts:
+        counts["input"] = counts["total"]
+    usage, consistent = partition(
+        picked,
+        convention.basis(picked, source["library_version"] or "", served_by) if has_cache(counts) else Basis.INCLUSIVE,
+        failed=failed,
+        began=response_id is not None or response_model is not None or "finish_reason" in texts,
+        output_expected=not input_only,
+    )
+    flags = time_flags(start_ms, context.received_at_ms)
+    if not consistent:
+        flags.append("inconsistent_usage")
+    if convention.is_generic:
+        flags.append("unknown_convention")
+    record: Record = {
+        "schema": SCHEMA,
+        "record_id": record_id,
+        "kind": "call",
+        "billed": True,
+        "source": source,
+        "operation": operation_name,
+        "provider": served_by,
+        "request_model": request_model,
+        "response_model": response_model,
+        "response_id": response_id if response_id is not None and _NAME.fullmatch(response_id) else None,
+        "started_at": rfc3339(start_ms),
+        "duration_ms": duration_ms,
+        "usage": usage,
+        "status": "error" if failed else "ok",
+        "attribution": attribute(base, picked.who, context),
+        "received_at": context.received_at,
+        "flags": flags,
+    }
+    if trace is not None:
+        record["trace"] = trace
+    _add_names(record, texts)
+    if numbers:
+        _add_numbers(record, numbers, texts.get("currency"), failed=failed)
+    return record
+
+
+@lru_cache(maxsize=1024)
+def _is_name(text: str) -> bool:
+    return _NAME.fullmatch(text) is not None
+
+
+def _add_names(record: Record, texts: dict[str, str]) -> None:
+    """The names that only some calls have."""
+    if (finish_reason := texts.get("finish_reason")) is not None and _is_name(finish_reason):
+        record["finish_reason"] = finish_reason
+    if (service_tier := texts.get("service_tier")) is not None and _is_name(service_tier):
+        record["service_tier"] = service_tier
+    if (request_id := texts.get("request_id")) is not None:
+        record["request_id"] = request_id
+    deployment = texts.get("deployment") or (texts.get("request_model") if record["provider"] == _AZURE else None)
+    if deployment is not None:
+        record["deployment"] = deployment
+    if (region := texts.get("region")) is not None:
+        record["region"] = region
+
+
+def _add_numbers(record: Record, numbers: dict[str, float], currency: str | None, *, failed: bool) -> None:
+    """Streaming, first token, batch and money. A failure's cost of 0 says nothing."""
+    if (streamed := numbers.get("stream")) is not None:
+        record["stream"] = streamed > 0
+    first_ms = (
+        numbers["time_to_first_s"] * _MS_PER_S if "time_to_first_s" in numbers else numbers.get("time_to_first_ms")
+    )
+    if first_ms is not None and 0 <= first_ms <= _MAX_FIRST_MS:
+        record["time_to_first_token_ms"] = round(first_ms)
+    if numbers.get("batch"):
+        record["batch"] = True
+    if numbers.get("cache_hit"):
+        record["billed"] = False
+        record["cost"] = no_cost()
+        record["flags"].append("gateway_cache_hit")
+    elif (amount := numbers.get("cost")) is not None and (amount or not failed):
+        cost = reported_cost(amount, currency)
+        if cost is not None:
+            record["cost"] = cost
+
+
+def error_name(sent: str) -> str:
+    """*sent* if it is a name; the class inside a Python repr; else `error`, since a sentence may quote a prompt."""
+    match = _PYTHON_CLASS.fullmatch(sent)
+    name = match.group(1) if match else sent
+    return name if _NAME.fullmatch(name) else "error"

@@ -1,0 +1,209 @@
+"""What really happened, and every way it is reported: calls and links of one situation with the truth beside them.
+
+Each builder takes the situation's number, from which service names, traces and times follow, so that many can be mixed.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from gateway.normalise.call import Call
+from tests.support.calls import call, link
+
+APART_MS = 60_000
+"""Situations lie this far apart in the calls' own time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    name: str
+    number: int
+    calls: list[Call]
+    truth: tuple[int, int, int]
+    """(billed calls, input tokens, output tokens)."""
+    links: list[bytes] = field(default_factory=list)
+    conflicts: bool = False
+    """Whether some record must carry the flag."""
+    unbilled: int = 0
+    """Records that are forwarded and no provider billed."""
+
+    @property
+    def services(self) -> set[str]:
+        return {f"app-{self.number}", f"gateway-{self.number}"}
+
+
+class _Reports:
+    """Shorthand for one situation's reports: spans, traces and response ids of its own, times after its start."""
+
+    def __init__(self, number: int) -> None:
+        self.n = number
+
+    def app(self, span: str, at: tuple[int, int] = (0, 1000), **rest: object) -> Call:
+        return self._call(span, at, f"app-{self.n}", rest)
+
+    def gateway(self, span: str, at: tuple[int, int] = (0, 1000), **rest: object) -> Call:
+        return self._call(span, at, f"gateway-{self.n}", {"scope": "litellm", "trace": "gateway", **rest})
+
+    def link(self, span: str, parent: str = "") -> bytes:
+        return link(f"t-{self.n}", span, parent)
+
+    def _call(self, span: str, at: tuple[int, int], service: str, rest: dict[str, object]) -> Call:
+        start = self.n * APART_MS
+        values = dict(rest)
+        values["trace"] = f"{values.get('trace', 't')}-{self.n}"
+        if values.get("response"):
+            values["response"] = f"{values['response']}-{self.n}"
+        return call(span, at=(start + at[0], start + at[1]), service=service, **values)  # type: ignore[arg-type]  # the keywords of `call`
+
+
+def plain(number: int) -> Scenario:
+    r = _Reports(number)
+    calls = [r.app(f"s{i}", at=(i * 10, i * 10 + 500), tokens=(100, 20), response=f"r{i}") for i in range(3)]
+    return Scenario("plain", number, calls, (3, 300, 60))
+
+
+def agent_of_nested_calls(number: int) -> Scenario:
+    """A framework's call repeats the sum of the calls below it, at several distances, through spans that are no calls."""
+    r = _Reports(number)
+    calls = [
+        r.app("root", at=(0, 5000), tokens=(330, 66), scope="framework"),
+        r.app("c1", at=(100, 900), tokens=(100, 20), parent="tool1"),
+        r.app("c2", at=(1000, 2000), tokens=(110, 22), parent="root"),
+        r.app("c3", at=(2100, 4000), tokens=(120, 24), parent="http"),
+    ]
+    links = [r.link("tool1", "root"), r.link("tool2", "root"), r.link("http", "tool2")]
+    return Scenario("agent_of_nested_calls", number, calls, (3, 330, 66), links)
+
+
+def agents_above_agents(number: int) -> Scenario:
+    r = _Reports(number)
+    calls = [
+        r.app("root", at=(0, 5000), tokens=(210, 42), scope="framework"),
+        r.app("inner", at=(50, 4900), tokens=(210, 42), scope="framework", parent="step"),
+        r.app("c1", at=(100, 900), tokens=(100, 20), parent="inner"),
+        r.app("c2", at=(1000, 2000), tokens=(110, 22), parent="tool"),
+    ]
+    return Scenario(
+        "agents_above_agents", number, calls, (2, 210, 42), [r.link("step", "root"), r.link("tool", "inner")]
+    )
+
+
+def sdk_and_instrumentation(number: int) -> Scenario:
+    """Two scopes report three concurrent calls of equal usage, in traces of their own."""
+    r = _Reports(number)
+    sdk = [r.app(f"a{i}", at=(i * 7, 800 + i * 7), tokens=(50, 9), response=f"r{i}") for i in range(3)]
+    other = [
+        r.app(f"b{i}", at=(i * 7 - 5, 805 + i * 7), tokens=(50, 9), scope="langchain", trace=f"u{i}") for i in range(3)
+    ]
+    return Scenario("sdk_and_instrumentation", number, [*sdk, *other], (3, 150, 27))
+
+
+def application_and_gateway(number: int) -> Scenario:
+    """One response id, two clocks that differ by 400 ms; the application's stream stated no usage."""
+    r = _Reports(number)
+    calls = [
+        r.app("a", at=(0, 900), tokens=(None, None), response="r"),
+        r.gateway("g", at=(450, 1250), tokens=(70, 30), response="r", cost="0.02"),
+    ]
+    return Scenario("application_and_gateway", number, calls, (1, 70, 30))
+
+
+def gateway_cache_hit(number: int) -> Scenario:
+    """The gateway's cache repeats id and usage of a call later; both sides report both."""
+    r = _Reports(number)
+    calls = [
+        r.app("a1", at=(0, 900), tokens=(70, 30), response="r"),
+        r.gateway("g1", at=(10, 890), tokens=(70, 30), response="r"),
+        r.app("a2", at=(20_000, 20_012), tokens=(70, 30), response="r"),
+        r.gateway("g2", at=(20_002, 20_010), tokens=(70, 30), response="r", hit=True),
+    ]
+    return Scenario("gateway_cache_hit", number, calls, (1, 70, 30), unbilled=1)
+
+
+def reused_ids(number: int) -> Scenario:
+    """A local server gives every response one id."""
+    r = _Reports(number)
+    calls = [
+        r.app("s0", at=(0, 500), tokens=(10, 5), response="chatcmpl-0"),
+        r.app("s1", at=(5000, 5500), tokens=(40, 8), response="chatcmpl-0"),
+        r.app("s2", at=(5600, 5900), tokens=(40, 8), response="chatcmpl-0"),
+    ]
+    return Scenario("reused_ids", number, calls, (3, 90, 21), conflicts=True)
+
+
+def uncovered_ancestor(number: int) -> Scenario:
+    """A gateway's call with nothing but a guardrail's call below it."""
+    r = _Reports(number)
+    calls = [
+        r.app("root", at=(0, 3000), tokens=(1000, 200), model="gpt-4o"),
+        r.app("guard", at=(10, 400), tokens=(50, 5), model="gpt-4o-mini", parent="root"),
+    ]
+    return Scenario("uncovered_ancestor", number, calls, (2, 1050, 205), conflicts=True)
+
+
+def three_carriers(number: int) -> Scenario:
+    """SDK span, a framework's span around it in another trace, and the gateway's log."""
+    r = _Reports(number)
+    calls = [
+        r.app("sdk", at=(5, 1000), tokens=(80, 40), response="r"),
+        r.app("frame", at=(0, 1010), tokens=(80, 40), scope="langchain", trace="u"),
+        r.gateway("g", at=(300, 1290), tokens=(80, 40), response="r", cost="0.1"),
+    ]
+    return Scenario("three_carriers", number, calls, (1, 80, 40))
+
+
+def parent_with_retries(number: int) -> Scenario:
+    """A call of the client library above its two attempts, of which the first one failed."""
+    r = _Reports(number)
+    calls = [
+        r.app("root", at=(0, 3000), tokens=(60, 12)),
+        r.app("try1", at=(10, 900), tokens=(None, None), failed=True, parent="root"),
+        r.app("try2", at=(1000, 2990), tokens=(60, 12), parent="root"),
+    ]
+    return Scenario("parent_with_retries", number, calls, (2, 60, 12))
+
+
+def fallback_to_another_model(number: int) -> Scenario:
+    r = _Reports(number)
+    calls = [
+        r.gateway("g1", at=(0, 500), tokens=(None, None), failed=True, model="gpt-4o"),
+        r.gateway("g2", at=(510, 1500), tokens=(60, 12), model="claude-sonnet-4-5", response="r"),
+    ]
+    return Scenario("fallback_to_another_model", number, calls, (2, 60, 12))
+
+
+def overcounted_stream(number: int) -> Scenario:
+    """An instrumentation that is known to state a few output tokens too many."""
+    r = _Reports(number)
+    calls = [
+        r.app("a", at=(0, 900), tokens=(70, 33), response="r", scope="opentelemetry.instrumentation.anthropic"),
+        r.gateway("g", at=(100, 1000), tokens=(70, 30), response="r"),
+    ]
+    return Scenario("overcounted_stream", number, calls, (1, 70, 30))
+
+
+def covered_by_a_gateway(number: int) -> Scenario:
+    """The application's framework call stands above the gateway's two spans in one trace."""
+    r = _Reports(number)
+    calls = [
+        r.app("root", at=(0, 3000), tokens=(150, 30), scope="framework", response_model="gpt-4o-2024-08-06"),
+        r.gateway("g1", at=(200, 900), tokens=(100, 20), trace="t", parent="http"),
+        r.gateway("g2", at=(1000, 2500), tokens=(50, 10), trace="t", parent="http"),
+    ]
+    return Scenario("covered_by_a_gateway", number, calls, (2, 150, 30), [r.link("http", "root")])
+
+
+ALL: tuple[Callable[[int], Scenario], ...] = (
+    plain,
+    agent_of_nested_calls,
+    agents_above_agents,
+    sdk_and_instrumentation,
+    application_and_gateway,
+    gateway_cache_hit,
+    reused_ids,
+    uncovered_ancestor,
+    three_carriers,
+    parent_with_retries,
+    fallback_to_another_model,
+    overcounted_stream,
+    covered_by_a_gateway,
+)

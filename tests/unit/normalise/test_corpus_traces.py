@@ -1,0 +1,139 @@
+"""Every captured traces payload: what the normaliser alone gives is the truth, but where the ledger must decide."""
+
+import pytest
+
+from gateway.decode.otlp_json import decode_traces_json
+from gateway.decode.otlp_protobuf import decode_traces
+from gateway.normalise.call import LINK_BYTES, Call, Normalised
+from gateway.normalise.context import Context
+from gateway.normalise.record import record_json
+from gateway.normalise.times import rfc3339
+from gateway.normalise.traces import normalise_traces
+from tests.support.compare import differences
+from tests.support.corpus import CANARY, Payload, Scenario, scenarios
+
+RECEIVED_MS = 1_795_160_000_000
+CONTEXT = Context(RECEIVED_MS, rfc3339(RECEIVED_MS), key="corpus")
+SCENARIOS = list(scenarios("traces"))
+
+TWO_REPORTS_OF_ONE_CALL = {
+    # The Anthropic SDK reports each call by itself; an instrumentation or a framework above reports it again.
+    "otlp/langsmith-otel/lc_anthropic": 2,
+    "otlp/langsmith-otel/lc_anthropic_stream": 2,
+    "otlp/openinference-anthropic/messages": 2,
+    "otlp/openinference-anthropic/messages_async": 2,
+    "otlp/openinference-anthropic/messages_error429": 2,
+    "otlp/openinference-anthropic/messages_error529_stream": 2,
+    "otlp/openinference-anthropic/messages_nocache": 2,
+    "otlp/openinference-anthropic/messages_stream": 2,
+    "otlp/openinference-anthropic/messages_tools": 4,
+    "otlp/openllmetry-anthropic/messages": 2,
+    "otlp/openllmetry-anthropic/messages_async": 2,
+    "otlp/openllmetry-anthropic/messages_error429": 2,
+    "otlp/openllmetry-anthropic/messages_error529_stream": 2,
+    "otlp/openllmetry-anthropic/messages_gzip": 2,
+    "otlp/openllmetry-anthropic/messages_nocache": 2,
+    "otlp/openllmetry-anthropic/messages_stream_helper": 2,
+    "otlp/openllmetry-langchain/lc_anthropic": 2,
+    "otlp/pydantic-ai/anthropic": 2,
+    "otlp/traceloop-sdk/messages": 2,
+    # OpenInference for LangChain and for OpenAI at once.
+    "otlp/openinference-langchain-plus-openai/lc_chain": 2,
+    "otlp/openinference-langchain-plus-openai/lc_chat": 2,
+}
+"""Scenario -> reports that the normaliser gives; the ledger makes calls of them."""
+
+BEYOND_THE_PAYLOAD = {
+    "gateways/litellm/otel_v1_cache_hit": "the meta file keeps the list price; a gateway's cache hit costs nothing",
+    "gateways/litellm/otel_v1_newer_fastapi_no_usage": "only the raw request arrives, which is never a call",
+    "otlp/openinference-anthropic-sdk0/messages_stream": "exclusive input, and the cache counts are not sent",
+}
+
+
+def read(payload: Payload) -> Normalised:
+    decode = decode_traces_json if payload.is_json else decode_traces
+    return normalise_traces(decode(payload.body), CONTEXT)
+
+
+def calls_of(scenario: Scenario) -> list[Call]:
+    return [call for payload in scenario.payloads for call in read(payload).calls]
+
+
+def test_the_corpus_is_there_and_full_of_content_to_leak() -> None:
+    assert len(SCENARIOS) > 200
+    leaky = [s for s in SCENARIOS if any(CANARY.encode() in payload.body for payload in s.payloads)]
+    assert len(leaky) > 150
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=repr)
+def test_records_are_the_truth_of_the_scenario(scenario: Scenario) -> None:
+    calls = calls_of(scenario)
+    found = differences(scenario.meta, [call.record for call in calls])
+    if scenario.name in TWO_REPORTS_OF_ONE_CALL:
+        assert len(calls) == TWO_REPORTS_OF_ONE_CALL[scenario.name]
+        found = [difference for difference in found if "calls, should be" not in difference]
+    if scenario.name in BEYOND_THE_PAYLOAD:
+        assert found
+    else:
+        assert not found
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=repr)
+def test_every_span_has_one_fate_and_every_other_span_leaves_a_link(scenario: Scenario) -> None:
+    for payload in scenario.payloads:
+        out = read(payload)
+        assert not out.rejected
+        assert out.items == len(out.calls) + sum(out.suppressed.values()) + out.ignored
+        assert len(out.links) == out.items - len(out.calls)
+        assert {len(link) for link in out.links} <= {LINK_BYTES}
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=repr)
+def test_no_content_leaves_the_normaliser(scenario: Scenario) -> None:
+    for payload in scenario.payloads:
+        out = read(payload)
+        assert CANARY not in repr(out)
+        assert all(CANARY.encode() not in record_json(call.record) for call in out.calls)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=repr)
+def test_records_have_what_the_service_requires(scenario: Scenario) -> None:
+    for call in calls_of(scenario):
+        record = call.record
+        assert record["provider"] or record["request_model"]
+        assert len(record["record_id"]) == 32
+        assert record["kind"] == "call"
+        assert record["source"]["format"] == "otlp.traces"
+        assert record["operation"]
+        assert record["started_at"].endswith("Z")
+        assert record["usage"]["status"] in {"reported", "partial", "missing", "none"}
+
+
+@pytest.mark.parametrize("scenario", [s for s in SCENARIOS if s.name.startswith("otlp/")], ids=repr)
+def test_response_ids_are_found_wherever_the_payload_has_them(scenario: Scenario) -> None:
+    """The ledger joins reports by them. LiteLLM gives its clients ids of its own, which are kept as they see them."""
+    if "/litellm" in scenario.name:
+        return
+    found = {call.record["response_id"] for call in calls_of(scenario)}
+    for expected in scenario.meta["expected"]:
+        absent = [*expected.get("not_in_payload", []), *(scenario.meta.get("not_in_payload") or [])]
+        if expected.get("response_id") and expected.get("n_records", 1) and "response_id" not in absent:
+            assert expected["response_id"] in found
+
+
+@pytest.mark.parametrize("scenario", [s for s in SCENARIOS if s.name.startswith("otlp/")], ids=repr)
+def test_user_and_session_are_attributed_where_a_span_of_the_call_has_them(scenario: Scenario) -> None:
+    marks = scenario.meta.get("observed", {}).get("attribution", {})
+    calls = calls_of(scenario)
+    for field, value in (("user", "user-7Q-1"), ("session", "sess-7Q-1")):
+        if marks.get(field) and "multi" not in scenario.name and calls:
+            assert any(call.record["attribution"].get(field) == value for call in calls)
+
+
+@pytest.mark.parametrize("scenario", [s for s in SCENARIOS if s.name.startswith("otlp/")], ids=repr)
+def test_team_and_environment_come_from_the_resource(scenario: Scenario) -> None:
+    for call in calls_of(scenario):
+        attribution = call.record["attribution"]
+        assert attribution["team"] == "team-7Q"
+        assert attribution["environment"] == "staging"
+        assert attribution["key"] == "corpus"

@@ -1,0 +1,120 @@
+"""Providers, operations, money and times: the small tables."""
+
+import pytest
+
+from gateway.normalise.cost import decimal_string, reported_cost
+from gateway.normalise.operation import operation
+from gateway.normalise.provider import counts_cache_apart, provider
+from gateway.normalise.times import rfc3339
+
+
+@pytest.mark.parametrize(
+    ("sent", "model", "address", "expected"),
+    [
+        ("openai", "gpt-4o", None, "openai"),
+        ("OpenAI", None, None, "openai"),
+        ("openai.chat", None, None, "openai"),
+        ("openai.responses", None, None, "openai"),
+        ("anthropic.messages", None, None, "anthropic"),
+        ("google.generative-ai", None, None, "gcp.gemini"),
+        ("gemini", None, None, "gcp.gemini"),
+        ("google.vertex.chat", None, None, "gcp.vertex_ai"),
+        ("azure.ai.openai", "gpt-4o", None, "azure.ai.openai"),
+        ("openai", "my-deployment", "acme.openai.azure.com", "azure.ai.openai"),
+        ("openai", "gpt-4o", "https://acme.openai.azure.com/openai/", "azure.ai.openai"),
+        ("openai", "gpt-4o", "127.0.0.1", "openai"),
+        ("langchain", "claude-sonnet-4-5", None, "anthropic"),
+        ("langgraph", None, None, None),
+        ("langchain", "local-model", None, None),
+        (None, "gpt-4o", None, "openai"),
+        (None, "o4-mini", None, "openai"),
+        (None, "openai/gpt-5-mini", None, "openai"),
+        (None, "us.anthropic.claude-sonnet-4-5-v1:0", None, "aws.bedrock"),
+        (None, "mistral-large", None, "mistral_ai"),
+        (None, "my-model", "api.anthropic.com", "anthropic"),
+        (None, "my-model", "bedrock-runtime.us-east-1.amazonaws.com", "aws.bedrock"),
+        (None, "my-model", "evil-api.openai.com.example", None),
+        (None, "my-model", None, None),
+        (None, None, None, None),
+        ("mock.chat", "gpt-5-mini", None, "openai"),
+        ("mock.chat", "my-model", None, "mock"),
+        ("github", "gpt-4o", None, "github"),
+        ("", "gemini-2.5-flash", None, "gcp.gemini"),
+    ],
+)
+def test_provider_by_precedence(sent: str | None, model: str | None, address: str | None, expected: str | None) -> None:
+    assert provider(sent, model, address) == expected
+
+
+@pytest.mark.parametrize(
+    ("sent", "name", "fate"),
+    [
+        ("chat", "chat", "call"),
+        ("Chat", "chat", "call"),
+        ("responses", "chat", "call"),
+        ("acompletion", "chat", "call"),
+        ("aembedding", "embeddings", "call"),
+        ("embedding", "embeddings", "call"),
+        ("text_completion", "text_completion", "call"),
+        ("generate_content", "generate_content", "call"),
+        ("chat.completions", "chat", "call"),
+        ("invoke_agent", "invoke_agent", "not_a_call"),
+        ("execute_task", "execute_task", "not_a_call"),
+        ("invoke_workflow", "invoke_workflow", "not_a_call"),
+        ("parser", "parser", "not_a_call"),
+        ("my_new_agent_step", "my_new_agent_step", "not_a_call"),
+        ("unknown", "unknown", "undecided"),
+        ("something_new", "something_new", "undecided"),
+    ],
+)
+def test_operations(sent: str, name: str, fate: str) -> None:
+    assert tuple(operation(sent)) == (name, fate)
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"),
+    [
+        (0.017143750000000003, "0.01714375"),
+        (4.682e-05, "0.00004682"),
+        (0.0, "0"),
+        (1.0, "1"),
+        (12.5, "12.5"),
+        (0.1 + 0.2, "0.3"),
+        (1e-9, "0.000000001"),
+        (123456789.125, "123456789.125"),
+    ],
+)
+def test_money_has_no_binary_noise_and_no_exponent(amount: float, text: str) -> None:
+    assert decimal_string(amount) == text
+
+
+@pytest.mark.parametrize("amount", [None, -1.0, float("nan"), float("inf"), 1e10])
+def test_what_is_no_amount_is_no_cost(amount: float | None) -> None:
+    assert reported_cost(amount, None) is None
+
+
+@pytest.mark.parametrize("currency", [None, "", "dollars", "12", "U$D"])
+def test_unreadable_currency_is_usd(currency: str | None) -> None:
+    cost = reported_cost(1.0, currency)
+    assert cost is not None
+    assert cost["currency"] == "USD"
+
+
+def test_providers_that_count_cached_tokens_apart() -> None:
+    assert counts_cache_apart("anthropic", None)
+    assert counts_cache_apart("gcp.vertex_ai", "claude-sonnet-4-5")
+    assert not counts_cache_apart("gcp.vertex_ai", "gemini-2.5-pro")
+    assert not counts_cache_apart("openai", "gpt-4o")
+
+
+@pytest.mark.parametrize(
+    ("ms", "text"),
+    [
+        (0, "1970-01-01T00:00:00.000Z"),
+        (1_767_607_201_250, "2026-01-05T10:00:01.250Z"),
+        (1_767_607_201_009, "2026-01-05T10:00:01.009Z"),
+        (1_709_164_799_999, "2024-02-28T23:59:59.999Z"),
+    ],
+)
+def test_times_are_rfc_3339_with_milliseconds(ms: int, text: str) -> None:
+    assert rfc3339(ms) == text
