@@ -50,8 +50,9 @@ class Counting:
     async def rebuild(self) -> None:
         """Make the ledger know what the spool knows."""
         ledger = Ledger(self._max_keys)
+        now_ms = self._now_ms()
         settled_seq = await self._spool.settled_seq(AI_TELEMETRY)
-        since_ms = self._now_ms() - self._window_ms
+        since_ms = now_ms - self._window_ms
         async for page in await self._spool.evidence(AI_TELEMETRY, since_ms, self._max_keys):
             for chunk in page:
                 ledger.restore(
@@ -62,6 +63,7 @@ class Counting:
                     chunk.dropped,
                     settled=chunk.seq <= settled_seq,
                 )
+        ledger.turn_back(now_ms)
         self.ledger = ledger
         self._spool.trust_again()
         self._counted.set()
@@ -88,49 +90,71 @@ class Counting:
 
     async def run(self) -> None:
         """Settle what falls due, until cancelled."""
+        try:
+            await self._run()
+        finally:
+            if self._rebuilding is not None:
+                self._rebuilding.cancel()
+
+    async def _run(self) -> None:
         turned_ms = self._now_ms()
         while True:
+            # A clock that jumped back must not hold records for longer than they settle.
+            self.ledger.turn_back(self._now_ms())
             oldest_ms = self.ledger.oldest_ms()
             if oldest_ms is None:
                 self._counted.clear()
                 await self._counted.wait()
                 continue
             wait_s = (oldest_ms + self._settle_ms - self._now_ms()) / 1000
-            if wait_s > 0 or oldest_ms > self._now_ms():
-                # A clock that jumped back must not hold records for longer than they settle.
-                await asyncio.sleep(min(max(wait_s, 0), self._settle_ms / 1000) + min(PASS_S, self._settle_ms / 1000))
-            await self._settle_or_rebuild()
+            if wait_s > 0:
+                await asyncio.sleep(min(wait_s, self._settle_ms / 1000) + min(PASS_S, self._settle_ms / 1000))
+            await self._settle_or_wait()
             if self._now_ms() - turned_ms > TURN_S * 1000:
                 turned_ms = self._now_ms()
                 self.ledger.turn()
 
-    async def _settle_or_rebuild(self) -> None:
+    async def _settle_or_wait(self) -> None:
         try:
             if not await self.settle_due(self._now_ms()):
                 await asyncio.sleep(0.01)  # the chunk that is due is still on its way to the disk
         except SpoolError as error:
-            log.warning("settling failed; the ledger is read again", error=type(error).__name__)
-            self._lost_append()
-            if self._rebuilding is not None:
-                await self._rebuilding
+            log.warning("settling failed; it is tried again", error=type(error).__name__)
+            await asyncio.sleep(1.0)
 
     async def settle_due(self, now_ms: int) -> int:
-        """Settle the chunks whose time is up at *now_ms*; how many they were."""
-        ledger = self.ledger
+        """Settle the chunks whose time is up at *now_ms*; how many they were.
+
+        Raises SpoolError when that could not be written down; then nothing was decided.
+        """
+        if self._rebuilding is not None:
+            await self._rebuilding
+        ledger, lost_appends = self.ledger, self._spool.lost_appends
         due = ledger.due(now_ms - self._settle_ms, self._spool.sealed_seq)
         if not due:
             return 0
+        verdicts: list[Verdict] = []
+        try:
+            changes = await self._decide_all(ledger, due, verdicts)
+            await self._spool.settle(AI_TELEMETRY, due[-1], list(changes.values()), lost_appends=lost_appends)
+        except BaseException:
+            for verdict in verdicts:
+                ledger.undecide(verdict)
+            raise
+        for seq in due:
+            ledger.settled(seq)
+        return len(due)
+
+    async def _decide_all(self, ledger: Ledger, due: Sequence[int], verdicts: list[Verdict]) -> dict[Position, Change]:
+        """What becomes of the records of the chunks *due*; each verdict is added to *verdicts* once it is noted in the ledger."""
         late: dict[int, LateChunk | None] = {}
         changes: dict[Position, Change] = {}
         for seq in due:
             for ref in ledger.roots(seq):
                 if ledger.is_open(ref):
-                    verdict = await self._decide(ledger, ref, late)
-                    await self._note(ledger, verdict, due[-1], changes)
-        await self._spool.settle(AI_TELEMETRY, due[-1], list(changes.values()))
-        for seq in due:
-            ledger.settled(seq)
-        return len(due)
+                    verdicts.append(await self._decide(ledger, ref, late))
+                    await self._note(ledger, verdicts[-1], due[-1], changes)
+        return changes
 
     async def _decide(self, ledger: Ledger, ref: int, late: dict[int, LateChunk | None]) -> Verdict:
         while True:
@@ -148,20 +172,21 @@ class Counting:
                 at = position(ref)
                 changes[at] = Change(*at, fate, None)
         for slot, refs in verdict.merged.items():
-            reports = await self._records(refs)
-            if reports:
-                (own,) = await self._records([slot])
-                self._change(changes, slot, "kept.merged", merge(reports, own["record_id"]))
+            own, *reports = await self._records([slot, *refs])
+            known = [report for report in reports if report is not None]
+            if own is not None:
+                self._change(changes, slot, "kept.merged", merge(known, own["record_id"]))
         for ref in verdict.conflicts:
             at = position(ref)
             if ledger.settles(ref) and at.seq <= due_seq and (at not in changes or changes[at].record is not None):
                 record = _record(changes, at) or (await self._records([ref]))[0]
-                if "conflict" not in record["flags"]:
+                if record is not None and "conflict" not in record["flags"]:
                     self._change(changes, ref, "kept.conflict", {**record, "flags": [*record["flags"], "conflict"]})
 
-    async def _records(self, refs: Sequence[int]) -> list[Record]:
+    async def _records(self, refs: Sequence[int]) -> list[Record | None]:
+        """The record of each reference; None for one that is gone, or damaged on the disk and so left as it is."""
         found = await self._spool.read(AI_TELEMETRY, [position(ref) for ref in refs])
-        return [cast("Record", orjson.loads(record)) for record in found if record is not None]
+        return [None if record is None else _loaded(record) for record in found]
 
     @staticmethod
     def _change(changes: dict[Position, Change], ref: int, fate: str, record: Record) -> None:
@@ -172,6 +197,14 @@ class Counting:
 def _record(changes: dict[Position, Change], at: Position) -> Record | None:
     change = changes.get(at)
     return None if change is None or change.record is None else cast("Record", orjson.loads(change.record))
+
+
+def _loaded(record: bytes) -> Record | None:
+    try:
+        return cast("Record", orjson.loads(record))
+    except orjson.JSONDecodeError:
+        log.warning("a record in the spool cannot be read")
+        return None
 
 
 def position(ref: int) -> Position:

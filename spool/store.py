@@ -85,6 +85,9 @@ class LaneStore(Protocol):
 class Spool(LaneStore, Protocol):
     """The whole spool, as the intake uses it."""
 
+    def admit(self, size: int) -> None:
+        """Raise SpoolFull when *size* more bytes may not be kept, SpoolError while nothing may; asked before anything is counted."""
+
     def position(self, lane: Lane) -> tuple[int, int]:
         """(chunk, index) that the next record appended to *lane* will have; true until the next append."""
 
@@ -93,8 +96,9 @@ class Spool(LaneStore, Protocol):
     ) -> Awaitable[None]:
         """Keep *records* of *lane* and the *tally*, in one commit with whatever else waits; done when on disk.
 
-        *facts* and *links* are the ledger's own evidence, opaque here, given back at start. Raises SpoolFull at once, with nothing kept,
-        when a limit is reached; the awaitable raises SpoolError when the commit failed.
+        *facts* and *links* are the ledger's own evidence, opaque here, given back at start. Raises SpoolError at once, with nothing
+        kept, while the ledger is read again after a loss; the awaitable raises SpoolError (SpoolFull: no room on the disk) when the
+        commit failed. Limits are `admit`'s: refusing here what was counted already would make its resend a duplicate.
         """
 
     def edge(self) -> Mapping[str, int]:

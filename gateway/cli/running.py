@@ -6,6 +6,7 @@ import json
 import os
 import random
 import signal
+import sys
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ from gateway.local_service.misbehave import Misbehave
 from gateway.local_service.service import Service
 from spool.errors import SpoolError
 
+SWITCH_S = 0.0005
+"""How long the event loop keeps the interpreter from the thread that waits to start a commit; Python's own 5 ms would be the answer's latency."""
 GC_YOUNGEST = 50_000
 """Allocations between collections of the youngest generation: the hot path makes no cycles, so fewer are enough."""
 
@@ -55,6 +58,7 @@ async def _gateway_until_signal(config: Config, ports_file: Path | None) -> None
         gc.collect()
         gc.freeze()
         gc.set_threshold(GC_YOUNGEST, 50, 100)
+        sys.setswitchinterval(SWITCH_S)
         for name, address in (("senders", ports.http), ("admin", ports.admin), ("local service", ports.service)):
             click.echo(f"{name}: {'off' if address is None else address_text(address)}", err=True)
         if ports_file is not None:

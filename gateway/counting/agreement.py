@@ -1,7 +1,7 @@
 """When two reports may be of one call: usage, time, model. Pure; every tolerance stands here with its reason."""
 
 from gateway.counting.facts import FAILED, HIT, Fact
-from gateway.counting.models import fingerprint
+from gateway.normalise.fingerprint import scope_fingerprint
 
 SAME_RESPONSE_SLACK_MS = 1_000
 """Two hosts report one response: their clocks may differ by this much. Ids that local servers reuse are further apart."""
@@ -10,7 +10,7 @@ NESTED_SLACK_MS = 50
 
 OUTPUT_DEVIATIONS: dict[int, int] = {
     # OpenLLMetry adds the output count of `message_start` to the final one when it reads an Anthropic stream.
-    fingerprint("opentelemetry.instrumentation.anthropic"): 8,
+    scope_fingerprint("opentelemetry.instrumentation.anthropic"): 8,
 }
 """Scope -> how far its output count may lie above what the provider served."""
 
@@ -53,6 +53,13 @@ def nested(a: Fact, b: Fact) -> bool:
     )
 
 
+def response_slack_ms(a: Fact, b: Fact) -> int:
+    """How far apart two reports of one response may lie: one process has one clock, one library reports a call at its time."""
+    if a.source != b.source:
+        return SAME_RESPONSE_SLACK_MS
+    return NESTED_SLACK_MS if a.scope != b.scope else 0
+
+
 def is_same_response(a: Fact, b: Fact) -> bool:
     """Rule 3b: equal response id (the caller knows), overlapping time, agreeing usage.
 
@@ -61,7 +68,7 @@ def is_same_response(a: Fact, b: Fact) -> bool:
     """
     if (a.marks ^ b.marks) & HIT:
         return a.scope != b.scope and overlaps(a, b, NESTED_SLACK_MS) and same_usage(a, b)
-    return overlaps(a, b, SAME_RESPONSE_SLACK_MS) and same_usage(a, b)
+    return overlaps(a, b, response_slack_ms(a, b)) and same_usage(a, b)
 
 
 def is_twin(a: Fact, b: Fact) -> bool:

@@ -15,9 +15,11 @@ from gateway.normalise.call import LINK_BYTES, Call
 from spool.record import Record
 
 _FACT = struct.Struct("<16s8s8sqqQQQQQiiiiiHHQQ")
+_ROW = struct.Struct("<24s8sqqQQQQQiiiiiHHQQ")
+"""The same bytes, with trace and span id as one."""
 FACT_BYTES = _FACT.size
 _CHAINS = struct.Struct("<QQ")
-_NO_SPAN = bytes(8)
+NO_SPAN = bytes(8)
 _MOST = (1 << 31) - 1
 
 HIT = 1
@@ -25,8 +27,10 @@ HIT = 1
 FAILED = 2
 REPORTED_COST = 4
 
-USAGE_WEIGHTS = (32, 32, 6, 6, 4)
-"""Completeness: what knowing each of a row's five counts is worth; whole counts most, then what makes a price."""
+WHOLE_WEIGHT = 32
+"""Completeness: what knowing each is worth; whole counts most, then what makes a price."""
+CACHE_WEIGHT = 6
+REASONING_WEIGHT = 4
 RESPONSE_ID_WEIGHT = 8
 COST_WEIGHT = 4
 MODEL_WEIGHT = 4
@@ -34,9 +38,9 @@ MODEL_WEIGHT = 4
 
 class Fact(NamedTuple):
     trace_id: bytes
-    """The record id, for a report without a span."""
+    """The record id, for a report without a trace."""
     span_id: bytes
-    """Zero for a report without a span."""
+    """Of the record id's bytes for a report in a trace that has no span; zero for one without a trace."""
     parent_span_id: bytes
     start_ms: int
     end_ms: int
@@ -61,58 +65,62 @@ class Fact(NamedTuple):
 
 
 def identity(call: Call) -> bytes:
-    """24 bytes that name the report itself: its trace and span id, or its record id where it has no span."""
-    return call.trace_id + call.span_id if call.span_id else bytes.fromhex(call.record["record_id"]) + _NO_SPAN
+    """24 bytes that name the report itself: its trace and span id, or its record id where it has no span.
+
+    A report without a span that stands in a trace keeps the trace id, so that its parent is found after a restart too.
+    """
+    if call.span_id:
+        return call.trace_id + call.span_id
+    record_id = bytes.fromhex(call.record["record_id"])
+    return call.trace_id + record_id[:8] if call.trace_id else record_id + NO_SPAN
 
 
 def fact_row(call: Call, own: bytes, prev_child: int, prev_response: int, response: int) -> bytes:
     """The row of *call*, whose `identity` is *own*. One flat function: it runs once for every call."""
-    record = call.record
-    get = record.get
+    record, _, _, parent_span_id, start_ms, end_ms, source, scope, _ = call
     usage = record["usage"].get
-    counts: tuple[int | None, ...] = (
-        usage("input_tokens"),
-        usage("output_tokens"),
-        usage("cache_read_input_tokens"),
-        usage("cache_creation_input_tokens"),
-        usage("reasoning_output_tokens"),
+    counts: tuple[int, ...] = (  # type: ignore[assignment]  # a TypedDict's bound `get` is typed as object
+        usage("input_tokens", -1),
+        usage("output_tokens", -1),
+        usage("cache_read_input_tokens", -1),
+        usage("cache_creation_input_tokens", -1),
+        usage("reasoning_output_tokens", -1),
     )
-    request_model = get("request_model")
-    response_model = get("response_model")
+    if None in counts:
+        counts = tuple(-1 if count is None else count for count in counts)
+    input_tokens, output_tokens, read, created, reasoning = counts
+    request_model, response_model = record["request_model"], record["response_model"]
     marks = 0 if record["billed"] else HIT
-    score = 0
     if record["status"] == "error":
         marks |= FAILED
-    if get("cost"):
-        marks |= REPORTED_COST
-        score = COST_WEIGHT
-    if response:
-        score += RESPONSE_ID_WEIGHT
+    score = (
+        (input_tokens >= 0 and WHOLE_WEIGHT)
+        + (output_tokens >= 0 and WHOLE_WEIGHT)
+        + (read >= 0 and CACHE_WEIGHT)
+        + (created >= 0 and CACHE_WEIGHT)
+        + (reasoning >= 0 and REASONING_WEIGHT)
+        + (response and RESPONSE_ID_WEIGHT)
+    )
     if response_model:
         score += MODEL_WEIGHT
-    stated: list[int] = []
-    for count, weight in zip(counts, USAGE_WEIGHTS, strict=True):
-        if count is None:
-            stated.append(-1)
-        else:
-            stated.append(count)
-            score += weight
+    if record.get("cost"):
+        marks |= REPORTED_COST
+        score += COST_WEIGHT
     row = (
-        own[:16],
-        own[16:],
-        call.parent_span_id or _NO_SPAN,
-        call.start_ms,
-        call.end_ms,
-        call.source,
-        call.scope,
+        own,
+        parent_span_id or NO_SPAN,
+        start_ms,
+        end_ms,
+        source,
+        scope,
         response,
         model_fingerprint(request_model) if request_model else 0,
         model_fingerprint(response_model) if response_model else 0,
     )
     try:
-        return _FACT.pack(*row, *stated, marks, score, prev_child, prev_response)
+        return _ROW.pack(*row, *counts, marks, score, prev_child, prev_response)
     except struct.error:  # a count beyond 2^31: compared as the largest that fits
-        return _FACT.pack(*row, *(min(x, _MOST) for x in stated), marks, score, prev_child, prev_response)
+        return _ROW.pack(*row, *(min(x, _MOST) for x in counts), marks, score, prev_child, prev_response)
 
 
 def response_fingerprint(record: Record) -> int:
@@ -152,6 +160,10 @@ def unpack_link(rows: bytes | bytearray, index: int) -> Link:
 
 
 # ---- references
+
+
+REF_STEP = 2
+"""From one report's reference to the next one's in its chunk."""
 
 
 def call_ref(seq: int, idx: int) -> int:

@@ -21,32 +21,36 @@ from gateway.counting.cluster import DROPPED, KEPT, OPEN, Cluster, LateChunk, Ro
 from gateway.counting.facts import (
     FACT_BYTES,
     LINK_ROW_BYTES,
+    NO_SPAN,
+    REF_STEP,
     Fact,
     call_ref,
     fact_row,
     identity,
     link_ref,
     link_row,
-    response_fingerprint,
     split_ref,
     unpack_fact,
     unpack_link,
     with_chains,
 )
+from gateway.counting.models import fingerprint
 from gateway.counting.resolve import Verdict, resolve
-from gateway.counting.table import Table
+from gateway.counting.table import MASK, Table
 from gateway.normalise.call import Call
 
 MAX_TWIN_CANDIDATES = 64
+BEYOND_CHUNKS = 1 << 41
+"""A number that no chunk has."""
 
 
 @dataclass(slots=True)
 class Counted:
     """What `count` made of one payload's calls."""
 
-    facts: bytearray = field(default_factory=bytearray)
+    facts: bytes = b""
     """Rows of the calls that are kept, in their order."""
-    links: bytearray = field(default_factory=bytearray)
+    links: bytes = b""
     duplicates: set[int] = field(default_factory=set)
     """Indexes of the calls that were reported before."""
 
@@ -64,8 +68,8 @@ class _Source:
         """Output count -> references, oldest first; None while only one scope reports."""
         self.prune_at = 4096
 
-    def remember(self, ref: int, oldest_seq: int) -> None:
-        self.refs.append(ref)
+    def remember(self, refs: Sequence[int], oldest_seq: int) -> None:
+        self.refs.extend(refs)
         if len(self.refs) >= self.prune_at:
             self.prune(oldest_seq)
             self.prune_at = 2 * len(self.refs) + 4096
@@ -82,11 +86,17 @@ class _Source:
                     del self.by_output[output]
 
 
+def _output_key(fact: Fact) -> int:
+    """Where a report stands in the index: what one library leaves out, as for embeddings, another one states as 0."""
+    return max(fact.output_tokens, 0)
+
+
 def _candidates(by_output: Mapping[int, deque[int]], fact: Fact) -> list[int]:
     """References of reports with the same output count, or one that a known deviation explains; newest first."""
     spread = MAX_OUTPUT_DEVIATION if fact.output_tokens >= 0 else 0
+    middle = _output_key(fact)
     found: list[int] = []
-    for output in range(fact.output_tokens - spread, fact.output_tokens + spread + 1):
+    for output in range(middle - spread, middle + spread + 1):
         refs = by_output.get(output)
         if refs:
             found += [refs[-i] for i in range(1, min(len(refs), MAX_TWIN_CANDIDATES) + 1)]
@@ -111,35 +121,61 @@ class Ledger:
         chunk = self._chunks.get(seq)
         if chunk is None:
             chunk = self._chunks[seq] = Settling(seq, received_ms)
-        add_span = self._spans.add
-        idx = first
-        for i, call in enumerate(calls):
-            own = identity(call)
-            if not add_span(span_key(own)):
-                counted.duplicates.add(i)
-                continue
-            ref = call_ref(seq, idx)
-            prev_child = 0
-            if call.parent_span_id:
-                prev_child = self._children.swap(span_key(call.trace_id + call.parent_span_id), ref)
-            response = response_fingerprint(call.record)
-            prev_response = self._responses.swap(response, ref) if response else 0
-            row = fact_row(call, own, prev_child, prev_response, response)
-            chunk.facts += row
-            chunk.fates.append(OPEN)
-            counted.facts += row
-            if prev_response:
-                chunk.related.add(idx)
-            self._watch_twins(call.source, call.scope, ref, chunk, idx)
-            idx += 1
-        n = len(chunk.links) // LINK_ROW_BYTES
-        for link in links:
-            if link[24:] != b"\0\0\0\0\0\0\0\0":
-                row = link_row(link, self._children.swap(span_key(link[:16] + link[24:]), link_ref(seq, n)))
-                chunk.links += row
-                counted.links += row
-                n += 1
+        if calls:
+            counted.facts = self._count_calls(calls, chunk, first, counted.duplicates)
+        if links:
+            counted.links = self._count_links(links, chunk)
         return counted
+
+    def _count_calls(self, calls: Sequence[Call], chunk: Settling, first: int, duplicates: set[int]) -> bytes:
+        """The rows of the calls that are kept. The hot loop: what it calls is inlined where that was measured to matter."""
+        add_span, swap_child, swap_response = self._spans.add, self._children.swap, self._responses.swap
+        rows: list[bytes] = []
+        sources: dict[tuple[int, int], list[int]] = {}
+        ref = call_ref(chunk.seq, first)
+        for i, call in enumerate(calls):
+            record, trace_id, span_id, parent_span_id, _, _, source, scope, _ = call
+            own = trace_id + span_id if span_id else identity(call)
+            if not add_span(hash(own) & MASK or 1):
+                duplicates.add(i)
+                continue
+            prev_child = swap_child(hash(trace_id + parent_span_id) & MASK or 1, ref) if parent_span_id else 0
+            response_id = record["response_id"]
+            if response_id:
+                response = fingerprint(response_id)
+                prev_response = swap_response(response, ref)
+                if prev_response:
+                    self._relate(prev_response)
+                    chunk.related.add(first + len(rows))
+            else:
+                response = prev_response = 0
+            rows.append(fact_row(call, own, prev_child, prev_response, response))
+            try:
+                sources[source, scope].append(ref)
+            except KeyError:
+                sources[source, scope] = [ref]
+            ref += REF_STEP
+        facts = b"".join(rows)
+        chunk.facts += facts
+        chunk.fates += bytes(len(rows))
+        for (source, scope), refs in sources.items():
+            self._watch_twins(source, scope, refs)
+        return facts
+
+    def _count_links(self, links: Iterable[bytes], chunk: Settling) -> bytes:
+        """The rows of the links that lead upwards; a root's leads nowhere."""
+        swap_child = self._children.swap
+        rows: list[bytes] = []
+        ref = link_ref(chunk.seq, len(chunk.links) // LINK_ROW_BYTES)
+        for link in links:
+            parent_span_id = link[24:]
+            if parent_span_id != NO_SPAN:
+                prev = swap_child(hash(link[:16] + parent_span_id) & MASK or 1, ref)
+                rows.append(link + prev.to_bytes(8, "little"))
+                ref += REF_STEP
+        joined = b"".join(rows)
+        chunk.links += joined
+        return joined
 
     def restore(
         self, seq: int, received_ms: int, facts: bytes, links: bytes, dropped: Mapping[int, str], *, settled: bool
@@ -160,34 +196,44 @@ class Ledger:
                 chunk.facts += with_chains(facts[idx * FACT_BYTES : (idx + 1) * FACT_BYTES], prev_child, prev_response)
                 chunk.fates.append(DROPPED if idx in dropped else OPEN)
                 if prev_response:
+                    self._relate(prev_response)
                     chunk.related.add(idx)
-                self._watch_twins(fact.source, fact.scope, ref, chunk, idx)
+                self._watch_twins(fact.source, fact.scope, (ref,))
         for n in range(len(links) // LINK_ROW_BYTES):
             link = unpack_link(links, n)
             prev = self._children.swap(span_key(link.trace_id + link.parent_span_id), link_ref(seq, n))
             if not settled:
                 chunk.links += link_row(link.trace_id + link.span_id + link.parent_span_id, prev)
 
-    def _watch_twins(self, source: int, scope: int, ref: int, chunk: Settling, idx: int) -> None:
-        """Look for twins, only in sources that more than one scope reports from."""
+    def _relate(self, ref: int) -> None:
+        """The call at *ref* needs a verdict too, if it still settles: whoever comes due first decides for both."""
+        where = split_ref(ref)
+        chunk = self._chunks.get(where.seq)
+        if chunk is not None:
+            chunk.related.add(where.idx)
+
+    def _watch_twins(self, source: int, scope: int, refs: Sequence[int]) -> None:
+        """Look for twins of new reports, only in sources that more than one scope reports from."""
         seen = self._sources.get(source)
         if seen is None:
             seen = self._sources[source] = _Source(scope)
         if seen.by_output is None:
             if seen.scope == scope:
-                seen.remember(ref, self._oldest())
+                seen.remember(refs, self._oldest())
                 return
             self._index_source(seen)
         by_output = seen.by_output
         assert by_output is not None  # noqa: S101 made just above
-        fact = unpack_fact(chunk.facts, idx)
-        for candidate in _candidates(by_output, fact):
-            other = self._row(candidate)
-            if other is not None and is_twin(fact, other):
-                chunk.related.add(idx)
-                where = split_ref(candidate)
-                self._chunks[where.seq].related.add(where.idx)
-        by_output.setdefault(fact.output_tokens, deque()).append(ref)
+        for ref in refs:
+            fact = self._row(ref)
+            if fact is None:
+                continue
+            for candidate in _candidates(by_output, fact):
+                other = self._row(candidate)
+                if other is not None and is_twin(fact, other):
+                    self._relate(ref)
+                    self._relate(candidate)
+            by_output.setdefault(_output_key(fact), deque()).append(ref)
 
     def _index_source(self, seen: "_Source") -> None:
         """A second scope showed up: find what the first one reported while it can still be joined."""
@@ -195,13 +241,13 @@ class Ledger:
         for ref in seen.refs:
             fact = self._row(ref)
             if fact is not None:
-                by_output.setdefault(fact.output_tokens, deque()).append(ref)
+                by_output.setdefault(_output_key(fact), deque()).append(ref)
         seen.by_output = by_output
         del seen.refs[:]
 
     def _oldest(self) -> int:
-        """The oldest chunk that settles."""
-        return next(iter(self._chunks), 0)
+        """The oldest chunk that settles; beyond all chunks when none does."""
+        return next(iter(self._chunks), BEYOND_CHUNKS)
 
     def _row(self, ref: int) -> Fact | None:
         """The row of a call that still settles."""
@@ -221,6 +267,11 @@ class Ledger:
                 break
             found.append(seq)
         return found
+
+    def turn_back(self, now_ms: int) -> None:
+        """The clock says *now_ms*: a chunk received later than that waits no longer than one received now."""
+        for chunk in self._chunks.values():
+            chunk.received_ms = min(chunk.received_ms, now_ms)
 
     def oldest_ms(self) -> int | None:
         """When the oldest chunk that settles was received; None when none does."""
@@ -273,6 +324,8 @@ class Ledger:
             self._fix(ref, DROPPED)
         for ref in verdict.merged:
             self._fix(ref, KEPT)
+        for ref in verdict.conflicts:
+            self._relate(ref)  # what comes due later is flagged in its turn
         return verdict
 
     def _fix(self, ref: int, fate: int) -> None:
@@ -280,6 +333,11 @@ class Ledger:
         chunk = self._chunks.get(where.seq)
         if chunk is not None:
             chunk.fates[where.idx] = fate
+
+    def undecide(self, verdict: Verdict) -> None:
+        """The *verdict* could not be written down: what it fixed is open again."""
+        for ref in (*verdict.dropped, *verdict.merged):
+            self._fix(ref, OPEN)
 
     def settled(self, seq: int) -> None:
         """Chunk *seq* may be forwarded: forget its rows."""

@@ -23,6 +23,11 @@ _FILLED = (
 )
 _INPUT_PARTS = ("cache_read_input_tokens", "cache_creation_input_tokens")
 _OUTPUT_PARTS = ("reasoning_output_tokens", "audio_output_tokens")
+_NESTED_PARTS = (
+    ("cache_creation_1h_input_tokens", "cache_creation_input_tokens"),
+    ("audio_input_tokens", "input_tokens"),
+)
+"""(part, the count that it lies within)"""
 
 
 def merge(reports: Sequence[Record], record_id: str) -> Record:
@@ -62,17 +67,20 @@ def complete_usage(usage: Usage, other: Usage) -> None:
     for parts, whole in ((_INPUT_PARTS, "input_tokens"), (_OUTPUT_PARTS, "output_tokens")):
         for part in parts:
             known = sum(mine.get(p) or 0 for p in parts)
-            if (
-                mine.get(part) is None
-                and theirs.get(part) is not None
-                and known + theirs[part] <= (mine.get(whole) or 0)
-            ):
+            if _fits(mine, theirs, part, whole, known):
                 mine[part] = theirs[part]
-    for name in ("cache_creation_1h_input_tokens", "audio_input_tokens"):
-        if mine.get(name) is None and theirs.get(name) is not None:
-            mine[name] = theirs[name]
+    for part, whole in _NESTED_PARTS:
+        if _fits(mine, theirs, part, whole, 0):
+            mine[part] = theirs[part]
     if theirs.get("other"):
         mine["other"] = {**theirs["other"], **mine.get("other", {})}
+
+
+def _fits(mine: dict[str, Any], theirs: dict[str, Any], part: str, whole: str, known: int) -> bool:
+    """Whether *part*, which only *theirs* states, lies within the *whole* beside the *known* parts of it."""
+    if mine.get(part) is not None or theirs.get(part) is None or mine.get(whole) is None:
+        return False
+    return bool(known + theirs[part] <= mine[whole])
 
 
 def complete_attribution(attribution: dict[str, Any], other: dict[str, Any]) -> None:

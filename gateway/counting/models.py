@@ -9,9 +9,11 @@ import hashlib
 import re
 from functools import lru_cache
 
-_PREFIX = re.compile(r"^(?:.*/|(?:[a-z]{2,6}\.)?(?:anthropic|amazon|meta|mistral|cohere|ai21|deepseek|openai)\.)")
+_PREFIX = re.compile(
+    r"^(?:.*/)?(?:(?:[a-z]{2,6}\.)?(?:anthropic|amazon|meta|mistral|cohere|ai21|deepseek|openai)\.)?(?=.)"
+)
 _SUFFIX = re.compile(
-    r"(?:[-@:_](?:\d{4}-\d{2}-\d{2}|\d{8}|\d{6}|\d{3,4}|latest|preview|v\d+(?::\d+)?|\d{1,2}-\d{4}))+$"
+    r"(?:[-@:_](?:\d{4}-\d{2}-\d{2}|\d{8}|\d{6}|\d{3,4}|latest|preview|v\d+(?::\d+)?|(?:0[1-9]|1[0-2])-(?:20\d{2}|[0-3]\d)))+$"
 )
 
 

@@ -13,9 +13,15 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from enum import Enum
-from itertools import combinations
 
-from gateway.counting.agreement import OUTPUT_DEVIATIONS, deviation, is_same_response, is_twin, same_model
+from gateway.counting.agreement import (
+    NESTED_SLACK_MS,
+    OUTPUT_DEVIATIONS,
+    deviation,
+    is_same_response,
+    is_twin,
+    same_model,
+)
 from gateway.counting.facts import Fact
 
 
@@ -121,16 +127,11 @@ def _only_hits_differ(group: Sequence[_Call]) -> bool:
 
 def _pair_twins(calls: list[_Call]) -> list[_Call]:
     """Join calls that are twins, nearest first; a call takes at most one report of each scope, and one response id."""
-    by_source: dict[int, list[int]] = {}
+    by_source: dict[int, dict[int, list[Fact]]] = {}
     for i, call in enumerate(calls):
-        for source in {m.fact.source for m in call.members}:
-            by_source.setdefault(source, []).append(i)
-    near: list[tuple[int, int, int]] = []
-    for group in by_source.values():
-        for i, j in combinations(group, 2):
-            distance = _twin_distance(calls[i], calls[j])
-            if distance is not None:
-                near.append((distance, i, j))
+        for member in call.members:
+            by_source.setdefault(member.fact.source, {}).setdefault(i, []).append(member.fact)
+    near = [pair for group in by_source.values() for pair in _near(group)]
     joined: dict[int, int] = {}
     for _, i, j in sorted(near):
         a, b = _root(joined, i), _root(joined, j)
@@ -152,15 +153,21 @@ def _root(joined: Mapping[int, int], i: int) -> int:
     return i
 
 
-def _twin_distance(a: _Call, b: _Call) -> int | None:
-    """How far apart in ms, when some report of one is a twin of some report of the other."""
-    found = [
-        abs(x.fact.start_ms - y.fact.start_ms) + abs(x.fact.end_ms - y.fact.end_ms)
-        for x in a.members
-        for y in b.members
-        if is_twin(x.fact, y.fact)
-    ]
-    return min(found, default=None)
+def _near(group: Mapping[int, Sequence[Fact]]) -> list[tuple[int, int, int]]:
+    """(distance in ms, call, call) of all twins in one source. *group*: index of a call -> its reports from that source."""
+    facts = sorted(((fact, i) for i, of_call in group.items() for fact in of_call), key=lambda x: x[0].start_ms)
+    if len({fact.scope for fact, _ in facts}) < 2:  # noqa: PLR2004 a twin needs another scope
+        return []
+    found: dict[tuple[int, int], int] = {}
+    for at, (a, i) in enumerate(facts):
+        for b, j in (facts[k] for k in range(at + 1, len(facts))):
+            if b.start_ms > a.end_ms + NESTED_SLACK_MS:  # nor does anything that starts later lie within it
+                break
+            if i != j and is_twin(a, b):
+                pair = (min(i, j), max(i, j))
+                distance = abs(a.start_ms - b.start_ms) + abs(a.end_ms - b.end_ms)
+                found[pair] = min(distance, found.get(pair, distance))
+    return [(distance, i, j) for (i, j), distance in found.items()]
 
 
 def _suppress_ancestors(

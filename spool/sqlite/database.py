@@ -8,10 +8,12 @@ user_version` is the number of the last migration; a file from a newer release i
 import fcntl
 import os
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
 
-from spool.errors import SpoolCorrupt, SpoolError, SpoolLocked, SpoolTooNew
+from spool.errors import SpoolCorrupt, SpoolError, SpoolFull, SpoolLocked, SpoolTooNew
 
 DATABASE = "spool.db"
 WAL_CHECKPOINT_PAGES = 4000
@@ -67,18 +69,47 @@ def connect(data_dir: Path, *, synchronous: str = "FULL") -> sqlite3.Connection:
     Raises SpoolTooNew, SpoolCorrupt, or SpoolError when the file cannot be opened.
     """
     path = data_dir / DATABASE
-    try:
+    with mapped_errors(str(path)):
         touch_private(path)
         connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=64)
-        prepare(connection, synchronous)
-        migrate(connection)
-    except sqlite3.DatabaseError as error:
-        if "malformed" in str(error) or "not a database" in str(error):
-            raise SpoolCorrupt(f"{path}: {error}") from error
-        raise SpoolError(f"{path}: {error}") from error
-    except OSError as error:
-        raise SpoolError(f"{path}: {error}") from error
+        # A damaged row may show records as text: SQLite's own error would quote them, and the lane would never pass the row.
+        connection.text_factory = lambda text: text.decode("utf-8", "replace")
+        try:
+            refuse_newer(connection)
+            prepare(connection, synchronous)
+            migrate(connection)
+        except BaseException:
+            connection.close()
+            raise
     return connection
+
+
+@contextmanager
+def mapped_errors(what: str) -> Iterator[None]:
+    """Raise what SQLite and the system raise as SpoolCorrupt, SpoolFull or SpoolError; *what* begins the text."""
+    try:
+        yield
+    except (sqlite3.Error, UnicodeDecodeError) as error:
+        raise spool_error(what, error) from error
+    except OSError as error:
+        raise SpoolError(f"{what}: {error}") from error
+
+
+def spool_error(what: str, error: sqlite3.Error | UnicodeDecodeError) -> SpoolError:
+    if is_full(error):
+        return SpoolFull(f"{what}: the disk is full")
+    if isinstance(
+        error, UnicodeDecodeError
+    ):  # of a text column, or of SQLite's own message that quotes a damaged schema
+        return SpoolCorrupt(f"{what}: text in the file cannot be read")
+    code = getattr(error, "sqlite_errorcode", None)
+    damaged = code is not None and code & 0xFF in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+    return (SpoolCorrupt if damaged else SpoolError)(f"{what}: {error}")
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether SQLite found no room on the disk."""
+    return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
 
 
 def prepare(connection: sqlite3.Connection, synchronous: str) -> None:
@@ -96,14 +127,21 @@ def prepare(connection: sqlite3.Connection, synchronous: str) -> None:
         connection.execute(f"PRAGMA {pragma}").fetchall()
 
 
+def layout_version(connection: sqlite3.Connection) -> int:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    return int(version)
+
+
+def refuse_newer(connection: sqlite3.Connection) -> None:
+    """Raise SpoolTooNew, before anything is written, when a newer release laid the file out."""
+    version, known = layout_version(connection), migrations()[-1][0]
+    if version > known:
+        raise SpoolTooNew(f"the spool has layout {version}; this release knows up to {known}: run a newer release")
+
+
 def migrate(connection: sqlite3.Connection) -> None:
     """Bring the layout forward, each migration in a transaction of its own."""
-    known = migrations()
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version > known[-1][0]:
-        raise SpoolTooNew(
-            f"the spool has layout {version}; this release knows up to {known[-1][0]}: run a newer release"
-        )
-    for number, sql in known:
+    version = layout_version(connection)
+    for number, sql in migrations():
         if number > version:
             connection.executescript(f"BEGIN IMMEDIATE;\n{sql}\nPRAGMA user_version={number};\nCOMMIT;")

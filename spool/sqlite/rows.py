@@ -10,6 +10,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
+from zlib import crc32
 
 from spool.figures import Figures
 from spool.record import Batch, Lane
@@ -17,6 +18,10 @@ from spool.store import Refusal
 
 NEVER_SETTLES = 1 << 62
 """settled_seq of a lane whose records may be frozen as soon as they are committed."""
+CHANGES_SEQS = 256
+"""Chunk numbers whose changes are read at a time: a freeze must not load those of a whole backlog."""
+UNREADABLE = "unreadable_row"
+"""Code of dead letters that the spool itself set aside: their chunk's row does not hold together."""
 
 
 class Position(NamedTuple):
@@ -42,6 +47,7 @@ class ChunkRow:
     lane: Lane
     received_ms: int
     ends: bytes
+    """n little-endian uint32: where each record ends in the body."""
     facts: bytes
     links: bytes
     body: bytes
@@ -68,7 +74,7 @@ def insert_chunk(connection: sqlite3.Connection, chunk: ChunkRow) -> None:
             chunk.lane,
             chunk.received_ms,
             chunk.n,
-            chunk.ends,
+            chunk.ends + crc32(chunk.body).to_bytes(4, "little"),
             chunk.facts,
             chunk.links,
             chunk.body,
@@ -87,9 +93,29 @@ def open_lane(connection: sqlite3.Connection, figures: Figures, name: Lane, sour
     )
 
 
+def close_lanes(connection: sqlite3.Connection, figures: Figures, open_lanes: Sequence[Lane]) -> dict[Lane, int]:
+    """Give up the lanes of exporters that are no longer set up: what waited in each is expired.
+
+    Left alone they would hold every later chunk on disk for good. A lane that comes back begins anew.
+    """
+    given_up: dict[Lane, int] = {}
+    for (name,) in connection.execute("SELECT name FROM lane").fetchall():
+        if name not in open_lanes:
+            connection.execute("DELETE FROM batch WHERE lane=?", (name,))
+            connection.execute("DELETE FROM lane WHERE name=?", (name,))
+            lane = figures.lane(name)
+            given_up[name] = lane.pending
+            lane.expired += lane.pending
+            lane.pending = 0
+    return given_up
+
+
 def last_seq(connection: sqlite3.Connection) -> int:
+    """The last number that a chunk had, or that a lane counts as seen: payloads of nothing but duplicates leave no chunk."""
     (seq,) = connection.execute(
-        "SELECT max(coalesce((SELECT max(seq) FROM chunk), 0), (SELECT coalesce(max(next_seq), 0) FROM lane))"
+        "SELECT max(coalesce((SELECT max(seq) FROM chunk), 0), (SELECT coalesce(max(next_seq), 0) FROM lane),"
+        " (SELECT coalesce(max(settled_seq), 0) FROM lane WHERE settled_seq<?))",
+        (NEVER_SETTLES,),
     ).fetchone()
     return int(seq)
 
@@ -102,15 +128,23 @@ def settle(
     changes: Sequence[Change],
     followers: dict[Lane, list[Lane]],
 ) -> None:
-    """Let chunks of *lane* up to *through_seq* be frozen, with what was decided about their records."""
+    """Let chunks of *lane* up to *through_seq* be frozen, with what was decided about their records.
+
+    A chunk that could be frozen before stays as it is: a batch's bytes never change.
+    """
+    settled_seq = lane_row(connection, lane).settled_seq
     connection.execute("UPDATE lane SET settled_seq=max(settled_seq, ?) WHERE name=?", (through_seq, lane))
+    starts = {name: lane_row(connection, name).next for name in followers[lane]} if changes else {}
     for change in changes:
+        if change.seq <= settled_seq:
+            continue
         before = connection.execute(
             "SELECT record IS NULL FROM change WHERE seq=? AND idx=?", (change.seq, change.idx)
         ).fetchone()
         connection.execute("INSERT OR REPLACE INTO change (seq, idx, fate, record) VALUES (?, ?, ?, ?)", change)
         if change.record is None and before != (1,):
-            figures.drop(followers[lane], change.fate)
+            # A lane that was opened after the chunk came never counted it.
+            figures.drop([name for name, start in starts.items() if start <= (change.seq, change.idx)], change.fate)
 
 
 def changes_between(connection: sqlite3.Connection, lo: int, hi: int) -> dict[int, dict[int, tuple[str, bytes | None]]]:
@@ -135,14 +169,30 @@ def records_in(
     for seq, n, ends, body in rows:
         first = lo.idx if seq == lo.seq else 0
         after = min(n, hi.idx) if seq == hi.seq else n
-        yield from chunk_records(seq, ends, body, first, after, changes.get(seq))
+        stops = record_stops(n, ends, body)
+        if stops is not None:
+            yield from chunk_records(seq, stops, body, first, after, changes.get(seq))
+
+
+def record_stops(n: int, ends: bytes, body: bytes) -> "array[int] | None":
+    """Where each of a row's records ends in its body; None when the row does not hold together."""
+    if not (isinstance(ends, bytes) and isinstance(body, bytes)) or len(ends) != 4 * n + 4:
+        return None  # a damaged column may come back as any of SQLite's types
+    stops = array("I", ends)
+    if stops.pop() != crc32(body) or (n and stops[-1] != len(body)) or stops != array("I", sorted(stops)):
+        return None
+    return stops
 
 
 def chunk_records(
-    seq: int, ends: bytes, body: bytes, first: int, after: int, changes: dict[int, tuple[str, bytes | None]] | None
+    seq: int,
+    stops: "array[int]",
+    body: bytes,
+    first: int,
+    after: int,
+    changes: dict[int, tuple[str, bytes | None]] | None,
 ) -> Iterator[tuple[Position, bytes]]:
     """The records *first* to *after* of one chunk, as settling left them."""
-    stops = array("I", ends)
     start = stops[first - 1] if first else 0
     for idx in range(first, after):
         stop = stops[idx]
@@ -167,20 +217,39 @@ def lane_row(connection: sqlite3.Connection, lane: Lane) -> LaneRow:
     return LaneRow(source, Position(seq, idx), settled)
 
 
-def frozen_before(connection: sqlite3.Connection, lane: Lane, leased: set[str]) -> Batch | None:
-    """The oldest batch of *lane* that is frozen and not *leased*, read back as it was."""
+def frozen_before(
+    connection: sqlite3.Connection, figures: Figures, lane: Lane, leased: set[str], now_ms: int
+) -> Batch | None:
+    """The oldest batch of *lane* that is frozen and not *leased*, read back as it was; less what cannot be read any more."""
+    source = lane_row(connection, lane).source
     rows = connection.execute(
-        "SELECT batch_id, seq_lo, idx_lo, seq_hi, idx_hi, generation, attempts, sent_at FROM batch WHERE lane=?"
-        " ORDER BY seq_lo, idx_lo LIMIT ?",
-        (lane, len(leased) + 1),
-    ).fetchall()
-    for batch_id, seq_lo, idx_lo, seq_hi, idx_hi, generation, attempts, sent_at in rows:
-        if batch_id not in leased:
-            source = lane_row(connection, lane).source
-            found = records_in(connection, source, Position(seq_lo, idx_lo), Position(seq_hi, idx_hi))
-            records = tuple(record for _, record in found)
+        "SELECT batch_id, seq_lo, idx_lo, seq_hi, idx_hi, n, generation, attempts, sent_at FROM batch WHERE lane=?"
+        " ORDER BY seq_lo, idx_lo",
+        (lane,),
+    )
+    for batch_id, seq_lo, idx_lo, seq_hi, idx_hi, n, generation, attempts, sent_at in rows:
+        if batch_id in leased:
+            continue
+        found = records_in(connection, source, Position(seq_lo, idx_lo), Position(seq_hi, idx_hi))
+        records = tuple(record for _, record in found)
+        if len(records) < n:
+            connection.execute("UPDATE batch SET n=? WHERE batch_id=?", (len(records), batch_id))
+            set_unreadable_aside(connection, figures, lane, n - len(records), b"", now_ms)
+        if records:
             return Batch(batch_id, lane, generation, attempts, sent_at, records)
+        connection.execute("DELETE FROM batch WHERE batch_id=?", (batch_id,))
     return None
+
+
+def set_unreadable_aside(
+    connection: sqlite3.Connection, figures: Figures, lane: Lane, n: int, body: bytes, now_ms: int
+) -> None:
+    """Count *n* records that were pending in *lane* as dead letters; the first one keeps what is left of them."""
+    figures.lane(lane).pending -= n
+    figures.lane(lane).dead_lettered += n
+    rest = body if isinstance(body, bytes) else b""
+    dead = ((b"" if i else rest, UNREADABLE, "its row in the spool does not hold together") for i in range(n))
+    insert_dead_letters(connection, lane, dead, now_ms)
 
 
 class Waiting(NamedTuple):
@@ -196,38 +265,20 @@ class Limits(NamedTuple):
 
 
 def freeze(
-    connection: sqlite3.Connection, lane: Lane, limits: Limits, now_ms: int, batch_id: str, sent_at: str
+    connection: sqlite3.Connection,
+    figures: Figures,
+    lane: Lane,
+    limits: Limits,
+    now_ms: int,
+    batch_id: str,
+    sent_at: str,
 ) -> Batch | Waiting | None:
     """Fix the next batch of *lane*: the oldest settled records, up to the limits; at least one."""
     row = lane_row(connection, lane)
     early = too_early(connection, row, limits, now_ms)
     if early is not None:
         return early
-    taken: list[bytes] = []
-    size = 0
-    upto = row.next
-    changes: dict[int, dict[int, tuple[str, bytes | None]]] | None = None
-    cursor = connection.execute(
-        "SELECT seq, n, ends, body FROM chunk WHERE lane=? AND seq BETWEEN ? AND ? ORDER BY seq",
-        (row.source, row.next.seq, row.settled_seq),
-    )
-    full = False
-    for seq, n, ends, body in cursor:
-        if changes is None:
-            changes = changes_between(connection, row.next.seq, min(row.settled_seq, row.next.seq + 100_000))
-        first = row.next.idx if seq == row.next.seq else 0
-        for position, record in chunk_records(seq, ends, body, first, n, changes.get(seq)):
-            if taken and (len(taken) == limits.max_records or size + len(record) + 1 > limits.max_bytes):
-                upto, full = position, True
-                break
-            taken.append(record)
-            size += len(record) + 1
-        if full:
-            break
-        upto = Position(seq + 1, 0)
-        if len(taken) >= limits.max_records or seq >= row.next.seq + 100_000:
-            break
-    cursor.close()
+    taken, upto = take(connection, figures, lane, row, limits, now_ms)
     if upto != row.next:
         connection.execute("UPDATE lane SET next_seq=?, next_idx=? WHERE name=?", (*upto, lane))
     if not taken:
@@ -238,6 +289,39 @@ def freeze(
         (batch_id, lane, *row.next, *upto, len(taken), sent_at),
     )
     return Batch(batch_id, lane, 0, 0, sent_at, tuple(taken))
+
+
+def take(
+    connection: sqlite3.Connection, figures: Figures, lane: Lane, row: LaneRow, limits: Limits, now_ms: int
+) -> tuple[list[bytes], Position]:
+    """The next records of *lane*, up to the limits, and the position after them. Rows that cannot be read are set aside."""
+    taken: list[bytes] = []
+    size = 0
+    upto = row.next
+    changes: dict[int, dict[int, tuple[str, bytes | None]]] = {}
+    changes_through = row.next.seq - 1
+    for seq, n, ends, body in connection.execute(
+        "SELECT seq, n, ends, body FROM chunk WHERE lane=? AND seq BETWEEN ? AND ? ORDER BY seq",
+        (row.source, row.next.seq, row.settled_seq),
+    ):
+        if len(taken) >= limits.max_records:
+            break
+        if seq > changes_through:
+            changes_through = seq + CHANGES_SEQS
+            changes = changes_between(connection, seq, changes_through)
+        first = row.next.idx if seq == row.next.seq else 0
+        stops = record_stops(n, ends, body)
+        if stops is None:
+            dropped = sum(idx >= first for idx in dropped_in(changes.get(seq, {})))
+            set_unreadable_aside(connection, figures, lane, n - first - dropped, body, now_ms)
+        else:
+            for position, record in chunk_records(seq, stops, body, first, n, changes.get(seq)):
+                if taken and (len(taken) == limits.max_records or size + len(record) + 1 > limits.max_bytes):
+                    return taken, position
+                taken.append(record)
+                size += len(record) + 1
+        upto = Position(seq + 1, 0)
+    return taken, upto
 
 
 def too_early(connection: sqlite3.Connection, row: LaneRow, limits: Limits, now_ms: int) -> Waiting | None:
@@ -251,10 +335,11 @@ def too_early(connection: sqlite3.Connection, row: LaneRow, limits: Limits, now_
         oldest = received_ms if oldest is None else oldest
         records += n - (row.next.idx if seq == row.next.seq else 0)
         size += body_bytes
-        if records >= limits.max_records or size >= limits.max_bytes or oldest + limits.linger_ms <= now_ms:
+        # What came at a later time than now came before the clock jumped back: it waits no longer.
+        waited = oldest > now_ms or oldest + limits.linger_ms <= now_ms
+        if waited or records >= limits.max_records or size >= limits.max_bytes:
             return None
-    # A clock that jumped back must not keep old records waiting for longer than the linger.
-    return None if oldest is None else Waiting(min(oldest + limits.linger_ms, now_ms + limits.linger_ms))
+    return None if oldest is None else Waiting(oldest + limits.linger_ms)
 
 
 def acked(
@@ -357,27 +442,43 @@ def reclaim(connection: sqlite3.Connection, received_before_ms: int, *, most: in
     return deleted
 
 
+def give_back_pages(connection: sqlite3.Connection, *, most: int) -> int:
+    """Return up to *most* free pages at the file's end to the system; how many.
+
+    One statement a page: Python steps a PRAGMA that has no columns only once, so `incremental_vacuum(N)` frees one.
+    """
+    (free,) = connection.execute("PRAGMA freelist_count").fetchone()
+    pages = min(int(free), most)
+    for _ in range(pages):
+        connection.execute("PRAGMA incremental_vacuum(1)")
+    return pages
+
+
 def expire(
     connection: sqlite3.Connection, figures: Figures, lane: Lane, received_before_ms: int, leased: set[str]
 ) -> int:
     """Give up records of *lane* that came before *received_before_ms* and that no batch in flight holds; how many."""
     row = lane_row(connection, lane)
     expired = 0
-    changes = changes_between(connection, row.next.seq, row.next.seq + 10_000)
     upto = row.next
-    for seq, n in connection.execute(
-        "SELECT seq, n FROM chunk WHERE lane=? AND seq BETWEEN ? AND ? AND received_ms<? ORDER BY seq LIMIT 1000",
-        (row.source, row.next.seq, min(row.settled_seq, row.next.seq + 10_000), received_before_ms),
+    for seq, n, received_ms in connection.execute(
+        "SELECT seq, n, received_ms FROM chunk WHERE lane=? AND seq BETWEEN ? AND ? ORDER BY seq LIMIT 1000",
+        (row.source, row.next.seq, row.settled_seq),
     ).fetchall():
+        if received_ms >= received_before_ms:  # chunks are given up in their order, whatever the clock did meanwhile
+            break
         first = row.next.idx if seq == row.next.seq else 0
-        dropped = sum(1 for idx, (_, record) in changes.get(seq, {}).items() if idx >= first and record is None)
+        (dropped,) = connection.execute(
+            "SELECT count(*) FROM change WHERE seq=? AND idx>=? AND record IS NULL", (seq, first)
+        ).fetchone()
         expired += n - first - dropped
         upto = Position(seq + 1, 0)
     if upto != row.next:
         connection.execute("UPDATE lane SET next_seq=?, next_idx=? WHERE name=?", (*upto, lane))
     for batch_id, n in connection.execute(
         "SELECT batch_id, n FROM batch WHERE lane=? AND"
-        " (SELECT max(received_ms) FROM chunk WHERE chunk.lane=? AND seq BETWEEN seq_lo AND seq_hi) < ?",
+        " (SELECT max(received_ms) FROM chunk WHERE chunk.lane=? AND seq BETWEEN seq_lo AND seq_hi"
+        "  AND (seq<seq_hi OR idx_hi>0)) < ?",
         (lane, row.source, received_before_ms),
     ).fetchall():
         if batch_id not in leased:

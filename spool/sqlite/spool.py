@@ -6,6 +6,7 @@ position is known at append (the loop's thread hands out chunk numbers), so the 
 """
 
 import asyncio
+import logging
 import os
 import secrets
 import sqlite3
@@ -20,9 +21,12 @@ from spool.errors import SpoolError, SpoolFull
 from spool.figures import Figures
 from spool.record import AI_TELEMETRY, OWN_LANES, Batch, Lane
 from spool.sqlite import database, rows
+from spool.sqlite.reserve import RESERVE_BYTES
 from spool.sqlite.rows import Change, Evidence, Limits, Position, Waiting
 from spool.sqlite.writer import Group, GroupResult, Operation, Writer
 from spool.store import Depth, Refusal, Tally
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -31,6 +35,10 @@ CHUNK_RECORDS = 500
 CHUNK_BYTES = 1 << 20
 RECLAIM_CHUNKS = 64
 """Chunks deleted in one commit: keeps the wait of an append behind it short."""
+VACUUM_PAGES = 256
+"""Pages given back to the system in one commit."""
+FULL_VACUUM_PAGES = 16_384
+"""The same while the disk is full and no append waits: 128 MiB, a tenth of a second."""
 EVIDENCE_CHUNKS = 64
 """Chunks read at a time when the ledger is rebuilt: bounds the memory of a start."""
 
@@ -48,6 +56,8 @@ class SpoolSettings:
     """How long a lane waits for a fuller batch."""
     synchronous: str = "FULL"
     """FULL survives power loss; NORMAL only the end of the process."""
+    reserve_bytes: int = RESERVE_BYTES
+    """Held back on the disk, so that deliveries go on when it is full."""
 
 
 @dataclass(slots=True)
@@ -96,12 +106,18 @@ class SqliteSpool:
         """
         self.settings = settings
         self._now_ms = now_ms
-        database.make_private_dir(data_dir)
-        self._lock = database.DataLock(data_dir)
+        with database.mapped_errors(str(data_dir)):
+            database.make_private_dir(data_dir)
+            self._lock = database.DataLock(data_dir)
         self._sources: dict[Lane, Lane] = {lane: lane for lane in OWN_LANES} | dict.fromkeys(exporters, AI_TELEMETRY)
         self._followers = {own: [x for x, source in self._sources.items() if source == own] for own in OWN_LANES}
         try:
-            self._writer = Writer(data_dir, synchronous=settings.synchronous, followers=self._followers)
+            self._writer = Writer(
+                data_dir,
+                synchronous=settings.synchronous,
+                followers=self._followers,
+                reserve_bytes=settings.reserve_bytes,
+            )
             prepared: tuple[str, int, Figures] = self._writer.run_now(self._prepare(settling))
             self._gateway_id, self._next_seq, self._figures = prepared
         except BaseException:
@@ -122,6 +138,10 @@ class SqliteSpool:
         self._in_flight = False
         self._flush_scheduled = False
         self._lost: SpoolError | None = None
+        self.lost_appends = 0
+        """Commits of appends that failed, as far as their senders were told; goes with `settle`."""
+        self._freezing = {lane: asyncio.Lock() for lane in self._sources}
+        self._is_closed = False
         self.on_lost_append: Callable[[], None] | None = None
         """Called when an append failed after its positions were handed out: what was counted since is void."""
         self._loop = asyncio.get_running_loop()
@@ -135,6 +155,8 @@ class SqliteSpool:
             )
             for lane, source in self._sources.items():
                 rows.open_lane(connection, figures, lane, source, settles=source in settling)
+            for lane, n in rows.close_lanes(connection, figures, list(self._sources)).items():
+                log.warning("the exporter %s is no longer set up: %d records that waited for it are expired", lane, n)
             (gateway_id,) = connection.execute("SELECT value FROM meta WHERE name='gateway_id'").fetchone()
             return gateway_id, rows.last_seq(connection) + 1, figures
 
@@ -148,10 +170,16 @@ class SqliteSpool:
 
     def admit(self, size: int) -> None:
         """Raise SpoolFull when *size* more bytes may not be kept, SpoolError while the spool cannot be trusted."""
-        if self._lost is not None:
-            raise self._lost
+        if self._writer.is_disk_full:
+            raise SpoolFull("the disk is full")
+        self._refuse_if_lost()
         if self._used_bytes + self._pending_bytes + size > self.settings.max_bytes:
             raise SpoolFull("the spool holds as much as spool.max_bytes allows")
+
+    def _refuse_if_lost(self) -> None:
+        if self._lost is not None:
+            # A new error each time: one that is raised again and again keeps every frame it came through alive.
+            raise type(self._lost)(*self._lost.args)
 
     def position(self, lane: Lane) -> tuple[int, int]:
         chunk = self._chunk(lane)
@@ -167,8 +195,7 @@ class SqliteSpool:
     def append(
         self, lane: Lane, records: Sequence[bytes], tally: Tally, *, facts: bytes = b"", links: bytes = b""
     ) -> Awaitable[None]:
-        if self._lost is not None:
-            raise self._lost
+        self._refuse_if_lost()
         if records or links:
             chunk = self._chunk(lane)
             size = sum(map(len, records)) + len(facts) + len(links)
@@ -187,6 +214,8 @@ class SqliteSpool:
 
     def _ask(self, operation: Callable[[sqlite3.Connection, Figures], T]) -> Awaitable[T]:
         """Run *operation* in the next commit."""
+        if self._is_closed:
+            raise SpoolError("the spool is closed")
         future: asyncio.Future[T] = self._loop.create_future()
         self._open.operations.append(operation)
         self._askers.append(future)
@@ -251,9 +280,11 @@ class SqliteSpool:
         """A commit of appends failed: those waiting, and those counted upon them since, are refused."""
         for appender in [*appenders, *self._appenders]:
             if not appender.done():
-                appender.set_exception(error)
+                appender.set_exception(type(error)(*error.args))
         self._appenders, self._chunks = [], {}
         self._open.tallies = []
+        self._pending_bytes = 0
+        self.lost_appends += 1
         if self.on_lost_append is not None:
             self._lost = error
             self.on_lost_append()
@@ -264,11 +295,21 @@ class SqliteSpool:
 
     # ---- settling
 
-    async def settle(self, lane: Lane, through_seq: int, changes: Sequence[Change] = ()) -> None:
-        """Let *lane*'s chunks up to *through_seq* be frozen, less what *changes* drop, in one commit with the figures."""
-        await self._ask(
-            lambda connection, figures: rows.settle(connection, figures, lane, through_seq, changes, self._followers)
-        )
+    async def settle(
+        self, lane: Lane, through_seq: int, changes: Sequence[Change] = (), *, lost_appends: int | None = None
+    ) -> None:
+        """Let *lane*'s chunks up to *through_seq* be frozen, less what *changes* drop, in one commit with the figures.
+
+        With *lost_appends*, the number of them when the changes were begun, it raises SpoolError when one was lost since:
+        a record may then have been dropped in favour of one that never came to disk.
+        """
+
+        def settle(connection: sqlite3.Connection, figures: Figures) -> None:
+            if lost_appends not in {None, self._writer.lost_appends}:
+                raise SpoolError("what was decided upon did not come to disk")
+            rows.settle(connection, figures, lane, through_seq, changes, self._followers)
+
+        await self._ask(settle)
         self._wake(lane)
 
     async def read(self, lane: Lane, positions: Sequence[Position]) -> list[bytes | None]:
@@ -304,16 +345,17 @@ class SqliteSpool:
         limits = Limits(max_records, max_bytes, self.settings.linger_ms)
         batch_id = uuid7(now_ms, os.urandom(10))
 
-        def freeze(connection: sqlite3.Connection, _: Figures) -> Batch | Waiting | None:
-            again = rows.frozen_before(connection, lane, leased)
-            return again or rows.freeze(connection, lane, limits, now_ms, batch_id, rfc3339_ms(now_ms))
+        def freeze(connection: sqlite3.Connection, figures: Figures) -> Batch | Waiting | None:
+            again = rows.frozen_before(connection, figures, lane, leased, now_ms)
+            return again or rows.freeze(connection, figures, lane, limits, now_ms, batch_id, rfc3339_ms(now_ms))
 
-        found = await self._ask(freeze)
+        async with self._freezing[lane]:  # whoever comes next must see what is leased here
+            found = await self._ask(freeze)
+            if isinstance(found, Batch):
+                leased.add(found.batch_id)
         if isinstance(found, Waiting):
             self._not_before_ms[lane] = found.ready_ms
             return None
-        if found is not None:
-            leased.add(found.batch_id)
         return found
 
     async def ack(self, batch: Batch, refused: Sequence[Refusal] = ()) -> None:
@@ -381,27 +423,35 @@ class SqliteSpool:
         keep_ms = max(settings.keep_delivered_ms, settings.window_ms)
         crowded = self._used_bytes > settings.max_bytes * 3 // 4
         before_ms = now_ms if crowded else now_ms - keep_ms
-        leased = {lane: set(ids) for lane, ids in self._leased.items()}
+        for lane in self._sources:
+            async with self._freezing[lane]:
+                await self._ask(self._expire(lane, now_ms - settings.max_age_ms, self._leased[lane]))
 
-        def look_after(connection: sqlite3.Connection, figures: Figures) -> tuple[int, dict[Lane, int | None]]:
-            for lane in self._sources:
-                rows.expire(connection, figures, lane, now_ms - settings.max_age_ms, leased[lane])
+        def look_after(connection: sqlite3.Connection, _: Figures) -> tuple[int, dict[Lane, int | None]]:
             deleted = rows.reclaim(connection, before_ms, most=RECLAIM_CHUNKS)
-            connection.execute("PRAGMA incremental_vacuum(256)").fetchall()
+            rows.give_back_pages(connection, most=FULL_VACUUM_PAGES if self._writer.is_disk_full else VACUUM_PAGES)
             return deleted, {lane: rows.oldest_pending_ms(connection, lane) for lane in self._sources}
 
         deleted, self._oldest_ms = await self._ask(look_after)
         while deleted == RECLAIM_CHUNKS and not (crowded and self._used_bytes < settings.max_bytes // 2):
             deleted = await self._ask(lambda connection, _: rows.reclaim(connection, before_ms, most=RECLAIM_CHUNKS))
+        if self._writer.is_disk_full:
+            await self._ask(lambda *_: self._writer.make_room())
+
+    @staticmethod
+    def _expire(lane: Lane, received_before_ms: int, leased: set[str]) -> Callable[[sqlite3.Connection, Figures], int]:
+        return lambda connection, figures: rows.expire(connection, figures, lane, received_before_ms, leased)
 
     async def recount(self) -> dict[Lane, dict[str, int]]:
         """Pending and dead-lettered records of each lane, counted from the rows."""
         return await self._ask(lambda c, _: {lane: rows.recount(c, lane) for lane in self._sources})
 
     async def close(self) -> None:
-        """Commit what waits and close the file. Frozen batches stay frozen."""
+        """Commit what waits and close the file. Frozen batches stay frozen; whoever still asks is refused."""
         if self._appenders or self._askers or self._in_flight:
             await self._ask(lambda *_: None)
+        self._is_closed = True
+        self._lost = SpoolError("the spool is closed")
         await asyncio.to_thread(self._writer.stop)
         self._lock.close()
 

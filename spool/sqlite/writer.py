@@ -1,8 +1,9 @@
 """The one thread that owns spool.db's connection: it runs groups of work, each group in one commit.
 
 A `Group` is what gathered while the commit before it was on its way to the disk (group commit). If a group fails, it
-is rolled back and its parts are run again one by one, so that one bad part takes nobody with it, and a full disk still
-lets acks and deletes through. After a failed COMMIT the connection's own view is not trusted: the file is opened anew.
+is rolled back and its parts are run again one by one, so that one bad part takes nobody with it. After a failed COMMIT
+the connection's own view is not trusted: the file is opened anew. On a full disk appends are refused, and the reserve is
+given up so that acks and deletions go on; appends are taken again when the reserve could be set aside anew.
 """
 
 import logging
@@ -16,10 +17,11 @@ from typing import Any
 
 import orjson
 
-from spool.errors import SpoolError
+from spool.errors import SpoolCorrupt, SpoolError
 from spool.figures import Figures
 from spool.record import Lane
 from spool.sqlite import database, rows
+from spool.sqlite.reserve import Reserve
 from spool.store import Tally
 
 log = logging.getLogger(__name__)
@@ -51,14 +53,38 @@ class GroupResult:
 class Writer:
     """Owns the connection. Made on the caller's thread (so that opening fails there), then run by its own."""
 
-    def __init__(self, data_dir: Path, *, synchronous: str, followers: dict[Lane, list[Lane]]) -> None:
+    def __init__(
+        self, data_dir: Path, *, synchronous: str, followers: dict[Lane, list[Lane]], reserve_bytes: int
+    ) -> None:
         self._data_dir = data_dir
         self._synchronous = synchronous
         self._followers = followers
-        self._connection = database.connect(data_dir, synchronous=synchronous)
-        self._figures = load_figures(self._connection)
+        self._reserve = Reserve(data_dir / "reserve", reserve_bytes)
+        self._connection, self._figures = self._open_first()
+        self.is_disk_full = not self._reserve.hold()
+        """Whether new data is refused until there is room again. Read by other threads."""
+        self.lost_appends = 0
+        """Commits of appends that failed. Read by other threads, and by operations that build upon appends."""
         self._queue: queue.SimpleQueue[tuple[Group, Callable[[GroupResult], None]] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="spool-writer", daemon=True)
+
+    def _open_first(self) -> tuple[sqlite3.Connection, Figures]:
+        """Open the file; on a full disk at the cost of the reserve."""
+        try:
+            return self._open_file()
+        except SpoolError:
+            if not self._reserve.give_up():
+                raise
+            return self._open_file()
+
+    def _open_file(self) -> tuple[sqlite3.Connection, Figures]:
+        connection = database.connect(self._data_dir, synchronous=self._synchronous)
+        try:
+            with database.mapped_errors(str(self._data_dir)):
+                return connection, load_figures(connection)
+        except BaseException:
+            connection.close()
+            raise
 
     def start(self) -> None:
         self._thread.start()
@@ -76,14 +102,30 @@ class Writer:
         """Run one operation on the caller's thread, before `start`."""
         result = self._execute(Group(operations=[operation]))
         if isinstance(result.results[0], BaseException):
+            self._connection.close()
             raise result.results[0]
         return result.results[0]
+
+    def make_room(self) -> None:
+        """Run inside an operation now and then: take new data again when the reserve can be set aside."""
+        if self.is_disk_full and self._reserve.hold():
+            self.is_disk_full = False
+            log.warning("the disk has room again: new data is taken")
 
     def _run(self) -> None:
         while (item := self._queue.get()) is not None:
             group, done = item
             done(self._execute(group))
+            if self.is_disk_full:
+                self._shorten_log()
         self._connection.close()
+
+    def _shorten_log(self) -> None:
+        """Copy the write-ahead log into the file and cut it: only then do deletions free room on the disk."""
+        try:
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        except sqlite3.Error as error:
+            log.debug("the write-ahead log could not be cut: %s", error)
 
     def _execute(self, group: Group) -> GroupResult:
         try:
@@ -94,15 +136,27 @@ class Writer:
         return self._one_by_one(group)
 
     def _failed(self, group: Group, error: Exception) -> GroupResult:
-        if isinstance(error, sqlite3.Error):
-            self._reopen()
-            failure: Exception = SpoolError(f"the spool could not be written: {error}")
+        failure: Exception = error
+        if isinstance(error, (sqlite3.Error, UnicodeDecodeError)):
+            failure = database.spool_error("the spool could not be written", error)
             failure.__cause__ = error
-        else:
-            failure = error
+            gave_up_reserve = self._note_full(error)
+            self._reopen()
+            if gave_up_reserve and group.operations:
+                return self._execute(group)
         if group.operations:
             return self._result(None, [failure])
+        self.lost_appends += 1
         return self._result(failure if isinstance(failure, SpoolError) else SpoolError(str(failure)), [])
+
+    def _note_full(self, error: Exception) -> bool:
+        """When the disk is full: refuse appends and free the reserve; whether that made room."""
+        if not (database.is_full(error) or self.is_disk_full):
+            return False
+        if not self.is_disk_full:
+            self.is_disk_full = True
+            log.error("the disk is full: new data is refused until there is room; deliveries go on")
+        return self._reserve.give_up()
 
     def _one_by_one(self, group: Group) -> GroupResult:
         appended: SpoolError | None = None
@@ -129,10 +183,12 @@ class Writer:
             for tally in group.tallies:
                 figures.add(tally)
             results = [operation(connection, figures) for operation in group.operations]
-            connection.execute(
-                "INSERT INTO meta (name, value) VALUES ('figures', ?) ON CONFLICT DO UPDATE SET value=excluded.value",
-                (orjson.dumps(figures).decode(),),
-            )
+            if group.tallies or group.chunks or figures != self._figures:  # a group that only reads writes nothing
+                connection.execute(
+                    "INSERT INTO meta (name, value) VALUES ('figures', ?)"
+                    " ON CONFLICT DO UPDATE SET value=excluded.value",
+                    (orjson.dumps(figures).decode(),),
+                )
             connection.execute("COMMIT")
         except BaseException:
             if connection.in_transaction:
@@ -145,15 +201,18 @@ class Writer:
         """Take nothing of the failed connection for true: open the file again and read the figures from it."""
         try:
             self._connection.close()
-            self._connection = database.connect(self._data_dir, synchronous=self._synchronous)
-            self._figures = load_figures(self._connection)
-        except SpoolError:
+            self._connection, self._figures = self._open_file()
+        except (SpoolError, sqlite3.Error, UnicodeDecodeError):
             log.exception("the spool could not be opened again; the next request tries once more")
 
 
 def load_figures(connection: sqlite3.Connection) -> Figures:
+    """The figures as committed last. Raises SpoolCorrupt when they cannot be read."""
     found = connection.execute("SELECT value FROM meta WHERE name='figures'").fetchone()
-    return Figures() if found is None else Figures.from_json(orjson.loads(found[0]))
+    try:
+        return Figures() if found is None else Figures.from_json(orjson.loads(found[0]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise SpoolCorrupt("the spool's figures cannot be read") from error
 
 
 def used_bytes(connection: sqlite3.Connection) -> int:

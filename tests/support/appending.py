@@ -30,7 +30,7 @@ async def main(data_dir: Path, first: int) -> None:
             batch = await freeze(spool, max_records=chance.randint(1, 20))
             if batch is None:
                 await asyncio.sleep(0)
-            elif chance.random() < 0.3:  # noqa: PLR2004
+            elif chance.random() < 0.3:
                 await spool.release(batch, answered=True)
             else:
                 say("\n".join(f"acking {int(record)}" for record in batch.records))

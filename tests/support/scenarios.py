@@ -27,6 +27,11 @@ class Scenario:
     """Records that are forwarded and no provider billed."""
 
     @property
+    def items(self) -> list[Call | bytes]:
+        """Calls and links."""
+        return [*self.calls, *self.links]
+
+    @property
     def services(self) -> set[str]:
         return {f"app-{self.number}", f"gateway-{self.number}"}
 

@@ -11,7 +11,7 @@ CREATE TABLE chunk (
     lane        TEXT    NOT NULL,     -- an own lane
     received_ms INTEGER NOT NULL,     -- wall clock at acceptance
     n           INTEGER NOT NULL,     -- records in body
-    ends        BLOB    NOT NULL,     -- n little-endian uint32: where each record ends in body
+    ends        BLOB    NOT NULL,     -- n little-endian uint32: where each record ends in body; then CRC-32 of body
     facts       BLOB    NOT NULL,     -- the ledger's evidence about these records, opaque here
     links       BLOB    NOT NULL,     -- the ledger's parent links of spans that are no records, opaque here
     body        BLOB    NOT NULL      -- the records, ready JSON, one after the other

@@ -10,7 +10,11 @@ import pytest
 from exporters.base import Delivered, Hold, Retry
 from exporters.file import FileExporter
 from exporters.journal import IDS_KEPT, JOURNAL_LONGEST_LINES, LineFile
+from exporters.pump import Limits
 from spool.record import Batch
+from tests.support.lane_runs import running_pump, until
+from tests.support.manual_clock import ManualClock
+from tests.support.memory_spool import MemorySpool
 
 
 def batch(batch_id: str, *records: bytes) -> Batch:
@@ -185,3 +189,24 @@ async def test_writing_waits_on_a_thread_of_its_own(path: Path, monkeypatch: pyt
     await exporter.close()
     assert len(synced_by) >= 16, "journal and data of each batch"
     assert set(synced_by) == {"file-exporter_0"}
+
+
+async def test_stops_in_the_middle_of_writing_leave_every_record_once(path: Path) -> None:
+    clock = ManualClock()
+    store = MemorySpool(clock)
+    lines = [b'{"n":%d}' % number for number in range(60)]
+    store.add("archive", lines)
+    limits = Limits(max_records=3, in_flight=1)
+    for stops in range(30):
+        exporter = FileExporter(path)
+        async with running_pump(store, exporter, clock, lane="archive", limits=limits):
+            await until(lambda: store.leased("archive") > 0 or store.depth("archive").pending == 0)
+            for _ in range(stops):
+                await asyncio.sleep(0)
+        await exporter.close()
+        assert store.leased("archive") == 0
+    exporter = FileExporter(path)
+    async with running_pump(store, exporter, clock, lane="archive", limits=limits):
+        await until(lambda: store.depth("archive").pending == 0)
+    await exporter.close()
+    assert content(path).splitlines() == lines

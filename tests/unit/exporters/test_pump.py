@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -372,6 +372,19 @@ async def test_a_lost_wake_up_costs_no_more_than_the_watchdogs_time(store: Memor
     assert WATCHDOG_S < 5.0
 
 
+async def test_a_spool_whose_wait_never_returns_stops_no_lane(clock: ManualClock) -> None:
+    class DeafSpool(MemorySpool):
+        async def wait_ready(self, lane: str, timeout_s: float) -> None:
+            await asyncio.Event().wait()
+
+    store = DeafSpool(clock)
+    async with running_pump(store, Scripted(), clock):
+        await until(lambda: clock.next_due_s() == WATCHDOG_S)
+        store.add(LANE, records(1))
+        clock.advance(WATCHDOG_S)
+        await until(lambda: drained(store))
+
+
 async def test_a_jump_of_the_wall_clock_moves_nothing(
     store: MemorySpool, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -431,6 +444,36 @@ async def test_a_stop_with_the_target_hanging_loses_nothing_and_repeats_under_th
     assert sorted(exporter.delivered) == records(10)
     again = exporter.sent[len(hung) :]
     assert [(b.batch_id, b.generation) for b in again[:4]] == [(b.batch_id, b.generation) for b in hung]
+
+
+@pytest.mark.parametrize("way", ["stop", "cancel"])
+async def test_a_stop_waits_for_an_ack_that_is_being_written(clock: ManualClock, way: str) -> None:
+    class SlowSpool(MemorySpool):
+        acking = False
+        gate = asyncio.Event()
+
+        async def ack(self, batch: Batch, refused: Sequence[Refusal] = ()) -> None:
+            self.acking = True
+            await self.gate.wait()
+            await super().ack(batch, refused)
+
+    store = SlowSpool(clock)
+    store.add(LANE, records(3))
+    pump = Pump(LANE, store, Scripted(), limits=Limits(), clock=clock, chance=lambda: 0.5)
+    running = asyncio.create_task(pump.run())
+    await until(lambda: store.acking)
+    stopping = asyncio.create_task(pump.stop(0.0)) if way == "stop" else None
+    if stopping is None:
+        running.cancel()
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert not running.done()
+    store.gate.set()
+    await asyncio.gather(running, return_exceptions=True)
+    if stopping is not None:
+        await stopping
+    assert drained(store), "what was delivered is not sent again at the next start"
+    assert store.leased(LANE) == 0
 
 
 @pytest.mark.parametrize(

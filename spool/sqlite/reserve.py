@@ -1,0 +1,53 @@
+"""Room on the disk that is held back for deliveries: a full disk refuses new data, never acks and deletions.
+
+The reserve is a file of its own with all its blocks allocated. It is given up when the spool cannot write any more, and
+taken again, before new data is, once there is room for it.
+"""
+
+import os
+from pathlib import Path
+
+from spool.sqlite.database import touch_private
+
+RESERVE_BYTES = 64 << 20
+"""More than the write-ahead log holds before it is copied into the file (32 MiB and one commit), so that the copy succeeds:
+only after it do deletions free anything."""
+
+
+class Reserve:
+    def __init__(self, path: Path, size_bytes: int) -> None:
+        self._path = path
+        self._size_bytes = size_bytes
+        self.is_held = False
+
+    def hold(self) -> bool:
+        """Whether the room is set aside now, with a quarter of it free besides: else the next append would fill the disk again."""
+        if not self.is_held:
+            self.is_held = self._allocate()
+        return self.is_held
+
+    def give_up(self) -> bool:
+        """Free the room; whether there was any to free."""
+        try:
+            was_bytes = self._path.stat().st_blocks
+            os.truncate(self._path, 0)
+        except OSError:
+            return False
+        self.is_held = False
+        return was_bytes > 0
+
+    def _allocate(self) -> bool:
+        try:
+            touch_private(self._path)
+            with self._path.open("r+b") as file:
+                if file.seek(0, os.SEEK_END) > self._size_bytes:
+                    file.truncate(self._size_bytes)
+                if self._size_bytes:
+                    os.posix_fallocate(file.fileno(), 0, self._size_bytes)
+                left = os.fstatvfs(file.fileno())
+                enough = left.f_bavail * left.f_frsize >= self._size_bytes // 4
+        except OSError:
+            enough = False
+        if not enough:
+            self.give_up()
+        return enough

@@ -1,0 +1,179 @@
+"""A commit that fails: its senders are told, what was counted upon it is void, and a resend is no duplicate."""
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from spool.errors import SpoolCorrupt, SpoolError
+from spool.record import AI_TELEMETRY
+from spool.sqlite.spool import SqliteSpool
+from tests.support.calls import call
+from tests.support.spool_rig import Rig, append, assert_balanced, copied, drained, open_spool
+
+
+async def break_appends(spool: SqliteSpool) -> None:
+    """From now on every commit with records in it fails; all others go on."""
+    await _run(spool, "CREATE TRIGGER broken BEFORE INSERT ON chunk BEGIN SELECT RAISE(ABORT, 'broken'); END")
+
+
+async def mend_appends(spool: SqliteSpool) -> None:
+    await _run(spool, "DROP TRIGGER broken")
+
+
+async def _run(spool: SqliteSpool, sql: str) -> None:
+    await spool._ask(lambda connection, _: connection.execute(sql))
+
+
+async def rebuilt(rig: Rig) -> None:
+    """The ledger was read from the disk after the loss."""
+    assert rig.counting._rebuilding is not None
+    await rig.counting._rebuilding
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
+    rig = await Rig.opened(tmp_path / "data")
+    yield rig
+    await rig.close()
+
+
+async def test_a_refused_payload_is_taken_when_it_comes_again_and_an_earlier_one_is_a_duplicate(rig: Rig) -> None:
+    await rig.send(call("earlier"))
+    await break_appends(rig.spool)
+    with pytest.raises(SpoolError):
+        await rig.send(call("refused", trace="u"))
+    await mend_appends(rig.spool)
+    await rebuilt(rig)
+    await rig.send(call("refused", trace="u"), call("earlier"))
+    await rig.settle()
+    assert await rig.totals() == (2, 200, 40)
+    assert (rig.spool.edge()["kept"], rig.spool.edge()["duplicate"]) == (2, 1)
+    assert rig.counting.rebuilds == 1
+
+
+async def test_until_the_ledger_is_read_again_nothing_is_taken(rig: Rig) -> None:
+    await break_appends(rig.spool)
+    with pytest.raises(SpoolError):
+        await rig.send(call("a"))
+    with pytest.raises(SpoolError):
+        rig.spool.admit(1)
+    with pytest.raises(SpoolError):
+        append(rig.spool, [b"{}"])
+    await mend_appends(rig.spool)
+    await rebuilt(rig)
+    rig.spool.admit(1)
+
+
+async def test_what_was_counted_while_the_commit_failed_is_refused_with_it(rig: Rig) -> None:
+    """The second payload waits for the next commit when the first one fails; a third one repeats the first."""
+    await break_appends(rig.spool)
+    first = asyncio.ensure_future(rig.append(call("a")))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    others = [rig.append(call("b", trace="u")), rig.append(call("a"))]
+    answers = await asyncio.gather(first, *others, return_exceptions=True)
+    assert all(isinstance(answer, SpoolError) for answer in answers), answers
+    assert len({id(answer) for answer in answers}) == 3, "an error that many raise keeps all their frames alive"
+    await mend_appends(rig.spool)
+    await rebuilt(rig)
+    await rig.send(call("a"), call("b", trace="u"))
+    await rig.settle()
+    assert await rig.totals() == (2, 200, 40)
+    assert rig.spool.edge()["duplicate"] == 0
+
+
+async def test_a_call_is_not_dropped_for_one_that_was_lost(rig: Rig) -> None:
+    """The parent is on disk and due when the children that would cover it are refused, in one and the same commit."""
+    await rig.send(call("root", at=(0, 3000), tokens=(200, 40), scope="framework"))
+    await break_appends(rig.spool)
+    rig.clock.now_ms += 10_000
+    lost = rig.append(call("c1", parent="root"), call("c2", parent="root"))
+    with pytest.raises(SpoolError):
+        await rig.counting.settle_due(rig.clock.now_ms)
+    with pytest.raises(SpoolError):
+        await lost
+    await mend_appends(rig.spool)
+    await rig.settle()
+    assert await rig.totals() == (1, 200, 40), "its children never came again, so it stands"
+
+
+async def test_settling_that_cannot_be_written_decides_nothing(rig: Rig) -> None:
+    await rig.send(call("sdk"), call("twin", trace="u", scope="other"))
+    await _run(rig.spool, "CREATE TRIGGER no BEFORE INSERT ON change BEGIN SELECT RAISE(ABORT, 'no'); END")
+    rig.clock.now_ms += 10_000
+    for _ in range(3):
+        with pytest.raises(SpoolError):
+            await rig.counting.settle_due(rig.clock.now_ms)
+    await rig.send(call("gateway", trace="v", at=(0, 999), scope="third"))
+    await _run(rig.spool, "DROP TRIGGER no")
+    await rig.settle()
+    assert await rig.totals() == (1, 100, 20)
+    assert rig.spool.edge()["duplicate"] == 2
+    assert rig.counting.rebuilds == 0
+
+
+async def test_the_settling_task_goes_on_after_a_failure_and_ends_with_its_rebuild(tmp_path: Path) -> None:
+    rig = await Rig.opened(tmp_path / "data")
+    rig.counting._settle_ms = 0
+    running = asyncio.create_task(rig.counting.run())
+    await break_appends(rig.spool)
+    with pytest.raises(SpoolError):
+        await rig.send(call("a"))
+    await mend_appends(rig.spool)
+    await rebuilt(rig)
+    await rig.send(call("a"))
+    async with asyncio.timeout(20):
+        while not (records := await rig.records()):
+            await rig.spool.wait_ready(AI_TELEMETRY, 5)
+    assert len(records) == 1
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    await rig.close()
+
+
+async def test_a_file_that_rots_while_it_is_open_is_told_and_ends_no_thread(tmp_path: Path) -> None:
+    """The figures become unreadable, then a commit fails: the file cannot be opened again until it is mended."""
+    data_dir = tmp_path / "data"
+    spool = open_spool(data_dir)
+    await append(spool, [b"1"])
+    good = copied(data_dir, tmp_path / "good")
+    with sqlite3.connect(data_dir / "spool.db") as other:
+        other.execute("UPDATE meta SET value='{' WHERE name='figures'")
+    other.close()
+    with pytest.raises(SpoolError):
+        await _run(spool, "SELECT no_such_column FROM chunk")
+    for _ in range(2):
+        with pytest.raises(SpoolError):
+            await append(spool, [b"2"])
+    with sqlite3.connect(good / "spool.db") as other:
+        (figures,) = other.execute("SELECT value FROM meta WHERE name='figures'").fetchone()
+    other.close()
+    with sqlite3.connect(data_dir / "spool.db") as other:
+        other.execute("UPDATE meta SET value=? WHERE name='figures'", (figures,))
+    other.close()
+    with pytest.raises(SpoolError):
+        await append(spool, [b"3"])  # finds the connection closed, and opens the file again
+    await append(spool, [b"4"])
+    assert await drained(spool) == [b"1", b"4"]
+    await assert_balanced(spool)
+    await spool.close()
+
+
+async def test_damaged_pages_are_called_corrupt(tmp_path: Path) -> None:
+    data_dir = tmp_path / "data"
+    spool = open_spool(data_dir)
+    for n in range(50):
+        await append(spool, [b"%d" % n * 2000])
+    await spool.close()
+    with sqlite3.connect(data_dir / "spool.db") as other:
+        pages = [page for (page,) in other.execute("SELECT rootpage FROM sqlite_master WHERE name='chunk'")]
+    other.close()
+    content = bytearray((data_dir / "spool.db").read_bytes())
+    for page in pages:
+        content[(page - 1) * 8192 : (page - 1) * 8192 + 100] = b"\xee" * 100
+    (data_dir / "spool.db").write_bytes(content)
+    with pytest.raises(SpoolCorrupt):
+        open_spool(data_dir)

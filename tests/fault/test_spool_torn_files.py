@@ -1,0 +1,126 @@
+"""Torn and damaged files: what was on disk before the damage is read, or the spool says that it cannot be; it never invents."""
+
+import random
+import shutil
+from pathlib import Path
+
+from spool.errors import SpoolError
+from spool.sqlite.spool import SqliteSpool
+from tests.support.spool_rig import append, assert_balanced, copied, drained, open_spool
+
+RECORDS = 60
+
+
+async def written(folder: Path) -> tuple[Path, list[int]]:
+    """A spool's files as a crash leaves them, and the length of the write-ahead log after each of its records."""
+    spool = open_spool(folder / "live")
+    sizes: list[int] = []
+    for n in range(RECORDS):
+        await append(spool, [record(n)])
+        sizes.append((folder / "live" / "spool.db-wal").stat().st_size)
+    crashed = copied(folder / "live", folder / "crashed")
+    await spool.close()
+    return crashed, sizes
+
+
+def record(n: int) -> bytes:
+    return b"%06d" % n + b"-" * (n * 37 % 900)
+
+
+def damaged_copy(crashed: Path, to: Path) -> Path:
+    shutil.rmtree(to, ignore_errors=True)
+    shutil.copytree(crashed, to)
+    return to
+
+
+async def test_a_log_cut_anywhere_keeps_every_commit_before_the_cut(tmp_path: Path) -> None:
+    crashed, sizes = await written(tmp_path)
+    chance = random.Random(20260105)
+    for cut in [0, 31, 32, sizes[0] - 1, sizes[0], sizes[-1], *(chance.randrange(sizes[-1]) for _ in range(25))]:
+        data_dir = damaged_copy(crashed, tmp_path / "cut")
+        with (data_dir / "spool.db-wal").open("r+b") as log:
+            log.truncate(cut)
+        (data_dir / "spool.db-shm").unlink(missing_ok=True)
+        spool = open_spool(data_dir)
+        await assert_balanced(spool)
+        whole = sum(size <= cut for size in sizes)
+        found = await drained(spool)
+        assert found == [record(n) for n in range(whole)], f"cut at {cut}"
+        await append(spool, [b"after"])
+        assert await drained(spool) == [b"after"]
+        await spool.close()
+
+
+async def read_or_refused(data_dir: Path) -> list[bytes] | None:
+    """What the spool still gives; None when it says that it cannot. Any other error is the test's failure."""
+    try:
+        spool = open_spool(data_dir)
+    except SpoolError:
+        return None
+    try:
+        return await _drained(spool)
+    finally:
+        await spool.close()
+
+
+async def _drained(spool: SqliteSpool) -> list[bytes] | None:
+    try:
+        return await drained(spool, max_records=5)
+    except SpoolError:
+        return None
+
+
+async def test_flipped_bytes_in_the_log_end_it_at_the_last_whole_commit(tmp_path: Path) -> None:
+    crashed, sizes = await written(tmp_path)
+    chance = random.Random(20260106)
+    for _ in range(25):
+        data_dir = damaged_copy(crashed, tmp_path / "flipped")
+        start = flip(data_dir / "spool.db-wal", chance)
+        (data_dir / "spool.db-shm").unlink(missing_ok=True)
+        found = await read_or_refused(data_dir)
+        assert found == [record(n) for n in range(sum(size <= start for size in sizes))], f"flipped at {start}"
+
+
+async def test_flipped_bytes_in_the_file_cost_the_rows_they_hit_or_are_called_a_spool_error(tmp_path: Path) -> None:
+    crashed, _ = await written(tmp_path)
+    spool = open_spool(crashed)
+    await spool.close()  # the log goes into the file
+    true = [record(n) for n in range(RECORDS)]
+    chance = random.Random(20260107)
+    readable = 0
+    for _ in range(50):
+        data_dir = damaged_copy(crashed, tmp_path / "flipped")
+        start = flip(data_dir / "spool.db", chance)
+        found = await read_or_refused(data_dir)
+        if found is None:
+            continue
+        readable += 1
+        assert found == [record for record in true if record in found], (
+            f"flipped at {start}: an altered record was given"
+        )
+        assert len(found) >= RECORDS - 2, f"flipped at {start}: neighbours were lost"
+    assert readable > 25
+
+
+def flip(path: Path, chance: random.Random) -> int:
+    """Overwrite 40 bytes somewhere; where."""
+    content = bytearray(path.read_bytes())
+    start = chance.randrange(len(content) - 40)
+    content[start : start + 40] = bytes(byte ^ 0xA5 for byte in content[start : start + 40])
+    path.write_bytes(content)
+    return start
+
+
+async def test_an_emptied_log_leaves_what_was_copied_into_the_file(tmp_path: Path) -> None:
+    spool = open_spool(tmp_path / "live")
+    await append(spool, [b"1"])
+    await spool.close()
+    spool = open_spool(tmp_path / "live")
+    await append(spool, [b"2"])
+    crashed = copied(tmp_path / "live", tmp_path / "crashed")
+    await spool.close()
+    (crashed / "spool.db-wal").write_bytes(b"")
+    (crashed / "spool.db-shm").unlink()
+    spool = open_spool(crashed)
+    assert await drained(spool) == [b"1"]
+    await spool.close()

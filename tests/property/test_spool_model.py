@@ -1,0 +1,353 @@
+"""The spool against a model of plain lists, with restarts and crashes: each record has one fate, in order, and it is counted."""
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import Coroutine
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from spool.record import AI_TELEMETRY, DEVICES, Batch
+from spool.sqlite.rows import Change
+from spool.sqlite.spool import SqliteSpool
+from spool.store import Refusal
+from tests.support.spool_rig import SETTINGS, Clock, append, assert_balanced, freeze, open_spool
+
+T = TypeVar("T")
+ARCHIVE = "archive"
+LANES = (AI_TELEMETRY, ARCHIVE, DEVICES)
+AGED = replace(SETTINGS, max_age_ms=1_000_000, keep_delivered_ms=1000, window_ms=1000)
+
+
+@dataclass
+class Lane:
+    """What one lane should hold."""
+
+    waiting: list[bytes] = field(default_factory=list)
+    frozen: list[Batch] = field(default_factory=list)
+    """In the order in which they are given again."""
+    leased: set[str] = field(default_factory=set)
+    delivered: list[bytes] = field(default_factory=list)
+    dead: list[bytes] = field(default_factory=list)
+    expired: list[bytes] = field(default_factory=list)
+
+    def pending(self) -> int:
+        return len(self.waiting) + sum(len(batch.records) for batch in self.frozen)
+
+    def position(self, batch: Batch) -> int:
+        return [known.batch_id for known in self.frozen].index(batch.batch_id)
+
+    def forget(self, batch: Batch) -> None:
+        del self.frozen[self.position(batch)]
+        self.leased.discard(batch.batch_id)
+
+
+@dataclass
+class Unsettled:
+    seq: int
+    idx: int
+    record: bytes
+    is_old: bool = False
+    """Received longer ago than records may wait."""
+
+
+class SpoolMachine(RuleBasedStateMachine):
+    """Every rule does the same to the spool and to the model."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp(prefix="spool-model-"))
+        self.runner = asyncio.Runner()
+        self.clock = Clock()
+        self.lives = 0
+        self.made = 0
+        self.dropped = 0
+        self.lanes = {lane: Lane() for lane in LANES}
+        self.unsettled: list[Unsettled] = []
+        self.old: set[bytes] = set()
+        """Records that are too old, but settled only then or were under way."""
+        self.spool: SqliteSpool
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self.runner.run(work)
+
+    def data_dir(self) -> Path:
+        return self.folder / str(self.lives)
+
+    async def open(self) -> None:
+        self.spool = open_spool(
+            self.data_dir(), self.clock, settings=AGED, exporters=(ARCHIVE,), settling=(AI_TELEMETRY,)
+        )
+
+    @initialize()
+    def start(self) -> None:
+        self.run(self.open())
+
+    # ---- in
+
+    @rule(sizes=st.lists(st.integers(0, 40), min_size=1, max_size=4), parts=st.integers(1, 3))
+    def append_ai(self, sizes: list[int], parts: int) -> None:
+        """*parts* appends in one commit."""
+
+        async def work() -> None:
+            waiting = []
+            for _ in range(parts):
+                records = self.records(sizes)
+                seq, idx = self.spool.position(AI_TELEMETRY)
+                waiting.append(append(self.spool, records))
+                self.unsettled += [Unsettled(seq, idx + i, record) for i, record in enumerate(records)]
+            await asyncio.gather(*waiting)
+
+        self.run(work())
+
+    @rule(sizes=st.lists(st.integers(0, 40), min_size=1, max_size=4))
+    def append_device(self, sizes: list[int]) -> None:
+        async def work() -> None:
+            records = self.records(sizes)
+            await append(self.spool, records, DEVICES)
+            self.lanes[DEVICES].waiting += records
+
+        self.run(work())
+
+    def records(self, sizes: list[int]) -> list[bytes]:
+        """New records, no two alike."""
+        made = [b"%06d" % (self.made + i) + b"." * size for i, size in enumerate(sizes)]
+        self.made += len(made)
+        return made
+
+    @precondition(lambda self: self.unsettled)
+    @rule(data=st.data())
+    def settle(self, data: st.DataObject) -> None:
+        through = data.draw(st.sampled_from(sorted({x.seq for x in self.unsettled})), label="through")
+        drops = data.draw(st.sets(st.integers(0, len(self.unsettled) - 1), max_size=3), label="drops")
+        merges = data.draw(st.sets(st.integers(0, len(self.unsettled) - 1), max_size=2), label="merges") - drops
+        changes = [
+            Change(x.seq, x.idx, "duplicate.twin", None) if i in drops else Change(x.seq, x.idx, "kept.merged", b"m")
+            for i, x in enumerate(self.unsettled)
+            if i in drops | merges
+        ]
+        changes = [c if c.record is None else c._replace(record=b"merged %d.%d" % c[:2]) for c in changes]
+        self.run(self.spool.settle(AI_TELEMETRY, through, changes))
+        self.dropped += len(drops)
+        replaced = {c[:2]: c.record for c in changes if c.record is not None}
+        left = [x for i, x in enumerate(self.unsettled) if i not in drops]
+        left = [replace(x, record=replaced.get((x.seq, x.idx), x.record)) for x in left]
+        self.old |= {x.record for x in left if x.seq <= through and x.is_old}
+        for lane in (AI_TELEMETRY, ARCHIVE):
+            self.lanes[lane].waiting += [x.record for x in left if x.seq <= through]
+        self.unsettled = [x for x in left if x.seq > through]
+
+    # ---- out
+
+    @rule(lane=st.sampled_from(LANES), most=st.integers(1, 7), most_bytes=st.integers(1, 200))
+    def freeze(self, lane: str, most: int, most_bytes: int) -> None:
+        batch = self.run(freeze(self.spool, lane, max_records=most, max_bytes=most_bytes))
+        model = self.lanes[lane]
+        again = next((known for known in model.frozen if known.batch_id not in model.leased), None)
+        if again is not None:
+            assert batch == again, "the same batch, id, generation, time and bytes"
+        elif not model.waiting:
+            assert batch is None
+        else:
+            assert batch is not None
+            taken = self.take(model.waiting, most, most_bytes)
+            assert batch.records == tuple(model.waiting[:taken])
+            del model.waiting[:taken]
+            model.frozen.append(batch)
+        if batch is not None:
+            model.leased.add(batch.batch_id)
+
+    @staticmethod
+    def take(waiting: list[bytes], most: int, most_bytes: int) -> int:
+        """How many records fit: at least one."""
+        size_bytes = n = 0
+        for record in waiting[:most]:
+            size_bytes += len(record) + 1
+            if n and size_bytes > most_bytes:
+                break
+            n += 1
+        return n
+
+    def leased(self, lane: str) -> list[Batch]:
+        model = self.lanes[lane]
+        return [batch for batch in model.frozen if batch.batch_id in model.leased]
+
+    @rule(lane=st.sampled_from(LANES), data=st.data(), twice=st.booleans())
+    def ack(self, lane: str, data: st.DataObject, twice: bool) -> None:  # noqa: FBT001 hypothesis passes by name
+        if not (batches := self.leased(lane)):
+            return
+        batch = data.draw(st.sampled_from(batches))
+        bad = data.draw(st.lists(st.integers(-1, len(batch.records)), max_size=3))
+        refused = [Refusal(index, "bad", "no") for index in bad]
+
+        async def work() -> None:
+            await self.spool.ack(batch, refused)
+            if twice:
+                await self.spool.ack(batch)
+
+        self.run(work())
+        model = self.lanes[lane]
+        model.forget(batch)
+        dead = {index for index in bad if 0 <= index < len(batch.records)}
+        for i, record in enumerate(batch.records):
+            (model.dead if i in dead else model.delivered).append(record)
+
+    @rule(lane=st.sampled_from(LANES), data=st.data(), answered=st.booleans())
+    def release(self, lane: str, data: st.DataObject, answered: bool) -> None:  # noqa: FBT001 hypothesis passes by name
+        if not (batches := self.leased(lane)):
+            return
+        batch = data.draw(st.sampled_from(batches))
+        self.run(self.spool.release(batch, answered=answered))
+        model = self.lanes[lane]
+        again = replace(batch, attempts=batch.attempts + 1, generation=batch.generation + answered)
+        model.frozen[model.position(batch)] = again
+        model.leased.discard(batch.batch_id)
+
+    @rule(lane=st.sampled_from(LANES), data=st.data())
+    def split(self, lane: str, data: st.DataObject) -> None:
+        batches = [batch for batch in self.leased(lane) if len(batch.records) > 1]
+        if not batches:
+            return
+        batch = data.draw(st.sampled_from(batches))
+        model = self.lanes[lane]
+
+        async def work() -> list[Batch]:
+            """The halves' ids are the spool's own: read them as the next who freezes would."""
+            await self.spool.split(batch)
+            rest = [known for known in model.frozen if known.batch_id not in model.leased]
+            got = [await freeze(self.spool, lane) for _ in range(len(rest) + 2)]
+            return [x for x in got if x is not None and x not in rest]
+
+        halves = self.run(work())
+        middle = len(batch.records) // 2
+        assert [half.records for half in halves] == [batch.records[:middle], batch.records[middle:]]
+        assert [(half.generation, half.attempts, half.sent_at) for half in halves] == [(0, 0, batch.sent_at)] * 2
+        at = model.position(batch)
+        model.frozen[at : at + 1] = halves
+        model.leased = {known.batch_id for known in model.frozen}
+
+    @rule(lane=st.sampled_from(LANES), data=st.data())
+    def bury(self, lane: str, data: st.DataObject) -> None:
+        if not (batches := self.leased(lane)):
+            return
+        batch = data.draw(st.sampled_from(batches))
+        self.run(self.spool.bury(batch, "too_large", "no"))
+        self.lanes[lane].forget(batch)
+        self.lanes[lane].dead += batch.records
+
+    # ---- time and accidents
+
+    @rule()
+    def look_after(self) -> None:
+        """Long enough for what is delivered to be deleted, too short for anything to become too old."""
+        self.clock.now_ms += 2000
+        self.run(self.spool.look_after())
+        self.expire(self.old)
+
+    @rule()
+    def wait_until_all_is_too_old(self) -> None:
+        self.clock.now_ms += AGED.max_age_ms + 1
+        self.run(self.spool.look_after())
+        for x in self.unsettled:
+            x.is_old = True
+        for model in self.lanes.values():
+            self.old.update(*(batch.records for batch in model.frozen))
+        self.expire(None)
+
+    def expire(self, old: set[bytes] | None) -> None:
+        """What waits and is among *old*, all of it for None, is given up, but for what is under way."""
+        for model in self.lanes.values():
+            gone = [record for record in model.waiting if old is None or record in old]
+            model.expired += gone
+            del model.waiting[: len(gone)]  # the old ones came first
+            for batch in [batch for batch in model.frozen if batch.batch_id not in model.leased]:
+                if old is None or old.issuperset(batch.records):
+                    model.expired += batch.records
+                    model.frozen.remove(batch)
+
+    @rule()
+    def restart(self) -> None:
+        async def work() -> None:
+            await self.spool.close()
+            await self.open()
+
+        self.run(work())
+        self.end_leases()
+
+    @rule()
+    def crash(self) -> None:
+        """Go on with the files as they lay on the disk while they were open."""
+
+        async def work() -> None:
+            before = self.data_dir()
+            self.lives += 1
+            shutil.copytree(before, self.data_dir())
+            await self.spool.close()
+            await self.open()
+
+        self.run(work())
+        self.end_leases()
+
+    def end_leases(self) -> None:
+        for model in self.lanes.values():
+            model.leased.clear()
+
+    # ---- what must hold
+
+    @invariant()
+    def figures_are_those_of_the_model(self) -> None:
+        if not hasattr(self, "spool"):
+            return
+        self.run(assert_balanced(self.spool))
+        assert self.spool.edge()["received"] == self.made
+        assert self.spool.edge()["duplicate"] == self.dropped
+        for lane, model in self.lanes.items():
+            unsettled = 0 if lane == DEVICES else len(self.unsettled)
+            depth = self.spool.depth(lane)
+            assert depth.pending == model.pending() + unsettled
+            assert (depth.delivered, depth.dead_lettered, depth.expired) == (
+                len(model.delivered),
+                len(model.dead),
+                len(model.expired),
+            )
+
+    def teardown(self) -> None:
+        if hasattr(self, "spool"):
+            self.restart()
+            if self.unsettled:
+                self.run(self.spool.settle(AI_TELEMETRY, max(x.seq for x in self.unsettled)))
+            for lane, model in self.lanes.items():
+                left = [record for batch in model.frozen for record in batch.records] + model.waiting
+                left += [] if lane == DEVICES else [x.record for x in self.unsettled]
+                assert self.run(drained_whole(self.spool, lane)) == left
+                told = self.run(dead_letters(self.spool, lane))
+                assert sorted(told) == sorted(model.dead)
+                fates = [*model.delivered, *model.dead, *model.expired, *left]
+                assert len(set(fates)) == len(fates), "a record had two fates"
+            self.run(self.spool.close())
+        self.runner.close()
+        shutil.rmtree(self.folder)
+
+
+async def drained_whole(spool: SqliteSpool, lane: str) -> list[bytes]:
+    records: list[bytes] = []
+    while (batch := await freeze(spool, lane)) is not None:
+        records += batch.records
+        await spool.ack(batch)
+    return records
+
+
+async def dead_letters(spool: SqliteSpool, lane: str) -> list[bytes]:
+    found: list[tuple[bytes]] = await spool._ask(
+        lambda connection, _: connection.execute("SELECT record FROM dead_letter WHERE lane=?", (lane,)).fetchall()
+    )
+    return [record for (record,) in found]
+
+
+TestSpoolModel = SpoolMachine.TestCase
+TestSpoolModel.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)

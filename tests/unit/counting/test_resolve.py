@@ -1,0 +1,252 @@
+"""The rules over one cluster: which reports are calls of their own, whatever their order."""
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import permutations
+
+import pytest
+
+from gateway.counting.agreement import is_same_response, is_twin, nested, overlaps, same_model, same_usage
+from gateway.counting.facts import Fact, call_ref, fact_row, identity, response_fingerprint, split_ref, unpack_fact
+from gateway.counting.resolve import Fixed, Member, Verdict, is_covered, resolve
+from gateway.normalise.call import Call
+from tests.support.calls import call
+
+ANTHROPIC = "opentelemetry.instrumentation.anthropic"
+
+
+def fact(report: Call) -> Fact:
+    return unpack_fact(fact_row(report, identity(report), 0, 0, response_fingerprint(report.record)), 0)
+
+
+def members(calls: Iterable[Call], fixed: Mapping[int, Fixed] | None = None) -> list[Member]:
+    """Each call at the reference of its place."""
+    known = fixed or {}
+    return [Member(call_ref(1, i), fact(c), known.get(i, Fixed.OPEN)) for i, c in enumerate(calls)]
+
+
+def told(verdict: Verdict) -> tuple[dict[int, str], dict[int, list[int]], set[int]]:
+    """The verdict by places rather than references."""
+
+    def place(ref: int) -> int:
+        return split_ref(ref).idx
+
+    return (
+        {place(ref): fate for ref, fate in verdict.dropped.items()},
+        {place(ref): [place(x) for x in refs] for ref, refs in verdict.merged.items()},
+        {place(ref) for ref in verdict.conflicts},
+    )
+
+
+def decided(
+    calls: Sequence[Call],
+    parents: Mapping[int, Sequence[int]] | None = None,
+    *,
+    fixed: Mapping[int, Fixed] | None = None,
+    cut: Iterable[int] = (),
+) -> tuple[dict[int, str], dict[int, list[int]], set[int]]:
+    """The verdict, after it was seen to be the same for every order of the members."""
+    all_members = members(calls, fixed)
+    above = {call_ref(1, c): [call_ref(1, p) for p in ps] for c, ps in (parents or {}).items()}
+    cut_refs = {call_ref(1, i) for i in cut}
+    verdict = told(resolve(all_members, above, cut_refs))
+    orders = list(permutations(all_members))
+    for order in random.Random(1).sample(orders, min(len(orders), 60)):
+        assert told(resolve(order, dict(reversed(above.items())), cut_refs)) == verdict
+    return verdict
+
+
+class TestSameResponse:
+    """Rule 3b."""
+
+    def test_two_reports_of_one_response_are_one_call_and_the_fullest_is_believed(self) -> None:
+        calls = [call("a", response="r"), call("b", trace="u", response="r", service="gateway", cost="1")]
+        assert decided(calls) == ({1: "duplicate.response_id"}, {0: [1, 0]}, set())
+
+    def test_a_report_without_usage_agrees_with_any(self) -> None:
+        calls = [call("a", response="r"), call("b", trace="u", response="r", service="gw", tokens=(None, None))]
+        assert decided(calls)[0] == {1: "duplicate.response_id"}
+
+    def test_an_id_at_another_time_is_another_call_in_conflict(self) -> None:
+        calls = [call("a", response="r"), call("b", response="r", at=(9000, 9500))]
+        assert decided(calls) == ({}, {}, {0, 1})
+
+    def test_really_different_usage_is_another_call_in_conflict(self) -> None:
+        calls = [call("a", response="r"), call("b", trace="u", response="r", service="gw", tokens=(100, 21))]
+        assert decided(calls) == ({}, {}, {0, 1})
+
+    def test_clocks_of_two_hosts_may_differ_by_a_second_those_of_one_process_may_not(self) -> None:
+        later = (1900, 2900)
+        assert decided([call("a", response="r"), call("b", response="r", at=later, service="gw")])[0]
+        assert decided([call("a", response="r"), call("b", response="r", at=later)]) == ({}, {}, {0, 1})
+        assert decided([call("a", response="r"), call("b", response="r", at=later, scope="x")]) == ({}, {}, {0, 1})
+
+    def test_a_cache_hit_repeats_an_id_without_conflict(self) -> None:
+        calls = [
+            call("a", response="r", service="gw"),
+            call("b", response="r", service="gw", at=(9000, 9002), hit=True),
+        ]
+        assert decided(calls) == ({}, {}, set())
+
+    def test_a_cache_hit_and_what_the_application_saw_of_it_are_one_call(self) -> None:
+        calls = [
+            call("a", response="r", at=(0, 12)),
+            call("b", trace="u", response="r", service="gw", scope="litellm", at=(2, 10), hit=True),
+        ]
+        assert decided(calls)[0] == {1: "duplicate.response_id"}
+
+    def test_the_library_that_overcounts_is_not_believed(self) -> None:
+        calls = [
+            call("a", response="r", scope=ANTHROPIC, tokens=(100, 28), cost="1"),
+            call("b", trace="u", response="r", service="gw", tokens=(100, 20)),
+        ]
+        assert decided(calls) == ({1: "duplicate.response_id"}, {0: [1, 0]}, set())
+        too_many = [calls[0]._replace(record={**calls[0].record, "usage": {"input_tokens": 100, "output_tokens": 29}})]
+        assert decided([*too_many, calls[1]])[2] == {0, 1}
+
+
+class TestTwins:
+    """Rule 3c."""
+
+    def test_two_scopes_of_one_source_report_one_call(self) -> None:
+        calls = [call("a", response="r"), call("b", trace="u", scope="x", at=(-40, 1040))]
+        assert decided(calls) == ({1: "duplicate.twin"}, {0: [0, 1]}, set())
+
+    @pytest.mark.parametrize(
+        "other",
+        [
+            call("b", trace="u", scope="openai"),
+            call("b", trace="u", scope="x", service="other"),
+            call("b", trace="u", scope="x", at=(500, 1500)),
+            call("b", trace="u", scope="x", model="gpt-4o-mini"),
+            call("b", trace="u", scope="x", tokens=(100, 21)),
+            call("b", trace="u", scope="x", tokens=(None, None)),
+            call("b", trace="u", scope="x", response="other"),
+            call("b", trace="u", scope="x", failed=True),
+        ],
+        ids=["scope", "source", "time", "model", "usage", "no usage", "response", "failed"],
+    )
+    def test_what_differs_is_no_twin(self, other: Call) -> None:
+        assert decided([call("a", response="r"), other]) == ({}, {}, set())
+
+    def test_two_failed_calls_without_usage_are_twins(self) -> None:
+        calls = [call(n, trace=n, scope=n, tokens=(None, None), failed=True) for n in "ab"]
+        assert decided(calls)[0] == {1: "duplicate.twin"}
+
+    def test_pairs_are_one_to_one_and_nearest_first(self) -> None:
+        calls = [
+            call("a0", at=(0, 1000)),
+            call("a1", at=(11, 991)),
+            call("b0", trace="u", scope="x", at=(10, 990)),
+            call("b1", trace="u", scope="x", at=(40, 1040)),
+        ]
+        dropped, merged, _ = decided(calls)
+        assert dropped == {2: "duplicate.twin", 3: "duplicate.twin"}
+        assert {slot: set(refs) for slot, refs in merged.items()} == {0: {0, 3}, 1: {1, 2}}
+
+    def test_one_report_more_on_one_side_stays_a_call(self) -> None:
+        calls = [call("a0"), call("b0", trace="u", scope="x"), call("b1", trace="v", scope="x", at=(10, 990))]
+        dropped, _, _ = decided(calls)
+        assert dropped == {1: "duplicate.twin"}
+
+    def test_many_concurrent_pairs_are_decided_quickly(self) -> None:
+        """4,000 reports of one source: comparing each with each would take half a minute."""
+        calls = [
+            call(f"{scope}{n}", trace=f"{scope}{n}", scope=scope, at=(n * 3000, n * 3000 + 1000))
+            for n in range(2000)
+            for scope in ("x", "y")
+        ]
+        verdict = resolve(members(calls), {})
+        assert len(verdict.dropped) == 2000
+
+
+class TestAncestors:
+    """Rule 2."""
+
+    def test_a_call_above_calls_that_cover_it_is_suppressed(self) -> None:
+        calls = [
+            call("p", tokens=(150, 30), at=(0, 5000)),
+            call("c1", tokens=(100, 20), response="r"),
+            call("c2", tokens=(50, 10), response_model="gpt-4o-2024-08-06"),
+        ]
+        assert decided(calls, {1: [0], 2: [0]}) == ({0: "suppressed.ancestor"}, {}, set())
+
+    @pytest.mark.parametrize("tokens", [(151, 30), (150, 31)])
+    def test_usage_that_is_not_covered_stays_in_conflict(self, tokens: tuple[int, int]) -> None:
+        calls = [call("p", tokens=tokens), call("c", tokens=(150, 30))]
+        assert decided(calls, {1: [0]}) == ({}, {}, {0, 1})
+
+    def test_another_models_call_covers_nothing_but_equal_sums_are_another_name(self) -> None:
+        guard = call("c", model="gpt-4o-mini", tokens=(50, 5))
+        assert decided([call("p", tokens=(40, 4)), guard], {1: [0]}) == ({}, {}, {0, 1})
+        assert decided([call("p", tokens=(50, 5)), guard], {1: [0]})[0] == {0: "suppressed.ancestor"}
+
+    def test_a_call_that_states_nothing_is_covered(self) -> None:
+        calls = [call("p", tokens=(None, None)), call("c")]
+        assert decided(calls, {1: [0]})[0] == {0: "suppressed.ancestor"}
+
+    def test_a_covered_call_in_the_middle_covers_nothing_itself(self) -> None:
+        calls = [call("top", tokens=(200, 40)), call("mid", tokens=(100, 20)), call("leaf", tokens=(100, 20))]
+        assert decided(calls, {1: [0], 2: [0, 1]}) == ({1: "suppressed.ancestor"}, {}, {0, 2})
+
+    def test_a_twin_below_is_counted_once_against_the_call_above(self) -> None:
+        calls = [
+            call("p", tokens=(200, 40), at=(0, 9000)),
+            call("c", parent="p"),
+            call("twin", trace="u", scope="x"),
+        ]
+        assert decided(calls, {1: [0], 2: [0]}) == ({2: "duplicate.twin"}, {1: [1, 2]}, {0, 1, 2})
+
+    def test_a_call_with_the_response_id_of_the_one_below_is_that_call(self) -> None:
+        calls = [call("p", response="r", at=(0, 1100)), call("c", response="r", scope="x")]
+        assert decided(calls, {1: [0]}) == ({1: "duplicate.response_id"}, {0: [0, 1]}, set())
+
+    def test_where_more_stands_below_than_is_seen_the_call_above_is_taken_as_covered(self) -> None:
+        calls = [call("p", tokens=(900, 90)), call("c")]
+        assert decided(calls, {1: [0]}, cut=[0])[0] == {0: "suppressed.ancestor"}
+
+    def test_the_known_overcount_below_covers_a_little_more(self) -> None:
+        calls = [call("p", tokens=(100, 28), service="gw"), call("c", tokens=(100, 20), scope=ANTHROPIC)]
+        assert decided(calls, {1: [0]})[0] == {0: "suppressed.ancestor"}
+
+
+class TestForwarded:
+    """What was forwarded stands."""
+
+    def test_a_late_report_of_a_forwarded_call_is_its_duplicate_and_changes_nothing(self) -> None:
+        calls = [call("late", response="r", cost="1"), call("old", trace="u", response="r", service="gw")]
+        assert decided(calls, fixed={1: Fixed.KEPT}) == ({0: "duplicate.response_id"}, {}, set())
+
+    def test_two_forwarded_reports_both_stand(self) -> None:
+        calls = [call("a", response="r"), call("b", trace="u", response="r", service="gw"), call("c", response="r")]
+        fixed = {0: Fixed.KEPT, 1: Fixed.KEPT}
+        assert decided([*calls[:2], calls[2]._replace(scope=7)], fixed=fixed)[0] == {2: "duplicate.response_id"}
+
+    def test_a_forwarded_call_above_is_in_conflict_with_what_comes_late_below(self) -> None:
+        assert decided([call("p"), call("c")], {1: [0]}, fixed={0: Fixed.KEPT}) == ({}, {}, {0})
+
+    def test_a_late_call_above_forwarded_ones_is_suppressed(self) -> None:
+        assert decided([call("p"), call("c")], {1: [0]}, fixed={1: Fixed.KEPT})[0] == {0: "suppressed.ancestor"}
+
+
+class TestAgreement:
+    def test_relations_are_symmetric(self) -> None:
+        facts = [
+            fact(call("x", at=at, tokens=tokens, scope=scope, service=service, response=response, hit=hit))
+            for at in ((0, 1000), (1040, 1050), (900, 3000))
+            for tokens in ((100, 20), (100, 25), (None, None), (100, None))
+            for scope in ("openai", ANTHROPIC)
+            for service in ("app", "gw")
+            for response, hit in ((None, False), ("r", False), ("r", True))
+        ]
+        for a in facts:
+            for b in facts:
+                for relation in (is_same_response, is_twin, nested, same_model, same_usage):
+                    assert relation(a, b) == relation(b, a), (relation.__name__, a, b)
+                assert overlaps(a, b, 50) == overlaps(b, a, 50)
+
+    def test_nothing_known_below_covers_only_what_is_not_stated(self) -> None:
+        unknown = fact(call("c", tokens=(None, None)))
+        assert not is_covered(members([call("p")]), [unknown])
+        assert is_covered(members([call("p", tokens=(None, None))]), [unknown])
+        assert not is_covered(members([call("p", tokens=(None, None))]), [])

@@ -1,0 +1,153 @@
+"""Counting over a real spool: what the far end gets of reports that come in pieces, late, or around a restart."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from gateway.normalise.call import Call
+from tests.support.calls import call, link
+from tests.support.spool_rig import Rig
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
+    rig = await Rig.opened(tmp_path / "data")
+    yield rig
+    await rig.close()
+
+
+async def test_a_resend_within_and_after_the_settle_time_is_a_duplicate(rig: Rig) -> None:
+    await rig.send(call("a"))
+    await rig.send(call("a"))
+    await rig.settle()
+    await rig.send(call("a"))
+    await rig.settle()
+    assert await rig.totals() == (1, 100, 20)
+    assert rig.spool.edge()["duplicate"] == 2
+
+
+async def test_the_first_of_two_reports_in_two_commits_waits_for_what_the_second_one_knows(rig: Rig) -> None:
+    await rig.send(call("a", response="r", tokens=(None, None)))
+    rig.clock.now_ms += 5_000
+    await rig.send(call("b", trace="other", response="r", service="gateway", cost="0.01", team="blue"))
+    await rig.settle(after_ms=5_000)
+    (record,) = await rig.records()
+    assert (record["usage"]["input_tokens"], record["usage"]["output_tokens"]) == (100, 20)
+    assert (record["cost"]["amount"], record["attribution"]["team"]) == ("0.01", "blue")
+    assert record["record_id"] == call("a").record["record_id"], "the first report's id is kept"
+    await rig.settle()
+    assert await rig.records() == []
+
+
+async def test_a_late_parent_of_a_forwarded_call_is_suppressed(rig: Rig) -> None:
+    await rig.send(call("c1", parent="tool"), call("c2", parent="tool"), links=[link("t", "tool", "root")])
+    await rig.settle()
+    assert len(await rig.records()) == 2
+    await rig.send(call("root", at=(0, 3000), tokens=(200, 40), scope="framework"))
+    await rig.settle()
+    assert await rig.records() == []
+    assert rig.spool.reasons()["suppressed.ancestor"] == 1
+
+
+async def test_a_late_report_that_names_a_forwarded_response_is_a_duplicate_also_after_a_restart(rig: Rig) -> None:
+    await rig.send(call("a", response="r"))
+    await rig.settle()
+    assert len(await rig.records()) == 1
+    await rig.reopen()
+    await rig.send(call("b", trace="u", response="r", service="gateway"))
+    await rig.settle()
+    assert await rig.records() == []
+
+
+async def test_chunks_after_a_run_of_duplicates_and_a_restart_still_settle_before_they_are_forwarded(rig: Rig) -> None:
+    await rig.send(call("a"))
+    await rig.settle()
+    for _ in range(5):
+        await rig.send(call("a"))
+        await rig.settle()
+    assert len(await rig.records()) == 1
+    await rig.reopen()
+    await rig.send(call("root", trace="u", at=(0, 2000), scope="framework"))
+    assert await rig.records() == [], "forwarded before its evidence could come"
+    await rig.send(call("child", trace="u", parent="root", model=None))
+    await rig.settle()
+    assert await rig.totals() == (1, 100, 20)
+
+
+async def test_children_parents_and_links_in_three_requests_in_any_order_are_one_call(tmp_path: Path) -> None:
+    parts: list[tuple[list[Call], list[bytes]]] = [
+        ([call("c1", parent="http"), call("c2", parent="http")], []),
+        ([], [link("t", "http", "root")]),
+        ([call("root", at=(0, 1100), tokens=(200, 40), scope="framework")], []),
+    ]
+    expected = {call(child).record["record_id"] for child in ("c1", "c2")}
+    for n, order in enumerate([(0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)]):
+        rig = await Rig.opened(tmp_path / str(n))
+        for i in order:
+            calls, links = parts[i]
+            await rig.send(*calls, links=links)
+            await rig.settle(after_ms=3_000)
+        await rig.reopen()
+        await rig.settle()
+        assert {record["record_id"] for record in await rig.records()} == expected, order
+        await rig.close()
+
+
+async def test_a_report_without_a_span_is_still_found_below_its_parent_after_a_restart(rig: Rig) -> None:
+    await rig.send(call("", event="e1", parent="root"), call("", event="e2", parent="root"))
+    await rig.reopen()
+    await rig.send(call("root", at=(0, 1100), tokens=(200, 40), scope="framework"))
+    await rig.settle()
+    assert {record["record_id"] for record in await rig.records()} == {
+        call("", event=event).record["record_id"] for event in ("e1", "e2")
+    }
+
+
+async def test_a_clock_that_jumps_back_holds_records_no_longer_than_they_settle(rig: Rig) -> None:
+    await rig.send(call("a"))
+    rig.clock.now_ms -= 3_600_000
+    await rig.reopen()
+    await rig.settle()
+    assert await rig.totals() == (1, 100, 20)
+
+
+async def test_a_damaged_record_stops_no_settling(rig: Rig) -> None:
+    await rig.send(call("a", response="r"))
+    await rig.send(call("b", trace="u", response="r", service="gateway"), call("c", trace="w"))
+    await rig.spool._ask(
+        lambda connection, _: connection.execute(
+            "UPDATE chunk SET body=cast(zeroblob(length(body)) AS BLOB) WHERE seq=1"
+        )
+    )
+    await rig.settle()
+    assert {record["record_id"] for record in await rig.records()} == {call("c", trace="w").record["record_id"]}, (
+        "of the damaged one nothing is left but a dead letter"
+    )
+
+
+async def test_local_servers_that_reuse_one_id_lose_no_call(rig: Rig) -> None:
+    for n in range(5):
+        await rig.send(call(f"s{n}", trace=f"t{n}", response="chatcmpl-1", at=(n * 110, n * 110 + 100), tokens=(7, 3)))
+    await rig.settle()
+    records = await rig.records()
+    assert len(records) == 5
+    assert all("conflict" in record["flags"] for record in records)
+
+
+@pytest.mark.parametrize("first_states", [True, False])
+async def test_embeddings_whose_output_one_library_leaves_out_are_twins(rig: Rig, *, first_states: bool) -> None:
+    outputs = (0, None) if first_states else (None, 0)
+    await rig.send(call("a", tokens=(50, outputs[0])), call("b", trace="u", tokens=(50, outputs[1]), scope="other"))
+    await rig.settle()
+    assert await rig.totals() == (1, 50, 0)
+
+
+async def test_a_stream_that_a_library_is_known_to_overcount_is_one_call_with_the_true_count(rig: Rig) -> None:
+    scope = "opentelemetry.instrumentation.anthropic"
+    await rig.send(
+        call("a", tokens=(100, 25), response="r", scope=scope),
+        call("b", trace="u", tokens=(100, 20), response="r", scope="other"),
+    )
+    await rig.settle()
+    assert await rig.totals() == (1, 100, 20)

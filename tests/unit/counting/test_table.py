@@ -1,0 +1,82 @@
+"""The compact table against a dict."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway.counting.table import Table
+
+SMALL = 768
+"""Two generations of 192 keys (three quarters of 256 slots)."""
+CLASH = 256
+"""Keys this far apart fall on one slot."""
+
+keys = st.integers(1, 400) | st.integers(1, 400).map(lambda n: n * CLASH) | st.just((1 << 63) - 1)
+
+
+@given(st.lists(st.tuples(keys, st.integers(1, (1 << 63) - 1)), max_size=170))
+@settings(deadline=None)
+def test_what_fits_is_remembered_with_its_last_value(pairs: list[tuple[int, int]]) -> None:
+    table = Table(SMALL, with_values=True)
+    model: dict[int, int] = {}
+    for key, value in pairs:
+        assert table.swap(key, value) == model.get(key, 0)
+        model[key] = value
+    assert dict(table.items()) == model
+    assert all(table.find(key) == value for key, value in model.items())
+    assert len(table) == len(model)
+    assert table.evicted == 0
+    assert table.find(123_456_789) == 0
+
+
+@given(st.lists(keys, max_size=170))
+@settings(deadline=None)
+def test_a_set_tells_what_is_new(added: list[int]) -> None:
+    table = Table(SMALL, with_values=False)
+    model: set[int] = set()
+    for key in added:
+        assert table.add(key) == (key not in model)
+        model.add(key)
+    assert {key for key, _ in table.items()} == model
+    assert all(table.find(key) == 1 for key in model)
+
+
+@given(st.lists(st.tuples(st.integers(1, 3000), st.integers(1, 1 << 40)), min_size=400, max_size=1500))
+@settings(deadline=None, max_examples=30)
+def test_the_oldest_go_first_and_are_counted(pairs: list[tuple[int, int]]) -> None:
+    """A model of two dicts: when the young one holds its limit it becomes the old one, and the old one is gone."""
+    table = Table(SMALL, with_values=True)
+    limit = table._young.limit
+    young: dict[int, int] = {}
+    old: dict[int, int] = {}
+    evicted = 0
+    for key, value in pairs:
+        assert table.swap(key, value) == young.get(key, old.get(key, 0))
+        young[key] = value
+        if len(young) == limit:
+            evicted += len(old)
+            young, old = {}, young
+        assert len(table) <= SMALL
+    assert table.evicted == evicted
+    assert dict(table.items()) == {**old, **young}
+
+
+def test_the_last_half_of_what_may_be_remembered_is() -> None:
+    for max_keys in (1, 100, SMALL, 10_000, 100_000):
+        table = Table(max_keys, with_values=False)
+        added = range(1, 3 * max(max_keys, SMALL))
+        for key in added:
+            assert table.add(key * 0x9E3779B97F4A7C15 & (1 << 63) - 1)
+        assert len(table) <= max(max_keys, 384)
+        remembered = table._young.limit
+        assert all(table.find(key * 0x9E3779B97F4A7C15 & (1 << 63) - 1) for key in added[-remembered:])
+        assert table.evicted + len(table) == len(added)
+
+
+def test_a_key_of_the_old_generation_is_known_and_not_new() -> None:
+    table = Table(SMALL, with_values=False)
+    limit = table._young.limit
+    for key in range(1, limit + 1):
+        table.add(key)
+    assert table._young.count == 0
+    assert not table.add(1)
+    assert table.add(limit + 1)

@@ -1,0 +1,349 @@
+"""Lanes beside each other: exporters that follow the AI records, and settling, which drops and replaces them."""
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from spool.errors import SpoolError
+from spool.record import AI_TELEMETRY, DEVICES
+from spool.sqlite.rows import Change, Position
+from spool.sqlite.spool import SqliteSpool
+from spool.store import Refusal
+from tests.support.spool_rig import SETTINGS, Clock, append, assert_balanced, drained, freeze, frozen, open_spool
+
+ARCHIVE = "archive"
+DAY_MS = 86_400_000
+
+
+def opened(data_dir: Path, *exporters: str, clock: Clock | None = None, settles: bool = True) -> SqliteSpool:
+    return open_spool(data_dir, clock, exporters=exporters, settling=(AI_TELEMETRY,) if settles else ())
+
+
+async def chunk_count(spool: SqliteSpool) -> int:
+    count: int = await spool._ask(lambda connection, _: connection.execute("SELECT count(*) FROM chunk").fetchone()[0])
+    return count
+
+
+async def test_an_exporters_lane_sees_the_same_records_in_its_own_time(data_dir: Path) -> None:
+    spool = opened(data_dir, ARCHIVE, settles=False)
+    await append(spool, [b"1", b"2", b"3"])
+    await append(spool, [b"d"], DEVICES)
+    assert await drained(spool) == [b"1", b"2", b"3"]
+    assert await drained(spool, ARCHIVE, max_records=2) == [b"1", b"2", b"3"]
+    assert spool.edge()["kept"] == 4
+    assert (spool.depth(AI_TELEMETRY).kept, spool.depth(ARCHIVE).kept) == (3, 3)
+    await assert_balanced(spool)
+    await spool.close()
+
+
+async def test_chunks_stay_as_long_as_one_lane_needs_them(data_dir: Path) -> None:
+    clock = Clock()
+    spool = opened(data_dir, ARCHIVE, clock=clock, settles=False)
+    await append(spool, [b"1"])
+    await drained(spool)
+    clock.now_ms += 2 * DAY_MS
+    await spool.look_after()
+    assert await chunk_count(spool) == 1
+    batch = await frozen(spool, ARCHIVE)
+    await spool.look_after()
+    assert await chunk_count(spool) == 1, "frozen, not delivered"
+    await spool.ack(batch)
+    await spool.look_after()
+    assert await chunk_count(spool) == 0
+    await spool.close()
+
+
+async def test_a_new_exporter_begins_with_what_comes_after_it(data_dir: Path) -> None:
+    spool = opened(data_dir, settles=False)
+    await append(spool, [b"old"])
+    await spool.close()
+    spool = opened(data_dir, ARCHIVE, settles=False)
+    await append(spool, [b"new"])
+    assert await drained(spool, ARCHIVE) == [b"new"]
+    assert await drained(spool) == [b"old", b"new"]
+    await assert_balanced(spool)
+    await spool.close()
+
+
+async def test_a_record_dropped_from_before_an_exporter_came_is_not_counted_against_it(data_dir: Path) -> None:
+    spool = opened(data_dir)
+    await append(spool, [b"old", b"twin"])
+    await spool.close()
+    spool = opened(data_dir, ARCHIVE)
+    seq, _ = spool.position(AI_TELEMETRY)
+    await append(spool, [b"new", b"copy"])
+    dropped = [Change(1, 1, "duplicate.twin", None), Change(seq, 1, "duplicate.twin", None)]
+    await spool.settle(AI_TELEMETRY, seq, dropped)
+    assert spool.depth(ARCHIVE).kept == spool.depth(ARCHIVE).pending == 1
+    await assert_balanced(spool)
+    assert await drained(spool, ARCHIVE) == [b"new"]
+    assert await drained(spool) == [b"old", b"new"]
+    await assert_balanced(spool)
+    await spool.close()
+
+
+async def test_an_exporter_that_is_gone_holds_nothing_and_its_records_are_expired(
+    data_dir: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = Clock()
+    spool = opened(data_dir, ARCHIVE, clock=clock, settles=False)
+    await append(spool, [b"1", b"2"])
+    await frozen(spool, ARCHIVE, max_records=1)
+    await spool.close()
+    with caplog.at_level(logging.WARNING):
+        spool = opened(data_dir, clock=clock, settles=False)
+    assert "archive" in caplog.text
+    assert await drained(spool) == [b"1", b"2"]
+    clock.now_ms += 2 * DAY_MS
+    await spool.look_after()
+    assert await chunk_count(spool) == 0
+    await spool.close()
+    spool = opened(data_dir, ARCHIVE, clock=clock, settles=False)
+    assert (spool.depth(ARCHIVE).kept, spool.depth(ARCHIVE).expired) == (2, 2)
+    await append(spool, [b"3"])
+    assert await drained(spool, ARCHIVE) == [b"3"]
+    await assert_balanced(spool)
+    await spool.close()
+
+
+async def test_nothing_is_frozen_before_it_settled(data_dir: Path) -> None:
+    spool = opened(data_dir)
+    await append(spool, [b"1"])
+    await append(spool, [b"2"])
+    assert await freeze(spool) is None
+    await spool.settle(AI_TELEMETRY, 1)
+    assert await drained(spool) == [b"1"]
+    await spool.close()
+    spool = opened(data_dir)
+    assert await freeze(spool) is None
+    await spool.settle(AI_TELEMETRY, 2)
+    assert await drained(spool) == [b"2"]
+    await spool.close()
+
+
+async def test_other_lanes_do_not_settle(data_dir: Path) -> None:
+    spool = opened(data_dir)
+    await append(spool, [b"d"], DEVICES)
+    assert await drained(spool, DEVICES) == [b"d"]
+    await spool.close()
+
+
+async def test_settling_drops_and_replaces_and_the_figures_move_in_all_lanes(data_dir: Path) -> None:
+    spool = opened(data_dir, ARCHIVE)
+    seq, _ = spool.position(AI_TELEMETRY)
+    await append(spool, [b"0", b"1", b"2", b"3"])
+    changes = [
+        Change(seq, 1, "duplicate.twin", None),
+        Change(seq, 2, "kept.merged", b"two"),
+        Change(seq, 3, "suppressed.ancestor", None),
+    ]
+    await spool.settle(AI_TELEMETRY, seq, changes)
+    edge = spool.edge()
+    assert (edge["received"], edge["kept"], edge["duplicate"], edge["suppressed"]) == (4, 2, 1, 1)
+    assert spool.reasons() == {"duplicate.twin": 1, "suppressed.ancestor": 1}
+    for lane in (AI_TELEMETRY, ARCHIVE):
+        assert (spool.depth(lane).kept, spool.depth(lane).pending) == (2, 2)
+        assert await drained(spool, lane) == [b"0", b"two"]
+    await assert_balanced(spool)
+    await spool.close()
+
+
+async def test_a_change_is_counted_once_however_often_it_is_told(data_dir: Path) -> None:
+    spool = opened(data_dir)
+    await append(spool, [b"0", b"1"])
+    await append(spool, [b"2"])
+    for _ in range(2):
+        await spool.settle(
+            AI_TELEMETRY, 0, [Change(1, 0, "kept.merged", b"zero"), Change(1, 1, "duplicate.twin", None)]
+        )
+    await spool.settle(AI_TELEMETRY, 1, [Change(1, 0, "duplicate.twin", None)])
+    assert spool.depth(AI_TELEMETRY).kept == 1
+    await assert_balanced(spool)
+    await spool.close()
+
+
+async def test_what_could_be_frozen_is_changed_no_more(data_dir: Path) -> None:
+    spool = opened(data_dir)
+    await append(spool, [b"0", b"1"])
+    await spool.settle(AI_TELEMETRY, 1)
+    batch = await frozen(spool)
+    await spool.settle(AI_TELEMETRY, 1, [Change(1, 0, "duplicate.twin", None), Change(1, 1, "kept.merged", b"x")])
+    await spool.release(batch, answered=False)
+    assert (await frozen(spool)).records == batch.records
+    await assert_balanced(spool)
+    await spool.close()
+
+
+async def test_reading_shows_records_as_settling_left_them(data_dir: Path) -> None:
+    spool = opened(data_dir)
+    await append(spool, [b"0", b"1", b"2"])
+    await spool.settle(AI_TELEMETRY, 1, [Change(1, 0, "duplicate.twin", None), Change(1, 1, "kept.merged", b"one")])
+    wanted = [Position(1, 0), Position(1, 1), Position(1, 2), Position(1, 3), Position(9, 0)]
+    assert await spool.read(AI_TELEMETRY, wanted) == [None, b"one", b"2", None, None]
+    await spool.close()
+
+
+async def test_a_batch_skips_what_was_dropped_and_takes_up_to_its_limit(data_dir: Path) -> None:
+    spool = opened(data_dir)
+    for n in range(400):
+        await append(spool, [b"a%d" % n, b"b%d" % n])
+    dropped = [Change(seq, 0, "duplicate.twin", None) for seq in range(1, 401)]
+    await spool.settle(AI_TELEMETRY, 400, dropped)
+    batch = await frozen(spool, max_records=390)
+    assert batch.records == tuple(b"b%d" % n for n in range(390))
+    await spool.split(batch)
+    assert [len((await frozen(spool)).records) for _ in range(2)] == [195, 195]
+    assert await drained(spool) == [b"b%d" % n for n in range(390, 400)]
+    await assert_balanced(spool)
+    await spool.close()
+
+
+async def test_settling_through_empty_numbers_hides_no_later_chunk_after_a_restart(data_dir: Path) -> None:
+    spool = opened(data_dir)
+    await append(spool, [b"1"])
+    await spool.settle(AI_TELEMETRY, 40)
+    await spool.close()
+    spool = opened(data_dir)
+    await append(spool, [b"2"])
+    assert await drained(spool) == [b"1"], "the second one has not settled"
+    await spool.close()
+
+
+async def test_decisions_are_not_written_when_an_append_was_lost_since(data_dir: Path) -> None:
+    spool = opened(data_dir)
+    await append(spool, [b"0", b"1"])
+    lost_appends = spool.lost_appends
+    await spool._ask(
+        lambda connection, _: connection.execute(
+            "CREATE TRIGGER broken BEFORE INSERT ON chunk BEGIN SELECT RAISE(ABORT, 'no'); END"
+        )
+    )
+    lost = append(spool, [b"2"])
+    settling = spool.settle(AI_TELEMETRY, 1, [Change(1, 1, "duplicate.twin", None)], lost_appends=lost_appends)
+    with pytest.raises(SpoolError, match="did not come to disk"):
+        await settling
+    with pytest.raises(SpoolError):
+        await lost
+    await spool._ask(lambda connection, _: connection.execute("DROP TRIGGER broken"))
+    await spool.settle(AI_TELEMETRY, 1, lost_appends=spool.lost_appends)
+    assert await drained(spool) == [b"0", b"1"]
+    await assert_balanced(spool)
+    await spool.close()
+
+
+class TestUpkeep:
+    """Expiry, and giving back what is delivered."""
+
+    @pytest.fixture
+    async def week(self, data_dir: Path, clock: Clock) -> SqliteSpool:
+        return open_spool(data_dir, clock, settings=replace(SETTINGS, max_age_ms=7 * DAY_MS, keep_delivered_ms=DAY_MS))
+
+    async def test_records_older_than_the_limit_expire_and_younger_ones_go(
+        self, week: SqliteSpool, clock: Clock
+    ) -> None:
+        await append(week, [b"old"] * 3)
+        released = await frozen(week, max_records=1)
+        await week.release(released, answered=True)
+        clock.now_ms += 4 * DAY_MS
+        await append(week, [b"young"])
+        clock.now_ms += 3 * DAY_MS
+        await week.look_after()
+        assert week.depth(AI_TELEMETRY).expired == 0, "exactly a week is not older than a week"
+        clock.now_ms += 1
+        await week.look_after()
+        depth = week.depth(AI_TELEMETRY)
+        assert (depth.expired, depth.pending, depth.kept) == (3, 1, 4)
+        assert await drained(week) == [b"young"]
+        await assert_balanced(week)
+        await week.close()
+
+    async def test_a_batch_in_flight_does_not_expire(self, week: SqliteSpool, clock: Clock) -> None:
+        await append(week, [b"1", b"2"])
+        batch = await frozen(week, max_records=1)
+        clock.now_ms += 8 * DAY_MS
+        await week.look_after()
+        assert (week.depth(AI_TELEMETRY).expired, week.depth(AI_TELEMETRY).pending) == (1, 1)
+        await week.ack(batch, [Refusal(0, "x", "y")])
+        await week.look_after()
+        assert week.depth(AI_TELEMETRY).dead_lettered == 1
+        await assert_balanced(week)
+        await week.close()
+
+    async def test_a_clock_that_was_wrong_for_a_while_makes_nothing_vanish(
+        self, week: SqliteSpool, clock: Clock
+    ) -> None:
+        clock.now_ms += 10 * DAY_MS
+        await append(week, [b"from the future"])
+        clock.now_ms -= 10 * DAY_MS
+        await append(week, [b"now"])
+        clock.now_ms += 8 * DAY_MS
+        await week.look_after()
+        await assert_balanced(week)
+        assert await drained(week) == [b"from the future", b"now"], "in order: what stands behind a young chunk is kept"
+        await week.close()
+
+    async def test_delivered_chunks_are_kept_for_a_while_and_then_deleted(
+        self, week: SqliteSpool, clock: Clock
+    ) -> None:
+        await append(week, [b"1"])
+        await drained(week)
+        clock.now_ms += DAY_MS
+        await week.look_after()
+        assert await chunk_count(week) == 1
+        clock.now_ms += 1
+        await week.look_after()
+        assert await chunk_count(week) == 0
+        await week.close()
+
+    async def test_a_crowded_spool_deletes_what_is_delivered_at_once(self, data_dir: Path, clock: Clock) -> None:
+        spool = open_spool(data_dir, clock, settings=replace(SETTINGS, max_bytes=4_000_000))
+        for _ in range(100):
+            await append(spool, [b"x" * 35_000])
+        assert spool.used_bytes > 3_000_000
+        await drained(spool)
+        clock.now_ms += 1
+        await spool.look_after()
+        assert spool.used_bytes < 2_000_000 + 64 * 40_000, "down to half, in whole steps"
+        assert await chunk_count(spool) < 100
+        await spool.close()
+
+    async def test_the_file_shrinks_when_it_is_emptied(self, data_dir: Path, clock: Clock) -> None:
+        spool = open_spool(data_dir, clock)
+        for _ in range(60):
+            await append(spool, [b"x" * 100_000])
+        await drained(spool)
+        clock.now_ms += 2 * DAY_MS
+        for _ in range(10):
+            await spool.look_after()
+        assert spool.used_bytes < 400_000
+        await spool.close()
+        assert (data_dir / "spool.db").stat().st_size < 600_000
+
+    async def test_the_oldest_pending_record_tells_its_age(self, week: SqliteSpool, clock: Clock) -> None:
+        start_ms = clock.now_ms
+        await append(week, [b"1"])
+        clock.now_ms += 50
+        await append(week, [b"2"])
+        await week.look_after()
+        assert week.depth(AI_TELEMETRY).oldest_pending_ms == start_ms
+        await drained(week, max_records=1)
+        await week.look_after()
+        assert week.depth(AI_TELEMETRY).oldest_pending_ms is None
+        await week.close()
+
+    async def test_chunk_numbers_are_not_given_twice_after_all_was_deleted(
+        self, week: SqliteSpool, data_dir: Path, clock: Clock
+    ) -> None:
+        await append(week, [b"1"])
+        await append(week, [b"2"])
+        await drained(week)
+        clock.now_ms += 2 * DAY_MS
+        await week.look_after()
+        before = week.position(AI_TELEMETRY)
+        await week.close()
+        again = open_spool(data_dir, clock)
+        assert again.position(AI_TELEMETRY) >= (3, 0)
+        assert before >= (3, 0)
+        await again.close()
