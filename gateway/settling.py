@@ -68,6 +68,10 @@ class Counting:
         self._spool.trust_again()
         self._counted.set()
 
+    def distrust(self) -> None:
+        """Something was counted that may not be in the spool: take nothing more until the truth is read from there."""
+        self._spool.refuse_appends(SpoolError("the ledger is being read again"))
+
     def _lost_append(self) -> None:
         """What the ledger counted never came to disk: read the truth from there before anything else is taken."""
         self.rebuilds += 1

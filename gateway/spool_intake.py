@@ -1,14 +1,14 @@
 """The intake over a spool and its ledger: each payload is counted and on disk before its receipt is given."""
 
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from gateway.decode.events import decode_events
 from gateway.decode.heartbeat import decode_heartbeat
 from gateway.decode.otlp_json import decode_logs_json, decode_metrics_json, decode_traces_json
 from gateway.decode.otlp_protobuf import decode_logs, decode_metrics, decode_traces
 from gateway.intake import Receipt, Sender
-from gateway.normalise.call import Normalised
+from gateway.normalise.call import Call, Normalised
 from gateway.normalise.context import Context, UserPolicy
 from gateway.normalise.device import enrolment_record, heartbeat_record
 from gateway.normalise.logs import normalise_logs
@@ -112,23 +112,31 @@ class SpoolIntake:
         return Receipt(normalised.items, tuple(normalised.rejected))
 
     async def _append(self, normalised: Normalised, records: list[bytes], tally: Tally) -> None:
-        appended: list[Awaitable[None]] = []
-        for start in range(0, max(1, len(records)), PIECE_CALLS):
-            calls = normalised.calls[start : start + PIECE_CALLS]
-            own = records[start : start + PIECE_CALLS]
-            seq, first = self._spool.position(AI_TELEMETRY)
-            links = normalised.links if start == 0 else ()
-            counted = self._counting.ledger.count(calls, links, seq, first, self._now_ms())
-            if counted.duplicates:
-                own = [record for i, record in enumerate(own) if i not in counted.duplicates]
-                tally.reasons["duplicate.same_span"] = tally.reasons.get("duplicate.same_span", 0) + len(
-                    counted.duplicates
-                )
-            piece = tally if start + PIECE_CALLS >= len(records) else Tally()
-            tally.kept += len(own)
-            tally.duplicate += len(counted.duplicates)
-            appended.append(
-                self._spool.append(AI_TELEMETRY, own, piece, facts=bytes(counted.facts), links=bytes(counted.links))
-            )
-        for done in appended:
-            await done
+        """Count and append in one turn, so that all of a payload is in one commit; wait for that."""
+        calls = normalised.calls
+        waiting: list[Awaitable[None]] = []
+        try:
+            with self._spool.turn():
+                waiting.append(self._append_piece(calls[:PIECE_CALLS], records[:PIECE_CALLS], tally, normalised.links))
+                for start in range(PIECE_CALLS, len(calls), PIECE_CALLS):
+                    piece = slice(start, start + PIECE_CALLS)
+                    waiting.append(self._append_piece(calls[piece], records[piece], Tally(), ()))
+        except BaseException:
+            # The ledger may know calls that the spool does not: their resend must not be taken for a duplicate.
+            self._counting.distrust()
+            raise
+        for commit in waiting:
+            await commit
+
+    def _append_piece(
+        self, calls: Sequence[Call], records: list[bytes], tally: Tally, links: Sequence[bytes]
+    ) -> Awaitable[None]:
+        seq, first = self._spool.position(AI_TELEMETRY)
+        counted = self._counting.ledger.count(calls, links, seq, first, self._now_ms())
+        duplicates = counted.duplicates
+        if duplicates:
+            records = [record for i, record in enumerate(records) if i not in duplicates]
+            tally.reasons["duplicate.same_span"] = len(duplicates)
+            tally.duplicate = len(duplicates)
+        tally.kept = len(records)
+        return self._spool.append(AI_TELEMETRY, records, tally, facts=counted.facts, links=counted.links)

@@ -1,12 +1,19 @@
 """Times and ids as the spool writes them. Pure: the clock and the random bits come in."""
 
 from datetime import UTC, datetime
+from functools import lru_cache
 
 
 def rfc3339_ms(wall_ms: int) -> str:
     """RFC 3339 UTC with milliseconds."""
     seconds, ms = divmod(wall_ms, 1000)
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{ms:03d}Z"
+    return f"{_second(seconds)}.{ms:03d}Z"
+
+
+@lru_cache(maxsize=64)
+def _second(seconds: int) -> str:
+    """To the second: most times that are written are of this one or the last few."""
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"
 
 
 def uuid7(wall_ms: int, random_bytes: bytes) -> str:

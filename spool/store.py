@@ -5,6 +5,7 @@ loop's thread; the awaitables complete when the change is on disk.
 """
 
 from collections.abc import Awaitable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -88,8 +89,11 @@ class Spool(LaneStore, Protocol):
     def admit(self, size: int) -> None:
         """Raise SpoolFull when *size* more bytes may not be kept, SpoolError while nothing may; asked before anything is counted."""
 
+    def turn(self) -> AbstractContextManager[object]:
+        """While it is held, a `position` stays true until the `append` that takes it; hold it briefly."""
+
     def position(self, lane: Lane) -> tuple[int, int]:
-        """(chunk, index) that the next record appended to *lane* will have; true until the next append."""
+        """(chunk, index) that the next record appended to *lane* will have, within one `turn`."""
 
     def append(
         self, lane: Lane, records: Sequence[bytes], tally: Tally, *, facts: bytes = b"", links: bytes = b""

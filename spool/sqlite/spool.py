@@ -1,8 +1,7 @@
 """The embedded spool: `spool.store.Spool` on one SQLite file.
 
-The event loop's thread gathers appends and operations in the open group; whenever the writer is free the group goes to
-it as one commit, so under load many requests share one fsync, and a lone request waits for no timer. A record's
-position is known at append (the loop's thread hands out chunk numbers), so the ledger can name it before it is on disk.
+The event loop's thread gathers appends and operations (`gathering`); the writer's thread takes all that waits whenever it
+is free, and commits it, so under load many requests share one fsync, and a lone request waits for no timer.
 """
 
 import asyncio
@@ -10,29 +9,28 @@ import logging
 import os
 import secrets
 import sqlite3
-from array import array
+import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from spool.clock import rfc3339_ms, uuid7
 from spool.errors import SpoolError, SpoolFull
 from spool.figures import Figures
 from spool.record import AI_TELEMETRY, OWN_LANES, Batch, Lane
 from spool.sqlite import database, rows
+from spool.sqlite.gathering import Gathered, Gathering
 from spool.sqlite.reserve import RESERVE_BYTES
 from spool.sqlite.rows import Change, Evidence, Limits, Position, Waiting
-from spool.sqlite.writer import Group, GroupResult, Operation, Writer
+from spool.sqlite.writer import GroupResult, Operation, Writer
 from spool.store import Depth, Refusal, Tally
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-CHUNK_RECORDS = 500
-"""A chunk is closed when it holds this many records: about half of what travels in one batch."""
-CHUNK_BYTES = 1 << 20
 RECLAIM_CHUNKS = 64
 """Chunks deleted in one commit: keeps the wait of an append behind it short."""
 VACUUM_PAGES = 256
@@ -58,34 +56,6 @@ class SpoolSettings:
     """FULL survives power loss; NORMAL only the end of the process."""
     reserve_bytes: int = RESERVE_BYTES
     """Held back on the disk, so that deliveries go on when it is full."""
-
-
-@dataclass(slots=True)
-class _OpenChunk:
-    """Records of one lane that wait for the next commit."""
-
-    seq: int
-    records: list[bytes] = field(default_factory=list)
-    facts: list[bytes] = field(default_factory=list)
-    links: list[bytes] = field(default_factory=list)
-    size: int = 0
-
-    def row(self, lane: Lane, received_ms: int) -> rows.ChunkRow:
-        ends = array("I")
-        stop = 0
-        for record in self.records:
-            stop += len(record)
-            ends.append(stop)
-        return rows.ChunkRow(
-            self.seq,
-            lane,
-            received_ms,
-            ends.tobytes(),
-            b"".join(self.facts),
-            b"".join(self.links),
-            b"".join(self.records),
-            len(self.records),
-        )
 
 
 class SqliteSpool:
@@ -119,24 +89,18 @@ class SqliteSpool:
                 reserve_bytes=settings.reserve_bytes,
             )
             prepared: tuple[str, int, Figures] = self._writer.run_now(self._prepare(settling))
-            self._gateway_id, self._next_seq, self._figures = prepared
+            self._gateway_id, next_seq, self._figures = prepared
         except BaseException:
             self._lock.close()
             raise
-        self.sealed_seq = self._next_seq - 1
-        """Chunks up to here take no more records: they are on disk or on their way."""
+        self._gathering = Gathering(next_seq, now_ms)
         self._used_bytes = 0
         self._leased: dict[Lane, set[str]] = {lane: set() for lane in self._sources}
         self._wakes: dict[Lane, asyncio.Event] = {lane: asyncio.Event() for lane in self._sources}
         self._not_before_ms: dict[Lane, int] = {}
         self._oldest_ms: dict[Lane, int | None] = {}
-        self._chunks: dict[Lane, list[_OpenChunk]] = {}
-        self._open = Group()
-        self._appenders: list[asyncio.Future[None]] = []
-        self._askers: list[asyncio.Future[Any]] = []
-        self._pending_bytes = 0
-        self._in_flight = False
-        self._flush_scheduled = False
+        self._committing_bytes = 0
+        """Bytes that were gathered and are not yet among the used ones."""
         self._lost: SpoolError | None = None
         self.lost_appends = 0
         """Commits of appends that failed, as far as their senders were told; goes with `settle`."""
@@ -145,7 +109,8 @@ class SqliteSpool:
         self.on_lost_append: Callable[[], None] | None = None
         """Called when an append failed after its positions were handed out: what was counted since is void."""
         self._loop = asyncio.get_running_loop()
-        self._writer.start()
+        self._thread = threading.Thread(target=self._write, name="spool-writer", daemon=True)
+        self._thread.start()
 
     def _prepare(self, settling: Sequence[Lane]) -> Operation:
         def prepare(connection: sqlite3.Connection, figures: Figures) -> tuple[str, int, Figures]:
@@ -173,7 +138,7 @@ class SqliteSpool:
         if self._writer.is_disk_full:
             raise SpoolFull("the disk is full")
         self._refuse_if_lost()
-        if self._used_bytes + self._pending_bytes + size > self.settings.max_bytes:
+        if self._used_bytes + self._committing_bytes + self._gathering.size + size > self.settings.max_bytes:
             raise SpoolFull("the spool holds as much as spool.max_bytes allows")
 
     def _refuse_if_lost(self) -> None:
@@ -181,35 +146,26 @@ class SqliteSpool:
             # A new error each time: one that is raised again and again keeps every frame it came through alive.
             raise type(self._lost)(*self._lost.args)
 
-    def position(self, lane: Lane) -> tuple[int, int]:
-        chunk = self._chunk(lane)
-        return chunk.seq, len(chunk.records)
+    def turn(self) -> AbstractContextManager[object]:
+        """While it is held, a `position` stays true until the `append` that takes it; hold it briefly."""
+        return self._gathering.lock
 
-    def _chunk(self, lane: Lane) -> _OpenChunk:
-        chunks = self._chunks.setdefault(lane, [])
-        if not chunks or len(chunks[-1].records) >= CHUNK_RECORDS or chunks[-1].size >= CHUNK_BYTES:
-            chunks.append(_OpenChunk(self._next_seq))
-            self._next_seq += 1
-        return chunks[-1]
+    @property
+    def sealed_seq(self) -> int:
+        """Chunks up to here take no more records: they are on disk or on their way."""
+        return self._gathering.sealed_seq
+
+    def position(self, lane: Lane) -> tuple[int, int]:
+        with self._gathering.lock:
+            chunk = self._gathering.chunk(lane)
+            return chunk.seq, len(chunk.records)
 
     def append(
         self, lane: Lane, records: Sequence[bytes], tally: Tally, *, facts: bytes = b"", links: bytes = b""
     ) -> Awaitable[None]:
         self._refuse_if_lost()
-        if records or links:
-            chunk = self._chunk(lane)
-            size = sum(map(len, records)) + len(facts) + len(links)
-            chunk.records.extend(records)
-            chunk.size += size
-            if facts:
-                chunk.facts.append(facts)
-            if links:
-                chunk.links.append(links)
-            self._pending_bytes += size
-        self._open.tallies.append(tally)
         future = self._loop.create_future()
-        self._appenders.append(future)
-        self._schedule()
+        self._gathering.add(lane, records, tally, facts, links, future)
         return future
 
     def _ask(self, operation: Callable[[sqlite3.Connection, Figures], T]) -> Awaitable[T]:
@@ -217,81 +173,65 @@ class SqliteSpool:
         if self._is_closed:
             raise SpoolError("the spool is closed")
         future: asyncio.Future[T] = self._loop.create_future()
-        self._open.operations.append(operation)
-        self._askers.append(future)
-        self._schedule()
+        self._gathering.ask(operation, future)
         return future
 
-    def _schedule(self) -> None:
-        if not self._in_flight and not self._flush_scheduled:
-            self._flush_scheduled = True
-            self._loop.call_soon(self._flush)
+    def _write(self) -> None:
+        """The writer's thread: commit what was gathered, for as long as the spool is open."""
+        gathering, loop = self._gathering, self._loop
+        while True:
+            gathering.waiting.wait()
+            gathered = gathering.take()
+            self._committing_bytes = gathered.size
+            result = self._writer.run(gathered.group)
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(self._done, result, gathered)
+            if self._is_closed and not gathering.waiting.is_set():
+                break
+        self._writer.close()
 
-    def _flush(self) -> None:
-        """Give the open group to the writer."""
-        self._flush_scheduled = False
-        now_ms = self._now_ms()
-        group = self._open
-        for lane, chunks in self._chunks.items():
-            group.chunks += [chunk.row(lane, now_ms) for chunk in chunks if chunk.records or chunk.links]
-        lanes = [lane for lane, chunks in self._chunks.items() if chunks]
-        appenders, askers = self._appenders, self._askers
-        self._open, self._chunks, self._appenders, self._askers = Group(), {}, [], []
-        self._pending_bytes = 0
-        self._in_flight = True
-        self.sealed_seq = self._next_seq - 1
-
-        def done(result: GroupResult) -> None:
-            if not self._loop.is_closed():
-                self._loop.call_soon_threadsafe(self._done, result, appenders, askers, lanes)
-
-        self._writer.submit(group, done)
-
-    def _done(
-        self,
-        result: GroupResult,
-        appenders: list[asyncio.Future[None]],
-        askers: list[asyncio.Future[Any]],
-        lanes: list[Lane],
-    ) -> None:
-        """Tell everyone what became of the group, and send the next one."""
+    def _done(self, result: GroupResult, gathered: Gathered) -> None:
+        """Tell everyone what became of the commit."""
         self._figures = result.figures
         self._used_bytes = result.used_bytes
+        self._committing_bytes = 0
         if result.appended is None:
-            for appender in appenders:
+            for appender in gathered.appenders:
                 if not appender.done():
                     appender.set_result(None)
         else:
-            self._lose(result.appended, appenders)
-        for asker, value in zip(askers, result.results, strict=True):
+            self._lose(result.appended, gathered.appenders)
+        for asker, value in zip(gathered.askers, result.results, strict=True):
             if asker.done():
                 continue
             if isinstance(value, BaseException):
                 asker.set_exception(value)
             else:
                 asker.set_result(value)
-        for own in lanes:
+        for own in gathered.chunks:
             self._wake(own)
-        self._in_flight = False
-        if self._appenders or self._askers:
-            self._flush()
 
     def _lose(self, error: SpoolError, appenders: list[asyncio.Future[None]]) -> None:
         """A commit of appends failed: those waiting, and those counted upon them since, are refused."""
-        for appender in [*appenders, *self._appenders]:
+        for appender in [*appenders, *self._gathering.void_appends()]:
             if not appender.done():
                 appender.set_exception(type(error)(*error.args))
-        self._appenders, self._chunks = [], {}
-        self._open.tallies = []
-        self._pending_bytes = 0
         self.lost_appends += 1
+        if self.on_lost_append is None:
+            self._writer.refuses_appends = False
+        else:
+            self.refuse_appends(error)
+
+    def refuse_appends(self, error: SpoolError) -> None:
+        """Take no appends, with *error*, until `trust_again`; whoever keeps the ledger is told."""
+        self._lost = error
         if self.on_lost_append is not None:
-            self._lost = error
             self.on_lost_append()
 
     def trust_again(self) -> None:
         """The ledger was rebuilt from the file: take appends again."""
         self._lost = None
+        self._writer.refuses_appends = False
 
     # ---- settling
 
@@ -414,7 +354,7 @@ class SqliteSpool:
 
     @property
     def used_bytes(self) -> int:
-        return self._used_bytes + self._pending_bytes
+        return self._used_bytes + self._committing_bytes + self._gathering.size
 
     async def look_after(self) -> None:
         """What is due now and then: expire, delete what is delivered and old, give pages back, note the oldest record."""
@@ -448,11 +388,11 @@ class SqliteSpool:
 
     async def close(self) -> None:
         """Commit what waits and close the file. Frozen batches stay frozen; whoever still asks is refused."""
-        if self._appenders or self._askers or self._in_flight:
-            await self._ask(lambda *_: None)
+        await self._ask(lambda *_: None)
         self._is_closed = True
         self._lost = SpoolError("the spool is closed")
-        await asyncio.to_thread(self._writer.stop)
+        self._gathering.waiting.set()
+        await asyncio.to_thread(self._thread.join)
         self._lock.close()
 
 

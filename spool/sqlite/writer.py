@@ -7,9 +7,7 @@ given up so that acks and deletions go on; appends are taken again when the rese
 """
 
 import logging
-import queue
 import sqlite3
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -65,8 +63,8 @@ class Writer:
         """Whether new data is refused until there is room again. Read by other threads."""
         self.lost_appends = 0
         """Commits of appends that failed. Read by other threads, and by operations that build upon appends."""
-        self._queue: queue.SimpleQueue[tuple[Group, Callable[[GroupResult], None]] | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="spool-writer", daemon=True)
+        self.refuses_appends = False
+        """Set when an append was lost: what was gathered since may build upon it. The owner takes it back."""
 
     def _open_first(self) -> tuple[sqlite3.Connection, Figures]:
         """Open the file; on a full disk at the cost of the reserve."""
@@ -86,18 +84,6 @@ class Writer:
             connection.close()
             raise
 
-    def start(self) -> None:
-        self._thread.start()
-
-    def submit(self, group: Group, done: Callable[[GroupResult], None]) -> None:
-        """Run *group*; *done* is called on the writer's thread."""
-        self._queue.put((group, done))
-
-    def stop(self) -> None:
-        """Finish what was submitted, then close the file."""
-        self._queue.put(None)
-        self._thread.join()
-
     def run_now(self, operation: Operation) -> Any:
         """Run one operation on the caller's thread, before `start`."""
         result = self._execute(Group(operations=[operation]))
@@ -112,12 +98,22 @@ class Writer:
             self.is_disk_full = False
             log.warning("the disk has room again: new data is taken")
 
-    def _run(self) -> None:
-        while (item := self._queue.get()) is not None:
-            group, done = item
-            done(self._execute(group))
-            if self.is_disk_full:
-                self._shorten_log()
+    def run(self, group: Group) -> GroupResult:
+        """Run *group* in one commit; on the one thread that this writer is used by from now on."""
+        result = self._without_appends(group) if self.refuses_appends else self._execute(group)
+        if self.is_disk_full:
+            self._shorten_log()
+        return result
+
+    def _without_appends(self, group: Group) -> GroupResult:
+        """Refuse the group's appends, run its operations."""
+        refused = (
+            self._lost(SpoolError("an append before this one was lost")) if group.chunks or group.tallies else None
+        )
+        results = self._execute(Group(operations=group.operations)).results if group.operations else []
+        return self._result(refused, results)
+
+    def close(self) -> None:
         self._connection.close()
 
     def _shorten_log(self) -> None:
@@ -146,8 +142,13 @@ class Writer:
                 return self._execute(group)
         if group.operations:
             return self._result(None, [failure])
+        return self._result(self._lost(failure if isinstance(failure, SpoolError) else SpoolError(str(failure))), [])
+
+    def _lost(self, error: SpoolError) -> SpoolError:
+        """Appends were lost by *error*: take no more until the owner knows, and let later operations see it."""
         self.lost_appends += 1
-        return self._result(failure if isinstance(failure, SpoolError) else SpoolError(str(failure)), [])
+        self.refuses_appends = True
+        return error
 
     def _note_full(self, error: Exception) -> bool:
         """When the disk is full: refuse appends and free the reserve; whether that made room."""

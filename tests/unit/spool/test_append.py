@@ -10,8 +10,9 @@ import pytest
 
 from spool.errors import SpoolError, SpoolFull
 from spool.record import AI_TELEMETRY, DEVICES, USAGE_EVENTS
+from spool.sqlite.gathering import CHUNK_RECORDS
 from spool.sqlite.rows import Position
-from spool.sqlite.spool import CHUNK_RECORDS, SqliteSpool
+from spool.sqlite.spool import SqliteSpool
 from spool.store import Tally
 from tests.support.spool_rig import SETTINGS, Clock, append, copied, drained, open_spool
 
@@ -37,11 +38,14 @@ async def test_many_appends_at_once_share_one_commit_and_are_all_answered(spool:
 
 
 async def test_appends_that_come_during_a_commit_go_into_the_next_one(spool: SqliteSpool, data_dir: Path) -> None:
-    first = asyncio.ensure_future(append(spool, [b"0"]))
-    await asyncio.sleep(0)  # the first group is with the writer
-    await asyncio.sleep(0)
+    blocker = sqlite3.connect(data_dir / "spool.db", isolation_level=None)
+    blocker.execute("BEGIN IMMEDIATE")
+    first = append(spool, [b"0"])
+    while spool._gathering.size:  # noqa: ASYNC110 until the writer took it, which tells nobody
+        await asyncio.sleep(0)
     others = [append(spool, [b"x"]) for _ in range(20)]
-    assert not first.done()
+    blocker.execute("ROLLBACK")
+    blocker.close()
     await first
     await asyncio.gather(*others)
     assert chunks_on_disk(data_dir) == [(AI_TELEMETRY, 1), (AI_TELEMETRY, 20)]

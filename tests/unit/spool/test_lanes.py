@@ -1,5 +1,6 @@
 """Lanes beside each other: exporters that follow the AI records, and settling, which drops and replaces them."""
 
+import asyncio
 import logging
 from dataclasses import replace
 from pathlib import Path
@@ -220,8 +221,11 @@ async def test_decisions_are_not_written_when_an_append_was_lost_since(data_dir:
             "CREATE TRIGGER broken BEFORE INSERT ON chunk BEGIN SELECT RAISE(ABORT, 'no'); END"
         )
     )
-    lost = append(spool, [b"2"])
-    settling = spool.settle(AI_TELEMETRY, 1, [Change(1, 1, "duplicate.twin", None)], lost_appends=lost_appends)
+    with spool.turn():
+        lost = append(spool, [b"2"])
+        drop = [Change(1, 1, "duplicate.twin", None)]
+        settling = asyncio.ensure_future(spool.settle(AI_TELEMETRY, 1, drop, lost_appends=lost_appends))
+        await asyncio.sleep(0)  # it asks, for the same commit
     with pytest.raises(SpoolError, match="did not come to disk"):
         await settling
     with pytest.raises(SpoolError):

@@ -1,0 +1,139 @@
+"""What waits for the next commit: filled on the event loop's thread, taken whole by the writer's whenever that is free.
+
+So commits follow each other without a turn of the loop between them, and what one commit holds is what came while the
+one before it was on its way to the disk. A lock keeps the two apart; who needs a position to stay true until its append
+holds it in between (`turn`). Chunk numbers are handed out here, so a record can be named before it is on disk.
+"""
+
+import asyncio
+import threading
+from array import array
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from spool.record import Lane
+from spool.sqlite import rows
+from spool.sqlite.writer import Group, Operation
+from spool.store import Tally
+
+CHUNK_RECORDS = 500
+"""A chunk is closed when it holds this many records: about half of what travels in one batch."""
+CHUNK_BYTES = 1 << 20
+
+
+@dataclass(slots=True)
+class _OpenChunk:
+    """Records of one lane that wait for the next commit."""
+
+    seq: int
+    records: list[bytes] = field(default_factory=list)
+    facts: list[bytes] = field(default_factory=list)
+    links: list[bytes] = field(default_factory=list)
+    size: int = 0
+
+    def row(self, lane: Lane, received_ms: int) -> rows.ChunkRow:
+        ends = array("I")
+        stop = 0
+        for record in self.records:
+            stop += len(record)
+            ends.append(stop)
+        return rows.ChunkRow(
+            self.seq,
+            lane,
+            received_ms,
+            ends.tobytes(),
+            b"".join(self.facts),
+            b"".join(self.links),
+            b"".join(self.records),
+            len(self.records),
+        )
+
+
+@dataclass(slots=True)
+class Gathered:
+    """One commit's work, and who waits for it."""
+
+    group: Group = field(default_factory=Group)
+    chunks: dict[Lane, list[_OpenChunk]] = field(default_factory=dict)
+    appenders: list[asyncio.Future[None]] = field(default_factory=list)
+    askers: list[asyncio.Future[Any]] = field(default_factory=list)
+    size: int = 0
+    """Bytes of the chunks."""
+
+
+class Gathering:
+    def __init__(self, next_seq: int, now_ms: Callable[[], int]) -> None:
+        self.lock = threading.RLock()
+        self.waiting = threading.Event()
+        """Set while there is something to take; the writer's thread sleeps on it."""
+        self.sealed_seq = next_seq - 1
+        """Chunks up to here take no more records: they are on disk or on their way."""
+        self._next_seq = next_seq
+        self._now_ms = now_ms
+        self._open = Gathered()
+
+    @property
+    def size(self) -> int:
+        return self._open.size
+
+    def chunk(self, lane: Lane) -> _OpenChunk:
+        """The chunk that takes *lane*'s next record."""
+        chunks = self._open.chunks.setdefault(lane, [])
+        if not chunks or len(chunks[-1].records) >= CHUNK_RECORDS or chunks[-1].size >= CHUNK_BYTES:
+            chunks.append(_OpenChunk(self._next_seq))
+            self._next_seq += 1
+        return chunks[-1]
+
+    def add(
+        self,
+        lane: Lane,
+        records: Sequence[bytes],
+        tally: Tally,
+        facts: bytes,
+        links: bytes,
+        appender: asyncio.Future[None],
+    ) -> None:
+        with self.lock:
+            gathered = self._open
+            if records or links:
+                chunk = self.chunk(lane)
+                size = sum(map(len, records)) + len(facts) + len(links)
+                chunk.records.extend(records)
+                chunk.size += size
+                if facts:
+                    chunk.facts.append(facts)
+                if links:
+                    chunk.links.append(links)
+                gathered.size += size
+            gathered.group.tallies.append(tally)
+            gathered.appenders.append(appender)
+            if not self.waiting.is_set():
+                self.waiting.set()
+
+    def ask(self, operation: Operation, asker: asyncio.Future[Any]) -> None:
+        with self.lock:
+            self._open.group.operations.append(operation)
+            self._open.askers.append(asker)
+            self.waiting.set()
+
+    def take(self) -> Gathered:
+        """All that waits; on the writer's thread. What is empty is taken too: the next one starts anew."""
+        with self.lock:
+            gathered = self._open
+            self._open = Gathered()
+            self.sealed_seq = self._next_seq - 1
+            self.waiting.clear()
+            now_ms = self._now_ms()
+        for lane, chunks in gathered.chunks.items():
+            gathered.group.chunks += [chunk.row(lane, now_ms) for chunk in chunks if chunk.records or chunk.links]
+        return gathered
+
+    def void_appends(self) -> list[asyncio.Future[None]]:
+        """Forget the appends that wait, but not the operations; who waited for them."""
+        with self.lock:
+            gathered = self._open
+            appenders = gathered.appenders
+            gathered.appenders, gathered.chunks, gathered.size = [], {}, 0
+            gathered.group.tallies = []
+            return appenders
