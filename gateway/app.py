@@ -19,6 +19,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from exporters.cost_service.devices import DeviceAnswer
+from gateway.aggregates import Settings as MetricsSettings
 from gateway.config import Config, Upstream, refuse_open_intake
 from gateway.config_values import Address, TcpAddress
 from gateway.embedded import FOLDER, READ_KEY_FILE, ServiceSummary, embedded_upstream, prepare_keys
@@ -35,6 +36,7 @@ from gateway.normalise.context import UserPolicy
 from gateway.pricing.file import PriceFile
 from gateway.pricing.own import BadPriceFile
 from gateway.pricing.prices import Prices
+from gateway.reader import Reader
 from gateway.settling import Counting
 from gateway.spool_intake import SpoolIntake
 from gateway.web.admin import AdminParts, admin_app
@@ -54,6 +56,7 @@ CONTROL_DATABASE = "control.db"
 PEPPER_FILE = "control.pepper"
 USER_SECRET_FILE = "user-secret"  # noqa: S105 - a file's name
 LOOK_AFTER_S = 1.0
+CORES_FOR_WORKER = 2
 NOTE_ACCESS_S = 60.0
 
 
@@ -123,10 +126,19 @@ class Gateway:
             window_ms=int(config.counting.window_s * 1000),
             max_keys=config.counting.max_keys,
             now_ms=self._now_ms,
+            metrics=metrics_settings(config),
+            price=self.prices.price,
         )
+        self._stack.push_async_callback(self.counting.aggregates.close)
         await self.counting.rebuild()
+        secret = self._user_secret()
         self.intake = SpoolIntake(
-            self.spool, self.counting, users=self._users(), prices=self.prices, now_ms=self._now_ms
+            self.spool,
+            self.counting,
+            users=UserPolicy(config.attributes.user, secret),
+            prices=self.prices,
+            now_ms=self._now_ms,
+            reader=self._start_reader(secret),
         )
         service = await self._start_service() if config.upstream is None else None
         upstream = config.upstream or await self._embedded(service)
@@ -170,11 +182,25 @@ class Gateway:
             with suppress(DatabaseUnavailable):  # what was noted is kept, and written the next time
                 await self.keys.flush_last_accessed()
 
-    def _users(self) -> UserPolicy:
-        mode = self.config.attributes.user
-        if mode != "hash":
-            return UserPolicy(mode)
-        return UserPolicy(mode, read_or_create(self.config.data_dir / USER_SECRET_FILE, lambda: os.urandom(32)))
+    def _user_secret(self) -> bytes:
+        if self.config.attributes.user != "hash":
+            return b""
+        return read_or_create(self.config.data_dir / USER_SECRET_FILE, lambda: os.urandom(32))
+
+    def _start_reader(self, user_secret: bytes) -> Reader | None:
+        """A second process for large payloads, where there is a core for it."""
+        config = self.config
+        if config.workers == "off" or len(os.sched_getaffinity(0)) < CORES_FOR_WORKER:
+            return None
+        reader = Reader(
+            users=config.attributes.user,
+            user_secret=user_secret,
+            price_file=config.pricing.file,
+            prefer_metrics=self.counting.aggregates.settings.prefer_metrics,
+        )
+        reader.start()
+        self._stack.push_async_callback(reader.stop)
+        return reader
 
     async def _start_service(self) -> tuple[Service, int]:
         address = self.config.listen.service
@@ -207,6 +233,7 @@ class Gateway:
         while True:
             try:
                 await self.spool.look_after()
+                await self.counting.aggregates.look_after()
                 if self._price_file is not None:
                     self._price_file.look()
             except Exception as error:  # noqa: BLE001 upkeep must go on whatever one round met
@@ -253,9 +280,19 @@ class Gateway:
             "lanes": self._lanes.status(self._now_ms()),
             "reasons": dict(self.spool.reasons()),
             "unpriced": dict(self.prices.unpriced),
+            "gaps": self.counting.aggregates.gaps(),
             "spool_bytes": self.spool.used_bytes,
             "version": version(DISTRIBUTION),
         }
+
+
+def metrics_settings(config: Config) -> MetricsSettings:
+    return MetricsSettings(
+        settle_ms=int(config.counting.metrics_settle_s * 1000),
+        window_ms=int(config.counting.window_s * 1000),
+        max_age_ms=int(config.spool.max_age_s * 1000),
+        prefer_metrics=frozenset(preference.service for preference in config.counting.prefer),
+    )
 
 
 def spool_settings(config: Config) -> SpoolSettings:

@@ -75,6 +75,15 @@ class Limits(Options):
         return self
 
 
+class Preference(Options):
+    """Which reports of one service are billed."""
+
+    service: str = Field(min_length=1)
+    """As `service.name` has it."""
+    prefer: Literal["metrics"]
+    """Its aggregates are billed, its calls are suppressed; without a preference it is the other way round."""
+
+
 class Counting(Options):
     settle_s: DurationS = Field(default=10.0, alias="settle")
     """How long a record waits for late evidence before it may be sent; 0s sends at once."""
@@ -84,6 +93,8 @@ class Counting(Options):
     """How long reports are remembered, to be compared with later ones."""
     max_keys: int = Field(default=1_000_000, ge=1000)
     """Report keys remembered at most; the oldest go first, counted."""
+    prefer: tuple[Preference, ...] = ()
+    """Services that are billed by their metrics, because their spans are sampled or lost."""
 
 
 class Attributes(Options):
@@ -206,6 +217,8 @@ class Config(Options):
     listen: Listen = Listen()
     http: Http = Http()
     auth: Literal["keys", "none"] = "keys"
+    workers: Annotated[Literal["auto", "off"], BeforeValidator(word_for_off)] = "auto"
+    """`auto`: on two cores or more, large payloads are read by a second process. `off`: all in one."""
     limits: Limits = Limits()
     counting: Counting = Counting()
     attributes: Attributes = Attributes()

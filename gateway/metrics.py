@@ -4,12 +4,14 @@ Nothing is counted here. A scrape reads the same figures that `/v2/status` shows
 change while a record settles is a gauge; what is final is a counter.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NotRequired, TypedDict
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
+
+from gateway.counting.gaps import Gap
 
 
 class LaneStatus(TypedDict):
@@ -37,6 +39,8 @@ class Status(TypedDict):
     """`<fate>.<reason>` -> items: what is behind the edge's fates."""
     unpriced: NotRequired[Mapping[str, int]]
     """Model -> calls that no price was found for."""
+    gaps: NotRequired[Sequence[Gap]]
+    """Sources whose metrics tell more tokens than their calls do: spans that were sampled or lost."""
     spool_bytes: NotRequired[int]
     """On disk."""
     version: NotRequired[str]

@@ -6,11 +6,14 @@ report refers to them, records of one call are merged, and all changes of a pass
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import cast
 
 import orjson
 import structlog
 
+from gateway.aggregates import Aggregates, Price
+from gateway.aggregates import Settings as MetricsSettings
 from gateway.counting.cluster import LateChunk
 from gateway.counting.facts import split_ref
 from gateway.counting.ledger import Ledger
@@ -33,9 +36,18 @@ class Counting:
     """The ledger beside its spool: kept in step with what is on disk, and settled in time."""
 
     def __init__(
-        self, spool: SqliteSpool, *, settle_ms: int, window_ms: int, max_keys: int, now_ms: Callable[[], int]
+        self,
+        spool: SqliteSpool,
+        *,
+        settle_ms: int,
+        window_ms: int,
+        max_keys: int,
+        now_ms: Callable[[], int],
+        metrics: MetricsSettings | None = None,
+        price: Price = lambda _record, _at_ms: None,
     ) -> None:
         self.ledger = Ledger(max_keys)
+        self.aggregates = Aggregates(spool, metrics or MetricsSettings(), price=price, now_ms=now_ms)
         self._spool = spool
         self._settle_ms = settle_ms
         self._window_ms = window_ms
@@ -64,6 +76,7 @@ class Counting:
                     settled=chunk.seq <= settled_seq,
                 )
         ledger.turn_back(now_ms)
+        await self.aggregates.load()
         self.ledger = ledger
         self._spool.trust_again()
         self._counted.set()
@@ -95,7 +108,9 @@ class Counting:
     async def run(self) -> None:
         """Settle what falls due, until cancelled."""
         try:
-            await self._run()
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._run(), name="settling of calls")
+                tasks.create_task(self.aggregates.run(lambda seq: self._announce(self._now_ms(), seq)), name="metrics")
         finally:
             if self._rebuilding is not None:
                 self._rebuilding.cancel()
@@ -120,13 +135,23 @@ class Counting:
 
     async def _settle_or_wait(self) -> None:
         try:
-            if not await self.settle_due(self._now_ms()):
+            if not await self._settle_chunks(self._now_ms()):
                 await asyncio.sleep(0.01)  # the chunk that is due is still on its way to the disk
         except SpoolError as error:
             log.warning("settling failed; it is tried again", error=type(error).__name__)
             await asyncio.sleep(1.0)
 
     async def settle_due(self, now_ms: int) -> int:
+        """Settle the aggregates and the chunks whose time is up at *now_ms*; how many chunks they were. Raises SpoolError."""
+        await self.aggregates.settle_due(now_ms, partial(self._announce, now_ms))
+        return await self._settle_chunks(now_ms)
+
+    def _announce(self, now_ms: int, seq: int) -> None:
+        """Chunk *seq* will hold aggregates whose time was up: it goes on as soon as what came before it does."""
+        self.ledger.count((), (), seq, 0, now_ms - self._settle_ms)
+        self._counted.set()
+
+    async def _settle_chunks(self, now_ms: int) -> int:
         """Settle the chunks whose time is up at *now_ms*; how many they were.
 
         Raises SpoolError when that could not be written down; then nothing was decided.

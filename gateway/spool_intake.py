@@ -1,27 +1,31 @@
 """The intake over a spool and its ledger: each payload is counted and on disk before its receipt is given."""
 
+import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 
+from gateway.counting.facts import FACT_BYTES
 from gateway.decode.events import decode_events
 from gateway.decode.heartbeat import decode_heartbeat
-from gateway.decode.otlp_json import decode_logs_json, decode_metrics_json, decode_traces_json
-from gateway.decode.otlp_protobuf import decode_logs, decode_metrics, decode_traces
+from gateway.decode.otlp_json import decode_metrics_json
+from gateway.decode.otlp_protobuf import decode_metrics
 from gateway.intake import Receipt, Sender
-from gateway.normalise.call import Call, Normalised
+from gateway.normalise.call import Rejection
 from gateway.normalise.context import Context, UserPolicy
 from gateway.normalise.device import enrolment_record, heartbeat_record
-from gateway.normalise.logs import normalise_logs
-from gateway.normalise.metrics import normalise_metrics
-from gateway.normalise.record import record_json
-from gateway.normalise.traces import normalise_traces
+from gateway.normalise.metrics import normalise_metrics, sender_of
+from gateway.packing import PACKERS, Packed
 from gateway.pricing.prices import Prices
+from gateway.reader import Reader
 from gateway.settling import Counting
+from gateway.workers import WorkerGone
 from spool.clock import rfc3339_ms
 from spool.record import AI_TELEMETRY, DEVICES, USAGE_EVENTS
 from spool.sqlite.spool import SqliteSpool
 from spool.store import Tally
 
+WORKER_BYTES = 8 * 1024
+"""A smaller payload costs less to read than to hand over."""
 PIECE_CALLS = 2000
 """Calls appended at once: a larger payload is cut, in one commit, so that no chunk grows past a few MiB."""
 
@@ -37,12 +41,15 @@ class SpoolIntake:
         users: UserPolicy,
         prices: Prices,
         now_ms: Callable[[], int],
+        reader: Reader | None = None,
     ) -> None:
         self._spool = spool
         self._counting = counting
         self._users = users
         self._prices = prices
         self._now_ms = now_ms
+        self._reader = reader
+        self._prefer_metrics = counting.aggregates.settings.prefer_metrics
         self._devices: set[str] = set()
         """Devices whose enrolment is on disk; after a restart it is asked for again, under the same enrolment id."""
         self.unknown_conventions: Counter[str] = Counter()
@@ -50,18 +57,34 @@ class SpoolIntake:
 
     async def traces(self, body: bytes, *, json: bool, sender: Sender) -> Receipt:
         self._spool.admit(len(body))
-        traces = decode_traces_json(body) if json else decode_traces(body)
-        return await self._keep(normalise_traces(traces, self._context(sender)))
+        context = self._context(sender)
+        return await self._keep(await self._packed("traces", body, json, context), context)
 
     async def logs(self, body: bytes, *, json: bool, sender: Sender) -> Receipt:
         self._spool.admit(len(body))
-        logs = decode_logs_json(body) if json else decode_logs(body)
-        return await self._keep(normalise_logs(logs, self._context(sender)))
+        context = self._context(sender)
+        return await self._keep(await self._packed("logs", body, json, context), context)
+
+    async def _packed(self, kind: str, body: bytes, json: bool, context: Context) -> Packed:  # noqa: FBT001 passed on
+        """The payload, read: by the worker where it is large and the worker has time, else here."""
+        if len(body) >= WORKER_BYTES and self._reader is not None and self._reader.is_free:
+            try:
+                packed, unpriced = await self._reader.pack(kind, body, json, context)
+            except WorkerGone:
+                pass
+            else:
+                self._prices.unpriced.update(unpriced)
+                return packed
+        pack = PACKERS[kind]
+        return pack(body, json=json, context=context, prices=self._prices, prefer_metrics=self._prefer_metrics)
 
     async def metrics(self, body: bytes, *, json: bool, sender: Sender) -> Receipt:
         self._spool.admit(len(body))
         metrics = decode_metrics_json(body) if json else decode_metrics(body)
-        return await self._keep(normalise_metrics(metrics, self._context(sender)))
+        context = self._context(sender)
+        measured = normalise_metrics(metrics, context)
+        await self._counting.aggregates.take(measured, context)
+        return Receipt(measured.items, tuple(measured.rejected))
 
     async def events(self, body: bytes, *, sender: Sender) -> Receipt:
         self._spool.admit(len(body))
@@ -86,53 +109,50 @@ class SpoolIntake:
 
     def _context(self, sender: Sender) -> Context:
         now_ms = self._now_ms()
-        return Context(now_ms, rfc3339_ms(now_ms), key=sender.key, users=self._users)
+        return Context(now_ms, rfc3339_ms(now_ms), key=sender.key, users=self._users, peer=sender.peer)
 
-    async def _keep(self, normalised: Normalised) -> Receipt:
+    async def _keep(self, packed: Packed, context: Context) -> Receipt:
         """Count, append, and wait for the disk."""
-        if normalised.unknown_conventions:
-            self.unknown_conventions += normalised.unknown_conventions
-        price = self._prices.price
-        for call in normalised.calls:
-            price(call.record, call.start_ms)
-        records = [record_json(call.record) for call in normalised.calls]
+        if packed.unknown_conventions:
+            self.unknown_conventions.update(packed.unknown_conventions)
         tally = Tally(
-            received=normalised.items,
-            suppressed=normalised.suppressed.total(),
-            rejected=len(normalised.rejected),
-            ignored=normalised.ignored,
+            received=packed.items,
+            suppressed=sum(packed.suppressed.values()),
+            rejected=len(packed.rejected),
+            ignored=packed.ignored,
         )
-        if normalised.suppressed:
-            tally.reasons.update({f"suppressed.{reason}": n for reason, n in normalised.suppressed.items()})
-        for rejection in normalised.rejected:
-            name = f"rejected.{rejection.reason}"
+        if packed.suppressed:
+            tally.reasons.update({f"suppressed.{reason}": n for reason, n in packed.suppressed.items()})
+        for reason, _ in packed.rejected:
+            name = f"rejected.{reason}"
             tally.reasons[name] = tally.reasons.get(name, 0) + 1
-        await self._append(normalised, records, tally)
+        await self._append(packed, tally, context)
         self._counting.counted()
-        return Receipt(normalised.items, tuple(normalised.rejected))
+        return Receipt(packed.items, tuple(Rejection(*x) for x in packed.rejected))
 
-    async def _append(self, normalised: Normalised, records: list[bytes], tally: Tally) -> None:
+    async def _append(self, packed: Packed, tally: Tally, context: Context) -> None:
         """Count and append in one turn, so that all of a payload is in one commit; wait for that."""
-        calls = normalised.calls
         waiting: list[Awaitable[None]] = []
         try:
             with self._spool.turn():
-                waiting.append(self._append_piece(calls[:PIECE_CALLS], records[:PIECE_CALLS], tally, normalised.links))
-                for start in range(PIECE_CALLS, len(calls), PIECE_CALLS):
-                    piece = slice(start, start + PIECE_CALLS)
-                    waiting.append(self._append_piece(calls[piece], records[piece], Tally(), ()))
+                waiting.append(self._append_piece(*piece_of(packed, 0), tally, packed.links))
+                waiting.extend(
+                    self._append_piece(*piece_of(packed, start), Tally(), b"")
+                    for start in range(PIECE_CALLS, len(packed.records), PIECE_CALLS)
+                )
+                aggregates = self._counting.aggregates
+                noted = aggregates.note_used(packed.used, sender_of(context), context.received_at_ms)
+                if noted is not None:
+                    waiting.append(noted)
         except BaseException:
             # The ledger may know calls that the spool does not: their resend must not be taken for a duplicate.
             self._counting.distrust()
             raise
-        for commit in waiting:
-            await commit
+        await (waiting[0] if len(waiting) == 1 else asyncio.gather(*waiting))
 
-    def _append_piece(
-        self, calls: Sequence[Call], records: list[bytes], tally: Tally, links: Sequence[bytes]
-    ) -> Awaitable[None]:
+    def _append_piece(self, records: list[bytes], rows: bytes, tally: Tally, links: bytes) -> Awaitable[None]:
         seq, first = self._spool.position(AI_TELEMETRY)
-        counted = self._counting.ledger.count(calls, links, seq, first, self._now_ms())
+        counted = self._counting.ledger.count_rows(rows, links, seq, first, self._now_ms())
         duplicates = counted.duplicates
         if duplicates:
             records = [record for i, record in enumerate(records) if i not in duplicates]
@@ -140,3 +160,9 @@ class SpoolIntake:
             tally.duplicate = len(duplicates)
         tally.kept = len(records)
         return self._spool.append(AI_TELEMETRY, records, tally, facts=counted.facts, links=counted.links)
+
+
+def piece_of(packed: Packed, start: int) -> tuple[list[bytes], bytes]:
+    """The records from *start* on that go into one append, and their rows."""
+    stop = start + PIECE_CALLS
+    return packed.records[start:stop], packed.rows[start * FACT_BYTES : stop * FACT_BYTES]

@@ -78,6 +78,13 @@ class Trace(TypedDict):
     parent_span_id: str | None
 
 
+class Period(TypedDict):
+    """The time that an aggregate covers, RFC 3339 UTC with milliseconds."""
+
+    start: str
+    end: str
+
+
 class Record(TypedDict):
     """One AI call, or one aggregate; see the module's docstring. Keys with no value may be absent."""
 
@@ -109,6 +116,10 @@ class Record(TypedDict):
     error_type: NotRequired[str | None]
     attribution: Attribution
     trace: NotRequired[Trace]
+    calls: NotRequired[int | None]
+    """Of an aggregate: how many calls it sums up, where the metric says so."""
+    period: NotRequired[Period]
+    """Of an aggregate."""
     received_at: str
     flags: list[str]
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from gateway.aggregates import Settings as MetricsSettings
 from gateway.app import wall_ms
 from gateway.errors import GatewayError
 from gateway.intake import Receipt, Sender
@@ -49,8 +50,17 @@ async def records_of_payloads(
     with tempfile.TemporaryDirectory(prefix="telemetry-gateway-") as folder:
         spool = SqliteSpool(Path(folder), SpoolSettings(linger_ms=0), now_ms=wall_ms)
         try:
-            counting = Counting(spool, settle_ms=0, window_ms=600_000, max_keys=100_000, now_ms=wall_ms)
-            intake = SpoolIntake(spool, counting, users=KEEP_USERS, prices=Prices(), now_ms=wall_ms)
+            prices = Prices()
+            counting = Counting(
+                spool,
+                settle_ms=0,
+                window_ms=600_000,
+                max_keys=100_000,
+                now_ms=wall_ms,
+                metrics=MetricsSettings(settle_ms=0),
+                price=prices.price,
+            )
+            intake = SpoolIntake(spool, counting, users=KEEP_USERS, prices=prices, now_ms=wall_ms)
             receipts = [await take(intake, *payload) for payload in payloads]
             await counting.settle_due(wall_ms() + 1)
             records: list[bytes] = []

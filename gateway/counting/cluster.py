@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from gateway.counting.facts import FACT_BYTES, LINK_ROW_BYTES, Fact, Link, split_ref, unpack_fact, unpack_link
 from gateway.counting.resolve import Fixed, Member
 from gateway.counting.table import MASK, Table
+from gateway.normalise.call import LOG, REPEAT
 
 MAX_CLUSTER = 4_000
 """Reports looked at to decide one cluster: more than this are decided in parts."""
@@ -36,6 +37,8 @@ class Settling:
     """OPEN, KEPT or DROPPED of each call."""
     related: set[int] = field(default_factory=set)
     """Calls that share a response id with another report, or have a twin."""
+    marked: set[int] = field(default_factory=set)
+    """Calls of a kind that may repeat others: by the span that they were emitted in, or as one of a product's ways to report."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,10 @@ class Cluster:
     """Call -> calls above it."""
     cut: set[int] = field(default_factory=set)
     """Calls below which more stands than was looked at."""
+    inside: dict[int, int] = field(default_factory=dict)
+    """Log, or span that repeats its parent -> the call whose span it was emitted in."""
+    told: dict[int, Fact] = field(default_factory=dict)
+    """The same, where that call was dropped before: another report stands for it."""
 
 
 class Rows:
@@ -104,7 +111,14 @@ class Rows:
         return None
 
 
-def gather(ref: int, rows: Rows, children: Table, responses: Table, twins: Callable[[int, Fact], list[int]]) -> Cluster:
+def gather(
+    ref: int,
+    rows: Rows,
+    spans: Table,
+    children: Table,
+    responses: Table,
+    twins: Callable[[int, Fact], list[int]],
+) -> Cluster:
     """The cluster around *ref*. While `rows.missing` is not empty it is not whole."""
     cluster = Cluster()
     todo = [ref]
@@ -118,6 +132,8 @@ def gather(ref: int, rows: Rows, children: Table, responses: Table, twins: Calla
         cluster.members[at] = member
         todo += _same_response(member.fact, rows, responses)
         todo += twins(at, member.fact)
+        if member.fact.marks & (LOG | REPEAT):
+            todo += _around(at, member.fact, rows, spans, cluster)
         below, whole = _below(member.fact, rows, children)
         if not whole:
             cluster.cut.add(at)
@@ -125,6 +141,19 @@ def gather(ref: int, rows: Rows, children: Table, responses: Table, twins: Calla
             cluster.parents.setdefault(child, []).append(at)
         todo += below
     return cluster
+
+
+def _around(at: int, fact: Fact, rows: Rows, spans: Table, cluster: Cluster) -> list[int]:
+    """Reference of the call whose span the report was emitted in, noted in *cluster*; none where that span is no call."""
+    ref = spans.find(span_key(fact.trace_id + fact.parent_span_id)) if any(fact.parent_span_id) else 0
+    around = rows.fact(ref) if ref else None
+    if around is None:
+        return []
+    if rows.member(ref) is None:
+        cluster.told[at] = around
+        return []
+    cluster.inside[at] = ref
+    return [ref]
 
 
 def _same_response(fact: Fact, rows: Rows, responses: Table) -> list[int]:

@@ -8,15 +8,18 @@ A *reference* names a report: chunk seq, index in it, and whether it is a link (
 """
 
 import struct
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from gateway.counting.models import fingerprint, model_fingerprint
-from gateway.normalise.call import LINK_BYTES, Call
-from spool.record import Record
+from gateway.normalise.call import LINK_BYTES, RANK_SHIFT, Call
 
-_FACT = struct.Struct("<16s8s8sqqQQQQQiiiiiHHQQ")
-_ROW = struct.Struct("<24s8sqqQQQQQiiiiiHHQQ")
+_FACT = struct.Struct("<16s8s8sqqQQQQQiiiiiHHQIQQ")
+_ROW = struct.Struct("<24s8sqqQQQQQiiiiiHHQIQQ")
 """The same bytes, with trace and span id as one."""
+_KEYS = struct.Struct("<24s8s16xQQQ36xH2xQI16x")
+"""The same bytes again, of which only what the ledger looks up is read."""
 FACT_BYTES = _FACT.size
 _CHAINS = struct.Struct("<QQ")
 NO_SPAN = bytes(8)
@@ -26,6 +29,7 @@ HIT = 1
 """The gateway's cache answered: no provider billed it."""
 FAILED = 2
 REPORTED_COST = 4
+# 8 and 16 are LOG and REPEAT, and from RANK_SHIFT on stands the rank: `gateway.normalise.call`
 
 WHOLE_WEIGHT = 32
 """Completeness: what knowing each is worth; whole counts most, then what makes a price."""
@@ -58,6 +62,10 @@ class Fact(NamedTuple):
     marks: int
     completeness: int
     """How much of the record is known; the fullest of several reports wins."""
+    group: int
+    """Product and sender, within which one way of reporting counts; 0 for none."""
+    session: int
+    """The session in the group; 0 where the report states none."""
     prev_child: int
     """Reference of the report before this one with the same parent."""
     prev_response: int
@@ -75,9 +83,14 @@ def identity(call: Call) -> bytes:
     return call.trace_id + record_id[:8] if call.trace_id else record_id + NO_SPAN
 
 
-def fact_row(call: Call, own: bytes, prev_child: int, prev_response: int, response: int) -> bytes:
-    """The row of *call*, whose `identity` is *own*. One flat function: it runs once for every call."""
-    record, _, _, parent_span_id, start_ms, end_ms, source, scope, _ = call
+def fact_rows(calls: Sequence[Call]) -> bytes:
+    """The rows of *calls*, one after the other, with empty chains."""
+    return b"".join([fact_row(call) for call in calls])
+
+
+def fact_row(call: Call) -> bytes:
+    """The row of *call*. One flat function: it runs once for every call."""
+    record, trace_id, span_id, parent_span_id, start_ms, end_ms, source, scope, _, own_marks, group, session, _ = call
     usage = record["usage"].get
     counts: tuple[int, ...] = (  # type: ignore[assignment]  # a TypedDict's bound `get` is typed as object
         usage("input_tokens", -1),
@@ -90,7 +103,9 @@ def fact_row(call: Call, own: bytes, prev_child: int, prev_response: int, respon
         counts = tuple(-1 if count is None else count for count in counts)
     input_tokens, output_tokens, read, created, reasoning = counts
     request_model, response_model = record["request_model"], record["response_model"]
-    marks = 0 if record["billed"] else HIT
+    response_id = record["response_id"]
+    response = fingerprint(response_id) if response_id else 0
+    marks = own_marks if record["billed"] else own_marks | HIT
     if record["status"] == "error":
         marks |= FAILED
     score = (
@@ -107,7 +122,7 @@ def fact_row(call: Call, own: bytes, prev_child: int, prev_response: int, respon
         marks |= REPORTED_COST
         score += COST_WEIGHT
     row = (
-        own,
+        trace_id + span_id if span_id else identity(call),
         parent_span_id or NO_SPAN,
         start_ms,
         end_ms,
@@ -118,14 +133,32 @@ def fact_row(call: Call, own: bytes, prev_child: int, prev_response: int, respon
         model_fingerprint(response_model) if response_model else 0,
     )
     try:
-        return _ROW.pack(*row, *counts, marks, score, prev_child, prev_response)
+        return _ROW.pack(*row, *counts, marks, score, group, session, 0, 0)
     except struct.error:  # a count beyond 2^31: compared as the largest that fits
-        return _ROW.pack(*row, *(min(x, _MOST) for x in counts), marks, score, prev_child, prev_response)
+        return _ROW.pack(*row, *(min(x, _MOST) for x in counts), marks, score, group, session, 0, 0)
 
 
-def response_fingerprint(record: Record) -> int:
-    response_id = record.get("response_id")
-    return fingerprint(response_id) if response_id else 0
+def rank(fact: Fact) -> int:
+    """Its place in its product's order of reports; 0 for none."""
+    return fact.marks >> RANK_SHIFT
+
+
+def keys_of(rows: bytes) -> Iterator[tuple[bytes, bytes, int, int, int, int, int, int]]:
+    """Of each row: its identity, parent span id, source, scope, response, marks, group and session."""
+    return _KEYS.iter_unpack(rows)
+
+
+def chained(rows: bytes, chains: Sequence[tuple[int, int, int]], left_out: AbstractSet[int]) -> bytes:
+    """The rows less those *left_out*, with (index, prev_child, prev_response) of *chains* written in."""
+    if not chains and not left_out:
+        return rows
+    written = bytearray(rows)
+    for i, prev_child, prev_response in chains:
+        _CHAINS.pack_into(written, (i + 1) * FACT_BYTES - _CHAINS.size, prev_child, prev_response)
+    if not left_out:
+        return bytes(written)
+    places = range(0, len(written), FACT_BYTES)
+    return b"".join(written[at : at + FACT_BYTES] for i, at in enumerate(places) if i not in left_out)
 
 
 def unpack_fact(rows: bytes | bytearray, index: int) -> Fact:
@@ -140,6 +173,7 @@ def with_chains(row: bytes | bytearray | memoryview, prev_child: int, prev_respo
 # ---- links
 
 _LINK = struct.Struct("<16s8s8sQ")
+_LINK_IDS = struct.Struct("<16s8s8s")
 LINK_ROW_BYTES = _LINK.size
 
 
@@ -148,6 +182,11 @@ class Link(NamedTuple):
     span_id: bytes
     parent_span_id: bytes
     prev_child: int
+
+
+def iter_links(links: bytes) -> Iterator[tuple[bytes, bytes, bytes]]:
+    """Trace, span and parent span id of each of *links*, as the normaliser gives them."""
+    return _LINK_IDS.iter_unpack(links)
 
 
 def link_row(link: bytes, prev_child: int) -> bytes:

@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 from typing import Any, cast
 
-from spool.record import Record, Usage
+from spool.record import Cost, Record, Usage
 
+UNPRICED = "unpriced"
+"""Flag of a record without a cost."""
 _FILLED = (
     "provider",
     "request_model",
@@ -33,7 +35,8 @@ _NESTED_PARTS = (
 def merge(reports: Sequence[Record], record_id: str) -> Record:
     """The reports' common record: the first (fullest) one, completed by what only the others know, under *record_id*.
 
-    A gateway's cache hit makes the call unbilled, whoever else reports it; a reported cost goes before none.
+    A gateway's cache hit makes the call unbilled, whoever else reports it. A reported cost goes before an estimate, which
+    goes before none.
     """
     merged: dict[str, Any] = dict(reports[0])
     merged["usage"] = dict(reports[0]["usage"])
@@ -50,11 +53,19 @@ def merge(reports: Sequence[Record], record_id: str) -> Record:
         if not report["billed"]:
             merged["billed"] = False
             merged["cost"] = report.get("cost")
-        elif merged.get("cost") is None and merged["billed"]:
+        elif merged["billed"] and _says_more(report.get("cost"), merged.get("cost")):
             merged["cost"] = report.get("cost")
         merged["flags"] += [flag for flag in report["flags"] if flag not in merged["flags"]]
+    if merged.get("cost") is not None and UNPRICED in merged["flags"]:
+        merged["flags"].remove(UNPRICED)
     merged["record_id"] = record_id
     return cast("Record", {name: value for name, value in merged.items() if value is not None})
+
+
+def _says_more(theirs: Cost | None, mine: Cost | None) -> bool:
+    if mine is None or theirs is None:
+        return theirs is not None
+    return theirs["source"] == "reported" and mine["source"] != "reported"
 
 
 def complete_usage(usage: Usage, other: Usage) -> None:

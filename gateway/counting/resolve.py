@@ -4,14 +4,17 @@ A cluster is what the ledger found to hang together: by response id, by twinship
 set, never the order in which it came, so any order and any split over requests gives the same calls:
 
 1. Reports with one response id whose time and usage agree are one call (rule 3b); those that do not agree stay, flagged `conflict`.
-2. Twins are paired one to one, nearest in time first (rule 3c).
-3. Bottom up, a call above others is suppressed as `ancestor` when they cover its usage; else both stay, flagged `conflict` (rule 2).
-4. What was forwarded already stands: a call that holds such a report keeps that report, and the others are duplicates of it.
+2. A log that was emitted in a call's span and agrees with it is of that call; so is a span that is known to repeat its parent.
+3. Twins are paired one to one, nearest in time first (rule 3c).
+4. Bottom up, a call above others is suppressed as `ancestor` when they cover its usage; else both stay, flagged `conflict` (rule 2).
+   Above a single call it is that very call, and completes it.
+5. Of a product's ways to report, only the one that counts stays (`order.py`); the others are suppressed as `other_report`.
+6. What was forwarded already stands: a call that holds such a report keeps that report, and the others are duplicates of it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from gateway.counting.agreement import (
@@ -21,8 +24,13 @@ from gateway.counting.agreement import (
     is_same_response,
     is_twin,
     same_model,
+    same_usage,
 )
-from gateway.counting.facts import Fact
+from gateway.counting.facts import FAILED, HIT, Fact, rank
+from gateway.normalise.call import REPEAT
+
+_NOTHING: Mapping[int, int] = {}
+_NONE_TOLD: Mapping[int, Fact] = {}
 
 
 class Fixed(Enum):
@@ -50,15 +58,21 @@ class Verdict:
     """Reference that stands -> all references of its call, fullest first."""
     conflicts: set[int] = field(default_factory=set)
     """References that stand with the flag `conflict`."""
+    taken: list[tuple[int, int, int]] = field(default_factory=list)
+    """(group, session, rank) of calls that stand: the way of reporting that counts from now on."""
+    fixed: list[int] = field(default_factory=list)
+    """What the ledger noted of `taken`, to be undone with the verdict."""
 
 
 class _Call:
     """Reports that are one call."""
 
-    __slots__ = ("covered", "members", "reason")
+    __slots__ = ("above", "covered", "members", "reason")
 
     def __init__(self, member: Member) -> None:
         self.members = [member]
+        self.above: list[Member] = []
+        """Suppressed reports above, of this call alone: they complete it."""
         self.reason = "response_id"
         self.covered = False
 
@@ -69,21 +83,92 @@ class _Call:
 
 
 def resolve(
-    members: Sequence[Member], parents: Mapping[int, Sequence[int]], cut: AbstractSet[int] = frozenset()
+    members: Sequence[Member],
+    parents: Mapping[int, Sequence[int]],
+    cut: AbstractSet[int] = frozenset(),
+    *,
+    inside: Mapping[int, int] = _NOTHING,
+    told: Mapping[int, Fact] = _NONE_TOLD,
+    counted_rank: Callable[[Fact], int] = lambda fact: 0,
 ) -> Verdict:
     """Decide a cluster. *parents*: reference of a call -> references of the calls that stand above it, at any distance.
 
-    *cut*: calls below which more stands than the cluster shows; what shows is then taken to cover them.
+    *cut*: calls below which more stands than the cluster shows; what shows is then taken to cover them. *inside*: log, or
+    span that repeats its parent -> the call in whose span it was emitted; *told*: the same, where that call was dropped
+    before. *counted_rank*: the rank that counts for a report of a product, 0 for all.
     """
     verdict = Verdict()
-    ordered = sorted(members, key=_canonical)
+    facts = {m.ref: m.fact for m in members}
+    ordered = sorted((_like_parent(m, facts.get(inside.get(m.ref, 0))) for m in members), key=_canonical)
+    ordered = [m for m in ordered if not _is_told(m, told, verdict)]
     calls = _same_responses(ordered, verdict)
+    calls = _join_insiders(calls, inside)
     calls = _pair_twins(calls)
     _suppress_ancestors(calls, parents, cut, verdict)
     for call in calls:
-        if not call.covered:
+        if not call.covered and not _is_superseded(call, counted_rank, verdict):
             _stand(call, verdict)
     return verdict
+
+
+def _like_parent(member: Member, around: Fact | None) -> Member:
+    """A span that repeats its parent is a cache's hit where the parent is."""
+    if around is None or not member.fact.marks & REPEAT or not around.marks & HIT:
+        return member
+    return replace(member, fact=member.fact._replace(marks=member.fact.marks | HIT))
+
+
+def _is_told(member: Member, told: Mapping[int, Fact], verdict: Verdict) -> bool:
+    """Whether the call in whose span the report was emitted is counted elsewhere already; then it is dropped."""
+    around = told.get(member.ref)
+    if around is None or member.fixed is Fixed.KEPT or not _is_of(member.fact, around):
+        return False
+    verdict.dropped[member.ref] = "duplicate.same_span"
+    return True
+
+
+def _is_of(fact: Fact, around: Fact) -> bool:
+    """Whether a report emitted in the span of *around* is of that call."""
+    if fact.marks & REPEAT:
+        return True
+    return not (fact.marks ^ around.marks) & FAILED and same_model(fact, around) and same_usage(fact, around)
+
+
+def _join_insiders(calls: list[_Call], inside: Mapping[int, int]) -> list[_Call]:
+    """Join reports with the call in whose span they were emitted; a call takes one such log of each scope."""
+    if not inside:
+        return calls
+    call_of = {m.ref: call for call in calls for m in call.members}
+    gone: set[int] = set()
+    for member in [m for call in calls for m in call.members if m.ref in inside]:
+        own, other = call_of[member.ref], call_of.get(inside[member.ref])
+        if other is None or other is own:
+            continue
+        around = next(m.fact for m in other.members if m.ref == inside[member.ref])
+        if _is_of(member.fact, around) and (member.fact.marks & REPEAT or _may_join(own, other)):
+            other.members += own.members
+            other.reason = "same_span"
+            call_of.update({m.ref: other for m in own.members})
+            gone.add(id(own))
+    return [call for call in calls if id(call) not in gone]
+
+
+def _is_superseded(call: _Call, counted_rank: Callable[[Fact], int], verdict: Verdict) -> bool:
+    """Whether another of the product's ways to report counts; then all of the call is dropped, unless some of it stands."""
+    placed = [m.fact for m in call.members if m.fact.group]
+    if not placed:
+        return False
+    ranks: dict[int, set[int]] = {}
+    for fact in placed:
+        ranks.setdefault(fact.group, set()).add(rank(fact))
+    wanted = [(fact, counted_rank(fact)) for fact in placed]
+    stands = any(m.fixed is Fixed.KEPT for m in call.members)
+    if not stands and any(want and want not in ranks[fact.group] for fact, want in wanted):
+        for member in call.members:
+            verdict.dropped[member.ref] = "suppressed.other_report"
+        return True
+    verdict.taken += [(fact.group, fact.session, want or rank(fact)) for fact, want in wanted]
+    return False
 
 
 def _canonical(member: Member) -> tuple[int, int, bytes, bytes, int]:
@@ -92,10 +177,15 @@ def _canonical(member: Member) -> tuple[int, int, bytes, bytes, int]:
 
 
 def fullest(members: Sequence[Member]) -> list[Member]:
-    """Reports of one call, the one to believe first: without known deviation, most complete, then canonical order."""
+    """Reports of one call, the one to believe first: without known deviation, its own, most complete, then canonical order."""
     return sorted(
         members,
-        key=lambda m: (m.fact.scope in OUTPUT_DEVIATIONS, -m.fact.completeness, _canonical(m)),
+        key=lambda m: (
+            m.fact.scope in OUTPUT_DEVIATIONS,
+            m.fact.marks & REPEAT,
+            -m.fact.completeness,
+            _canonical(m),
+        ),
     )
 
 
@@ -195,8 +285,18 @@ def _suppress_ancestors(
             call.covered = True
             for member in call.members:
                 verdict.dropped[member.ref] = "suppressed.ancestor"
+            if len(counted) == 1 and _completes(call, counted[0], cut):
+                counted[0].above += [*call.members, *call.above]
         else:
             verdict.conflicts.update(m.ref for c in (call, *counted) for m in c.members)
+
+
+def _completes(above: _Call, below: _Call, cut: AbstractSet[int]) -> bool:
+    """Whether the one call below another is that very call: nothing else stands there, and they ended alike."""
+    if any(m.ref in cut for m in above.members):
+        return False
+    outcome = FAILED | HIT
+    return {m.fact.marks & outcome for m in above.members} == {m.fact.marks & outcome for m in below.members}
 
 
 def is_covered(members: Sequence[Member], below: Sequence[Fact]) -> bool:
@@ -224,8 +324,8 @@ def _total(facts: Sequence[Fact], slack: int) -> tuple[int, int]:
 
 
 def _stand(call: _Call, verdict: Verdict) -> None:
-    """One report of the call stands; the others are duplicates of it."""
-    if len(call.members) == 1:
+    """One report of the call stands; the others are duplicates of it, and those above complete it."""
+    if len(call.members) + len(call.above) == 1:
         return
     kept = [m for m in call.members if m.fixed is Fixed.KEPT]
     slot = min(kept or call.members, key=lambda m: m.ref)
@@ -233,4 +333,4 @@ def _stand(call: _Call, verdict: Verdict) -> None:
         if member is not slot and member.fixed is Fixed.OPEN:
             verdict.dropped[member.ref] = f"duplicate.{call.reason}"
     if slot.fixed is Fixed.OPEN:
-        verdict.merged[slot.ref] = [m.ref for m in fullest(call.members)]
+        verdict.merged[slot.ref] = [m.ref for m in (*fullest(call.members), *fullest(call.above))]

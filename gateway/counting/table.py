@@ -1,7 +1,7 @@
 """A compact table of 63-bit fingerprints: what the ledger remembers of a million reports in a few MiB. Pure.
 
-Open addressing with linear probing over flat arrays of 8 bytes a slot (keys, and values where there are any), made of
-anonymous memory maps so that untouched pages cost nothing. Two generations of equal size bound it: when the young one
+Open addressing with linear probing over one flat array of 8 bytes a key, its value beside it where there are any (one
+cache line for both), made of anonymous memory maps so that untouched pages cost nothing. Two generations of equal size bound it: when the young one
 is three quarters full, the old one is forgotten (counted as evictions) and the young one becomes the old one. Key 0 marks
 a free slot.
 
@@ -17,14 +17,15 @@ MASK = (1 << 63) - 1
 class _Generation:
     """One fixed-size table; never more than two thirds full."""
 
-    __slots__ = ("count", "keys", "limit", "slots", "values")
+    __slots__ = ("cells", "count", "limit", "mask", "step")
 
     def __init__(self, slots: int, *, with_values: bool) -> None:
         self.limit = slots * 3 // 4
         self.count = 0
-        self.slots = slots
-        self.keys = memoryview(mmap.mmap(-1, slots * 8)).cast("Q")
-        self.values = memoryview(mmap.mmap(-1, slots * 8)).cast("Q") if with_values else None
+        self.step = 2 if with_values else 1
+        """Cells a slot: its key, and its value."""
+        self.mask = slots * self.step - self.step
+        self.cells = memoryview(mmap.mmap(-1, slots * self.step * 8)).cast("Q")
 
 
 class Table:
@@ -45,40 +46,39 @@ class Table:
     def __len__(self) -> int:
         return self._young.count + (self._old.count if self._old is not None else 0)
 
-    def add(self, key: int) -> bool:
-        """Put *key* (not 0) into a table without values; False when it was there already."""
+    def add(self, key: int, value: int = 1) -> bool:
+        """Put *key* (not 0), with *value* in a table that has values; False, and nothing changed, when it was there already."""
         young = self._young
-        keys = young.keys
-        mask = young.slots - 1
-        i = key & mask
-        while found := keys[i]:
+        cells, mask, step = young.cells, young.mask, young.step
+        i = key * step & mask
+        while found := cells[i]:
             if found == key:
                 return False
-            i = i + 1 & mask
+            i = i + step & mask
         if self._old is not None and _slot(self._old, key) >= 0:
             return False
-        keys[i] = key
+        cells[i] = key
+        if step == 2:  # noqa: PLR2004 - key and value
+            cells[i + 1] = value
         young.count += 1
         if young.count >= young.limit:
             self._turn()
         return True
 
     def swap(self, key: int, value: int) -> int:
-        """Set *key* (not 0) to *value* and return what it was, 0 when it was not there."""
+        """Set *key* (not 0) of a table with values to *value* and return what it was, 0 when it was not there."""
         young = self._young
-        keys, values = young.keys, young.values
-        assert values is not None  # noqa: S101 tables with values only; told by the constructor
-        mask = young.slots - 1
-        i = key & mask
-        while found := keys[i]:
+        cells, mask = young.cells, young.mask
+        i = key * 2 & mask
+        while found := cells[i]:
             if found == key:
-                before = values[i]
-                values[i] = value
+                before = cells[i + 1]
+                cells[i + 1] = value
                 return before
-            i = i + 1 & mask
-        before = self._old_value(key)
-        keys[i] = key
-        values[i] = value
+            i = i + 2 & mask
+        before = 0 if self._old is None else _value(self._old, key)
+        cells[i] = key
+        cells[i + 1] = value
         young.count += 1
         if young.count >= young.limit:
             self._turn()
@@ -86,18 +86,8 @@ class Table:
 
     def find(self, key: int) -> int:
         """The value of *key* (1 in a table without values), 0 when it is not there."""
-        for generation in (self._young, self._old):
-            if generation is not None:
-                i = _slot(generation, key)
-                if i >= 0:
-                    return generation.values[i] if generation.values is not None else 1
-        return 0
-
-    def _old_value(self, key: int) -> int:
-        if self._old is None:
-            return 0
-        i = _slot(self._old, key)
-        return self._old.values[i] if i >= 0 and self._old.values is not None else 0
+        found = _value(self._young, key)
+        return found if found or self._old is None else _value(self._old, key)
 
     def _turn(self) -> None:
         if self._old is not None:
@@ -111,19 +101,26 @@ class Table:
         for generation in (self._young, self._old):
             if generation is None:
                 continue
-            for i, key in enumerate(generation.keys):
+            for i in range(0, len(generation.cells), generation.step):
+                key = generation.cells[i]
                 if key and key not in seen:
                     seen.add(key)
-                    yield key, generation.values[i] if generation.values is not None else 1
+                    yield key, generation.cells[i + 1] if self._with_values else 1
 
 
 def _slot(generation: _Generation, key: int) -> int:
-    """Where *key* stands, or -1."""
-    keys = generation.keys
-    mask = generation.slots - 1
-    i = key & mask
-    while found := keys[i]:
+    """The cell of *key*, or -1."""
+    cells, mask, step = generation.cells, generation.mask, generation.step
+    i = key * step & mask
+    while found := cells[i]:
         if found == key:
             return i
-        i = i + 1 & mask
+        i = i + step & mask
     return -1
+
+
+def _value(generation: _Generation, key: int) -> int:
+    i = _slot(generation, key)
+    if i < 0:
+        return 0
+    return generation.cells[i + 1] if generation.step == 2 else 1  # noqa: PLR2004 - key and value

@@ -45,6 +45,8 @@ class KeyValueList(Protocol):
 class Resource(Protocol):
     @property
     def attributes(self) -> Attributes: ...
+    def SerializeToString(self) -> bytes:  # noqa: N802 - protobuf's own name
+        """Equal bytes mean equal attributes; equal attributes may come as other bytes, since a map has no order."""
 
 
 class Scope(Protocol):

@@ -9,9 +9,9 @@ The user goes through the operator's policy (keep, hash, drop) before it is writ
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from gateway.decode.view import Attributes
+from gateway.decode.view import Attributes, Resource
 from gateway.normalise.context import Context
-from gateway.normalise.fingerprint import source_fingerprint
+from gateway.normalise.fingerprint import fingerprint, source_fingerprint
 from gateway.normalise.pick import NO_INTEREST, WHO, Interest, Interests, pick
 from spool.record import Attribution
 
@@ -24,6 +24,7 @@ _RESOURCE_NAMES: dict[str, tuple[str, ...]] = {
     "team": ("team.id", "team", "team.name", "cursor.team.id"),
     "project": ("project.id", "project", "project.name", "openinference.project.name"),
     "device_id": ("device.id", "host.id"),
+    "host": ("host.name",),
     "label.namespace": ("service.namespace",),
     "label.service_version": ("service.version",),
     "label.k8s_namespace": ("k8s.namespace.name",),
@@ -32,6 +33,8 @@ _RESOURCE_NAMES: dict[str, tuple[str, ...]] = {
     "label.organization": ("organization.id", "organization"),
 }
 
+_MAX_ORIGINS = 1024
+_MAX_RESOURCE_BYTES = 4096
 _LABEL = "label."
 _NO_ONE = frozenset({"unknown", "Unknown", "None", "none", "null", "undefined", "n/a", "N/A"})
 """Words that senders write where they know no user."""
@@ -54,6 +57,10 @@ class Origin(NamedTuple):
     """What resource, device and key say; copied for each record."""
     source: int
     """Fingerprint of the sender: service name, and instance or session."""
+    sender: int = 0
+    """The same with the inbound key (else the peer), the device and the host: who it is that reports a product's calls in several ways."""
+    instance: int = 0
+    """Fingerprint of the service's instance; 0 where the resource states none."""
 
 
 def origin(resource: Attributes, context: Context) -> Origin:
@@ -68,7 +75,42 @@ def origin(resource: Attributes, context: Context) -> Origin:
     if context.key:
         attribution["key"] = context.key
     instance = told.get("instance") or told.get("session", "")
-    return Origin(attribution, source_fingerprint(told.get("service_name", ""), instance))
+    service = told.get("service_name", "")
+    host = device_id or told.get("host", "")
+    return Origin(
+        attribution,
+        source_fingerprint(service, instance),
+        fingerprint("sender", context.key or context.peer, host, service, told.get("instance", "")),
+        fingerprint("instance", told["instance"]) if "instance" in told else 0,
+    )
+
+
+_OriginKey = tuple[object, ...]
+_origins: dict[_OriginKey, Origin] = {}
+
+
+def resource_origin(resource: Resource, context: Context) -> Origin:
+    """The `origin` of *resource*, remembered: an SDK sends the same resource with each request."""
+    data = resource.SerializeToString()
+    key = (data, *_told_by(context))
+    known = _origins.get(key)
+    if known is not None:
+        return known
+    made = origin(resource.attributes, context)
+    if len(data) <= _MAX_RESOURCE_BYTES:
+        if len(_origins) >= _MAX_ORIGINS:
+            _origins.clear()
+        _origins[key] = made
+    return made
+
+
+def _told_by(context: Context) -> _OriginKey:
+    """All of *context* but its time."""
+    sender = (context.key, context.device_id, context.users, context.peer)
+    if context.device or context.key_gives or context.key_fixes:
+        mappings = (context.device, context.key_gives, context.key_fixes)
+        return (*sender, *(tuple(mapping.items()) for mapping in mappings))
+    return sender
 
 
 def _fill(attribution: Attribution, who: Mapping[str, str], context: Context) -> None:  # noqa: C901 - one branch a field

@@ -13,6 +13,13 @@ from spool.record import Record
 LINK_BYTES = 32
 """One link: trace id (16), span id (8), parent span id (8, zero when none)."""
 
+LOG = 8
+"""Mark of a report that a log record makes: `parent_span_id` is then the span that it was emitted in."""
+REPEAT = 16
+"""Mark of a span that repeats the call of its parent span; it counts only where the parent is no call."""
+RANK_SHIFT = 8
+"""Marks from here on: the report's rank in its product's order of reports (`gateway.normalise.reports`); 0 for none."""
+
 
 class Call(NamedTuple):
     """One report of an AI call: its record, and what the ledger compares that JSON does not hold in a handy form."""
@@ -33,6 +40,14 @@ class Call(NamedTuple):
     """63-bit fingerprint of the instrumentation scope's name: twins come from different scopes of one source."""
     event_id: str | None = None
     """The sender's own id of this report, for reports that have no span."""
+    marks: int = 0
+    """`LOG`, `REPEAT` and the rank."""
+    group: int = 0
+    """63-bit fingerprint of product and sender, within which one way of reporting counts; 0 for none."""
+    session: int = 0
+    """32-bit fingerprint of the session within the group; 0 where the report states none."""
+    instance: int = 0
+    """63-bit fingerprint of the service's instance (`Origin.instance`); 0 where the resource states none."""
 
 
 class Rejection(NamedTuple):

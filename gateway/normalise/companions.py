@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping
 
 from gateway.decode.view import Attributes, Span
 from gateway.normalise.call import Call
+from gateway.normalise.conventions.litellm import RAW_REQUEST
 from gateway.normalise.conventions.native import add_parts
 from gateway.normalise.pick import MAX_TEXT_CHARS, Picked
 from gateway.normalise.texts import Json, json_object, object_in, text_in
 from spool.record import Usage
 
-_RAW_REQUEST = "raw_gen_ai_request"
 _STEP_TEXTS = ("traceloop.entity.output", "traceloop.entity.input")
 _USAGE_MARK = '"token_usage"'
 _MAX_STEPS = 2_000
@@ -34,8 +34,8 @@ class Companions:
         """Response id -> counts."""
 
     def note(self, span: Span) -> None:
-        """Take the facts of a step."""
-        if span.name == _RAW_REQUEST:
+        """Take the facts of a step, or of a call that knows more than its parent."""
+        if span.name == RAW_REQUEST:
             model = _raw_model(span.attributes)
             if model and span.parent_span_id:
                 self._models[span.parent_span_id] = model

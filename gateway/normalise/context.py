@@ -58,3 +58,5 @@ class Context(NamedTuple):
     key_fixes: Mapping[str, str] = _NOTHING
     """Attribution that the key fixes: a payload cannot override it."""
     users: UserPolicy = KEEP_USERS
+    peer: str = ""
+    """Address of the sender: tells senders apart where there is no key."""

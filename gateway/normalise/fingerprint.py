@@ -25,3 +25,8 @@ def source_fingerprint(service_name: str, instance: str) -> int:
 def scope_fingerprint(name: str) -> int:
     """The instrumentation scope of a report."""
     return fingerprint("scope", name)
+
+
+def log_scope_fingerprint(name: str) -> int:
+    """The instrumentation scope of a report that a log makes: another than that of the scope's spans, so both may be of one call."""
+    return fingerprint("log scope", name)

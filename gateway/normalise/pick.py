@@ -70,7 +70,7 @@ class Plan:
 
     __slots__ = ("counts", "firsts", "lower", "rest", "texts", "who")
 
-    def __init__(self, names: tuple[str, ...], interests: "Interests") -> None:
+    def __init__(self, names: tuple[str, ...], interests: Mapping[str, Interest]) -> None:
         self.texts: list[tuple[str, str]] = []
         self.counts: list[tuple[str, str]] = []
         self.firsts: list[tuple[str, str]] = []
@@ -89,6 +89,10 @@ class Plan:
             else:
                 self.rest.append((field, name, kind))
             placed.add(field)
+
+
+NO_PLAN: Final = Plan((), {})
+"""Reads nothing."""
 
 
 class Interests(dict[str, Interest]):
@@ -110,7 +114,10 @@ class Interests(dict[str, Interest]):
         return interest
 
     def plan(self, names: tuple[str, ...]) -> Plan:
-        """A new plan for *names*; instrumentations send few sets of names, so nearly all spans find theirs made."""
+        """The plan for *names*; instrumentations send few sets of names, so nearly all spans find theirs made."""
+        known = self.plans.get(names)
+        if known is not None:
+            return known
         plan = Plan(names, self)
         if sum(map(len, names)) <= _MAX_PLAN_CHARS:
             if len(self.plans) >= _MAX_PLANS:
@@ -119,9 +126,13 @@ class Interests(dict[str, Interest]):
         return plan
 
 
-def pick(attributes: Attributes, names: tuple[str, ...], interests: Interests) -> Picked:  # noqa: C901 - the hot loop, unrolled by kind
+def pick(attributes: Attributes, names: tuple[str, ...], interests: Interests) -> Picked:
     """The mapped values of *attributes*, whose names are *names*. Empty texts and numbers that are none count as absent."""
-    plan = interests.plans.get(names) or interests.plan(names)
+    return pick_planned(attributes, interests.plan(names))
+
+
+def pick_planned(attributes: Attributes, plan: Plan) -> Picked:  # noqa: C901 - the hot loop, unrolled by kind
+    """The mapped values of *attributes*, which have the names that *plan* was made for."""
     picked = Picked()
     texts, counts = picked.texts, picked.counts
     for field, name in plan.texts:
@@ -139,12 +150,12 @@ def pick(attributes: Attributes, names: tuple[str, ...], interests: Interests) -
         text = value.string_value
         text = _first_in(text) if text else _first_of(value)
         if text:
-            texts[field] = text[:MAX_TEXT_CHARS]
+            texts[field] = text if len(text) <= MAX_TEXT_CHARS else text[:MAX_TEXT_CHARS]
     for field, name in plan.who:
         value = attributes[name]
         text = value.string_value or _scalar_text(value)
         if text:
-            picked.who[field] = text[:MAX_TEXT_CHARS]
+            picked.who[field] = text if len(text) <= MAX_TEXT_CHARS else text[:MAX_TEXT_CHARS]
     for field, name, kind in plan.rest:
         _read(picked, field, kind, attributes[name])
     for field, name, kind in plan.lower:
@@ -235,8 +246,9 @@ def _number_in(text: str) -> float:
 
 
 def _first_of(value: AnyValue) -> str:
-    entries = value.array_value.values
-    return entries[0].string_value if len(entries) else ""
+    for entry in value.array_value.values:
+        return entry.string_value
+    return ""
 
 
 def _first_in(text: str) -> str:

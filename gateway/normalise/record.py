@@ -14,10 +14,11 @@ from gateway.normalise.operation import operation
 from gateway.normalise.pick import Picked
 from gateway.normalise.provider import provider
 from gateway.normalise.times import rfc3339, time_flags
-from gateway.normalise.usage import Basis, has_cache, partition
+from gateway.normalise.usage import INCLUSIVE, has_cache, partition
 from spool.record import SCHEMA, Attribution, Record, Source, Trace
 
-_SPAN_DOMAIN = b"span\x00"
+_SPAN_DOMAIN = sha256(b"span\x00")
+"""A digest begun; a copy of it is made faster than another."""
 _EVENT_DOMAIN = b"event\x00"
 _ID_HEX = 32
 _MS_PER_S = 1000
@@ -36,7 +37,9 @@ _PYTHON_CLASS = re.compile(r"<class '([\w.]+)'>")
 
 def span_record_id(trace_id: bytes, span_id: bytes) -> str:
     """The id of a span's record: 32 hex digits, the same on every retry, replica and restart."""
-    return sha256(_SPAN_DOMAIN + trace_id + span_id).hexdigest()[:_ID_HEX]
+    digest = _SPAN_DOMAIN.copy()
+    digest.update(trace_id + span_id)
+    return digest.hexdigest()[:_ID_HEX]
 
 
 def event_record_id(source: str, event_id: str) -> str:
@@ -68,21 +71,19 @@ def call_record(
     texts, numbers, counts = picked.texts, picked.numbers, picked.counts
     request_model, response_model = texts.get("request_model"), texts.get("response_model")
     response_id = texts.get("response_id")
-    served_by = provider(
-        texts.get("provider") or texts.get("provider_hint"), response_model or request_model, texts.get("address")
+    operation_name, served_by, input_only = called(
+        texts.get("operation"),
+        texts.get("provider") or texts.get("provider_hint"),
+        response_model or request_model,
+        texts.get("address"),
     )
     if served_by is None:
         served_by = convention.default_provider or (None if request_model else _UNKNOWN_PROVIDER)
-    sent_operation = texts.get("operation")
-    operation_name = _DEFAULT_OPERATION if sent_operation is None else operation(sent_operation).name
-    if not _is_name(operation_name):
-        operation_name = _DEFAULT_OPERATION
-    input_only = operation_name in _INPUT_ONLY
     if input_only and "input" not in counts and "output" not in counts and "total" in counts:
         counts["input"] = counts["total"]
     usage, consistent = partition(
         picked,
-        convention.basis(picked, source["library_version"] or "", served_by) if has_cache(counts) else Basis.INCLUSIVE,
+        convention.basis(picked, source["library_version"] or "", served_by) if has_cache(counts) else INCLUSIVE,
         failed=failed,
         began=response_id is not None or response_model is not None or "finish_reason" in texts,
         output_expected=not input_only,
@@ -117,6 +118,17 @@ def call_record(
     if numbers:
         _add_numbers(record, numbers, texts.get("currency"), failed=failed)
     return record
+
+
+@lru_cache(maxsize=4096)
+def called(
+    sent_operation: str | None, sent_provider: str | None, model: str | None, address: str | None
+) -> tuple[str, str | None, bool]:
+    """The operation, its provider, and whether it has no output of its own; a process sees few such combinations."""
+    name = _DEFAULT_OPERATION if sent_operation is None else operation(sent_operation).name
+    if not _is_name(name):
+        name = _DEFAULT_OPERATION
+    return name, provider(sent_provider, model, address), name in _INPUT_ONLY
 
 
 @lru_cache(maxsize=1024)

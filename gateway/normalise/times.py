@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from functools import lru_cache
 
-_NS_PER_MS = 1_000_000
+NS_PER_MS = 1_000_000
 FIRST_NS = 946_684_800 * 10**9
 """2000-01-01: an earlier start is no time of an AI call but a unit mistaken, or a clock never set. Calls outside
 FIRST_NS to LAST_NS are rejected."""
@@ -25,20 +25,19 @@ def _seconds(second: int) -> str:
 
 def rfc3339(ms: int) -> str:
     """*ms* since the epoch as RFC 3339 UTC with milliseconds."""
-    second, part = divmod(ms, 1000)
-    return _seconds(second) + _MS[part]
+    return _seconds(ms // 1000) + _MS[ms % 1000]
 
 
 def ms_of(ns: int) -> int:
     """Whole milliseconds since the epoch, rounded down."""
-    return ns // _NS_PER_MS
+    return ns // NS_PER_MS
 
 
 def duration_ms(start_ns: int, end_ns: int) -> int | None:
     """Rounded; None when the end is not after the start by any sane measure."""
     if end_ns < start_ns or end_ns >= LAST_NS:
         return None
-    return (end_ns - start_ns + _NS_PER_MS // 2) // _NS_PER_MS
+    return (end_ns - start_ns + NS_PER_MS // 2) // NS_PER_MS
 
 
 def time_flags(start_ms: int, received_at_ms: int) -> list[str]:

@@ -12,17 +12,19 @@ from typing import NamedTuple
 
 from gateway.decode.view import Event, Faults, ScopeSpans, Span, Traces
 from gateway.normalise import times
-from gateway.normalise.attribution import Origin, origin
-from gateway.normalise.call import Call, Normalised, Rejection
+from gateway.normalise.attribution import Origin, resource_origin
+from gateway.normalise.call import REPEAT, Call, Normalised, Rejection
 from gateway.normalise.companions import Companions
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.choose import by_names, by_scope
+from gateway.normalise.conventions.litellm import LITELLM, RAW_REQUEST
 from gateway.normalise.conventions.shared import NEUTRAL
 from gateway.normalise.conventions.table import Convention
 from gateway.normalise.fingerprint import scope_fingerprint
 from gateway.normalise.operation import Fate
-from gateway.normalise.pick import MAX_TEXT_CHARS, Interests, Picked, pick
+from gateway.normalise.pick import MAX_TEXT_CHARS, NO_PLAN, Interests, Picked, pick, pick_planned
 from gateway.normalise.record import call_record, error_name, span_record_id
+from gateway.normalise.reports import DETAILS, SPAN, place, rank_of
 from spool.record import Source
 
 FORMAT = "otlp.traces"
@@ -41,6 +43,10 @@ class Reader(NamedTuple):
     interests: Interests
     source: Source
     """Shared by the records: never changed."""
+    rank: int
+    """Of spans among the product's ways to report a call; 0 where the product has no order."""
+    is_placed: bool
+    """Whether its calls may be told in other ways, or repeat others."""
 
 
 class Scope(NamedTuple):
@@ -58,25 +64,47 @@ class _Run(NamedTuple):
     companions: Companions
     faults: Faults
     context: Context
+    repeats: list[Call]
+    """Spans that repeat their parent."""
 
 
 def normalise_traces(traces: Traces, context: Context) -> Normalised:
     """Calls, links and fates of one request."""
-    run = _Run(Normalised(), Companions(), traces.faults, context)
+    run = _Run(Normalised(), Companions(), traces.faults, context, [])
     for number, resource_spans in enumerate(traces.request.resource_spans):
-        made = origin(resource_spans.resource.attributes, context)
-        for place, scope_spans in enumerate(resource_spans.scope_spans):
-            _scope(run, scope_spans, f"resourceSpans[{number}].scopeSpans[{place}]", made)
+        made = resource_origin(resource_spans.resource, context)
+        for at, scope_spans in enumerate(resource_spans.scope_spans):
+            _scope(run, scope_spans, (number, at), made)
     run.companions.complete(run.out.calls)
+    if run.repeats:
+        _drop_repeats(run.out)
     return run.out
 
 
-def _scope(run: _Run, scope_spans: ScopeSpans, at: str, made: Origin) -> None:
-    scope = _scope_of(scope_spans.scope.name[:MAX_TEXT_CHARS], scope_spans.scope.version[:MAX_TEXT_CHARS])
-    out = run.out
+def _drop_repeats(out: Normalised) -> None:
+    """Where the call that a span repeats came along, the ledger need not see the repeat."""
+    own = {call.trace_id + call.span_id for call in out.calls if not call.marks & REPEAT}
+    kept: list[Call] = []
+    for call in out.calls:
+        if call.marks & REPEAT and call.trace_id + call.parent_span_id in own:
+            out.suppressed["not_a_call"] += 1
+            out.links.append(call.trace_id + call.span_id + call.parent_span_id)
+        else:
+            kept.append(call)
+    out.calls = kept
+
+
+def _scope(run: _Run, scope_spans: ScopeSpans, at: tuple[int, int], made: Origin) -> None:
+    """The spans of one scope; *at* is the number of their resource and of the scope in it."""
+    sent = scope_spans.scope
+    scope = _scope_of(sent.name[:MAX_TEXT_CHARS], sent.version[:MAX_TEXT_CHARS])
+    out, context = run.out, run.context
     links, calls = out.links, out.calls
-    for number, span in enumerate(scope_spans.spans):
-        out.items += 1
+    spans = scope_spans.spans
+    out.items += len(spans)
+    known: tuple[str, ...] | None = None
+    reader, plan = None, NO_PLAN
+    for number, span in enumerate(spans):
         trace_id, span_id, parent = span.trace_id, span.span_id, span.parent_span_id or _NO_SPAN
         if (
             len(trace_id) != _TRACE_ID_BYTES
@@ -85,28 +113,64 @@ def _scope(run: _Run, scope_spans: ScopeSpans, at: str, made: Origin) -> None:
             or trace_id == _NO_TRACE
             or span_id == _NO_SPAN
         ):
-            position = f"{at}.spans[{number}]"
+            position = _position(*at, number)
             out.rejected.append(Rejection(_invalid_id(trace_id, span_id, position, run.faults), position))
             continue
         attributes = span.attributes
         names = tuple(attributes)
-        reader = scope.reader or _reader_by_names(scope, names)
+        if names != known:  # spans of one scope mostly have the names of the span before
+            known = names
+            reader = scope.reader or _reader_by_names(scope, names)
+            plan = NO_PLAN if reader is None else reader.interests.plan(names)
         if reader is None:
             out.ignored += 1
             links.append(trace_id + span_id + parent)
             continue
-        picked = pick(attributes, names, reader.interests)
+        picked = pick_planned(attributes, plan)
+        if "input" not in picked.counts and "output" not in picked.counts:
+            _read_details(span, picked, reader)
         failed = span.status.code == _STATUS_ERROR
         fate = reader.convention.fate(picked, span, failed=failed)
         if fate != "call":
             _step(run, span, picked, fate)
             links.append(trace_id + span_id + parent)
         elif not times.FIRST_NS <= span.start_time_unix_nano < times.LAST_NS:
-            out.rejected.append(Rejection("invalid_time", f"{at}.spans[{number}]"))
+            out.rejected.append(Rejection("invalid_time", _position(*at, number)))
         else:
-            calls.append(_call(span, picked, reader, scope, made, run.context, failed=failed))
+            ids = (trace_id, span_id, b"" if parent == _NO_SPAN else parent)
+            calls.append(_call(span, ids, picked, reader, scope, made, context, failed))
+            if reader.is_placed:
+                calls[-1] = _placed(run, calls[-1], span, picked, reader, made)
             if reader.convention.is_generic:
                 out.unknown_conventions[scope.name] += 1
+
+
+def _read_details(span: Span, picked: Picked, reader: Reader) -> None:
+    """Usage and names of a details event on the span, where the span itself has no usage."""
+    for event in span.events:
+        if event.name != DETAILS:
+            continue
+        told = pick(event.attributes, tuple(event.attributes), reader.interests)
+        picked.texts = {**told.texts, **picked.texts}
+        picked.counts = {**told.counts, **picked.counts}
+        picked.numbers = {**told.numbers, **picked.numbers}
+        picked.who = {**told.who, **picked.who}
+
+
+def _placed(run: _Run, call: Call, span: Span, picked: Picked, reader: Reader, made: Origin) -> Call:
+    """The call with its place among the other ways to tell of it."""
+    if not reader.rank:
+        if span.name != RAW_REQUEST:
+            return call
+        run.companions.note(span)
+        run.repeats.append(call)
+        return call._replace(marks=REPEAT)
+    where = place(reader.convention.name, reader.rank, made.sender, picked.who.get("session"))
+    return call._replace(marks=where.marks, group=where.group, session=where.session)
+
+
+def _position(resource: int, scope: int, span: int) -> str:
+    return f"resourceSpans[{resource}].scopeSpans[{scope}].spans[{span}]"
 
 
 def _invalid_id(trace_id: bytes, span_id: bytes, position: str, faults: Faults) -> str:
@@ -161,22 +225,29 @@ def _reader(convention: Convention, name: str, version: str) -> Reader:
         "library": name or None,
         "library_version": version or None,
     }
-    return Reader(convention, _interests(convention), source)
+    rank = rank_of(convention.name, SPAN)
+    return Reader(convention, _interests(convention), source, rank, rank > 0 or convention is LITELLM)
 
 
 def _call(
-    span: Span, picked: Picked, reader: Reader, scope: Scope, made: Origin, context: Context, *, failed: bool
+    span: Span,
+    ids: tuple[bytes, bytes, bytes],
+    picked: Picked,
+    reader: Reader,
+    scope: Scope,
+    made: Origin,
+    context: Context,
+    failed: bool,  # noqa: FBT001 - called once, and positional arguments are the faster ones
 ) -> Call:
-    trace_id, span_id, parent = span.trace_id, span.span_id, span.parent_span_id
-    if parent == _NO_SPAN:
-        parent = b""
+    """The call that *span* reports; *ids* are its trace's, its own, and its parent's (b"" for a root)."""
+    trace_id, span_id, parent = ids
     start_ns, end_ns = span.start_time_unix_nano, span.end_time_unix_nano
-    start_ms = times.ms_of(start_ns)
+    start_ms = start_ns // times.NS_PER_MS
     duration_ms = times.duration_ms(start_ns, end_ns)
-    error_type = picked.texts.get("error_type")
-    failed = (
-        failed or error_type is not None or picked.numbers.get("succeeded") == 0 or picked.texts.get("level") == "ERROR"
-    )
+    texts = picked.texts
+    error_type = texts.get("error_type")
+    if error_type is not None or picked.numbers.get("succeeded") == 0 or texts.get("level") == "ERROR":
+        failed = True
     record = call_record(
         picked,
         convention=reader.convention,
@@ -193,8 +264,22 @@ def _call(
         record["error_type"] = _error_type(error_type, span)
     if duration_ms is None and end_ns and "clock_skew" not in record["flags"]:
         record["flags"].append("clock_skew")
-    end_ms = start_ms if duration_ms is None else times.ms_of(end_ns)
-    return Call(record, trace_id, span_id, parent, start_ms, end_ms, made.source, scope.fingerprint)
+    end_ms = start_ms if duration_ms is None else end_ns // times.NS_PER_MS
+    return Call(
+        record,
+        trace_id,
+        span_id,
+        parent,
+        start_ms,
+        end_ms,
+        made.source,
+        scope.fingerprint,
+        None,
+        0,
+        0,
+        0,
+        made.instance,
+    )
 
 
 def _error_type(sent: str | None, span: Span) -> str:

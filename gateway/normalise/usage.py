@@ -21,8 +21,10 @@ class Basis(Enum):
     UNSTATED = "the table does not know: inclusive, unless the numbers prove otherwise"
 
 
-_PLAIN = frozenset({"input", "output", "total", "cache_read", "cache_creation"})
-"""Most calls have no counts beyond these."""
+_DETAILS = frozenset({"reasoning", "cache_creation_1h", "audio_input", "audio_output"})
+"""Counts beyond the wholes and the cache: most calls have none."""
+INCLUSIVE, _EXCLUSIVE, _UNSTATED = Basis
+"""The same by plain names: looking a member up in its class takes as long as calling a function."""
 
 Counted = tuple[Usage, bool]
 """The usage, and whether every part fits its whole. A plain tuple: this is made once a call."""
@@ -38,14 +40,10 @@ def has_cache(counts: dict[str, int]) -> bool:
     )
 
 
-def _cache_creation(counts: dict[str, int]) -> int | None:
+def _cache_creation(written: int | None, counts: dict[str, int]) -> int | None:
     """Cache writes; the sum of their 5 min and 1 h parts where that says more (LangChain reports 0 beside the parts)."""
-    written = counts.get("cache_creation")
-    if "cache_creation_1h" in counts or "cache_creation_5m" in counts:
-        parts = counts.get("cache_creation_1h", 0) + counts.get("cache_creation_5m", 0)
-        if parts > (written or 0):
-            return parts
-    return written
+    parts = counts.get("cache_creation_1h", 0) + counts.get("cache_creation_5m", 0)
+    return parts if parts > (written or 0) else written
 
 
 def partition(picked: Picked, basis: Basis, *, failed: bool, began: bool, output_expected: bool) -> Counted:
@@ -60,7 +58,7 @@ def partition(picked: Picked, basis: Basis, *, failed: bool, began: bool, output
         return _nothing(picked, failed=failed, began=began)
     complete = given is not None and (output is not None or not output_expected)
     usage: Usage = {"status": "reported" if complete else "partial"}
-    cached = _add_cache(usage, counts) if has_cache(counts) else 0
+    cached = _add_cache(usage, counts)
     consistent = True
     if given is not None:
         if cached and _excludes(given, cached, basis, counts.get("native_input")):
@@ -71,7 +69,7 @@ def partition(picked: Picked, basis: Basis, *, failed: bool, began: bool, output
         if "output_excludes_reasoning" in picked.numbers:
             output += counts.get("reasoning", 0)
         usage["output_tokens"] = output
-    if not _PLAIN.issuperset(counts):
+    if not _DETAILS.isdisjoint(counts):
         consistent = _add_details(usage, counts, given, output) and consistent
     if picked.other:
         usage["other"] = picked.other
@@ -82,19 +80,21 @@ def _excludes(given: int, cached: int, basis: Basis, native: int | None) -> bool
     """Whether *given* leaves out the *cached* tokens: by the provider's own number where that is at hand, else by the basis."""
     if native is not None and given in {native, native + cached}:
         return given == native
-    return basis is Basis.EXCLUSIVE or (basis is Basis.UNSTATED and given < cached)
+    return basis is _EXCLUSIVE or (basis is _UNSTATED and given < cached)
 
 
 def _add_cache(usage: Usage, counts: dict[str, int]) -> int:
     """Cache reads and writes; their sum."""
-    cached = counts.get("cache_read")
-    if cached is not None:
+    cached = counts.get("cache_read", 0)
+    if "cache_read" in counts:
         usage["cache_read_input_tokens"] = cached
-    written = _cache_creation(counts)
+    written = counts.get("cache_creation")
+    if "cache_creation_1h" in counts or "cache_creation_5m" in counts:
+        written = _cache_creation(written, counts)
     if written is None:
-        return cached or 0
+        return cached
     usage["cache_creation_input_tokens"] = written
-    return (cached or 0) + written
+    return cached + written
 
 
 def _add_details(usage: Usage, counts: dict[str, int], given: int | None, output: int | None) -> bool:

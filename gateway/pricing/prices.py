@@ -10,7 +10,7 @@ from typing import NamedTuple
 from gateway.pricing.catalogue import PRICE_VERSION, model_rates
 from gateway.pricing.own import OwnPrices
 from gateway.pricing.rates import Rates, amount
-from spool.record import Cost, Record, Usage
+from spool.record import Record, Usage
 
 OWN_VERSION = "operator"
 MAX_KNOWN = 10_000
@@ -49,38 +49,43 @@ class Prices:
             if record["operation"] not in {"embeddings", "rerank"}:
                 return
             usage = Usage(input_tokens=usage["input_tokens"], output_tokens=0)
-        tariff = self._tariff(record, at_ms)
+        # Prices change with the day, a few with the hour.
+        key = (
+            record["provider"],
+            record["response_model"],
+            record["request_model"],
+            record.get("service_tier"),
+            record.get("batch"),
+            at_ms // HOUR_MS,
+        )
+        try:
+            tariff = self._known[key]
+        except KeyError:
+            tariff = self._look_up(key, record, at_ms)
         if tariff is None:
             record["flags"] = [*record["flags"], "unpriced"]
             self.unpriced[record["response_model"] or record["request_model"] or "unknown"] += 1
             return
-        total = amount(tariff.tiers, usage)
-        if total is not None:
-            record["cost"] = Cost(
-                amount=total, currency=tariff.currency, source="estimated", price_version=tariff.version
-            )
-
-    def _tariff(self, record: Record, at_ms: int) -> _Tariff | None:
-        get = record.get
-        # Prices change with the day, a few with the hour.
-        key = (
-            get("provider"),
-            get("response_model"),
-            get("request_model"),
-            get("service_tier"),
-            get("batch"),
-            at_ms // HOUR_MS,
+        total = amount(
+            tariff.tiers if record.get("kind") != "aggregate" else tiers_of_aggregate(tariff.tiers, record), usage
         )
-        try:
-            return self._known[key]
-        except KeyError:
-            pass
+        if total is not None:
+            record["cost"] = {
+                "amount": total,
+                "currency": tariff.currency,
+                "source": "estimated",
+                "price_version": tariff.version,
+            }
+
+    def _look_up(self, key: tuple[object, ...], record: Record, at_ms: int) -> _Tariff | None:
+        """The tariff for *record*, remembered under *key*."""
+        tariff = self._find(record, at_ms)
         if len(self._known) >= MAX_KNOWN:
             self._known.clear()
-        tariff = self._known[key] = self._look_up(record, at_ms)
+        self._known[key] = tariff
         return tariff
 
-    def _look_up(self, record: Record, at_ms: int) -> _Tariff | None:
+    def _find(self, record: Record, at_ms: int) -> _Tariff | None:
         provider = record["provider"]
         for name in (record["response_model"], record["request_model"]):
             if name:
@@ -105,3 +110,10 @@ class Prices:
             provider, name, tier=record.get("service_tier"), batch=bool(record.get("batch")), at_ms=at_ms
         )
         return None if tiers is None else _Tariff(tiers, "USD", PRICE_VERSION)
+
+
+def tiers_of_aggregate(tiers: tuple[Rates, ...], record: Record) -> tuple[Rates, ...]:
+    """The tier of an aggregate's average call, since tiers go by the input of one; the lowest where it does not say how many they were."""
+    calls, input_tokens = record.get("calls"), record["usage"].get("input_tokens")
+    average = input_tokens // calls if calls and input_tokens else -1
+    return ([tiers[0], *(tier for tier in tiers[1:] if average > tier.above_input_tokens)][-1],)

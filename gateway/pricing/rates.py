@@ -6,11 +6,12 @@ is exact. A price list's tiers are cliffs: which one applies follows from the wh
 
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from spool.record import Usage
 
-UNIT = 10**15
+_DECIMALS: Final = 15
+UNIT: Final = 10**_DECIMALS
 PER_MILLION_TOKENS = Decimal(UNIT) / 1_000_000
 
 
@@ -44,26 +45,35 @@ def amount(tiers: Sequence[Rates], usage: Usage) -> str | None:
     output_tokens = usage.get("output_tokens")
     if input_tokens is None or output_tokens is None:
         return None
+    rates = tiers[0] if len(tiers) == 1 else _tier(tiers, input_tokens)
+    total = 0
+    if read := usage.get("cache_read_input_tokens"):
+        input_tokens -= read
+        total += read * rates.cache_read
+    if created := usage.get("cache_creation_input_tokens"):
+        input_tokens -= created
+        created_1h = min(usage.get("cache_creation_1h_input_tokens") or 0, created)
+        total += (created - created_1h) * rates.cache_creation + created_1h * rates.cache_creation_1h
+    if reasoning := usage.get("reasoning_output_tokens"):
+        output_tokens -= reasoning
+        total += reasoning * rates.reasoning
+    if input_tokens > 0:
+        total += input_tokens * rates.input
+    if output_tokens > 0:
+        total += output_tokens * rates.output
+    return money(total)
+
+
+def _tier(tiers: Sequence[Rates], input_tokens: int) -> Rates:
+    """The last tier, in rising order, that the whole input is above."""
     rates = tiers[0]
     for tier in tiers[1:]:
         if input_tokens > tier.above_input_tokens:
             rates = tier
-    read = usage.get("cache_read_input_tokens") or 0
-    created = usage.get("cache_creation_input_tokens") or 0
-    created_1h = min(usage.get("cache_creation_1h_input_tokens") or 0, created)
-    reasoning = usage.get("reasoning_output_tokens") or 0
-    total = (
-        max(0, input_tokens - read - created) * rates.input
-        + read * rates.cache_read
-        + (created - created_1h) * rates.cache_creation
-        + created_1h * rates.cache_creation_1h
-        + max(0, output_tokens - reasoning) * rates.output
-        + reasoning * rates.reasoning
-    )
-    return money(total)
+    return rates
 
 
 def money(total: int) -> str:
     """*total* of 1e-15 units as a decimal string without exponent or idle zeros."""
-    whole, part = divmod(total, UNIT)
-    return f"{whole}.{part:015d}".rstrip("0").rstrip(".")
+    digits = str(total).rjust(_DECIMALS + 1, "0")
+    return f"{digits[:-_DECIMALS]}.{digits[-_DECIMALS:]}".rstrip("0").rstrip(".")

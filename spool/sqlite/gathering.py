@@ -85,6 +85,12 @@ class Gathering:
             self._next_seq += 1
         return chunks[-1]
 
+    def number(self) -> int:
+        """The number of a chunk that an operation will write itself; it is in the commit of what is asked in the same turn."""
+        with self.lock:
+            self._next_seq += 1
+            return self._next_seq - 1
+
     def add(
         self,
         lane: Lane,

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from spool.figures import Figures
-from spool.record import Batch, Lane
+from spool.record import AI_TELEMETRY, Batch, Lane
 from spool.store import Refusal
 
 NEVER_SETTLES = 1 << 62
@@ -87,10 +87,12 @@ def open_lane(connection: sqlite3.Connection, figures: Figures, name: Lane, sour
     figures.lane(name)
     settled = 0 if settles else NEVER_SETTLES
     start = 0 if name == source else last_seq(connection) + 1
-    connection.execute(
+    made = connection.execute(
         "INSERT INTO lane (name, source, next_seq, next_idx, settled_seq) VALUES (?, ?, ?, 0, ?) ON CONFLICT DO NOTHING",
         (name, source, start, settled),
     )
+    if made.rowcount == 1:  # what is held back comes in a later chunk, so the new lane gets it too
+        figures.keep(name, held(connection, source))
 
 
 def close_lanes(connection: sqlite3.Connection, figures: Figures, open_lanes: Sequence[Lane]) -> dict[Lane, int]:
@@ -108,6 +110,14 @@ def close_lanes(connection: sqlite3.Connection, figures: Figures, open_lanes: Se
             lane.expired += lane.pending
             lane.pending = 0
     return given_up
+
+
+def held(connection: sqlite3.Connection, source: Lane) -> int:
+    """Records of *source* that wait outside of any chunk: aggregates, which are AI records."""
+    if source != AI_TELEMETRY:
+        return 0
+    (n,) = connection.execute("SELECT count(*) FROM held").fetchone()
+    return int(n)
 
 
 def last_seq(connection: sqlite3.Connection) -> int:
@@ -497,7 +507,10 @@ def oldest_pending_ms(connection: sqlite3.Connection, lane: Lane) -> int | None:
     found = connection.execute(
         "SELECT received_ms FROM chunk WHERE lane=? AND seq>=? AND n>0 ORDER BY seq LIMIT 1", (row.source, first)
     ).fetchone()
-    return None if found is None else int(found[0])
+    times = [] if found is None else [int(found[0])]
+    if row.source == AI_TELEMETRY:
+        times += [at for (at,) in connection.execute("SELECT min(received_ms) FROM held") if at is not None]
+    return min(times, default=None)
 
 
 def evidence(connection: sqlite3.Connection, lane: Lane, from_seq: int, *, most: int) -> list[Evidence]:
@@ -546,4 +559,5 @@ def recount(connection: sqlite3.Connection, lane: Lane) -> dict[str, int]:
     skipped = row.next.idx
     (frozen,) = connection.execute("SELECT coalesce(sum(n), 0) FROM batch WHERE lane=?", (lane,)).fetchone()
     (dead,) = connection.execute("SELECT count(*) FROM dead_letter WHERE lane=?", (lane,)).fetchone()
-    return {"pending": waiting - skipped - dropped + frozen, "dead_lettered": dead}
+    pending = waiting - skipped - dropped + frozen + held(connection, row.source)
+    return {"pending": pending, "dead_lettered": dead}

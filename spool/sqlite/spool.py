@@ -168,6 +168,18 @@ class SqliteSpool:
         self._gathering.add(lane, records, tally, facts, links, future)
         return future
 
+    def ask(self, operation: Callable[[sqlite3.Connection, Figures], T]) -> Awaitable[T]:
+        """Run *operation* in the next commit, whole or not at all; for the tables that are not of lanes and chunks."""
+        return self._ask(operation)
+
+    def followers(self, own: Lane) -> list[Lane]:
+        """The lanes that read the chunks of *own*."""
+        return self._followers[own]
+
+    def number_chunk(self) -> int:
+        """The number of a chunk that an operation asked in the same `turn` will write itself."""
+        return self._gathering.number()
+
     def _ask(self, operation: Callable[[sqlite3.Connection, Figures], T]) -> Awaitable[T]:
         """Run *operation* in the next commit."""
         if self._is_closed:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from benchmarks.bodies import Shape, Template
@@ -176,3 +177,12 @@ async def test_a_second_gateway_on_the_same_data_directory_ends_and_touches_noth
         sink.set_mode("accept")
         status = await asyncio.to_thread(gateway.wait_until_delivered, at_least=SHAPE.spans)
     assert status["lanes"]["ai_telemetry"]["delivered"] == SHAPE.spans == sink.counts().unique_spans
+
+
+def test_a_killed_gateway_leaves_no_worker_behind(tmp_path: Path) -> None:
+    """The worker reads until its input ends, and a killed process's pipes are closed for it."""
+    with GatewayProcess(tmp_path) as gateway:
+        children = psutil.Process(gateway.process.pid).children()
+        gateway.kill()
+        _, alive = psutil.wait_procs(children, timeout=10)
+        assert not alive

@@ -70,10 +70,14 @@ async def test_until_the_ledger_is_read_again_nothing_is_taken(rig: Rig) -> None
 async def test_what_was_counted_while_the_commit_failed_is_refused_with_it(rig: Rig) -> None:
     """The second payload waits for the next commit when the first one fails; a third one repeats the first."""
     await break_appends(rig.spool)
-    first = asyncio.ensure_future(rig.append(call("a")))
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
+    blocker = sqlite3.connect(rig.data_dir / "spool.db", isolation_level=None)
+    blocker.execute("BEGIN IMMEDIATE")
+    first = rig.append(call("a"))
+    while rig.spool._gathering.size:  # noqa: ASYNC110 until the writer took it, which cannot go on
+        await asyncio.sleep(0)
     others = [rig.append(call("b", trace="u")), rig.append(call("a"))]
+    blocker.execute("ROLLBACK")
+    blocker.close()
     answers = await asyncio.gather(first, *others, return_exceptions=True)
     assert all(isinstance(answer, SpoolError) for answer in answers), answers
     assert len({id(answer) for answer in answers}) == 3, "an error that many raise keeps all their frames alive"

@@ -96,11 +96,12 @@ class SpoolMachine(RuleBasedStateMachine):
 
         async def work() -> None:
             waiting = []
-            for _ in range(parts):
-                records = self.records(sizes)
-                seq, idx = self.spool.position(AI_TELEMETRY)
-                waiting.append(append(self.spool, records))
-                self.unsettled += [Unsettled(seq, idx + i, record) for i, record in enumerate(records)]
+            with self.spool.turn():
+                for _ in range(parts):
+                    records = self.records(sizes)
+                    seq, idx = self.spool.position(AI_TELEMETRY)
+                    waiting.append(append(self.spool, records))
+                    self.unsettled += [Unsettled(seq, idx + i, record) for i, record in enumerate(records)]
             await asyncio.gather(*waiting)
 
         self.run(work())

@@ -2,9 +2,10 @@
 
 from hashlib import sha256
 
-from gateway.normalise.call import Call
-from gateway.normalise.fingerprint import scope_fingerprint, source_fingerprint
+from gateway.normalise.call import LOG, RANK_SHIFT, REPEAT, Call
+from gateway.normalise.fingerprint import fingerprint, log_scope_fingerprint, scope_fingerprint, source_fingerprint
 from gateway.normalise.record import event_record_id, span_record_id
+from gateway.normalise.reports import session_fingerprint
 from spool.clock import rfc3339_ms
 from spool.record import Cost, Record, Usage
 
@@ -59,8 +60,17 @@ def call(
     reasoning: int | None = None,
     team: str | None = None,
     event: str | None = None,
+    log: bool = False,
+    repeats: bool = False,
+    product: str = "",
+    session: str | None = None,
+    rank: int = 0,
 ) -> Call:
-    """One report. *at*: start and end in ms after `EPOCH_MS`; *event*: the sender's own id of a report without a span."""
+    """One report. *at*: start and end in ms after `EPOCH_MS`; *event*: the sender's own id of a report without a span.
+
+    *log*: made by a log record that was emitted in the span *parent*; *repeats*: a span that repeats its parent's call;
+    *product*, *session*, *rank*: its place among a product's ways to report.
+    """
     trace_bytes = trace_id(trace) if trace else b""
     span_bytes = span_id(span) if event is None else b""
     billed_cost: Cost | None = None
@@ -94,6 +104,9 @@ def call(
         EPOCH_MS + at[0],
         EPOCH_MS + at[1],
         source_fingerprint(service, ""),
-        scope_fingerprint(scope),
+        log_scope_fingerprint(scope) if log else scope_fingerprint(scope),
         event,
+        (LOG if log else 0) | (REPEAT if repeats else 0) | rank << RANK_SHIFT,
+        fingerprint(product, service) if product else 0,
+        session_fingerprint(session),
     )

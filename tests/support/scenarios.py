@@ -48,6 +48,12 @@ class _Reports:
     def gateway(self, span: str, at: tuple[int, int] = (0, 1000), **rest: object) -> Call:
         return self._call(span, at, f"gateway-{self.n}", {"scope": "litellm", "trace": "gateway", **rest})
 
+    def log(self, name: str, span: str, at: int, **rest: object) -> Call:
+        """A log record that was emitted in *span*, when the call was over."""
+        return self._call(
+            name, (at, at), f"app-{self.n}", {"parent": span, "event": f"{name}-{self.n}", "log": True, **rest}
+        )
+
     def link(self, span: str, parent: str = "") -> bytes:
         return link(f"t-{self.n}", span, parent)
 
@@ -197,6 +203,94 @@ def covered_by_a_gateway(number: int) -> Scenario:
     return Scenario("covered_by_a_gateway", number, calls, (2, 150, 30), [r.link("http", "root")])
 
 
+def logs_in_their_spans(number: int) -> Scenario:
+    """A library tells each call by a span and by a log in it; what only one of them knows completes the other."""
+    r = _Reports(number)
+    calls = [
+        report
+        for i in range(3)
+        for report in (
+            r.app(f"s{i}", at=(i * 10, i * 10 + 500), tokens=(100, 20), reasoning=5),
+            r.log(f"l{i}", f"s{i}", at=i * 10 + 500, tokens=(100, 20), cache_read=40),
+        )
+    ]
+    return Scenario("logs_in_their_spans", number, calls, (3, 300, 60))
+
+
+def logs_in_an_outer_span(number: int) -> Scenario:
+    """Two logs and nothing else, in the span of the application's own work."""
+    r = _Reports(number)
+    calls = [r.log(f"l{i}", "work", at=500 + i, tokens=(100, 20)) for i in range(2)]
+    return Scenario("logs_in_an_outer_span", number, calls, (2, 200, 40), [r.link("work", "root")])
+
+
+def logs_below_a_sum(number: int) -> Scenario:
+    """The span around two logs is a call by its name, and sums them up."""
+    r = _Reports(number)
+    calls = [r.log(f"l{i}", "agent", at=500 + i, tokens=(100 + i, 20)) for i in range(2)]
+    calls.append(r.app("agent", at=(0, 900), tokens=(201, 40)))
+    return Scenario("logs_below_a_sum", number, calls, (2, 201, 40))
+
+
+def log_and_twin_below(number: int) -> Scenario:
+    """An instrumentation's span with its log, and the SDK's own span below it."""
+    r = _Reports(number)
+    calls = [
+        r.app("outer", at=(0, 1000), tokens=(80, 40), scope="framework"),
+        r.log("l", "outer", at=990, tokens=(80, 40), scope="framework"),
+        r.app("inner", at=(10, 980), tokens=(80, 40), parent="outer", response="r"),
+    ]
+    return Scenario("log_and_twin_below", number, calls, (1, 80, 40))
+
+
+def failures_in_log_and_span(number: int) -> Scenario:
+    r = _Reports(number)
+    nothing = {"tokens": (None, None), "failed": True}
+    calls = [
+        r.app("first", at=(0, 400), **nothing),
+        r.log("l1", "first", at=400, **nothing),
+        r.app("second", at=(600, 1500), tokens=(60, 12)),
+        r.log("l2", "second", at=1500, tokens=(60, 12)),
+    ]
+    return Scenario("failures_in_log_and_span", number, calls, (2, 60, 12))
+
+
+def ways_of_a_product(number: int) -> Scenario:
+    """Logs know more than spans, and share no id with them; a session that only spans tell of counts all the same."""
+    r = _Reports(number)
+    calls = [
+        report
+        for i in range(2)
+        for report in (
+            r.log(f"l{i}", "", at=500 + i, tokens=(100, 30), product="p", session="one", rank=1),
+            r.app(f"s{i}", at=(i, 500 + i), tokens=(100, 20), product="p", session="one", rank=3),
+        )
+    ]
+    calls.append(r.app("alone", at=(5, 800), tokens=(7, 3), product="p", session="two", rank=3))
+    return Scenario("ways_of_a_product", number, calls, (3, 207, 63))
+
+
+def ways_without_a_session(number: int) -> Scenario:
+    """The spans state no session, so they stand for all sessions of their sender."""
+    r = _Reports(number)
+    calls = [
+        r.log("l", "", at=500, tokens=(100, 30), product="p", session="one", rank=1),
+        r.app("s", at=(0, 490), tokens=(100, 30), model=None, product="p", rank=2),
+    ]
+    return Scenario("ways_without_a_session", number, calls, (1, 100, 30))
+
+
+def raw_answer_below_its_call(number: int) -> Scenario:
+    """A gateway's span, and one below it that repeats it with the provider's numbers and ids."""
+    r = _Reports(number)
+    calls = [
+        r.gateway("g", at=(0, 900), tokens=(70, 30), response="own", cost="0.02"),
+        r.gateway("raw", at=(0, 900), tokens=(60, 30), response="provider's", parent="g", repeats=True),
+        r.gateway("alone", at=(2000, 2900), tokens=(50, 10), response="other", parent="http", repeats=True),
+    ]
+    return Scenario("raw_answer_below_its_call", number, calls, (2, 120, 40))
+
+
 ALL: tuple[Callable[[int], Scenario], ...] = (
     plain,
     agent_of_nested_calls,
@@ -211,4 +305,12 @@ ALL: tuple[Callable[[int], Scenario], ...] = (
     fallback_to_another_model,
     overcounted_stream,
     covered_by_a_gateway,
+    logs_in_their_spans,
+    logs_in_an_outer_span,
+    logs_below_a_sum,
+    log_and_twin_below,
+    failures_in_log_and_span,
+    ways_of_a_product,
+    ways_without_a_session,
+    raw_answer_below_its_call,
 )

@@ -131,14 +131,15 @@ class Rig:
     def append(self, *calls: Call, links: Sequence[bytes] = ()) -> Awaitable[None]:
         """Count one payload and give it to the spool; done when it is on disk."""
         self.spool.admit(1)
-        seq, first = self.spool.position(AI_TELEMETRY)
-        counted = self.counting.ledger.count(calls, links, seq, first, self.clock.now_ms)
-        kept = [record_json(call.record) for i, call in enumerate(calls) if i not in counted.duplicates]
-        tally = Tally(received=len(calls), kept=len(kept), duplicate=len(counted.duplicates))
-        if counted.duplicates:
-            tally.reasons["duplicate.same_span"] = len(counted.duplicates)
-        self.counting.counted()
-        return self.spool.append(AI_TELEMETRY, kept, tally, facts=bytes(counted.facts), links=bytes(counted.links))
+        with self.spool.turn():
+            seq, first = self.spool.position(AI_TELEMETRY)
+            counted = self.counting.ledger.count(calls, links, seq, first, self.clock.now_ms)
+            kept = [record_json(call.record) for i, call in enumerate(calls) if i not in counted.duplicates]
+            tally = Tally(received=len(calls), kept=len(kept), duplicate=len(counted.duplicates))
+            if counted.duplicates:
+                tally.reasons["duplicate.same_span"] = len(counted.duplicates)
+            self.counting.counted()
+            return self.spool.append(AI_TELEMETRY, kept, tally, facts=bytes(counted.facts), links=bytes(counted.links))
 
     async def settle(self, *, after_ms: int = SETTLE_MS) -> int:
         """Move the clock and settle what is due; how many chunks."""

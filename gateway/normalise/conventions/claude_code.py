@@ -30,7 +30,7 @@ CLAUDE_CODE = Convention(
         "finish_reason": ("stop_reason", "gen_ai.response.finish_reasons"),
         "time_to_first_ms": ("ttft_ms",),
         "succeeded": ("success",),
-        "user": ("user.id", "user.email", "user.account_uuid"),
+        "user": ("user.email", "user.account_uuid", "user.id"),
         "label.agent": ("agent.name", "query_source"),
     },
     fate=fate,

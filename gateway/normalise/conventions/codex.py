@@ -15,6 +15,12 @@ def fate(picked: Picked, span: Span, *, failed: bool) -> Fate:
     return "call" if "input" in picked.counts or "output" in picked.counts else "undecided"
 
 
+def read_texts(picked: Picked, *, failed: bool) -> None:
+    """`thread.id` is a thread of the operating system there, not of a conversation."""
+    if picked.who.get("session", "").isdecimal():
+        del picked.who["session"]
+
+
 CODEX = Convention(
     "codex",
     own={
@@ -24,5 +30,6 @@ CODEX = Convention(
     },
     fate=fate,
     basis=inclusive,
+    read_texts=read_texts,
     default_provider="openai",
 )

@@ -1,22 +1,28 @@
 """LiteLLM's `otel` callback, version 1 and 2, and its OpenInference form (`arize_phoenix`).
 
-1. The call is `litellm_request` (1) or `chat …` (2). `raw_gen_ai_request` and `litellm_proxy_request` repeat it; `route`,
-   `auth` and `cache` spans carry a request model but no call.
+1. The call is `litellm_request` (1) or `chat …` (2). `litellm_proxy_request` repeats it; `route`, `auth` and `cache` spans
+   carry a request model but no call. `raw_gen_ai_request` holds the provider's answer under `llm.<provider>.*`: with id
+   and usage it is a report of its parent's call, and the only one where the parent is lost (newer FastAPI).
 2. The input is inclusive. Cache and reasoning of version 1 are in `metadata.usage_object`, a Python repr.
 3. `gen_ai.request.model` may be the gateway's alias; `litellm.provider.model` is the model asked of the provider.
 4. Without a provider's id the response id is LiteLLM's own call id, which is no response id.
 5. A response from the gateway's cache repeats tokens and cost; its mark is a `cache_key` in `hidden_params`.
 """
 
+import re
+
 from gateway.decode.view import Span
 from gateway.normalise.conventions import openinference
-from gateway.normalise.conventions.native import add_parts
-from gateway.normalise.conventions.table import Convention, by_operation, inclusive
+from gateway.normalise.conventions.native import add_parts, add_wholes, note_native
+from gateway.normalise.conventions.table import Convention, by_operation, inclusive, usage_rule
 from gateway.normalise.operation import Fate
-from gateway.normalise.pick import Picked
+from gateway.normalise.pick import RAW, TEXT, Interest, Interests, Picked
 from gateway.normalise.texts import json_object, object_in, repr_object
 
-_STEPS = frozenset({"raw_gen_ai_request", "litellm_proxy_request"})
+RAW_REQUEST = "raw_gen_ai_request"
+_PROXY_REQUEST = "litellm_proxy_request"
+_RAW_NAME = re.compile(r"llm\.(\w+)\.(usage|id|model|service_tier)")
+_RAW_USAGE = "raw_native."
 _PROVIDER_PREFIXES = frozenset(
     {
         "openai", "azure", "anthropic", "bedrock", "vertex_ai", "gemini", "mistral", "cohere", "groq", "deepseek", "xai",
@@ -59,16 +65,48 @@ NAMES: dict[str, tuple[str, ...]] = {
 
 def fate(picked: Picked, span: Span, *, failed: bool) -> Fate:
     """Rule 1."""
-    if span.name in _STEPS:
+    name = span.name
+    if name == RAW_REQUEST:
+        return "call" if "native_id" in picked.texts and _raw_usage(picked.texts) else "not_a_call"
+    if name == _PROXY_REQUEST:
         return "not_a_call"
     if "kind" in picked.texts:
         return openinference.fate(picked, span, failed=failed)
     return by_operation(picked, span, failed=failed)
 
 
-def read_texts(picked: Picked, *, failed: bool) -> None:
-    """Rules 2 to 5."""
+def _raw_usage(texts: dict[str, str]) -> str:
+    """The field that holds the raw answer's usage; its provider follows the prefix."""
+    return next((field for field in texts if field.startswith(_RAW_USAGE)), "")
+
+
+def _read_raw(picked: Picked) -> None:
+    """The provider's own answer. Its usage is as the provider counts; Anthropic's input excludes the cache."""
     texts = picked.texts
+    field = _raw_usage(texts)
+    usage = repr_object(texts.pop(field, None))
+    provider = field.removeprefix(_RAW_USAGE)
+    if provider != "None":
+        texts.setdefault("provider", provider)
+    for own, shared_field in (
+        ("native_id", "response_id"),
+        ("native_model", "response_model"),
+        ("native_tier", "service_tier"),
+    ):
+        if own in texts:
+            texts[shared_field] = texts.pop(own)
+    picked.counts.clear()
+    add_wholes(picked, usage)
+    add_parts(picked, usage)
+    note_native(picked, usage)
+
+
+def read_texts(picked: Picked, *, failed: bool) -> None:
+    """Rules 1 to 5."""
+    texts = picked.texts
+    if _raw_usage(texts):
+        _read_raw(picked)
+        return
     add_parts(picked, repr_object(texts.pop("raw_usage", None)))
     metadata = json_object(texts.get("raw_metadata"))
     if metadata:
@@ -108,4 +146,22 @@ def without_prefix(model: str, texts: dict[str, str]) -> str:
     return rest
 
 
-LITELLM = Convention("litellm", own=NAMES, fate=fate, basis=inclusive, read_texts=read_texts)
+def _rule(name: str) -> Interest:
+    """Names of a raw answer, whatever LiteLLM calls the provider."""
+    match = _RAW_NAME.fullmatch(name)
+    if match is None:
+        return usage_rule(name)
+    provider, last = match.groups()
+    if last == "usage":
+        return (_RAW_USAGE + provider, 0, RAW)
+    return ({"id": "native_id", "model": "native_model", "service_tier": "native_tier"}[last], 0, TEXT)
+
+
+class _LiteLLM(Convention):
+    """Its raw answers' names are open."""
+
+    def interests(self) -> Interests:
+        return Interests(Convention.interests(self), _rule)
+
+
+LITELLM = _LiteLLM("litellm", own=NAMES, fate=fate, basis=inclusive, read_texts=read_texts)

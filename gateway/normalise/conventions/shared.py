@@ -199,10 +199,12 @@ def is_unknown_usage(name: str) -> bool:
 _COUNTS = frozenset(
     {
         "input", "output", "total", "cache_read", "cache_creation", "cache_creation_1h", "cache_creation_5m", "reasoning",
-        "audio_input", "audio_output", "native_input", "uncached", "text_output", "turn_input",
+        "audio_input", "audio_output", "native_input", "uncached", "text_output", "turn_input", "tool_input",
     }
 )  # fmt: skip
-_NUMBERS = frozenset({"cost", "stream", "time_to_first_s", "time_to_first_ms", "batch", "cache_hit", "succeeded"})
+_NUMBERS = frozenset(
+    {"cost", "stream", "time_to_first_s", "time_to_first_ms", "batch", "cache_hit", "succeeded", "duration_ms"}
+)
 
 
 _WHO = frozenset({"user", "session", "team", "project", "environment"})

@@ -97,7 +97,7 @@ class Convention:
 
     def interests(self) -> Interests:
         """The compiled table, with its memory of names."""
-        return Interests(_compile(self.own), _usage_rule)
+        return Interests(_compile(self.own), usage_rule)
 
 
 def _compile(own: Names) -> dict[str, Interest]:
@@ -113,6 +113,6 @@ def _compile(own: Names) -> dict[str, Interest]:
     return table
 
 
-def _usage_rule(name: str) -> Interest:
+def usage_rule(name: str) -> Interest:
     """Names that no table knows: numbers of usage are kept by their name, all else is left unread."""
     return (name, 0, OTHER) if shared.is_unknown_usage(name) else NO_INTEREST

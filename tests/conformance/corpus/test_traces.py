@@ -11,7 +11,7 @@ TRACES = list(scenarios("traces"))
 
 BEYOND_THE_PAYLOAD = {
     "gateways/litellm/otel_v1_cache_hit": "the file keeps the list price of a cache hit; a hit costs nothing here",
-    "gateways/litellm/otel_v1_newer_fastapi_no_usage": "only the raw span of the call arrives, which repeats others",
+    "gateways/litellm/otel_v1_newer_fastapi_no_usage": "the one span that arrives does not name the model asked for",
     "otlp/openinference-anthropic-sdk0/messages_stream": "input without the cache, and no cache counts",
 }
 """Scenario -> why what was served cannot be told from what was sent. Tested as such: one that is right after all fails."""

@@ -1,5 +1,6 @@
 """What the ledger remembers: duplicates, chains over chunks, settled rows that are read back, and the same after a restart."""
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from gateway.counting.cluster import MAX_LATE_CHUNKS, LateChunk
 from gateway.counting.facts import FACT_BYTES, LINK_ROW_BYTES, call_ref, link_ref, split_ref
-from gateway.counting.ledger import MAX_TWIN_CANDIDATES, Ledger
+from gateway.counting.ledger import Ledger
 from gateway.counting.resolve import Verdict
 from gateway.normalise.call import Call
 from tests.support.calls import call, link
@@ -157,17 +158,39 @@ def test_twins_are_found_when_the_second_scope_comes_after_thousands_of_reports(
     assert verdict(ledger, call_ref(7, 0)).dropped == {call_ref(7, 0): "duplicate.twin"}
 
 
-def test_equal_calls_of_three_scopes_at_once_are_as_many_as_each_scope_says() -> None:
-    n = MAX_TWIN_CANDIDATES // 2
+@pytest.mark.parametrize("tokens", [(100, 20), (100, 0), (100, None), (None, 20)])
+def test_a_burst_of_equal_calls_from_three_scopes_is_as_many_as_each_scope_says(
+    tokens: tuple[int | None, int | None],
+) -> None:
+    """Each scope reports all its calls before the next one does."""
+    n = 400
     ledger = Ledger(10_000)
     for seq, scope in enumerate(("x", "y", "z"), 1):
-        count(ledger, seq, *(call(f"{scope}{i}", trace=f"{scope}{i}", scope=scope) for i in range(n)))
+        calls = [
+            call(f"{scope}{i}", trace=f"{scope}{i}", scope=scope, at=(i * 10 - seq, i * 10 + 500 + seq), tokens=tokens)
+            for i in range(n)
+        ]
+        count(ledger, seq, *calls)
     dropped: set[int] = set()
     for seq in (1, 2, 3):
         for ref in ledger.roots(seq):
             if ledger.is_open(ref):
                 dropped |= set(verdict(ledger, ref).dropped)
     assert len(dropped) == 2 * n
+
+
+def test_looking_for_twins_among_thousands_of_equal_calls_stays_quick() -> None:
+    """8,000 equal calls of two scopes in the settle time: each is compared with its neighbours in time only."""
+    ledger = Ledger(100_000)
+    calls = [
+        call(f"{scope}{i}", trace=f"{scope}{i}", scope=scope, at=(i, i + 30), tokens=(9, 1))
+        for i in range(4000)
+        for scope in ("x", "y")
+    ]
+    begun_s = time.process_time()
+    for start in range(0, len(calls), 500):
+        count(ledger, start // 500 + 1, *calls[start : start + 500])
+    assert time.process_time() - begun_s < 10
 
 
 def test_settled_chunks_and_silent_sources_are_forgotten() -> None:

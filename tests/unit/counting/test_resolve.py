@@ -7,7 +7,7 @@ from itertools import permutations
 import pytest
 
 from gateway.counting.agreement import is_same_response, is_twin, nested, overlaps, same_model, same_usage
-from gateway.counting.facts import Fact, call_ref, fact_row, identity, response_fingerprint, split_ref, unpack_fact
+from gateway.counting.facts import Fact, call_ref, fact_row, split_ref, unpack_fact
 from gateway.counting.resolve import Fixed, Member, Verdict, is_covered, resolve
 from gateway.normalise.call import Call
 from tests.support.calls import call
@@ -16,7 +16,7 @@ ANTHROPIC = "opentelemetry.instrumentation.anthropic"
 
 
 def fact(report: Call) -> Fact:
-    return unpack_fact(fact_row(report, identity(report), 0, 0, response_fingerprint(report.record)), 0)
+    return unpack_fact(fact_row(report), 0)
 
 
 def members(calls: Iterable[Call], fixed: Mapping[int, Fixed] | None = None) -> list[Member]:
@@ -187,7 +187,7 @@ class TestAncestors:
 
     def test_a_covered_call_in_the_middle_covers_nothing_itself(self) -> None:
         calls = [call("top", tokens=(200, 40)), call("mid", tokens=(100, 20)), call("leaf", tokens=(100, 20))]
-        assert decided(calls, {1: [0], 2: [0, 1]}) == ({1: "suppressed.ancestor"}, {}, {0, 2})
+        assert decided(calls, {1: [0], 2: [0, 1]}) == ({1: "suppressed.ancestor"}, {2: [2, 1]}, {0, 2})
 
     def test_a_twin_below_is_counted_once_against_the_call_above(self) -> None:
         calls = [

@@ -31,7 +31,8 @@ async def test_an_answered_append_is_in_the_file(spool: SqliteSpool, data_dir: P
 
 
 async def test_many_appends_at_once_share_one_commit_and_are_all_answered(spool: SqliteSpool, data_dir: Path) -> None:
-    waiting = [asyncio.ensure_future(append(spool, [str(n).encode()])) for n in range(300)]
+    with spool.turn():  # until all have come
+        waiting = [append(spool, [str(n).encode()]) for n in range(300)]
     await asyncio.gather(*waiting)
     assert chunks_on_disk(data_dir) == [(AI_TELEMETRY, 300)], "one chunk, so one commit"
     assert spool.edge()["received"] == spool.edge()["kept"] == 300
@@ -67,9 +68,10 @@ async def test_nothing_is_answered_before_its_commit(spool: SqliteSpool, data_di
 async def test_positions_handed_out_at_append_name_the_records(spool: SqliteSpool) -> None:
     positions: list[Position] = []
     waiting: list[Awaitable[None]] = []
-    for n in range(1200):
-        positions.append(Position(*spool.position(AI_TELEMETRY)))
-        waiting.append(append(spool, [str(n).encode()]))
+    with spool.turn():
+        for n in range(1200):
+            positions.append(Position(*spool.position(AI_TELEMETRY)))
+            waiting.append(append(spool, [str(n).encode()]))
     await asyncio.gather(*waiting)
     assert len({seq for seq, _ in positions}) == 3, f"a chunk is closed at {CHUNK_RECORDS} records"
     assert await spool.read(AI_TELEMETRY, positions) == [str(n).encode() for n in range(1200)]

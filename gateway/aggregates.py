@@ -1,0 +1,326 @@
+"""Metrics on their way: points are counted by their series, become held aggregates, and go on or are dropped in time.
+
+The rules are `gateway.counting`'s (`series`, `fold`, `sources`, `gaps`); here is the coming and going. Payloads that come while one
+is written wait and go together in the next commit, so that each is counted upon what is on disk. Of series the
+latest used are in memory (`MAX_CACHED`); any other is read from the spool before it is counted.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple, cast
+
+import orjson
+import structlog
+
+from gateway.counting.fold import Aggregate, Folded, fold
+from gateway.counting.gaps import Gap, Totals
+from gateway.counting.held import Facts, add_tally, facts_in, facts_of, tally_of, topic_of
+from gateway.counting.series import Report, State, advance
+from gateway.counting.sources import CALLS, RENEW_MS, Sightings, cost_topic, fate, since_ms
+from gateway.normalise.context import Context
+from gateway.normalise.points import Measured, Point, Reporter
+from gateway.normalise.record import record_json
+from spool.record import Record
+from spool.sqlite.aggregates import FORGET_AT_ONCE, AggregateStore, Ending, Held, NewHeld, SeriesRow, SightingRow
+from spool.sqlite.spool import SqliteSpool
+from spool.store import Tally
+
+log = structlog.get_logger()
+
+MAX_CACHED: Final = 50_000
+"""Series in memory: about 20 MB."""
+END_AT_ONCE: Final = 500
+"""Held aggregates decided in one commit; one chunk takes as many."""
+WRITE_SIGHTING_MS: Final = 60_000
+"""A source that reports all the time is written down once in this time."""
+MAX_RECENT_SOURCES: Final = 10_000
+FORGET_EVERY_MS: Final = 10_000
+RETRY_S: Final = 1.0
+_HOUR_MS = 3_600_000
+_MINUTE_MS = 60_000
+
+Price = Callable[[Record, int], None]
+
+Used = tuple[str | None, str | None, int, str | None, str | None, int]
+"""Service name, device, instance, session, model, and the tokens that calls of these used."""
+
+
+class Settings(NamedTuple):
+    """What an operator sets; times in ms."""
+
+    settle_ms: int = 120_000
+    window_ms: int = 600_000
+    max_age_ms: int = 7 * 86_400_000
+    """Series that nobody repeats for so long are forgotten."""
+    prefer_metrics: frozenset[str] = frozenset()
+    """Services that are billed by their metrics."""
+
+
+@dataclass(slots=True)
+class _Waiting:
+    measured: Measured
+    context: Context
+    done: "asyncio.Future[None]"
+
+
+class _Counted(NamedTuple):
+    """What one payload came to."""
+
+    folded: Folded
+    states: Mapping[bytes, State]
+    """Changed ones."""
+    tally: Tally
+
+
+class Aggregates:
+    """One gateway's metrics. `load` before anything is taken."""
+
+    def __init__(self, spool: SqliteSpool, settings: Settings, *, price: Price, now_ms: Callable[[], int]) -> None:
+        self._store = AggregateStore(spool)
+        self.settings = settings
+        self._price = price
+        self._now_ms = now_ms
+        self._cached: dict[bytes, State] = {}
+        self._sightings = Sightings()
+        self._written_ms: dict[tuple[str, Reporter], int] = {}
+        self._totals = Totals(now_ms())
+        self._waiting: list[_Waiting] = []
+        self._worker: asyncio.Task[None] | None = None
+        self._oldest_held_ms: int | None = None
+        self._held = asyncio.Event()
+        self._forget_at_ms = 0
+
+    async def load(self) -> None:
+        """Know what the spool knows."""
+        now_ms = self._now_ms()
+        for row in await self._store.sightings(self._remembered_ms(now_ms), MAX_RECENT_SOURCES):
+            topic, *parts = orjson.loads(row.whose)
+            self._sightings.note(topic, Reporter(*parts), min(row.seen_ms, now_ms))
+        self._oldest_held_ms = await self._store.oldest_held_ms()
+        self._held.set()
+
+    def _remembered_ms(self, now_ms: int) -> int:
+        """Sightings before this decide nothing any more."""
+        return since_ms(now_ms - self.settings.settle_ms, _HOUR_MS * 24, self.settings.window_ms) - WRITE_SIGHTING_MS
+
+    # ---- in
+
+    async def take(self, measured: Measured, context: Context) -> None:
+        """Count one payload; done when it is on disk. Raises SpoolError, and then nothing of it was counted."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(_Waiting(measured, context, done))
+        if self._worker is None or self._worker.done():
+            self._worker = asyncio.create_task(self._work(), name="metrics")
+        await done
+
+    async def _work(self) -> None:
+        """Write what waits, again and again until nothing does."""
+        while self._waiting:
+            payloads, self._waiting = self._waiting, []
+            for some in (payloads,) if len(payloads) == 1 else (payloads, *([one] for one in payloads)):
+                open_ones = [payload for payload in some if not payload.done.done()]
+                if open_ones:
+                    await self._keep(open_ones, is_last=len(some) == 1)
+
+    async def _keep(self, payloads: Sequence[_Waiting], *, is_last: bool) -> None:
+        """Count and write *payloads*, and tell their senders; of a failure only if this *is_last* of the tries."""
+        try:
+            await self._count_and_write(payloads)
+        except Exception as error:  # noqa: BLE001 whatever it was, it is its sender's answer, and not another's
+            if is_last:
+                for payload in payloads:
+                    if not payload.done.done():
+                        payload.done.set_exception(error)
+        else:
+            for payload in payloads:
+                if not payload.done.done():
+                    payload.done.set_result(None)
+
+    async def _count_and_write(self, payloads: Sequence[_Waiting]) -> None:
+        now_ms = self._now_ms()
+        points = [point for payload in payloads for point in payload.measured.points]
+        states = await self._states({point.key for point in points})
+        changed: dict[bytes, State] = {}
+        tally, aggregates = Tally(), list[Aggregate]()
+        for payload in payloads:
+            counted = self._count(payload, states, now_ms)
+            states |= counted.states
+            changed |= counted.states
+            aggregates += counted.folded.aggregates
+            add_tally(tally, counted.tally)
+        deltas = {point.key for point in points if point.is_delta}
+        sightings = self._metric_sightings(points, now_ms)
+        await self._store.keep(
+            [NewHeld(facts_of(aggregate), record_json(aggregate.record)) for aggregate in aggregates],
+            [self._row(key, state, now_ms, is_delta=key in deltas) for key, state in changed.items()],
+            sightings,
+            tally,
+            now_ms,
+        )
+        self._remember(states)
+        if aggregates:
+            self._oldest_held_ms = now_ms if self._oldest_held_ms is None else min(self._oldest_held_ms, now_ms)
+            self._held.set()
+
+    def _count(self, payload: _Waiting, known: Mapping[bytes, State], now_ms: int) -> _Counted:
+        """What the points of one payload add to *known*."""
+        changed: dict[bytes, State] = {}
+        steps = []
+        for point in payload.measured.points:
+            before = changed.get(point.key) or known.get(point.key)
+            measurements = -1 if point.measurements is None else point.measurements
+            report = Report(point.is_delta, point.start_ns, point.time_ns, point.value, measurements)
+            step, after = advance(before, report, now_ms)
+            steps.append(step)
+            if step.is_new or now_ms - after.seen_ms > self.settings.max_age_ms // 8:
+                changed[point.key] = after._replace(seen_ms=now_ms)
+        folded = fold(payload.measured, steps, payload.context)
+        return _Counted(folded, changed, tally_of(payload.measured, folded))
+
+    async def _states(self, keys: set[bytes]) -> dict[bytes, State]:
+        """The states of *keys* that are known, from memory or from disk."""
+        cached = self._cached
+        found = {key: cached[key] for key in keys if key in cached}
+        missing = [key for key in keys if key not in cached]
+        for row in await self._store.series(missing):
+            found[row.key] = State(row.start_ns, row.time_ns, row.value, row.measurements, row.seen_ms)
+        return found
+
+    def _remember(self, states: Mapping[bytes, State]) -> None:
+        cached = self._cached
+        for key, state in states.items():
+            cached.pop(key, None)  # so that it moves to the end: the first one is the longest unused
+            cached[key] = state
+        while len(cached) > MAX_CACHED:
+            del cached[next(iter(cached))]
+
+    def _row(self, key: bytes, state: State, now_ms: int, *, is_delta: bool) -> SeriesRow:
+        """The row to write. Its end is rounded up, so that the index of ends rarely changes."""
+        until_ms = now_ms + (self.settings.window_ms if is_delta else self.settings.max_age_ms)
+        step_ms = _MINUTE_MS if is_delta else _HOUR_MS
+        return SeriesRow(key, *state, until_ms=until_ms - until_ms % -step_ms)
+
+    def _metric_sightings(self, points: Iterable[Point], now_ms: int) -> list[SightingRow]:
+        """Note who reports which metrics; what of it is to be written."""
+        seen = {(topic_of(point), point.labels.reporter) for point in points}
+        return self._note(seen, now_ms)
+
+    # ---- calls
+
+    def note_used(self, used: Iterable[Used], sender: str, now_ms: int) -> Awaitable[None] | None:
+        """Sources of *sender* reported calls; None unless that is to be awaited, with the calls, until it is on disk."""
+        seen: set[tuple[str, Reporter]] = set()
+        for service, device, instance, session, model, tokens in used:
+            seen.add((CALLS, Reporter(sender, service or "", device or "", str(instance or ""), session or "")))
+            self._totals.add_calls(sender, service or "", model, tokens)
+        rows = self._note(seen, now_ms)
+        return self._store.note(rows) if rows else None
+
+    def _note(self, seen: Iterable[tuple[str, Reporter]], now_ms: int) -> list[SightingRow]:
+        """Note *seen*; the rows of those that were not written lately."""
+        written_ms = self._written_ms
+        rows: list[SightingRow] = []
+        for topic, reporter in seen:
+            if not self._sightings.is_fresh(topic, reporter, now_ms - RENEW_MS):
+                self._sightings.note(topic, reporter, now_ms)
+            whose = (topic, reporter)
+            if now_ms - written_ms.get(whose, -WRITE_SIGHTING_MS) >= WRITE_SIGHTING_MS:
+                written_ms.pop(whose, None)
+                written_ms[whose] = now_ms
+                rows.append(SightingRow(orjson.dumps([topic, *reporter]).decode(), now_ms))
+        while len(written_ms) > MAX_RECENT_SOURCES:
+            del written_ms[next(iter(written_ms))]
+        return rows
+
+    # ---- settling
+
+    async def run(self, announce: Callable[[int], None]) -> None:
+        """Settle what falls due, until cancelled. *announce*: see `settle_due`."""
+        last_ms = self._now_ms()
+        while True:
+            oldest_ms = self._oldest_held_ms
+            if oldest_ms is None:
+                self._held.clear()
+                await self._held.wait()
+                continue
+            now_ms = self._now_ms()
+            wait_s = (oldest_ms + self.settings.settle_ms - now_ms) / 1000
+            if wait_s > 0 and now_ms >= last_ms:
+                await asyncio.sleep(min(wait_s, RETRY_S))
+                last_ms = now_ms
+                continue
+            try:
+                if now_ms < last_ms:
+                    await self._turn_back(now_ms)
+                await self.settle_due(now_ms, announce)
+            except Exception as error:  # noqa: BLE001 whatever one round met, the others must go on
+                log.warning("settling of metrics failed; it is tried again", error=type(error).__name__)
+                await asyncio.sleep(RETRY_S)
+            last_ms = now_ms
+
+    async def _turn_back(self, now_ms: int) -> None:
+        """The clock jumped back: nothing waits for longer than if it had come now."""
+        await self._store.turn_back(now_ms)
+        self._oldest_held_ms = await self._store.oldest_held_ms()
+
+    async def settle_due(self, now_ms: int, announce: Callable[[int], None]) -> int:
+        """Let go or drop the aggregates whose time is up; how many. *announce* is told the number of each new chunk.
+
+        Raises SpoolError when that could not be written down; then nothing of the last commit was decided.
+        """
+        ended = 0
+        through_ms = now_ms - self.settings.settle_ms
+        while self._oldest_held_ms is not None and self._oldest_held_ms <= through_ms:
+            due = await self._store.due(through_ms, END_AT_ONCE)
+            if due:
+                decided = [self._decide(held) for held in due]
+                await self._store.end([ending for ending, _ in decided], now_ms, announce)
+                self._add_totals(facts for _, facts in decided if facts is not None)
+                ended += len(due)
+            self._oldest_held_ms = await self._store.oldest_held_ms()
+        return ended
+
+    def _add_totals(self, ended: Iterable[Facts]) -> None:
+        for facts in ended:
+            whose = facts.reporter
+            self._totals.add_metrics(whose.sender, whose.service_name, facts.model, facts.tokens, facts.start_ms)
+
+    def _decide(self, held: Held) -> tuple[Ending, Facts | None]:
+        """What becomes of one aggregate, and what it says. A row that cannot be read goes on as it is: the far end refuses it."""
+        try:
+            return self._decided(held, facts_in(held.facts))
+        except (ValueError, TypeError, KeyError):
+            log.warning("an aggregate in the spool cannot be read")
+            return Ending(held.held_id, None, held.record if isinstance(held.record, bytes) else b""), None
+
+    def _decided(self, held: Held, facts: Facts) -> tuple[Ending, Facts | None]:
+        since = since_ms(held.received_ms, facts.end_ms - facts.start_ms, self.settings.window_ms)
+        reason = fate(self._sightings, facts.reporter, facts.family, since, self.settings.prefer_metrics)
+        if reason is not None:
+            return Ending(held.held_id, reason, b""), facts
+        record = cast("Record", orjson.loads(held.record))
+        if record.get("cost") is None and not facts.is_costed:
+            topic = cost_topic(facts.family.scope, facts.model)
+            if not self._sightings.seen_since(topic, facts.reporter, since):
+                self._price(record, facts.start_ms)
+        return Ending(held.held_id, None, record_json(record)), facts
+
+    # ---- what it holds
+
+    def gaps(self) -> list[Gap]:
+        """Where metrics tell more than calls do."""
+        return self._totals.gaps()
+
+    async def look_after(self) -> None:
+        """Forget, now and then, what nobody repeated for long."""
+        now_ms = self._now_ms()
+        if now_ms >= self._forget_at_ms or self._forget_at_ms > now_ms + FORGET_EVERY_MS:
+            self._forget_at_ms = now_ms + FORGET_EVERY_MS
+            while await self._store.forget(now_ms, self._remembered_ms(now_ms)) >= FORGET_AT_ONCE:
+                pass
+
+    async def close(self) -> None:
+        """Write what still waits."""
+        if self._worker is not None:
+            await asyncio.gather(self._worker, return_exceptions=True)

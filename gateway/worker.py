@@ -1,0 +1,93 @@
+"""The worker's side of `gateway.workers`: reads payloads from its standard input until that ends, and answers each.
+
+An answer is `(True, the fields of a Packed, model -> calls without a price)`, or `(False, words)` for a payload that can
+never be read. Any other fault ends the worker, and the gateway does the work itself.
+"""
+
+import gc
+import marshal
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any, BinaryIO, TypedDict
+
+from gateway.errors import BadPayload
+from gateway.normalise.context import Context, UserPolicy
+from gateway.packing import PACKERS
+from gateway.pricing.file import PriceFile
+from gateway.pricing.prices import Prices
+from gateway.workers import HEADER, frame
+
+GC_YOUNGEST = 50_000
+
+
+class Setup(TypedDict):
+    """What does not change from payload to payload."""
+
+    users: str
+    user_secret: bytes
+    price_file: str | None
+    prefer_metrics: list[str]
+
+
+class Job(TypedDict):
+    kind: str
+    """`traces` or `logs`."""
+    json: bool
+    body: bytes
+    received_at_ms: int
+    received_at: str
+    key: str | None
+    peer: str
+
+
+def main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the gateway decides when to stop
+    source, target = os.fdopen(0, "rb", buffering=1 << 16), os.fdopen(1, "wb", buffering=0)
+    setup: Setup = read(source)
+    users = UserPolicy(setup["users"], setup["user_secret"])  # type: ignore[arg-type]  # our own parent wrote it
+    prices = Prices()
+    price_file = None if setup["price_file"] is None else PriceFile(Path(setup["price_file"]), prices)
+    prefer_metrics = frozenset(setup["prefer_metrics"])
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(GC_YOUNGEST, 50, 100)
+    write(target, "ready")
+    while True:
+        job: Job = read(source)
+        if price_file is not None:
+            price_file.look()
+        write(target, answer(job, users, prices, prefer_metrics))
+
+
+def answer(job: Job, users: UserPolicy, prices: Prices, prefer_metrics: frozenset[str]) -> tuple[object, ...]:
+    context = Context(job["received_at_ms"], job["received_at"], key=job["key"], users=users, peer=job["peer"])
+    try:
+        packed = PACKERS[job["kind"]](
+            job["body"], json=job["json"], context=context, prices=prices, prefer_metrics=prefer_metrics
+        )
+    except BadPayload as error:
+        return False, str(error)
+    unpriced = dict(prices.unpriced)
+    prices.unpriced.clear()
+    return True, tuple(packed), unpriced
+
+
+def read(source: BinaryIO) -> Any:
+    """The next frame. Ends the process when there is none: the gateway is gone."""
+    header = source.read(HEADER.size)
+    if len(header) < HEADER.size:
+        sys.exit(0)
+    (size,) = HEADER.unpack(header)
+    return marshal.loads(source.read(size))  # noqa: S302 our own parent wrote it
+
+
+def write(target: BinaryIO, value: object) -> None:
+    data = memoryview(frame(value))
+    while data:
+        data = data[target.write(data) :]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+"""A second process that reads large payloads, so that decoding and normalising use another core than counting and the disk do.
+
+The loop's process stays the only one that counts, spools and answers. A worker is a child of it: frames go to its standard
+input and come back in the same order from its standard output. What it computes is pure, so when it dies, or is busy, the
+same work is done here; nothing depends on it but speed. Frames are `marshal`, which only ever passes between these two.
+"""
+
+import asyncio
+import marshal
+import struct
+import sys
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import structlog
+
+log = structlog.get_logger()
+
+HEADER = struct.Struct("<Q")
+MAX_BACKLOG = 3
+"""Payloads that may wait at one worker; with more the loop's process does its share."""
+STREAM_BYTES = 1 << 20
+RESTART_S = 1.0
+STOP_S = 5.0
+
+
+def frame(value: object) -> bytes:
+    """*value*, made of plain types, as it goes over the pipe."""
+    body = marshal.dumps(value)  # type: ignore[arg-type]  # plain types, by the callers' word
+    return HEADER.pack(len(body)) + body
+
+
+class WorkerGone(Exception):
+    """The worker ended before it answered: do the work here."""
+
+
+class Worker:
+    """One child process, started again when it ends. *setup* is its first frame, asked for anew at each start."""
+
+    def __init__(self, module: str, setup: Callable[[], object]) -> None:
+        self._module = module
+        self._setup = setup
+        self._process: asyncio.subprocess.Process | None = None
+        self._waiting: deque[asyncio.Future[Any]] = deque()
+        self._running: asyncio.Task[None] | None = None
+        self.done = 0
+        """Payloads answered."""
+        self.restarts = 0
+
+    @property
+    def is_free(self) -> bool:
+        return self._process is not None and len(self._waiting) < MAX_BACKLOG
+
+    def start(self) -> None:
+        self._running = asyncio.create_task(self._run(), name="worker")
+
+    async def ask(self, value: object) -> Any:
+        """What the worker makes of *value*. Raises WorkerGone; ask only when it `is_free`."""
+        process = self._process
+        if process is None or process.stdin is None:
+            raise WorkerGone
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting.append(answer)
+        process.stdin.write(frame(value))
+        return await answer
+
+    async def stop(self) -> None:
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.gather(self._running, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self._live()
+            except OSError as error:
+                log.warning("worker not started", error=type(error).__name__)
+            self.restarts += 1
+            log.warning("worker ended; its payloads are read here", restarts=self.restarts)
+            await asyncio.sleep(RESTART_S)
+
+    async def _live(self) -> None:
+        """Start the child and hand out its answers until it ends."""
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            self._module,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            limit=STREAM_BYTES,
+        )
+        assert process.stdin is not None  # noqa: S101 a pipe, as asked for
+        assert process.stdout is not None  # noqa: S101 as above
+        try:
+            process.stdin.write(frame(self._setup()))
+            with suppress(asyncio.IncompleteReadError, ConnectionError):
+                await _answer_of(process.stdout)  # it is ready
+                self._process = process
+                while True:
+                    answer = await _answer_of(process.stdout)
+                    waiting = self._waiting.popleft()
+                    self.done += 1
+                    if not waiting.done():
+                        waiting.set_result(answer)
+        finally:
+            self._process = None
+            await self._end(process)
+
+    async def _end(self, process: asyncio.subprocess.Process) -> None:
+        """Make an end of the child, and let everybody who waits for it know."""
+        waiting, self._waiting = self._waiting, deque()
+        for answer in waiting:
+            if not answer.done():
+                answer.set_exception(WorkerGone())
+        with suppress(ProcessLookupError):
+            process.kill()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(STOP_S):
+                await process.wait()
+
+
+async def _answer_of(stream: asyncio.StreamReader) -> Any:
+    (size,) = HEADER.unpack(await stream.readexactly(HEADER.size))
+    return marshal.loads(await stream.readexactly(size))  # noqa: S302 our own child wrote it

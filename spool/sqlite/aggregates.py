@@ -1,0 +1,234 @@
+"""Aggregates in spool.db: series and their last values, records that are held back, and who was seen to report what.
+
+What a payload of metrics changes is written in one operation, so in one commit: the series' new values with the
+aggregates that follow from them. A held aggregate is kept and pending in every lane of AI records; when its time is up it
+moves into a chunk, or is dropped, in one operation with the figures.
+"""
+
+import sqlite3
+from array import array
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from spool.figures import Figures
+from spool.record import AI_TELEMETRY, Lane
+from spool.sqlite import rows
+from spool.sqlite.spool import SqliteSpool
+from spool.store import Tally
+
+KEYS_AT_ONCE = 500
+"""Series read in one statement; more are read in turns, so that appends are not kept waiting."""
+FORGET_AT_ONCE = 2_000
+
+
+class SeriesRow(NamedTuple):
+    key: bytes
+    start_ns: int
+    time_ns: int
+    value: int
+    measurements: int
+    seen_ms: int
+    until_ms: int
+
+
+class SightingRow(NamedTuple):
+    whose: str
+    seen_ms: int
+
+
+class NewHeld(NamedTuple):
+    facts: bytes
+    record: bytes
+
+
+class Held(NamedTuple):
+    """One aggregate that waits."""
+
+    held_id: int
+    received_ms: int
+    facts: bytes
+    record: bytes
+
+
+class Ending(NamedTuple):
+    """What becomes of a held aggregate."""
+
+    held_id: int
+    fate: str | None
+    """`suppressed.<reason>`; None when it goes on as *record*."""
+    record: bytes
+
+
+class AggregateStore:
+    """The part of a spool that metrics use; on the event loop's thread."""
+
+    def __init__(self, spool: SqliteSpool) -> None:
+        self._spool = spool
+
+    async def series(self, keys: Sequence[bytes]) -> list[SeriesRow]:
+        """The rows of *keys* that are known."""
+        found: list[SeriesRow] = []
+        for start in range(0, len(keys), KEYS_AT_ONCE):
+            some = keys[start : start + KEYS_AT_ONCE]
+            found += await self._spool.ask(partial(_read_some, some))
+        return found
+
+    def keep(
+        self,
+        held: Sequence[NewHeld],
+        series: Sequence[SeriesRow],
+        sightings: Sequence[SightingRow],
+        tally: Tally,
+        received_ms: int,
+    ) -> Awaitable[None]:
+        """Write what payloads of metrics came to, in one commit; done when on disk. Raises SpoolError, and then nothing is kept."""
+        lanes = self._spool.followers(AI_TELEMETRY)
+
+        def keep(connection: sqlite3.Connection, figures: Figures) -> None:
+            write_series(connection, series)
+            write_sightings(connection, sightings)
+            connection.executemany(
+                "INSERT INTO held (received_ms, facts, record) VALUES (?, ?, ?)",
+                [(received_ms, new.facts, new.record) for new in held],
+            )
+            for lane in lanes:
+                figures.keep(lane, len(held))
+            figures.add(tally)
+
+        return self._spool.ask(keep)
+
+    def note(self, sightings: Sequence[SightingRow]) -> Awaitable[None]:
+        """Write sightings alone."""
+        return self._spool.ask(lambda c, _: write_sightings(c, sightings))
+
+    async def sightings(self, seen_after_ms: int, most: int) -> list[SightingRow]:
+        """The latest *most* sightings since then, oldest first."""
+        return await self._spool.ask(lambda c, _: read_sightings(c, seen_after_ms, most))
+
+    async def oldest_held_ms(self) -> int | None:
+        """When the oldest aggregate that waits was received."""
+        return await self._spool.ask(lambda c, _: oldest_held_ms(c))
+
+    async def due(self, received_through_ms: int, most: int) -> list[Held]:
+        """Up to *most* aggregates that were received up to then, oldest first."""
+        return await self._spool.ask(lambda c, _: due_held(c, received_through_ms, most))
+
+    async def turn_back(self, now_ms: int) -> None:
+        """The clock says *now_ms*: an aggregate received later than that waits no longer than one received now."""
+        await self._spool.ask(
+            lambda c, _: c.execute("UPDATE held SET received_ms=? WHERE received_ms>?", (now_ms, now_ms)).rowcount
+        )
+
+    async def end(self, endings: Sequence[Ending], now_ms: int, announce: Callable[[int], None]) -> None:
+        """Let held aggregates go on, in a chunk of their own, or drop them; all of it or, with SpoolError, nothing.
+
+        *announce* is told the chunk's number before anything can come after it.
+        """
+        lanes = self._spool.followers(AI_TELEMETRY)
+        with self._spool.turn():
+            seq = 0
+            if any(ending.fate is None for ending in endings):
+                seq = self._spool.number_chunk()
+                announce(seq)
+            ended = self._spool.ask(
+                lambda connection, figures: end_held(connection, figures, lanes, endings, seq, now_ms)
+            )
+        await ended
+
+    async def forget(self, now_ms: int, seen_before_ms: int) -> int:
+        """Forget some of the series that nobody repeated for long, and of the sightings before then; how many."""
+        return await self._spool.ask(lambda c, _: forget(c, now_ms, seen_before_ms))
+
+
+def _read_some(keys: Sequence[bytes], connection: sqlite3.Connection, _: Figures) -> list[SeriesRow]:
+    return read_series(connection, keys)
+
+
+def read_series(connection: sqlite3.Connection, keys: Sequence[bytes]) -> list[SeriesRow]:
+    places = ",".join("?" * len(keys))
+    found = connection.execute(
+        f"SELECT key, start_ns, time_ns, value, measurements, seen_ms, until_ms FROM series WHERE key IN ({places})",  # noqa: S608 question marks only
+        list(keys),
+    )
+    return [SeriesRow(*row) for row in found]
+
+
+def write_series(connection: sqlite3.Connection, series: Sequence[SeriesRow]) -> None:
+    connection.executemany(
+        "INSERT INTO series (key, start_ns, time_ns, value, measurements, seen_ms, until_ms) VALUES (?, ?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT DO UPDATE SET start_ns=excluded.start_ns, time_ns=excluded.time_ns, value=excluded.value,"
+        " measurements=excluded.measurements, seen_ms=excluded.seen_ms, until_ms=excluded.until_ms",
+        series,
+    )
+
+
+def write_sightings(connection: sqlite3.Connection, sightings: Sequence[SightingRow]) -> None:
+    connection.executemany(
+        "INSERT INTO sighting (whose, seen_ms) VALUES (?, ?)"
+        " ON CONFLICT DO UPDATE SET seen_ms=max(seen_ms, excluded.seen_ms)",
+        sightings,
+    )
+
+
+def read_sightings(connection: sqlite3.Connection, seen_after_ms: int, most: int) -> list[SightingRow]:
+    found = connection.execute(
+        "SELECT whose, seen_ms FROM sighting WHERE seen_ms>? ORDER BY seen_ms DESC LIMIT ?", (seen_after_ms, most)
+    ).fetchall()
+    return [SightingRow(*row) for row in reversed(found)]
+
+
+def due_held(connection: sqlite3.Connection, received_through_ms: int, most: int) -> list[Held]:
+    found = connection.execute(
+        "SELECT id, received_ms, facts, record FROM held WHERE received_ms<=? ORDER BY received_ms, id LIMIT ?",
+        (received_through_ms, most),
+    )
+    return [Held(*row) for row in found]
+
+
+def oldest_held_ms(connection: sqlite3.Connection) -> int | None:
+    (found,) = connection.execute("SELECT min(received_ms) FROM held").fetchone()
+    return None if found is None else int(found)
+
+
+def end_held(
+    connection: sqlite3.Connection,
+    figures: Figures,
+    lanes: list[Lane],
+    endings: Sequence[Ending],
+    seq: int,
+    now_ms: int,
+) -> None:
+    """Delete the held rows; those that go on are chunk *seq* now, and pending as before."""
+    promoted: list[bytes] = []
+    for ending in endings:
+        gone = connection.execute("DELETE FROM held WHERE id=?", (ending.held_id,)).rowcount
+        if not gone:
+            continue
+        if ending.fate is None:
+            promoted.append(ending.record)
+        else:
+            figures.drop(lanes, ending.fate)
+    if promoted:
+        rows.insert_chunk(connection, chunk_of(promoted, seq, now_ms))
+
+
+def chunk_of(records: Sequence[bytes], seq: int, received_ms: int) -> rows.ChunkRow:
+    """A chunk of AI records without evidence."""
+    ends = array("I")
+    stop = 0
+    for record in records:
+        stop += len(record)
+        ends.append(stop)
+    return rows.ChunkRow(seq, AI_TELEMETRY, received_ms, ends.tobytes(), b"", b"", b"".join(records), len(records))
+
+
+def forget(connection: sqlite3.Connection, now_ms: int, seen_before_ms: int) -> int:
+    series = connection.execute(
+        "DELETE FROM series WHERE key IN (SELECT key FROM series WHERE until_ms<? LIMIT ?)", (now_ms, FORGET_AT_ONCE)
+    ).rowcount
+    sightings = connection.execute(
+        "DELETE FROM sighting WHERE whose IN (SELECT whose FROM sighting WHERE seen_ms<? LIMIT ?)",
+        (seen_before_ms, FORGET_AT_ONCE),
+    ).rowcount
+    return series + sightings

@@ -1,0 +1,104 @@
+"""The second process that reads large payloads: the same answers, and nothing depends on it."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from gateway.errors import BadPayload
+from gateway.normalise.context import Context, UserPolicy
+from gateway.packing import PACKERS
+from gateway.pricing.prices import Prices
+from gateway.reader import Reader
+from gateway.workers import MAX_BACKLOG, WorkerGone
+from tests.support.corpus import Scenario, scenarios
+
+CONTEXT = Context(1_767_607_200_000, "2026-01-05T10:00:00.000Z", key="a key", peer="10.0.0.7")
+START_TIMEOUT_S = 30.0
+
+
+async def until_free(reader: Reader) -> None:
+    async with asyncio.timeout(START_TIMEOUT_S):
+        while not reader.is_free:  # noqa: ASYNC110 it tells nobody
+            await asyncio.sleep(0.01)
+
+
+def child_of(reader: Reader) -> psutil.Process:
+    assert reader.worker._process is not None
+    return psutil.Process(reader.worker._process.pid)
+
+
+@pytest.fixture
+async def reader() -> AsyncIterator[Reader]:
+    made = Reader(users="hash", user_secret=b"secret", price_file=None, prefer_metrics=frozenset())
+    made.start()
+    await until_free(made)
+    yield made
+    await made.stop()
+
+
+def read_here(kind: str, body: bytes, *, json: bool) -> object:
+    context = CONTEXT._replace(users=UserPolicy("hash", b"secret"))
+    return PACKERS[kind](body, json=json, context=context, prices=Prices(), prefer_metrics=frozenset())
+
+
+async def test_a_worker_reads_as_the_gateway_itself_does(reader: Reader) -> None:
+    found: list[Scenario] = [*scenarios("traces"), *scenarios("logs")]
+    for scenario in found[::7]:
+        for payload in scenario.payloads:
+            packed, _ = await reader.pack(payload.signal, payload.body, payload.is_json, CONTEXT)
+            assert packed == read_here(payload.signal, payload.body, json=payload.is_json), scenario
+    assert reader.worker.done > 30
+
+
+async def test_a_body_that_cannot_be_read_is_told_in_the_same_words(reader: Reader) -> None:
+    with pytest.raises(BadPayload) as here:
+        read_here("traces", b"\xff\xff", json=False)
+    with pytest.raises(BadPayload, match=str(here.value)):
+        await reader.pack("traces", b"\xff\xff", json=False, context=CONTEXT)
+    assert reader.is_free
+
+
+async def test_models_without_a_price_are_told(reader: Reader) -> None:
+    body = (
+        b'{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"00000000000000000000000000000001","spanId":"0000000000000001",'
+        b'"startTimeUnixNano":"1767607200000000000","endTimeUnixNano":"1767607201000000000","attributes":['
+        b'{"key":"gen_ai.operation.name","value":{"stringValue":"chat"}},{"key":"gen_ai.provider.name","value":{"stringValue":"openai"}},'
+        b'{"key":"gen_ai.request.model","value":{"stringValue":"no-such-model"}},'
+        b'{"key":"gen_ai.usage.input_tokens","value":{"intValue":5}},{"key":"gen_ai.usage.output_tokens","value":{"intValue":5}}]}]}]}]}'
+    )
+    for _ in range(2):
+        _, unpriced = await reader.pack("traces", body, json=True, context=CONTEXT)
+        assert unpriced == {"no-such-model": 1}
+
+
+async def test_a_killed_worker_gives_its_payloads_back_and_comes_again(reader: Reader) -> None:
+    child = child_of(reader)
+    child.suspend()
+    waiting = [
+        asyncio.ensure_future(reader.pack("traces", b"", json=False, context=CONTEXT)) for _ in range(MAX_BACKLOG)
+    ]
+    await asyncio.sleep(0)
+    assert not reader.is_free, "no more are handed over than it may have waiting"
+    os.kill(child.pid, signal.SIGKILL)
+    for answer in waiting:
+        with pytest.raises(WorkerGone):
+            await answer
+    assert not reader.is_free
+    await until_free(reader)
+    packed, _ = await reader.pack("traces", b"", json=False, context=CONTEXT)
+    assert packed.items == 0
+    assert reader.worker.restarts == 1
+
+
+async def test_a_stopped_reader_leaves_no_process(tmp_path: Path) -> None:
+    reader = Reader(users="keep", user_secret=b"", price_file=None, prefer_metrics=frozenset())
+    reader.start()
+    await until_free(reader)
+    child = child_of(reader)
+    await reader.stop()
+    assert not child.is_running()
