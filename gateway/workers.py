@@ -19,7 +19,7 @@ import structlog
 log = structlog.get_logger()
 
 HEADER = struct.Struct("<Q")
-MAX_BACKLOG = 3
+MAX_BACKLOG = 12
 """Payloads that may wait at one worker; with more the loop's process does its share."""
 STREAM_BYTES = 1 << 20
 RESTART_S = 1.0

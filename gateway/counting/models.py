@@ -17,6 +17,7 @@ _SUFFIX = re.compile(
 )
 
 
+@lru_cache(maxsize=4096)
 def short_model(name: str) -> str:
     """The form under which *name* is compared: `openai/gpt-4o-2024-08-06` -> `gpt-4o`."""
     lower = name.strip().lower()

@@ -219,8 +219,9 @@ def load_figures(connection: sqlite3.Connection) -> Figures:
 def used_bytes(connection: sqlite3.Connection) -> int:
     """Bytes of spool.db's pages that hold something."""
     try:
-        (pages,) = connection.execute("PRAGMA page_count").fetchone()
-        (free,) = connection.execute("PRAGMA freelist_count").fetchone()
+        (pages,) = connection.execute(
+            "SELECT page_count - freelist_count FROM pragma_page_count, pragma_freelist_count"
+        ).fetchone()
     except sqlite3.Error:
         return 0
-    return int(pages - free) * database.PAGE_BYTES
+    return int(pages) * database.PAGE_BYTES
