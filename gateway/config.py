@@ -218,7 +218,7 @@ class Config(Options):
     http: Http = Http()
     auth: Literal["keys", "none"] = "keys"
     workers: Annotated[Literal["auto", "off"], BeforeValidator(word_for_off)] = "auto"
-    """`auto`: on two cores or more, large payloads are read by a second process. `off`: all in one."""
+    """`auto`: on two cores or more, a second process reads payloads. `off`: all in one."""
     limits: Limits = Limits()
     counting: Counting = Counting()
     attributes: Attributes = Attributes()

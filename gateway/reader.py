@@ -1,17 +1,28 @@
-"""Payloads read by a worker process: what goes there and what comes back, as types."""
+"""Payloads read by a worker process: what goes there and what comes back, as types.
 
+A large payload goes by itself. Small ones that the loop takes up in one turn go together, since handing over costs more than
+reading one of them; a few are not worth it and are read here.
+"""
+
+import asyncio
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from gateway.errors import BadPayload
 from gateway.normalise.context import Context
 from gateway.packing import Packed
-from gateway.worker import Job, Setup
-from gateway.workers import Worker
+from gateway.worker import Answer, Job, Setup
+from gateway.workers import Worker, WorkerGone
+
+LARGE_BYTES = 8 * 1024
+"""Such a payload goes by itself."""
+TOGETHER_LEAST = 4
+TOGETHER_MOST = 16
 
 
 class Reader:
-    """Start it in a running loop; ask it while it `is_free`."""
+    """Start it in a running loop."""
 
     def __init__(
         self, *, users: str, user_secret: bytes, price_file: Path | None, prefer_metrics: frozenset[str]
@@ -23,6 +34,8 @@ class Reader:
             prefer_metrics=sorted(prefer_metrics),
         )
         self.worker = Worker("gateway.worker", lambda: setup)
+        self._small: list[tuple[Job, asyncio.Future[Answer]]] = []
+        self._handing: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
         self.worker.start()
@@ -32,20 +45,54 @@ class Reader:
 
     @property
     def is_free(self) -> bool:
+        """Whether it is worth asking."""
         return self.worker.is_free
 
     async def pack(self, kind: str, body: bytes, json: bool, context: Context) -> tuple[Packed, Mapping[str, int]]:  # noqa: FBT001 passed on
-        """The payload read, and model -> calls without a price. Raises BadPayload, WorkerGone."""
-        job = Job(
-            kind=kind,
-            json=json,
-            body=body,
-            received_at_ms=context.received_at_ms,
-            received_at=context.received_at,
-            key=context.key,
-            peer=context.peer,
-        )
-        answer = await self.worker.ask(job)
-        if not answer[0]:
-            raise BadPayload(answer[1])
-        return Packed._make(answer[1]), answer[2]
+        """The payload read, and model -> calls without a price. Raises BadPayload; WorkerGone when it is to be read here."""
+        job: Job = (kind, json, body, context.received_at_ms, context.received_at, context.key, context.peer)
+        if len(body) >= LARGE_BYTES:
+            (answer,) = await self.worker.ask([job])
+        else:
+            answer = await self._together(job)
+        fields, told = answer
+        if fields is None:
+            raise BadPayload(told)
+        return Packed._make(fields), told
+
+    def _together(self, job: Job) -> "asyncio.Future[Answer]":
+        """The answer to *job*, which waits for the end of the loop's turn, or until there are enough."""
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Answer] = loop.create_future()
+        self._small.append((job, answer))
+        if len(self._small) == TOGETHER_MOST:
+            self._hand_over()
+        elif len(self._small) == 1:
+            loop.call_soon(self._hand_over)
+        return answer
+
+    def _hand_over(self) -> None:
+        small, self._small = self._small, []
+        if not small:
+            return
+        if len(small) < TOGETHER_LEAST or not self.worker.is_free:
+            for _, answer in small:
+                answer.set_exception(WorkerGone())
+            return
+        task = asyncio.create_task(self._ask(small))
+        self._handing.add(task)
+        task.add_done_callback(self._handing.discard)
+
+    async def _ask(self, small: list[tuple[Job, "asyncio.Future[Answer]"]]) -> None:
+        answers: list[Any]
+        try:
+            answers = await self.worker.ask([job for job, _ in small])
+        except WorkerGone:
+            answers = []
+        for i, (_, waiting) in enumerate(small):
+            if waiting.done():
+                continue
+            if answers:
+                waiting.set_result(answers[i])
+            else:
+                waiting.set_exception(WorkerGone())

@@ -24,8 +24,6 @@ from spool.record import AI_TELEMETRY, DEVICES, USAGE_EVENTS
 from spool.sqlite.spool import SqliteSpool
 from spool.store import Tally
 
-WORKER_BYTES = 8 * 1024
-"""A smaller payload costs less to read than to hand over."""
 PIECE_CALLS = 2000
 """Calls appended at once: a larger payload is cut, in one commit, so that no chunk grows past a few MiB."""
 
@@ -66,8 +64,8 @@ class SpoolIntake:
         return await self._keep(await self._packed("logs", body, json, context), context)
 
     async def _packed(self, kind: str, body: bytes, json: bool, context: Context) -> Packed:  # noqa: FBT001 passed on
-        """The payload, read: by the worker where it is large and the worker has time, else here."""
-        if len(body) >= WORKER_BYTES and self._reader is not None and self._reader.is_free:
+        """The payload, read: by the worker where that pays, else here."""
+        if self._reader is not None and self._reader.is_free:
             try:
                 packed, unpriced = await self._reader.pack(kind, body, json, context)
             except WorkerGone:

@@ -1,7 +1,7 @@
 """The worker's side of `gateway.workers`: reads payloads from its standard input until that ends, and answers each.
 
-An answer is `(True, the fields of a Packed, model -> calls without a price)`, or `(False, words)` for a payload that can
-never be read. Any other fault ends the worker, and the gateway does the work itself.
+A frame is a list of jobs, and so are its answers, in the same order. A payload that can never be read is an answer; any
+other fault ends the worker, and the gateway does the work itself.
 """
 
 import gc
@@ -31,15 +31,10 @@ class Setup(TypedDict):
     prefer_metrics: list[str]
 
 
-class Job(TypedDict):
-    kind: str
-    """`traces` or `logs`."""
-    json: bool
-    body: bytes
-    received_at_ms: int
-    received_at: str
-    key: str | None
-    peer: str
+Job = tuple[str, bool, bytes, int, str, str | None, str]
+"""`traces` or `logs`; whether it is JSON; the body; when it was received, in ms and as text; the inbound key's name; the peer."""
+Answer = tuple[Any, Any]
+"""A Packed's fields, and model -> calls without a price; or None, and why the payload can never be read."""
 
 
 def main() -> None:
@@ -55,23 +50,22 @@ def main() -> None:
     gc.set_threshold(GC_YOUNGEST, 50, 100)
     write(target, "ready")
     while True:
-        job: Job = read(source)
+        jobs: list[Job] = read(source)
         if price_file is not None:
             price_file.look()
-        write(target, answer(job, users, prices, prefer_metrics))
+        write(target, [answer(job, users, prices, prefer_metrics) for job in jobs])
 
 
-def answer(job: Job, users: UserPolicy, prices: Prices, prefer_metrics: frozenset[str]) -> tuple[object, ...]:
-    context = Context(job["received_at_ms"], job["received_at"], key=job["key"], users=users, peer=job["peer"])
+def answer(job: Job, users: UserPolicy, prices: Prices, prefer_metrics: frozenset[str]) -> Answer:
+    kind, json, body, received_at_ms, received_at, key, peer = job
+    context = Context(received_at_ms, received_at, key=key, users=users, peer=peer)
     try:
-        packed = PACKERS[job["kind"]](
-            job["body"], json=job["json"], context=context, prices=prices, prefer_metrics=prefer_metrics
-        )
+        packed = PACKERS[kind](body, json=json, context=context, prices=prices, prefer_metrics=prefer_metrics)
     except BadPayload as error:
-        return False, str(error)
+        return None, str(error)
     unpriced = dict(prices.unpriced)
     prices.unpriced.clear()
-    return True, tuple(packed), unpriced
+    return tuple(packed), unpriced
 
 
 def read(source: BinaryIO) -> Any:

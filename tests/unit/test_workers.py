@@ -3,7 +3,7 @@
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 import psutil
@@ -11,9 +11,9 @@ import pytest
 
 from gateway.errors import BadPayload
 from gateway.normalise.context import Context, UserPolicy
-from gateway.packing import PACKERS
+from gateway.packing import PACKERS, Packed
 from gateway.pricing.prices import Prices
-from gateway.reader import Reader
+from gateway.reader import LARGE_BYTES, TOGETHER_LEAST, Reader
 from gateway.workers import MAX_BACKLOG, WorkerGone
 from tests.support.corpus import Scenario, scenarios
 
@@ -41,6 +41,12 @@ async def reader() -> AsyncIterator[Reader]:
     await made.stop()
 
 
+async def read_there(reader: Reader, kind: str, body: bytes, *, json: bool) -> list[tuple[Packed, Mapping[str, int]]]:
+    """As many times at once as make it worth handing a small payload over."""
+    together = (reader.pack(kind, body, json, CONTEXT) for _ in range(TOGETHER_LEAST))
+    return await asyncio.gather(*together)
+
+
 def read_here(kind: str, body: bytes, *, json: bool) -> object:
     context = CONTEXT._replace(users=UserPolicy("hash", b"secret"))
     return PACKERS[kind](body, json=json, context=context, prices=Prices(), prefer_metrics=frozenset())
@@ -50,17 +56,28 @@ async def test_a_worker_reads_as_the_gateway_itself_does(reader: Reader) -> None
     found: list[Scenario] = [*scenarios("traces"), *scenarios("logs")]
     for scenario in found[::7]:
         for payload in scenario.payloads:
-            packed, _ = await reader.pack(payload.signal, payload.body, payload.is_json, CONTEXT)
-            assert packed == read_here(payload.signal, payload.body, json=payload.is_json), scenario
-    assert reader.worker.done > 30
+            wanted = read_here(payload.signal, payload.body, json=payload.is_json)
+            for packed, _ in await read_there(reader, payload.signal, payload.body, json=payload.is_json):
+                assert packed == wanted, scenario
+    assert reader.worker.done > 30, "answers came from there"
 
 
 async def test_a_body_that_cannot_be_read_is_told_in_the_same_words(reader: Reader) -> None:
     with pytest.raises(BadPayload) as here:
         read_here("traces", b"\xff\xff", json=False)
     with pytest.raises(BadPayload, match=str(here.value)):
-        await reader.pack("traces", b"\xff\xff", json=False, context=CONTEXT)
+        await read_there(reader, "traces", b"\xff\xff", json=False)
     assert reader.is_free
+
+
+async def test_few_small_payloads_are_read_here(reader: Reader) -> None:
+    with pytest.raises(WorkerGone):
+        await reader.pack("traces", b"", json=False, context=CONTEXT)
+    assert reader.worker.done == 0
+    large = b'{"resourceSpans":[]' + b" " * LARGE_BYTES + b"}"
+    packed, _ = await reader.pack("traces", large, json=True, context=CONTEXT)
+    assert packed.items == 0
+    assert reader.worker.done == 1
 
 
 async def test_models_without_a_price_are_told(reader: Reader) -> None:
@@ -71,16 +88,16 @@ async def test_models_without_a_price_are_told(reader: Reader) -> None:
         b'{"key":"gen_ai.request.model","value":{"stringValue":"no-such-model"}},'
         b'{"key":"gen_ai.usage.input_tokens","value":{"intValue":5}},{"key":"gen_ai.usage.output_tokens","value":{"intValue":5}}]}]}]}]}'
     )
-    for _ in range(2):
-        _, unpriced = await reader.pack("traces", body, json=True, context=CONTEXT)
+    for _, unpriced in await read_there(reader, "traces", body, json=True):
         assert unpriced == {"no-such-model": 1}
 
 
 async def test_a_killed_worker_gives_its_payloads_back_and_comes_again(reader: Reader) -> None:
     child = child_of(reader)
     child.suspend()
+    large = b'{"resourceSpans":[]' + b" " * LARGE_BYTES + b"}"
     waiting = [
-        asyncio.ensure_future(reader.pack("traces", b"", json=False, context=CONTEXT)) for _ in range(MAX_BACKLOG)
+        asyncio.ensure_future(reader.pack("traces", large, json=True, context=CONTEXT)) for _ in range(MAX_BACKLOG)
     ]
     await asyncio.sleep(0)
     assert not reader.is_free, "no more are handed over than it may have waiting"
@@ -90,7 +107,7 @@ async def test_a_killed_worker_gives_its_payloads_back_and_comes_again(reader: R
             await answer
     assert not reader.is_free
     await until_free(reader)
-    packed, _ = await reader.pack("traces", b"", json=False, context=CONTEXT)
+    packed, _ = await reader.pack("traces", large, json=True, context=CONTEXT)
     assert packed.items == 0
     assert reader.worker.restarts == 1
 
