@@ -100,16 +100,12 @@ class Process:
         return self._log.read_bytes()[-max_bytes:].decode(errors="replace")
 
     def cpu_s(self) -> float:
-        """User and system time of all its threads so far (proc(5), fields 14 and 15 of stat)."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        """User and system time so far of all its threads and its children's (proc(5), fields 14 and 15 of stat)."""
+        return sum(_cpu_s(pid) for pid in (self.pid, *_children(self.pid)))
 
     def rss_bytes(self, field: str = "VmHWM") -> int:
-        """Peak resident memory so far; `VmRSS` for the present one."""
-        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
-            if line.startswith(field + ":"):
-                return int(line.split()[1]) * 1024
-        raise ProcessFailed(f"no {field} of pid {self.pid}")
+        """Peak resident memory so far, its children's added (more than ever was at one time); `VmRSS` for the present one."""
+        return sum(_rss_bytes(pid, field) for pid in (self.pid, *_children(self.pid)))
 
     def written_bytes(self) -> int:
         """Bytes it caused to be sent to the block layer (proc(5), io)."""
@@ -136,3 +132,19 @@ def raise_file_limit(wanted: int = 4096) -> None:
     """Allow *wanted* open files, where the hard limit does."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(wanted, hard)), hard))
+
+
+def _children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def _cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _rss_bytes(pid: int, field: str) -> int:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith(field + ":"):
+            return int(line.split()[1]) * 1024
+    raise ProcessFailed(f"no {field} of pid {pid}")
