@@ -6,6 +6,7 @@ report refers to them, records of one call are merged, and all changes of a pass
 
 import asyncio
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from functools import partial
 from typing import cast
 
@@ -17,7 +18,7 @@ from gateway.aggregates import Settings as MetricsSettings
 from gateway.counting.cluster import LateChunk
 from gateway.counting.facts import split_ref
 from gateway.counting.ledger import Ledger
-from gateway.counting.merge import merge
+from gateway.counting.merge import UNPRICED, merge
 from gateway.counting.resolve import Verdict
 from spool.errors import SpoolError
 from spool.record import AI_TELEMETRY, Record
@@ -47,6 +48,7 @@ class Counting:
         price: Price = lambda _record, _at_ms: None,
     ) -> None:
         self.ledger = Ledger(max_keys)
+        self._price = price
         self.aggregates = Aggregates(spool, metrics or MetricsSettings(), price=price, now_ms=now_ms)
         self._spool = spool
         self._settle_ms = settle_ms
@@ -204,13 +206,23 @@ class Counting:
             own, *reports = await self._records([slot, *refs])
             known = [report for report in reports if report is not None]
             if own is not None:
-                self._change(changes, slot, "kept.merged", merge(known, own["record_id"]))
+                merged = merge(known, own["record_id"])
+                self._estimate_anew(merged)
+                self._change(changes, slot, "kept.merged", merged)
         for ref in verdict.conflicts:
             at = position(ref)
             if ledger.settles(ref) and at.seq <= due_seq and (at not in changes or changes[at].record is not None):
                 record = _record(changes, at) or (await self._records([ref]))[0]
                 if record is not None and "conflict" not in record["flags"]:
                     self._change(changes, ref, "kept.conflict", {**record, "flags": [*record["flags"], "conflict"]})
+
+    def _estimate_anew(self, record: Record) -> None:
+        """An estimate that one report brought does not know what the others completed: make it again."""
+        cost = record.get("cost")
+        if record["billed"] and (cost is None or cost["source"] == "estimated"):
+            record.pop("cost", None)
+            record["flags"] = [flag for flag in record["flags"] if flag != UNPRICED]
+            self._price(record, int(datetime.fromisoformat(record["started_at"]).timestamp() * 1000))
 
     async def _records(self, refs: Sequence[int]) -> list[Record | None]:
         """The record of each reference; None for one that is gone, or damaged on the disk and so left as it is."""
