@@ -87,6 +87,10 @@ class Rows:
             return None
         return unpack_link(chunk.links, where.idx)
 
+    def is_late(self, ref: int) -> bool:
+        """Whether the report at *ref* settled before."""
+        return split_ref(ref).seq not in self._chunks
+
     def member(self, ref: int) -> Member | None:
         """The call at *ref* unless it was dropped."""
         fact = self.fact(ref)
@@ -134,6 +138,9 @@ def gather(
         todo += twins(at, member.fact)
         if member.fact.marks & (LOG | REPEAT):
             todo += _around(at, member.fact, rows, spans, cluster)
+        elif member.fixed is Fixed.OPEN and any(member.fact.parent_span_id):
+            parent = spans.find(span_key(member.fact.trace_id + member.fact.parent_span_id))
+            todo += [parent] if parent and rows.is_late(parent) else []
         below, whole = _below(member.fact, rows, children)
         if not whole:
             cluster.cut.add(at)

@@ -276,10 +276,16 @@ class Ledger:
                 if (
                     idx in related
                     or find(span_key(bytes(facts[at : at + 24])))
+                    or self._is_below_settled(bytes(facts[at : at + 16]), bytes(facts[at + 24 : at + 32]))
                     or (idx in marked and self._is_told_elsewhere(unpack_fact(facts, idx)))
                 ):
                     found.append(call_ref(seq, idx))
         return found
+
+    def _is_below_settled(self, trace_id: bytes, parent_span_id: bytes) -> bool:
+        """Whether the span above is a call that may have been forwarded."""
+        parent = self._spans.find(span_key(trace_id + parent_span_id)) if parent_span_id != NO_SPAN else 0
+        return bool(parent) and split_ref(parent).seq not in self._chunks
 
     def _is_told_elsewhere(self, fact: Fact) -> bool:
         """Whether a call stands around the report, or another of its product's ways to report counts. Else it is taken."""

@@ -27,7 +27,7 @@ from gateway.counting.agreement import (
     same_usage,
 )
 from gateway.counting.facts import FAILED, HIT, Fact, rank
-from gateway.normalise.call import REPEAT
+from gateway.normalise.call import LOG, REPEAT
 
 _NOTHING: Mapping[int, int] = {}
 _NONE_TOLD: Mapping[int, Fact] = {}
@@ -278,7 +278,7 @@ def _suppress_ancestors(
         if not counted:
             continue
         if any(m.fixed is Fixed.KEPT for m in call.members):
-            verdict.conflicts.update(m.ref for m in call.members)
+            _suppress_late(call, counted, verdict)
         elif any(m.ref in cut for m in call.members) or is_covered(
             call.members, [fullest(c.members)[0].fact for c in counted]
         ):
@@ -289,6 +289,28 @@ def _suppress_ancestors(
                 counted[0].above += [*call.members, *call.above]
         else:
             verdict.conflicts.update(m.ref for c in (call, *counted) for m in c.members)
+
+
+def _suppress_late(forwarded: _Call, counted: Sequence[_Call], verdict: Verdict) -> None:
+    """Calls that came after the call above them was forwarded: they go where that one accounts for them, else all stay.
+
+    A log in its span is no call below it: that it is another one was decided before.
+    """
+    late = [c for c in counted if not any(m.fixed is Fixed.KEPT or m.fact.marks & LOG for m in c.members)]
+    fact = fullest(forwarded.members)[0].fact
+    below = [fullest(call.members)[0].fact for call in counted]
+    total_input, total_output = _total(below, 0)
+    if (
+        all(same_model(fact, x) for x in below)
+        and total_input <= fact.input_tokens
+        and total_output <= fact.output_tokens + sum(deviation(fact, x) for x in below)
+    ):
+        for call in late:
+            call.covered = True
+            for member in call.members:
+                verdict.dropped[member.ref] = "suppressed.parent_forwarded"
+    else:
+        verdict.conflicts.update(m.ref for call in (forwarded, *counted) for m in call.members)
 
 
 def _completes(above: _Call, below: _Call, cut: AbstractSet[int]) -> bool:

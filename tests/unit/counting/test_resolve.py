@@ -222,8 +222,11 @@ class TestForwarded:
         fixed = {0: Fixed.KEPT, 1: Fixed.KEPT}
         assert decided([*calls[:2], calls[2]._replace(scope=7)], fixed=fixed)[0] == {2: "duplicate.response_id"}
 
-    def test_a_forwarded_call_above_is_in_conflict_with_what_comes_late_below(self) -> None:
-        assert decided([call("p"), call("c")], {1: [0]}, fixed={0: Fixed.KEPT}) == ({}, {}, {0})
+    def test_what_comes_late_below_a_forwarded_call_is_suppressed_where_that_accounts_for_it(self) -> None:
+        late = decided([call("p"), call("c")], {1: [0]}, fixed={0: Fixed.KEPT})
+        assert late == ({1: "suppressed.parent_forwarded"}, {}, set())
+        more = decided([call("p"), call("c", tokens=(500, 20))], {1: [0]}, fixed={0: Fixed.KEPT})
+        assert more == ({}, {}, {0, 1})
 
     def test_a_late_call_above_forwarded_ones_is_suppressed(self) -> None:
         assert decided([call("p"), call("c")], {1: [0]}, fixed={1: Fixed.KEPT})[0] == {0: "suppressed.ancestor"}

@@ -151,3 +151,39 @@ async def test_a_stream_that_a_library_is_known_to_overcount_is_one_call_with_th
     )
     await rig.settle()
     assert await rig.totals() == (1, 100, 20)
+
+
+class TestLateChildren:
+    """What was forwarded stands; a call that comes after the call above it is suppressed where that accounts for it."""
+
+    async def test_a_late_child_of_a_forwarded_call_is_suppressed(self, rig: Rig) -> None:
+        await rig.send(call("outer", tokens=(100, 20)))
+        await rig.settle()
+        await rig.send(call("inner", parent="outer", at=(100, 900), tokens=(100, 20)))
+        await rig.settle()
+        assert await rig.totals() == (1, 100, 20)
+        assert rig.spool.reasons()["suppressed.parent_forwarded"] == 1
+
+    async def test_so_are_several_that_it_accounts_for_together(self, rig: Rig) -> None:
+        await rig.send(call("outer", tokens=(300, 60), scope="framework"))
+        await rig.settle()
+        children = [call(f"inner{n}", parent="outer", at=(n, 900), tokens=(100, 20)) for n in range(3)]
+        await rig.send(*children)
+        await rig.settle()
+        assert await rig.totals() == (1, 300, 60)
+
+    async def test_a_late_child_that_used_more_stays_and_both_are_told(self, rig: Rig) -> None:
+        await rig.send(call("outer", tokens=(100, 20), scope="framework"))
+        await rig.settle()
+        await rig.send(call("inner", parent="outer", at=(100, 900), tokens=(500, 20)))
+        await rig.settle()
+        records = await rig.records()
+        assert sorted(record["usage"]["input_tokens"] for record in records) == [100, 500]
+        assert [record["flags"] for record in records if record["usage"]["input_tokens"] == 500] == [["conflict"]]
+
+    async def test_a_late_guardrail_below_a_forwarded_call_stays(self, rig: Rig) -> None:
+        await rig.send(call("outer", tokens=(100, 20), scope="gateway"))
+        await rig.settle()
+        await rig.send(call("guard", parent="outer", at=(1, 50), tokens=(10, 1), model="a-guardrail"))
+        await rig.settle()
+        assert await rig.totals() == (2, 110, 21)
