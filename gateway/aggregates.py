@@ -21,6 +21,7 @@ from gateway.counting.sources import CALLS, RENEW_MS, Sightings, cost_topic, fat
 from gateway.normalise.context import Context
 from gateway.normalise.points import Measured, Point, Reporter
 from gateway.normalise.record import record_json
+from gateway.packing import Used
 from spool.record import Record
 from spool.sqlite.aggregates import FORGET_AT_ONCE, AggregateStore, Ending, Held, NewHeld, SeriesRow, SightingRow
 from spool.sqlite.spool import SqliteSpool
@@ -41,9 +42,6 @@ _HOUR_MS = 3_600_000
 _MINUTE_MS = 60_000
 
 Price = Callable[[Record, int], None]
-
-Used = tuple[str | None, str | None, int, str | None, str | None, int]
-"""Service name, device, instance, session, model, and the tokens that calls of these used."""
 
 
 class Settings(NamedTuple):
