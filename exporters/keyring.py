@@ -54,6 +54,7 @@ class Keyring:
     def __init__(self, settings: Sequence[KeySetting], environment: Mapping[str, str] | None = None) -> None:
         self._environment = os.environ if environment is None else environment
         self._slots = [_Slot(setting) for setting in settings]
+        self._files = self._file_stamps()
 
     def faults(self) -> list[str]:
         """What is wrong with the configured secrets now, one line each, for the start and `doctor`."""
@@ -62,6 +63,14 @@ class Keyring:
     def grants(self, scope: str) -> bool:
         """Whether any configured key grants *scope*; if none does, the lane is off."""
         return any(slot.setting.grants(scope) for slot in self._slots)
+
+    def look(self) -> bool:
+        """Whether a secret's file changed since the last look: what is held for its key is worth another try."""
+        before, self._files = self._files, self._file_stamps()
+        return self._files != before
+
+    def _file_stamps(self) -> list[_FileStamp | None]:
+        return [_file_stamp(slot.setting.secret) for slot in self._slots]
 
     def key_for(self, scope: str) -> OutboundKey | None:
         """The first key that grants *scope*, can be read, and was not refused for it; None when there is none."""

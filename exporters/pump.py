@@ -183,7 +183,14 @@ class Pump:
     async def _fly(self, batch: Batch) -> None:
         turn = self._pacing.turn
         outcome = await self._send(batch)
-        await self._settle(batch, outcome, turn)
+        try:
+            await self._settle(batch, outcome, turn)
+        except Exception as error:  # noqa: BLE001 - left leased, it would stand still until the next start
+            kind = type(error).__name__
+            log.error("a batch is not settled, and goes out again", lane=self.lane, error=kind, at=_place(error))  # noqa: TRY400 - as above
+            retry = Retry(f"unforeseen {kind} after an answer", answered=False)
+            self._pacing.failed(retry, now_s=self._clock.monotonic_s(), turn=turn, chance=self._chance())
+            await self._persist(lambda: self._store.release(batch, answered=False))
 
     async def _send(self, batch: Batch) -> Outcome:
         sending = asyncio.ensure_future(self._exporter.send(batch))

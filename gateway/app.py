@@ -151,8 +151,8 @@ class Gateway:
         self._background(self.counting.run(), "settling")
         self._background(self._look_after(), "spool")
         self.ports = Ports(
-            http=await self._listen(self._receiver_runner(), config.listen.http),
-            admin=await self._listen(self._admin_runner(), config.listen.admin),
+            http=await self._listen("http", self._receiver_runner(), config.listen.http),
+            admin=await self._listen("admin", self._admin_runner(), config.listen.admin),
             service=None if service is None else TcpAddress("127.0.0.1", service[1]),
         )
 
@@ -207,7 +207,10 @@ class Gateway:
         if not isinstance(address, TcpAddress):
             raise CannotStart("listen.service must be host:port while there is no upstream")
         service = Service(self.config.data_dir / FOLDER, now_ms=self._now_ms)
-        port = await service.start(address.host, address.port)
+        try:
+            port = await service.start(address.host, address.port)
+        except OSError as error:
+            raise not_bound("service", address, error) from error
         self._stack.push_async_callback(service.stop)
         return service, port
 
@@ -240,8 +243,11 @@ class Gateway:
                 log.warning("spool upkeep failed", error=type(error).__name__)
             await asyncio.sleep(LOOK_AFTER_S)
 
-    async def _listen(self, runner: web.BaseRunner, address: Address) -> Address:
-        listener: Listener | None = await listen(runner, address)
+    async def _listen(self, option: str, runner: web.BaseRunner, address: Address) -> Address:
+        try:
+            listener: Listener | None = await listen(runner, address)
+        except OSError as error:
+            raise not_bound(option, address, error) from error
         if listener is None:
             return None
         self._stack.push_async_callback(listener.close)
@@ -284,6 +290,11 @@ class Gateway:
             "spool_bytes": self.spool.used_bytes,
             "version": version(DISTRIBUTION),
         }
+
+
+def not_bound(option: str, address: Address, error: OSError) -> CannotStart:
+    why = os.strerror(error.errno) if error.errno else str(error)
+    return CannotStart(f"listen.{option}: {address} cannot be listened on: {why}")
 
 
 def metrics_settings(config: Config) -> MetricsSettings:

@@ -12,6 +12,7 @@ from exporters.cost_service.client import CostServiceClient
 from exporters.cost_service.devices import Learn
 from exporters.cost_service.liveness import check_liveness
 from exporters.keyring import Keyring, KeySetting
+from exporters.pacing import LaneState
 from exporters.pump import Limits, Pump
 from exporters.registry import LanePlan, UpstreamSettings, build_client, build_extra, build_upstream
 from exporters.secret import Secret
@@ -26,6 +27,7 @@ log = structlog.get_logger()
 
 RESTART_S = 1.0
 """Before a pump that ended by a fault is replaced."""
+LOOK_FOR_KEYS_S = 1.0
 STOP_GRACE_S = 5.0
 """How long a send that is under way may still take when the gateway stops; then its batch is given back."""
 
@@ -62,6 +64,7 @@ class Lanes:
             if plan.exporter is not None
         ]
         self._running.append(asyncio.create_task(self._look_for_service(), name="liveness"))
+        self._running.append(asyncio.create_task(self._look_for_keys(), name="key files"))
 
     async def _keep_pumping(self, lane: Lane, exporter: Exporter, limits: Limits) -> None:
         """Run the lane's pump; one that ends by a fault of ours is told and replaced, for its lane must not stand still."""
@@ -75,7 +78,19 @@ class Lanes:
                 await asyncio.sleep(RESTART_S)
 
     async def _look_for_service(self) -> None:
-        log.info("upstream looked for", found=await check_liveness(self._client))
+        found = await check_liveness(self._client)
+        if found != "no_key":  # else no key of ours may ask; each lane's first answer tells
+            log.info("upstream looked for", found=found)
+
+    async def _look_for_keys(self) -> None:
+        """A key file that changed is tried at once by the lanes that are held, however seldom they probe by now."""
+        while True:
+            await asyncio.sleep(LOOK_FOR_KEYS_S)
+            if self._keyring.look():
+                log.info("a key file changed; held lanes try again")
+                for pump in self._pumps.values():
+                    if pump.state == "held":
+                        pump.wake()
 
     async def stop(self) -> None:
         """Let what is under way land; everything else stays in the spool."""
@@ -96,8 +111,9 @@ class Lanes:
         depth = self._spool.depth(lane)
         pump = self._pumps.get(lane)
         plan = self._plans.get(lane)
+        state: LaneState
         if pump is not None:
-            state, reason = pump.state, pump.reason
+            state, reason = shown_state(pump.state, pump.reason, depth.pending)
         else:
             state = "off"
             reason = plan.reason if plan is not None else off_reason(lane)
@@ -112,6 +128,11 @@ class Lanes:
             "state": state,
             "reason": reason,
         }
+
+
+def shown_state(state: LaneState, reason: str | None, pending: int) -> tuple[LaneState, str | None]:
+    """A lane whose last try failed, and which holds nothing any more, has nothing to try again."""
+    return ("ok", None) if state == "retrying" and not pending else (state, reason)
 
 
 def off_reason(lane: Lane) -> str:

@@ -56,6 +56,8 @@ class Reader:
         else:
             answer = await self._together(job)
         fields, told = answer
+        if fields is None and told is None:
+            raise WorkerGone
         if fields is None:
             raise BadPayload(told)
         return Packed._make(fields), told

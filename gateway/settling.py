@@ -20,6 +20,7 @@ from gateway.counting.facts import split_ref
 from gateway.counting.ledger import Ledger
 from gateway.counting.merge import UNPRICED, merge
 from gateway.counting.resolve import Verdict
+from gateway.web.faults import places
 from spool.errors import SpoolError
 from spool.record import AI_TELEMETRY, Record
 from spool.sqlite.rows import Change, Position
@@ -29,6 +30,8 @@ log = structlog.get_logger()
 
 PASS_S = 0.2
 """Chunks that fall due within this time are settled in one pass."""
+RETRY_S = 1.0
+"""Before settling, or reading the ledger again, is tried once more."""
 TURN_S = 30.0
 """How often the ledger forgets silent sources."""
 
@@ -97,9 +100,9 @@ class Counting:
         while True:
             try:
                 await self.rebuild()
-            except SpoolError as error:
-                log.warning("the ledger could not be rebuilt yet", error=type(error).__name__)
-                await asyncio.sleep(1.0)
+            except Exception as error:  # noqa: BLE001 nothing is taken until the truth is known, so it is asked for again
+                log.warning("the ledger could not be rebuilt yet", error=type(error).__name__, at=places(error))
+                await asyncio.sleep(RETRY_S)
             else:
                 return
 
@@ -139,9 +142,9 @@ class Counting:
         try:
             if not await self._settle_chunks(self._now_ms()):
                 await asyncio.sleep(0.01)  # the chunk that is due is still on its way to the disk
-        except SpoolError as error:
-            log.warning("settling failed; it is tried again", error=type(error).__name__)
-            await asyncio.sleep(1.0)
+        except Exception as error:  # noqa: BLE001 were this task to end, no call would ever be forwarded again
+            log.warning("settling failed; it is tried again", error=type(error).__name__, at=places(error))
+            await asyncio.sleep(RETRY_S)
 
     async def settle_due(self, now_ms: int) -> int:
         """Settle the aggregates and the chunks whose time is up at *now_ms*; how many chunks they were. Raises SpoolError."""
@@ -183,8 +186,13 @@ class Counting:
         for seq in due:
             for ref in ledger.roots(seq):
                 if ledger.is_open(ref):
-                    verdicts.append(await self._decide(ledger, ref, late))
-                    await self._note(ledger, verdicts[-1], due[-1], changes)
+                    try:
+                        verdicts.append(await self._decide(ledger, ref, late))
+                        await self._note(ledger, verdicts[-1], due[-1], changes)
+                    except SpoolError:
+                        raise
+                    except Exception as error:  # noqa: BLE001 one cluster that we cannot decide must not keep all others
+                        log.error("related reports are left as they are", error=type(error).__name__, at=places(error))  # noqa: TRY400 the text may quote data
         return changes
 
     async def _decide(self, ledger: Ledger, ref: int, late: dict[int, LateChunk | None]) -> Verdict:

@@ -24,6 +24,8 @@ from spool.record import AI_TELEMETRY, DEVICES, USAGE_EVENTS
 from spool.sqlite.spool import SqliteSpool
 from spool.store import Tally
 
+MAX_SCOPES = 1000
+"""Unknown scopes that are counted by name."""
 PIECE_CALLS = 2000
 """Calls appended at once: a larger payload is cut, in one commit, so that no chunk grows past a few MiB."""
 
@@ -71,7 +73,8 @@ class SpoolIntake:
             except WorkerGone:
                 pass
             else:
-                self._prices.unpriced.update(unpriced)
+                for model, calls in unpriced.items():
+                    self._prices.note_unpriced(model, calls)
                 return packed
         pack = PACKERS[kind]
         return pack(body, json=json, context=context, prices=self._prices, prefer_metrics=self._prefer_metrics)
@@ -111,8 +114,9 @@ class SpoolIntake:
 
     async def _keep(self, packed: Packed, context: Context) -> Receipt:
         """Count, append, and wait for the disk."""
-        if packed.unknown_conventions:
-            self.unknown_conventions.update(packed.unknown_conventions)
+        for scope, calls in packed.unknown_conventions.items():
+            if scope in self.unknown_conventions or len(self.unknown_conventions) < MAX_SCOPES:
+                self.unknown_conventions[scope] += calls
         tally = Tally(
             received=packed.items,
             suppressed=sum(packed.suppressed.values()),

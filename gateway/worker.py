@@ -1,7 +1,7 @@
 """The worker's side of `gateway.workers`: reads payloads from its standard input until that ends, and answers each.
 
-A frame is a list of jobs, and so are its answers, in the same order. A payload that can never be read is an answer; any
-other fault ends the worker, and the gateway does the work itself.
+A frame is a list of jobs, and so are its answers, in the same order. A payload that can never be read is an answer, and so
+is one that met another fault: the gateway reads that one itself.
 """
 
 import gc
@@ -34,7 +34,7 @@ class Setup(TypedDict):
 Job = tuple[str, bool, bytes, int, str, str | None, str]
 """`traces` or `logs`; whether it is JSON; the body; when it was received, in ms and as text; the inbound key's name; the peer."""
 Answer = tuple[Any, Any]
-"""A Packed's fields, and model -> calls without a price; or None, and why the payload can never be read."""
+"""A Packed's fields, and model -> calls without a price; or None, and why the payload can never be read; or None twice."""
 
 
 def main() -> None:
@@ -63,6 +63,8 @@ def answer(job: Job, users: UserPolicy, prices: Prices, prefer_metrics: frozense
         packed = PACKERS[kind](body, json=json, context=context, prices=prices, prefer_metrics=prefer_metrics)
     except BadPayload as error:
         return None, str(error)
+    except Exception:  # noqa: BLE001 the gateway reads it itself and meets the same fault, where it is told without the payload's text
+        return None, None
     unpriced = dict(prices.unpriced)
     prices.unpriced.clear()
     return tuple(packed), unpriced

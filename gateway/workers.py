@@ -7,6 +7,7 @@ same work is done here; nothing depends on it but speed. Frames are `marshal`, w
 
 import asyncio
 import marshal
+import os
 import struct
 import sys
 from collections import deque
@@ -21,6 +22,10 @@ log = structlog.get_logger()
 HEADER = struct.Struct("<Q")
 MAX_BACKLOG = 12
 """Frames that may wait at one worker; with more the loop's process does its share. Measured: fewer leave a core idle."""
+PASSED_ON = frozenset(
+    {"PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "VIRTUAL_ENV"}
+)
+"""All that a worker gets of the environment: keys of the gateway may stand in the rest."""
 STREAM_BYTES = 1 << 20
 RESTART_S = 1.0
 STOP_S = 5.0
@@ -90,6 +95,7 @@ class Worker:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             limit=STREAM_BYTES,
+            env={name: value for name, value in os.environ.items() if name in PASSED_ON},
         )
         assert process.stdin is not None  # noqa: S101 a pipe, as asked for
         assert process.stdout is not None  # noqa: S101 as above

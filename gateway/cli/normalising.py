@@ -26,13 +26,14 @@ def print_records(body: bytes, path: str, content_type: str, content_encoding: s
     try:
         records, receipt, fates = asyncio.run(records_of(body, path, content_type, content_encoding))
     except GatewayError as error:
-        click.echo(f"{type(error).__name__}: {error}", err=True)
+        click.echo(f"Error: {error}", err=True)
         return 1
     for record in records:
         click.echo(record.decode())
     for rejection in receipt.rejected:
         click.echo(f"rejected {rejection.position}: {rejection.reason}", err=True)
-    click.echo(", ".join(f"{fate} {n}" for fate, n in fates.items() if n), err=True)
+    counts = ", ".join(f"{fate} {n}" for fate, n in fates.items() if n)
+    click.echo(counts or f"there is nothing in it that {path} reads", err=True)
     return 0
 
 

@@ -61,6 +61,7 @@ async def _gateway_until_signal(config: Config, ports_file: Path | None) -> None
         sys.setswitchinterval(SWITCH_S)
         for name, address in (("senders", ports.http), ("admin", ports.admin), ("local service", ports.service)):
             click.echo(f"{name}: {'off' if address is None else address_text(address)}", err=True)
+        click.echo(f"data: {config.data_dir.absolute()} (the status page's token is in admin-token there)", err=True)
         if ports_file is not None:
             write_ports(ports_file, http=ports.http, grpc=None, admin=ports.admin, service=ports.service)
         await signalled()

@@ -1,6 +1,7 @@
 """`spool status`: the counts, asked of the running gateway or read from the file when none runs."""
 
 import json
+from dataclasses import asdict
 from typing import Any
 
 import aiohttp
@@ -8,12 +9,13 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from gateway.app import spool_settings, wall_ms
+from gateway.app import wall_ms
 from gateway.config import Config
 from gateway.config_values import TcpAddress
-from spool.errors import SpoolLocked
+from spool.errors import SpoolError, SpoolLocked
+from spool.figures import LaneFigures
 from spool.sqlite.database import DATABASE
-from spool.sqlite.spool import SqliteSpool
+from spool.sqlite.reading import read_held
 
 LANE_COLUMNS = ("kept", "delivered", "pending", "dead_lettered", "expired")
 
@@ -35,25 +37,21 @@ async def print_status(config: Config, *, as_json: bool) -> int:
 async def read_status(config: Config) -> dict[str, Any]:
     """From the file when nobody holds its lock, else from the gateway that does."""
     if not (config.data_dir / DATABASE).exists():
-        raise click.ClickException(f"{config.data_dir} holds no spool")
+        raise click.ClickException(f"{config.data_dir} holds no spool: name the gateway's with --data-dir or --config")
     try:
-        spool = SqliteSpool(config.data_dir, spool_settings(config), now_ms=wall_ms, exporters=list(config.exporters))
+        held = read_held(config.data_dir)
     except SpoolLocked as error:
         return await ask_gateway(config, error)
-    try:
-        await spool.look_after()
-        lanes = {lane: lane_json(spool, lane) for lane in spool.lanes()}
-        return {"edge": dict(spool.edge()), "lanes": lanes, "reasons": dict(spool.reasons())}
-    finally:
-        await spool.close()
+    except SpoolError as error:
+        raise click.ClickException(str(error)) from error
+    figures = held.figures
+    lanes = {lane: lane_json(figures.lane(lane), oldest_ms) for lane, oldest_ms in held.oldest_ms.items()}
+    return {"edge": figures.edge, "lanes": lanes, "reasons": figures.reasons}
 
 
-def lane_json(spool: SqliteSpool, lane: str) -> dict[str, Any]:
-    depth = spool.depth(lane)
-    counts: dict[str, Any] = {name: getattr(depth, name) for name in LANE_COLUMNS}
-    oldest = depth.oldest_pending_ms
-    counts["oldest_pending_age_s"] = None if oldest is None else max(0, wall_ms() - oldest) / 1000
-    return {**counts, "state": "off", "reason": "no gateway runs"}
+def lane_json(figures: LaneFigures, oldest_ms: int | None) -> dict[str, Any]:
+    age_s = None if oldest_ms is None else max(0, wall_ms() - oldest_ms) / 1000
+    return {**asdict(figures), "oldest_pending_age_s": age_s, "state": "off", "reason": "no gateway runs"}
 
 
 async def ask_gateway(config: Config, locked: SpoolLocked) -> dict[str, Any]:
@@ -66,7 +64,10 @@ async def ask_gateway(config: Config, locked: SpoolLocked) -> dict[str, Any]:
             response.raise_for_status()
             status: dict[str, Any] = await response.json()
     except aiohttp.ClientError as error:
-        raise click.ClickException(f"{locked}; {url} does not answer ({type(error).__name__})") from error
+        raise click.ClickException(
+            f"{locked}; {url} does not answer ({type(error).__name__}): give the --config that it runs with,"
+            " or TELEMETRY_GATEWAY_LISTEN_ADMIN"
+        ) from error
     return status
 
 
@@ -86,15 +87,20 @@ def print_tables(status: dict[str, Any]) -> None:
         edge.add_column(name, justify="right")
     edge.add_row(*(str(n) for n in status["edge"].values()))
     console.print(edge)
-    lanes = Table(title="lanes (records)")
-    lanes.add_column("lane")
+    lanes = Table(title="lanes (records)", box=None, padding=(0, 2, 0, 0))
+    lanes.add_column("lane", no_wrap=True)
     for name in LANE_COLUMNS:
-        lanes.add_column(name, justify="right")
+        lanes.add_column(name.replace("_", " "), justify="right")
     lanes.add_column("oldest pending", justify="right")
-    lanes.add_column("state")
+    lanes.add_column("state", no_wrap=True)
+    reasons: dict[str, list[str]] = {}
     for lane, counts in status["lanes"].items():
         age = counts["oldest_pending_age_s"]
-        state = counts["state"] + (f" ({counts['reason']})" if counts["reason"] else "")
-        lanes.add_row(lane, *(str(counts[x]) for x in LANE_COLUMNS), "" if age is None else f"{age:.0f} s", state)
+        if counts["reason"]:
+            reasons.setdefault(f"{counts['state']}: {counts['reason']}", []).append(lane)
+        numbers = (str(counts[name]) for name in LANE_COLUMNS)
+        lanes.add_row(lane, *numbers, "" if age is None else f"{age:.0f} s", counts["state"])
     console.print(lanes)
+    for reason, of in reasons.items():
+        console.print(f"{', '.join(of)}: {reason}", markup=False, highlight=False, soft_wrap=True)
     console.print("both identities hold" if is_balanced(status) else "[red]an identity does not hold[/red]")

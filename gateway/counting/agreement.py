@@ -71,11 +71,20 @@ def is_same_response(a: Fact, b: Fact) -> bool:
     return overlaps(a, b, response_slack_ms(a, b)) and same_usage(a, b)
 
 
+def is_repeat(fact: Fact, around: Fact) -> bool:
+    """Whether a span that is known to repeat its parent does: LiteLLM writes only the first call inside a span on it.
+
+    It gives some responses ids of its own, so another id alone proves nothing.
+    """
+    return not fact.response or not around.response or fact.response == around.response or same_usage(fact, around)
+
+
 def is_twin(a: Fact, b: Fact) -> bool:
     """Rule 3c: one source, two scopes, one interval inside the other, same model, usage that agrees or none on both."""
     return (
         a.source == b.source
         and a.scope != b.scope
+        and (a.place == b.place or not a.place or not b.place)
         and not (a.response and b.response)
         and not (a.marks ^ b.marks) & FAILED
         and states_usage(a) == states_usage(b)

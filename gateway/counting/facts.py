@@ -15,10 +15,10 @@ from typing import NamedTuple
 from gateway.counting.models import fingerprint, model_fingerprint
 from gateway.normalise.call import LINK_BYTES, RANK_SHIFT, Call
 
-_FACT = struct.Struct("<16s8s8sqqQQQQQiiiiiHHQIQQ")
-_ROW = struct.Struct("<24s8sqqQQQQQiiiiiHHQIQQ")
+_FACT = struct.Struct("<16s8s8sqqQQQQQiiiiiHHQIIQQ")
+_ROW = struct.Struct("<24s8sqqQQQQQiiiiiHHQIIQQ")
 """The same bytes, with trace and span id as one."""
-_KEYS = struct.Struct("<24s8s16xQQQ36xH2xQI16x")
+_KEYS = struct.Struct("<24s8s16xQQQ36xH2xQI4x16x")
 """The same bytes again, of which only what the ledger looks up is read."""
 FACT_BYTES = _FACT.size
 _CHAINS = struct.Struct("<QQ")
@@ -66,6 +66,8 @@ class Fact(NamedTuple):
     """Product and sender, within which one way of reporting counts; 0 for none."""
     session: int
     """The session in the group; 0 where the report states none."""
+    place: int
+    """Where the service runs; 0 where the report states it not."""
     prev_child: int
     """Reference of the report before this one with the same parent."""
     prev_response: int
@@ -90,7 +92,22 @@ def fact_rows(calls: Sequence[Call]) -> bytes:
 
 def fact_row(call: Call) -> bytes:
     """The row of *call*. One flat function: it runs once for every call."""
-    record, trace_id, span_id, parent_span_id, start_ms, end_ms, source, scope, _, own_marks, group, session, _ = call
+    (
+        record,
+        trace_id,
+        span_id,
+        parent_span_id,
+        start_ms,
+        end_ms,
+        source,
+        scope,
+        _,
+        own_marks,
+        group,
+        session,
+        _,
+        place,
+    ) = call
     usage = record["usage"].get
     counts: tuple[int, ...] = (  # type: ignore[assignment]  # a TypedDict's bound `get` is typed as object
         usage("input_tokens", -1),
@@ -133,9 +150,9 @@ def fact_row(call: Call) -> bytes:
         model_fingerprint(response_model) if response_model else 0,
     )
     try:
-        return _ROW.pack(*row, *counts, marks, score, group, session, 0, 0)
+        return _ROW.pack(*row, *counts, marks, score, group, session, place, 0, 0)
     except struct.error:  # a count beyond 2^31: compared as the largest that fits
-        return _ROW.pack(*row, *(min(x, _MOST) for x in counts), marks, score, group, session, 0, 0)
+        return _ROW.pack(*row, *(min(x, _MOST) for x in counts), marks, score, group, session, place, 0, 0)
 
 
 def rank(fact: Fact) -> int:

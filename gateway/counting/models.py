@@ -13,8 +13,10 @@ _PREFIX = re.compile(
     r"^(?:.*/)?(?:(?:[a-z]{2,6}\.)?(?:anthropic|amazon|meta|mistral|cohere|ai21|deepseek|openai)\.)?(?=.)"
 )
 _SUFFIX = re.compile(
-    r"(?:[-@:_](?:\d{4}-\d{2}-\d{2}|\d{8}|\d{6}|\d{3,4}|latest|preview|v\d+(?::\d+)?|(?:0[1-9]|1[0-2])-(?:20\d{2}|[0-3]\d)))+$"
+    r"(?:[-@:_](?>(?:\d{4}-\d{2}-\d{2}|\d{8}|\d{6}|\d{3,4}|(?:0[1-9]|1[0-2])-(?:20\d{2}|[0-3]\d))(?!\d)"
+    r"|latest|preview|v\d+(?::\d+)?))++$"
 )
+"""Nothing is tried twice (`(?>`, `++`): a date reads as one part or as two, and a made-up name of many would take hours."""
 
 
 @lru_cache(maxsize=4096)

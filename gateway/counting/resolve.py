@@ -4,7 +4,8 @@ A cluster is what the ledger found to hang together: by response id, by twinship
 set, never the order in which it came, so any order and any split over requests gives the same calls:
 
 1. Reports with one response id whose time and usage agree are one call (rule 3b); those that do not agree stay, flagged `conflict`.
-2. A log that was emitted in a call's span and agrees with it is of that call; so is a span that is known to repeat its parent.
+2. A log that was emitted in a call's span and agrees with it is of that call; so is a span that is known to repeat its parent,
+   unless it states another response and other usage: that is one more call beside it.
 3. Twins are paired one to one, nearest in time first (rule 3c).
 4. Bottom up, a call above others is suppressed as `ancestor` when they cover its usage; else both stay, flagged `conflict` (rule 2).
    Above a single call it is that very call, and completes it.
@@ -21,6 +22,7 @@ from gateway.counting.agreement import (
     NESTED_SLACK_MS,
     OUTPUT_DEVIATIONS,
     deviation,
+    is_repeat,
     is_same_response,
     is_twin,
     same_model,
@@ -104,7 +106,7 @@ def resolve(
     calls = _same_responses(ordered, verdict)
     calls = _join_insiders(calls, inside)
     calls = _pair_twins(calls)
-    _suppress_ancestors(calls, parents, cut, verdict)
+    _suppress_ancestors(calls, _without_repeats(ordered, parents, inside), cut, verdict)
     for call in calls:
         if not call.covered and not _is_superseded(call, counted_rank, verdict):
             _stand(call, verdict)
@@ -130,7 +132,7 @@ def _is_told(member: Member, told: Mapping[int, Fact], verdict: Verdict) -> bool
 def _is_of(fact: Fact, around: Fact) -> bool:
     """Whether a report emitted in the span of *around* is of that call."""
     if fact.marks & REPEAT:
-        return True
+        return is_repeat(fact, around)
     return not (fact.marks ^ around.marks) & FAILED and same_model(fact, around) and same_usage(fact, around)
 
 
@@ -258,6 +260,16 @@ def _near(group: Mapping[int, Sequence[Fact]]) -> list[tuple[int, int, int]]:
                 distance = abs(a.start_ms - b.start_ms) + abs(a.end_ms - b.end_ms)
                 found[pair] = min(distance, found.get(pair, distance))
     return [(distance, i, j) for (i, j), distance in found.items()]
+
+
+def _without_repeats(
+    members: Sequence[Member], parents: Mapping[int, Sequence[int]], inside: Mapping[int, int]
+) -> Mapping[int, Sequence[int]]:
+    """*parents* without those of spans that repeat their parent: one that tells of another call is no call below it."""
+    beside = {m.ref for m in members if m.fact.marks & REPEAT and m.ref in inside}
+    if not beside:
+        return parents
+    return {ref: [at for at in above if ref not in beside or at != inside[ref]] for ref, above in parents.items()}
 
 
 def _suppress_ancestors(

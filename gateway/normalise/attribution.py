@@ -25,6 +25,7 @@ _RESOURCE_NAMES: dict[str, tuple[str, ...]] = {
     "project": ("project.id", "project", "project.name", "openinference.project.name"),
     "device_id": ("device.id", "host.id"),
     "host": ("host.name",),
+    "place": ("k8s.pod.uid", "k8s.pod.name", "container.id"),
     "label.namespace": ("service.namespace",),
     "label.service_version": ("service.version",),
     "label.k8s_namespace": ("k8s.namespace.name",),
@@ -50,6 +51,9 @@ def _table() -> Interests:
 _RESOURCE_INTERESTS = _table()
 
 
+PLACE_MASK = (1 << 32) - 1
+
+
 class Origin(NamedTuple):
     """What all items of one resource share."""
 
@@ -61,6 +65,8 @@ class Origin(NamedTuple):
     """The same with the inbound key (else the peer), the device and the host: who it is that reports a product's calls in several ways."""
     instance: int = 0
     """Fingerprint of the service's instance; 0 where the resource states none."""
+    place: int = 0
+    """32-bit fingerprint of the pod, container or host it runs in; 0 where the resource states none."""
 
 
 def origin(resource: Attributes, context: Context) -> Origin:
@@ -75,6 +81,7 @@ def origin(resource: Attributes, context: Context) -> Origin:
     if context.key:
         attribution["key"] = context.key
     instance = told.get("instance") or told.get("session", "")
+    place = told.get("place") or told.get("host")
     service = told.get("service_name", "")
     host = device_id or told.get("host", "")
     return Origin(
@@ -82,6 +89,7 @@ def origin(resource: Attributes, context: Context) -> Origin:
         source_fingerprint(service, instance),
         fingerprint("sender", context.key or context.peer, host, service, told.get("instance", "")),
         fingerprint("instance", told["instance"]) if "instance" in told else 0,
+        fingerprint("place", place) & PLACE_MASK if place else 0,
     )
 
 

@@ -48,6 +48,8 @@ class Call(NamedTuple):
     """32-bit fingerprint of the session within the group; 0 where the report states none."""
     instance: int = 0
     """63-bit fingerprint of the service's instance (`Origin.instance`); 0 where the resource states none."""
+    place: int = 0
+    """32-bit fingerprint of where the service runs (`Origin.place`): twins run in one place, where both sides state it."""
 
 
 class Rejection(NamedTuple):

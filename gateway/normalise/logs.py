@@ -21,7 +21,7 @@ from gateway.normalise.conventions.events import EventRule, choose_event, status
 from gateway.normalise.conventions.table import Convention
 from gateway.normalise.fingerprint import log_scope_fingerprint
 from gateway.normalise.pick import MAX_TEXT_CHARS, Interests, Picked, pick
-from gateway.normalise.record import call_record, error_name, event_record_id
+from gateway.normalise.record import call_record, error_name, event_record_id, title
 from gateway.normalise.reports import place, rank_of
 from spool.record import Source, Trace
 
@@ -97,7 +97,7 @@ def _scope(run: _Run, scope_logs: ScopeLogs, at: str, made: Origin) -> None:
 
 
 def _note_request(run: _Run, record: LogRecord, picked: Picked) -> None:
-    asked, span = picked.texts.get("request_model"), record.trace_id + record.span_id
+    asked, span = title(picked.texts.get("request_model")), record.trace_id + record.span_id
     if asked is not None and len(span) == _TRACE_ID_BYTES + _SPAN_ID_BYTES:
         run.asked[span] = asked
 
@@ -149,8 +149,8 @@ def _source(convention: str, name: str, version: str) -> Source:
     return {
         "format": FORMAT,
         "convention": convention,
-        "library": name or None,
-        "library_version": version or None,
+        "library": title(name),
+        "library_version": title(version),
     }
 
 
@@ -199,6 +199,7 @@ def _call(
         where.group,
         where.session,
         made.instance,
+        made.place,
     )
 
 

@@ -41,6 +41,7 @@ from gateway.normalise.points import (
     hashed,
 )
 from gateway.normalise.provider import provider
+from gateway.normalise.record import title
 
 _DELTA, _CUMULATIVE = 1, 2
 _NO_VALUE = 1
@@ -272,7 +273,8 @@ def _labels(series: _Series, picked: Picked) -> Labels:
 
 def _new_labels(series: _Series, picked: Picked) -> Labels:
     texts, who = picked.texts, picked.who
-    request_model, response_model = texts.get("request_model"), texts.get("response_model")
+    request_model, response_model = title(texts.get("request_model")), title(texts.get("response_model"))
+    service_tier = texts.get("service_tier", "")
     operation_name, served_by = _called(
         texts.get("operation"), texts.get("provider"), response_model or request_model, texts.get("address")
     )
@@ -288,13 +290,13 @@ def _new_labels(series: _Series, picked: Picked) -> Labels:
     )
     return Labels(
         reporter,
-        series.scope,
-        series.scope_version,
+        title(series.scope) or "",
+        title(series.scope_version) or "",
         served_by,
         request_model,
         response_model,
         operation_name,
-        texts.get("service_tier"),
+        service_tier if _NAME.fullmatch(service_tier) else None,
         tuple(sorted(who.items())),
         series.resource,
     )

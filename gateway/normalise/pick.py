@@ -77,7 +77,7 @@ class Plan:
         self.who: list[tuple[str, str]] = []
         self.rest: list[tuple[str, str, int]] = []
         self.lower: list[tuple[str, str, int]] = []
-        """By rank: read where the winner has no value."""
+        """By rank: read where the winner has no value, or counts 0: senders write 0 under the names they do not use."""
         lists = {TEXT: self.texts, COUNT: self.counts, FIRST: self.firsts, WHO: self.who}
         found = sorted((interest[1], interest[0], interest[2], name) for name in names if (interest := interests[name]))
         placed: set[str] = set()
@@ -159,7 +159,7 @@ def pick_planned(attributes: Attributes, plan: Plan) -> Picked:  # noqa: C901 - 
     for field, name, kind in plan.rest:
         _read(picked, field, kind, attributes[name])
     for field, name, kind in plan.lower:
-        if field not in texts and field not in counts and field not in picked.who and field not in picked.numbers:
+        if field not in texts and not counts.get(field) and field not in picked.who and field not in picked.numbers:
             _read(picked, field, kind, attributes[name])
     return picked
 
@@ -215,7 +215,7 @@ def _count(value: AnyValue) -> int | None:
     """The whole number in *value*; None when it is none. Called where the plain integer is 0 or absent."""
     if value.HasField("int_value"):
         return value.int_value
-    number = _number(value)
+    number = None if value.HasField("bool_value") else _number(value)
     return int(number) if number is not None and number.is_integer() else None
 
 

@@ -31,7 +31,10 @@ _UNKNOWN_PROVIDER = "unknown"
 _AZURE = "azure.ai.openai"
 """What its callers name as the model is a deployment of theirs."""
 
+_WORD = re.compile(r"""[^\s"'`{}<>,;!?]+""")
 _NAME = re.compile(r"[\w.:/$#@+=-]{1,256}", re.ASCII)
+_TITLE = re.compile(r"[\w.:/$#@+=~()\[\]-]+(?: [\w.:/$#@+=~()\[\]-]+){1,5}")
+_MAX_TITLE_CHARS = 80
 _PYTHON_CLASS = re.compile(r"<class '([\w.]+)'>")
 
 
@@ -69,7 +72,7 @@ def call_record(
     """One call's record, of kind `call`. *base* is what the resource says; the record's own attributes go over it."""
     convention.read_texts(picked, failed=failed)
     texts, numbers, counts = picked.texts, picked.numbers, picked.counts
-    request_model, response_model = texts.get("request_model"), texts.get("response_model")
+    request_model, response_model = title(texts.get("request_model")), title(texts.get("response_model"))
     response_id = texts.get("response_id")
     operation_name, served_by, input_only = called(
         texts.get("operation"),
@@ -85,7 +88,7 @@ def call_record(
         picked,
         convention.basis(picked, source["library_version"] or "", served_by) if has_cache(counts) else INCLUSIVE,
         failed=failed,
-        began=response_id is not None or response_model is not None or "finish_reason" in texts,
+        began=response_id is not None or "response_model" in texts or "finish_reason" in texts,
         output_expected=not input_only,
     )
     flags = time_flags(start_ms, context.received_at_ms)
@@ -136,18 +139,26 @@ def _is_name(text: str) -> bool:
     return _NAME.fullmatch(text) is not None
 
 
+@lru_cache(maxsize=4096)
+def title(text: str | None) -> str | None:
+    """*text* if it may be the name of a model or a library: one word, or up to six (`Claude Sonnet 4.5`); no sentence."""
+    if text is None or " " not in text:
+        return text if text is not None and _WORD.fullmatch(text) else None
+    return text if len(text) <= _MAX_TITLE_CHARS and _TITLE.fullmatch(text) else None
+
+
 def _add_names(record: Record, texts: dict[str, str]) -> None:
     """The names that only some calls have."""
     if (finish_reason := texts.get("finish_reason")) is not None and _is_name(finish_reason):
         record["finish_reason"] = finish_reason
     if (service_tier := texts.get("service_tier")) is not None and _is_name(service_tier):
         record["service_tier"] = service_tier
-    if (request_id := texts.get("request_id")) is not None:
+    if (request_id := texts.get("request_id")) is not None and _is_name(request_id):
         record["request_id"] = request_id
-    deployment = texts.get("deployment") or (texts.get("request_model") if record["provider"] == _AZURE else None)
+    deployment = title(texts.get("deployment")) or (record["request_model"] if record["provider"] == _AZURE else None)
     if deployment is not None:
         record["deployment"] = deployment
-    if (region := texts.get("region")) is not None:
+    if (region := texts.get("region")) is not None and _is_name(region):
         record["region"] = region
 
 

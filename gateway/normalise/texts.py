@@ -18,6 +18,8 @@ MAX_JSON_BYTES = 256 * 1024
 MAX_REPR_CHARS = 16 * 1024
 """Python reprs are slow to read (30-60 µs for a usage dict)."""
 
+_MAX_DIGITS = 13
+
 _PYTHON_WORD = re.compile(r"\b(None|True|False)\b")
 _JSON_WORD = {"None": "null", "True": "true", "False": "false"}
 _LEADING_ID = re.compile(r'\s*\{\s*"id"\s*:\s*"([\w.:-]{1,256})"', re.ASCII)
@@ -70,10 +72,12 @@ def text_in(value: Mapping[str, Json], *keys: str) -> str | None:
 
 
 def count_in(value: Mapping[str, Json], *keys: str) -> int | None:
-    """The first whole number >= 0 under *keys*."""
+    """The first whole number >= 0 under *keys*, also where it is written as a text."""
     for key in keys:
         found = value.get(key)
-        if isinstance(found, float) and found.is_integer():
+        if (isinstance(found, float) and found.is_integer()) or (
+            isinstance(found, str) and len(found) <= _MAX_DIGITS and found.isdecimal()
+        ):
             found = int(found)
         if isinstance(found, int) and not isinstance(found, bool) and found >= 0:
             return found

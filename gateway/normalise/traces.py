@@ -23,13 +23,15 @@ from gateway.normalise.conventions.table import Convention
 from gateway.normalise.fingerprint import scope_fingerprint
 from gateway.normalise.operation import Fate
 from gateway.normalise.pick import MAX_TEXT_CHARS, NO_PLAN, Interests, Picked, pick, pick_planned
-from gateway.normalise.record import call_record, error_name, span_record_id
+from gateway.normalise.record import call_record, error_name, span_record_id, title
 from gateway.normalise.reports import DETAILS, SPAN, place, rank_of
-from spool.record import Source
+from spool.record import Record, Source
 
 FORMAT = "otlp.traces"
 
 _STATUS_ERROR = 2
+_PENDING = "pending_span"
+"""Logfire announces a span when it begins, by another below it; what it used is told when it ends."""
 _TRACE_ID_BYTES = 16
 _SPAN_ID_BYTES = 8
 _NO_TRACE = bytes(_TRACE_ID_BYTES)
@@ -83,10 +85,11 @@ def normalise_traces(traces: Traces, context: Context) -> Normalised:
 
 def _drop_repeats(out: Normalised) -> None:
     """Where the call that a span repeats came along, the ledger need not see the repeat."""
-    own = {call.trace_id + call.span_id for call in out.calls if not call.marks & REPEAT}
+    own = {call.trace_id + call.span_id: call.record for call in out.calls if not call.marks & REPEAT}
     kept: list[Call] = []
     for call in out.calls:
-        if call.marks & REPEAT and call.trace_id + call.parent_span_id in own:
+        repeated = own.get(call.trace_id + call.parent_span_id) if call.marks & REPEAT else None
+        if repeated is not None and not _is_another(call.record, repeated):
             out.suppressed["not_a_call"] += 1
             out.links.append(call.trace_id + call.span_id + call.parent_span_id)
         else:
@@ -94,7 +97,22 @@ def _drop_repeats(out: Normalised) -> None:
     out.calls = kept
 
 
-def _scope(run: _Run, scope_spans: ScopeSpans, at: tuple[int, int], made: Origin) -> None:
+def _is_another(record: Record, repeated: Record) -> bool:
+    """Whether a span tells of another call than its parent does: another response and other counts.
+
+    LiteLLM hangs every call that is made inside an application's span below that span, and writes the first one on it.
+    An id alone proves nothing, for it gives some responses ids of its own.
+    """
+    ids = record["response_id"], repeated["response_id"]
+    if None in ids or ids[0] == ids[1]:
+        return False
+    usage, other = record["usage"], repeated["usage"]
+    inputs = usage.get("input_tokens"), other.get("input_tokens")
+    outputs = usage.get("output_tokens"), other.get("output_tokens")
+    return any(None not in counts and counts[0] != counts[1] for counts in (inputs, outputs))
+
+
+def _scope(run: _Run, scope_spans: ScopeSpans, at: tuple[int, int], made: Origin) -> None:  # noqa: C901 - the hot loop
     """The spans of one scope; *at* is the number of their resource and of the scope in it."""
     sent = scope_spans.scope
     scope = _scope_of(sent.name[:MAX_TEXT_CHARS], sent.version[:MAX_TEXT_CHARS])
@@ -131,10 +149,12 @@ def _scope(run: _Run, scope_spans: ScopeSpans, at: tuple[int, int], made: Origin
             _read_details(span, picked, reader)
         failed = span.status.code == _STATUS_ERROR
         fate = reader.convention.fate(picked, span, failed=failed)
+        if picked.texts.get("span_type") == _PENDING:
+            fate = "not_a_call"
         if fate != "call":
             _step(run, span, picked, fate)
             links.append(trace_id + span_id + parent)
-        elif not times.FIRST_NS <= span.start_time_unix_nano < times.LAST_NS:
+        elif not times.FIRST_NS <= (span.start_time_unix_nano or span.end_time_unix_nano) < times.LAST_NS:
             out.rejected.append(Rejection("invalid_time", _position(*at, number)))
         else:
             ids = (trace_id, span_id, b"" if parent == _NO_SPAN else parent)
@@ -222,8 +242,8 @@ def _reader(convention: Convention, name: str, version: str) -> Reader:
     source: Source = {
         "format": FORMAT,
         "convention": convention.name,
-        "library": name or None,
-        "library_version": version or None,
+        "library": title(name),
+        "library_version": title(version),
     }
     rank = rank_of(convention.name, SPAN)
     return Reader(convention, _interests(convention), source, rank, rank > 0 or convention is LITELLM)
@@ -239,9 +259,13 @@ def _call(
     context: Context,
     failed: bool,  # noqa: FBT001 - called once, and positional arguments are the faster ones
 ) -> Call:
-    """The call that *span* reports; *ids* are its trace's, its own, and its parent's (b"" for a root)."""
+    """The call that *span* reports; *ids* are its trace's, its own, and its parent's (b"" for a root).
+
+    A span without a start began, as far as anyone knows, when it ended.
+    """
     trace_id, span_id, parent = ids
-    start_ns, end_ns = span.start_time_unix_nano, span.end_time_unix_nano
+    end_ns = span.end_time_unix_nano
+    start_ns = span.start_time_unix_nano or end_ns
     start_ms = start_ns // times.NS_PER_MS
     duration_ms = times.duration_ms(start_ns, end_ns)
     texts = picked.texts
@@ -279,6 +303,7 @@ def _call(
         0,
         0,
         made.instance,
+        made.place,
     )
 
 

@@ -120,9 +120,13 @@ def _add_details(usage: Usage, counts: dict[str, int], given: int | None, output
 
 
 def _nothing(picked: Picked, *, failed: bool, began: bool) -> Counted:
-    """A call that reported no usage: `none` for a failure that never began, else `missing`."""
+    """A call that reported no usage: `none` for a failure that never began, else `missing`. A bare total is kept beside it."""
     status: UsageStatus = "none" if failed and not began else "missing"
     usage: Usage = {"status": status}
-    if picked.other:
-        usage["other"] = picked.other
+    other = dict(picked.other or {})
+    if total := picked.counts.get("total"):
+        usage["status"] = "missing"
+        other["total_tokens"] = total
+    if other:
+        usage["other"] = other
     return usage, True

@@ -15,6 +15,9 @@ from spool.record import Record, Usage
 OWN_VERSION = "operator"
 MAX_KNOWN = 10_000
 """(provider, model, tier) combinations kept; more than this means that someone makes names up."""
+MAX_UNPRICED = 1_000
+"""Models without a price that are counted by name: each is a label of a metric."""
+OTHER_MODELS = "other models"
 HOUR_MS = 3_600_000
 
 
@@ -51,9 +54,9 @@ class Prices:
             usage = Usage(input_tokens=usage["input_tokens"], output_tokens=0)
         # Prices change with the day, a few with the hour.
         key = (
-            record["provider"],
-            record["response_model"],
-            record["request_model"],
+            record.get("provider"),  # a merged record leaves out what nobody knows
+            record.get("response_model"),
+            record.get("request_model"),
             record.get("service_tier"),
             record.get("batch"),
             at_ms // HOUR_MS,
@@ -64,7 +67,7 @@ class Prices:
             tariff = self._look_up(key, record, at_ms)
         if tariff is None:
             record["flags"] = [*record["flags"], "unpriced"]
-            self.unpriced[record["response_model"] or record["request_model"] or "unknown"] += 1
+            self.note_unpriced(record.get("response_model") or record.get("request_model") or "unknown", 1)
             return
         total = amount(
             tariff.tiers if record.get("kind") != "aggregate" else tiers_of_aggregate(tariff.tiers, record), usage
@@ -77,6 +80,11 @@ class Prices:
                 "price_version": tariff.version,
             }
 
+    def note_unpriced(self, model: str, calls: int) -> None:
+        """*calls* of *model* have no price; names beyond the bound are counted together."""
+        known = model in self.unpriced or len(self.unpriced) < MAX_UNPRICED
+        self.unpriced[model if known else OTHER_MODELS] += calls
+
     def _look_up(self, key: tuple[object, ...], record: Record, at_ms: int) -> _Tariff | None:
         """The tariff for *record*, remembered under *key*."""
         tariff = self._find(record, at_ms)
@@ -86,8 +94,8 @@ class Prices:
         return tariff
 
     def _find(self, record: Record, at_ms: int) -> _Tariff | None:
-        provider = record["provider"]
-        for name in (record["response_model"], record["request_model"]):
+        provider = record.get("provider")
+        for name in (record.get("response_model"), record.get("request_model")):
             if name:
                 found = self._of_model(provider, name, record, at_ms)
                 if found is not None:

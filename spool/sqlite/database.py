@@ -84,6 +84,11 @@ def connect(data_dir: Path, *, synchronous: str = "FULL") -> sqlite3.Connection:
     return connection
 
 
+def connect_to_read(data_dir: Path) -> sqlite3.Connection:
+    """Open spool.db in *data_dir* for reading alone; raises what sqlite3 raises."""
+    return sqlite3.connect(f"{(data_dir / DATABASE).absolute().as_uri()}?mode=ro", uri=True)
+
+
 @contextmanager
 def mapped_errors(what: str) -> Iterator[None]:
     """Raise what SQLite and the system raise as SpoolCorrupt, SpoolFull or SpoolError; *what* begins the text."""

@@ -342,7 +342,7 @@ def too_early(connection: sqlite3.Connection, row: LaneRow, limits: Limits, now_
         "SELECT seq, n, received_ms, length(body) FROM chunk WHERE lane=? AND seq BETWEEN ? AND ? ORDER BY seq",
         (row.source, row.next.seq, row.settled_seq),
     ):
-        oldest = received_ms if oldest is None else oldest
+        oldest = _whole(received_ms) if oldest is None else oldest
         records += n - (row.next.idx if seq == row.next.seq else 0)
         size += body_bytes
         # What came at a later time than now came before the clock jumped back: it waits no longer.
@@ -475,7 +475,8 @@ def expire(
         "SELECT seq, n, received_ms FROM chunk WHERE lane=? AND seq BETWEEN ? AND ? ORDER BY seq LIMIT 1000",
         (row.source, row.next.seq, row.settled_seq),
     ).fetchall():
-        if received_ms >= received_before_ms:  # chunks are given up in their order, whatever the clock did meanwhile
+        # Chunks are given up in their order, whatever the clock did meanwhile; damage makes none of them old.
+        if not isinstance(received_ms, int) or received_ms >= received_before_ms:
             break
         first = row.next.idx if seq == row.next.seq else 0
         (dropped,) = connection.execute(
@@ -507,7 +508,7 @@ def oldest_pending_ms(connection: sqlite3.Connection, lane: Lane) -> int | None:
     found = connection.execute(
         "SELECT received_ms FROM chunk WHERE lane=? AND seq>=? AND n>0 ORDER BY seq LIMIT 1", (row.source, first)
     ).fetchone()
-    times = [] if found is None else [int(found[0])]
+    times = [] if found is None else [_whole(found[0])]
     if row.source == AI_TELEMETRY:
         times += [at for (at,) in connection.execute("SELECT min(received_ms) FROM held") if at is not None]
     return min(times, default=None)
@@ -523,9 +524,19 @@ def evidence(connection: sqlite3.Connection, lane: Lane, from_seq: int, *, most:
         return []
     changes = changes_between(connection, rows[0][0], rows[-1][0])
     return [
-        Evidence(seq, received_ms, n, facts, links, dropped_in(changes.get(seq, {})))
+        Evidence(seq, _whole(received_ms), n, _blob(facts), _blob(links), dropped_in(changes.get(seq, {})))
         for seq, received_ms, n, facts, links in rows
     ]
+
+
+def _blob(value: object) -> bytes:
+    """A column's bytes; none for a damaged one, which may come back as any of SQLite's types."""
+    return value if isinstance(value, bytes) else b""
+
+
+def _whole(value: object) -> int:
+    """The same for a number."""
+    return value if isinstance(value, int) else 0
 
 
 def dropped_in(changes: dict[int, tuple[str, bytes | None]]) -> dict[int, str]:
@@ -540,7 +551,7 @@ def first_evidence(connection: sqlite3.Connection, lane: Lane, received_after_ms
         "SELECT seq, n, received_ms FROM chunk WHERE lane=? ORDER BY seq DESC", (lane,)
     ):
         records += n
-        if seq <= settled and (received_ms < received_after_ms or records > most_records):
+        if seq <= settled and (_whole(received_ms) < received_after_ms or records > most_records):
             break
         first = seq
     return first

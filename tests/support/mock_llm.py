@@ -6,40 +6,46 @@ Prints `{"port": N}` once it listens. Any path may carry a prefix `/s/<scenario>
 `http://127.0.0.1:N/s/<scenario>/v1`:
 
     POST …/chat/completions    OpenAI chat, streamed or not (`stream_options.include_usage` honoured)
+    POST …/responses           OpenAI responses, streamed or not
     POST …/embeddings          OpenAI embeddings, float and base64
+    POST …/messages            Anthropic messages, streamed or not
+    POST …/models/<model>:generateContent, :streamGenerateContent    Gemini
     GET  /_served              the truth: a JSON array of `Served`, one object a call
 
-The token counts of the n-th call of a scenario are primes derived from (scenario, n), from ranges that do not overlap
-by kind, so a number tells what it is and a rerun gives the same ones. Every completion holds `CANARY-7Q-COMPLETION`
-and every error text `CANARY-7Q-PROMPT`. A scenario with `error429` or `error500` in its name always fails.
+Every completion holds `CANARY-7Q-COMPLETION` and every error text `CANARY-7Q-PROMPT`. A request that offers tools and
+holds no tool's result yet is answered with a call of the first one. A scenario with `error429`, `error500` or
+`error529` in its name always fails.
 """
 
-import base64
-import hashlib
 import json
-import struct
+import re
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, NamedTuple, TypedDict, cast
+from typing import NamedTuple, TypedDict, cast
 
-COMPLETION = "The answer is CANARY-7Q-COMPLETION, thank you."
+from tests.support.mock_apis import anthropic, gemini, openai
+from tests.support.mock_apis.turn import Event, Json, Reply, Turn, identity, numbers, wanted_tool
+
 RESPONSE_MODEL = {
+    "claude-haiku-4-5": "claude-haiku-4-5-20251001",
+    "claude-sonnet-4-5": "claude-sonnet-4-5-20250929",
+    "gemini-2.5-flash": "gemini-2.5-flash-002",
     "gpt-4o": "gpt-4o-2024-08-06",
     "gpt-4o-mini": "gpt-4o-mini-2024-07-18",
     "gpt-4.1-mini": "gpt-4.1-mini-2025-04-14",
 }
-_ERRORS = {"error429": (429, "rate_limit_error"), "error500": (500, "api_error")}
-
-Json = dict[str, Any]
+_ERRORS = {"error429": (429, "rate_limit_error"), "error500": (500, "api_error"), "error529": (529, "overloaded_error")}
+_GEMINI_PATH = re.compile(r"/models/([^/:]+):(generateContent|streamGenerateContent)$")
 
 
 class Served(TypedDict):
     """One call as the provider saw it; a count is None when the client was not told it."""
 
     scenario: str
+    provider: str
     operation: str
     request_model: str
     response_model: str | None
@@ -48,46 +54,32 @@ class Served(TypedDict):
     status: int
     prompt_canary: bool
     """Whether the request's text held the prompt canary."""
+    asked_for_tool: bool
+    """Whether the answer was a call of one of the request's tools."""
     input_tokens: int | None
+    """As billed: with what was read from and written to the cache."""
     output_tokens: int | None
+    """As billed: with the reasoning."""
     cache_read_tokens: int | None
+    cache_creation_tokens: int | None
     reasoning_tokens: int | None
 
 
-class Numbers(NamedTuple):
-    """Token counts of one call; the wholes include their parts."""
+class Api(NamedTuple):
+    """One path of one provider."""
 
-    input: int
-    output: int
-    cache_read: int
-    reasoning: int
-
-
-def _primes(below: int) -> list[int]:
-    sieve = bytearray([1]) * below
-    for i in range(2, int(below**0.5) + 1):
-        if sieve[i]:
-            sieve[i * i :: i] = bytes(len(sieve[i * i :: i]))
-    return [i for i in range(2, below) if sieve[i]]
+    provider: str
+    operation: str
+    answer: Callable[[Turn], Reply]
 
 
-_PRIMES = _primes(5000)
-
-
-def _pick(seed: str, name: str, low: int, high: int) -> int:
-    pool = [prime for prime in _PRIMES if low <= prime < high]
-    return pool[int.from_bytes(hashlib.sha256(f"{seed}/{name}".encode()).digest()[:6], "big") % len(pool)]
-
-
-def numbers(scenario: str, n: int) -> Numbers:
-    """The token counts of the *n*-th call (from 1) of *scenario*."""
-    seed = f"{scenario}#{n}"
-    return Numbers(
-        input=_pick(seed, "input", 2000, 5000),
-        output=_pick(seed, "output", 1000, 2000),
-        cache_read=_pick(seed, "read", 600, 1000),
-        reasoning=_pick(seed, "reason", 100, 400),
-    )
+_APIS = {
+    "/chat/completions": Api("openai", "chat", openai.chat),
+    "/responses": Api("openai", "chat", openai.responses),
+    "/embeddings": Api("openai", "embeddings", openai.embeddings),
+    "/messages": Api("anthropic", "chat", anthropic.messages),
+}
+_GEMINI = Api("gcp.gemini", "generate_content", gemini.generate_content)
 
 
 class Provider(ThreadingHTTPServer):
@@ -126,63 +118,47 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         request: Json = json.loads(self.rfile.read(int(self.headers.get("content-length", "0"))))
-        parts = self.path.split("/")
+        path = self.path.split("?")[0]
+        parts = path.split("/")
         scenario = parts[2] if parts[1] == "s" else "default"
-        if self.path.endswith("/chat/completions"):
-            self._call(scenario, "chat", request)
-        elif self.path.endswith("/embeddings"):
-            self._call(scenario, "embeddings", request)
-        else:
+        api = next((found for tail, found in _APIS.items() if path.endswith(tail)), None)
+        generated = _GEMINI_PATH.search(path)
+        if generated:
+            api = _GEMINI
+            request |= {"model": generated[1], "stream": generated[2] == "streamGenerateContent"}
+        if api is None:
             self._send_json({"error": {"message": "no such path", "type": "invalid_request_error"}}, 404)
+        else:
+            self._call(scenario, api, request)
 
-    def _call(self, scenario: str, operation: str, request: Json) -> None:
+    def _call(self, scenario: str, api: Api, request: Json) -> None:
         provider = cast("Provider", self.server)
         n = provider.next_call(scenario)
-        served = Served(
-            scenario=scenario,
-            operation=operation,
-            request_model=request.get("model", ""),
-            response_model=None,
-            response_id=None,
-            stream=bool(request.get("stream")),
-            status=200,
-            prompt_canary="CANARY-7Q-PROMPT" in json.dumps(request),
-            input_tokens=None,
-            output_tokens=None,
-            cache_read_tokens=None,
-            reasoning_tokens=None,
-        )
+        served = _unanswered(scenario, api, request)
         failure = next((found for name, found in _ERRORS.items() if name in scenario), None)
         if failure is not None:
-            served["status"], kind = failure
+            status, kind = failure
+            served["status"] = status
             provider.record(served)
-            message = f"mock failure {failure[0]} for CANARY-7Q-PROMPT"
-            self._send_json({"error": {"message": message, "type": kind, "param": None, "code": None}}, failure[0])
+            self._send_json(_error_body(api.provider, status, kind), status)
             return
-        usage = numbers(scenario, n)
-        served["response_model"] = RESPONSE_MODEL.get(served["request_model"], served["request_model"])
-        if operation == "embeddings":
-            served["input_tokens"] = usage.input
-            provider.record(served)
-            self._send_json(_embeddings(request, served, usage))
+        model = RESPONSE_MODEL.get(served["request_model"], served["request_model"])
+        turn = Turn(request, model, identity(scenario, n), numbers(scenario, n), wanted_tool(request))
+        reply = api.answer(turn)
+        served["response_model"], served["response_id"] = model, reply.response_id
+        served["asked_for_tool"] = turn.tool is not None
+        (
+            served["input_tokens"],
+            served["output_tokens"],
+            served["cache_read_tokens"],
+            served["cache_creation_tokens"],
+            served["reasoning_tokens"],
+        ) = reply.told
+        provider.record(served)
+        if isinstance(reply.content, dict):
+            self._send_json(reply.content)
         else:
-            served["response_id"] = "chatcmpl-" + hashlib.sha256(f"{scenario}#{n}".encode()).hexdigest()[:24]
-            self._chat(request, served, usage)
-
-    def _chat(self, request: Json, served: Served, usage: Numbers) -> None:
-        told = not served["stream"] or bool((request.get("stream_options") or {}).get("include_usage"))
-        if told:
-            served["input_tokens"], served["output_tokens"] = usage.input, usage.output
-            served["cache_read_tokens"], served["reasoning_tokens"] = usage.cache_read, usage.reasoning
-        cast("Provider", self.server).record(served)
-        head: Json = {"id": served["response_id"], "created": 1760000000, "model": served["response_model"]}
-        if served["stream"]:
-            self._send_events(_chunks(head, _chat_usage(usage) if told else None))
-        else:
-            message = {"role": "assistant", "content": COMPLETION, "refusal": None}
-            choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
-            body = {**head, "object": "chat.completion", "usage": _chat_usage(usage), "choices": [choice]}
-            self._send_json(body)
+            self._send_events(reply.content)
 
     def _send_json(self, body: Json | Sequence[Served], status: int = 200) -> None:
         raw = json.dumps(body).encode()
@@ -192,47 +168,45 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(raw)
 
-    def _send_events(self, events: Iterable[Json]) -> None:
+    def _send_events(self, events: Sequence[Event]) -> None:
         self.send_response(200)
         self.send_header("content-type", "text/event-stream; charset=utf-8")
         self.send_header("transfer-encoding", "chunked")
         self.end_headers()
-        for data in (*(json.dumps(event) for event in events), "[DONE]"):
-            blob = f"data: {data}\n\n".encode()
+        for name, data in events:
+            head = f"event: {name}\n" if name else ""
+            blob = f"{head}data: {data if isinstance(data, str) else json.dumps(data)}\n\n".encode()
             self.wfile.write(b"%x\r\n%s\r\n" % (len(blob), blob))
         self.wfile.write(b"0\r\n\r\n")
 
 
-def _chat_usage(usage: Numbers) -> Json:
-    return {
-        "prompt_tokens": usage.input,
-        "completion_tokens": usage.output,
-        "total_tokens": usage.input + usage.output,
-        "prompt_tokens_details": {"cached_tokens": usage.cache_read, "audio_tokens": 0},
-        "completion_tokens_details": {"reasoning_tokens": usage.reasoning, "audio_tokens": 0},
-    }
+def _unanswered(scenario: str, api: Api, request: Json) -> Served:
+    return Served(
+        scenario=scenario,
+        provider=api.provider,
+        operation=api.operation,
+        request_model=request.get("model", ""),
+        response_model=None,
+        response_id=None,
+        stream=bool(request.get("stream")),
+        status=200,
+        prompt_canary="CANARY-7Q-PROMPT" in json.dumps(request),
+        asked_for_tool=False,
+        input_tokens=None,
+        output_tokens=None,
+        cache_read_tokens=None,
+        cache_creation_tokens=None,
+        reasoning_tokens=None,
+    )
 
 
-def _chunks(head: Json, usage: Json | None) -> list[Json]:
-    base = {**head, "object": "chat.completion.chunk"}
-
-    def chunk(delta: Json, finish: str | None = None) -> Json:
-        return {**base, "choices": [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}]}
-
-    words = [chunk({"content": word + " "}) for word in COMPLETION.split(" ")]
-    last: list[Json] = [{**base, "choices": [], "usage": usage}] if usage is not None else []
-    return [chunk({"role": "assistant", "content": ""}), *words, chunk({}, "stop"), *last]
-
-
-def _embeddings(request: Json, served: Served, usage: Numbers) -> Json:
-    given = request.get("input")
-    count = len(given) if isinstance(given, list) else 1
-    vector = [round((i + 1) / 97, 6) for i in range(8)]
-    packed = base64.b64encode(struct.pack("<8f", *vector)).decode()
-    embedding = packed if request.get("encoding_format") == "base64" else vector
-    data = [{"object": "embedding", "index": i, "embedding": embedding} for i in range(count)]
-    told = {"prompt_tokens": usage.input, "total_tokens": usage.input}
-    return {"object": "list", "model": served["response_model"], "usage": told, "data": data}
+def _error_body(provider: str, status: int, kind: str) -> Json:
+    message = f"mock failure {status} for CANARY-7Q-PROMPT"
+    if provider == "anthropic":
+        return {"type": "error", "error": {"type": kind, "message": message}}
+    if provider == "gcp.gemini":
+        return {"error": {"code": status, "message": message, "status": "RESOURCE_EXHAUSTED"}}
+    return {"error": {"message": message, "type": kind, "param": None, "code": None}}
 
 
 if __name__ == "__main__":

@@ -281,14 +281,15 @@ def ways_without_a_session(number: int) -> Scenario:
 
 
 def raw_answer_below_its_call(number: int) -> Scenario:
-    """A gateway's span, and one below it that repeats it with the provider's numbers and ids."""
+    """A gateway's span; one below it that repeats it with the provider's id; one that tells of another call made inside it."""
     r = _Reports(number)
     calls = [
         r.gateway("g", at=(0, 900), tokens=(70, 30), response="own", cost="0.02"),
-        r.gateway("raw", at=(0, 900), tokens=(60, 30), response="provider's", parent="g", repeats=True),
+        r.gateway("raw", at=(0, 900), tokens=(70, 30), response="provider's", parent="g", repeats=True),
+        r.gateway("next", at=(400, 800), tokens=(11, 3), response="next", parent="g", repeats=True),
         r.gateway("alone", at=(2000, 2900), tokens=(50, 10), response="other", parent="http", repeats=True),
     ]
-    return Scenario("raw_answer_below_its_call", number, calls, (2, 120, 40))
+    return Scenario("raw_answer_below_its_call", number, calls, (3, 131, 43))
 
 
 ALL: tuple[Callable[[int], Scenario], ...] = (

@@ -43,3 +43,15 @@ async def test_an_estimate_is_made_anew_when_the_cache_split_comes_with_another_
     assert record["usage"]["cache_read_input_tokens"] == 800
     # 200 x 0.15 + 800 x 0.075 + 100 x 0.60, per million tokens
     assert record["cost"]["amount"] == "0.00015"
+
+
+async def test_a_merged_call_whose_answering_model_nobody_knows_is_priced_by_the_one_asked_for() -> None:
+    def without_answer(scope: str, span_id: str, trace_id: str) -> tuple[bytes, str, str, str]:
+        body, *rest = payload(scope, span_id, trace_id, WHOLES)
+        return body.replace(b"gen_ai.response.model", b"unread"), *rest  # type: ignore[return-value]
+
+    first = without_answer("an.application", "00000000000000aa", TRACE)
+    second = without_answer("a.gateway", "00000000000000bb", TRACE[::-1])
+    records, _, fates = await records_of_payloads([first, second])
+    (record,) = map(orjson.loads, records)
+    assert (record["cost"]["amount"], fates["duplicate"]) == ("0.00021", 1)

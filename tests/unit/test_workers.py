@@ -119,3 +119,19 @@ async def test_a_stopped_reader_leaves_no_process(tmp_path: Path) -> None:
     child = child_of(reader)
     await reader.stop()
     assert not child.is_running()
+
+
+async def test_a_worker_gets_none_of_the_gateways_secrets_by_its_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UPSTREAM_TELEMETRY_KEY", "csk_secret")
+    reader = Reader(users="keep", user_secret=b"", price_file=None, prefer_metrics=frozenset())
+    reader.start()
+    await until_free(reader)
+    assert "UPSTREAM_TELEMETRY_KEY" not in child_of(reader).environ()
+    await reader.stop()
+
+
+async def test_a_fault_of_ours_is_met_again_by_the_gateway_and_ends_no_worker(reader: Reader) -> None:
+    with pytest.raises(WorkerGone):
+        await reader.pack("no such kind", b" " * LARGE_BYTES, json=False, context=CONTEXT)
+    assert reader.is_free
+    assert reader.worker.restarts == 0

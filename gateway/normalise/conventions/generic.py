@@ -30,6 +30,11 @@ _WORDS = {
     "cost": "total_cost|cost_usd|totalcost",
 }  # fmt: skip
 
+_TOKENS = re.compile(r"(^|[._])(tokens?|token_?count|usage)$", re.IGNORECASE)
+_SHORT = {"input": "input", "prompt": "input", "output": "output", "completion": "output", "total": "total"}
+"""Last words that say what is counted, where the path ends in tokens or usage."""
+_WITHOUT_PATH = frozenset({"input", "output", "total", "request_model", "response_model", "provider"})
+"""Fields that a bare name is read as. A bare model makes no span AI usage (`is_usage`); tokens do."""
 _FIELDS = {word: field for field, words in _WORDS.items() for word in words.split("|")}
 _KINDS = {"request_model": TEXT, "response_model": TEXT, "provider": TEXT, "response_id": TEXT, "cost": NUMBER}
 _RANK = 50
@@ -42,7 +47,9 @@ def rule(name: str) -> Interest:
         return NO_INTEREST
     path, _, last = name.rpartition(".")
     field = _FIELDS.get(last.lower())
-    if field is not None and (_PATH.search(path) or (not path and field in {"input", "output", "total"})):
+    if field is None and _TOKENS.search(path):
+        field = _SHORT.get(last.lower())
+    if field is not None and (_PATH.search(path) or (not path and field in _WITHOUT_PATH)):
         return (field, _RANK, _KINDS.get(field, COUNT))
     return (name, 0, OTHER) if shared.is_unknown_usage(name) else NO_INTEREST
 

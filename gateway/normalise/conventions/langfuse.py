@@ -67,9 +67,9 @@ def read_texts(picked: Picked, *, failed: bool) -> None:
     usage = json_object(texts.pop("raw_usage", None))
     _read_usage(picked, usage)
     add_parts(picked, _reasoning_only(json_object(texts.pop("raw_litellm_usage", None))))
-    cost = json_object(texts.pop("raw_cost", None)).get("total")
-    if isinstance(cost, int | float) and not isinstance(cost, bool):
-        numbers.setdefault("cost", float(cost))
+    cost = _cost(json_object(texts.pop("raw_cost", None)))
+    if cost is not None:
+        numbers.setdefault("cost", cost)
     model = texts.pop("model", None)
     parameters = json_object(texts.pop("raw_parameters", None))
     requested = text_in(parameters, "model")
@@ -86,6 +86,12 @@ def read_texts(picked: Picked, *, failed: bool) -> None:
             texts.setdefault("response_model", model)
     if texts.get("kind", "").lower() == "embedding":
         texts.setdefault("operation", "embeddings")
+
+
+def _cost(details: Mapping[str, Json]) -> float | None:
+    """The total, else the sum of the parts, as Langfuse's own server has it."""
+    amounts = {name: x for name, x in details.items() if isinstance(x, int | float) and not isinstance(x, bool)}
+    return float(amounts.get("total", sum(amounts.values()))) if amounts else None
 
 
 def _reasoning_only(usage: Mapping[str, Json]) -> Mapping[str, Json]:

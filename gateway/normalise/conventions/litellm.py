@@ -2,7 +2,8 @@
 
 1. The call is `litellm_request` (1) or `chat …` (2). `litellm_proxy_request` repeats it; `route`, `auth` and `cache` spans
    carry a request model but no call. `raw_gen_ai_request` holds the provider's answer under `llm.<provider>.*`: with id
-   and usage it is a report of its parent's call, and the only one where the parent is lost (newer FastAPI).
+   and usage it is a report of its parent's call, and the only one where the parent is lost (newer FastAPI). Inside an
+   application's span that is the parent of all calls, and holds the first one only: the others are told by these alone.
 2. The input is inclusive. Cache and reasoning of version 1 are in `metadata.usage_object`, a Python repr.
 3. `gen_ai.request.model` may be the gateway's alias; `litellm.provider.model` is the model asked of the provider.
 4. Without a provider's id the response id is LiteLLM's own call id, which is no response id.

@@ -12,6 +12,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     # what was called
     "operation": ("gen_ai.operation.name", "llm.request.type"),
     "step_kind": ("traceloop.span.kind",),
+    "span_type": ("logfire.span_type",),
     "provider": ("gen_ai.provider.name", "gen_ai.system", "gen_ai.model.provider", "llm.provider", "llm.system"),
     "address": ("server.address", "gen_ai.openai.api_base", "url.full", "http.url"),
     "request_model": ("gen_ai.request.model", "llm.request.model_name", "llm.request.model"),
@@ -52,12 +53,14 @@ NAMES: dict[str, tuple[str, ...]] = {
         "gen_ai.usage.prompt_tokens",
         "llm.usage.prompt_tokens",
         "llm.usage.input_tokens",
+        "gen_ai.response.prompt_tokens",  # Semantic Kernel before 1.30
     ),
     "output": (
         "gen_ai.usage.output_tokens",
         "gen_ai.usage.completion_tokens",
         "llm.usage.completion_tokens",
         "llm.usage.output_tokens",
+        "gen_ai.response.completion_tokens",
     ),
     "total": ("gen_ai.usage.total_tokens", "llm.usage.total_tokens", "llm.token_count.total", "ai.usage.totalTokens"),
     "cache_read": (
@@ -223,5 +226,5 @@ def kind_of(field: str) -> int:
     return FIRST if field == "finish_reason" else TEXT
 
 
-NEUTRAL = frozenset({"address", "region", "error_type", "request_id", "batch", "model", "deployment"})
+NEUTRAL = frozenset({"address", "region", "error_type", "request_id", "batch", "model", "deployment", "span_type"})
 """Fields that any span may have: alone they are no mark of AI."""

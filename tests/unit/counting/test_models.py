@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from time import perf_counter
 
 import pytest
 
@@ -62,3 +63,10 @@ def test_fingerprints_are_63_bits_never_0_and_the_same_in_every_process() -> Non
     program = "from gateway.counting.models import fingerprint as f; print([f(x) for x in ['','gpt-4o','\\udcff','é']])"
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     assert told.stdout.strip() == str(here)
+
+
+def test_a_made_up_name_takes_no_time() -> None:
+    name = "gpt" + "-2024-12-12" * 22 + "x"
+    started = perf_counter()
+    assert short_model(name) == name
+    assert perf_counter() - started < 0.5

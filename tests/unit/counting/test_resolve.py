@@ -232,7 +232,49 @@ class TestForwarded:
         assert decided([call("p"), call("c")], {1: [0]}, fixed={1: Fixed.KEPT})[0] == {0: "suppressed.ancestor"}
 
 
+class TestRepeats:
+    """Spans that are known to repeat their parent: LiteLLM's raw answers."""
+
+    @staticmethod
+    def decided_inside(
+        above: Call, raw: Call, fixed: Fixed = Fixed.OPEN
+    ) -> tuple[dict[int, str], dict[int, list[int]], set[int]]:
+        parent, child = members([above, raw], {0: fixed})
+        inside = {child.ref: parent.ref}
+        return told(resolve([parent, child], {child.ref: [parent.ref]}, inside=inside))
+
+    @pytest.mark.parametrize("fixed", Fixed)
+    def test_one_of_the_same_call_is_its_duplicate(self, fixed: Fixed) -> None:
+        for raw in (
+            call("r", repeats=True, response="a", tokens=(90, 20)),
+            call("r", repeats=True, response="b"),
+            call("r", repeats=True, tokens=(90, 20)),
+        ):
+            assert self.decided_inside(call("p", response="a"), raw, fixed)[0] == {1: "duplicate.same_span"}
+
+    @pytest.mark.parametrize("fixed", Fixed)
+    @pytest.mark.parametrize("tokens", [(90, 10), (900, 200)])
+    def test_one_with_another_response_and_other_usage_is_a_call_beside_it(
+        self, fixed: Fixed, tokens: tuple[int, int]
+    ) -> None:
+        raw = call("r", repeats=True, response="b", tokens=tokens)
+        assert self.decided_inside(call("p", response="a"), raw, fixed) == ({}, {}, set())
+
+    def test_it_stands_too_where_the_call_around_it_was_dropped_before(self) -> None:
+        (raw,) = members([call("r", repeats=True, response="b", tokens=(900, 200))])
+        around = fact(call("p", response="a"))
+        assert told(resolve([raw], {}, told={raw.ref: around})) == ({}, {}, set())
+
+
 class TestAgreement:
+    def test_twins_run_in_one_place_where_both_say_where(self) -> None:
+        here, elsewhere, unsaid = (
+            call("x", scope=scope)._replace(place=place) for scope, place in (("a", 1), ("b", 2), ("c", 0))
+        )
+        assert is_twin(fact(here), fact(unsaid))
+        assert is_twin(fact(elsewhere), fact(unsaid))
+        assert not is_twin(fact(here), fact(elsewhere))
+
     def test_relations_are_symmetric(self) -> None:
         facts = [
             fact(call("x", at=at, tokens=tokens, scope=scope, service=service, response=response, hit=hit))

@@ -1,5 +1,6 @@
 """Counting over a real spool: what the far end gets of reports that come in pieces, late, or around a restart."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 
 from gateway.normalise.call import Call
 from tests.support.calls import call, link
-from tests.support.spool_rig import Rig
+from tests.support.spool_rig import SETTLE_MS, Rig
 
 
 @pytest.fixture
@@ -124,6 +125,52 @@ async def test_a_damaged_record_stops_no_settling(rig: Rig) -> None:
     assert {record["record_id"] for record in await rig.records()} == {call("c", trace="w").record["record_id"]}, (
         "of the damaged one nothing is left but a dead letter"
     )
+
+
+@pytest.mark.parametrize("damage", ["facts='text'||facts||facts", "links=7.5", "received_ms='text'"])
+async def test_damaged_evidence_stops_neither_the_start_nor_the_lane(tmp_path: Path, damage: str) -> None:
+    rig = await Rig.opened(tmp_path / "data")
+    await rig.send(call("a"))
+    await rig.send(call("b", trace="u"))
+    await rig.spool._ask(lambda connection, _: connection.execute(f"UPDATE chunk SET {damage} WHERE seq=1"))
+    await rig.reopen()
+    await rig.spool.look_after()
+    await rig.settle()
+    assert await rig.totals() == (2, 200, 40)
+    await rig.close()
+
+
+async def test_a_cluster_that_cannot_be_decided_keeps_no_other_record_back(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("what nobody foresaw")
+
+    monkeypatch.setattr("gateway.settling.merge", broken)
+    await rig.send(call("a", response="r"))
+    await rig.send(call("b", trace="u", response="r", service="gateway"), call("c", trace="w"))
+    await rig.settle()
+    assert await rig.totals() == (2, 200, 40)
+
+
+async def test_settling_outlives_what_nobody_foresaw(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, failures, settled = rig.spool.settle, iter([ZeroDivisionError("what nobody foresaw")]), asyncio.Event()
+
+    async def fails_once(*args: object, **named: object) -> None:
+        for failure in failures:
+            raise failure
+        await real(*args, **named)  # type: ignore[arg-type]  # passed on
+        settled.set()
+
+    monkeypatch.setattr(rig.spool, "settle", fails_once)
+    monkeypatch.setattr("gateway.settling.RETRY_S", 0.0)
+    await rig.send(call("a"))
+    rig.clock.now_ms += SETTLE_MS
+    settling = asyncio.create_task(rig.counting.run())
+    await asyncio.wait_for(settled.wait(), 5)
+    settling.cancel()
+    await asyncio.gather(settling, return_exceptions=True)
+    assert await rig.totals() == (1, 100, 20)
 
 
 async def test_local_servers_that_reuse_one_id_lose_no_call(rig: Rig) -> None:

@@ -133,3 +133,13 @@ def test_no_secret_shows_in_the_repr_of_anything() -> None:
     setting = key("a", "hush-hush", SEND)
     ring = Keyring([setting])
     assert "hush-hush" not in f"{setting!r} {ring!r} {ring.key_for(SEND)!r} {ring._slots!r}"
+
+
+def test_a_key_file_that_appears_or_changes_is_seen_once(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    ring = Keyring([key("a", f"${{file:{path}}}", SEND), key("b", "${env:UNSET}", SEND)], {})
+    assert not ring.look()
+    path.write_text("one")
+    assert (ring.look(), ring.look()) == (True, False)
+    path.write_text("second")
+    assert (ring.look(), ring.look()) == (True, False)

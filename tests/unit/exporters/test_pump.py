@@ -540,6 +540,36 @@ class FailingSpool(MemorySpool):
         await super().ack(batch)
 
 
+class StumblingSpool(MemorySpool):
+    """Raises what nobody foresaw at the first `ack` or `split`."""
+
+    stumbled = False
+
+    async def ack(self, batch: Batch, refused: Sequence[Refusal] = ()) -> None:
+        self._stumble()
+        await super().ack(batch, refused)
+
+    async def split(self, batch: Batch) -> None:
+        self._stumble()
+        await super().split(batch)
+
+    def _stumble(self) -> None:
+        if not self.stumbled:
+            self.stumbled = True
+            raise ValueError("what nobody foresaw")
+
+
+@pytest.mark.parametrize("answer", [Delivered(), Refused("bad", "bad")])
+async def test_a_batch_that_cannot_be_settled_is_not_left_leased(clock: ManualClock, answer: Outcome) -> None:
+    store = StumblingSpool(clock)
+    exporter = Scripted(answer)
+    store.add(LANE, records(3))
+    async with running_pump(store, exporter, clock) as pump:
+        await skip_pauses_until(lambda: drained(store), pump, clock)
+    first, again = exporter.sent[:2]
+    assert (again.batch_id, again.generation, again.records) == (first.batch_id, first.generation, first.records)
+
+
 @pytest.mark.parametrize("method", ["freeze", "ack"])
 async def test_a_spool_that_fails_for_a_while_is_asked_again(clock: ManualClock, method: str) -> None:
     store = FailingSpool(clock)

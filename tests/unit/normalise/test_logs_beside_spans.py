@@ -72,6 +72,40 @@ class TestRawAnswers:
         assert out.suppressed == {"not_a_call": 1}
         assert len(out.links) == 1
 
+    @pytest.mark.parametrize(
+        ("own", "counts", "calls"),
+        [
+            ({}, {}, 2),  # as LiteLLM writes the second call inside an application's span
+            ({"llm.openai.id": "chatcmpl-1"}, {}, 1),
+            ({"llm.openai.usage": RAW_USAGE}, {}, 1),  # the id that LiteLLM gives is another
+            ({}, {"gen_ai.response.id": None}, 1),
+            ({}, {"gen_ai.usage.input_tokens": None}, 1),
+        ],
+        ids=["another", "same id", "same counts", "no id above", "no counts above"],
+    )
+    def test_one_with_another_response_and_other_counts_is_another_call(
+        self, own: dict[str, str], counts: dict[str, int | str | None], calls: int
+    ) -> None:
+        above = {"gen_ai.operation.name": "chat", "gen_ai.response.id": "chatcmpl-1", "gen_ai.usage.input_tokens": 120}
+        stated = {name: value for name, value in {**above, **counts}.items() if value is not None}
+        message = request(stated, scope="checkout", name="POST /checkout")
+        another = {"llm.openai.id": "chatcmpl-2", "llm.openai.usage": "{'prompt_tokens': 300, 'completion_tokens': 70}"}
+        litellm = message.resource_spans[0].scope_spans.add()
+        litellm.scope.name = "litellm"
+        spans = message.resource_spans[0].scope_spans[0].spans
+        litellm.spans.add(
+            trace_id=spans[0].trace_id,
+            span_id=PARENT_ID,
+            parent_span_id=SPAN_ID,
+            name="raw_gen_ai_request",
+            start_time_unix_nano=spans[0].start_time_unix_nano,
+            end_time_unix_nano=spans[0].end_time_unix_nano,
+            attributes=key_values({**another, **own}),
+        )
+        out = normalise_traces(decode_traces(message.SerializeToString()), CONTEXT)
+        assert [call.record["usage"].get("input_tokens") for call in out.calls][1:] == [300][: calls - 1]
+        assert len(out.calls) == calls
+
 
 class TestDetailsOnSpans:
     def test_usage_of_a_details_event_is_the_spans_where_it_has_none(self) -> None:

@@ -96,7 +96,7 @@ def test_source_is_service_and_instance_and_scope_is_its_name() -> None:
         ({"span_id": bytes(8)}, "invalid_span_id"),
         ({"span_id": b"\x01" * 16}, "invalid_span_id"),
         ({"parent_span_id": b"\x01" * 7}, "invalid_parent_span_id"),
-        ({"start_time_unix_nano": 0}, "invalid_time"),
+        ({"start_time_unix_nano": 0, "end_time_unix_nano": 0}, "invalid_time"),
         ({"start_time_unix_nano": START_NS // 10**6}, "invalid_time"),
         ({"start_time_unix_nano": 2**64 - 1}, "invalid_time"),
     ],

@@ -1,0 +1,48 @@
+"""What the file of a stopped gateway says. Nothing in it is changed: no lane is opened or closed, nothing expires."""
+
+import sqlite3
+from pathlib import Path
+from typing import NamedTuple
+
+from spool.errors import SpoolError
+from spool.figures import Figures
+from spool.record import OWN_LANES, Lane
+from spool.sqlite import database, rows
+from spool.sqlite.writer import load_figures
+
+
+class Held(NamedTuple):
+    """The figures as committed last, and of each lane when its oldest pending record was received; None for none."""
+
+    figures: Figures
+    oldest_ms: dict[Lane, int | None]
+
+
+def read_held(data_dir: Path) -> Held:
+    """The lock is held meanwhile. Raises SpoolLocked, SpoolTooNew, SpoolCorrupt, SpoolError."""
+    with database.mapped_errors(str(data_dir)):
+        lock = database.DataLock(data_dir)
+    try:
+        with database.mapped_errors(str(data_dir)):
+            connection = database.connect_to_read(data_dir)
+            try:
+                return _read(connection)
+            finally:
+                connection.close()
+    finally:
+        lock.close()
+
+
+def _read(connection: sqlite3.Connection) -> Held:
+    database.refuse_newer(connection)
+    if database.layout_version(connection) < database.migrations()[-1][0]:
+        raise SpoolError("the spool was laid out by an older release: start the gateway once to bring it forward")
+    figures = load_figures(connection)
+    further = sorted(name for (name,) in connection.execute("SELECT name FROM lane") if name not in OWN_LANES)
+    return Held(
+        figures,
+        {
+            lane: rows.oldest_pending_ms(connection, lane) if figures.lane(lane).pending else None
+            for lane in (*OWN_LANES, *further)
+        },
+    )
