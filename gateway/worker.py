@@ -9,6 +9,7 @@ import marshal
 import os
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, TypedDict
 
@@ -86,4 +87,5 @@ def write(target: BinaryIO, value: object) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with suppress(BrokenPipeError):  # the gateway is gone
+        main()

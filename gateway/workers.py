@@ -29,6 +29,8 @@ PASSED_ON = frozenset(
 STREAM_BYTES = 1 << 20
 RESTART_S = 1.0
 STOP_S = 5.0
+PATIENCE_S = 5.0
+"""Reading a payload takes milliseconds: a worker that needs longer than this is stuck."""
 
 
 def frame(value: object) -> bytes:
@@ -48,7 +50,8 @@ class Worker:
         self._module = module
         self._setup = setup
         self._process: asyncio.subprocess.Process | None = None
-        self._waiting: deque[asyncio.Future[Any]] = deque()
+        self._waiting: deque[tuple[asyncio.Future[Any], float]] = deque()
+        """Who waits, and since when by the loop's clock."""
         self._running: asyncio.Task[None] | None = None
         self.done = 0
         """Frames answered."""
@@ -66,9 +69,13 @@ class Worker:
         process = self._process
         if process is None or process.stdin is None:
             raise WorkerGone
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._waiting.append(answer)
-        process.stdin.write(frame(value))
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Any] = loop.create_future()
+        try:
+            process.stdin.write(frame(value))
+        except (RuntimeError, OSError) as error:  # it ended just now, and nobody was told yet
+            raise WorkerGone from error
+        self._waiting.append((answer, loop.time()))
         return await answer
 
     async def stop(self) -> None:
@@ -105,8 +112,8 @@ class Worker:
                 await _answer_of(process.stdout)  # it is ready
                 self._process = process
                 while True:
-                    answer = await _answer_of(process.stdout)
-                    waiting = self._waiting.popleft()
+                    answer = await self._in_time(process, process.stdout)
+                    waiting, _ = self._waiting.popleft()
                     self.done += 1
                     if not waiting.done():
                         waiting.set_result(answer)
@@ -114,10 +121,25 @@ class Worker:
             self._process = None
             await self._end(process)
 
+    async def _in_time(self, process: asyncio.subprocess.Process, stream: asyncio.StreamReader) -> Any:
+        """The next answer. A worker that keeps somebody waiting for too long is ended, as if it had ended by itself."""
+        reading = asyncio.ensure_future(_answer_of(stream))
+        try:
+            while True:
+                done, _ = await asyncio.wait({reading}, timeout=PATIENCE_S)
+                if done:
+                    return reading.result()
+                if self._waiting and asyncio.get_running_loop().time() - self._waiting[0][1] > PATIENCE_S:
+                    log.warning("worker does not answer")
+                    with suppress(ProcessLookupError):
+                        process.kill()
+        finally:
+            reading.cancel()
+
     async def _end(self, process: asyncio.subprocess.Process) -> None:
         """Make an end of the child, and let everybody who waits for it know."""
         waiting, self._waiting = self._waiting, deque()
-        for answer in waiting:
+        for answer, _ in waiting:
             if not answer.done():
                 answer.set_exception(WorkerGone())
         with suppress(ProcessLookupError):
