@@ -42,4 +42,4 @@ lock: $(VENV)/bin/python
 	$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-emit-index-url --no-header --extra demo --extra build --group dev -o requirements-dev.lock pyproject.toml
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info
+	rm -rf $(VENV) .venv-clients build dist *.egg-info
