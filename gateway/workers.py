@@ -106,35 +106,31 @@ class Worker:
         )
         assert process.stdin is not None  # noqa: S101 a pipe, as asked for
         assert process.stdout is not None  # noqa: S101 as above
+        watching = asyncio.create_task(self._watch(process), name="worker-watch")
         try:
             process.stdin.write(frame(self._setup()))
             with suppress(asyncio.IncompleteReadError, ConnectionError):
                 await _answer_of(process.stdout)  # it is ready
                 self._process = process
                 while True:
-                    answer = await self._in_time(process, process.stdout)
+                    answer = await _answer_of(process.stdout)
                     waiting, _ = self._waiting.popleft()
                     self.done += 1
                     if not waiting.done():
                         waiting.set_result(answer)
         finally:
             self._process = None
+            watching.cancel()
             await self._end(process)
 
-    async def _in_time(self, process: asyncio.subprocess.Process, stream: asyncio.StreamReader) -> Any:
-        """The next answer. A worker that keeps somebody waiting for too long is ended, as if it had ended by itself."""
-        reading = asyncio.ensure_future(_answer_of(stream))
-        try:
-            while True:
-                done, _ = await asyncio.wait({reading}, timeout=PATIENCE_S)
-                if done:
-                    return reading.result()
-                if self._waiting and asyncio.get_running_loop().time() - self._waiting[0][1] > PATIENCE_S:
-                    log.warning("worker does not answer")
-                    with suppress(ProcessLookupError):
-                        process.kill()
-        finally:
-            reading.cancel()
+    async def _watch(self, process: asyncio.subprocess.Process) -> None:
+        """End a worker that keeps somebody waiting for too long; then it is as if it had ended by itself."""
+        while True:
+            await asyncio.sleep(PATIENCE_S / 2)
+            if self._waiting and asyncio.get_running_loop().time() - self._waiting[0][1] > PATIENCE_S:
+                log.warning("worker does not answer")
+                with suppress(ProcessLookupError):
+                    process.kill()
 
     async def _end(self, process: asyncio.subprocess.Process) -> None:
         """Make an end of the child, and let everybody who waits for it know."""

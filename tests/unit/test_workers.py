@@ -113,17 +113,20 @@ async def test_a_killed_worker_gives_its_payloads_back_and_comes_again(reader: R
 
 
 async def test_a_worker_that_does_not_answer_is_ended_and_its_payloads_are_given_back(
-    reader: Reader, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("gateway.workers.PATIENCE_S", 0.2)
+    reader = Reader(users="keep", user_secret=b"", price_file=None, prefer_metrics=frozenset())
+    reader.start()
+    await until_free(reader)
     large = b'{"resourceSpans":[]' + b" " * LARGE_BYTES + b"}"
-    await reader.pack("traces", large, json=True, context=CONTEXT)  # so that the shorter patience is in force
     child_of(reader).suspend()
     with pytest.raises(WorkerGone):
         await reader.pack("traces", large, json=True, context=CONTEXT)
     await until_free(reader)
     packed, _ = await reader.pack("traces", large, json=True, context=CONTEXT)
     assert packed.items == 0
+    await reader.stop()
 
 
 async def test_a_worker_that_ended_unnoticed_is_gone_for_whoever_asks(reader: Reader) -> None:
