@@ -179,6 +179,13 @@ class Upstream(Options):
             raise ValueError("needs at least one key")
         return value
 
+    @field_validator("encoding")
+    @classmethod
+    def served_encoding(cls, value: str) -> str:
+        if value != "records":
+            raise ValueError("this release sends `records` only")
+        return value
+
     @field_validator("proxy")
     @classmethod
     def proxy_url(cls, value: str | None) -> str | None:

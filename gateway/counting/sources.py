@@ -13,7 +13,7 @@ question is at most eight look-ups; the oldest go first when there are more than
 
 from collections.abc import Iterable, Iterator
 from itertools import product
-from typing import Final, NamedTuple
+from typing import Final
 
 from gateway.counting.fold import Family
 from gateway.normalise.fingerprint import fingerprint
@@ -29,13 +29,6 @@ RENEW_MS: Final = 1_000
 CALLS: Final = "calls"
 _ANY = "*"
 _STATED = "="
-
-
-class Sighting(NamedTuple):
-    """Something that a reporter was seen to report, for the books."""
-
-    topic: str
-    reporter: Reporter
 
 
 def family_topic(family: Family) -> str:

@@ -418,3 +418,8 @@ def test_the_schema_is_json_and_names_every_group() -> None:
 def test_the_published_schema_is_the_one_of_this_release() -> None:
     """To renew it, write `config_schema()` there, keys sorted, indented by 2."""
     assert json.loads((EXAMPLE.parent / "gateway.schema.json").read_text()) == config_schema()
+
+
+def test_an_encoding_that_is_not_sent_is_a_fault(tmp_path: Path) -> None:
+    text = "upstream: {base_url: https://service.example, encoding: otlp, keys: [{name: k, secret: x, managed: [send-ai-telemetry]}]}"
+    assert any("this release sends `records` only" in fault for fault in faults(tmp_path, text))
