@@ -8,22 +8,34 @@ latest used are in memory (`MAX_CACHED`); any other is read from the spool befor
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, NamedTuple, cast
 
 import orjson
 import structlog
 
-from gateway.counting.fold import Aggregate, Folded, fold
+from gateway.counting.fold import Folded, fold
 from gateway.counting.gaps import Gap, Totals
 from gateway.counting.held import Facts, add_tally, facts_in, facts_of, tally_of, topic_of
-from gateway.counting.series import Report, State, advance
-from gateway.counting.sources import CALLS, RENEW_MS, Sightings, cost_topic, fate, since_ms
+from gateway.counting.oldest import forget_oldest
+from gateway.counting.series import Report, State, Step, advance
+from gateway.counting.sources import CALLS, CALLS_REPORTED, RENEW_MS, Sightings, cost_topic, fate, is_repeated, since_ms
 from gateway.normalise.context import Context
-from gateway.normalise.points import Measured, Point, Reporter
+from gateway.normalise.points import Measured, Reporter
 from gateway.normalise.record import record_json
+from gateway.off_loop import let_go, off_loop, uncollected
 from gateway.packing import Used
 from spool.record import Record
-from spool.sqlite.aggregates import FORGET_AT_ONCE, AggregateStore, Ending, Held, NewHeld, SeriesRow, SightingRow
+from spool.sqlite.aggregates import (
+    FORGET_AT_ONCE,
+    KEYS_AT_ONCE,
+    AggregateStore,
+    Ending,
+    Held,
+    NewHeld,
+    SeriesRow,
+    SightingRow,
+)
 from spool.sqlite.spool import SqliteSpool
 from spool.store import Tally
 
@@ -33,8 +45,14 @@ MAX_CACHED: Final = 50_000
 """Series in memory: about 20 MB."""
 END_AT_ONCE: Final = 500
 """Held aggregates decided in one commit; one chunk takes as many."""
+SUM_AGE_MS: Final = 62 * 86_400_000
+"""Sums of a day or a month (`gateway.sources.sums`) are remembered for two months: they are told again until the month is closed."""
 WRITE_SIGHTING_MS: Final = 60_000
 """A source that reports all the time is written down once in this time."""
+POINTS_HERE: Final = 1_000
+"""More points than this are counted beside the loop: some ten milliseconds."""
+NOTE_AT_ONCE: Final = 500
+"""Sources noted in one turn of the loop."""
 MAX_RECENT_SOURCES: Final = 10_000
 FORGET_EVERY_MS: Final = 10_000
 RETRY_S: Final = 1.0
@@ -56,19 +74,40 @@ class Settings(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Waiting:
+class Waiting:
     measured: Measured
     context: Context
     done: "asyncio.Future[None]"
 
 
-class _Counted(NamedTuple):
+class CountedPoints(NamedTuple):
     """What one payload came to."""
 
+    steps: Sequence[Step]
+    """What each point adds."""
     folded: Folded
     states: Mapping[bytes, State]
     """Changed ones."""
     tally: Tally
+
+
+class _Found(NamedTuple):
+    """The series that payloads name."""
+
+    states: dict[bytes, State]
+    """Of those that are in memory."""
+    missing: list[bytes]
+
+
+class _Changes(NamedTuple):
+    """What payloads come to, as it is written."""
+
+    held: list[NewHeld]
+    series: list[SeriesRow]
+    seen: list[tuple[str, Reporter]]
+    tally: Tally
+    states: dict[bytes, State]
+    """Of all their series, for the memory."""
 
 
 class Aggregates:
@@ -83,7 +122,7 @@ class Aggregates:
         self._sightings = Sightings()
         self._written_ms: dict[tuple[str, Reporter], int] = {}
         self._totals = Totals(now_ms())
-        self._waiting: list[_Waiting] = []
+        self._waiting: list[Waiting] = []
         self._worker: asyncio.Task[None] | None = None
         self._oldest_held_ms: int | None = None
         self._held = asyncio.Event()
@@ -107,7 +146,7 @@ class Aggregates:
     async def take(self, measured: Measured, context: Context) -> None:
         """Count one payload; done when it is on disk. Raises SpoolError, and then nothing of it was counted."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Waiting(measured, context, done))
+        self._waiting.append(Waiting(measured, context, done))
         if self._worker is None or self._worker.done():
             self._worker = asyncio.create_task(self._work(), name="metrics")
         await done
@@ -121,7 +160,7 @@ class Aggregates:
                 if open_ones:
                     await self._keep(open_ones, is_last=len(some) == 1)
 
-    async def _keep(self, payloads: Sequence[_Waiting], *, is_last: bool) -> None:
+    async def _keep(self, payloads: Sequence[Waiting], *, is_last: bool) -> None:
         """Count and write *payloads*, and tell their senders; of a failure only if this *is_last* of the tries."""
         try:
             await self._count_and_write(payloads)
@@ -135,36 +174,46 @@ class Aggregates:
                 if not payload.done.done():
                     payload.done.set_result(None)
 
-    async def _count_and_write(self, payloads: Sequence[_Waiting]) -> None:
-        now_ms = self._now_ms()
-        points = [point for payload in payloads for point in payload.measured.points]
-        states = await self._states({point.key for point in points})
-        changed: dict[bytes, State] = {}
-        tally, aggregates = Tally(), list[Aggregate]()
+    async def _count_and_write(self, payloads: Sequence[Waiting]) -> None:
+        """One commit for all of it. What is long is done beside the loop, over what nobody but `_work` touches."""
+        is_long = sum(len(payload.measured.points) for payload in payloads) > POINTS_HERE
+        with uncollected(is_long=is_long):
+            now_ms = self._now_ms()
+            known = await self._states(payloads, is_long=is_long)
+            changes = await off_loop(partial(self._changes, payloads, known, now_ms), is_long=is_long)
+            sightings = await self._note_in_turns(changes.seen, now_ms)
+            await self._store.keep(changes.held, changes.series, sightings, changes.tally, now_ms)
+            if changes.held:
+                self._oldest_held_ms = now_ms if self._oldest_held_ms is None else min(self._oldest_held_ms, now_ms)
+                self._held.set()
+            await off_loop(partial(self._remember, changes), is_long=is_long)
+
+    def _changes(self, payloads: Sequence[Waiting], known: Mapping[bytes, State], now_ms: int) -> _Changes:
+        """Count *payloads* one upon the other."""
+        states, changed = dict(known), dict[bytes, State]()
+        tally, held = Tally(), list[NewHeld]()
+        deltas, sums, seen = set[bytes](), set[bytes](), set[tuple[str, Reporter]]()
         for payload in payloads:
-            counted = self._count(payload, states, now_ms)
+            counted = self.count(payload, states, now_ms)
             states |= counted.states
             changed |= counted.states
-            aggregates += counted.folded.aggregates
             add_tally(tally, counted.tally)
-        deltas = {point.key for point in points if point.is_delta}
-        sightings = self._metric_sightings(points, now_ms)
-        await self._store.keep(
-            [NewHeld(facts_of(aggregate), record_json(aggregate.record)) for aggregate in aggregates],
-            [self._row(key, state, now_ms, is_delta=key in deltas) for key, state in changed.items()],
-            sightings,
-            tally,
-            now_ms,
-        )
-        self._remember(states)
-        if aggregates:
-            self._oldest_held_ms = now_ms if self._oldest_held_ms is None else min(self._oldest_held_ms, now_ms)
-            self._held.set()
+            aggregates = list(counted.folded.aggregates)
+            del counted
+            held += [NewHeld(facts_of(x), record_json(x.record)) for x in aggregates]
+            let_go(aggregates)
+            deltas |= {point.key for point in payload.measured.points if point.is_delta}
+            sums |= {point.key for point in payload.measured.points if point.until_ns}
+            seen |= {(topic_of(point), point.labels.reporter) for point in payload.measured.points}
+        series = [
+            self._row(key, state, now_ms, is_delta=key in deltas, is_sum=key in sums) for key, state in changed.items()
+        ]
+        return _Changes(held, series, list(seen), tally, states)
 
-    def _count(self, payload: _Waiting, known: Mapping[bytes, State], now_ms: int) -> _Counted:
+    def count(self, payload: Waiting, known: Mapping[bytes, State], now_ms: int) -> CountedPoints:
         """What the points of one payload add to *known*."""
         changed: dict[bytes, State] = {}
-        steps = []
+        steps: list[Step] = []
         for point in payload.measured.points:
             before = changed.get(point.key) or known.get(point.key)
             measurements = -1 if point.measurements is None else point.measurements
@@ -174,35 +223,44 @@ class Aggregates:
             if step.is_new or now_ms - after.seen_ms > self.settings.max_age_ms // 8:
                 changed[point.key] = after._replace(seen_ms=now_ms)
         folded = fold(payload.measured, steps, payload.context)
-        return _Counted(folded, changed, tally_of(payload.measured, folded))
+        return CountedPoints(steps, folded, changed, tally_of(payload.measured, folded))
 
-    async def _states(self, keys: set[bytes]) -> dict[bytes, State]:
-        """The states of *keys* that are known, from memory or from disk."""
-        cached = self._cached
-        found = {key: cached[key] for key in keys if key in cached}
-        missing = [key for key in keys if key not in cached]
-        for row in await self._store.series(missing):
-            found[row.key] = State(row.start_ns, row.time_ns, row.value, row.measurements, row.seen_ms)
-        return found
+    async def _states(self, payloads: Sequence[Waiting], *, is_long: bool) -> dict[bytes, State]:
+        """The states of the payloads' series that are known, from memory or from disk."""
+        states, missing = await off_loop(partial(self._found, payloads), is_long=is_long)
+        for start in range(0, len(missing), KEYS_AT_ONCE):
+            for row in await self._store.series(missing[start : start + KEYS_AT_ONCE]):
+                states[row.key] = State(row.start_ns, row.time_ns, row.value, row.measurements, row.seen_ms)
+        return states
 
-    def _remember(self, states: Mapping[bytes, State]) -> None:
+    def _found(self, payloads: Sequence[Waiting]) -> _Found:
         cached = self._cached
-        for key, state in states.items():
+        keys = {point.key for payload in payloads for point in payload.measured.points}
+        return _Found({key: cached[key] for key in keys if key in cached}, [key for key in keys if key not in cached])
+
+    def _remember(self, changes: _Changes) -> None:
+        """Know the states that are on disk now."""
+        cached = self._cached
+        for key, state in changes.states.items():
             cached.pop(key, None)  # so that it moves to the end: the first one is the longest unused
             cached[key] = state
-        while len(cached) > MAX_CACHED:
-            del cached[next(iter(cached))]
+        forget_oldest(cached, MAX_CACHED)
+        let_go(changes.held, changes.series, changes.seen)
 
-    def _row(self, key: bytes, state: State, now_ms: int, *, is_delta: bool) -> SeriesRow:
+    def _row(self, key: bytes, state: State, now_ms: int, *, is_delta: bool, is_sum: bool) -> SeriesRow:
         """The row to write. Its end is rounded up, so that the index of ends rarely changes."""
-        until_ms = now_ms + (self.settings.window_ms if is_delta else self.settings.max_age_ms)
+        max_age_ms = max(self.settings.max_age_ms, SUM_AGE_MS) if is_sum else self.settings.max_age_ms
+        until_ms = now_ms + (self.settings.window_ms if is_delta else max_age_ms)
         step_ms = _MINUTE_MS if is_delta else _HOUR_MS
         return SeriesRow(key, *state, until_ms=until_ms - until_ms % -step_ms)
 
-    def _metric_sightings(self, points: Iterable[Point], now_ms: int) -> list[SightingRow]:
-        """Note who reports which metrics; what of it is to be written."""
-        seen = {(topic_of(point), point.labels.reporter) for point in points}
-        return self._note(seen, now_ms)
+    async def _note_in_turns(self, seen: Sequence[tuple[str, Reporter]], now_ms: int) -> list[SightingRow]:
+        """Note who reports which metrics, some in each turn of the loop; what of it is to be written."""
+        rows = self._note(seen[:NOTE_AT_ONCE], now_ms)
+        for start in range(NOTE_AT_ONCE, len(seen), NOTE_AT_ONCE):
+            await asyncio.sleep(0)
+            rows += self._note(seen[start : start + NOTE_AT_ONCE], now_ms)
+        return rows
 
     # ---- calls
 
@@ -227,8 +285,7 @@ class Aggregates:
                 written_ms.pop(whose, None)
                 written_ms[whose] = now_ms
                 rows.append(SightingRow(orjson.dumps([topic, *reporter]).decode(), now_ms))
-        while len(written_ms) > MAX_RECENT_SOURCES:
-            del written_ms[next(iter(written_ms))]
+        forget_oldest(written_ms, MAX_RECENT_SOURCES)
         return rows
 
     # ---- settling
@@ -274,26 +331,35 @@ class Aggregates:
             if due:
                 decided = [self._decide(held) for held in due]
                 await self._store.end([ending for ending, _ in decided], now_ms, announce)
-                self._add_totals(facts for _, facts in decided if facts is not None)
+                for held, (ending, facts) in zip(due, decided, strict=True):
+                    self._add_total(held, ending, facts)
                 ended += len(due)
             self._oldest_held_ms = await self._store.oldest_held_ms()
         return ended
 
-    def _add_totals(self, ended: Iterable[Facts]) -> None:
-        for facts in ended:
-            whose = facts.reporter
-            self._totals.add_metrics(whose.sender, whose.service_name, facts.model, facts.tokens, facts.start_ms)
+    def _add_total(self, held: Held, ending: Ending, facts: Facts | None) -> None:
+        """Compare one aggregate that ended with the calls of its source, unless a better metric of that tells the same."""
+        if facts is None or is_repeated(self._sightings, facts.reporter, facts.family, self._since_ms(held, facts)):
+            return
+        whose, is_left_out = facts.reporter, ending.fate == CALLS_REPORTED
+        self._totals.add_metrics(
+            whose.sender, whose.service_name, facts.model, facts.tokens, facts.start_ms, is_left_out=is_left_out
+        )
+
+    def _since_ms(self, held: Held, facts: Facts) -> int:
+        """From when on other reports of the source cover an aggregate."""
+        return since_ms(held.received_ms, facts.end_ms - facts.start_ms, self.settings.window_ms)
 
     def _decide(self, held: Held) -> tuple[Ending, Facts | None]:
         """What becomes of one aggregate, and what it says. A row that cannot be read goes on as it is: the far end refuses it."""
         try:
-            return self._decided(held, facts_in(held.facts))
+            return self.decided(held, facts_in(held.facts))
         except (ValueError, TypeError, KeyError):
             log.warning("an aggregate in the spool cannot be read")
             return Ending(held.held_id, None, held.record if isinstance(held.record, bytes) else b""), None
 
-    def _decided(self, held: Held, facts: Facts) -> tuple[Ending, Facts | None]:
-        since = since_ms(held.received_ms, facts.end_ms - facts.start_ms, self.settings.window_ms)
+    def decided(self, held: Held, facts: Facts) -> tuple[Ending, Facts | None]:
+        since = self._since_ms(held, facts)
         reason = fate(self._sightings, facts.reporter, facts.family, since, self.settings.prefer_metrics)
         if reason is not None:
             return Ending(held.held_id, reason, b""), facts

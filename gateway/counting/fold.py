@@ -8,6 +8,7 @@ Of each record the first new point is the item that is kept, the others are dupl
 nothing are duplicates too (`repeated`): they only tell that a part was 0 in that time.
 """
 
+import heapq
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,17 +21,17 @@ from gateway.counting.series import Step
 from gateway.normalise import times
 from gateway.normalise.attribution import attribute
 from gateway.normalise.context import Context
-from gateway.normalise.conventions.metric_tables import COST, MetricTable
+from gateway.normalise.conventions.metric_tables import COST, REQUESTS, MetricTable
 from gateway.normalise.points import PICO, Labels, Measured, Point, Reporter
 from gateway.normalise.usage import Basis
 from spool.record import SCHEMA, Cost, Record, Usage
 
-FORMAT: Final = "otlp.metrics"
 TOGETHER_MS: Final = 1_000
 TOGETHER_NS: Final = TOGETHER_MS * 10**6
 """Points of one export lie closer together in time than this; exports lie further apart."""
 _RECORD_DOMAIN = b"aggregate\x00"
 _ID_HEX = 32
+_SORT_AT_ONCE = 5_000
 _PARTS: Final = (
     ("cache_read", "cache_read_input_tokens"),
     ("cache_creation", "cache_creation_input_tokens"),
@@ -47,6 +48,12 @@ class Family(NamedTuple):
     rank: int
 
 
+class Measure(NamedTuple):
+    point: Point
+    step: Step
+    """What it adds."""
+
+
 class Aggregate(NamedTuple):
     """One record, and what decides whether it is billed."""
 
@@ -59,6 +66,8 @@ class Aggregate(NamedTuple):
     """Input and output."""
     is_costed: bool
     """Its source reports the cost of this model by a metric of its own: an estimate would be added to that."""
+    measures: Sequence[Measure] = ()
+    """What it was made of."""
 
 
 @dataclass(slots=True)
@@ -68,11 +77,8 @@ class Folded:
     aggregates: list[Aggregate] = field(default_factory=list)
     duplicate: Counter[str] = field(default_factory=Counter)
     suppressed: Counter[str] = field(default_factory=Counter)
-
-
-class _Measure(NamedTuple):
-    point: Point
-    step: Step
+    twins: list[Aggregate] = field(default_factory=list)
+    """Those that were dropped for another of the same calls."""
 
 
 class _Costed(NamedTuple):
@@ -84,16 +90,16 @@ class _Costed(NamedTuple):
 def fold(measured: Measured, steps: Sequence[Step], context: Context) -> Folded:
     """The aggregates of one payload; *steps* are what its points add, in their order."""
     out = Folded()
-    best = _best_ranks(measured.points)
+    best = best_ranks(measured.points)
     costed = {_costed(point.labels) for point in measured.points if point.kind == COST}
-    groups: dict[Labels, list[_Measure]] = {}
+    groups: dict[Labels, list[Measure]] = {}
     for point, step in zip(measured.points, steps, strict=True):
         if not step.is_new:
             out.duplicate["repeated"] += 1
         if point.kind != COST and point.table.rank > best[point.labels.resource, point.labels.scope]:
             out.suppressed["repeated_metric"] += step.is_new
         elif step.is_new or step.is_idle:
-            groups.setdefault(point.labels, []).append(_Measure(point, step))
+            groups.setdefault(point.labels, []).append(Measure(point, step))
     for labels, measures in groups.items():
         for together in _together(measures):
             _aggregate(out, labels, together, measured, context, is_costed=_costed(labels) in costed)
@@ -107,6 +113,7 @@ def _drop_twins(out: Folded) -> None:
     The one with a cost stands, else the first.
     """
     standing: dict[tuple[object, ...], Aggregate] = {}
+    dropped: set[int] = set()
     for aggregate in sorted(out.aggregates, key=lambda x: x.record.get("cost") is None):
         usage = aggregate.record["usage"]
         if not aggregate.tokens:
@@ -115,11 +122,14 @@ def _drop_twins(out: Folded) -> None:
         twin = (aggregate.reporter, model, usage.get("input_tokens"), usage.get("output_tokens"))
         other = standing.setdefault(twin, aggregate)
         if other.family.scope != aggregate.family.scope and abs(other.end_ms - aggregate.end_ms) <= TOGETHER_MS:
-            out.aggregates.remove(aggregate)
+            dropped.add(id(aggregate))
+            out.twins.append(aggregate)
             out.suppressed["repeated_metric"] += 1
+    if dropped:
+        out.aggregates = [aggregate for aggregate in out.aggregates if id(aggregate) not in dropped]
 
 
-def _best_ranks(points: Iterable[Point]) -> dict[tuple[int, str], int]:
+def best_ranks(points: Iterable[Point]) -> dict[tuple[int, str], int]:
     """(resource, scope) -> the smallest rank among its token metrics."""
     best: dict[tuple[int, str], int] = {}
     for point in points:
@@ -133,9 +143,9 @@ def _costed(labels: Labels) -> _Costed:
     return _Costed(labels.scope, labels.resource, labels.response_model or labels.request_model)
 
 
-def _together(measures: Sequence[_Measure]) -> Iterator[list[_Measure]]:
+def _together(measures: Sequence[Measure]) -> Iterator[list[Measure]]:
     """Cut where more than `TOGETHER_NS` lies between two points."""
-    group: list[_Measure] = []
+    group: list[Measure] = []
     for measure in sorted(measures, key=lambda m: m.point.time_ns):
         if group and measure.point.time_ns - group[-1].point.time_ns > TOGETHER_NS:
             yield group
@@ -145,7 +155,7 @@ def _together(measures: Sequence[_Measure]) -> Iterator[list[_Measure]]:
 
 
 def _aggregate(
-    out: Folded, labels: Labels, measures: Sequence[_Measure], measured: Measured, context: Context, *, is_costed: bool
+    out: Folded, labels: Labels, measures: Sequence[Measure], measured: Measured, context: Context, *, is_costed: bool
 ) -> None:
     """Add the record of *measures*, unless they say nothing."""
     new = [measure for measure in measures if measure.step.is_new]
@@ -157,8 +167,10 @@ def _aggregate(
     table = tables[0] if tables else new[0].point.table
     usage, is_consistent = _usage(measures, table)
     start_ms = times.ms_of(min(measure.step.start_ns for measure in new))
-    end_ms = times.ms_of(max(measure.point.time_ns for measure in new))
-    flags = times.time_flags(end_ms, context.received_at_ms)
+    last_ms = times.ms_of(max(measure.point.time_ns for measure in new))
+    until_ms = times.ms_of(max(measure.point.until_ns for measure in new))
+    end_ms = max(last_ms, until_ms)
+    flags = times.time_flags(min(end_ms, max(last_ms, context.received_at_ms)), context.received_at_ms)
     if not is_consistent:
         flags.append("inconsistent_usage")
     record: Record = {
@@ -167,7 +179,7 @@ def _aggregate(
         "kind": "aggregate",
         "billed": True,
         "source": {
-            "format": FORMAT,
+            "format": table.format,
             "convention": table.convention,
             "library": labels.scope or None,
             "library_version": labels.scope_version or None,
@@ -196,18 +208,24 @@ def _aggregate(
         record["cost"] = cost
     tokens = (usage.get("input_tokens") or 0) + (usage.get("output_tokens") or 0)
     family = Family(labels.scope, table.rank)
-    out.aggregates.append(Aggregate(record, labels.reporter, family, start_ms, end_ms, tokens, is_costed))
+    out.aggregates.append(Aggregate(record, labels.reporter, family, start_ms, end_ms, tokens, is_costed, measures))
 
 
-def _record_id(new: Sequence[_Measure]) -> str:
+def _record_id(new: Sequence[Measure]) -> str:
     """Of the series and their time: the same whoever counts them."""
     digest = sha256(_RECORD_DOMAIN)
-    for series, start_ns, time_ns in sorted((m.point.series, m.step.start_ns, m.point.time_ns) for m in new):
+    for series, start_ns, time_ns in _in_order([(m.point.series, m.step.start_ns, m.point.time_ns) for m in new]):
         digest.update(series + start_ns.to_bytes(8, "big") + time_ns.to_bytes(8, "big"))
     return digest.hexdigest()[:_ID_HEX]
 
 
-def _usage(measures: Iterable[_Measure], table: MetricTable) -> tuple[Usage, bool]:
+def _in_order(parts: list[tuple[bytes, int, int]]) -> Iterable[tuple[bytes, int, int]]:
+    """Sorted, in pieces: the interpreter is handed over in no single sort."""
+    pieces = [sorted(parts[start : start + _SORT_AT_ONCE]) for start in range(0, len(parts), _SORT_AT_ONCE)]
+    return pieces[0] if len(pieces) == 1 else heapq.merge(*pieces)
+
+
+def _usage(measures: Iterable[Measure], table: MetricTable) -> tuple[Usage, bool]:
     """The parts as one usage, and whether each fits its whole."""
     sums: dict[str, int] = {}
     usage: Usage = {"status": "aggregate"}
@@ -242,9 +260,9 @@ def _fits(sums: Mapping[str, int], usage: Usage, cached: int) -> bool:
     return inputs <= (given or 0) and outputs <= (output or 0)
 
 
-def _calls(measures: Sequence[_Measure]) -> int | None:
-    """How many measurements one kind had: of the input, else of the output."""
-    for kind in ("input", "output"):
+def _calls(measures: Sequence[Measure]) -> int | None:
+    """How many measurements one kind had: of the input, else of the output; of sums, whatever they tell."""
+    for kind in ("input", "output", COST, REQUESTS):
         counts = [
             m.step.measurements for m in measures if m.point.kind == kind and m.step.is_new and m.step.measurements >= 0
         ]
@@ -253,7 +271,7 @@ def _calls(measures: Sequence[_Measure]) -> int | None:
     return None
 
 
-def _cost(measures: Iterable[_Measure]) -> Cost | None:
+def _cost(measures: Iterable[Measure]) -> Cost | None:
     """What the cost metric says of the same time; an idle one says 0."""
     amounts: Counter[str] = Counter()
     for measure in measures:

@@ -16,6 +16,7 @@ from itertools import product
 from typing import Final
 
 from gateway.counting.fold import Family
+from gateway.counting.oldest import forget_oldest
 from gateway.normalise.fingerprint import fingerprint
 from gateway.normalise.points import Reporter
 
@@ -27,6 +28,7 @@ RENEW_MS: Final = 1_000
 """A sighting younger than this is not noted again."""
 
 CALLS: Final = "calls"
+CALLS_REPORTED: Final = "suppressed.calls_reported"
 _ANY = "*"
 _STATED = "="
 
@@ -55,8 +57,7 @@ class Sightings:
         for key in _as_noted(topic, reporter):
             last_ms.pop(key, None)  # so that it moves to the end: the first one is the oldest
             last_ms[key] = now_ms
-        while len(last_ms) > self._most:
-            del last_ms[next(iter(last_ms))]
+        forget_oldest(last_ms, self._most)
 
     def is_fresh(self, topic: str, reporter: Reporter, since_ms: int) -> bool:
         """Whether this very reporter was noted since then."""
@@ -94,8 +95,13 @@ def fate(
 ) -> str | None:
     """Why the aggregate is not billed; None when it is."""
     if reporter.service_name not in prefer_metrics and sightings.seen_since(CALLS, reporter, since):
-        return "suppressed.calls_reported"
-    for rank in range(1, family.rank):
-        if sightings.seen_since(family_topic(family._replace(rank=rank)), reporter, since):
-            return "suppressed.repeated_metric"
-    return None
+        return CALLS_REPORTED
+    return "suppressed.repeated_metric" if is_repeated(sightings, reporter, family, since) else None
+
+
+def is_repeated(sightings: Sightings, reporter: Reporter, family: Family, since: int) -> bool:
+    """Whether the source reports the same tokens under a metric of a better rank."""
+    return any(
+        sightings.seen_since(family_topic(family._replace(rank=rank)), reporter, since)
+        for rank in range(1, family.rank)
+    )

@@ -7,15 +7,12 @@ but for `status`: money is a decimal string here as everywhere, times are RFC 33
 import sqlite3
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Literal
 
+from gateway.insights.finding import INSIGHT_LIST, Status
 from gateway.keys.record import rfc3339
-from gateway.list_conventions import Filterable, ListShape, Sort
 from gateway.local_service.amounts import decimal_text
 from gateway.local_service.call import Answer, Call
 from gateway.local_service.lists import ListTable, list_answer
-
-Status = Literal["new", "in_progress", "on_hold", "addressed", "ignored"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +32,7 @@ def _item(row: tuple[object, ...]) -> dict[str, object]:
 
 
 INSIGHTS = ListTable(
-    shape=ListShape(
-        root="insights",
-        sort_keys=("category", "cost_impact", "effort", "last_updated", "status", "title"),
-        default_sort=Sort("status", "asc"),
-        filters=(Filterable("status", ("new", "in_progress", "on_hold", "addressed", "ignored")),),
-    ),
+    shape=INSIGHT_LIST,
     source="insights",
     row_id="insight_no",
     expressions={

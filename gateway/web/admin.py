@@ -19,6 +19,8 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 from gateway.errors import Forbidden, Unauthenticated, answer_for
+from gateway.insights.finding import INSIGHT_LIST, Insight
+from gateway.list_conventions import ListRequest, Page, envelope, read_request
 from gateway.metrics import Status
 from gateway.web.answers import json_error
 from gateway.web.faults import kind_of, places
@@ -55,6 +57,10 @@ class AdminParts:
     """Why the gateway cannot keep data now; None when it can."""
     registry: CollectorRegistry
     access: AdminAccess
+    insights: Callable[[ListRequest], Awaitable[Page]]
+    """A page of them, found a moment ago."""
+    unsettled: Callable[[], Awaitable[Sequence[Insight]]]
+    """Insights that somebody should still look at."""
 
 
 PARTS = web.AppKey("parts", AdminParts)
@@ -72,6 +78,7 @@ def admin_app(parts: AdminParts, *, loopback: bool, host_names: AbstractSet[str]
         web.get("/readyz", readyz),
         web.get("/metrics", metrics),
         web.get("/v2/status", status_json),
+        web.get("/v2/insights", insights),
         web.get("/", page),
         web.get("/login", login),
         web.post("/login", login_with_token),
@@ -160,9 +167,16 @@ async def status_json(request: web.Request) -> web.Response:
     return json_answer(HTTPStatus.OK, orjson.dumps(request.app[PARTS].status()))
 
 
+async def insights(request: web.Request) -> web.Response:
+    """As service-interface part 4.1 has it. Raises BadListRequest."""
+    asked = read_request(INSIGHT_LIST, request.query.items())
+    found = await request.app[PARTS].insights(asked)
+    return json_answer(HTTPStatus.OK, orjson.dumps(envelope(INSIGHT_LIST, asked, found)))
+
+
 async def page(request: web.Request) -> web.Response:
     parts = request.app[PARTS]
-    return html(status_page(parts.status(), await parts.totals()))
+    return html(status_page(parts.status(), await parts.totals(), await parts.unsettled()))
 
 
 async def login(request: web.Request) -> web.Response:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Final, TypedDict
 
+from gateway.insights.finding import Insight
 from gateway.metrics import EDGE_FATES, LANE_FATES, LaneStatus, Status
 
 STYLE: Final = """
@@ -33,6 +34,8 @@ CONTENT_SECURITY_POLICY: Final = (
 )
 
 REFRESH_S = 10
+MOST_INSIGHTS = 50
+"""Shown on the page."""
 
 LOGIN_FORM: Final = (
     '<form method="post" action="/login"><label>Admin token '
@@ -66,7 +69,7 @@ TOTAL_COLUMNS: Final[Mapping[str, str]] = {
 }
 
 
-def status_page(status: Status, totals: Sequence[Total]) -> str:
+def status_page(status: Status, totals: Sequence[Total], insights: Sequence[Insight] = ()) -> str:
     """The whole page."""
     edge, lanes = status["edge"], status["lanes"]
     body = [
@@ -80,6 +83,8 @@ def status_page(status: Status, totals: Sequence[Total]) -> str:
         lanes_table(lanes),
         "<h2>AI calls delivered</h2>",
         totals_table(totals),
+        "<h2>What to look at</h2>",
+        insights_table(insights),
     ]
     return document("AI telemetry gateway", body, refresh=True)
 
@@ -188,6 +193,19 @@ def totals_table(totals: Sequence[Total]) -> str:
     ]
     head = ["Provider", "Model", *TOTAL_COLUMNS.values()]
     return table("Billed calls by provider and model; tokens", head, rows, 2)
+
+
+def insights_table(insights: Sequence[Insight]) -> str:
+    if not insights:
+        return '<p class="soft">Nothing.</p>'
+    shown = insights[:MOST_INSIGHTS]
+    rows = [
+        [escape(x["title"]), escape(x["category"]), escape(x["effort"]), words(x["status"]), cell(x["cost_impact"])]
+        for x in shown
+    ]
+    more = f"; {number(len(insights) - len(shown))} more in /v2/insights" if len(insights) > len(shown) else ""
+    head = ["Insight", "Category", "Effort", "Status", "Cost impact"]
+    return table(f"What the gateway found, the latest first{more}", head, rows, 4)
 
 
 def table(caption: str, head: Sequence[str], rows: Sequence[Sequence[str]], text_columns: int) -> str:

@@ -1,8 +1,11 @@
 """Metrics through the intake and a real spool: what is billed of them, whenever the sender or the gateway starts anew."""
 
 import asyncio
+import gc
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -11,6 +14,7 @@ from gateway import aggregates
 from gateway.aggregates import Settings
 from gateway.app import metrics_settings
 from gateway.config import Config
+from gateway.counting.fold import Folded
 from gateway.intake import Sender
 from spool.errors import SpoolError, SpoolFull
 from spool.record import AI_TELEMETRY
@@ -131,6 +135,51 @@ async def test_an_explosion_of_labels_stays_right_and_bounded(rig: MetricsRig, m
     assert len(found) == 3
 
 
+async def test_what_is_counted_beside_the_loop_is_counted_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def exported(n: int) -> Export:
+        made = Export(at=60.0 * n)
+        for user in range(40):
+            made.point(n * user, more={"user.id": f"user {user}", "session.id": f"session {user}"})
+        return made.point(n, more={"user.id": "delta"}, temporality="delta")
+
+    found = []
+    for most in (1_000, 1):
+        monkeypatch.setattr(aggregates, "POINTS_HERE", most)
+        monkeypatch.setattr(aggregates, "NOTE_AT_ONCE", most)
+        rig = await MetricsRig(tmp_path / str(most)).open()
+        await rig.metrics(exported(1), exported(2), exported(1))
+        await rig.reopen()
+        await rig.metrics(exported(2), exported(3))
+        await rig.settle()
+        found.append((sorted(map(str, await rig.records())), rig.spool.reasons()))
+        await rig.close()
+    assert found[0] == found[1]
+    assert gc.isenabled()
+
+
+async def test_the_loop_goes_on_while_a_large_payload_is_counted(
+    rig: MetricsRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counting waits for a turn of the loop, which would never come if it were done in it."""
+    loop, turned = asyncio.get_running_loop(), threading.Event()
+    counted = aggregates.fold
+
+    def fold(*given: Any) -> Folded:
+        loop.call_soon_threadsafe(turned.set)
+        assert turned.wait(10)
+        return counted(*given)
+
+    monkeypatch.setattr(aggregates, "fold", fold)
+    made = Export()
+    for n in range(aggregates.POINTS_HERE + 1):
+        made.point(1, more={"n": n})
+    await rig.metrics(made)
+    await rig.settle()
+    assert (await rig.used())[0] == aggregates.POINTS_HERE + 1
+
+
 async def test_series_that_nobody_repeats_are_forgotten_and_those_that_are_stay(tmp_path: Path) -> None:
     day_ms = 86_400_000
     rig = await MetricsRig(tmp_path, metrics=Settings(settle_ms=0, max_age_ms=7 * day_ms)).open()
@@ -245,6 +294,29 @@ async def test_more_tokens_by_metrics_than_by_calls_are_shown_as_a_gap(rig: Metr
     (gap,) = rig.counting.aggregates.gaps()
     assert (gap["service_name"], gap["model"]) == ("app", "gpt-4o")
     assert (gap["tokens_by_calls"], gap["tokens_by_metrics"]) == (120, 1200)
+
+
+async def test_a_model_whose_spans_are_all_lost_is_a_gap(rig: MetricsRig) -> None:
+    await rig.traces(call_span("a", (100, 20)))
+    await rig.metrics(export(100, 20, start=1).point(700, labels={**LABELS, "gen_ai.request.model": "lost-model"}))
+    await rig.settle()
+    assert {record["kind"] for record in await rig.records()} == {"call"}, "it is in no bill"
+    (gap,) = rig.counting.aggregates.gaps()
+    assert (gap["model"], gap["tokens_by_calls"], gap["tokens_by_metrics"]) == ("lost-model", 0, 700)
+
+
+async def test_one_metric_under_two_names_is_compared_once(rig: MetricsRig) -> None:
+    own = {"name": "gemini_cli.token.usage", "kind": "sum", "type_name": "type"}
+    labels = {"model": "gpt-4o"}
+    await rig.traces(call_span("a", (100, 20)))
+    await rig.metrics(Export(scope="gemini-cli", start=1).point(100, "input").point(20, "output"))
+    await rig.metrics(
+        Export(scope="gemini-cli", start=1)
+        .point(100, "input", labels=labels, **own)  # type: ignore[arg-type] # of each its own type
+        .point(20, "output", labels=labels, **own)  # type: ignore[arg-type] # as above
+    )
+    await rig.settle()
+    assert rig.counting.aggregates.gaps() == []
 
 
 async def test_a_source_whose_metrics_say_what_its_calls_say_has_no_gap(rig: MetricsRig) -> None:

@@ -1,6 +1,7 @@
 """The second process that reads large payloads: the same answers, and nothing depends on it."""
 
 import asyncio
+import math
 import os
 import signal
 from collections.abc import AsyncIterator, Mapping
@@ -10,12 +11,15 @@ import psutil
 import pytest
 
 from gateway.errors import BadPayload
+from gateway.metrics_packing import PIECE, measured_in, read_metrics
 from gateway.normalise.context import Context, UserPolicy
 from gateway.packing import PACKERS, Packed
 from gateway.pricing.prices import Prices
 from gateway.reader import LARGE_BYTES, TOGETHER_LEAST, Reader
 from gateway.workers import MAX_BACKLOG, WorkerGone
 from tests.support.corpus import Scenario, scenarios
+from tests.support.metrics import Export
+from tests.support.metrics_rig import MetricsRig
 
 CONTEXT = Context(1_767_607_200_000, "2026-01-05T10:00:00.000Z", key="a key", peer="10.0.0.7")
 START_TIMEOUT_S = 30.0
@@ -60,6 +64,46 @@ async def test_a_worker_reads_as_the_gateway_itself_does(reader: Reader) -> None
             for packed, _ in await read_there(reader, payload.signal, payload.body, json=payload.is_json):
                 assert packed == wanted, scenario
     assert reader.worker.done > 30, "answers came from there"
+
+
+async def test_a_worker_reads_metrics_as_the_gateway_itself_does(reader: Reader) -> None:
+    context = CONTEXT._replace(users=UserPolicy("hash", b"secret"))
+    read = 0
+    for scenario in scenarios("metrics"):
+        for payload in scenario.payloads:
+            wanted = read_metrics(payload.body, json=payload.is_json, context=context)
+            read += len(wanted.points)
+            together = (reader.pack_metrics(payload.body, payload.is_json, CONTEXT) for _ in range(TOGETHER_LEAST))
+            for packed in await asyncio.gather(*together):
+                assert measured_in(packed) == wanted, scenario
+    assert read > 50
+    assert reader.worker.done > 5, "answers came from there"
+
+
+async def test_more_points_than_one_piece_holds_come_whole_and_in_their_order(reader: Reader) -> None:
+    made = Export()
+    for n in range(2 * PIECE + 7):
+        made.point(n, more={"user.id": f"user {n}"}).point(math.nan, more={"n": n})
+    wanted = read_metrics(made.body, json=False, context=CONTEXT._replace(users=UserPolicy("hash", b"secret")))
+    packed = await reader.pack_metrics(made.body, json=False, context=CONTEXT)
+    assert (len(packed.points), len(packed.labels), len(packed.rejected)) == (3, 3, 3)
+    assert measured_in(packed) == wanted
+
+
+async def test_metrics_are_counted_whether_the_worker_reads_them_or_is_gone(tmp_path: Path, reader: Reader) -> None:
+    rig = await MetricsRig(tmp_path).open()
+    rig.intake._reader = reader
+    large = {"more": {"padding": "x" * LARGE_BYTES}}
+    await rig.metrics(Export(at=60).point(100, **large))  # type: ignore[arg-type] # the builder's own keyword
+    assert reader.worker.done == 1
+    child_of(reader).suspend()
+    coming = asyncio.ensure_future(rig.metrics(Export(at=120).point(250, **large)))  # type: ignore[arg-type] # as above
+    await asyncio.sleep(0)
+    child_of(reader).kill()
+    await coming
+    await rig.settle()
+    assert await rig.used() == (250, 0)
+    await rig.close()
 
 
 async def test_a_body_that_cannot_be_read_is_told_in_the_same_words(reader: Reader) -> None:

@@ -14,6 +14,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from exporters.secret import Secret
 from gateway.config_values import TcpAddress
+from gateway.insights.finding import Insight
+from gateway.insights.finding import Status as InsightStatus
+from gateway.list_conventions import ListRequest, Page, page_of
 from gateway.metrics import NAMES, LaneStatus, Status, StatusCollector, WebFigures
 from gateway.web.admin import AdminParts, admin_app
 from gateway.web.listen import listen, runner_for
@@ -45,6 +48,17 @@ def figures(**fields: object) -> Status:
     return {**made, **fields}  # type: ignore[typeddict-item]  # the test's own keywords
 
 
+def insight(title: str, status: InsightStatus) -> Insight:
+    return Insight(
+        status=status,
+        category="pricing",
+        cost_impact=None,
+        effort="low",
+        title=title,
+        last_updated="2026-01-05T10:00:00.000Z",
+    )
+
+
 @dataclass
 class Admin:
     url: str
@@ -53,6 +67,7 @@ class Admin:
     now_s: float = 1000.0
     not_ready: str | None = None
     totals: Sequence[Total] = ()
+    insights: Sequence[Insight] = ()
 
 
 Start = Callable[..., Awaitable[Admin]]
@@ -74,7 +89,19 @@ async def start() -> AsyncIterator[Start]:
         async def not_ready() -> str | None:
             return admin.not_ready
 
-        parts = AdminParts(lambda: admin.status, totals, not_ready, registry, admin.access)
+        async def insights(request: ListRequest) -> Page:
+            return page_of(
+                request,
+                list(enumerate(admin.insights)),
+                field_of=lambda row, name: str(dict(row[1])[name]),
+                id_of=lambda row: row[0],
+                item_of=lambda row: row[1],
+            )
+
+        async def unsettled() -> Sequence[Insight]:
+            return admin.insights
+
+        parts = AdminParts(lambda: admin.status, totals, not_ready, registry, admin.access, insights, unsettled)
         app = admin_app(parts, loopback=loopback, host_names=host_names)
         listener = await listen(runner_for(app), TcpAddress("127.0.0.1", 0))
         assert listener is not None
@@ -237,6 +264,31 @@ async def test_the_page_needs_nothing_from_elsewhere_and_cannot_be_framed(
     assert not re.search(r"(src|href)=", text)
 
 
+async def test_insights_take_the_token_and_follow_the_list_conventions(
+    start: Start, client: aiohttp.ClientSession
+) -> None:
+    admin = await start()
+    admin.insights = [insight(f"insight {n}", "new" if n % 2 else "ignored") for n in range(5)]
+    assert await status_of(client, admin.url + "/v2/insights") == 401
+    async with client.get(admin.url + "/v2/insights?status=new&sort_key=title&limit=1", headers=BEARER) as response:
+        body = await response.json()
+    assert body["insights"] == [admin.insights[1]]
+    assert (body["pagination"]["total_count"], body["pagination"]["cursor"]["has_next"]) == (2, True)
+    assert body["filtering"]["current"] == {"status": ["new"]}
+    assert body["sorting"]["current"] == [{"sort_key": "title", "sort_order": "asc"}]
+    async with client.get(admin.url + "/v2/insights?status=old", headers=BEARER) as response:
+        assert response.status == 400
+        assert "status: one of new" in (await response.json())["error"]["message"]
+
+
+def test_the_page_lists_what_to_look_at() -> None:
+    text = re.sub(r"<[^>]+>", " ", status_page(figures(), [], [insight(f"insight {n}", "new") for n in range(60)]))
+    assert "insight 49" in text
+    assert "insight 50" not in text
+    assert "10 more in /v2/insights" in text
+    assert "unknown" in text, "a cost that nobody knows is not 0"
+
+
 def test_the_page_shows_both_identities_lanes_and_totals() -> None:
     total: Total = {"provider": "openai", "model": "m-small", "calls": 1234, "input_tokens": 5678901, "cost": "1.25"}
     text = re.sub(r"<[^>]+>", "", status_page(figures(), [total]))
@@ -266,9 +318,9 @@ def test_the_page_says_first_what_is_wrong(status: Status, words: str) -> None:
 def test_everything_on_the_page_is_escaped() -> None:
     evil = "<img src=x onerror=alert(1)>\"'&"
     status = figures(lanes={evil: lane(state="held", reason=evil)})
-    text = status_page(status, [{"provider": evil, "model": evil, "calls": 1, "cost": evil}])
+    text = status_page(status, [{"provider": evil, "model": evil, "calls": 1, "cost": evil}], [insight(evil, "new")])
     assert "<img" not in text
-    assert text.count("&lt;img") == 6
+    assert text.count("&lt;img") == 7
 
 
 async def test_metrics_are_readable_complete_and_agree_with_the_status(
