@@ -37,7 +37,8 @@ class Shape:
     spans: int = 100
     attributes: int = 15
     """Attributes on each AI span; beyond 15 they include message content, which the gateway has to drop."""
-    encoding: Literal["protobuf", "json"] = "protobuf"
+    encoding: Literal["protobuf", "json", "litellm"] = "protobuf"
+    """`litellm`: not OTLP but what LiteLLM's generic callback pushes (`benchmarks.litellm_bodies`)."""
     gzip: bool = False
     convention: Convention = "gen_ai"
     ai_percent: int = 100
@@ -110,9 +111,9 @@ class Template:
         as_sent = (lambda raw: raw.hex().encode()) if self._hex else bytes
         return Patch(
             is_ai,
-            _find_once(self._body, as_sent(_trace_sentinel(index))),
-            _find_once(self._body, as_sent(_span_sentinel(index))),
-            _find_once(self._body, _response_sentinel(index).encode()) if is_ai else None,
+            find_once(self._body, as_sent(_trace_sentinel(index))),
+            find_once(self._body, as_sent(_span_sentinel(index))),
+            find_once(self._body, _response_sentinel(index).encode()) if is_ai else None,
         )
 
 
@@ -217,7 +218,8 @@ def _response_sentinel(index: int) -> str:
     return f"Response{index:016d}"
 
 
-def _find_once(body: bytes, sentinel: bytes) -> int:
+def find_once(body: bytes, sentinel: bytes) -> int:
+    """Where *sentinel* stands, which must be in one place."""
     at = body.find(sentinel)
     if at < 0 or body.find(sentinel, at + 1) >= 0:
         raise AssertionError(f"the id {sentinel!r} does not stand exactly once in the template")

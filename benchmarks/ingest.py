@@ -58,7 +58,7 @@ def shapes(arguments: argparse.Namespace) -> Iterator[Shape]:
         yield Shape(
             spans=spans,
             attributes=attributes,
-            encoding="json" if arguments.otlp_json else "protobuf",
+            encoding="litellm" if arguments.litellm else "json" if arguments.otlp_json else "protobuf",
             gzip=compress,
             convention=arguments.convention,
             ai_percent=arguments.ai_percent,
@@ -93,6 +93,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--attributes", type=int, nargs="+", help=f"attributes on an AI span (default {ATTRIBUTES})")
     parser.add_argument("--gzip", action=argparse.BooleanOptionalAction, help="compressed bodies (default: both)")
     parser.add_argument("--otlp-json", action="store_true", help="OTLP/JSON instead of protobuf")
+    parser.add_argument(
+        "--litellm", action="store_true", help="what LiteLLM pushes, 12 to 14 kB a record; --spans records a request"
+    )
     parser.add_argument("--convention", default="gen_ai", choices=("gen_ai", "openinference", "openllmetry", "vercel"))
     parser.add_argument("--ai-percent", type=int, default=100, help="share of AI spans; the rest are HTTP spans")
     size = parser.add_mutually_exclusive_group()

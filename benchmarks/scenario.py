@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.bodies import Shape
+from benchmarks.litellm_bodies import PATH as LITELLM_PATH
 from benchmarks.processes import Process, ProcessFailed, read_json_file
 from benchmarks.sender import Report
 from benchmarks.sink import Counts, Mode
@@ -208,7 +209,8 @@ def _running_gateway(plan: Plan, folder: Path, sink: Sink) -> Iterator[Gateway]:
             sink.process.pin({1})
         ports = process.wait_until(lambda: read_json_file(ports_file), timeout_s=_READY_TIMEOUT_S, what="ready")
         base = "http://127.0.0.1:"
-        yield Gateway(process, f"{base}{ports['http']}/v1/traces", f"{base}{ports['admin']}/v2/status")
+        path = LITELLM_PATH if plan.shape.encoding == "litellm" else "/v1/traces"
+        yield Gateway(process, f"{base}{ports['http']}{path}", f"{base}{ports['admin']}/v2/status")
     finally:
         process.kill()
 

@@ -24,8 +24,10 @@ from urllib.parse import urlsplit
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
 from benchmarks.bodies import Shape, Template
+from benchmarks.litellm_bodies import LiteLLMTemplate
 
 PREBUILD_BYTES = 1 << 30
+AnyTemplate = Template | LiteLLMTemplate
 _ANSWER_TIMEOUT_S = 120.0
 
 
@@ -114,7 +116,7 @@ class Connection(asyncio.Protocol):
 class Load:
     """The run: what is left to send, and what came back."""
 
-    def __init__(self, url: str, template: Template, authorization: str | None) -> None:
+    def __init__(self, url: str, template: AnyTemplate, authorization: str | None) -> None:
         parts = urlsplit(url)
         self._host, self._port = parts.hostname or "127.0.0.1", parts.port or 80
         lines = [f"POST {parts.path} HTTP/1.1", f"Host: {parts.netloc}"]
@@ -159,6 +161,8 @@ class Load:
                 self._rejected += self._rejected_items(answer)
 
     def _rejected_items(self, answer: bytes) -> int:
+        if self._template.shape.encoding == "litellm":
+            return len(json.loads(answer).get("rejected", ()))
         if self._template.shape.encoding == "json":
             partial = json.loads(answer).get("partialSuccess", {})
             return int(partial.get("rejectedSpans", 0))
@@ -182,13 +186,13 @@ class Load:
         )
 
 
-def counted_bodies(template: Template, requests: int, first: int) -> Iterator[bytes]:
+def counted_bodies(template: AnyTemplate, requests: int, first: int) -> Iterator[bytes]:
     """*requests* bodies from number *first* on; built now when they fit in `PREBUILD_BYTES`, else while sending."""
     made = (template.body(number) for number in range(first, first + requests))
     return iter(list(made)) if requests * template.body_bytes <= PREBUILD_BYTES else made
 
 
-def timed_bodies(template: Template, seconds: float, first: int) -> Iterator[bytes]:
+def timed_bodies(template: AnyTemplate, seconds: float, first: int) -> Iterator[bytes]:
     """Bodies from number *first* on, each built as it is asked for, until *seconds* after the first."""
     deadline, number = time.monotonic() + seconds, first
     while time.monotonic() < deadline:
@@ -212,7 +216,8 @@ def _arguments() -> argparse.Namespace:
 def main() -> None:
     """Entry point."""
     arguments = _arguments()
-    template = Template(Shape(**json.loads(arguments.shape)))
+    shape = Shape(**json.loads(arguments.shape))
+    template = LiteLLMTemplate(shape) if shape.encoding == "litellm" else Template(shape)
     authorization = os.environ[arguments.authorization_env] if arguments.authorization_env else None
     prepared = counted_bodies(template, arguments.requests, arguments.first) if arguments.requests else None
     ready = {

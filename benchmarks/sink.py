@@ -22,7 +22,7 @@ import signal
 import zlib
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Literal, cast, get_args
+from typing import Any, Literal, cast, get_args
 
 import orjson
 
@@ -88,13 +88,14 @@ class Ledger:
             counts.unique_records += 1
             counts.input_tokens += usage.get("input_tokens") or 0
             counts.output_tokens += usage.get("output_tokens") or 0
-            self._mark(record.get("trace"))
+            self._mark(record)
         counts.records += len(records)
         counts.bytes += len(body)
         return len(records)
 
-    def _mark(self, trace: dict[str, str | None] | None) -> None:
-        span_id = trace.get("span_id") if trace else None
+    def _mark(self, record: dict[str, Any]) -> None:
+        """By its span id; a gateway's record has none, its response id then ends in the same digits."""
+        span_id = (record.get("trace") or {}).get("span_id") or (record.get("response_id") or "")[-16:]
         number = sequence_of(span_id) if span_id else None
         if number is None:
             self.counts.unknown += 1

@@ -23,6 +23,9 @@ from gateway.aggregates import Settings as MetricsSettings
 from gateway.config import Config, Upstream, refuse_open_intake
 from gateway.config_values import Address, TcpAddress
 from gateway.embedded import FOLDER, READ_KEY_FILE, ServiceSummary, embedded_upstream, prepare_keys
+from gateway.insights.detect import Figures, detect
+from gateway.insights.finding import Insight
+from gateway.insights.store import InsightStore
 from gateway.keys.database import Database
 from gateway.keys.errors import DatabaseUnavailable
 from gateway.keys.key import GATEWAY_PREFIX
@@ -30,6 +33,7 @@ from gateway.keys.pepper import load_pepper
 from gateway.keys.private_file import read_or_create
 from gateway.keys.store import KeyStore
 from gateway.lanes import Lanes
+from gateway.list_conventions import ListRequest, Page
 from gateway.local_service.service import Service
 from gateway.metrics import Status, StatusCollector
 from gateway.normalise.context import UserPolicy
@@ -38,6 +42,7 @@ from gateway.pricing.own import BadPriceFile
 from gateway.pricing.prices import Prices
 from gateway.reader import Reader
 from gateway.settling import Counting
+from gateway.sources.catalogue import sources_with
 from gateway.spool_intake import SpoolIntake
 from gateway.web.admin import AdminParts, admin_app
 from gateway.web.build import build_gate, build_receiver
@@ -58,6 +63,8 @@ USER_SECRET_FILE = "user-secret"  # noqa: S105 - a file's name
 LOOK_AFTER_S = 1.0
 CORES_FOR_WORKER = 2
 NOTE_ACCESS_S = 60.0
+DETECT_S = 10.0
+"""Between two looks for insights; whoever asks for the list has one made at once."""
 
 
 class CannotStart(Exception):
@@ -88,6 +95,7 @@ class Gateway:
         self.counting: Counting
         self.intake: SpoolIntake
         self.keys: KeyStore
+        self.insights: InsightStore
         self._lanes: Lanes
         self._receiver: Receiver
         self.access: AdminAccess
@@ -139,6 +147,7 @@ class Gateway:
             prices=self.prices,
             now_ms=self._now_ms,
             reader=self._start_reader(secret),
+            sources=sources_with(mapping_of(config)),
         )
         service = await self._start_service() if config.upstream is None else None
         upstream = config.upstream or await self._embedded(service)
@@ -150,6 +159,8 @@ class Gateway:
         self._lanes.start()
         self._background(self.counting.run(), "settling")
         self._background(self._look_after(), "spool")
+        self._stack.push_async_callback(self._detect_last)
+        self._background(self._keep_detecting(), "insights")
         self.ports = Ports(
             http=await self._listen("http", self._receiver_runner(), config.listen.http),
             admin=await self._listen("admin", self._admin_runner(), config.listen.admin),
@@ -174,6 +185,7 @@ class Gateway:
         )
         self._stack.push_async_callback(self.keys.close)
         self._background(self._note_access(), "keys")
+        self.insights = await InsightStore.open(database, now_ms=self._now_ms)
 
     async def _note_access(self) -> None:
         """Write down now and then when keys were last used."""
@@ -197,6 +209,7 @@ class Gateway:
             user_secret=user_secret,
             price_file=config.pricing.file,
             prefer_metrics=self.counting.aggregates.settings.prefer_metrics,
+            mapping=mapping_of(config),
         )
         reader.start()
         self._stack.push_async_callback(reader.stop)
@@ -261,7 +274,9 @@ class Gateway:
         self.access = AdminAccess(admin_token(self.config.data_dir, os.urandom), time.monotonic, os.urandom)
         registry = CollectorRegistry()
         registry.register(StatusCollector(self.status, self._receiver.figures))
-        parts = AdminParts(self.status, self._totals, self._not_ready, registry, self.access)
+        parts = AdminParts(
+            self.status, self._totals, self._not_ready, registry, self.access, self._insight_page, self._unsettled
+        )
         address = self.config.listen.admin
         app = admin_app(parts, loopback=address is None or address.is_loopback)
         return runner_for(app)
@@ -271,6 +286,37 @@ class Gateway:
         if self._summary is None:
             return []
         return await self._summary.totals()
+
+    async def _detect(self) -> None:
+        """One round of the detectors. Raises DatabaseUnavailable."""
+        aggregates = self.counting.aggregates
+        figures = Figures(aggregates.gaps(), dict(self.prices.unpriced), aggregates.settings.prefer_metrics)
+        await self.insights.note(detect(figures))
+
+    async def _keep_detecting(self) -> None:
+        while True:
+            await asyncio.sleep(DETECT_S)
+            try:
+                await self._detect()
+            except Exception as error:  # noqa: BLE001 the next round makes up for whatever this one met
+                log.warning("insights could not be noted", error=type(error).__name__)
+
+    async def _detect_last(self) -> None:
+        """What was found since the last round outlives the process."""
+        with suppress(DatabaseUnavailable):
+            await self._detect()
+
+    async def _insight_page(self, request: ListRequest) -> Page:
+        await self._detect()
+        return await self.insights.page(request)
+
+    async def _unsettled(self) -> Sequence[Insight]:
+        """Nothing while the database cannot be read: the page tells of the lanes even then."""
+        try:
+            await self._detect()
+            return await self.insights.unsettled()
+        except DatabaseUnavailable:
+            return []
 
     async def _not_ready(self) -> str | None:
         try:
@@ -313,3 +359,9 @@ def spool_settings(config: Config) -> SpoolSettings:
         keep_delivered_ms=int(config.spool.keep_delivered_s * 1000),
         window_ms=int(config.counting.window_s * 1000),
     )
+
+
+def mapping_of(config: Config) -> dict[str, Any] | None:
+    """What the source `generic` reads by; None for its own way."""
+    options = config.sources.get("generic")
+    return None if options is None else options.mapping

@@ -24,6 +24,8 @@ from gateway.config_values import (
     word_for_off,
 )
 from gateway.keys.scopes import CATALOGUE, USE_CASES
+from gateway.sources.catalogue import SOURCES
+from gateway.sources.generic.mapping import fault_in
 from spool.record import OWN_LANES
 
 SCOPE_NAMES = frozenset(scope.name for scope in CATALOGUE)
@@ -206,6 +208,46 @@ class Upstream(Options):
         return self
 
 
+Paths = Annotated[tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)]
+"""One path or several: `usage.prompt_tokens`."""
+MAPPING_OPTIONS = ("items", "time", "event_id", "input_includes_cache", "fields_")
+"""Of `sources.generic` alone."""
+
+
+class SourceOptions(Options):
+    """How one AI gateway of `/v1/sources/{name}` shows who it is, where it cannot send a key."""
+
+    secret: SecretOption | None = Field(default=None, repr=False)
+    """What it signs its requests with; those that are signed need no key, those that are not need one."""
+    url_token: bool = False
+    """Take the inbound key from the address too: `/v1/sources/{name}/token/{key}`, or `?token={key}`."""
+    verify: str | None = Field(default=None, pattern=r"^[\x21-\x7e]{1,256}$")
+    """Vercel's ownership proof: every answer of the source carries it as `x-vercel-verify`."""
+    items: str = ""
+    """Of `generic`: path of the list of calls in a document; empty where a document is one call."""
+    time: Paths = ()
+    """Of `generic`: where it stands when a call began."""
+    event_id: Paths = ()
+    """Of `generic`: what tells one call from any other."""
+    input_includes_cache: bool | None = None
+    """Of `generic`: whether the input tokens hold those from the cache; without it, as the numbers prove."""
+    fields_: dict[str, Paths] = Field(default_factory=dict, alias="fields")
+    """Of `generic`: field of the record -> path, or several, of which the first with a value counts."""
+
+    @field_validator("fields_")
+    @classmethod
+    def known_fields(cls, value: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+        fault = fault_in(value)
+        if fault is not None:
+            raise ValueError(fault)
+        return value
+
+    @property
+    def mapping(self) -> dict[str, Any] | None:
+        """What `gateway.sources.generic` reads by, in plain types; None without one."""
+        return self.model_dump(by_alias=True, include=set(MAPPING_OPTIONS)) if self.fields_ else None
+
+
 class FileExporter(Options):
     type: Literal["file"]
     path: Path
@@ -233,8 +275,26 @@ class Config(Options):
     devices: Devices = Devices()
     spool: SpoolOptions = SpoolOptions()
     upstream: Upstream | None = None
+    sources: dict[str, SourceOptions] = Field(default_factory=dict)
+    """Settings of AI gateways that push in shapes of their own, by the source's name."""
     exporters: dict[str, ExporterOptions] = Field(default_factory=dict)
     """Further destinations of the AI records, a lane each, by the lane's name."""
+
+    @field_validator("sources")
+    @classmethod
+    def known_sources(cls, value: dict[str, SourceOptions]) -> dict[str, SourceOptions]:
+        known(tuple(value), SOURCES.keys(), "source")
+        for name, options in value.items():
+            taken = options.model_fields_set.intersection(MAPPING_OPTIONS)
+            if taken and name != "generic":
+                raise ValueError(
+                    f"{name}: {min(taken).rstrip('_')} belongs to generic alone; {name} has a table of its own"
+                )
+            if taken and not options.fields_:
+                raise ValueError(
+                    "generic: needs fields, such as {request_model: model, input_tokens: usage.prompt_tokens}"
+                )
+        return value
 
     @field_validator("exporters")
     @classmethod

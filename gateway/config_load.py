@@ -128,10 +128,13 @@ def sibling_options(path: Steps) -> list[str]:
 
 
 def check_secrets(draft: Draft, environ: Mapping[str, str]) -> None:
-    """Read each outbound key's secret once, so that a missing one is told now."""
-    keys = at(draft.data, ("upstream", "keys"))
-    for index in range(len(keys) if isinstance(keys, list) else 0):
-        path = ("upstream", "keys", index, SECRET_OPTION)
+    """Read each secret once, so that a missing one is told now."""
+    keys, sources = at(draft.data, ("upstream", "keys")), at(draft.data, ("sources",))
+    paths: list[Steps] = [
+        ("upstream", "keys", i, SECRET_OPTION) for i in range(len(keys) if isinstance(keys, list) else 0)
+    ]
+    paths += [("sources", str(name), SECRET_OPTION) for name in (sources if isinstance(sources, dict) else ())]
+    for path in paths:
         reference = at(draft.data, path)
         if isinstance(reference, str):
             try:

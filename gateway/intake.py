@@ -1,5 +1,7 @@
 """From a request's bytes to the spool, and the answer: decode, normalise, count, append. No web code here."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from gateway.normalise.call import Rejection
@@ -21,6 +23,8 @@ class Receipt(NamedTuple):
     rejected: tuple[Rejection, ...]
     warning: str | None = None
     """Shown as partial_success with 0 rejected items, such as "no known usage fields found"."""
+    answer: Mapping[str, object] = MappingProxyType({})
+    """What a source's answer repeats of the payload: ids."""
 
 
 class Intake(Protocol):
@@ -34,6 +38,9 @@ class Intake(Protocol):
 
     async def metrics(self, body: bytes, *, json: bool, sender: Sender) -> Receipt:
         """An ExportMetricsServiceRequest."""
+
+    async def source(self, name: str, body: bytes, *, sender: Sender, first_line: int = 1) -> Receipt:
+        """What an AI gateway pushes in its own shape (`gateway.sources`), or the part of it that begins with that line."""
 
     async def events(self, body: bytes, *, sender: Sender) -> Receipt:
         """Usage events: one JSON object, an array, `{"events": […]}` or NDJSON."""

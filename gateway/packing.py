@@ -62,7 +62,8 @@ def pack(normalised: Normalised, prices: Prices, prefer_metrics: frozenset[str])
     calls = normalised.calls
     price = prices.price
     for call in calls:
-        price(call.record, call.start_ms)
+        if call.record["kind"] == "call":
+            price(call.record, call.start_ms)
     return Packed(
         normalised.items,
         normalised.ignored,
@@ -81,6 +82,8 @@ def tokens_used(calls: Sequence[Call]) -> list[Used]:
     tokens: dict[tuple[str | None, str | None, int, str | None, str | None], int] = {}
     for call in calls:
         record = call.record
+        if record["kind"] != "call":
+            continue  # an aggregate that another gateway made
         who, usage = record["attribution"], record["usage"]
         key = (
             who.get("service_name"),
@@ -98,7 +101,8 @@ def prefer_billed_calls(normalised: Normalised, prefer_metrics: frozenset[str]) 
     """Take out the calls of services that are billed by their metrics; they stay as links, for what stands above them."""
     billed: list[Call] = []
     for call in normalised.calls:
-        if call.record["attribution"].get("service_name") not in prefer_metrics:
+        record = call.record
+        if record["kind"] != "call" or record["attribution"].get("service_name") not in prefer_metrics:
             billed.append(call)
             continue
         normalised.suppressed["metrics_preferred"] += 1

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from gateway.errors import BadPayload
+from gateway.metrics_packing import PackedMetrics
 from gateway.normalise.context import Context
 from gateway.packing import Packed
+from gateway.source_packing import PackedSource
 from gateway.worker import Answer, Job, Setup
 from gateway.workers import Worker, WorkerGone
 
@@ -25,13 +27,20 @@ class Reader:
     """Start it in a running loop."""
 
     def __init__(
-        self, *, users: str, user_secret: bytes, price_file: Path | None, prefer_metrics: frozenset[str]
+        self,
+        *,
+        users: str,
+        user_secret: bytes,
+        price_file: Path | None,
+        prefer_metrics: frozenset[str],
+        mapping: dict[str, Any] | None = None,
     ) -> None:
         setup = Setup(
             users=users,
             user_secret=user_secret,
             price_file=None if price_file is None else str(price_file),
             prefer_metrics=sorted(prefer_metrics),
+            mapping=mapping,
         )
         self.worker = Worker("gateway.worker", lambda: setup)
         self._small: list[tuple[Job, asyncio.Future[Answer]]] = []
@@ -49,7 +58,21 @@ class Reader:
         return self.worker.is_free
 
     async def pack(self, kind: str, body: bytes, json: bool, context: Context) -> tuple[Packed, Mapping[str, int]]:  # noqa: FBT001 passed on
-        """The payload read, and model -> calls without a price. Raises BadPayload; WorkerGone when it is to be read here."""
+        """Calls read, and model -> calls without a price. Raises BadPayload; WorkerGone when it is to be read here."""
+        fields, unpriced = await self._answer(kind, body, json, context)
+        return Packed._make(fields), unpriced
+
+    async def pack_metrics(self, body: bytes, json: bool, context: Context) -> PackedMetrics:  # noqa: FBT001 passed on
+        """Metrics read. Raises as `pack`."""
+        fields, _ = await self._answer("metrics", body, json, context)
+        return PackedMetrics._make(fields)
+
+    async def pack_source(self, kind: str, body: bytes, context: Context) -> tuple[PackedSource, Mapping[str, int]]:
+        """What an AI gateway pushed. Returns and raises as `pack`."""
+        fields, unpriced = await self._answer(kind, body, True, context)  # noqa: FBT003 it is JSON
+        return PackedSource._make(fields), unpriced
+
+    async def _answer(self, kind: str, body: bytes, json: bool, context: Context) -> Answer:  # noqa: FBT001 passed on
         job: Job = (kind, json, body, context.received_at_ms, context.received_at, context.key, context.peer)
         if len(body) >= LARGE_BYTES:
             (answer,) = await self.worker.ask([job])
@@ -60,7 +83,7 @@ class Reader:
             raise WorkerGone
         if fields is None:
             raise BadPayload(told)
-        return Packed._make(fields), told
+        return fields, told
 
     def _together(self, job: Job) -> "asyncio.Future[Answer]":
         """The answer to *job*, which waits for the end of the loop's turn, or until there are enough."""

@@ -1,33 +1,48 @@
 """The intake over a spool and its ledger: each payload is counted and on disk before its receipt is given."""
 
 import asyncio
+import re
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 
+from gateway.aggregates import POINTS_HERE
 from gateway.counting.facts import FACT_BYTES
 from gateway.decode.events import decode_events
 from gateway.decode.heartbeat import decode_heartbeat
-from gateway.decode.otlp_json import decode_metrics_json
-from gateway.decode.otlp_protobuf import decode_metrics
 from gateway.intake import Receipt, Sender
+from gateway.metrics_packing import PackedMetrics, measured_in, read_metrics
 from gateway.normalise.call import Rejection
 from gateway.normalise.context import Context, UserPolicy
 from gateway.normalise.device import enrolment_record, heartbeat_record
-from gateway.normalise.metrics import normalise_metrics, sender_of
+from gateway.normalise.metrics import sender_of
+from gateway.normalise.points import Measured
+from gateway.off_loop import off_loop
 from gateway.packing import PACKERS, Packed
 from gateway.pricing.prices import Prices
 from gateway.reader import Reader
 from gateway.settling import Counting
+from gateway.source_packing import PackedSource, kind_of, pack_source
+from gateway.sources.catalogue import SOURCES
+from gateway.sources.source import Source
+from gateway.sources.threads import Threads
 from gateway.workers import WorkerGone
 from spool.clock import rfc3339_ms
 from spool.record import AI_TELEMETRY, DEVICES, USAGE_EVENTS
 from spool.sqlite.spool import SqliteSpool
 from spool.store import Tally
 
+OTLP_JSON = re.compile(rb'\s*\{\s*"resource(Spans|Logs|Metrics)"')
+"""OTLP/JSON, which a source path takes as well."""
+
 MAX_SCOPES = 1000
 """Unknown scopes that are counted by name."""
 PIECE_CALLS = 2000
 """Calls appended at once: a larger payload is cut, in one commit, so that no chunk grows past a few MiB."""
+
+LARGE_SOURCE_BYTES = 1024 * 1024
+LARGE_METRICS_BYTES = 256 * 1024
+"""Reading such a payload takes some ten milliseconds, too long for the loop."""
 
 
 class SpoolIntake:
@@ -42,6 +57,7 @@ class SpoolIntake:
         prices: Prices,
         now_ms: Callable[[], int],
         reader: Reader | None = None,
+        sources: Mapping[str, Source] = SOURCES,
     ) -> None:
         self._spool = spool
         self._counting = counting
@@ -49,7 +65,9 @@ class SpoolIntake:
         self._prices = prices
         self._now_ms = now_ms
         self._reader = reader
+        self._sources = sources
         self._prefer_metrics = counting.aggregates.settings.prefer_metrics
+        self._threads = Threads(counting.settle_ms)
         self._devices: set[str] = set()
         """Devices whose enrolment is on disk; after a restart it is asked for again, under the same enrolment id."""
         self.unknown_conventions: Counter[str] = Counter()
@@ -73,19 +91,72 @@ class SpoolIntake:
             except WorkerGone:
                 pass
             else:
-                for model, calls in unpriced.items():
-                    self._prices.note_unpriced(model, calls)
+                self._note_unpriced(unpriced)
                 return packed
         pack = PACKERS[kind]
         return pack(body, json=json, context=context, prices=self._prices, prefer_metrics=self._prefer_metrics)
 
+    def _note_unpriced(self, unpriced: Mapping[str, int]) -> None:
+        for model, calls in unpriced.items():
+            self._prices.note_unpriced(model, calls)
+
     async def metrics(self, body: bytes, *, json: bool, sender: Sender) -> Receipt:
         self._spool.admit(len(body))
-        metrics = decode_metrics_json(body) if json else decode_metrics(body)
         context = self._context(sender)
-        measured = normalise_metrics(metrics, context)
+        measured = await self._measured(body, json, context)
         await self._counting.aggregates.take(measured, context)
         return Receipt(measured.items, tuple(measured.rejected))
+
+    async def source(self, name: str, body: bytes, *, sender: Sender, first_line: int = 1) -> Receipt:
+        self._spool.admit(len(body))
+        context = self._context(sender)
+        otlp = OTLP_JSON.match(body)
+        if otlp is not None:
+            receive = {b"Spans": self.traces, b"Logs": self.logs, b"Metrics": self.metrics}[otlp[1]]
+            return await receive(body, json=True, sender=sender)
+        packed = await self._packed_source(kind_of(name, first_line), body, context)
+        calls = Packed._make(packed.calls)
+        calls = self._threads.complete(name, calls, packed.threads, packed.threads_of_calls, context)
+        receipt = await self._keep(calls, context)
+        if packed.measured is None:
+            return receipt._replace(answer=packed.answer)
+        measured = measured_in(PackedMetrics._make(packed.measured))
+        await self._counting.aggregates.take(measured, context)
+        return Receipt(receipt.items + measured.items, (*receipt.rejected, *measured.rejected), answer=packed.answer)
+
+    async def _packed_source(self, kind: str, body: bytes, context: Context) -> PackedSource:
+        """The payload, read as `_packed` does; a large one that is read here is read beside the loop."""
+        if self._reader is not None and self._reader.is_free:
+            try:
+                packed, unpriced = await self._reader.pack_source(kind, body, context)
+            except WorkerGone:
+                pass
+            else:
+                self._note_unpriced(unpriced)
+                return packed
+        read = partial(
+            pack_source,
+            kind,
+            body,
+            context=context,
+            prices=self._prices,
+            prefer_metrics=self._prefer_metrics,
+            sources=self._sources,
+        )
+        return await off_loop(read, is_long=len(body) > LARGE_SOURCE_BYTES)
+
+    async def _measured(self, body: bytes, json: bool, context: Context) -> Measured:  # noqa: FBT001 passed on
+        """The payload, read as `_packed` does; a large one that is read here is read beside the loop."""
+        if self._reader is not None and self._reader.is_free:
+            try:
+                packed = await self._reader.pack_metrics(body, json, context)
+            except WorkerGone:
+                pass
+            else:
+                return await off_loop(partial(measured_in, packed), is_long=packed.items > POINTS_HERE)
+        return await off_loop(
+            partial(read_metrics, body, json=json, context=context), is_long=len(body) > LARGE_METRICS_BYTES
+        )
 
     async def events(self, body: bytes, *, sender: Sender) -> Receipt:
         self._spool.admit(len(body))

@@ -9,15 +9,21 @@ import marshal
 import os
 import signal
 import sys
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, TypedDict
 
 from gateway.errors import BadPayload
+from gateway.metrics_packing import pack_metrics
 from gateway.normalise.context import Context, UserPolicy
 from gateway.packing import PACKERS
 from gateway.pricing.file import PriceFile
 from gateway.pricing.prices import Prices
+from gateway.source_packing import pack_source
+from gateway.sources.catalogue import SOURCES, sources_with
+from gateway.sources.source import Source
 from gateway.workers import HEADER, frame
 
 GC_YOUNGEST = 50_000
@@ -30,12 +36,15 @@ class Setup(TypedDict):
     user_secret: bytes
     price_file: str | None
     prefer_metrics: list[str]
+    mapping: dict[str, Any] | None
+    """Of `sources.generic`."""
 
 
 Job = tuple[str, bool, bytes, int, str, str | None, str]
-"""`traces` or `logs`; whether it is JSON; the body; when it was received, in ms and as text; the inbound key's name; the peer."""
+"""`traces`, `logs`, `metrics` or a source (`gateway.source_packing.kind_of`); whether it is JSON; the body; when it was received, in ms and as text; the inbound key's name; the peer."""
+READERS: dict[str, Callable[..., tuple[Any, ...]]] = {**PACKERS, "metrics": pack_metrics}
 Answer = tuple[Any, Any]
-"""A Packed's fields, and model -> calls without a price; or None, and why the payload can never be read; or None twice."""
+"""The fields of a Packed, PackedMetrics or PackedSource, and model -> calls without a price; or None, and why the payload can never be read; or None twice."""
 
 
 def main() -> None:
@@ -46,6 +55,7 @@ def main() -> None:
     prices = Prices()
     price_file = None if setup["price_file"] is None else PriceFile(Path(setup["price_file"]), prices)
     prefer_metrics = frozenset(setup["prefer_metrics"])
+    sources = sources_with(setup["mapping"])
     gc.collect()
     gc.freeze()
     gc.set_threshold(GC_YOUNGEST, 50, 100)
@@ -54,14 +64,17 @@ def main() -> None:
         jobs: list[Job] = read(source)
         if price_file is not None:
             price_file.look()
-        write(target, [answer(job, users, prices, prefer_metrics) for job in jobs])
+        write(target, [answer(job, users, prices, prefer_metrics, sources) for job in jobs])
 
 
-def answer(job: Job, users: UserPolicy, prices: Prices, prefer_metrics: frozenset[str]) -> Answer:
+def answer(
+    job: Job, users: UserPolicy, prices: Prices, prefer_metrics: frozenset[str], sources: Mapping[str, Source] = SOURCES
+) -> Answer:
     kind, json, body, received_at_ms, received_at, key, peer = job
     context = Context(received_at_ms, received_at, key=key, users=users, peer=peer)
     try:
-        packed = PACKERS[kind](body, json=json, context=context, prices=prices, prefer_metrics=prefer_metrics)
+        read = READERS.get(kind) or partial(pack_source, kind, sources=sources)
+        packed = read(body, json=json, context=context, prices=prices, prefer_metrics=prefer_metrics)
     except BadPayload as error:
         return None, str(error)
     except Exception:  # noqa: BLE001 the gateway reads it itself and meets the same fault, where it is told without the payload's text

@@ -64,9 +64,17 @@ def demo(keep: bool) -> None:  # noqa: FBT001 a flag of the command line
 @click.option("--path", default="/v1/traces", show_default=True, help="Where the payload would be posted.")
 @click.option("--content-type", default="application/x-protobuf", show_default=True)
 @click.option("--content-encoding", default="", help="gzip, deflate, zstd; empty for none.")
+@click.option("--explain", is_flag=True, help="Tell of each item what became of it, and which name gave each field.")
+@click.option("--json", "as_json", is_flag=True, help="With --explain: one JSON object an item.")
 @click.argument("file", type=click.File("rb"), default="-")
-def normalise(path: str, content_type: str, content_encoding: str, file: Any) -> None:
+def normalise(path: str, content_type: str, content_encoding: str, explain: bool, as_json: bool, file: Any) -> None:  # noqa: FBT001 flags of the command line
     """Print the records of one payload as NDJSON, and its rejections on stderr. FILE: `-` reads stdin."""
+    if explain:
+        from gateway.cli.explaining import print_explanations  # noqa: PLC0415 as above
+
+        sys.exit(print_explanations(file.read(), path, content_type, content_encoding, as_json=as_json))
+    if as_json:
+        raise click.UsageError("--json goes with --explain; without it the records are NDJSON already")
     from gateway.cli.normalising import print_records  # noqa: PLC0415 as above
 
     sys.exit(print_records(file.read(), path, content_type, content_encoding))
@@ -110,6 +118,22 @@ def service_run(
     except ValueError as error:
         raise Faulty(str(error)) from error
     sys.exit(run_service(data_dir, listen, misbehave, seed, ports_file))
+
+
+@main.command()
+@click.argument("name", required=False)
+@click.option(
+    "--address", default="http://127.0.0.1:4318", show_default=True, help="The gateway's, as the product reaches it."
+)
+@json_option
+def sources(name: str | None, address: str, as_json: bool) -> None:  # noqa: FBT001 a flag of the command line
+    """List the AI gateways that can push here, or show what to paste into the one called NAME."""
+    from gateway.cli.sources import print_source, print_sources  # noqa: PLC0415 as above
+
+    if name is None:
+        print_sources(as_json=as_json)
+    else:
+        print_source(name, address, as_json=as_json)
 
 
 @main.group()

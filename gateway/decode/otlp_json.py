@@ -3,6 +3,7 @@
 The rules are those of the OTLP specification's JSON encoding: ids in hex, 64-bit integers as number or decimal text,
 `NaN` and `Infinity` as text, bytes in base64, null for absent, enums as integers, unknown keys ignored, of a repeated
 key the last one wins. A byte order mark is skipped; half a surrogate pair (a text cut inside an emoji) becomes U+FFFD.
+Vercel's drains write the kind and the status of a span as a word (`"kind": "server"`): those words are read too.
 
 What is not JSON, or has a wrong JSON type, raises BadPayload; its text names the place, never the content. An item (span,
 log record, data point) with an id that is not hex of the right length or with an enum's name instead of its number is
@@ -32,6 +33,11 @@ from gateway.decode.view import Logs, LogsRequest, Metrics, MetricsRequest, Trac
 from gateway.errors import BadPayload
 
 _ENUMS = frozenset({"kind", "code", "severity_number", "aggregation_temporality"})
+_ENUM_WORDS = {
+    "kind": {"unspecified": 0, "internal": 1, "server": 2, "client": 3, "producer": 4, "consumer": 5},
+    "code": {"unset": 0, "ok": 1, "error": 2},
+}
+"""Vercel's words, in lower case; the names of protobuf's enums (`SPAN_KIND_SERVER`) are none of them."""
 _ID_BYTES = {"trace_id": 16, "span_id": 8, "parent_span_id": 8}
 _ITEMS = frozenset({"spans", "log_records", "data_points"})
 _INT_LIMITS = {
@@ -186,7 +192,10 @@ def _read_id(message: Message, name: str, value: Json, at: str, faults: dict[str
 
 def _read_enum(message: Message, name: str, value: Json, at: str, faults: dict[str, str]) -> None:
     if isinstance(value, str):
-        raise _ItemFault("invalid_enum")
+        word = _ENUM_WORDS.get(name, {}).get(value)
+        if word is None:
+            raise _ItemFault("invalid_enum")
+        value = word
     setattr(message, name, integer_of(value, -(2**31), 2**31 - 1, at))
 
 

@@ -1,7 +1,7 @@
 """Who served a call, as OpenTelemetry's well-known values. Precedence:
 
 1. `azure.ai.openai` where the address called is Azure's and the sender says OpenAI (no library tells them apart).
-2. The name the sender gave, by the table `_NAMES`; API suffixes (`openai.chat`, `anthropic.messages`) are cut first.
+2. The name the sender gave, by the table `_NAMES`; suffixes of an API (`openai.chat`) or a variant (`novita/fp8`) are cut first.
 3. The family of the model's name, where the sender gave none, or a name that is no provider (a framework, an unknown word).
 4. The host of the address called.
 5. The word the sender gave, in lower case, unless it is a framework.
@@ -23,6 +23,7 @@ _NAMES = {
     "az.ai.inference": "azure.ai.inference",
     "azure.ai.inference": "azure.ai.inference",
     "azure_ai": "azure.ai.inference",
+    "azure-ai": "azure.ai.inference",
     "anthropic": "anthropic",
     "claude": "anthropic",
     "bedrock": "aws.bedrock",
@@ -33,12 +34,16 @@ _NAMES = {
     "amazon_bedrock": "aws.bedrock",
     "bedrock_converse": "aws.bedrock",
     "aws bedrock": "aws.bedrock",
+    "amazon bedrock": "aws.bedrock",
+    "aws-bedrock": "aws.bedrock",
     "google": "gcp.gemini",
     "gemini": "gcp.gemini",
     "google_genai": "gcp.gemini",
     "google.generative-ai": "gcp.gemini",
     "google-gla": "gcp.gemini",
     "google_ai_studio": "gcp.gemini",
+    "google-ai-studio": "gcp.gemini",
+    "google ai studio": "gcp.gemini",
     "google.generativeai": "gcp.gemini",
     "gcp.gemini": "gcp.gemini",
     "gcp.gen_ai": "gcp.gen_ai",
@@ -47,12 +52,18 @@ _NAMES = {
     "vertex": "gcp.vertex_ai",
     "google.vertex": "gcp.vertex_ai",
     "google-vertex": "gcp.vertex_ai",
+    "google vertex": "gcp.vertex_ai",
+    "google-vertex-ai": "gcp.vertex_ai",
+    "google-vertex-anthropic": "gcp.vertex_ai",
+    "vertex-ai": "gcp.vertex_ai",
+    "vertexanthropic": "gcp.vertex_ai",
     "google_vertexai": "gcp.vertex_ai",
     "gcp.vertex_ai": "gcp.vertex_ai",
     "gcp.vertex.agent": "gcp.vertex_ai",
     "mistral": "mistral_ai",
     "mistralai": "mistral_ai",
     "mistral_ai": "mistral_ai",
+    "mistral-ai": "mistral_ai",
     "cohere": "cohere",
     "cohere_chat": "cohere",
     "deepseek": "deepseek",
@@ -60,8 +71,10 @@ _NAMES = {
     "xai": "x_ai",
     "x_ai": "x_ai",
     "x.ai": "x_ai",
+    "x-ai": "x_ai",
     "grok": "x_ai",
     "perplexity": "perplexity",
+    "perplexity-ai": "perplexity",
     "watsonx": "ibm.watsonx.ai",
     "ibm.watsonx.ai": "ibm.watsonx.ai",
     "ibm": "ibm.watsonx.ai",
@@ -75,9 +88,11 @@ _NAMES = {
     "lmstudio": "lmstudio",
     "together": "together_ai",
     "together_ai": "together_ai",
+    "together-ai": "together_ai",
     "togetherai": "together_ai",
     "fireworks": "fireworks_ai",
     "fireworks_ai": "fireworks_ai",
+    "fireworks-ai": "fireworks_ai",
     "replicate": "replicate",
     "huggingface": "huggingface",
     "hugging_face": "huggingface",
@@ -99,6 +114,27 @@ _NAMES = {
     "elevenlabs": "elevenlabs",
     "deepgram": "deepgram",
     "deepinfra": "deepinfra",
+    # who serves open models behind OpenRouter, Vercel, Portkey and Helicone
+    "novita": "novita",
+    "novitaai": "novita",
+    "novita-ai": "novita",
+    "chutes": "chutes",
+    "parasail": "parasail",
+    "nebius": "nebius",
+    "baseten": "baseten",
+    "hyperbolic": "hyperbolic",
+    "siliconflow": "siliconflow",
+    "friendli": "friendli",
+    "infermatic": "infermatic",
+    "mancer": "mancer",
+    "mancer 2": "mancer",
+    "z.ai": "z_ai",
+    "z-ai": "z_ai",
+    "zai": "z_ai",
+    "moonshotai": "moonshot_ai",
+    "moonshot ai": "moonshot_ai",
+    "moonshot-ai": "moonshot_ai",
+    "minimax": "minimax",
 }
 
 _FRAMEWORKS = frozenset(
@@ -111,7 +147,7 @@ _FRAMEWORKS = frozenset(
 )  # fmt: skip
 
 _SUFFIX = re.compile(
-    r"[.\-](chat|responses?|completions?|messages|embeddings?|image|images|speech|transcription|textembedding|generative-ai)$"
+    r"/[\w.-]+$|[.\-](chat|responses?|completions?|messages|embeddings?|image|images|speech|transcription|textembedding|generative-ai)$"
 )
 
 _WORD = re.compile(r"[\w .:/-]{1,64}", re.ASCII)

@@ -19,6 +19,8 @@ MAX_REPR_CHARS = 16 * 1024
 """Python reprs are slow to read (30-60 µs for a usage dict)."""
 
 _MAX_DIGITS = 13
+_MAX_COUNT = 1 << 40
+"""As in `gateway.normalise.pick`: a count of tokens beyond this is no count."""
 
 _PYTHON_WORD = re.compile(r"\b(None|True|False)\b")
 _JSON_WORD = {"None": "null", "True": "true", "False": "false"}
@@ -72,14 +74,14 @@ def text_in(value: Mapping[str, Json], *keys: str) -> str | None:
 
 
 def count_in(value: Mapping[str, Json], *keys: str) -> int | None:
-    """The first whole number >= 0 under *keys*, also where it is written as a text."""
+    """The first whole number from 0 to _MAX_COUNT under *keys*, also where it is written as a text."""
     for key in keys:
         found = value.get(key)
         if (isinstance(found, float) and found.is_integer()) or (
             isinstance(found, str) and len(found) <= _MAX_DIGITS and found.isdecimal()
         ):
             found = int(found)
-        if isinstance(found, int) and not isinstance(found, bool) and found >= 0:
+        if isinstance(found, int) and not isinstance(found, bool) and 0 <= found <= _MAX_COUNT:
             return found
     return None
 
@@ -124,7 +126,12 @@ def raw_answer(text: str | None) -> Answer:
         match = _LEADING_ID.match(text)
         answer.response_id = match.group(1) if match else None
         return answer
-    document = json_object(text)
+    return answer_in(json_object(text))
+
+
+def answer_in(document: Mapping[str, Json]) -> Answer:
+    """The same for an answer that is no text but a JSON object already."""
+    answer = Answer()
     for part in (document, *_langchain_parts(document)):
         _take(answer, part)
     return answer

@@ -1,17 +1,21 @@
 """Puts the receiver together from the configuration."""
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from exporters.keyring import read_secret
 from gateway.config import Config
 from gateway.config_values import TcpAddress
 from gateway.intake import Intake
+from gateway.sources.catalogue import SOURCES
 from gateway.web.body import Limits
 from gateway.web.cors import Cors
 from gateway.web.gate import Gate, IntakeGate, KeyGate, Keys, OpenGate
 from gateway.web.otlp import otlp_routes
 from gateway.web.receiver import Receiver
 from gateway.web.routes import Route, RouteTable
+from gateway.web.sources import SourceAccess, source_routes
 from gateway.web.telemetry import telemetry_routes
 
 
@@ -33,12 +37,26 @@ def build_gate(config: Config, keys: InboundKeys) -> Gate:
 
 
 def build_receiver(config: Config, intake: Intake, gate: Gate, further: Sequence[Route] = ()) -> Receiver:
-    """The receiver with OTLP, events, heartbeats, and the *further* routes of other formats."""
+    """The receiver with OTLP, AI gateways, events, heartbeats, and *further* routes."""
     limits = Limits(
         max_body_bytes=config.limits.max_body_bytes,
         max_decompressed_bytes=config.limits.max_decompressed_bytes,
         max_in_flight_bytes=config.limits.max_in_flight_bytes,
         body_timeout_s=config.limits.body_timeout_s,
     )
-    routes = RouteTable([*otlp_routes(intake), *telemetry_routes(intake), *further], config.http.base_path)
-    return Receiver(routes, gate, limits, Cors(frozenset(config.http.cors_origins)))
+    cors = Cors(frozenset(config.http.cors_origins))
+    sources = source_routes(tuple(SOURCES.values()), access_of(config), intake, gate, limits, cors)
+    routes = RouteTable([*otlp_routes(intake), *telemetry_routes(intake), *sources, *further], config.http.base_path)
+    return Receiver(routes, gate, limits, cors)
+
+
+def access_of(config: Config) -> dict[str, SourceAccess]:
+    """What is configured of AI gateways, with their secrets read."""
+    return {
+        name: SourceAccess(
+            None if options.secret is None else read_secret(options.secret, os.environ).reveal(),
+            options.url_token,
+            options.verify,
+        )
+        for name, options in config.sources.items()
+    }

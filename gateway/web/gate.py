@@ -22,60 +22,6 @@ Headers = Mapping[str, str]
 """Names are looked up without regard to case."""
 
 
-class Keys(Protocol):
-    """The part of the key store that the gate uses."""
-
-    def authenticate(self, text: str) -> KeyRecord | None:
-        """The enabled key whose secret is *text*."""
-
-
-class Gate(Protocol):
-    def admit(self, headers: Headers, scope: str) -> str | None:
-        """The inbound key's name; None on open intake."""
-
-
-class OpenGate:
-    """Open intake. On loopback any page in a local browser can post here too, so the Host must be a loopback name."""
-
-    def __init__(self, *, check_host: bool) -> None:
-        self._check_host = check_host
-
-    def admit(self, headers: Headers, scope: str) -> str | None:
-        if self._check_host and not is_loopback_host(headers.get("Host", "")):
-            raise Forbidden("open intake answers only to a loopback Host; create a key to accept others")
-        return None
-
-
-class KeyGate:
-    """Every request carries a key, which is checked anew each time: a key disabled now is refused now."""
-
-    def __init__(self, keys: Keys) -> None:
-        self._keys = keys
-
-    def admit(self, headers: Headers, scope: str) -> str | None:
-        secret = credential(headers)
-        if not secret:
-            raise Unauthenticated("an API key is needed, in the Authorization header")
-        key = self._keys.authenticate(secret)
-        if key is None:
-            raise Unauthenticated("the API key is unknown or disabled")
-        if isinstance(decide(key.grant, scope), Denied):
-            raise Forbidden(f"the API key lacks the scope {scope}")
-        return key.name
-
-
-class IntakeGate:
-    """Open until the first key was ever created, from then on by key."""
-
-    def __init__(self, *, any_key_ever: Callable[[], bool], opened: Gate, keyed: Gate) -> None:
-        self._any_key_ever = any_key_ever
-        self._opened = opened
-        self._keyed = keyed
-
-    def admit(self, headers: Headers, scope: str) -> str | None:
-        return (self._keyed if self._any_key_ever() else self._opened).admit(headers, scope)
-
-
 def credential(headers: Headers) -> str | None:
     """The key in a request: bare `Authorization` (the convention), `Bearer`, Basic's password, `x-api-key`, `api-key`."""
     authorization = headers.get("Authorization")
@@ -97,6 +43,64 @@ def basic_password(encoded: str) -> str | None:
     except (binascii.Error, UnicodeDecodeError):
         return None
     return pair.partition(":")[2] or None
+
+
+Shown = Callable[[Headers], str | None]
+"""Finds the key that a request shows."""
+
+
+class Keys(Protocol):
+    """The part of the key store that the gate uses."""
+
+    def authenticate(self, text: str) -> KeyRecord | None:
+        """The enabled key whose secret is *text*."""
+
+
+class Gate(Protocol):
+    def admit(self, headers: Headers, scope: str, shown: Shown = ...) -> str | None:
+        """The inbound key's name; None on open intake. *shown* finds the key in a request."""
+
+
+class OpenGate:
+    """Open intake. On loopback any page in a local browser can post here too, so the Host must be a loopback name."""
+
+    def __init__(self, *, check_host: bool) -> None:
+        self._check_host = check_host
+
+    def admit(self, headers: Headers, scope: str, shown: Shown = credential) -> str | None:
+        if self._check_host and not is_loopback_host(headers.get("Host", "")):
+            raise Forbidden("open intake answers only to a loopback Host; create a key to accept others")
+        return None
+
+
+class KeyGate:
+    """Every request carries a key, which is checked anew each time: a key disabled now is refused now."""
+
+    def __init__(self, keys: Keys) -> None:
+        self._keys = keys
+
+    def admit(self, headers: Headers, scope: str, shown: Shown = credential) -> str | None:
+        secret = shown(headers)
+        if not secret:
+            raise Unauthenticated("an API key is needed, in the Authorization header")
+        key = self._keys.authenticate(secret)
+        if key is None:
+            raise Unauthenticated("the API key is unknown or disabled")
+        if isinstance(decide(key.grant, scope), Denied):
+            raise Forbidden(f"the API key lacks the scope {scope}")
+        return key.name
+
+
+class IntakeGate:
+    """Open until the first key was ever created, from then on by key."""
+
+    def __init__(self, *, any_key_ever: Callable[[], bool], opened: Gate, keyed: Gate) -> None:
+        self._any_key_ever = any_key_ever
+        self._opened = opened
+        self._keyed = keyed
+
+    def admit(self, headers: Headers, scope: str, shown: Shown = credential) -> str | None:
+        return (self._keyed if self._any_key_ever() else self._opened).admit(headers, scope, shown)
 
 
 @lru_cache(maxsize=256)

@@ -4,6 +4,7 @@ Success is a constant. A refusal is a google.rpc.Status in the encoding of the r
 """
 
 from collections.abc import Awaitable
+from collections.abc import Set as AbstractSet
 from typing import Final, Protocol
 
 from aiohttp import web
@@ -21,7 +22,7 @@ from gateway.web.answers import (
     rpc_status,
 )
 from gateway.web.ready import SERVER, Ready
-from gateway.web.routes import Route
+from gateway.web.routes import POST_ONLY, Route
 
 INGEST_SCOPE = "ai-telemetry-ingest:ingest-ai-telemetry"
 
@@ -65,17 +66,17 @@ class OtlpManner:
         return web.Response(status=answer.status, body=rpc_status(media, answer.code, message), headers=headers)
 
 
-def otlp_routes(intake: Intake) -> list[Route]:
-    """`/v1/traces`, `/v1/logs` and `/v1/metrics`."""
+def otlp_routes(intake: Intake, prefix: str = "", methods: AbstractSet[str] = POST_ONLY) -> list[Route]:
+    """`/v1/traces`, `/v1/logs` and `/v1/metrics`, behind *prefix*."""
     return [
-        signal_route("traces", intake.traces),
-        signal_route("logs", intake.logs),
-        signal_route("metrics", intake.metrics),
+        signal_route("traces", intake.traces, prefix, methods),
+        signal_route("logs", intake.logs, prefix, methods),
+        signal_route("metrics", intake.metrics, prefix, methods),
     ]
 
 
-def signal_route(signal: Signal, receive: SignalIntake) -> Route:
+def signal_route(signal: Signal, receive: SignalIntake, prefix: str, methods: AbstractSet[str]) -> Route:
     def call(body: bytes, media: str, sender: Sender, parameter: str) -> Awaitable[Receipt]:
         return receive(body, json=media == "json", sender=sender)
 
-    return Route(f"/v1/{signal}", INGEST_SCOPE, OtlpManner(signal), call)
+    return Route(f"{prefix}/v1/{signal}", INGEST_SCOPE, OtlpManner(signal), call, methods=methods)

@@ -23,7 +23,7 @@ from gateway.web.cors import Cors
 from gateway.web.faults import kind_of, places
 from gateway.web.gate import Gate
 from gateway.web.otlp import OtlpManner
-from gateway.web.routes import Manner, Route, RouteTable
+from gateway.web.routes import POST_ONLY, Manner, Route, RouteTable
 
 log = structlog.get_logger()
 
@@ -86,9 +86,12 @@ class Receiver:
         hold = Hold(self.budget)
         try:
             route, parameter = self._routes.find(request.raw_path)
-            if request.method != "POST":
-                return self.not_a_post(request)
-            response = await self.accept(request, route, parameter, hold)
+            if request.method not in route.methods:
+                return self.not_a_post(request, route)
+            if route.take is None:
+                response = await self.accept(request, route, parameter, hold)
+            else:
+                response = await route.take(request, parameter, hold)
         except (ConnectionError, asyncio.CancelledError):
             self.counts.gone += 1
             raise
@@ -108,11 +111,11 @@ class Receiver:
         receipt = await route.call(body, media, Sender(key, request.remote or "unix"), parameter)
         return route.manner.success(request, media, receipt)
 
-    def not_a_post(self, request: web.BaseRequest) -> web.StreamResponse:
+    def not_a_post(self, request: web.BaseRequest, route: Route) -> web.StreamResponse:
         """The answer to a browser's preflight. Raises MethodNotAllowed for everything else."""
         if request.method == "OPTIONS" and self._cors.is_preflight(request):
             return self._cors.preflight(request)
-        raise MethodNotAllowed("this path takes POST")
+        raise MethodNotAllowed(f"this path takes {' or '.join(sorted(route.methods))}")
 
     def refuse(self, request: web.BaseRequest, route: Route | None, error: Exception) -> web.Response:
         """The error's answer. What nobody foresaw is logged by class and place: its text may quote the payload."""
@@ -128,7 +131,7 @@ class Receiver:
         if isinstance(error, Unauthenticated):
             response.headers["WWW-Authenticate"] = 'Bearer realm="telemetry-gateway"'
         if isinstance(error, MethodNotAllowed):
-            response.headers["Allow"] = "POST"
+            response.headers["Allow"] = ", ".join(sorted(route.methods if route else POST_ONLY))
         if not request.content.is_eof():
             response.force_close()
         return response

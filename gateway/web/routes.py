@@ -5,6 +5,7 @@ A new sender's format is one more Route; nothing else in the web code changes.
 
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Protocol
 from urllib.parse import unquote
@@ -13,6 +14,9 @@ from aiohttp import web
 
 from gateway.errors import Answer, NotFound
 from gateway.intake import Receipt, Sender
+from gateway.web.body import Hold
+
+POST_ONLY = frozenset({"POST"})
 
 
 class Manner(Protocol):
@@ -36,6 +40,9 @@ class Route:
     manner: Manner
     call: Callable[[bytes, str, Sender, str], Awaitable[Receipt]]
     """(plain body, encoding, sender, the parameter or "") -> what became of it, once on disk."""
+    methods: AbstractSet[str] = POST_ONLY
+    take: Callable[[web.BaseRequest, str, Hold], Awaitable[web.StreamResponse]] | None = None
+    """For routes that admit and read their requests themselves (`gateway.web.sources`); `call` is then unused."""
 
 
 MAX_PARAMETER_CHARACTERS = 256

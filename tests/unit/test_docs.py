@@ -9,8 +9,10 @@ import click
 import pytest
 
 from gateway.cli.main import main
-from gateway.config import config_schema
+from gateway.config import MAPPING_OPTIONS, config_schema
 from gateway.config_load import leaf_options
+from gateway.sources.catalogue import SOURCES
+from gateway.sources.source import Source as PushSource
 from spool.record import Attribution, Cost, Record, Source, Trace, Usage
 
 ROOT = Path(__file__).parents[2]
@@ -29,7 +31,7 @@ def test_every_flag_is_documented_and_set_somewhere() -> None:
     documented = set(re.findall(r"^\| `(\w+)`", table, re.MULTILINE))
     code = "".join(
         path.read_text()
-        for folder in ("normalise", "counting", "pricing")
+        for folder in ("normalise", "counting", "pricing", "sources")
         for path in (ROOT / "gateway" / folder).rglob("*.py")
     )
     code += (ROOT / "gateway/settling.py").read_text()
@@ -42,8 +44,9 @@ def test_every_flag_is_documented_and_set_somewhere() -> None:
 def test_every_option_is_documented() -> None:
     schema = config_schema()
     options = {".".join(path) for path in leaf_options(schema, schema, ())}
+    options |= {f"sources.generic.{name.rstrip('_')}" for name in MAPPING_OPTIONS}
     documented = set(re.findall(r"^\| `([\w.]+)`", CONFIGURATION, re.MULTILINE))
-    groups = {"upstream.keys", "upstream.names", "exporters", "http.cors_origins"}
+    groups = {"upstream.keys", "upstream.names", "exporters", "sources", "http.cors_origins"}
     assert options - documented == set()
     assert documented - options - groups == set()
 
@@ -65,3 +68,13 @@ def test_links_between_pages_lead_somewhere() -> None:
     for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]:
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+@pytest.mark.parametrize("source", SOURCES.values(), ids=lambda source: source.name)
+def test_every_source_has_a_page_with_the_snippet_that_the_command_prints(source: PushSource) -> None:
+    page = (ROOT / "docs/senders" / f"{source.name}.md").read_text()
+    for line in source.snippet.text.format(url="URL", key="KEY").splitlines():
+        assert line.strip() in page.replace("YOUR_KEY", "KEY").replace(
+            f"http://127.0.0.1:4318/v1/sources/{source.name}", "URL"
+        )
+    assert f"{source.name}.md" in (ROOT / "docs/senders/README.md").read_text()

@@ -2,9 +2,10 @@
 
 1. The instrumentation scope's name, by `_SCOPES` (exact) and `_SCOPE_PREFIXES` (first that fits).
 2. Else an attribute that only one convention writes, by `_MARKS`; the smallest number wins.
-3. Else any `gen_ai.` name: OpenTelemetry GenAI.
-4. Else names that look like usage: the generic table.
-5. Else the span is no AI usage.
+3. Else usage in a map or a JSON text under one name, and none under names of its own: the generic table.
+4. Else any `gen_ai.` name: OpenTelemetry GenAI.
+5. Else names that look like usage: the generic table.
+6. Else the span is no AI usage.
 """
 
 from typing import Final
@@ -12,7 +13,15 @@ from typing import Final
 from gateway.normalise.conventions import gateways, generic, openllmetry
 from gateway.normalise.conventions.claude_code import CLAUDE_CODE
 from gateway.normalise.conventions.codex import CODEX
-from gateway.normalise.conventions.gen_ai import ANTHROPIC_SDK, COPILOT, GEMINI_CLI, GEN_AI, GEN_AI_INCLUSIVE, QWEN_CODE
+from gateway.normalise.conventions.gen_ai import (
+    ANTHROPIC_SDK,
+    COPILOT,
+    GEMINI_CLI,
+    GEN_AI,
+    GEN_AI_INCLUSIVE,
+    GOOSE,
+    QWEN_CODE,
+)
 from gateway.normalise.conventions.langfuse import LANGFUSE
 from gateway.normalise.conventions.langsmith import LANGSMITH
 from gateway.normalise.conventions.litellm import LITELLM
@@ -60,6 +69,7 @@ _SCOPES: dict[str, Convention] = {
     "qwen-code": QWEN_CODE,
     "github.copilot": COPILOT,
     "copilot-chat": COPILOT,
+    "goose": GOOSE,
 }
 
 _SCOPE_PREFIXES: tuple[tuple[str, Convention], ...] = (
@@ -83,13 +93,24 @@ _MARKS: tuple[tuple[str, Convention], ...] = (
     ("mlflow.spanType", MLFLOW),
     ("litellm.call_id", LITELLM),
     ("openrouter.provider_slug", gateways.OPENROUTER),
+    ("trace.metadata.openrouter.provider_slug", gateways.OPENROUTER),
+    ("trace.metadata.openrouter.provider_name", gateways.OPENROUTER),
+    ("trace.metadata.openrouter.entity_id", gateways.OPENROUTER),
+    ("vercel.ai_gateway.request.id", gateways.VERCEL),
+    ("vercel.ai_gateway.generation.id", gateways.VERCEL),
+    ("vercel.ai_gateway.provider", gateways.VERCEL),
+    ("vercel.ai_gateway.attempt.id", gateways.VERCEL),
+    ("vercel.ai_gateway.attempt.number", gateways.VERCEL),
+    ("vercel.ai_gateway.model_attempt.index", gateways.VERCEL),
     ("gen_ai.model.provider", gateways.CLOUDFLARE),
     ("traceloop.span.kind", openllmetry.OPENLLMETRY_UNSTATED),
     ("llm.request.type", openllmetry.OPENLLMETRY_UNSTATED),
 )
-_GEN_AI: Final = len(_MARKS)
+_NESTED: Final = len(_MARKS)
+_GEN_AI: Final = _NESTED + 1
 _GENERIC: Final = _GEN_AI + 1
-_MARKED: tuple[Convention, ...] = (*(convention for _, convention in _MARKS), GEN_AI, generic.GENERIC)
+_MARKED: tuple[Convention, ...] = (*(convention for _, convention in _MARKS), generic.GENERIC, GEN_AI, generic.GENERIC)
+_OWN_NAMES = ("gen_ai.usage.", "llm.usage.", "llm.token_count.")
 _MAX_NAMES = 8192
 _MAX_NAME_CHARS = 128
 _PLAIN: set[str] = set()
@@ -114,7 +135,7 @@ class _Marks(dict[str, int]):
         return mark
 
 
-_KNOWN_MARKS = {name: number for number, (name, _) in enumerate(_MARKS)}
+_KNOWN_MARKS = {name: number for number, (name, _) in enumerate(_MARKS)} | dict.fromkeys(generic.NESTED, _NESTED)
 _marks = _Marks(_KNOWN_MARKS)
 
 
@@ -130,8 +151,18 @@ def by_scope(name: str) -> Convention | None:
 
 
 def by_names(names: tuple[str, ...]) -> Convention | None:
-    """Precedence 2 to 5, from a span's attribute names; None for a span that is no AI usage."""
+    """Precedence 2 to 6, from a span's attribute names; None for a span that is no AI usage."""
     if _PLAIN.issuperset(names):
         return None
     found = min(map(_marks.__getitem__, names), default=NOT_AI)
+    if found == _NESTED:
+        found = _marks[mark_of(names)]
     return None if found == NOT_AI else _MARKED[found]
+
+
+def mark_of(names: tuple[str, ...]) -> str:
+    """The name that `by_names` goes by; there must be one."""
+    first = min(names, key=_marks.__getitem__)
+    if _marks[first] == _NESTED and any(name.startswith(_OWN_NAMES) for name in names):
+        return min((name for name in names if _marks[name] != _NESTED), key=_marks.__getitem__)
+    return first

@@ -206,8 +206,10 @@ _COUNTS = frozenset(
     }
 )  # fmt: skip
 _NUMBERS = frozenset(
-    {"cost", "stream", "time_to_first_s", "time_to_first_ms", "batch", "cache_hit", "succeeded", "duration_ms"}
-)
+    {
+        "cost", "upstream_cost", "byok", "stream", "time_to_first_s", "time_to_first_ms", "batch", "succeeded", "duration_ms",
+    }
+)  # fmt: skip
 
 
 _WHO = frozenset({"user", "session", "team", "project", "environment"})

@@ -13,6 +13,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from gateway.errors import BadPayload
 from gateway.intake import Receipt, Sender
 from gateway.normalise.call import Rejection
+from gateway.sources.documents import documents_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,11 @@ class RecordingIntake:
         events = [parsed_json(line) for line in body.splitlines()]
         receipt = self._take("events", body, sender, lambda _: [], json=True)
         return Receipt(len(events), receipt.rejected)
+
+    async def source(self, name: str, body: bytes, *, sender: Sender, first_line: int = 1) -> Receipt:
+        documents = documents_in(body, first_line=first_line)
+        self._take(f"{name} {first_line}", body, sender, lambda _: [], json=True)
+        return Receipt(len(documents.found) + len(documents.rejected), tuple(documents.rejected))
 
     async def heartbeat(self, device_id: str, body: bytes, *, sender: Sender) -> Receipt:
         parsed_json(body)

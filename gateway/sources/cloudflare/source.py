@@ -1,0 +1,150 @@
+"""Cloudflare AI Gateway: Logpush of its events (NDJSON), and rows of the Logs API. Its OpenTelemetry exporter sends OTLP and goes OTLP's way.
+
+Read from cloudflare/cloudflare-docs (`ai-gateway/observability/logging/logpush`), the API reference of "List Gateway Logs" (its row
+is `AiGatewayLog` of the Workers types too), and public receivers of the dataset.
+
+1. Logpush columns are written `StatusCode`; `Metadata`, `RequestBody` and `ResponseBody` are `{key, iv, data}`, encrypted for the
+   account's own key. Tokens and cost are inside: unknown here, never 0. Where they come in the clear they are read.
+2. Logpush gives its events no id. One is known by its encryption's `iv`, drawn for each, or by all its plain columns.
+3. The object that Logpush writes to test a destination, and any other that names neither model nor provider, is ignored.
+4. Logs API: `tokens_in` and `tokens_out` as the provider counts; `duration` in ms; `created_at` is when the request was logged.
+   A cost of 0 beside tokens says that no price is known, unless the caller set it (`custom_cost`).
+5. `cached` is an answer of the gateway's cache: it repeats the tokens of the call that filled it.
+6. A status of 400 or more fails. 429 with `RateLimited` never reached a provider.
+7. `metadata` is what the caller sent as `cf-aig-metadata`, as an object or as JSON text: a few well-known keys of it are read.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from http import HTTPStatus
+from typing import Final
+
+from gateway.normalise.context import Context
+from gateway.normalise.conventions.table import Convention, unstated
+from gateway.normalise.pick import Picked
+from gateway.normalise.texts import Json, text_in
+from gateway.sources.answers import object_of, take_body
+from gateway.sources.documents import Document
+from gateway.sources.fields import count_of, number_of, pick_fields, text_of
+from gateway.sources.items import ignore, objects, reject
+from gateway.sources.paths import operation_of_path
+from gateway.sources.reporting import Report, add_call, content_id, epoch_ms
+from gateway.sources.source import Snippet, Source, SourceRead
+
+_MAX_TEST_CHARS: Final = 200
+
+NAMES: dict[str, tuple[str, ...]] = {
+    "provider": ("Provider", "provider"),
+    "request_model": ("Model", "model"),
+    "input": ("tokens_in", "TokensIn"),
+    "output": ("tokens_out", "TokensOut"),
+    "cost": ("cost", "Cost"),
+    "cache_hit": ("Cached", "cached"),
+    "request_id": ("id",),
+    "user": ("metadata.user_id", "metadata.userId", "metadata.user"),
+    "session": ("metadata.session_id", "metadata.sessionId"),
+    "team": ("metadata.team_id", "metadata.teamId", "metadata.team"),
+    "project": ("metadata.project_id", "metadata.projectId", "metadata.project"),
+    "environment": ("metadata.environment", "metadata.env"),
+    "label.gateway": ("Gateway", "gateway"),
+}
+
+CLOUDFLARE = Convention("cloudflare", own=NAMES, basis=unstated)
+
+
+def read(documents: Sequence[Document], out: SourceRead, context: Context) -> None:
+    for position, document in objects(documents, out):
+        for where, row in _rows(document, position):
+            if not isinstance(row, dict):
+                reject(out, "not_an_object", where)
+            elif _is_event(row):
+                out.calls.items += 1
+                add_call(out.calls, _report(row), CLOUDFLARE, where, context)
+            else:
+                ignore(out)
+
+
+def read_line(line: str) -> Json:
+    """Rule 3, for a test that is plain text. Raises ValueError for any other line."""
+    if len(line) > _MAX_TEST_CHARS or not line.lower().startswith("test"):
+        raise ValueError("no line of this source")
+    return {}
+
+
+def _rows(document: dict[str, Json], position: str) -> Iterator[tuple[str, Json]]:
+    """The API's answer is `{result: [row], …}`, or `{result: row}` for one log."""
+    result = document.get("result")
+    if isinstance(result, list):
+        yield from ((f"{position}.result[{at}]", row) for at, row in enumerate(result))
+    elif isinstance(result, dict):
+        yield f"{position}.result", result
+    else:
+        yield position, document
+
+
+def _is_event(row: Mapping[str, Json]) -> bool:
+    return any(text_in(row, name) for name in ("Model", "model", "Provider", "provider"))
+
+
+def _report(row: dict[str, Json]) -> Report:
+    metadata = row.get("metadata", row.get("Metadata"))
+    picked = pick_fields({**row, "metadata": dict(object_of(metadata))}, CLOUDFLARE)
+    _drop_unpriced(picked, row)
+    operation = operation_of_path(text_in(row, "Endpoint", "path"))
+    if operation is not None:
+        picked.texts["operation"] = operation
+    body = row.get("ResponseBody", row.get("response_body"))
+    if not _is_encrypted(body):
+        take_body(picked, body)
+    status = count_of(row.get("StatusCode", row.get("status_code"))) or 0
+    failed = row.get("success") is False or row.get("RateLimited") is True or status >= HTTPStatus.BAD_REQUEST
+    return Report(
+        picked,
+        event_id=text_of(row.get("id")) or _identity(row, status),
+        start_ms=epoch_ms(row.get("Timestamp", row.get("created_at", row.get("Datetime")))),
+        duration_ms=number_of(row.get("duration", row.get("Duration"))),
+        failed=failed,
+        error=f"http_{status}" if status else None,
+    )
+
+
+def _drop_unpriced(picked: Picked, row: Mapping[str, Json]) -> None:
+    """Rule 4."""
+    if not picked.numbers.get("cost") and row.get("custom_cost") is not True:
+        picked.numbers.pop("cost", None)
+
+
+def _is_encrypted(value: Json) -> bool:
+    return isinstance(value, dict) and "iv" in value and "data" in value
+
+
+def _identity(row: Mapping[str, Json], status: int) -> str:
+    """Rule 2."""
+    for name in ("RequestBody", "Metadata", "ResponseBody"):
+        part = row.get(name)
+        if isinstance(part, dict) and (iv := text_of(part.get("iv"))):
+            return content_id(*_plain(row), status, name, iv)
+    return content_id(*_plain(row), status)
+
+
+def _plain(row: Mapping[str, Json]) -> list[str]:
+    names = ("Timestamp", "created_at", "Datetime", "Gateway", "Provider", "provider", "Model", "model")
+    return [text_of(row.get(name)) for name in (*names, "Cached", "cached", "tokens_in", "tokens_out", "duration")]
+
+
+SOURCE = Source(
+    name="cloudflare",
+    title="Cloudflare AI Gateway",
+    read=read,
+    read_line=read_line,
+    snippet=Snippet(
+        "sh",
+        "# OpenTelemetry: AI Gateway > Settings > add an OTEL exporter\n"
+        "#   URL {url}   Authorization: a secret that holds {key}\n"
+        "# Logpush, for gateways without it (no token counts: they are encrypted)\n"
+        'curl "https://api.cloudflare.com/client/v4/accounts/$ACCOUNT_ID/logpush/jobs" \\\n'
+        '  -H "Authorization: Bearer $CLOUDFLARE_API_TOKEN" -H "Content-Type: application/json" \\\n'
+        '  -d \'{{"name": "ai-telemetry", "dataset": "ai_gateway_events", "enabled": true,\n'
+        '       "destination_conf": "{url}?header_Authorization={key}"}}\'\n',
+    ),
+    retries="Logpush tries a batch again a few times within minutes, then drops it; the OTEL exporter sends once.",
+)

@@ -1,0 +1,139 @@
+"""The values that a table maps, taken out of a JSON document: the counterpart of `gateway.normalise.pick` for gateway formats. Pure.
+
+A table is a `Convention` whose names are paths: `metadata.usage_object.prompt_tokens`. A path is first looked up as it
+is written (`gen_ai.usage.input_tokens` may be one flat key), then by its dots, one object a dot; `*` as a part stands for the
+first entry of a list. The first path with a value wins, and a count of 0 gives way to a later path that says more.
+"""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import NamedTuple
+
+from gateway.normalise.conventions.shared import kind_of
+from gateway.normalise.conventions.table import Convention
+from gateway.normalise.pick import COUNT, FIRST, MAX_COUNT, MAX_TEXT_CHARS, NUMBER, TEXT, WHO, Picked
+from gateway.normalise.texts import Json
+
+_MAX_NUMBER_CHARS = 40
+_MAX_DIGITS = 15
+_INFINITY = float("inf")
+_FIRST_ENTRY = "*"
+_NAMES = frozenset({TEXT, WHO})
+
+
+class Path(NamedTuple):
+    name: str
+    parts: tuple[str, ...]
+
+
+class Field(NamedTuple):
+    name: str
+    kind: int
+    """How it is read, as in `gateway.normalise.pick`."""
+    paths: tuple[Path, ...]
+
+
+@lru_cache(maxsize=256)
+def fields_of(convention: Convention) -> tuple[Field, ...]:
+    """The table of *convention*, compiled. Unlike an attribute table it has no shared names: each source names its own."""
+    return tuple(
+        Field(field, kind_of(field), tuple(Path(name, tuple(name.split("."))) for name in names))
+        for field, names in convention.own.items()
+    )
+
+
+def pick_fields(document: Mapping[str, Json], convention: Convention) -> Picked:
+    """The mapped values of *document*. Empty texts, and numbers that are none, count as absent."""
+    picked = Picked()
+    texts, who = picked.texts, picked.who
+    for field, kind, paths in fields_of(convention):
+        for path in paths:
+            value = at_path(document, path)
+            if value is None:
+                continue
+            if type(value) is str and kind in _NAMES:  # nearly all: told apart here, it is one call less
+                if value:
+                    (who if kind == WHO else texts)[field] = value[:MAX_TEXT_CHARS]
+                    break
+            elif _keep(picked, field, kind, value):
+                break
+    return picked
+
+
+def at_path(document: Mapping[str, Json], path: Path) -> Json:
+    """What stands at *path*; None where nothing does."""
+    name, parts = path
+    value = document.get(name)
+    if value is not None or len(parts) == 1:
+        return value
+    value = document.get(parts[0])
+    for part in parts[1:]:
+        if isinstance(value, dict):
+            value = value.get(part)
+        elif isinstance(value, list) and part == _FIRST_ENTRY:
+            value = value[0] if value else None
+        else:
+            return None
+    return value
+
+
+def _keep(picked: Picked, field: str, kind: int, value: Json) -> bool:
+    """Write *value* down; whether the field is settled with it (a count of 0 is kept, and a later path may say more)."""
+    if kind == COUNT:
+        count = count_of(value)
+        if count is not None and not picked.counts.get(field):
+            picked.counts[field] = count
+        return bool(count)
+    if kind == NUMBER:
+        number = number_of(value)
+        if number is not None:
+            picked.numbers[field] = number
+        return number is not None
+    text = first_text(value) if kind == FIRST else text_of(value)
+    if text:
+        (picked.who if kind == WHO else picked.texts)[field] = text
+    return bool(text)
+
+
+def text_of(value: Json) -> str:
+    """A name or id, cut to MAX_TEXT_CHARS; numbers and booleans as text; "" for anything else."""
+    if isinstance(value, str):
+        return value[:MAX_TEXT_CHARS]
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        return str(int(value)) if value.is_integer() else repr(value)
+    return ""
+
+
+def first_text(value: Json) -> str:
+    """The text, or the first one of a list."""
+    return text_of(value[0]) if isinstance(value, list) and value else text_of(value)
+
+
+def count_of(value: Json) -> int | None:
+    """A whole number from 0 to MAX_COUNT; also from a float or a decimal text."""
+    if isinstance(value, bool):
+        return None
+    if (isinstance(value, str) and len(value) <= _MAX_DIGITS and value.isascii() and value.isdigit()) or (
+        isinstance(value, float) and value.is_integer()
+    ):
+        value = int(value)
+    return value if isinstance(value, int) and 0 <= value <= MAX_COUNT else None
+
+
+def number_of(value: Json) -> float | None:
+    """A finite number; also from a decimal text; booleans are 0 and 1."""
+    if isinstance(value, bool | int | float):
+        number = float(value) if abs(value) < _INFINITY else _INFINITY
+    elif isinstance(value, str) and len(value) <= _MAX_NUMBER_CHARS and "_" not in value:
+        word = value.strip().lower()
+        try:
+            number = float(word == "true") if word in {"true", "false"} else float(word)
+        except ValueError:
+            return None
+    else:
+        return None
+    return number if abs(number) < _INFINITY else None

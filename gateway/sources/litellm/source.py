@@ -1,0 +1,82 @@
+"""LiteLLM's proxy and its callbacks: `generic_api` in three formats, its older payload, Lago and OpenMeter events, daily exports. Pure.
+
+1. Each document tells by its own fields what it is; a body may hold several kinds. One is a call (`payload`, `older`, `events`), a day's sums
+   (`daily`), or a budget alert, which tells of money spent before and is ignored.
+2. What is none of these is rejected: `not_an_object` (LiteLLM queues a null where it failed to make a payload), `unknown_shape`.
+3. Its OTLP (`otel` 1 and 2, `arize_phoenix`, `langfuse`) is read by `gateway.normalise.conventions.litellm`. A call that comes both ways is one.
+"""
+
+from collections.abc import Sequence
+
+from gateway.normalise.context import Context
+from gateway.normalise.conventions.table import Convention
+from gateway.normalise.texts import Json
+from gateway.sources.documents import Document
+from gateway.sources.items import ignore, objects, reject, suppress
+from gateway.sources.litellm.call_types import CallType
+from gateway.sources.litellm.daily import add_daily, is_cbf, is_focus, read_line
+from gateway.sources.litellm.events import LAGO, OPENMETER, is_cloud_event, is_lago, lago_report, openmeter_report
+from gateway.sources.litellm.older import is_older, older_report
+from gateway.sources.litellm.payload import LITELLM, is_payload, report_of
+from gateway.sources.litellm.trim import without_price_maps
+from gateway.sources.reporting import Report, add_call
+from gateway.sources.source import Snippet, Source, SourceRead
+
+
+def read(documents: Sequence[Document], out: SourceRead, context: Context) -> None:
+    daily: list[tuple[str, dict[str, Json]]] = []
+    for position, document in objects(documents, out):
+        if is_payload(document) and not is_older(document):
+            _add(report_of(document), LITELLM, position, out, context)
+        elif is_older(document):
+            _add(older_report(document), LITELLM, position, out, context)
+        elif is_lago(document):
+            _add(lago_report(document, context), LAGO, position, out, context)
+        elif is_cloud_event(document):
+            _add(openmeter_report(document), OPENMETER, position, out, context)
+        elif is_cbf(document) or is_focus(document):
+            daily.append((position, document))
+        elif _is_alert(document):
+            ignore(out)
+        else:
+            reject(out, "unknown_shape", position)
+    if daily:
+        add_daily(daily, out, context)
+
+
+def _add(report: Report | CallType, convention: Convention, position: str, out: SourceRead, context: Context) -> None:
+    if isinstance(report, Report):
+        out.calls.items += 1
+        add_call(out.calls, report, convention, position, context)
+    elif report.kind == "step":
+        suppress(out, "not_a_call")
+    else:
+        ignore(out)
+
+
+def _is_alert(document: dict[str, Json]) -> bool:
+    """`WebhookEvent` of `litellm/proxy/_types.py`."""
+    return isinstance(document.get("event"), str) and ("event_group" in document or "event_message" in document)
+
+
+SOURCE = Source(
+    name="litellm",
+    title="LiteLLM",
+    read=read,
+    snippet=Snippet(
+        "yaml",
+        "litellm_settings:\n"
+        "  callbacks: [gateway]\n"
+        "callback_settings:\n"
+        "  gateway:\n"
+        "    callback_type: generic_api\n"
+        "    endpoint: {url}\n"
+        '    headers: {{Authorization: "{key}"}}\n'
+        "    max_retries: 5      # without it, what one failed request held is lost\n"
+        "    retry_delay: 1.0    # seconds, doubled each time\n",
+    ),
+    retries="By default nothing is sent again: a batch of up to 512 calls is lost. With `max_retries`, 5xx and lost connections are, 4xx never.",
+    native_paths=("/api/v1/events", "/v2/connections/billing/anycost/{connection_id}/billing_drops"),
+    trim=without_price_maps,
+    read_line=read_line,
+)

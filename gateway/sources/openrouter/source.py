@@ -1,0 +1,36 @@
+"""OpenRouter: Broadcast (OTLP/JSON, by POST or PUT) goes OTLP's way; rows of `GET /api/v1/generation` are read here.
+
+1. Saving a destination sends an empty export (`{"resourceSpans": []}`) with `X-Test-Connection: true`: it holds nothing, and nothing is
+   rejected.
+2. Rows: `gateway.sources.generations`.
+"""
+
+from collections.abc import Sequence
+
+from gateway.normalise.context import Context
+from gateway.sources.documents import Document
+from gateway.sources.generations import add_generations, generations
+from gateway.sources.items import objects
+from gateway.sources.source import Snippet, Source, SourceRead
+
+OPENROUTER = generations("openrouter", {})
+
+
+def read(documents: Sequence[Document], out: SourceRead, context: Context) -> None:
+    for position, document in objects(documents, out):
+        add_generations(document, OPENROUTER, position, out, context)
+
+
+SOURCE = Source(
+    name="openrouter",
+    title="OpenRouter",
+    read=read,
+    snippet=Snippet(
+        "text",
+        "OpenRouter > Settings > Observability > Enable Broadcast > Webhook (or OpenTelemetry Collector)\n"
+        "  URL      {url}\n"
+        '  Headers  {{"Authorization": "{key}"}}\n'
+        "  Method   POST\n",
+    ),
+    retries="OpenRouter documents no repeat: what is not answered with 2xx counts as lost. Saving the destination needs 2xx to its test.",
+)

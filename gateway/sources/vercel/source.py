@@ -1,0 +1,42 @@
+"""Vercel AI Gateway: trace drains (OTLP) go OTLP's way; rows of `GET /v1/generation` and entries of log drains are read here.
+
+Read from Vercel's documentation of drains (traces, logs) and of the AI Gateway's REST API.
+
+1. Rows: `gateway.sources.generations`; their `latency` is the time to the first token.
+2. Log drains (NDJSON or an array) carry what builds, functions and the edge printed. None of their sources is the AI Gateway and
+   no field holds usage, so each entry is ignored; its message is not looked into.
+3. A drain proves itself by `x-vercel-signature`, the hex HMAC-SHA1 of the body; a log drain is verified by a request that
+   expects the header `x-vercel-verify` with the team's code in the answer.
+"""
+
+from collections.abc import Sequence
+
+from gateway.normalise.context import Context
+from gateway.sources.documents import Document
+from gateway.sources.generations import add_generations, generations
+from gateway.sources.items import objects
+from gateway.sources.source import Snippet, Source, SourceRead
+
+VERCEL = generations("vercel", {"time_to_first_ms": ("latency",)})
+
+
+def read(documents: Sequence[Document], out: SourceRead, context: Context) -> None:
+    for position, document in objects(documents, out):
+        add_generations(document, VERCEL, position, out, context)
+
+
+SOURCE = Source(
+    name="vercel",
+    title="Vercel AI Gateway",
+    read=read,
+    snippet=Snippet(
+        "text",
+        "Vercel > Team Settings > Drains > Add Drain > AI Gateway Traces > Custom endpoint\n"
+        "  Endpoint        {url}\n"
+        "  Format          JSON or Protobuf\n"
+        "  Custom headers  Authorization: {key}\n"
+        "  Sampling        100 %: with any other rate calls are missing here\n",
+    ),
+    retries="Vercel does not say that it repeats a failed delivery: what is not answered with 2xx counts as lost.",
+    ways_in=("key", "hmac_sha1"),
+)

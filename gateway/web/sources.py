@@ -1,0 +1,155 @@
+"""AI gateways that push in shapes of their own: the routes under `/v1/sources/{name}`, and the paths that clients choose themselves.
+
+A request is admitted by its key, by a token in its address or by its signature; its body goes to the intake piece by piece, and the
+answer is in the sender's own shape. What can be read is kept; what cannot is counted and told where that shape has a place for it.
+"""
+
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from aiohttp import web
+
+from gateway.errors import Forbidden, Unauthenticated
+from gateway.intake import Intake, Receipt, Sender
+from gateway.normalise.call import Rejection
+from gateway.sources.source import Source
+from gateway.web.body import Hold, Limits, read_body
+from gateway.web.coding import decoder_for
+from gateway.web.cors import Cors
+from gateway.web.gate import Gate
+from gateway.web.otlp import INGEST_SCOPE, otlp_routes
+from gateway.web.routes import Route
+from gateway.web.source_answers import SourceManner
+from gateway.web.streaming import pieces
+from gateway.web.ways_in import shown_by, signature_of
+
+SOURCES_PATH = "/v1/sources"
+VERIFY_HEADER = "x-vercel-verify"
+PUSHED_BY = frozenset({"POST", "PUT"})
+TRIED_BY = frozenset({"GET", "HEAD"})
+MAX_REJECTIONS_KEPT = 1000
+"""Of one streamed body; all are counted."""
+
+
+class SourceAccess(NamedTuple):
+    """What the configuration says of one source."""
+
+    secret: str | None = None
+    """What its signatures are made with."""
+    url_token: bool = False
+    verify: str | None = None
+
+    def __repr__(self) -> str:
+        return f"SourceAccess(url_token={self.url_token})"
+
+
+NO_ACCESS = SourceAccess()
+
+
+class SourceReceiver:
+    """Takes the requests of one source."""
+
+    def __init__(
+        self, source: Source, access: SourceAccess, intake: Intake, gate: Gate, limits: Limits, cors: Cors
+    ) -> None:
+        self._source = source
+        self._signature = signature_of(source.ways_in, access.secret)
+        self._shown = shown_by(source.ways_in, url_token=access.url_token)
+        self._intake, self._gate, self._limits, self._cors = intake, gate, limits, cors
+        self.manner = SourceManner(source.answers, {VERIFY_HEADER: access.verify} if access.verify else {})
+        self.methods = PUSHED_BY | TRIED_BY if access.verify else PUSHED_BY
+
+    async def take(self, request: web.BaseRequest, token: str, hold: Hold) -> web.StreamResponse:
+        """One request, to its answer. Raises what `gateway.errors` names."""
+        if request.method in TRIED_BY:
+            return self.manner.handshake()
+        self._refuse_pages(request)
+        signed = self._signature is not None and self._signature.stands_in(request.headers)
+        key = f"signed:{self._source.name}" if signed else self._admit(request, token)
+        media = self.manner.media(request.headers.get("Content-Type", ""))
+        sender = Sender(key, request.remote or "unix")
+        if signed or media == "protobuf":
+            receipt = await self._take_whole(request, media, sender, hold, signed=signed)
+        else:
+            receipt = await self._take_pieces(request, sender, hold)
+        return self.manner.success(request, media, receipt)
+
+    def _refuse_pages(self, request: web.BaseRequest) -> None:
+        """Any Content-Type is taken here, so a page in a browser gets this far without a preflight."""
+        if "Origin" in request.headers and not self._cors.is_allowed(request):
+            raise Forbidden("pages of this origin may not post here: name it in http.cors_origins")
+
+    def _admit(self, request: web.BaseRequest, token: str) -> str | None:
+        key = self._gate.admit(
+            request.headers,
+            INGEST_SCOPE,
+            lambda headers: self._shown(headers, token, request.raw_path.partition("?")[2]),
+        )
+        if key is None and self._signature is not None:
+            raise Unauthenticated(f"the request is not signed: {self._signature.header} is missing")
+        return key
+
+    async def _take_whole(
+        self, request: web.BaseRequest, media: str, sender: Sender, hold: Hold, *, signed: bool
+    ) -> Receipt:
+        """A body that is read to its end before anything of it is kept: a signature is over all of it."""
+        decode = decoder_for(request.headers.get("Content-Encoding", ""))
+        if signed and decode is not None:
+            raise Unauthenticated("a signed body must come without Content-Encoding: the signature is over its bytes")
+        body = await read_body(request, decode, self._limits, hold)
+        if signed and self._signature is not None and not self._signature.is_right(request.headers, body):
+            raise Unauthenticated("the signature does not fit the body and the configured secret")
+        if media == "protobuf":
+            return await self._intake.traces(body, json=False, sender=sender)
+        return await self._intake.source(self._source.name, body, sender=sender)
+
+    async def _take_pieces(self, request: web.BaseRequest, sender: Sender, hold: Hold) -> Receipt:
+        """Each piece is on disk before the next is asked for. When one fails, the sender repeats all, and what is kept counts once."""
+        decode = decoder_for(request.headers.get("Content-Encoding", ""))
+        items = 0
+        rejected: list[Rejection] = []
+        answer: Mapping[str, object] = {}
+        async for piece in pieces(request, decode, self._limits, hold):
+            receipt = await self._intake.source(
+                self._source.name, piece.body, sender=sender, first_line=piece.first_line
+            )
+            items += receipt.items
+            rejected += receipt.rejected[: max(0, MAX_REJECTIONS_KEPT - len(rejected))]
+            answer = {**answer, **receipt.answer}
+        return Receipt(items, tuple(rejected), answer=answer)
+
+
+def source_routes(
+    sources: Sequence[Source],
+    access: Mapping[str, SourceAccess],
+    intake: Intake,
+    gate: Gate,
+    limits: Limits,
+    cors: Cors,
+) -> list[Route]:
+    """The routes of all *sources*; *access* is what is configured of some, by name."""
+    return [
+        route
+        for source in sources
+        for route in routes_of(
+            source,
+            SourceReceiver(source, access.get(source.name, NO_ACCESS), intake, gate, limits, cors),
+            intake,
+            url_token=access.get(source.name, NO_ACCESS).url_token,
+        )
+    ]
+
+
+def routes_of(source: Source, receiver: SourceReceiver, intake: Intake, *, url_token: bool) -> Iterator[Route]:
+    base = f"{SOURCES_PATH}/{source.name}"
+    paths = [base, *(base + path for path in source.native_paths), *source.native_paths]
+    if url_token:
+        paths.append(base + "/token/{token}")
+    for path in paths:
+        yield Route(path, INGEST_SCOPE, receiver.manner, unused, methods=receiver.methods, take=receiver.take)
+    for prefix in (base, *source.otlp_prefixes):
+        yield from otlp_routes(intake, prefix, PUSHED_BY)
+
+
+def unused(body: bytes, media: str, sender: Sender, parameter: str) -> Awaitable[Receipt]:
+    raise AssertionError("a source's route takes the request itself")
