@@ -1,8 +1,12 @@
 """`normalise`: one payload through the real path, in a spool of its own that is gone afterwards."""
 
 import asyncio
+import re
 import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Generic, NamedTuple, TypeVar
 
 import click
 
@@ -13,11 +17,13 @@ from gateway.intake import Receipt, Sender
 from gateway.normalise.context import KEEP_USERS
 from gateway.pricing.prices import Prices
 from gateway.settling import Counting
+from gateway.sources.catalogue import SOURCES
 from gateway.spool_intake import SpoolIntake
 from gateway.web.coding import decoder_for
 from spool.record import AI_TELEMETRY, DEVICES, USAGE_EVENTS
 from spool.sqlite.spool import SpoolSettings, SqliteSpool
 
+SOURCE_PATH = re.compile(r"/v1/sources/([\w-]+)")
 SENDER = Sender(key=None, peer="normalise")
 
 
@@ -48,11 +54,33 @@ async def records_of_payloads(
     payloads: list[tuple[bytes, str, str, str]],
 ) -> tuple[list[bytes], Receipt, dict[str, int]]:
     """The same for several (body, path, Content-Type, Content-Encoding) that arrive within one settle time."""
+    async with apart(Counting) as gateway:
+        receipts = [await take(gateway.intake, *payload) for payload in payloads]
+        records = await forwarded(gateway)
+        items = sum(receipt.items for receipt in receipts)
+        rejected = tuple(rejection for receipt in receipts for rejection in receipt.rejected)
+        return records, Receipt(items, rejected), dict(gateway.spool.edge())
+
+
+CountingT = TypeVar("CountingT", bound=Counting)
+
+
+class Apart(NamedTuple, Generic[CountingT]):
+    """What counts payloads, in a folder of its own that is gone afterwards."""
+
+    spool: SqliteSpool
+    counting: CountingT
+    intake: SpoolIntake
+
+
+@asynccontextmanager
+async def apart(kind: type[CountingT]) -> AsyncIterator[Apart[CountingT]]:
+    """A gateway without its network, counting by *kind*."""
     with tempfile.TemporaryDirectory(prefix="telemetry-gateway-") as folder:
         spool = SqliteSpool(Path(folder), SpoolSettings(linger_ms=0), now_ms=wall_ms)
         try:
             prices = Prices()
-            counting = Counting(
+            counting = kind(
                 spool,
                 settle_ms=0,
                 window_ms=600_000,
@@ -61,25 +89,34 @@ async def records_of_payloads(
                 metrics=MetricsSettings(settle_ms=0),
                 price=prices.price,
             )
-            intake = SpoolIntake(spool, counting, users=KEEP_USERS, prices=prices, now_ms=wall_ms)
-            receipts = [await take(intake, *payload) for payload in payloads]
-            await counting.settle_due(wall_ms() + 1)
-            records: list[bytes] = []
-            for lane in (AI_TELEMETRY, USAGE_EVENTS, DEVICES):
-                while batch := await spool.freeze(lane, max_records=1000, max_bytes=1 << 22):
-                    records += batch.records
-            items = sum(receipt.items for receipt in receipts)
-            rejected = tuple(rejection for receipt in receipts for rejection in receipt.rejected)
-            return records, Receipt(items, rejected), dict(spool.edge())
+            yield Apart(spool, counting, SpoolIntake(spool, counting, users=KEEP_USERS, prices=prices, now_ms=wall_ms))
         finally:
             await spool.close()
 
 
+async def forwarded(gateway: Apart[CountingT]) -> list[bytes]:
+    """Settle all that was taken; the records as they would be forwarded."""
+    await gateway.counting.settle_due(wall_ms() + 1)
+    records: list[bytes] = []
+    for lane in (AI_TELEMETRY, USAGE_EVENTS, DEVICES):
+        while batch := await gateway.spool.freeze(lane, max_records=1000, max_bytes=1 << 22):
+            records += batch.records
+    return records
+
+
+def decompressed(body: bytes, content_encoding: str) -> bytes:
+    """Raises GatewayError."""
+    decode = decoder_for(content_encoding)
+    return body if decode is None else b"".join(decode(body))
+
+
 async def take(intake: SpoolIntake, body: bytes, path: str, content_type: str, content_encoding: str) -> Receipt:
     """Give one payload to the part of the intake that *path* names. Raises GatewayError."""
-    decode = decoder_for(content_encoding)
-    plain = body if decode is None else b"".join(decode(body))
+    plain = decompressed(body, content_encoding)
     json = "json" in content_type.lower()
+    source = SOURCE_PATH.match(path)
+    if source is not None and source[1] in SOURCES:
+        return await intake.source(source[1], plain, sender=SENDER)
     match path.rstrip("/").rpartition("/")[2]:
         case "traces":
             return await intake.traces(plain, json=json, sender=SENDER)
@@ -91,5 +128,5 @@ async def take(intake: SpoolIntake, body: bytes, path: str, content_type: str, c
             return await intake.events(plain, sender=SENDER)
         case _:
             raise click.UsageError(
-                f"nothing is known to read {path}; known are /v1/traces, /v1/logs, /v1/metrics, /v1/events"
+                f"nothing is known to read {path}; known are /v1/traces, /v1/logs, /v1/metrics, /v1/events, /v1/sources/{source}"
             )

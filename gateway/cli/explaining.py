@@ -1,0 +1,80 @@
+"""`normalise --explain`: what became of each item of one payload, and why. The explaining is `gateway.explain`'s."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import click
+import orjson
+
+from gateway.app import wall_ms
+from gateway.cli.normalising import SENDER, apart, decompressed, forwarded, take
+from gateway.errors import GatewayError
+from gateway.explain.explain import EXPLAINERS, Sent, explainer_of, explanations
+from gateway.explain.single import Single
+from gateway.explain.story import Explanation, as_object
+from gateway.explain.watch import WatchedCounting
+from gateway.explain.words import lines
+from gateway.normalise.context import KEEP_USERS, Context
+from spool.clock import rfc3339_ms
+
+
+class Explained(NamedTuple):
+    items: list[Explanation]
+    records: list[bytes]
+    edge: dict[str, int]
+    """Items by fate."""
+    reasons: dict[str, int]
+    """`<fate>.<reason>` -> items."""
+
+
+def print_explanations(body: bytes, path: str, content_type: str, content_encoding: str, *, as_json: bool) -> int:
+    """Every item on stdout, the counts on stderr; 0 when the payload could be read."""
+    if explainer_of(path) is None:
+        raise click.UsageError(f"{path} cannot be explained; known are {', '.join(f'/v1/{x}' for x in EXPLAINERS)}")
+    try:
+        explained = asyncio.run(explain_payloads([(body, path, content_type, content_encoding)]))
+    except GatewayError as error:
+        click.echo(f"Error: {error}", err=True)
+        return 1
+    for text in printed(explained.items, as_json=as_json):
+        click.echo(text)
+    counts = ", ".join(f"{fate} {n}" for fate, n in Counter(x.fate for x in explained.items).items())
+    click.echo(
+        f"received {len(explained.items)}, {counts}" if counts else f"there is nothing in it that {path} reads",
+        err=True,
+    )
+    return 0
+
+
+def printed(items: Sequence[Explanation], *, as_json: bool) -> list[str]:
+    return [_json(item) if as_json else "\n".join(lines(item)) + "\n" for item in items]
+
+
+def _json(item: Explanation) -> str:
+    return orjson.dumps(as_object(item)).decode()
+
+
+async def explain_payloads(payloads: Sequence[tuple[bytes, str, str, str]]) -> Explained:
+    """Each item of several (body, path, Content-Type, Content-Encoding) that arrive within one settle time. Raises GatewayError."""
+    now_ms = wall_ms()
+    context = Context(now_ms, rfc3339_ms(now_ms), users=KEEP_USERS, peer=SENDER.peer)
+    taken: list[tuple[str, list[Single]]] = []
+    async with apart(WatchedCounting) as gateway:
+        for number, payload in enumerate(payloads):
+            await take(gateway.intake, *payload)
+            taken.append((payload[1], _singles(payload, number, context)))
+        records = await forwarded(gateway)
+        counting, spool = gateway.counting, gateway.spool
+        items = explanations(taken, counting.ledger, counting.aggregates, records, context)
+        return Explained(items, records, dict(spool.edge()), dict(spool.reasons()))
+
+
+def _singles(payload: tuple[bytes, str, str, str], number: int, context: Context) -> list[Single]:
+    body, path, content_type, content_encoding = payload
+    explain = explainer_of(path)
+    if explain is None:
+        raise click.UsageError(f"{path} cannot be explained")
+    plain = decompressed(body, content_encoding)
+    return list(explain(Sent(plain, "json" in content_type.lower(), number), context))

@@ -1,0 +1,92 @@
+"""`normalise --explain`: every item of some payloads, what became of it and why.
+
+A payload's path chooses who takes it apart (`EXPLAINERS`); a new format is one line there: decode it, and give each item
+as it is by itself.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import orjson
+
+from gateway.decode.events import decode_events
+from gateway.decode.otlp_json import decode_logs_json, decode_metrics_json, decode_traces_json
+from gateway.decode.otlp_protobuf import decode_logs, decode_metrics, decode_traces
+from gateway.explain.fates import tell_calls, tell_points
+from gateway.explain.log_records import explain_log_records
+from gateway.explain.points import explain_points
+from gateway.explain.single import Single
+from gateway.explain.spans import explain_spans
+from gateway.explain.story import Explanation
+from gateway.explain.watch import WatchedAggregates, WatchedLedger
+from gateway.normalise.context import Context
+
+
+class Sent(NamedTuple):
+    """One payload, decompressed."""
+
+    body: bytes
+    is_json: bool
+    number: int
+    """Among the payloads, from 0."""
+
+
+SOURCES_PATH = "/v1/sources/"
+"""Formats of AI gateways: what follows it names the gateway, whatever the last word."""
+
+Explainer = Callable[[Sent, Context], Iterator[Single]]
+
+
+def _spans(sent: Sent, context: Context) -> Iterator[Single]:
+    traces = decode_traces_json(sent.body) if sent.is_json else decode_traces(sent.body)
+    return explain_spans(traces, sent.number, context)
+
+
+def _log_records(sent: Sent, context: Context) -> Iterator[Single]:
+    logs = decode_logs_json(sent.body) if sent.is_json else decode_logs(sent.body)
+    return explain_log_records(logs, sent.number, context)
+
+
+def _points(sent: Sent, context: Context) -> Iterator[Single]:
+    metrics = decode_metrics_json(sent.body) if sent.is_json else decode_metrics(sent.body)
+    return explain_points(metrics, sent.number, context)
+
+
+def _events(sent: Sent, context: Context) -> Iterator[Single]:
+    """Usage events are kept as they are sent, or rejected: each names its field."""
+    events = decode_events(sent.body, context.received_at_ms)
+    faults = {rejection.position: rejection.reason for rejection in events.rejected}
+    for i in range(events.items):
+        position = f"events[{i}]"
+        told = Explanation(sent.number, position, "event", fate="kept", because="a usage event is kept as it was sent")
+        if position in faults:
+            told.fate, told.reason, told.because = "rejected", faults[position], "the service would refuse it"
+        yield Single(told)
+
+
+EXPLAINERS: dict[str, Explainer] = {"traces": _spans, "logs": _log_records, "metrics": _points, "events": _events}
+"""Last word of the path -> who takes a payload apart."""
+
+
+def explainer_of(path: str) -> Explainer | None:
+    """None for a path that is not explained yet."""
+    if path.startswith(SOURCES_PATH):
+        return None
+    return EXPLAINERS.get(path.rstrip("/").rpartition("/")[2])
+
+
+def explanations(
+    taken: list[tuple[str, list[Single]]],
+    ledger: WatchedLedger,
+    aggregates: WatchedAggregates,
+    records: list[bytes],
+    context: Context,
+) -> list[Explanation]:
+    """The finished explanations, in the order of the items. *taken*: each payload's path and items, as they were counted."""
+    by_id: dict[str, dict[str, Any]] = {
+        record["record_id"]: record for record in map(orjson.loads, records) if "record_id" in record
+    }
+    tell_calls([single for _, singles in taken for single in singles], ledger, by_id)
+    metrics = [singles for path, singles in taken if explainer_of(path) is _points]
+    tell_points(metrics, aggregates, by_id, context)
+    return [single.told for _, singles in taken for single in singles]

@@ -1,0 +1,193 @@
+"""What became of each item once all were counted: its fate, the records that stand for it, and its record's fields.
+
+Takes what the items are by themselves (`spans`, `log_records`, `points`) and what was noted while they were counted (`watch`).
+"""
+
+from collections import defaultdict, deque
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from gateway.aggregates import CountedPoints
+from gateway.counting.fold import Aggregate, best_ranks
+from gateway.explain.points import aggregate_fields
+from gateway.explain.records import flagged, priced, unpriced
+from gateway.explain.single import Single
+from gateway.explain.story import Explanation, Field, InputSum, Told, leaves
+from gateway.explain.watch import Fate, Report, WatchedAggregates, WatchedLedger
+from gateway.normalise.context import Context
+from gateway.normalise.conventions.metric_tables import COST
+from gateway.normalise.points import Measured
+from gateway.normalise.reports import ORDER
+
+Records = Mapping[str, dict[str, Any]]
+"""Record id -> the record as it would be forwarded."""
+
+_REPEATED_ABOVE = "it repeats the call of the span above it, which came along"
+_BECAUSE = {
+    "same_span": "a report with the same identity, or of the span that it was emitted in, is counted already",
+    "response_id": "another report has its response id, at the same time, with agreeing usage: it is the same call",
+    "twin": "another instrumentation reports the same call at the same time",
+    "ancestor": "the calls below it account for its usage",
+    "parent_forwarded": "the call above it was forwarded already and accounts for it",
+    "calls_reported": "its source reports these calls one by one; metrics never add to calls",
+    "repeated_metric": "the same tokens are told under a better metric, or by another instrumentation",
+    "folded": "its numbers are in the record of the points that belong together",
+    "repeated": "it adds nothing to what its series told before",
+}
+
+
+# ---- calls
+
+
+def tell_calls(singles: Iterable[Single], ledger: WatchedLedger, records: Records) -> None:
+    """Complete the explanations of all calls; *singles* in the order in which they were counted."""
+    found = _reported(singles, ledger)
+    own = {report.ref: _own_record(told) for told, report in found if report is not None and not report.is_duplicate}
+    for told, report in found:
+        if report is None:
+            _drop(told, "suppressed.not_a_call", _REPEATED_ABOVE)
+        elif report.is_duplicate or report.ref in ledger.fates:
+            fate = Fate("duplicate.same_span", ()) if report.is_duplicate else ledger.fates[report.ref]
+            _drop(told, fate.reason, _why(told.convention, fate))
+            told.of = sorted(own[ref].record_id for ref in ledger.standing(report.ref) if ref in own)
+        else:
+            reports = ledger.merged.get(report.ref, [report.ref])
+            _keep(told, [own[ref] for ref in reports if ref in own], records)
+
+
+def _reported(singles: Iterable[Single], ledger: WatchedLedger) -> list[tuple[Explanation, Report | None]]:
+    """Each call with what the ledger took it for: reports of one identity in their order."""
+    by_identity: dict[bytes, deque[Report]] = defaultdict(deque)
+    for report in ledger.reports:
+        by_identity[report.identity].append(report)
+    return [(single.told, _next(by_identity[single.identity])) for single in singles if single.call is not None]
+
+
+def _next(waiting: deque[Report]) -> Report | None:
+    """None for a call that the ledger never saw: it was dropped with the payload that it came in."""
+    return waiting.popleft() if waiting else None
+
+
+class _Own(NamedTuple):
+    """What one report says by itself."""
+
+    position: str
+    payload: int
+    record_id: str
+    fields: dict[str, Field]
+    input: InputSum | None
+
+
+def _own_record(told: Explanation) -> _Own:
+    return _Own(told.position, told.payload, told.record_id or "", told.fields, told.input)
+
+
+def _drop(told: Explanation, reason: str, because: str) -> None:
+    """No record of its own: nothing of what it says is shown."""
+    told.fate, _, told.reason = reason.partition(".")
+    told.because = because
+    told.record_id = told.record_id_from = told.input = None
+    told.fields = {}
+
+
+def _why(product: str | None, fate: Fate) -> str:
+    reason = fate.reason.partition(".")[2]
+    if reason == "other_report":
+        ways = ORDER.get(product or "", ())
+        better = ways[fate.rank - 1] if 0 < fate.rank <= len(ways) else "another way"
+        return f"its product tells of a call in several ways, and {better} is the one that counts in this session"
+    return _BECAUSE.get(reason, "")
+
+
+def _keep(told: Explanation, reports: Sequence[_Own], records: Records) -> None:
+    """The record of a call, of which *reports* are all reports, fullest first."""
+    record = records[told.record_id or ""]
+    told.fate = "kept"
+    told.because = "it is a call of its own"
+    if len(reports) > 1:
+        told.because = f"{len(reports)} reports of one call: its record takes what each of them knows, fullest first"
+    own = next(i for i, report in enumerate(reports) if report.record_id == told.record_id)
+    fields = {path: _traced(path, value, reports, own) for path, value in leaves(record).items()}
+    if "cost" not in fields:
+        fields["cost"] = unpriced(record)
+    given = record["usage"].get("input_tokens")
+    says_so = (
+        x.input for x in reports if "usage.input_tokens" in x.fields and x.fields["usage.input_tokens"].value == given
+    )
+    told.input = next(says_so, None)
+    told.fields = fields
+
+
+def _traced(path: str, value: Any, reports: Sequence[_Own], own: int) -> Field:
+    """The field as the first report has it that says *value*."""
+    for i, report in enumerate(reports):
+        field = report.fields.get(path)
+        if field is not None and field.value == value:
+            if i == own:
+                return field
+            return field._replace(note="; ".join(filter(None, (field.note, f"by the report at {report.position}"))))
+    if path == "cost" and value["source"] == "estimated":
+        return priced(value)
+    if path == "flags":
+        return flagged(value)
+    return Field(value, Told("other_item"), "another item of what was sent says so")
+
+
+# ---- points
+
+
+def tell_points(
+    payloads: Iterable[Sequence[Single]],
+    aggregates: WatchedAggregates,
+    records: Records,
+    context: Context,
+) -> None:
+    """Complete the explanations of all points; *payloads* those of metrics, in the order in which they were counted."""
+    for singles, (measured, counted) in zip(payloads, aggregates.counted, strict=True):
+        points = [single for single in singles if single.point is not None]
+        at = {id(point): single for point, single in zip(measured.points, points, strict=True)}
+        _tell_unfolded(points, measured, counted)
+        for aggregate in counted.folded.twins:
+            _tell_folded(aggregate, at, "suppressed.repeated_metric")
+        for aggregate in counted.folded.aggregates:
+            record_id = aggregate.record["record_id"]
+            first = _tell_folded(aggregate, at, aggregates.endings.get(record_id))
+            if first.told.fate == "kept":
+                record = records[record_id]
+                first.told.record_id, first.told.record_id_from = record_id, "its series and their time"
+                first.told.fields, first.told.input = aggregate_fields(aggregate, record, first, context)
+                first.told.fields.setdefault("cost", unpriced(record))
+
+
+def _tell_unfolded(points: Sequence[Single], measured: Measured, counted: CountedPoints) -> None:
+    """The fate of points that are in no aggregate; the others' comes over it."""
+    best = best_ranks(measured.points)
+    for point, step, single in zip(measured.points, counted.steps, points, strict=True):
+        at = point.labels.resource, point.labels.scope
+        is_worse = point.kind != COST and point.table.rank > best[at]
+        reason = "suppressed.repeated_metric" if is_worse and step.is_new else "duplicate.repeated"
+        _drop(single.told, reason, _counting(single.told, reason))
+
+
+def _tell_folded(aggregate: Aggregate, at: Mapping[int, Single], ending: str | None) -> Single:
+    """The fates of an aggregate's points: the first new one is the record, unless that came to an *ending*."""
+    first, *others = [at[id(measure.point)] for measure in aggregate.measures if measure.step.is_new]
+    record_id = aggregate.record["record_id"]
+    for single in others:
+        _drop(single.told, "duplicate.folded", _counting(single.told, "duplicate.folded"))
+        single.told.of = [] if ending else [record_id]
+    if ending is not None:
+        _drop(first.told, ending, _counting(first.told, ending))
+        return first
+    first.told.fate, first.told.reason = "kept", None
+    first.told.because = f"{len(others) + 1} point(s) that belong together; {_counted(first.told)}"
+    return first
+
+
+def _counting(told: Explanation, reason: str) -> str:
+    return f"{_BECAUSE[reason.partition('.')[2]]}; {_counted(told)}"
+
+
+def _counted(told: Explanation) -> str:
+    """What the point counts, which is all that was said of it so far."""
+    return told.because.rpartition("; ")[2]

@@ -1,0 +1,145 @@
+"""Each log record of a payload by itself: what the normaliser makes of it, and why. Pure."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple, cast
+
+from gateway.counting.facts import identity
+from gateway.decode.view import Attributes, LogRecord, Logs, LogsRequest, Resource, ResourceLogs, ScopeLogs
+from gateway.explain.picking import deciding, origins_in, read_texts
+from gateway.explain.records import Traced, fields_of_record, input_sum
+from gateway.explain.single import Single
+from gateway.explain.story import Explanation, Field, Told
+from gateway.normalise.attribution import RESOURCE_INTERESTS
+from gateway.normalise.call import Call
+from gateway.normalise.context import Context
+from gateway.normalise.conventions.events import GENERIC_EVENT, EventRule, choose_event, known_event
+from gateway.normalise.logs import interests_of, normalise_logs
+from gateway.normalise.pick import MAX_TEXT_CHARS, pick
+
+_FIRST = "resourceLogs[0].scopeLogs[0].logRecords[0]"
+
+
+class _ScopeLogs(NamedTuple):
+    scope: Any
+    log_records: list[LogRecord]
+
+
+class _ResourceLogs(NamedTuple):
+    resource: Resource
+    scope_logs: list[ScopeLogs]
+
+
+class _Request(NamedTuple):
+    resource_logs: list[ResourceLogs]
+
+
+def explain_log_records(logs: Logs, payload: int, context: Context) -> Iterator[Single]:
+    """Every log record in its order, as a payload of it alone; what others change comes after."""
+    for i, resource_logs in enumerate(logs.request.resource_logs):
+        for j, scope_logs in enumerate(resource_logs.scope_logs):
+            for k, record in enumerate(scope_logs.log_records):
+                position = f"resourceLogs[{i}].scopeLogs[{j}].logRecords[{k}]"
+                told = Explanation(payload, position, "log record")
+                alone = _alone(resource_logs, scope_logs, record, logs.faults.get(position))
+                yield _explain(told, alone, context)
+
+
+def _alone(resource_logs: ResourceLogs, scope_logs: ScopeLogs, record: LogRecord, fault: str | None) -> Logs:
+    scopes = [cast("ScopeLogs", _ScopeLogs(scope_logs.scope, [record]))]
+    request = _Request([cast("ResourceLogs", _ResourceLogs(resource_logs.resource, scopes))])
+    return Logs(cast("LogsRequest", request), {} if fault is None else {_FIRST: fault})
+
+
+def _explain(told: Explanation, alone: Logs, context: Context) -> Single:
+    resource_logs = alone.request.resource_logs[0]
+    scope_logs = resource_logs.scope_logs[0]
+    record, scope = scope_logs.log_records[0], scope_logs.scope.name[:MAX_TEXT_CHARS]
+    names = tuple(record.attributes)
+    out = normalise_logs(alone, context)
+    told.name = known_event(record, names, scope)
+    rule = choose_event(record, names, scope)
+    if isinstance(rule, EventRule):
+        told.convention = rule.convention.name
+        told.chosen_by = _chosen_by(rule)
+    if out.calls:
+        (call,) = out.calls
+        assert isinstance(rule, EventRule)  # noqa: S101 - a call was read by a rule
+        traced = _traced(call, record, rule, resource_logs.resource.attributes, context)
+        told.record_id, told.record_id_from = call.record["record_id"], _identity(traced)
+        told.input = input_sum(traced, rule.convention)
+        told.fields = fields_of_record(traced)
+        return Single(told, call, identity(call))
+    if out.rejected:
+        told.fate, told.reason = "rejected", out.rejected[0].reason
+        told.because = "it has no time, or none that a call may have" if told.reason == "invalid_time" else "unreadable"
+    elif out.suppressed:
+        told.fate, (told.reason,) = "suppressed", out.suppressed
+        told.because = _why_no_call(record, names, rule, told.reason)
+    else:
+        told.fate, told.because = "ignored", "no AI usage: neither its event's name nor an attribute tells of a call"
+    return Single(told)
+
+
+def _chosen_by(rule: EventRule) -> str:
+    if rule is GENERIC_EVENT:
+        return "no known event; the generic table, by a name that looks like usage"
+    return f"the event's name ({rule.name})"
+
+
+def _traced(call: Call, record: LogRecord, rule: EventRule, resource: Attributes, context: Context) -> Traced:
+    interests = interests_of(rule.convention)
+    before = pick(record.attributes, tuple(record.attributes), interests)
+    failed = call.record["status"] == "error"
+    picked, origins = read_texts(rule.convention, before, origins_in(record.attributes, interests), failed=failed)
+    return Traced(
+        cast("dict[str, Any]", call.record),
+        picked,
+        origins,
+        origins_in(resource, RESOURCE_INTERESTS, "resource"),
+        _envelope(record, rule),
+        rule.convention.default_provider,
+        context,
+    )
+
+
+def _envelope(record: LogRecord, rule: EventRule) -> dict[str, Field]:
+    """What a log record tells without attributes."""
+    envelope = Told("envelope")
+    fields = dict.fromkeys(("trace.trace_id", "trace.span_id", "trace.parent_span_id"), Field(None, envelope))
+    fields["started_at"] = _time(record)
+    fields |= dict.fromkeys(("source.library", "source.library_version"), Field(None, Told("scope")))
+    fields["source.format"] = Field(None, envelope, "the path that it was sent to")
+    fields["source.convention"] = Field(None, Told("rule"), "see chosen_by")
+    if rule.is_failure:
+        fields["status"] = Field(None, Told("rule"), "the event tells of failures only")
+    return fields
+
+
+def _time(record: LogRecord) -> Field:
+    if record.time_unix_nano:
+        return Field(None, Told("envelope"), "the event's time, less the duration where one is stated")
+    if record.observed_time_unix_nano:
+        return Field(None, Told("envelope"), "when its SDK saw it, less the duration where one is stated")
+    return Field(None, Told("item", ("event.timestamp",)), "less the duration where one is stated")
+
+
+def _identity(traced: Traced) -> str:
+    told = traced.origins.get("event_id")
+    return "content, time and span" if told is None else f"the event's own id ({told.attributes[0]}) and its counts"
+
+
+def _why_no_call(record: LogRecord, names: tuple[str, ...], rule: object, reason: str) -> str:
+    if not isinstance(rule, EventRule):
+        if reason == "content_only":
+            return "the event holds content only; nothing of it is kept"
+        return "a product's own metric, written as a log: a sum over calls"
+    interests = interests_of(rule.convention)
+    picked = pick(record.attributes, names, interests)
+    told = deciding(picked, origins_in(record.attributes, interests), rule.fate)
+    if reason == "content_only":
+        return "it has names of a call, but neither usage nor a response"
+    if rule.name.endswith(".api_request"):
+        return "it tells of a request; the answer comes in an event of its own"
+    if told.attributes:
+        return f"{', '.join(told.attributes)} says that it is no call of its own"
+    return f"of {rule.name or 'such events'} only those with usage are calls"

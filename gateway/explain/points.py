@@ -1,0 +1,216 @@
+"""Each metric point of a payload by itself, and the fields of the aggregates that points become. Pure."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, cast
+
+from gateway.counting.fold import Aggregate, Measure
+from gateway.decode.view import Metric, Metrics, MetricsRequest, Resource, ResourceMetrics, ScopeMetrics
+from gateway.explain.picking import origins_in
+from gateway.explain.records import Traced, by_table, fields_of_record
+from gateway.explain.single import Single
+from gateway.explain.story import Explanation, Field, InputSum, Told, joined
+from gateway.normalise.attribution import RESOURCE_INTERESTS
+from gateway.normalise.context import Context
+from gateway.normalise.conventions.metric_tables import COST, POINT_INTERESTS, MetricTable, metric_table
+from gateway.normalise.metrics import normalise_metrics
+from gateway.normalise.pick import MAX_TEXT_CHARS, pick
+from gateway.normalise.usage import Basis
+
+_AT = "resourceMetrics[0].scopeMetrics[0].metrics[0]"
+_KINDS = (
+    ("gauge", "gauge"),
+    ("sum", "sum"),
+    ("histogram", "histogram"),
+    ("exponential_histogram", "exponentialHistogram"),
+    ("summary", "summary"),
+)
+"""Field of the view, and its name in positions."""
+_PARTS = {
+    "usage.cache_read_input_tokens": "cache_read",
+    "usage.cache_creation_input_tokens": "cache_creation",
+    "usage.reasoning_output_tokens": "reasoning",
+    "usage.audio_input_tokens": "audio_input",
+    "usage.audio_output_tokens": "audio_output",
+}
+
+
+class _Points(NamedTuple):
+    data_points: Sequence[Any] = ()
+    aggregation_temporality: int = 0
+    is_monotonic: bool = False
+
+
+_NONE = _Points()
+
+
+class _Metric(NamedTuple):
+    name: str
+    unit: str
+    gauge: Any = _NONE
+    sum: Any = _NONE
+    histogram: Any = _NONE
+    exponential_histogram: Any = _NONE
+    summary: Any = _NONE
+
+
+class _ScopeMetrics(NamedTuple):
+    scope: Any
+    metrics: list[Metric]
+
+
+class _ResourceMetrics(NamedTuple):
+    resource: Resource
+    scope_metrics: list[ScopeMetrics]
+
+
+class _Request(NamedTuple):
+    resource_metrics: list[ResourceMetrics]
+
+
+def explain_points(metrics: Metrics, payload: int, context: Context) -> Iterator[Single]:
+    """Every point, those of one metric by kind; its fate as a payload of it alone. What it adds is told after counting."""
+    for i, resource_metrics in enumerate(metrics.request.resource_metrics):
+        for j, scope_metrics in enumerate(resource_metrics.scope_metrics):
+            for k, metric in enumerate(scope_metrics.metrics):
+                for field, name in _KINDS:
+                    for n, point in enumerate(getattr(metric, field).data_points):
+                        tail = f"{name}.dataPoints[{n}]"
+                        position = f"resourceMetrics[{i}].scopeMetrics[{j}].metrics[{k}].{tail}"
+                        fault = metrics.faults.get(position)
+                        alone = _alone(resource_metrics, scope_metrics, _metric(metric, field, point))
+                        faults = {} if fault is None else {f"{_AT}.{name}.dataPoints[0]": fault}
+                        told = Explanation(payload, position, "data point")
+                        yield _explain(told, Metrics(alone, faults), point, context)
+
+
+def _metric(metric: Metric, field: str, point: Any) -> Metric:
+    """*metric* with one point only."""
+    kind = getattr(metric, field)
+    points = _Points([point], getattr(kind, "aggregation_temporality", 0), getattr(kind, "is_monotonic", False))
+    return cast("Metric", _Metric(metric.name, metric.unit, **{field: points}))
+
+
+def _alone(resource_metrics: ResourceMetrics, scope_metrics: ScopeMetrics, metric: Metric) -> MetricsRequest:
+    scopes = [cast("ScopeMetrics", _ScopeMetrics(scope_metrics.scope, [metric]))]
+    request = _Request([cast("ResourceMetrics", _ResourceMetrics(resource_metrics.resource, scopes))])
+    return cast("MetricsRequest", request)
+
+
+def _explain(told: Explanation, alone: Metrics, point: Any, context: Context) -> Single:
+    resource_metrics = alone.request.resource_metrics[0]
+    scope_metrics = resource_metrics.scope_metrics[0]
+    metric = scope_metrics.metrics[0]
+    out = normalise_metrics(alone, context)
+    table = metric_table(scope_metrics.scope.name[:MAX_TEXT_CHARS], metric.name)
+    if table is not None:
+        told.name, told.convention, told.chosen_by = metric.name, table.convention, "the metric's name"
+    if out.points:
+        resource = origins_in(resource_metrics.resource.attributes, RESOURCE_INTERESTS, "resource")
+        told.because = _counts(out.points[0].kind, table, point)
+        return Single(told, point=out.points[0], attributes=point.attributes, resource=resource)
+    if out.rejected:
+        told.fate, told.reason = "rejected", out.rejected[0].reason
+        told.because = "its time, value or temporality cannot be right"
+    elif out.suppressed:
+        told.fate, (told.reason,) = "suppressed", out.suppressed
+        told.because = "a total, which repeats its parts"
+    else:
+        told.fate = "ignored"
+        told.because = (
+            "no table knows this metric"
+            if table is None
+            else "a gauge, a sum that may fall, or a point without a value"
+        )
+    return Single(told)
+
+
+def _counts(kind: str, table: MetricTable | None, point: Any) -> str:
+    """What the point counts, and what says so."""
+    named = origins_in(point.attributes, POINT_INTERESTS).get("kind")
+    by = "the metric's name" if table is not None and table.kind is not None else "its type"
+    by = f"{by} ({named.attributes[0]})" if named is not None and by == "its type" else by
+    return f"counts {kind if kind in _SAFE_KINDS else 'a kind that no table knows'}, by {by}"
+
+
+_SAFE_KINDS = frozenset({"input", "output", COST, *_PARTS.values()})
+
+
+# ---- aggregates
+
+
+def aggregate_fields(
+    aggregate: Aggregate, record: Mapping[str, Any], single: Single, context: Context
+) -> tuple[dict[str, Field], InputSum | None]:
+    """The fields of the record that an aggregate became, *single* being one of its points."""
+    attributes = single.attributes
+    traced = Traced(
+        record,
+        pick(attributes, tuple(attributes), POINT_INTERESTS),
+        origins_in(attributes, POINT_INTERESTS),
+        single.resource,
+        _envelope(aggregate),
+        _table(aggregate).default_provider,
+        context,
+    )
+    tokens = {path: value for path, value in record["usage"].items() if path != "status"}
+    rest = {**record, "usage": {"status": "aggregate"}}
+    fields = fields_of_record(traced._replace(record=rest))
+    for name, value in tokens.items():
+        for path, inner in {f"usage.other.{k}": v for k, v in value.items()}.items() if name == "other" else ():
+            fields[path] = Field(inner, _type(traced), "a type that no table knows, kept by its name")
+        if name != "other":
+            fields[f"usage.{name}"] = Field(value, _type(traced), _summed(aggregate.measures, f"usage.{name}"))
+    if record.get("cost") is not None and record["cost"]["source"] == "reported":
+        fields["cost"] = Field(record["cost"], Told("item"), "the points of a cost metric")
+    return fields, _input(aggregate, tokens.get("input_tokens"))
+
+
+def _type(traced: Traced) -> Told:
+    return joined([traced.origins["kind"]]) if "kind" in traced.origins else Told("rule")
+
+
+def _envelope(aggregate: Aggregate) -> dict[str, Field]:
+    envelope = Told("envelope")
+    fields = dict.fromkeys(("period.start", "started_at"), Field(None, envelope, "since the series was counted last"))
+    fields["period.end"] = Field(None, envelope, "the latest point's time")
+    fields["calls"] = Field(None, envelope, "measurements of a histogram")
+    fields |= dict.fromkeys(("source.library", "source.library_version"), Field(None, Told("scope")))
+    fields["source.format"] = Field(None, envelope, "the path that it was sent to")
+    fields["source.convention"] = Field(None, Told("rule"), "see chosen_by")
+    return fields
+
+
+def _table(aggregate: Aggregate) -> MetricTable:
+    """Of its tokens, else of its cost."""
+    tables = [measure.point.table for measure in aggregate.measures]
+    return next((table for table in tables if table.kind != COST), tables[0])
+
+
+def _values(measures: Sequence[Measure], kind: str) -> list[int]:
+    return [m.step.value for m in measures if m.point.kind == kind and m.point.is_known]
+
+
+def _summed(measures: Sequence[Measure], path: str) -> str:
+    kind = _PARTS.get(path)
+    values = _values(measures, kind) if kind is not None else ()
+    return " + ".join(map(str, values)) if len(values) > 1 else ""
+
+
+def _input(aggregate: Aggregate, given: int | None) -> InputSum | None:
+    """How the input was made of the points' steps."""
+    if given is None:
+        return None
+    measures = aggregate.measures
+    basis = _table(aggregate).basis
+    values = _values(measures, "input")
+    cached = [*_values(measures, "cache_read"), *_values(measures, "cache_creation")]
+    if sum(values) != given:
+        values += [value for value in cached if value]
+    why = (
+        f"{by_table(basis)}, says the metric's table"
+        if any(cached)
+        else "it states no cache, so there is nothing to add"
+    )
+    return InputSum(
+        basis.name.lower() if any(cached) else Basis.UNSTATED.name.lower(), why, " + ".join(map(str, values)) or "0"
+    )

@@ -1,0 +1,280 @@
+"""The fields of one record, and what each was made from. Pure; the same for spans, log records and metric points.
+
+The record is the normaliser's; here its fields are only traced back. What the normaliser computes (a provider from a
+model's name, an input from its parts) is computed again with its own functions, and named where it gives the same.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from gateway.explain.picking import Origins
+from gateway.explain.story import Field, InputSum, Told, joined, leaves
+from gateway.normalise.attribution import attribute
+from gateway.normalise.context import Context
+from gateway.normalise.conventions.table import Convention
+from gateway.normalise.pick import Picked
+from gateway.normalise.provider import provider
+from gateway.normalise.record import called
+from gateway.normalise.usage import Basis, has_cache
+from spool.record import Attribution
+
+_TAKEN_FROM = {
+    "operation": ("operation",),
+    "request_model": ("request_model",),
+    "response_model": ("response_model",),
+    "response_id": ("response_id",),
+    "request_id": ("request_id",),
+    "region": ("region",),
+    "finish_reason": ("finish_reason",),
+    "service_tier": ("service_tier",),
+    "stream": ("stream",),
+    "batch": ("batch",),
+    "time_to_first_token_ms": ("time_to_first_s", "time_to_first_ms"),
+    "deployment": ("deployment", "request_model"),
+    "error_type": ("error_type", "status_code"),
+    "status": ("error_type", "status_code", "succeeded", "level"),
+    "billed": ("cache_hit",),
+    "duration_ms": ("duration_ms",),
+    "usage.cache_read_input_tokens": ("cache_read",),
+    "usage.cache_creation_input_tokens": ("cache_creation", "cache_creation_5m", "cache_creation_1h"),
+    "usage.cache_creation_1h_input_tokens": ("cache_creation_1h",),
+    "usage.reasoning_output_tokens": ("reasoning",),
+    "usage.audio_input_tokens": ("audio_input",),
+    "usage.audio_output_tokens": ("audio_output",),
+    "usage.other.total_tokens": ("total",),
+}
+"""Field of the record -> the picked fields that it is taken from: the first that is there, or, of cache writes, all."""
+_SUMMED = frozenset({"usage.cache_creation_input_tokens"})
+
+_FLAGS = {
+    "clock_skew": "clock_skew: its time is ahead of ours, or it ends before it begins",
+    "late": "late: it is more than a day old",
+    "inconsistent_usage": "inconsistent_usage: a part is larger than its whole",
+    "unpriced": "unpriced: no price is known for its model",
+    "conflict": "conflict: a report with its response id, or above or below it, says something else",
+    "gateway_cache_hit": "gateway_cache_hit: a gateway's cache answered",
+    "unknown_convention": "unknown_convention: only the generic table could read it",
+}
+
+
+class Traced(NamedTuple):
+    """One item's own record, and all that it was made from."""
+
+    record: Mapping[str, Any]
+    picked: Picked
+    """After the texts were read."""
+    origins: Origins
+    resource: Origins
+    """Of the attribution that the resource states."""
+    envelope: Mapping[str, Field]
+    """Fields that ids, times and status tell; filled in for what no attribute tells."""
+    default_provider: str | None
+    context: Context
+
+
+def fields_of_record(traced: Traced) -> dict[str, Field]:
+    """Each field of the item's own record."""
+    return {path: _field(traced, path, value) for path, value in leaves(dict(traced.record)).items()}
+
+
+def _field(traced: Traced, path: str, value: Any) -> Field:
+    if path.startswith("attribution."):
+        return Field(value, _attributed(traced, path.removeprefix("attribution.")))
+    if path in _MADE:
+        return _MADE[path](traced, value)
+    told = None if (path, value) in _UNTOLD else _taken(traced, path)
+    envelope = traced.envelope.get(path)
+    if told is not None:
+        also = () if envelope is None else envelope.told.attributes
+        return Field(value, told._replace(passed_over=(*told.passed_over, *also)), _mapped(traced, path, value))
+    return (
+        Field(value, Told("default"), _DEFAULTS.get(path, "")) if envelope is None else envelope._replace(value=value)
+    )
+
+
+_UNTOLD = (("billed", True),)
+"""What holds unless something says otherwise."""
+_DEFAULTS = {"operation": "no operation is stated", "billed": "no gateway's cache answered"}
+_STATUS = {
+    "reported": "its input and its output are stated",
+    "partial": "only one of input and output is stated",
+    "missing": "no usage is stated, though an answer may have come",
+    "none": "it failed before an answer began, and states no usage",
+    "aggregate": "a sum of metric points",
+}
+
+
+def _taken(traced: Traced, path: str) -> Told | None:
+    """Where a field came from that is taken as it is from picked ones; None where none of them is there."""
+    wanted = _TAKEN_FROM.get(path) or ((path.removeprefix("usage.other."),) if path.startswith("usage.other.") else ())
+    told = [traced.origins[field] for field in wanted if field in traced.origins]
+    if not told:
+        return None
+    return joined(told) if path in _SUMMED else told[0]
+
+
+def _mapped(traced: Traced, path: str, value: Any) -> str:
+    if path == "operation" and traced.picked.texts.get("operation", value) != value:
+        return "brought to its well-known name"
+    if path == "billed":
+        return "a gateway's cache answered"
+    if path == "deployment" and "deployment" not in traced.origins:
+        return "what Azure's callers name as the model is their deployment"
+    return ""
+
+
+# ---- who
+
+
+def _attributed(traced: Traced, field: str) -> Told:
+    """Its own attribute, else the resource's. A user's name that says "unknown" is none."""
+    picked_field = field.replace("labels.", "label.", 1)
+    own, theirs = traced.origins.get(picked_field), traced.resource.get(picked_field)
+    who = traced.picked.who.get(picked_field)
+    if own is not None and who is not None and attribute(Attribution(), {picked_field: who}, traced.context):
+        return own if theirs is None else own._replace(passed_over=(*own.passed_over, *theirs.attributes))
+    return theirs if theirs is not None else Told("default")
+
+
+# ---- provider
+
+
+def _provider(traced: Traced, value: Any) -> Field:
+    """The one of name, model and address that gives the provider by itself, asked in their order."""
+    texts = traced.picked.texts
+    named = "provider" if texts.get("provider") else "provider_hint"
+    model = "response_model" if traced.record["response_model"] else "request_model"
+    asked = (
+        (named, provider(texts.get(named), None, None), "brought to its well-known name"),
+        (model, provider(None, traced.record[model], None), "by the family of the model's name"),
+        ("address", provider(None, None, texts.get("address")), "by the address that was called"),
+    )
+    for field, found, note in asked:
+        if found == value and field in traced.origins:
+            same = field == named and texts.get(named) == value
+            return Field(value, traced.origins[field], "" if same else note)
+    if value == traced.default_provider:
+        return Field(value, Told("rule"), "its product speaks to this provider, and names none")
+    return Field(value, Told("default"), "nothing names it")
+
+
+# ---- tokens
+
+
+def _input_parts(traced: Traced) -> tuple[str, ...]:
+    """Picked fields that add up to the record's input."""
+    counts, given = traced.picked.counts, traced.record["usage"]["input_tokens"]
+    if counts.get("input") == given:
+        return ("input",)
+    if "input" not in counts and counts.get("total") == given:
+        return ("total",)
+    return ("input", "cache_read", *_written(traced))
+
+
+def _written(traced: Traced) -> tuple[str, ...]:
+    counts = traced.picked.counts
+    if counts.get("cache_creation") == traced.record["usage"].get("cache_creation_input_tokens"):
+        return ("cache_creation",)
+    return ("cache_creation_5m", "cache_creation_1h")
+
+
+def _output_parts(traced: Traced, output: int) -> tuple[str, ...]:
+    return ("output",) if traced.picked.counts.get("output") == output else ("output", "reasoning")
+
+
+def _input(traced: Traced) -> Told:
+    """Of what has no output, the total stands in for an input that is not stated."""
+    told = _sum(traced, _input_parts(traced))
+    is_input_only = called(traced.record["operation"], None, None, None)[2]
+    if not is_input_only or "output" in traced.picked.counts or "total" not in traced.origins:
+        return told
+    return joined([told, told._replace(attributes=(), passed_over=traced.origins["total"].attributes)])
+
+
+def _sum(traced: Traced, parts: tuple[str, ...]) -> Told:
+    told = [traced.origins[part] for part in parts if part in traced.origins]
+    return joined(told) if told else Told("default")
+
+
+def input_sum(traced: Traced, convention: Convention) -> InputSum | None:
+    """How the input of a call was made; None where it has none."""
+    given = traced.record["usage"].get("input_tokens")
+    if given is None:
+        return None
+    counts = traced.picked.counts
+    numbers = [counts[part] for part in _input_parts(traced) if part in counts]
+    if not has_cache(counts):
+        return InputSum("unstated", "it states no cache, so there is nothing to add", str(given))
+    version, served_by = traced.record["source"]["library_version"] or "", traced.record["provider"]
+    basis = convention.basis(traced.picked, version, served_by)
+    is_added = len(numbers) > 1
+    return InputSum(basis.name.lower(), _why(basis, counts, is_added=is_added), " + ".join(map(str, numbers)))
+
+
+def _why(basis: Basis, counts: Mapping[str, int], *, is_added: bool) -> str:
+    if "native_input" in counts and (basis is Basis.UNSTATED or is_added != (basis is Basis.EXCLUSIVE)):
+        return "the provider's own usage travels along and shows what this input holds"
+    if basis is Basis.UNSTATED:
+        if is_added:
+            return "the table does not know; an input smaller than its cache parts proves that it excludes them"
+        return "the table does not know, and the numbers prove nothing: taken as it is"
+    return f"{by_table(basis)}, says the convention's table"
+
+
+def by_table(basis: Basis) -> str:
+    """What a table says of the input."""
+    return "the input excludes the cache, which is added" if basis is Basis.EXCLUSIVE else "the input holds the cache"
+
+
+# ---- money
+
+
+def _cost(traced: Traced, value: Mapping[str, Any]) -> Field:
+    if value["source"] == "estimated":
+        return priced(value)
+    for field, note in (("cache_hit", "a gateway's cache answered: nobody billed it"), ("cost", "")):
+        if field in traced.origins:
+            told = traced.origins[field]
+            if note or "currency" not in traced.origins:
+                return Field(value, told, note)
+            return Field(value, joined([told, traced.origins["currency"]]), note)
+    return Field(value, Told("rule"), "as its sender says")
+
+
+def priced(value: Mapping[str, Any]) -> Field:
+    """An estimate."""
+    return Field(value, Told("price_list"), f"no cost is stated; price list {value['price_version']}")
+
+
+def unpriced(record: Mapping[str, Any]) -> Field:
+    """No cost at all."""
+    if "unpriced" in record["flags"]:
+        return Field(None, Told("default"), "no cost is stated, and no price is known for this model")
+    return Field(None, Told("default"), "no cost is stated, and there is not enough usage to estimate one")
+
+
+def flagged(flags: Sequence[str]) -> Field:
+    """What each flag means."""
+    return Field(flags, Told("rule"), "; ".join(_FLAGS.get(flag, flag) for flag in flags))
+
+
+def _status(traced: Traced, value: str) -> Field:
+    """What the item's own status says goes first; attributes may say the same."""
+    said, own = _taken(traced, "status"), traced.envelope.get("status")
+    if value == "ok":
+        return Field(value, Told("default"), "nothing says that it failed")
+    if own is not None:
+        return Field(value, Told("envelope", (), () if said is None else said.attributes), own.note)
+    return Field(value, Told("default") if said is None else said)
+
+
+_MADE: dict[str, Callable[[Traced, Any], Field]] = {
+    "provider": _provider,
+    "usage.input_tokens": lambda traced, value: Field(value, _input(traced)),
+    "usage.output_tokens": lambda traced, value: Field(value, _sum(traced, _output_parts(traced, value))),
+    "usage.status": lambda _, value: Field(value, Told("rule"), _STATUS.get(value, "")),
+    "cost": _cost,
+    "status": _status,
+    "flags": lambda _, value: flagged(value),
+}
+"""Fields that are made of more than one value, or of none."""

@@ -1,0 +1,220 @@
+"""Each span of a payload by itself: what the normaliser makes of it, and why. Pure."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple, cast
+
+from gateway.counting.facts import identity
+from gateway.decode.view import Attributes, Event, Resource, ResourceSpans, ScopeSpans, Span, Traces, TracesRequest
+from gateway.explain.picking import Origins, deciding, fields_of, origins_in, read_texts
+from gateway.explain.records import Traced, fields_of_record, input_sum
+from gateway.explain.single import Single, span_name
+from gateway.explain.story import Explanation, Field, Told, shown
+from gateway.normalise.attribution import RESOURCE_INTERESTS
+from gateway.normalise.call import Call
+from gateway.normalise.context import Context
+from gateway.normalise.conventions.choose import by_names, by_scope, mark_of
+from gateway.normalise.conventions.shared import NEUTRAL
+from gateway.normalise.operation import step_word
+from gateway.normalise.pick import MAX_TEXT_CHARS, Picked, pick
+from gateway.normalise.reports import DETAILS
+from gateway.normalise.traces import Reader, normalise_traces, read_details, reader_by_names, scope_of
+
+_FIRST = "resourceSpans[0].scopeSpans[0].spans[0]"
+_STATUS_ERROR = 2
+_MAX_NAMES = 3
+
+
+class _ScopeSpans(NamedTuple):
+    scope: Any
+    spans: list[Span]
+
+
+class _ResourceSpans(NamedTuple):
+    resource: Resource
+    scope_spans: list[ScopeSpans]
+
+
+class _Request(NamedTuple):
+    resource_spans: list[ResourceSpans]
+
+
+class _Unnamed(NamedTuple):
+    """A span of which only the name is hidden: the fate rules read nothing else of it."""
+
+    name: str = ""
+
+
+class _Read(NamedTuple):
+    """One span as its convention reads it, before its texts are."""
+
+    reader: Reader
+    picked: Picked
+    origins: Origins
+
+
+def explain_spans(traces: Traces, payload: int, context: Context) -> Iterator[Single]:
+    """Every span in its order. Its fate is that of a payload of this span alone; what others change comes after."""
+    for i, resource_spans in enumerate(traces.request.resource_spans):
+        for j, scope_spans in enumerate(resource_spans.scope_spans):
+            for k, span in enumerate(scope_spans.spans):
+                position = f"resourceSpans[{i}].scopeSpans[{j}].spans[{k}]"
+                told = Explanation(payload, position, "span")
+                alone = _alone(resource_spans, scope_spans, span, traces.faults.get(position))
+                yield _explain(told, alone, context)
+
+
+def _alone(resource_spans: ResourceSpans, scope_spans: ScopeSpans, span: Span, fault: str | None) -> Traces:
+    scopes = [cast("ScopeSpans", _ScopeSpans(scope_spans.scope, [span]))]
+    request = _Request([cast("ResourceSpans", _ResourceSpans(resource_spans.resource, scopes))])
+    return Traces(cast("TracesRequest", request), {} if fault is None else {_FIRST: fault})
+
+
+def _explain(told: Explanation, alone: Traces, context: Context) -> Single:
+    resource_spans = alone.request.resource_spans[0]
+    scope_spans = resource_spans.scope_spans[0]
+    span = scope_spans.spans[0]
+    out = normalise_traces(alone, context)
+    read = _read(scope_spans, span)
+    if read is not None:
+        told.convention = read.reader.convention.name
+        told.chosen_by = _chosen_by(scope_spans.scope.name, tuple(span.attributes))
+    if out.calls:
+        (call,) = out.calls
+        assert read is not None  # noqa: S101 - a call was read by a convention
+        traced = _traced(call, span, read, resource_spans.resource.attributes, context)
+        told.name = span_name(span.name, call.record)
+        told.record_id, told.record_id_from = call.record["record_id"], "trace id and span id"
+        told.input = input_sum(traced, read.reader.convention)
+        told.fields = fields_of_record(traced)
+        return Single(told, call, identity(call))
+    told.name = span_name(span.name, None)
+    if out.rejected:
+        told.fate, told.reason = "rejected", out.rejected[0].reason
+        told.because = "the span cannot be told from others" if "id" in told.reason else "no call has this time"
+    elif out.suppressed:
+        told.fate, (told.reason,) = "suppressed", out.suppressed
+        assert read is not None  # noqa: S101 - what no convention reads is ignored
+        told.because = _why_no_call(read, span)
+    else:
+        told.fate, told.because = "ignored", _why_ignored(read)
+    return Single(told)
+
+
+def _read(scope_spans: ScopeSpans, span: Span) -> _Read | None:
+    """The span as `normalise_traces` reads it, and the origin of each value; None where no convention does."""
+    sent, names = scope_spans.scope, tuple(span.attributes)
+    scope = scope_of(sent.name[:MAX_TEXT_CHARS], sent.version[:MAX_TEXT_CHARS])
+    reader = scope.reader or reader_by_names(scope, names)
+    if reader is None:
+        return None
+    picked = pick(span.attributes, names, reader.interests)
+    origins = origins_in(span.attributes, reader.interests)
+    if "input" not in picked.counts and "output" not in picked.counts:
+        read_details(span, picked, reader)
+        for event in span.events:
+            if event.name == DETAILS:
+                origins = {**origins_in(event.attributes, reader.interests, "event"), **origins}
+    return _Read(reader, picked, origins)
+
+
+def _chosen_by(scope: str, names: tuple[str, ...]) -> str:
+    if by_scope(scope) is not None:
+        return "the instrumentation scope's name"
+    name = mark_of(names)
+    if by_names((name,)) is by_names(("gen_ai.",)):
+        return "attributes that begin with gen_ai., under a scope that is not known"
+    found = by_names(names)
+    if found is not None and found.is_generic:
+        return f"no known scope; the generic table, by a name that looks like usage ({shown(name)})"
+    return f"an attribute that only this convention has ({shown(name)})"
+
+
+# ---- calls
+
+
+def _traced(call: Call, span: Span, read: _Read, resource: Attributes, context: Context) -> Traced:
+    convention = read.reader.convention
+    failed = call.record["status"] == "error"
+    picked, origins = read_texts(convention, read.picked, read.origins, failed=failed)
+    return Traced(
+        cast("dict[str, Any]", call.record),
+        picked,
+        origins,
+        origins_in(resource, RESOURCE_INTERESTS, "resource"),
+        _envelope(span),
+        convention.default_provider,
+        context,
+    )
+
+
+def _envelope(span: Span) -> dict[str, Field]:
+    """What a span tells without attributes."""
+    ids, times = Told("envelope"), Told("envelope")
+    fields = dict.fromkeys(("trace.trace_id", "trace.span_id", "trace.parent_span_id"), Field(None, ids))
+    fields["started_at"] = Field(None, times, "the span's start" if span.start_time_unix_nano else "the span's end")
+    fields["duration_ms"] = Field(None, times, "the span's end less its start")
+    scope = Told("scope")
+    fields |= dict.fromkeys(("source.library", "source.library_version"), Field(None, scope))
+    fields["source.format"] = Field(None, Told("envelope"), "the path that it was sent to")
+    fields["source.convention"] = Field(None, Told("rule"), "see chosen_by")
+    if span.status.code == _STATUS_ERROR:
+        fields["status"] = Field(None, Told("envelope"), "the span's status")
+    fields["error_type"] = _error(span.events)
+    return fields
+
+
+def _error(events: Any) -> Field:
+    found: list[Event] = [event for event in events if event.name == "exception"]
+    if any("exception.type" in event.attributes for event in found):
+        return Field(None, Told("event", ("exception.type",)))
+    return Field(None, Told("default"), "it failed, and nothing says how")
+
+
+# ---- no calls
+
+
+def _why_no_call(read: _Read, span: Span) -> str:
+    """What makes a span of AI work no call: an attribute, its name, or that it says too little."""
+    convention, picked = read.reader.convention, read.picked
+    failed = span.status.code == _STATUS_ERROR
+    if picked.texts.get("span_type") == "pending_span":
+        return "it announces a span that is told when it ends (logfire.span_type)"
+
+    def fate(asked: Picked) -> str:
+        return convention.fate(asked, span, failed=failed)
+
+    def fate_unnamed(asked: Picked) -> str:
+        return convention.fate(asked, cast("Span", _Unnamed()), failed=failed)
+
+    if fate(picked) == "undecided":
+        return _says_too_little(read)
+    told = deciding(picked, read.origins, fate)
+    if not told.attributes and fate_unnamed(picked) != "not_a_call":
+        return "its name is that of a step, not of a call"
+    if not told.attributes:
+        told = deciding(picked, read.origins, fate_unnamed)
+    if told.attributes:
+        return f"{' and '.join(told.attributes)} say{'' if told.attributes[1:] else 's'} that it is a step, not a call{_step_said(picked)}"
+    return "it has names of a call, but neither a response nor usage of its own"
+
+
+def _step_said(picked: Picked) -> str:
+    """The word of our own table that was found in the operation; nothing of what was sent."""
+    word = step_word(picked.texts.get("operation", ""))
+    return f" ({word})" if word else ""
+
+
+def _says_too_little(read: _Read) -> str:
+    marks = sorted(
+        name
+        for field in fields_of(read.picked) - NEUTRAL
+        if field in read.origins and not field.startswith("raw_")
+        for name in read.origins[field].attributes
+    )[:_MAX_NAMES]
+    return f"AI work ({', '.join(marks)}), but neither a response nor usage of a call"
+
+
+def _why_ignored(read: _Read | None) -> str:
+    if read is None:
+        return "no AI usage: its scope is of no AI library that is known, and none of its attributes is of AI"
+    return "no AI usage: its scope is known, but this span has no attribute of AI"

@@ -1,0 +1,143 @@
+"""Looking on while payloads are counted: the ledger and the aggregates as they are, that also note what they decide.
+
+Nothing is decided here, so an explanation cannot differ from the count; nothing is noted where nobody asks for one.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple, cast
+
+import orjson
+
+from gateway.aggregates import Aggregates, CountedPoints, Price, Settings, Waiting
+from gateway.counting.cluster import Cluster
+from gateway.counting.facts import REF_STEP, Fact, call_ref, keys_of
+from gateway.counting.held import Facts
+from gateway.counting.ledger import Counted, Ledger
+from gateway.counting.resolve import Verdict
+from gateway.counting.series import State
+from gateway.normalise.points import Measured
+from gateway.settling import Counting
+from spool.record import Record
+from spool.sqlite.aggregates import Ending, Held
+from spool.sqlite.spool import SqliteSpool
+
+
+class Report(NamedTuple):
+    """One call as the ledger took it."""
+
+    identity: bytes
+    ref: int
+    """Its reference; of a duplicate that of the first report with its identity."""
+    is_duplicate: bool
+
+
+class Fate(NamedTuple):
+    """What settling dropped a report for."""
+
+    reason: str
+    """`duplicate.<reason>` or `suppressed.<reason>`."""
+    by: tuple[int, ...]
+    """References of the reports that stand for it, or that stand above or below it."""
+    rank: int = 0
+    """Of `suppressed.other_report`: the rank that counts."""
+
+
+class WatchedLedger(Ledger):
+    def __init__(self, max_keys: int) -> None:
+        super().__init__(max_keys)
+        self.reports: list[Report] = []
+        self.fates: dict[int, Fate] = {}
+        self.merged: dict[int, list[int]] = {}
+        """Reference that stands -> the references of its call, fullest first."""
+        self._first: dict[bytes, int] = {}
+
+    def count_rows(self, rows: bytes, links: bytes, seq: int, first: int, received_ms: int) -> Counted:
+        counted = super().count_rows(rows, links, seq, first, received_ms)
+        ref = call_ref(seq, first)
+        for i, (identity, *_) in enumerate(keys_of(rows)):
+            if i in counted.duplicates:
+                self.reports.append(Report(identity, self._first.get(identity, 0), is_duplicate=True))
+            else:
+                self._first[identity] = ref
+                self.reports.append(Report(identity, ref, is_duplicate=False))
+                ref += REF_STEP
+        return counted
+
+    def decide(self, cluster: Cluster) -> Verdict:
+        verdict = super().decide(cluster)
+        self.merged.update(verdict.merged)
+        for ref, reason in verdict.dropped.items():
+            member = cluster.members.get(ref)
+            rank = self._counted_rank(member.fact) if member is not None else 0
+            self.fates[ref] = Fate(reason, tuple(self._by(ref, reason, cluster, verdict)), rank)
+        return verdict
+
+    def _by(self, ref: int, reason: str, cluster: Cluster, verdict: Verdict) -> Iterator[int]:
+        """The references that *ref* was dropped for."""
+        if reason == "suppressed.ancestor":
+            yield from (below for below, above in cluster.parents.items() if ref in above)
+        elif reason == "suppressed.parent_forwarded":
+            yield from cluster.parents.get(ref, ())
+        elif ref in cluster.told:
+            yield self._ref_of(cluster.told[ref])
+        else:
+            yield from (slot for slot, refs in verdict.merged.items() if ref in refs)
+
+    def _ref_of(self, fact: Fact) -> int:
+        return self._first.get(fact.trace_id + fact.span_id, 0)
+
+    def standing(self, ref: int, seen: frozenset[int] = frozenset()) -> set[int]:
+        """References of the reports that stand for the one at *ref*: itself, unless it was dropped."""
+        fate = self.fates.get(ref)
+        if fate is None or ref in seen:
+            return {ref} - {0}
+        return {found for by in fate.by for found in self.standing(by, seen | {ref})} - {ref}
+
+
+class WatchedAggregates(Aggregates):
+    def __init__(self, spool: SqliteSpool, settings: Settings, *, price: Price, now_ms: Callable[[], int]) -> None:
+        super().__init__(spool, settings, price=price, now_ms=now_ms)
+        self.counted: list[tuple[Measured, CountedPoints]] = []
+        """Each payload of metrics, in its turn."""
+        self.endings: dict[str, str | None] = {}
+        """Record id -> `suppressed.<reason>`; None for what went on."""
+
+    def count(self, payload: Waiting, known: Mapping[bytes, State], now_ms: int) -> CountedPoints:
+        counted = super().count(payload, known, now_ms)
+        self.counted.append((payload.measured, counted))
+        return counted
+
+    def decided(self, held: Held, facts: Facts) -> tuple[Ending, Facts | None]:
+        ending, said = super().decided(held, facts)
+        self.endings[cast("Record", orjson.loads(held.record))["record_id"]] = ending.fate
+        return ending, said
+
+
+class WatchedCounting(Counting):
+    """`Counting` with both of them in place."""
+
+    ledger: WatchedLedger
+    aggregates: WatchedAggregates
+
+    def __init__(
+        self,
+        spool: SqliteSpool,
+        *,
+        settle_ms: int,
+        window_ms: int,
+        max_keys: int,
+        now_ms: Callable[[], int],
+        metrics: Settings | None = None,
+        price: Price = lambda _record, _at_ms: None,
+    ) -> None:
+        super().__init__(
+            spool,
+            settle_ms=settle_ms,
+            window_ms=window_ms,
+            max_keys=max_keys,
+            now_ms=now_ms,
+            metrics=metrics,
+            price=price,
+        )
+        self.ledger = WatchedLedger(max_keys)
+        self.aggregates = WatchedAggregates(spool, self.aggregates.settings, price=price, now_ms=now_ms)

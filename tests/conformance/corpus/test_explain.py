@@ -1,0 +1,145 @@
+"""What `normalise --explain` says of every captured payload: the record's own values, the count's own fates, no content."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans
+
+from gateway.cli.explaining import Explained, explain_payloads, printed
+from gateway.cli.normalising import records_of_payloads
+from gateway.decode.otlp_protobuf import decode_traces
+from gateway.explain.story import Explanation, as_object, leaves
+from gateway.normalise.context import Context
+from gateway.normalise.traces import normalise_traces
+from tests.conformance.corpus.test_all_signals import RUNS
+from tests.conformance.corpus.test_traces import arguments
+from tests.support.corpus import CANARY, Scenario, scenarios
+
+ALL = [*scenarios("traces"), *scenarios("logs"), *scenarios("metrics")]
+FATES = ("kept", "duplicate", "suppressed", "rejected", "ignored")
+CONTEXT = Context(1_767_607_203_000, "2026-01-05T10:00:03.000Z", peer="normalise")
+
+
+def check(explained: Explained) -> None:
+    """What holds of any payloads."""
+    assert_fates(explained)
+    assert_fields(explained)
+    for as_json in (True, False):
+        assert CANARY not in "".join(printed(explained.items, as_json=as_json))
+
+
+def assert_fates(explained: Explained) -> None:
+    """Each item has one explanation, and its fate is the one that was counted."""
+    fates = Counter(item.fate for item in explained.items)
+    assert {fate: fates[fate] for fate in FATES} == {fate: explained.edge[fate] for fate in FATES}
+    assert len(explained.items) == explained.edge["received"]
+    reasons = Counter(f"{item.fate}.{item.reason}" for item in explained.items if item.reason)
+    counted = {reason: n for reason, n in explained.reasons.items() if n and not reason.startswith("kept.")}
+    assert reasons == counted
+    places = [(item.payload, item.position) for item in explained.items]
+    assert len(places) == len(set(places))
+    assert all(item.because for item in explained.items)
+
+
+def assert_fields(explained: Explained) -> None:
+    """Each record is explained by one item, field by field; whoever stands for another item is a record."""
+    records = {record["record_id"]: record for record in map(orjson.loads, explained.records)}
+    kept = [item for item in explained.items if item.fate == "kept"]
+    assert {item.record_id for item in kept} == records.keys()
+    assert len(kept) == len(records)
+    for item in kept:
+        record = records[item.record_id]
+        said = {path: field.value for path, field in item.fields.items()}
+        assert said == {"cost": None, **leaves(record)}
+        assert_input(item, record)
+    for item in explained.items:
+        assert set(item.of) <= records.keys()
+        assert (item.fate == "kept") == bool(item.fields) == (item.record_id is not None)
+
+
+def assert_input(item: Explanation, record: dict[str, Any]) -> None:
+    given = record["usage"].get("input_tokens")
+    assert (item.input is None) == (given is None)
+    if item.input is not None:
+        assert sum(map(int, item.input.sum.split(" + "))) == given
+
+
+@pytest.mark.parametrize("scenario", ALL, ids=lambda x: f"{x.name}.{x.payloads[0].signal}")
+async def test_an_explanation_says_what_the_record_and_the_count_say(scenario: Scenario) -> None:
+    payloads = [arguments(payload) for payload in scenario.payloads]
+    explained = await explain_payloads(payloads)
+    check(explained)
+    records, _, edge = await records_of_payloads(payloads)
+    assert edge == explained.edge
+    assert {orjson.loads(x)["record_id"] for x in records} == {orjson.loads(x)["record_id"] for x in explained.records}
+
+
+@pytest.mark.parametrize("run", RUNS, ids=repr)
+async def test_all_signals_of_one_run_that_come_twice_are_explained_too(run: Scenario) -> None:
+    payloads = [arguments(payload) for payload in (*run.payloads, *run.payloads[::-1])]
+    check(await explain_payloads(payloads))
+
+
+# ---- the names that are said to have won
+
+
+def spans(scenario: Scenario) -> Iterator[tuple[int, str, ExportTraceServiceRequest]]:
+    """Each span of protobuf payloads as a request of its own, with its payload and position."""
+    for number, payload in enumerate(scenario.payloads):
+        request = ExportTraceServiceRequest() if payload.is_json else ExportTraceServiceRequest.FromString(payload.body)
+        for i, resource in enumerate(request.resource_spans):
+            for j, scope in enumerate(resource.scope_spans):
+                for k, span in enumerate(scope.spans):
+                    alone = ScopeSpans(scope=scope.scope, spans=[span])
+                    one = ResourceSpans(resource=resource.resource, scope_spans=[alone])
+                    position = f"resourceSpans[{i}].scopeSpans[{j}].spans[{k}]"
+                    yield number, position, ExportTraceServiceRequest(resource_spans=[one])
+
+
+def value_without(request: ExportTraceServiceRequest, names: set[str], path: str) -> Any:
+    """The field of the span's record when span, events and resource lack *names*; None when it becomes none."""
+    left = ExportTraceServiceRequest()
+    left.CopyFrom(request)
+    span = left.resource_spans[0].scope_spans[0].spans[0]
+    for holder in (left.resource_spans[0].resource, span, *span.events):
+        kept = [attribute for attribute in holder.attributes if attribute.key not in names]
+        del holder.attributes[:]
+        holder.attributes.extend(kept)
+    calls = normalise_traces(decode_traces(left.SerializeToString()), CONTEXT).calls
+    return leaves(dict(calls[0].record)).get(path) if calls else None
+
+
+@pytest.mark.parametrize("scenario", [x for x in ALL if x.payloads[0].signal == "traces"], ids=repr)
+async def test_without_the_names_passed_over_a_field_is_the_same_and_without_all_of_them_another(
+    scenario: Scenario,
+) -> None:
+    explained = await explain_payloads([arguments(payload) for payload in scenario.payloads])
+    items = {(item.payload, item.position): item for item in explained.items}
+    for number, position, request in spans(scenario):
+        for path, field in items[number, position].fields.items():
+            if (
+                field.told.by not in {"item", "text", "event", "resource"}
+                or "by the report at" in field.note
+                or path == "cost"
+            ):
+                continue
+            passed, won = set(field.told.passed_over), set(field.told.attributes)
+            assert value_without(request, passed, path) == field.value, path
+            if path not in {"operation", "provider"}:  # the model, or nothing at all, may tell the same
+                assert value_without(request, passed | won, path) != field.value, path
+
+
+def test_the_object_that_is_printed_holds_what_the_docs_say() -> None:
+    told = Explanation(0, "resourceSpans[0].scopeSpans[0].spans[0]", "span")
+    assert list(as_object(told)) == [
+        "position", "item", "name", "fate", "reason", "because", "of", "convention", "chosen_by", "record_id",
+        "record_id_from", "input", "fields",
+    ]  # fmt: skip
+
+
+def test_the_corpus_is_there() -> None:
+    assert len(ALL) > 400

@@ -1,0 +1,303 @@
+"""`normalise --explain`, on payloads made for one reason each: through the real spool and ledger."""
+
+import gzip
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+import pytest
+from click.testing import CliRunner, Result
+
+from gateway.cli.explaining import explain_payloads, printed
+from gateway.cli.main import main
+from gateway.explain.story import UNSHOWN, Explanation
+from tests.support.metrics import Export
+from tests.unit.normalise import log_records, spans
+
+OPENAI = "opentelemetry.instrumentation.openai_v2"
+CALL = {
+    "gen_ai.operation.name": "chat",
+    "gen_ai.provider.name": "openai",
+    "gen_ai.request.model": "gpt-4o",
+    "gen_ai.response.model": "gpt-4o-2024-08-06",
+    "gen_ai.response.id": "chatcmpl-1",
+    "gen_ai.usage.input_tokens": 120,
+    "gen_ai.usage.output_tokens": 30,
+}
+SECRET = "tell me about CANARY"
+"""Stands for a user's words."""
+
+
+def span_payload(attributes: Mapping[str, Any], **rest: Any) -> tuple[bytes, str, str, str]:
+    body = spans.request(attributes, **rest).SerializeToString()
+    return body, "/v1/traces", "application/x-protobuf", ""
+
+
+def log_payload(attributes: Mapping[str, Any], **rest: Any) -> tuple[bytes, str, str, str]:
+    body = log_records.request(attributes, **rest).SerializeToString()
+    return body, "/v1/logs", "application/x-protobuf", ""
+
+
+async def items(*payloads: tuple[bytes, str, str, str]) -> list[Explanation]:
+    explained = await explain_payloads(payloads)
+    assert SECRET not in "".join(x for as_json in (True, False) for x in printed(explained.items, as_json=as_json))
+    return explained.items
+
+
+async def item(attributes: Mapping[str, Any], **rest: Any) -> Explanation:
+    (found,) = await items(span_payload(attributes, **rest))
+    return found
+
+
+# ---- fields
+
+
+async def test_of_two_names_for_one_count_the_newer_one_won_and_the_older_one_was_passed_over() -> None:
+    told = await item({**CALL, "gen_ai.usage.prompt_tokens": 120, "gen_ai.system": "openai"}, scope=OPENAI)
+    found = told.fields["usage.input_tokens"]
+    assert found.value == 120
+    assert found.told == ("item", ("gen_ai.usage.input_tokens",), ("gen_ai.usage.prompt_tokens",))
+    assert told.fields["provider"].told.passed_over == ("gen_ai.system",)
+    assert told.chosen_by == "the instrumentation scope's name"
+
+
+async def test_a_count_of_0_gives_way_to_a_name_that_says_more() -> None:
+    told = await item({**CALL, "gen_ai.usage.input_tokens": 0, "gen_ai.usage.prompt_tokens": 7}, scope=OPENAI)
+    assert told.fields["usage.input_tokens"].told[1:] == (
+        ("gen_ai.usage.prompt_tokens",),
+        ("gen_ai.usage.input_tokens",),
+    )
+
+
+async def test_the_users_own_attribute_goes_before_the_resources_and_both_are_named() -> None:
+    told = await item({**CALL, "user.id": "ann"}, scope=OPENAI, resource={"user.id": "bob", "team.id": "blue"})
+    user, team = told.fields["attribution.user"], told.fields["attribution.team"]
+    assert (user.value, user.told) == ("ann", ("item", ("user.id",), ("user.id",)))
+    assert (team.value, team.told) == ("blue", ("resource", ("team.id",), ()))
+
+
+async def test_a_user_named_unknown_is_none_so_the_resources_stands() -> None:
+    told = await item({**CALL, "user.id": "unknown"}, scope=OPENAI, resource={"user.email": "bob"})
+    assert told.fields["attribution.user"].told == ("resource", ("user.email",), ())
+
+
+async def test_what_excludes_the_cache_is_summed_and_the_sum_is_shown() -> None:
+    attributes = {
+        "event.name": "api_request", "model": "claude-sonnet-4-5", "input_tokens": 57, "cache_read_tokens": 4096,
+        "cache_creation_tokens": 2048, "output_tokens": 9, "request_id": "req_1",
+    }  # fmt: skip
+    (told,) = await items(log_payload(attributes, scope="com.anthropic.claude_code.events"))
+    assert told.input is not None
+    assert (told.input.basis, told.input.sum) == ("exclusive", "57 + 4096 + 2048")
+    assert told.fields["usage.input_tokens"].told.attributes == (
+        "input_tokens", "cache_read_tokens", "cache_creation_tokens",
+    )  # fmt: skip
+    assert told.record_id_from == "the event's own id (request_id) and its counts"
+    assert (told.name, told.convention) == ("api_request", "claude_code")
+
+
+async def test_where_the_table_does_not_know_the_numbers_prove_that_the_cache_is_not_in_the_input() -> None:
+    told = await item({**CALL, "gen_ai.usage.input_tokens": 5, "gen_ai.usage.cache_read.input_tokens": 40}, scope="own")
+    assert told.input is not None
+    assert (told.input.basis, told.input.sum) == ("unstated", "5 + 40")
+    assert "proves" in told.input.why
+    assert told.chosen_by == "attributes that begin with gen_ai., under a scope that is not known"
+
+
+async def test_a_value_inside_a_text_is_told_as_such() -> None:
+    answer = orjson.dumps({"id": "resp-1", "model": "gpt-4o-2024-08-06", "object": "x", "content": SECRET}).decode()
+    attributes = {"openinference.span.kind": "LLM", "llm.model_name": "gpt-4o", "llm.token_count.prompt": 3}
+    told = await item({**attributes, "output.value": answer}, scope="openinference.instrumentation.openai")
+    assert told.fields["response_id"].told == ("text", ("output.value",), ())
+    assert told.fields["response_model"].told == ("text", ("output.value",), ("llm.model_name",))
+
+
+async def test_a_cost_is_reported_estimated_or_unknown() -> None:
+    reported = await item({**CALL, "gen_ai.usage.cost": 0.25}, scope=OPENAI)
+    assert reported.fields["cost"].told.attributes == ("gen_ai.usage.cost",)
+    estimated = (await item(CALL, scope=OPENAI)).fields["cost"]
+    assert (estimated.told.by, estimated.value["source"]) == ("price_list", "estimated")
+    names = {"gen_ai.request.model": "in-house", "gen_ai.response.model": "in-house"}
+    unknown = (await item({**CALL, **names}, scope=OPENAI)).fields["cost"]
+    assert (unknown.value, unknown.told.by) == (None, "default")
+    assert "no price is known" in unknown.note
+
+
+async def test_a_provider_that_nobody_named_is_known_by_its_model() -> None:
+    told = await item({k: v for k, v in CALL.items() if k != "gen_ai.provider.name"}, scope=OPENAI)
+    assert told.fields["provider"].told.attributes == ("gen_ai.response.model",)
+    assert "family" in told.fields["provider"].note
+
+
+# ---- what became no record
+
+
+@pytest.mark.parametrize(
+    ("attributes", "rest", "because"),
+    [
+        (
+            {"gen_ai.operation.name": "execute_tool"},
+            {},
+            "gen_ai.operation.name says that it is a step, not a call (tool)",
+        ),
+        ({"openinference.span.kind": "AGENT"}, {}, "openinference.span.kind says that it is a step, not a call"),
+        ({"gen_ai.usage.input_tokens": 5}, {"name": f"my agent {SECRET}"}, "its name is that of a step, not of a call"),
+        (
+            {"gen_ai.request.model": "gpt-4o"},
+            {},
+            "AI work (gen_ai.request.model), but neither a response nor usage of a call",
+        ),
+    ],
+)
+async def test_a_step_is_suppressed_for_what_makes_it_one(
+    attributes: dict[str, Any], rest: dict[str, Any], because: str
+) -> None:
+    told = await item(attributes, **rest)
+    assert (told.fate, told.reason, told.because) == ("suppressed", "not_a_call", because)
+    assert not told.fields
+
+
+async def test_a_span_of_another_library_is_ignored_and_not_named() -> None:
+    told = await item({"http.method": "GET"}, name=SECRET)
+    assert (told.fate, told.reason, told.name, told.convention) == ("ignored", None, None, None)
+
+
+async def test_a_span_is_named_only_by_words_that_are_known() -> None:
+    assert (await item(CALL, scope=OPENAI, name="chat gpt-4o")).name == "chat gpt-4o"
+    assert (await item(CALL, scope=OPENAI, name=f"chat {SECRET}")).name == "chat"
+    assert (await item(CALL, scope=OPENAI, name=SECRET)).name is None
+
+
+async def test_a_name_that_is_a_sentence_is_not_shown() -> None:
+    told = await item({f"{SECRET}.usage.prompt_tokens": 5, "my.usage.completion_tokens": 6}, scope="own")
+    assert told.fields["usage.input_tokens"].told.attributes == (UNSHOWN,)
+    assert told.fields["usage.output_tokens"].told.attributes == ("my.usage.completion_tokens",)
+    assert told.convention == "generic"
+
+
+async def test_a_rejected_span_has_the_reason_that_its_sender_is_told() -> None:
+    told = await item(CALL, scope=OPENAI, start_time_unix_nano=1, end_time_unix_nano=2)
+    assert (told.fate, told.reason, told.fields) == ("rejected", "invalid_time", {})
+
+
+async def test_an_event_that_holds_content_only_says_so() -> None:
+    (told,) = await items(log_payload({"event.name": "gen_ai.user.message"}, body=SECRET))
+    assert (told.fate, told.reason, told.name) == ("suppressed", "content_only", "gen_ai.user.message")
+
+
+# ---- what another report stands for
+
+
+async def test_a_span_sent_twice_is_a_duplicate_of_the_first_ones_record() -> None:
+    first, second = await items(span_payload(CALL, scope=OPENAI), span_payload(CALL, scope=OPENAI))
+    assert (second.fate, second.reason, second.of) == ("duplicate", "same_span", [first.record_id])
+
+
+async def test_two_reports_of_one_response_become_one_record_whose_fields_name_their_report() -> None:
+    told_twice = {**CALL, "gen_ai.usage.cache_read.input_tokens": 100}
+    gateway = span_payload(told_twice, scope="litellm", span_id=bytes(range(1, 9)), trace_id=bytes(range(1, 17)))
+    kept, other = await items(span_payload({**CALL, "user.id": "ann"}, scope=OPENAI), gateway)
+    assert (kept.fate, other.fate, other.reason, other.of) == ("kept", "duplicate", "response_id", [kept.record_id])
+    read = kept.fields["usage.cache_read_input_tokens"]
+    assert (read.value, read.told.attributes) == (100, ("gen_ai.usage.cache_read.input_tokens",))
+    assert "by the report at resourceSpans[0].scopeSpans[0].spans[0]" in read.note
+    assert kept.fields["attribution.user"].note == ""
+
+
+async def test_an_agents_sum_is_suppressed_for_the_calls_below_it() -> None:
+    usage = {"gen_ai.request.model": "gpt-4o", "gen_ai.response.model": "gpt-4o"}
+    above = {**usage, "gen_ai.usage.input_tokens": 30, "gen_ai.usage.output_tokens": 6}
+    below = {**usage, "gen_ai.usage.input_tokens": 15, "gen_ai.usage.output_tokens": 3}
+    parent, one, two = await items(
+        span_payload(above, scope="framework"),
+        *(span_payload(below, scope=OPENAI, span_id=bytes([n] * 8), parent_span_id=spans.SPAN_ID) for n in (1, 2)),
+    )
+    assert (parent.fate, parent.reason) == ("suppressed", "ancestor")
+    assert parent.of == sorted([one.record_id, two.record_id])
+    assert (one.fate, two.fate) == ("kept", "kept")
+
+
+async def test_a_products_span_gives_way_to_its_log_and_the_reason_names_the_way_that_counts() -> None:
+    span = {"model": "claude-sonnet-4-5", "input_tokens": 5, "output_tokens": 6, "session.id": "s"}
+    log = {**span, "event.name": "api_request", "request_id": "req_1", "input_tokens": 7}
+    scope = "com.anthropic.claude_code"
+    of_span, of_log = await items(
+        span_payload(span, scope=scope, name="claude_code.llm_request"), log_payload(log, scope=scope)
+    )
+    assert (of_span.fate, of_span.reason, of_log.fate) == ("suppressed", "other_report", "kept")
+    assert "claude_code.api_request" in of_span.because
+
+
+async def test_metrics_beside_calls_say_that_the_calls_are_counted() -> None:
+    resource = {"service.name": "app"}
+    export = Export(resource=resource)
+    export.point(120, "input")
+    export.point(30, "output")
+    metrics = (export.request.SerializeToString(), "/v1/metrics", "application/x-protobuf", "")
+    call, given, output = await items(span_payload(CALL, scope=OPENAI, resource=resource), metrics)
+    assert call.fate == "kept"
+    assert (given.fate, given.reason) == ("suppressed", "calls_reported")
+    assert given.because.endswith("counts input, by its type (gen_ai.token.type)")
+    assert (output.fate, output.reason, output.of) == ("duplicate", "folded", [])
+
+
+async def test_metrics_alone_are_one_record_and_each_point_tells_what_it_counts() -> None:
+    export = Export()
+    export.point(120, "input")
+    export.point(30, "output")
+    export.point(150, "total")
+    metrics = (export.request.SerializeToString(), "/v1/metrics", "application/x-protobuf", "")
+    given, output, total = await items(metrics)
+    assert (given.fate, given.name, given.input and given.input.sum) == ("kept", "gen_ai.client.token.usage", "120")
+    assert (output.reason, output.of) == ("folded", [given.record_id])
+    assert (total.fate, total.reason) == ("suppressed", "overlapping_type")
+
+
+async def test_an_events_fault_is_told_beside_those_that_are_kept() -> None:
+    body = orjson.dumps([{"title": "a", "source": "b"}, {"title": SECRET}])
+    kept, rejected = await items((body, "/v1/events", "application/json", ""))
+    assert (kept.fate, rejected.fate, rejected.reason) == ("kept", "rejected", "source_missing")
+
+
+# ---- the command
+
+
+def run(*arguments: str, body: bytes) -> Result:
+    return CliRunner().invoke(main, ["normalise", *arguments], input=body)
+
+
+def test_the_command_prints_one_json_object_an_item_and_the_counts_beside_them() -> None:
+    body = span_payload(CALL, scope=OPENAI)[0]
+    ran = run("--explain", "--json", body=body)
+    assert ran.exit_code == 0
+    (line,) = ran.stdout.splitlines()
+    told = orjson.loads(line)
+    assert told["fields"]["request_model"] == {
+        "value": "gpt-4o", "from": "item", "attributes": ["gen_ai.request.model"], "passed_over": [], "note": None,
+    }  # fmt: skip
+    assert told["input"]["sum"] == "120"
+    assert ran.stderr == "received 1, kept 1\n"
+
+
+def test_the_command_prints_lines_to_read_by_default() -> None:
+    ran = run("--explain", body=span_payload({"gen_ai.operation.name": "execute_tool"})[0])
+    head, *rest = ran.stdout.splitlines()
+    assert head == "resourceSpans[0].scopeSpans[0].spans[0]: span chat: suppressed (not_a_call)"
+    assert rest[0].startswith("  because gen_ai.operation.name says that it is a step")
+
+
+def test_a_compressed_json_payload_is_explained_as_any_other() -> None:
+    body = b'{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"no"}]}]}]}'
+    options = ("--content-type", "application/json", "--content-encoding", "gzip")
+    ran = run("--explain", "--json", *options, body=gzip.compress(body))
+    assert [orjson.loads(line)["reason"] for line in ran.stdout.splitlines()] == ["invalid_trace_id"]
+
+
+def test_what_cannot_be_read_or_explained_is_an_error_that_names_the_mend() -> None:
+    assert run("--explain", body=b"\xff").exit_code == 1
+    unknown = run("--explain", "--path", "/v1/other", body=b"")
+    assert unknown.exit_code == 2
+    assert "/v1/traces" in unknown.stderr
+    alone = run("--json", body=b"")
+    assert alone.exit_code == 2
+    assert "--explain" in alone.stderr
