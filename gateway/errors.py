@@ -6,6 +6,7 @@ An error's text is shown to senders and written to the log: it holds reasons and
 from typing import NamedTuple
 
 from gateway.keys.errors import DatabaseUnavailable
+from gateway.list_conventions import BadListRequest
 from spool.errors import SpoolError, SpoolFull
 
 
@@ -56,6 +57,7 @@ class Answer(NamedTuple):
 
 ANSWERS: dict[type[BaseException], Answer] = {
     BadPayload: Answer(400, 3),
+    BadListRequest: Answer(400, 3),
     Unauthenticated: Answer(401, 16),
     Forbidden: Answer(403, 7),
     NotFound: Answer(404, 5),

@@ -5,7 +5,8 @@ report refers to them, records of one call are merged, and all changes of a pass
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from datetime import datetime
 from functools import partial
 from typing import cast
@@ -17,13 +18,13 @@ from gateway.aggregates import Aggregates, Price
 from gateway.aggregates import Settings as MetricsSettings
 from gateway.counting.cluster import LateChunk
 from gateway.counting.facts import split_ref
-from gateway.counting.ledger import Ledger
+from gateway.counting.ledger import MOVED, Ledger
 from gateway.counting.merge import UNPRICED, merge
 from gateway.counting.resolve import Verdict
 from gateway.web.faults import places
 from spool.errors import SpoolError
 from spool.record import AI_TELEMETRY, Record
-from spool.sqlite.rows import Change, Position
+from spool.sqlite.rows import Change, Moved, Position
 from spool.sqlite.spool import SqliteSpool
 
 log = structlog.get_logger()
@@ -32,6 +33,8 @@ PASS_S = 0.2
 """Chunks that fall due within this time are settled in one pass."""
 RETRY_S = 1.0
 """Before settling, or reading the ledger again, is tried once more."""
+UNFINISHED_SETTLES = 30
+"""A call of which only the beginning was told waits for its end this many times as long as others settle: 5 minutes by default."""
 TURN_S = 30.0
 """How often the ledger forgets silent sources."""
 
@@ -54,7 +57,7 @@ class Counting:
         self._price = price
         self.aggregates = Aggregates(spool, metrics or MetricsSettings(), price=price, now_ms=now_ms)
         self._spool = spool
-        self._settle_ms = settle_ms
+        self.settle_ms = settle_ms
         self._window_ms = window_ms
         self._max_keys = max_keys
         self._now_ms = now_ms
@@ -130,9 +133,9 @@ class Counting:
                 self._counted.clear()
                 await self._counted.wait()
                 continue
-            wait_s = (oldest_ms + self._settle_ms - self._now_ms()) / 1000
+            wait_s = (oldest_ms + self.settle_ms - self._now_ms()) / 1000
             if wait_s > 0:
-                await asyncio.sleep(min(wait_s, self._settle_ms / 1000) + min(PASS_S, self._settle_ms / 1000))
+                await asyncio.sleep(min(wait_s, self.settle_ms / 1000) + min(PASS_S, self.settle_ms / 1000))
             await self._settle_or_wait()
             if self._now_ms() - turned_ms > TURN_S * 1000:
                 turned_ms = self._now_ms()
@@ -153,7 +156,7 @@ class Counting:
 
     def _announce(self, now_ms: int, seq: int) -> None:
         """Chunk *seq* will hold aggregates whose time was up: it goes on as soon as what came before it does."""
-        self.ledger.count((), (), seq, 0, now_ms - self._settle_ms)
+        self.ledger.count((), (), seq, 0, now_ms - self.settle_ms)
         self._counted.set()
 
     async def _settle_chunks(self, now_ms: int) -> int:
@@ -164,13 +167,14 @@ class Counting:
         if self._rebuilding is not None:
             await self._rebuilding
         ledger, lost_appends = self.ledger, self._spool.lost_appends
-        due = ledger.due(now_ms - self._settle_ms, self._spool.sealed_seq)
+        due = ledger.due(now_ms - self.settle_ms, self._spool.sealed_seq)
         if not due:
             return 0
         verdicts: list[Verdict] = []
         try:
-            changes = await self._decide_all(ledger, due, verdicts)
-            await self._spool.settle(AI_TELEMETRY, due[-1], list(changes.values()), lost_appends=lost_appends)
+            waiting = await self._waiting(ledger, due, now_ms)
+            changes = await self._decide_all(ledger, due, verdicts, {ref for reports in waiting for ref in reports})
+            await self._write(ledger, due[-1], changes, waiting, now_ms, lost_appends)
         except BaseException:
             for verdict in verdicts:
                 ledger.undecide(verdict)
@@ -179,13 +183,58 @@ class Counting:
             ledger.settled(seq)
         return len(due)
 
-    async def _decide_all(self, ledger: Ledger, due: Sequence[int], verdicts: list[Verdict]) -> dict[Position, Change]:
+    async def _waiting(self, ledger: Ledger, due: Sequence[int], now_ms: int) -> dict[tuple[int, ...], list[bytes]]:
+        """Reports of calls in the chunks *due* that wait on for their end -> their records."""
+        waiting: dict[tuple[int, ...], list[bytes]] = {}
+        for reports in {tuple(reports) for seq in due for reports in ledger.unfinished(seq)}:
+            found = await self._spool.read(AI_TELEMETRY, [position(ref) for ref in reports])
+            records = [record for record in found if record is not None]
+            oldest = _loaded(records[0]) if len(records) == len(reports) else None
+            if oldest is not None and now_ms - _received_ms(oldest) < UNFINISHED_SETTLES * self.settle_ms:
+                waiting[reports] = records
+        return waiting
+
+    async def _write(
+        self,
+        ledger: Ledger,
+        through_seq: int,
+        changes: dict[Position, Change],
+        waiting: Mapping[tuple[int, ...], Sequence[bytes]],
+        now_ms: int,
+        lost_appends: int,
+    ) -> None:
+        """Settle through that chunk with its *changes*, in one commit; those *waiting* are moved into a chunk of their own."""
+        calls = [reports for reports in waiting if all(self._waits(ledger, ref, changes) for ref in reports)]
+        moved = [(ref, record) for reports in calls for ref, record in zip(reports, waiting[reports], strict=True)]
+        written = [*changes.values(), *(Change(*position(ref), MOVED, None) for ref, _ in moved)]
+        if not moved:
+            await self._spool.settle(AI_TELEMETRY, through_seq, written, lost_appends=lost_appends)
+            return
+        try:
+            with self._spool.turn():
+                seq = self._spool.number_chunk()
+                facts = ledger.move(calls, seq, now_ms)
+                chunk = Moved(seq, now_ms, [record for _, record in moved], facts)
+                settled = self._spool.settle(AI_TELEMETRY, through_seq, written, lost_appends=lost_appends, moved=chunk)
+            await settled
+        except BaseException:
+            self.distrust()  # the ledger moved what the spool did not
+            raise
+
+    @staticmethod
+    def _waits(ledger: Ledger, ref: int, changes: Mapping[Position, Change]) -> bool:
+        """Whether nothing was decided about a report as one of another call's."""
+        return ledger.is_open(ref) and position(ref) not in changes
+
+    async def _decide_all(
+        self, ledger: Ledger, due: Sequence[int], verdicts: list[Verdict], waiting: AbstractSet[int]
+    ) -> dict[Position, Change]:
         """What becomes of the records of the chunks *due*; each verdict is added to *verdicts* once it is noted in the ledger."""
         late: dict[int, LateChunk | None] = {}
         changes: dict[Position, Change] = {}
         for seq in due:
             for ref in ledger.roots(seq):
-                if ledger.is_open(ref):
+                if ref not in waiting and ledger.is_open(ref):
                     try:
                         verdicts.append(await self._decide(ledger, ref, late))
                         await self._note(ledger, verdicts[-1], due[-1], changes)
@@ -246,6 +295,10 @@ class Counting:
 def _record(changes: dict[Position, Change], at: Position) -> Record | None:
     change = changes.get(at)
     return None if change is None or change.record is None else cast("Record", orjson.loads(change.record))
+
+
+def _received_ms(record: Record) -> int:
+    return int(datetime.fromisoformat(record["received_at"]).timestamp() * 1000)
 
 
 def _loaded(record: bytes) -> Record | None:

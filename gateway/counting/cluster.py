@@ -4,9 +4,11 @@ From a report the way goes to all with its response id, to its twins, and to the
 no calls, as far as their links are remembered). What stands above it is decided when its own turn comes.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
+from gateway.counting.agreement import is_same_response
 from gateway.counting.facts import FACT_BYTES, LINK_ROW_BYTES, Fact, Link, split_ref, unpack_fact, unpack_link
 from gateway.counting.resolve import Fixed, Member
 from gateway.counting.table import MASK, Table
@@ -63,6 +65,22 @@ class Cluster:
     """Log, or span that repeats its parent -> the call whose span it was emitted in."""
     told: dict[int, Fact] = field(default_factory=dict)
     """The same, where that call was dropped before: another report stands for it."""
+    told_by: set[int] = field(default_factory=set)
+    """Those calls: what else was emitted in their spans may be what stands for them."""
+    answered: set[int] = field(default_factory=set)
+    """Reports of a response that was told before by one that was dropped: another stands for it, under another id or none."""
+    gone: set[int] = field(default_factory=set)
+    """Reports of a span whose first report was dropped before: they go its way."""
+    shadows: dict[int, Fact] = field(default_factory=dict)
+    """Reports that were dropped before: what they knew completed another one."""
+
+
+class Tables(NamedTuple):
+    """What the ledger remembers: key -> reference of the last report with it (of a span: of the first)."""
+
+    spans: Table
+    children: Table
+    responses: Table
 
 
 class Rows:
@@ -104,6 +122,10 @@ class Rows:
         late = self._late[where.seq]
         return None if late is None or where.idx in late.dropped else Member(ref, fact, Fixed.KEPT)
 
+    def is_dropped(self, ref: int) -> bool:
+        """Whether the report at *ref* is known and was dropped."""
+        return self.fact(ref) is not None and self.member(ref) is None
+
     def _chunk(self, seq: int) -> Settling | LateChunk | None:
         chunk = self._chunks.get(seq)
         if chunk is not None:
@@ -118,13 +140,14 @@ class Rows:
 def gather(
     ref: int,
     rows: Rows,
-    spans: Table,
-    children: Table,
-    responses: Table,
+    tables: Tables,
     twins: Callable[[int, Fact], list[int]],
+    versions: Callable[[int], list[int]],
 ) -> Cluster:
     """The cluster around *ref*. While `rows.missing` is not empty it is not whole."""
+    spans, children, responses = tables
     cluster = Cluster()
+    walked: set[int] = set()
     todo = [ref]
     while todo and len(cluster.members) < MAX_CLUSTER:
         at = todo.pop()
@@ -132,9 +155,17 @@ def gather(
             continue
         member = rows.member(at)
         if member is None:
+            todo += _dropped(at, rows, tables, cluster, walked)
             continue
         cluster.members[at] = member
-        todo += _same_response(member.fact, rows, responses)
+        others = versions(at)
+        todo += others
+        if others and others[0] < at and member.fixed is Fixed.OPEN and rows.is_dropped(others[0]):
+            cluster.gone.add(at)
+        same = _same_response(member.fact, rows, responses)
+        todo += same
+        if member.fixed is Fixed.OPEN and _is_answered(member.fact, [x for x in same if x != at], rows):
+            cluster.answered.add(at)
         todo += twins(at, member.fact)
         if member.fact.marks & (LOG | REPEAT):
             todo += _around(at, member.fact, rows, spans, cluster)
@@ -150,6 +181,19 @@ def gather(
     return cluster
 
 
+def _dropped(at: int, rows: Rows, tables: Tables, cluster: Cluster, walked: set[int]) -> list[int]:
+    """Note the dropped report at *at*; references of what may stand for it: what has its response id, and what was emitted in it."""
+    fact = rows.fact(at)
+    if fact is None or at in walked:
+        return []
+    found = [] if at in cluster.shadows else _same_response(fact, rows, tables.responses)
+    cluster.shadows[at] = fact
+    if at in cluster.told_by:
+        walked.add(at)
+        found += _below(fact, rows, tables.children)[0]
+    return found
+
+
 def _around(at: int, fact: Fact, rows: Rows, spans: Table, cluster: Cluster) -> list[int]:
     """Reference of the call whose span the report was emitted in, noted in *cluster*; none where that span is no call."""
     ref = spans.find(span_key(fact.trace_id + fact.parent_span_id)) if any(fact.parent_span_id) else 0
@@ -158,7 +202,8 @@ def _around(at: int, fact: Fact, rows: Rows, spans: Table, cluster: Cluster) -> 
         return []
     if rows.member(ref) is None:
         cluster.told[at] = around
-        return []
+        cluster.told_by.add(ref)
+        return [ref]
     cluster.inside[at] = ref
     return [ref]
 
@@ -172,6 +217,18 @@ def _same_response(fact: Fact, rows: Rows, responses: Table) -> list[int]:
         other = rows.fact(ref)
         ref = other.prev_response if other is not None else 0
     return found
+
+
+def _is_answered(fact: Fact, others: Iterable[int], rows: Rows) -> bool:
+    """Whether one of the *others* of its response agrees and was dropped, and none of them is known to stand."""
+    dropped: list[Fact] = []
+    for ref in others:
+        member, other = rows.member(ref), rows.fact(ref)
+        if member is not None and member.fixed is Fixed.KEPT:
+            return False
+        if member is None and other is not None:
+            dropped.append(other)
+    return any(is_same_response(fact, other) for other in dropped)
 
 
 def _below(fact: Fact, rows: Rows, children: Table) -> tuple[list[int], bool]:

@@ -13,7 +13,7 @@ from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from gateway.counting.models import fingerprint, model_fingerprint
-from gateway.normalise.call import LINK_BYTES, RANK_SHIFT, Call
+from gateway.normalise.call import LINK_BYTES, RANK_SHIFT, UNFINISHED, Call
 
 _FACT = struct.Struct("<16s8s8sqqQQQQQiiiiiHHQIIQQ")
 _ROW = struct.Struct("<24s8sqqQQQQQiiiiiHHQIIQQ")
@@ -22,6 +22,7 @@ _KEYS = struct.Struct("<24s8s16xQQQ36xH2xQI4x16x")
 """The same bytes again, of which only what the ledger looks up is read."""
 FACT_BYTES = _FACT.size
 _CHAINS = struct.Struct("<QQ")
+CHAINS_BYTES = _CHAINS.size
 NO_SPAN = bytes(8)
 _MOST = (1 << 31) - 1
 
@@ -180,6 +181,17 @@ def chained(rows: bytes, chains: Sequence[tuple[int, int, int]], left_out: Abstr
 
 def unpack_fact(rows: bytes | bytearray, index: int) -> Fact:
     return Fact._make(_FACT.unpack_from(rows, index * FACT_BYTES))
+
+
+def bare_row(row: bytes, at_ms: int) -> bytes:
+    """The row of a report that says nothing of the same call but that it is there, at that time."""
+    fact = unpack_fact(row, 0)
+    bare = fact._replace(
+        start_ms=at_ms, end_ms=at_ms, response=0, request_model=0, response_model=0,
+        input_tokens=-1, output_tokens=-1, cache_read=-1, cache_creation=-1, reasoning=-1,
+        marks=UNFINISHED, completeness=0, prev_child=0, prev_response=0,
+    )  # fmt: skip
+    return _FACT.pack(*bare)
 
 
 def with_chains(row: bytes | bytearray | memoryview, prev_child: int, prev_response: int) -> bytes:

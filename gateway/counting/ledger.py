@@ -14,8 +14,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gateway.counting.agreement import is_twin
-from gateway.counting.cluster import DROPPED, KEPT, OPEN, Cluster, LateChunk, Rows, Settling, gather, span_key
+from gateway.counting.cluster import DROPPED, KEPT, OPEN, Cluster, LateChunk, Rows, Settling, Tables, gather, span_key
 from gateway.counting.facts import (
+    CHAINS_BYTES,
     FACT_BYTES,
     LINK_ROW_BYTES,
     NO_SPAN,
@@ -38,10 +39,13 @@ from gateway.counting.order import Order
 from gateway.counting.resolve import Verdict, resolve
 from gateway.counting.table import MASK, Table
 from gateway.counting.twins import Source, TwinIndex
-from gateway.normalise.call import LOG, RANK_SHIFT, REPEAT, Call
+from gateway.counting.versions import MAX_VERSIONS, SAME_SPAN, Versions, fold
+from gateway.normalise.call import LOG, RANK_SHIFT, REPEAT, UNFINISHED, Call
 
-REPEATS_OTHERS = LOG | REPEAT | -1 << RANK_SHIFT
+REPEATS_OTHERS = LOG | REPEAT | UNFINISHED | -1 << RANK_SHIFT
 """Marks of reports that other reports may stand for."""
+MOVED = "kept.moved"
+"""What the spool says of a report that stands in a later chunk (`Ledger.move`)."""
 BEYOND_CHUNKS = 1 << 41
 """A number that no chunk has."""
 
@@ -67,6 +71,7 @@ class Ledger:
         self._chunks: dict[int, Settling] = {}
         self._sources: dict[int, Source] = {}
         self._order = Order(max_keys)
+        self._versions = Versions()
 
     # ---- in
 
@@ -86,16 +91,22 @@ class Ledger:
             counted.links = self._count_links(links, chunk)
         return counted
 
-    def _count_calls(self, rows: bytes, chunk: Settling, first: int, duplicates: set[int]) -> bytes:
+    def _count_calls(self, rows: bytes, chunk: Settling, first: int, duplicates: set[int]) -> bytes:  # noqa: C901 - the hot loop
         """The rows of the calls that are kept. The hot loop: what it calls is inlined where that was measured to matter."""
         add_span, swap_child, swap_response = self._spans.add, self._children.swap, self._responses.swap
         chains: list[tuple[int, int, int]] = []
         sources: dict[tuple[int, int], list[int]] = {}
         ref = call_ref(chunk.seq, first)
+        places: list[int] | None = None
         for i, (own, parent, source, scope, response, marks, group, session) in enumerate(keys_of(rows)):
             if not add_span(hash(own) & MASK or 1, ref):
-                duplicates.add(i)
-                continue
+                if places is None:
+                    places = [k for k in range(i) if k not in duplicates]
+                if not self._is_news(own, ref, rows, i, first, places):
+                    duplicates.add(i)
+                    continue
+            if places is not None:
+                places.append(i)
             prev_child = swap_child(hash(own[:16] + parent) & MASK or 1, ref) if parent != NO_SPAN else 0
             prev_response = swap_response(response, ref) if response else 0
             if prev_child or prev_response:
@@ -108,7 +119,8 @@ class Ledger:
                 if marks & REPEATS_OTHERS:
                     chunk.marked.add(idx)
                     if group:
-                        self._order.see(group, session, marks >> RANK_SHIFT, chunk.received_ms)
+                        place = unpack_fact(rows, i).place
+                        self._order.see(group, session, marks >> RANK_SHIFT, chunk.received_ms, place=place)
             try:
                 sources[source, scope].append(ref)
             except KeyError:
@@ -120,6 +132,29 @@ class Ledger:
         for (source, scope), refs in sources.items():
             self._watch_twins(source, scope, refs)
         return facts
+
+    def _is_news(self, own: bytes, ref: int, rows: bytes, i: int, first: int, places: Sequence[int]) -> bool:
+        """Whether the known span *own* is told anew by row *i*: its first report is open, and none of its reports said the same.
+
+        *places*: row of each report of this payload that is kept, from index *first* of the chunk on. What is news is
+        remembered as a version, to be decided with the first report.
+        """
+        known = self._versions.of(self._spans.find(hash(own) & MASK or 1))
+        seq = split_ref(ref).seq
+        said = [self._said(x, rows, seq, first, places) for x in known]
+        if len(known) >= MAX_VERSIONS or None in said or _without_chains(rows, i) in said:
+            return False
+        self._versions.add(known[0], ref)
+        self._chunks[seq].related.add(split_ref(ref).idx)
+        self._relate(known[0])
+        return True
+
+    def _said(self, ref: int, rows: bytes, seq: int, first: int, places: Sequence[int]) -> bytes | None:
+        """What the report at *ref* said; None where it was decided about, or let go."""
+        where = split_ref(ref)
+        if where.seq == seq and where.idx >= first:
+            return _without_chains(rows, places[where.idx - first])
+        return _without_chains(self._chunks[where.seq].facts, where.idx) if self.is_open(ref) else None
 
     def _count_links(self, links: bytes, chunk: Settling) -> bytes:
         """The rows of the links that lead upwards; a root's leads nowhere."""
@@ -144,7 +179,11 @@ class Ledger:
             self._chunks[seq] = chunk
         for idx in range(len(facts) // FACT_BYTES):
             row = facts[idx * FACT_BYTES : (idx + 1) * FACT_BYTES]
-            self._restore_call(chunk, idx, row, dropped.get(idx), settled=settled)
+            if dropped.get(idx) != MOVED:
+                self._restore_call(chunk, idx, row, dropped.get(idx), settled=settled)
+            elif not settled:
+                chunk.facts += row
+                chunk.fates.append(DROPPED)
         for n in range(len(links) // LINK_ROW_BYTES):
             link = unpack_link(links, n)
             prev = self._children.swap(span_key(link.trace_id + link.parent_span_id), link_ref(seq, n))
@@ -155,11 +194,14 @@ class Ledger:
         """Take back one call, or one that was dropped with that fate; of a settled chunk only what the tables hold."""
         fact = unpack_fact(row, 0)
         ref = call_ref(chunk.seq, idx)
-        self._spans.add(span_key(fact.trace_id + fact.span_id), ref)
+        key = span_key(fact.trace_id + fact.span_id)
+        is_version = not self._spans.add(key, ref) and not settled
+        if is_version:
+            self._versions.add(self._spans.find(key), ref)
         if fact.group:
-            self._order.see(fact.group, fact.session, rank(fact), chunk.received_ms)
+            self._order.see(fact.group, fact.session, rank(fact), chunk.received_ms, place=fact.place)
             if settled and (dropped is None or dropped.startswith("duplicate.")):
-                self._order.fix_again(fact.group, fact.session, rank(fact))
+                self._order.fix_again(fact.group, fact.session, rank(fact), place=fact.place)
         prev_child = 0
         if any(fact.parent_span_id):
             prev_child = self._children.swap(span_key(fact.trace_id + fact.parent_span_id), ref)
@@ -170,6 +212,9 @@ class Ledger:
         chunk.fates.append(OPEN if dropped is None else DROPPED)
         if prev_response:
             self._relate(prev_response)
+        if is_version:
+            self._relate(self._spans.find(key))
+        if prev_response or is_version:
             chunk.related.add(idx)
         if fact.marks & REPEATS_OTHERS:
             chunk.marked.add(idx)
@@ -294,15 +339,16 @@ class Ledger:
             return True
         if not fact.group:
             return False
-        if self._order.counted(fact.group, fact.session) != rank(fact):
+        if self._order.counted(fact.group, fact.session, place=fact.place) != rank(fact):
             return True
-        self._order.fix(fact.group, fact.session, rank(fact))
+        self._order.fix(fact.group, fact.session, rank(fact), place=fact.place)
         return False
 
     def cluster(self, ref: int, late: Mapping[int, LateChunk | None]) -> tuple[Cluster, set[int]]:
         """The cluster around *ref*, and the settled chunks whose rows are needed first and are not in *late*."""
         rows = Rows(self._chunks, late)
-        return gather(ref, rows, self._spans, self._children, self._responses, self._twins), rows.missing
+        tables = Tables(self._spans, self._children, self._responses)
+        return gather(ref, rows, tables, self._twins, self._versions.others), rows.missing
 
     def _twins(self, ref: int, fact: Fact) -> list[int]:
         """References of reports that still settle and may be twins of the one at *ref*."""
@@ -311,16 +357,21 @@ class Ledger:
 
     def decide(self, cluster: "Cluster") -> Verdict:
         """The rules' verdict, noted: what it drops is dropped from now on, what it merges upon is fixed."""
+        members = [member for ref, member in cluster.members.items() if ref not in cluster.gone]
+        folded = fold(members, cluster.shadows)
         verdict = resolve(
-            list(cluster.members.values()),
-            cluster.parents,
-            cluster.cut,
-            inside=cluster.inside,
-            told=cluster.told,
+            folded.members,
+            folded.parents(cluster.parents),
+            folded.refs(cluster.cut),
+            inside=folded.inside(cluster.inside),
+            told=folded.told(cluster.told),
+            answered=folded.refs(cluster.answered),
             counted_rank=self._counted_rank,
         )
-        for group, session, taken in verdict.taken:
-            verdict.fixed += self._order.fix(group, session, taken)
+        folded.unfold(verdict)
+        verdict.dropped.update(dict.fromkeys(cluster.gone, SAME_SPAN))
+        for group, session, taken, place in verdict.taken:
+            verdict.fixed += self._order.fix(group, session, taken, place=place)
         for ref in verdict.dropped:
             self._fix(ref, DROPPED)
         for ref in verdict.merged:
@@ -330,7 +381,7 @@ class Ledger:
         return verdict
 
     def _counted_rank(self, fact: Fact) -> int:
-        return self._order.counted(fact.group, fact.session)
+        return self._order.counted(fact.group, fact.session, place=fact.place)
 
     def _fix(self, ref: int, fate: int) -> None:
         where = split_ref(ref)
@@ -344,6 +395,51 @@ class Ledger:
             self._fix(ref, OPEN)
         self._order.unfix(verdict.fixed)
 
+    def unfinished(self, seq: int) -> list[list[int]]:
+        """References of the calls of chunk *seq* of which nobody told an end: each with all its reports, the first one first."""
+        chunk = self._chunks[seq]
+        found: dict[int, list[int]] = {}
+        for idx in sorted(chunk.marked):
+            if chunk.fates[idx] == OPEN and unpack_fact(chunk.facts, idx).marks & UNFINISHED:
+                reports = sorted((call_ref(seq, idx), *self._versions.others(call_ref(seq, idx))))
+                if all(self._is_unfinished(ref) for ref in reports):
+                    found[reports[0]] = reports
+        return list(found.values())
+
+    def _is_unfinished(self, ref: int) -> bool:
+        fact = self._row(ref)
+        return fact is not None and self.is_open(ref) and fact.marks & UNFINISHED != 0
+
+    def move(self, calls: Sequence[Sequence[int]], seq: int, received_ms: int) -> bytes:
+        """The reports of each of *calls* stand in chunk *seq* from now on, one after the other; their rows there."""
+        chunk = self._chunks[seq] = Settling(seq, received_ms)
+        for reports in calls:
+            first = call_ref(seq, len(chunk.fates))
+            for ref in reports:
+                self._move(ref, first, chunk)
+        return bytes(chunk.facts)
+
+    def _move(self, ref: int, first: int, chunk: Settling) -> None:
+        where = split_ref(ref)
+        old, new, idx = self._chunks[where.seq], call_ref(chunk.seq, len(chunk.fates)), len(chunk.fates)
+        row = bytes(old.facts[where.idx * FACT_BYTES : (where.idx + 1) * FACT_BYTES])
+        fact = unpack_fact(row, 0)
+        old.fates[where.idx] = DROPPED
+        prev_child = 0
+        if any(fact.parent_span_id):
+            prev_child = self._children.swap(span_key(fact.trace_id + fact.parent_span_id), new)
+        prev_response = self._responses.swap(fact.response, new) if fact.response else 0
+        if new == first:
+            self._spans.swap(span_key(fact.trace_id + fact.span_id), new)
+        else:
+            self._versions.add(first, new)
+        chunk.facts += with_chains(row, prev_child, prev_response)
+        chunk.fates.append(OPEN)
+        chunk.marked.add(idx)
+        if new != first or prev_response:
+            chunk.related.add(idx)
+        self._watch_twins(fact.source, fact.scope, (new,))
+
     def settled(self, seq: int) -> None:
         """Chunk *seq* may be forwarded: forget its rows."""
         self._chunks.pop(seq, None)
@@ -354,6 +450,7 @@ class Ledger:
         for source, seen in list(self._sources.items()):
             if not seen.prune(oldest):
                 del self._sources[source]
+        self._versions.prune(oldest)
 
     # ---- what it holds
 
@@ -363,6 +460,12 @@ class Ledger:
             "spans": len(self._spans),
             "parents": len(self._children),
             "responses": len(self._responses),
+            "versions": len(self._versions),
             "settling": sum(len(chunk.fates) for chunk in self._chunks.values()),
             "evicted": self._spans.evicted,
         }
+
+
+def _without_chains(rows: bytes | bytearray, idx: int) -> bytes:
+    """What row *idx* says of its report: not where it stands among the others."""
+    return bytes(rows[idx * FACT_BYTES : (idx + 1) * FACT_BYTES - CHAINS_BYTES])

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, cast
 
+from gateway.counting.partial import complete_called, complete_times
+from gateway.normalise.partial import UNFINISHED
 from spool.record import Cost, Record, Usage
 
 UNPRICED = "unpriced"
@@ -20,7 +22,6 @@ _FILLED = (
     "time_to_first_token_ms",
     "stream",
     "service_tier",
-    "error_type",
     "trace",
 )
 _INPUT_PARTS = ("cache_read_input_tokens", "cache_creation_input_tokens")
@@ -43,9 +44,12 @@ def merge(reports: Sequence[Record], record_id: str) -> Record:
     merged["attribution"] = dict(reports[0]["attribution"])
     merged["flags"] = list(reports[0]["flags"])
     for report in reports[1:]:
+        complete_called(merged, report, is_finished=UNFINISHED not in reports[0]["flags"])
         for name in _FILLED:
             if merged.get(name) is None and report.get(name) is not None:
                 merged[name] = report.get(name)
+        if merged["status"] == "error" and merged.get("error_type") is None:
+            merged["error_type"] = report.get("error_type")
         complete_usage(merged["usage"], report["usage"])
         complete_attribution(merged["attribution"], cast("dict[str, Any]", report["attribution"]))
         if report.get("batch"):
@@ -56,6 +60,7 @@ def merge(reports: Sequence[Record], record_id: str) -> Record:
         elif merged["billed"] and _says_more(report.get("cost"), merged.get("cost")):
             merged["cost"] = report.get("cost")
         merged["flags"] += [flag for flag in report["flags"] if flag not in merged["flags"]]
+    complete_times(merged, reports)
     if merged.get("cost") is not None and UNPRICED in merged["flags"]:
         merged["flags"].remove(UNPRICED)
     merged["record_id"] = record_id
@@ -75,6 +80,8 @@ def complete_usage(usage: Usage, other: Usage) -> None:
         if mine.get(whole) is None and theirs.get(whole) is not None:
             mine[whole] = theirs[whole]
             mine["status"] = theirs["status"]
+    if mine.get("status") == "partial" and None not in (mine.get("input_tokens"), mine.get("output_tokens")):
+        mine["status"] = "reported"
     for parts, whole in ((_INPUT_PARTS, "input_tokens"), (_OUTPUT_PARTS, "output_tokens")):
         for part in parts:
             known = sum(mine.get(p) or 0 for p in parts)

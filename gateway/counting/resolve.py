@@ -29,7 +29,7 @@ from gateway.counting.agreement import (
     same_usage,
 )
 from gateway.counting.facts import FAILED, HIT, Fact, rank
-from gateway.normalise.call import LOG, REPEAT
+from gateway.normalise.call import LOG, REPEAT, UNFINISHED
 
 _NOTHING: Mapping[int, int] = {}
 _NONE_TOLD: Mapping[int, Fact] = {}
@@ -60,8 +60,8 @@ class Verdict:
     """Reference that stands -> all references of its call, fullest first."""
     conflicts: set[int] = field(default_factory=set)
     """References that stand with the flag `conflict`."""
-    taken: list[tuple[int, int, int]] = field(default_factory=list)
-    """(group, session, rank) of calls that stand: the way of reporting that counts from now on."""
+    taken: list[tuple[int, int, int, int]] = field(default_factory=list)
+    """(group, session, rank, place) of calls that stand: the way of reporting that counts from now on."""
     fixed: list[int] = field(default_factory=list)
     """What the ledger noted of `taken`, to be undone with the verdict."""
 
@@ -91,18 +91,21 @@ def resolve(
     *,
     inside: Mapping[int, int] = _NOTHING,
     told: Mapping[int, Fact] = _NONE_TOLD,
+    answered: AbstractSet[int] = frozenset(),
     counted_rank: Callable[[Fact], int] = lambda fact: 0,
 ) -> Verdict:
     """Decide a cluster. *parents*: reference of a call -> references of the calls that stand above it, at any distance.
 
     *cut*: calls below which more stands than the cluster shows; what shows is then taken to cover them. *inside*: log, or
     span that repeats its parent -> the call in whose span it was emitted; *told*: the same, where that call was dropped
-    before. *counted_rank*: the rank that counts for a report of a product, 0 for all.
+    before. *answered*: reports of a response that is counted already, by another id. *counted_rank*: the rank that
+    counts for a report of a product, 0 for all.
     """
     verdict = Verdict()
     facts = {m.ref: m.fact for m in members}
     ordered = sorted((_like_parent(m, facts.get(inside.get(m.ref, 0))) for m in members), key=_canonical)
-    ordered = [m for m in ordered if not _is_told(m, told, verdict)]
+    ordered = [m for m in ordered if not _is_told(m, told, verdict) and m.ref not in answered]
+    verdict.dropped.update(dict.fromkeys(answered, "duplicate.response_id"))
     calls = _same_responses(ordered, verdict)
     calls = _join_insiders(calls, inside)
     calls = _pair_twins(calls)
@@ -147,12 +150,19 @@ def _join_insiders(calls: list[_Call], inside: Mapping[int, int]) -> list[_Call]
         if other is None or other is own:
             continue
         around = next(m.fact for m in other.members if m.ref == inside[member.ref])
-        if _is_of(member.fact, around) and (member.fact.marks & REPEAT or _may_join(own, other)):
+        if _is_of(member.fact, around) and (
+            _repeats_all(member.fact, other) if member.fact.marks & REPEAT else _may_join(own, other)
+        ):
             other.members += own.members
             other.reason = "same_span"
             call_of.update({m.ref: other for m in own.members})
             gone.add(id(own))
     return [call for call in calls if id(call) not in gone]
+
+
+def _repeats_all(fact: Fact, call: _Call) -> bool:
+    """Whether a span that repeats its parent is of the one call of several that stand below it and were joined before."""
+    return all(is_repeat(fact, m.fact) for m in call.members)
 
 
 def _is_superseded(call: _Call, counted_rank: Callable[[Fact], int], verdict: Verdict) -> bool:
@@ -169,7 +179,7 @@ def _is_superseded(call: _Call, counted_rank: Callable[[Fact], int], verdict: Ve
         for member in call.members:
             verdict.dropped[member.ref] = "suppressed.other_report"
         return True
-    verdict.taken += [(fact.group, fact.session, want or rank(fact)) for fact, want in wanted]
+    verdict.taken += [(fact.group, fact.session, want or rank(fact), fact.place) for fact, want in wanted]
     return False
 
 
@@ -184,7 +194,7 @@ def fullest(members: Sequence[Member]) -> list[Member]:
         members,
         key=lambda m: (
             m.fact.scope in OUTPUT_DEVIATIONS,
-            m.fact.marks & REPEAT,
+            m.fact.marks & (REPEAT | UNFINISHED),
             -m.fact.completeness,
             _canonical(m),
         ),

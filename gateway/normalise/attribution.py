@@ -19,7 +19,15 @@ _RESOURCE_NAMES: dict[str, tuple[str, ...]] = {
     "service_name": ("service.name",),
     "instance": ("service.instance.id",),
     "environment": ("deployment.environment.name", "deployment.environment", "env", "langfuse.environment"),
-    "user": ("user.id", "enduser.id", "user.email", "user.account_uuid"),
+    "user": (
+        "user.id",
+        "enduser.id",
+        "user.email",
+        "user.account_uuid",
+        "cursor.user.email",
+        "cursor.user.account_id",
+        "cursor.user.id",
+    ),
     "session": ("session.id",),
     "team": ("team.id", "team", "team.name", "cursor.team.id"),
     "project": ("project.id", "project", "project.name", "openinference.project.name"),
@@ -32,6 +40,7 @@ _RESOURCE_NAMES: dict[str, tuple[str, ...]] = {
     "label.cost_center": ("cost_center", "cost.center"),
     "label.department": ("department",),
     "label.organization": ("organization.id", "organization"),
+    "label.surface": ("cursor.surface",),
 }
 
 _MAX_ORIGINS = 1024
@@ -48,7 +57,7 @@ def _table() -> Interests:
     return Interests(known, lambda _: NO_INTEREST)
 
 
-_RESOURCE_INTERESTS = _table()
+RESOURCE_INTERESTS = _table()
 
 
 PLACE_MASK = (1 << 32) - 1
@@ -62,7 +71,7 @@ class Origin(NamedTuple):
     source: int
     """Fingerprint of the sender: service name, and instance or session."""
     sender: int = 0
-    """The same with the inbound key (else the peer), the device and the host: who it is that reports a product's calls in several ways."""
+    """The same with the inbound key (else the peer) and the device: who it is that reports a product's calls in several ways."""
     instance: int = 0
     """Fingerprint of the service's instance; 0 where the resource states none."""
     place: int = 0
@@ -71,7 +80,7 @@ class Origin(NamedTuple):
 
 def origin(resource: Attributes, context: Context) -> Origin:
     """The attribution and the sender's fingerprint of one resource."""
-    told = pick(resource, tuple(resource), _RESOURCE_INTERESTS).who
+    told = pick(resource, tuple(resource), RESOURCE_INTERESTS).who
     merged = {**context.key_gives, **context.device, **told, **context.key_fixes}
     attribution: Attribution = {}
     _fill(attribution, merged, context)
@@ -83,11 +92,10 @@ def origin(resource: Attributes, context: Context) -> Origin:
     instance = told.get("instance") or told.get("session", "")
     place = told.get("place") or told.get("host")
     service = told.get("service_name", "")
-    host = device_id or told.get("host", "")
     return Origin(
         attribution,
         source_fingerprint(service, instance),
-        fingerprint("sender", context.key or context.peer, host, service, told.get("instance", "")),
+        fingerprint("sender", context.key or context.peer, device_id or "", service, told.get("instance", "")),
         fingerprint("instance", told["instance"]) if "instance" in told else 0,
         fingerprint("place", place) & PLACE_MASK if place else 0,
     )

@@ -1,6 +1,7 @@
 """What steps know about calls of the same request, and no attribute of the call itself says.
 
-1. LiteLLM's `raw_gen_ai_request` names the provider's model, where its parent has only the gateway's alias.
+1. LiteLLM's `raw_gen_ai_request` names the provider's model, where its parent has only the gateway's alias. Several below
+   one parent that name different models (a fallback, a second call) name none.
 2. LangChain's messages, which OpenLLMetry writes into the texts of the steps around a call, hold the provider's usage
    beside the response's id: it completes cache and reasoning of the call with that id. Tokens are never added.
 
@@ -29,16 +30,17 @@ class Companions:
 
     def __init__(self) -> None:
         self._models: dict[bytes, str] = {}
-        """Span id of a call -> the model its provider answered with."""
+        """Trace and span id of a call -> the model its provider answered with; "" where steps name several."""
         self._usages: dict[str, Picked] = {}
         """Response id -> counts."""
 
     def note(self, span: Span) -> None:
-        """Take the facts of a step, or of a call that knows more than its parent."""
+        """Take the facts of a step."""
         if span.name == RAW_REQUEST:
             model = _raw_model(span.attributes)
             if model and span.parent_span_id:
-                self._models[span.parent_span_id] = model
+                above = span.trace_id + span.parent_span_id
+                self._models[above] = model if self._models.get(above, model) == model else ""
             return
         for name in _STEP_TEXTS:
             value = span.attributes.get(name)
@@ -60,8 +62,8 @@ class Companions:
             return
         for call in calls:
             record = call.record
-            model = self._models.get(call.span_id)
-            if model is not None and record["response_model"] is None and record["status"] == "ok":
+            model = self._models.get(call.trace_id + call.span_id)
+            if model and record["response_model"] is None and record["status"] == "ok":
                 record["response_model"] = model
             known = self._usages.get(record["response_id"] or "")
             if known is not None:

@@ -27,6 +27,9 @@ def scope_fingerprint(name: str) -> int:
     return fingerprint("scope", name)
 
 
-def log_scope_fingerprint(name: str) -> int:
-    """The instrumentation scope of a report that a log makes: another than that of the scope's spans, so both may be of one call."""
-    return fingerprint("log scope", name)
+def log_scope_fingerprint(name: str, rank: int = 0) -> int:
+    """The instrumentation scope of a report that a log makes: another than that of the scope's spans, so both may be of one call.
+
+    So may the logs of one scope that are different ways to report it; *rank* tells them apart.
+    """
+    return fingerprint("log scope", name, str(rank)) if rank else fingerprint("log scope", name)

@@ -3,12 +3,12 @@
 1. The event's name chooses the table (`conventions/events.py`); a record without one that tells of usage is ignored.
 2. One pass picks the mapped values; bodies and all other attributes are never copied out.
 3. A record's time is the end of its call, and the start is that less the duration. Without any time it is rejected.
-4. A report has the sender's own event id where there is one, else its content and time, as its identity: the same log
-   sent again is the same report. The span that it was emitted in stands as its parent, and the ledger decides whether
+4. A report has the sender's own event id where there is one, else its content and its time to the nanosecond, as its
+   identity: the same log sent again is the same report, and so are two that differ in nothing at all. The span that it was emitted in stands as its parent, and the ledger decides whether
    that is the call itself (`gateway.counting`).
 """
 
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ from gateway.normalise.attribution import Origin, resource_origin
 from gateway.normalise.call import LOG, Call, Normalised, Rejection
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.events import EventRule, choose_event, status_failed
+from gateway.normalise.conventions.generic import RAW_NESTED, read_nested
 from gateway.normalise.conventions.table import Convention
 from gateway.normalise.fingerprint import log_scope_fingerprint
 from gateway.normalise.pick import MAX_TEXT_CHARS, Interests, Picked, pick
@@ -29,7 +30,9 @@ FORMAT = "otlp.logs"
 
 _TRACE_ID_BYTES = 16
 _SPAN_ID_BYTES = 8
-_NS_PER_MS = 1_000_000
+_NS_PER_US = 1_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
 _MAX_DURATION_MS = 24 * 3600 * 1000
 _IDENTITY_COUNTS = ("input", "output", "cache_read", "cache_creation", "reasoning")
 _IDENTITY_TEXTS = ("request_model", "response_model", "response_id", "sequence", "status_code", "error_type")
@@ -71,7 +74,7 @@ def _name_asked(run: _Run) -> None:
 
 
 def _scope(run: _Run, scope_logs: ScopeLogs, at: str, made: Origin) -> None:
-    scope = _scope_of(scope_logs.scope.name[:MAX_TEXT_CHARS], scope_logs.scope.version[:MAX_TEXT_CHARS])
+    scope = scope_of(scope_logs.scope.name[:MAX_TEXT_CHARS], scope_logs.scope.version[:MAX_TEXT_CHARS])
     out = run.out
     for number, record in enumerate(scope_logs.log_records):
         out.items += 1
@@ -82,7 +85,9 @@ def _scope(run: _Run, scope_logs: ScopeLogs, at: str, made: Origin) -> None:
         names = tuple(record.attributes)
         rule = choose_event(record, names, scope.name)
         if isinstance(rule, EventRule):
-            picked = pick(record.attributes, names, _interests(rule.convention))
+            picked = pick(record.attributes, names, interests_of(rule.convention))
+            if RAW_NESTED in picked.texts:
+                read_nested(picked)
             fate = rule.fate(picked)
             if fate == "call":
                 _take(run, record, picked, rule, scope, made, position)
@@ -127,18 +132,18 @@ def _timestamp_ns(attributes: Attributes) -> int:
     text = "" if value is None else value.string_value
     try:
         moment = datetime.fromisoformat(text[:40])
-        return 0 if moment.tzinfo is None else int(moment.timestamp() * 1000) * _NS_PER_MS
+        return 0 if moment.tzinfo is None else (moment - _EPOCH) // _MICROSECOND * _NS_PER_US
     except (ValueError, OverflowError):
         return 0
 
 
 @lru_cache(maxsize=4096)
-def _scope_of(name: str, version: str) -> Scope:
+def scope_of(name: str, version: str) -> Scope:
     return Scope(name, version, log_scope_fingerprint(name))
 
 
 @lru_cache(maxsize=256)
-def _interests(convention: Convention) -> Interests:
+def interests_of(convention: Convention) -> Interests:
     """One table a convention, with one memory of names."""
     return convention.interests()
 
@@ -184,7 +189,8 @@ def _call(
     )
     if failed:
         record["error_type"] = error_name(sent_error or picked.texts.get("status_code") or "error")
-    where = place(rule.convention.name, _rank(rule.convention.name, rule.name), made.sender, session)
+    rank = _rank(rule.convention.name, rule.name)
+    where = place(rule.convention.name, rank, made.sender, session)
     return Call(
         record,
         trace_id,
@@ -193,7 +199,7 @@ def _call(
         start_ms,
         end_ms,
         made.source,
-        scope.fingerprint,
+        log_scope_fingerprint(scope.name, rank) if rank else scope.fingerprint,
         event_id,
         LOG | where.marks,
         where.group,
@@ -236,4 +242,6 @@ def _identity(picked: Picked, event: str, source: int, span: bytes, end_ns: int)
     else:
         told += [end_ns, span.hex(), source, picked.who.get("session"), picked.numbers.get("duration_ms")]
         told += [texts.get(field) for field in _IDENTITY_TEXTS]
+        first_ms = picked.numbers.get("time_to_first_ms")
+        told += [] if first_ms is None else [first_ms]
     return "\x1f".join("" if part is None else str(part) for part in told)

@@ -114,3 +114,17 @@ def operation(sent: str) -> Operation:
     if name in _STEPS or _STEP_WORD.search(name):
         return Operation(name, "not_a_call")
     return Operation(name, "undecided")
+
+
+def step_word(sent: str) -> str:
+    """The word of this table that makes *sent* a step; "" where none does."""
+    name = sent.strip().lower()
+    if name in _CALLS:
+        return ""
+    match = _STEP_WORD.search(name)
+    return name if name in _STEPS else match.group() if match else ""
+
+
+def is_listed(name: str) -> bool:
+    """Whether this table lists *name*, letter by letter."""
+    return name in _CALLS or name in _STEPS

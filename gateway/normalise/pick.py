@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from gateway.decode.view import AnyValue, Attributes
+from gateway.normalise.nested import numbers_json
 from gateway.normalise.texts import unquoted
 
 MAX_TEXT_CHARS = 256
@@ -32,7 +33,7 @@ NUMBER: Final = 2
 FIRST: Final = 3
 """The first text of a list, of a list in JSON text, or the text itself."""
 RAW: Final = 4
-"""A whole text that is read further (JSON with usage, a raw answer) and then dropped."""
+"""A whole text that is read further (JSON with usage, a raw answer) and then dropped; of a map its numbers."""
 OTHER: Final = 5
 """A number under a usage name that no table knows."""
 WHO: Final = 6
@@ -193,7 +194,7 @@ def _keep_number(picked: Picked, field: str, kind: int, number: float) -> None:
 def _text(kind: int, value: AnyValue) -> str:
     text = value.string_value
     if kind == RAW:
-        return text
+        return text or (numbers_json(value) if value.HasField("kvlist_value") else "")
     if kind == FIRST:
         return (_first_in(text) or _first_of(value))[:MAX_TEXT_CHARS]
     return (text or _scalar_text(value))[:MAX_TEXT_CHARS]

@@ -73,6 +73,8 @@ class Point(NamedTuple):
     time_ns: int
     is_delta: bool
     currency: str
+    until_ns: int = 0
+    """End of the stretch of time that a sum is told for, again and again (`gateway.sources.sums`); 0 for a counter's point."""
 
 
 @dataclass(slots=True)
@@ -86,6 +88,11 @@ class Measured:
     suppressed: Counter[str] = field(default_factory=Counter)
     ignored: int = 0
     rejected: list[Rejection] = field(default_factory=list)
+
+    def reject(self, reason: str, position: str) -> None:
+        """Count one item that cannot be read."""
+        self.items += 1
+        self.rejected.append(Rejection(reason, position))
 
 
 def hashed(*parts: bytes) -> bytes:

@@ -7,6 +7,7 @@ from hashlib import sha256
 import orjson
 
 from gateway.normalise.attribution import attribute
+from gateway.normalise.cache_hit import is_cache_hit
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.table import Convention
 from gateway.normalise.cost import no_cost, reported_cost
@@ -24,8 +25,9 @@ _ID_HEX = 32
 _MS_PER_S = 1000
 _MAX_FIRST_MS = 24 * 3600 * 1000
 _DEFAULT_OPERATION = "chat"
-_INPUT_ONLY = frozenset({"embeddings", "rerank", "moderation", "transcription", "speech", "image_generation"})
-_UNKNOWN_PROVIDER = "unknown"
+INPUT_ONLY = frozenset({"embeddings", "rerank", "moderation", "transcription", "speech", "image_generation"})
+"""Operations whose input alone is the whole report."""
+UNKNOWN_PROVIDER = "unknown"
 """Where nothing tells provider or model: the far end takes no call without either (wire contract, part 6.1)."""
 
 _AZURE = "azure.ai.openai"
@@ -35,6 +37,18 @@ _WORD = re.compile(r"""[^\s"'`{}<>,;!?]+""")
 _NAME = re.compile(r"[\w.:/$#@+=-]{1,256}", re.ASCII)
 _TITLE = re.compile(r"[\w.:/$#@+=~()\[\]-]+(?: [\w.:/$#@+=~()\[\]-]+){1,5}")
 _MAX_TITLE_CHARS = 80
+_MOST_PLAIN_WORDS = 2
+"""Words without capital or digit: `gemini 2.5 flash` has two; a request has more."""
+_MOST_WORDS_WITHOUT_NUMBER = 3
+_SPOKEN = frozenset(
+    {
+        "a", "about", "am", "an", "and", "are", "as", "at", "be", "by", "can", "do", "does", "for", "from", "give", "has",
+        "have", "he", "her", "his", "how", "i", "in", "is", "it", "its", "me", "my", "not", "of", "on", "or", "our", "please",
+        "say", "she", "show", "tell", "that", "the", "their", "they", "this", "to", "was", "we", "what", "when", "where",
+        "which", "who", "why", "will", "with", "write", "you", "your",
+    }
+)  # fmt: skip
+"""Words that sentences are made of and no name of a model holds."""
 _PYTHON_CLASS = re.compile(r"<class '([\w.]+)'>")
 
 
@@ -81,7 +95,7 @@ def call_record(
         texts.get("address"),
     )
     if served_by is None:
-        served_by = convention.default_provider or (None if request_model else _UNKNOWN_PROVIDER)
+        served_by = convention.default_provider or (None if request_model else UNKNOWN_PROVIDER)
     if input_only and "input" not in counts and "output" not in counts and "total" in counts:
         counts["input"] = counts["total"]
     usage, consistent = partition(
@@ -118,6 +132,8 @@ def call_record(
     if trace is not None:
         record["trace"] = trace
     _add_names(record, texts)
+    if "cache_hit" in texts and is_cache_hit(texts["cache_hit"]):
+        numbers["cache_hit"] = 1.0
     if numbers:
         _add_numbers(record, numbers, texts.get("currency"), failed=failed)
     return record
@@ -129,36 +145,49 @@ def called(
 ) -> tuple[str, str | None, bool]:
     """The operation, its provider, and whether it has no output of its own; a process sees few such combinations."""
     name = _DEFAULT_OPERATION if sent_operation is None else operation(sent_operation).name
-    if not _is_name(name):
+    if not is_name(name):
         name = _DEFAULT_OPERATION
-    return name, provider(sent_provider, model, address), name in _INPUT_ONLY
+    return name, provider(sent_provider, model, address), name in INPUT_ONLY
 
 
 @lru_cache(maxsize=1024)
-def _is_name(text: str) -> bool:
+def is_name(text: str) -> bool:
+    """Whether *text* may be an id or a name of one word: no sentence."""
     return _NAME.fullmatch(text) is not None
 
 
 @lru_cache(maxsize=4096)
 def title(text: str | None) -> str | None:
-    """*text* if it may be the name of a model or a library: one word, or up to six (`Claude Sonnet 4.5`); no sentence."""
+    """*text* if it may be the name of a model or a library: one word, or a few (`Claude Sonnet 4.5`); no sentence."""
     if text is None or " " not in text:
         return text if text is not None and _WORD.fullmatch(text) else None
-    return text if len(text) <= _MAX_TITLE_CHARS and _TITLE.fullmatch(text) else None
+    return text if len(text) <= _MAX_TITLE_CHARS and _TITLE.fullmatch(text) and _is_named(text.split(" ")) else None
+
+
+def _is_named(words: list[str]) -> bool:
+    """Whether *words* name something: a number or a capital stands out, and few words are plain ones."""
+    bare = [word.strip("()[]:") for word in words]
+    plain = sum(word.isalpha() and word.islower() for word in bare)
+    has_digit = any(char.isdecimal() for word in bare for char in word)
+    return (
+        plain <= _MOST_PLAIN_WORDS
+        and (has_digit or len(words) <= _MOST_WORDS_WITHOUT_NUMBER)
+        and _SPOKEN.isdisjoint(word.lower() if len(word) > 1 else word for word in bare)
+    )
 
 
 def _add_names(record: Record, texts: dict[str, str]) -> None:
     """The names that only some calls have."""
-    if (finish_reason := texts.get("finish_reason")) is not None and _is_name(finish_reason):
+    if (finish_reason := texts.get("finish_reason")) is not None and is_name(finish_reason):
         record["finish_reason"] = finish_reason
-    if (service_tier := texts.get("service_tier")) is not None and _is_name(service_tier):
+    if (service_tier := texts.get("service_tier")) is not None and is_name(service_tier):
         record["service_tier"] = service_tier
-    if (request_id := texts.get("request_id")) is not None and _is_name(request_id):
+    if (request_id := texts.get("request_id")) is not None and is_name(request_id):
         record["request_id"] = request_id
     deployment = title(texts.get("deployment")) or (record["request_model"] if record["provider"] == _AZURE else None)
     if deployment is not None:
         record["deployment"] = deployment
-    if (region := texts.get("region")) is not None and _is_name(region):
+    if (region := texts.get("region")) is not None and is_name(region):
         record["region"] = region
 
 

@@ -21,7 +21,7 @@ ORDER: dict[str, tuple[str, ...]] = {
     "gemini_cli": ("gemini_cli.api_response", DETAILS, SPAN),  # only the first tells cache and thoughts
     "qwen_code": ("qwen-code.api_response", DETAILS, SPAN),
     "copilot": (SPAN, DETAILS),  # the span has the cache
-    "cline": ("task.tokens", SPAN),
+    "cline": ("task.conversation_turn", "task.tokens", SPAN),  # the turn has provider, cache and cost, if it has tokens
 }
 """Product (the convention's name) -> its ways of reporting a call, the one to count first."""
 

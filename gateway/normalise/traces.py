@@ -7,6 +7,7 @@
 5. A call becomes a record; its provider, operation and tokens are brought to the canonical names.
 """
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ from gateway.normalise.call import REPEAT, Call, Normalised, Rejection
 from gateway.normalise.companions import Companions
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.choose import by_names, by_scope
+from gateway.normalise.conventions.generic import RAW_NESTED, read_nested
 from gateway.normalise.conventions.litellm import LITELLM, RAW_REQUEST
 from gateway.normalise.conventions.shared import NEUTRAL
 from gateway.normalise.conventions.table import Convention
@@ -77,24 +79,57 @@ def normalise_traces(traces: Traces, context: Context) -> Normalised:
         made = resource_origin(resource_spans.resource, context)
         for at, scope_spans in enumerate(resource_spans.scope_spans):
             _scope(run, scope_spans, (number, at), made)
-    run.companions.complete(run.out.calls)
     if run.repeats:
         _drop_repeats(run.out)
+    run.companions.complete(run.out.calls)
     return run.out
 
 
 def _drop_repeats(out: Normalised) -> None:
-    """Where the call that a span repeats came along, the ledger need not see the repeat."""
+    """Where the call that a span repeats came along, the ledger need not see the repeat; it names the model that answered."""
     own = {call.trace_id + call.span_id: call.record for call in out.calls if not call.marks & REPEAT}
+    below: dict[bytes, list[Record]] = {}
+    for call in out.calls:
+        if call.marks & REPEAT:
+            below.setdefault(call.trace_id + call.parent_span_id, []).append(call.record)
     kept: list[Call] = []
     for call in out.calls:
-        repeated = own.get(call.trace_id + call.parent_span_id) if call.marks & REPEAT else None
-        if repeated is not None and not _is_another(call.record, repeated):
-            out.suppressed["not_a_call"] += 1
-            out.links.append(call.trace_id + call.span_id + call.parent_span_id)
-        else:
+        above = call.trace_id + call.parent_span_id
+        repeated = own.get(above) if call.marks & REPEAT else None
+        if repeated is None or not _repeats(call.record, repeated, below[above]):
             kept.append(call)
+            continue
+        if repeated["response_model"] is None and repeated["status"] == "ok":
+            repeated["response_model"] = call.record["response_model"]
+        if _names_another_response(call.record, repeated):
+            kept.append(call)  # by the provider's id the ledger finds who else tells of the call
+            continue
+        out.suppressed["not_a_call"] += 1
+        out.links.append(call.trace_id + call.span_id + call.parent_span_id)
     out.calls = kept
+
+
+def _repeats(record: Record, repeated: Record, beside: Sequence[Record]) -> bool:
+    """Whether a span tells of the call above it: of several *beside* each other that may, only of the one that fits best."""
+    if _is_another(record, repeated):
+        return False
+    if len(beside) == 1:
+        return True
+    may = [x for x in beside if not _is_another(x, repeated)]
+    best = min(may, key=lambda x: (x["response_id"] != repeated["response_id"], not _same_counts(x, repeated)))
+    return not _is_another(record, best)
+
+
+def _same_counts(record: Record, other: Record) -> bool:
+    mine, theirs = record["usage"], other["usage"]
+    return all(mine.get(whole) == theirs.get(whole) for whole in ("input_tokens", "output_tokens"))
+
+
+def _names_another_response(record: Record, repeated: Record) -> bool:
+    return (
+        None not in (record["response_id"], repeated["response_id"])
+        and record["response_id"] != repeated["response_id"]
+    )
 
 
 def _is_another(record: Record, repeated: Record) -> bool:
@@ -103,8 +138,7 @@ def _is_another(record: Record, repeated: Record) -> bool:
     LiteLLM hangs every call that is made inside an application's span below that span, and writes the first one on it.
     An id alone proves nothing, for it gives some responses ids of its own.
     """
-    ids = record["response_id"], repeated["response_id"]
-    if None in ids or ids[0] == ids[1]:
+    if not _names_another_response(record, repeated):
         return False
     usage, other = record["usage"], repeated["usage"]
     inputs = usage.get("input_tokens"), other.get("input_tokens")
@@ -115,7 +149,7 @@ def _is_another(record: Record, repeated: Record) -> bool:
 def _scope(run: _Run, scope_spans: ScopeSpans, at: tuple[int, int], made: Origin) -> None:  # noqa: C901 - the hot loop
     """The spans of one scope; *at* is the number of their resource and of the scope in it."""
     sent = scope_spans.scope
-    scope = _scope_of(sent.name[:MAX_TEXT_CHARS], sent.version[:MAX_TEXT_CHARS])
+    scope = scope_of(sent.name[:MAX_TEXT_CHARS], sent.version[:MAX_TEXT_CHARS])
     out, context = run.out, run.context
     links, calls = out.links, out.calls
     spans = scope_spans.spans
@@ -138,7 +172,7 @@ def _scope(run: _Run, scope_spans: ScopeSpans, at: tuple[int, int], made: Origin
         names = tuple(attributes)
         if names != known:  # spans of one scope mostly have the names of the span before
             known = names
-            reader = scope.reader or _reader_by_names(scope, names)
+            reader = scope.reader or reader_by_names(scope, names)
             plan = NO_PLAN if reader is None else reader.interests.plan(names)
         if reader is None:
             out.ignored += 1
@@ -146,7 +180,7 @@ def _scope(run: _Run, scope_spans: ScopeSpans, at: tuple[int, int], made: Origin
             continue
         picked = pick_planned(attributes, plan)
         if "input" not in picked.counts and "output" not in picked.counts:
-            _read_details(span, picked, reader)
+            read_details(span, picked, reader)
         failed = span.status.code == _STATUS_ERROR
         fate = reader.convention.fate(picked, span, failed=failed)
         if picked.texts.get("span_type") == _PENDING:
@@ -165,8 +199,10 @@ def _scope(run: _Run, scope_spans: ScopeSpans, at: tuple[int, int], made: Origin
                 out.unknown_conventions[scope.name] += 1
 
 
-def _read_details(span: Span, picked: Picked, reader: Reader) -> None:
-    """Usage and names of a details event on the span, where the span itself has no usage."""
+def read_details(span: Span, picked: Picked, reader: Reader) -> None:
+    """Usage in a map, or usage and names of a details event on the span, where the span itself has no usage."""
+    if RAW_NESTED in picked.texts:
+        read_nested(picked)
     for event in span.events:
         if event.name != DETAILS:
             continue
@@ -182,7 +218,6 @@ def _placed(run: _Run, call: Call, span: Span, picked: Picked, reader: Reader, m
     if not reader.rank:
         if span.name != RAW_REQUEST:
             return call
-        run.companions.note(span)
         run.repeats.append(call)
         return call._replace(marks=REPEAT)
     where = place(reader.convention.name, reader.rank, made.sender, picked.who.get("session"))
@@ -220,13 +255,13 @@ def _has_ai_mark(picked: Picked) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _scope_of(name: str, version: str) -> Scope:
+def scope_of(name: str, version: str) -> Scope:
     convention = by_scope(name)
     reader = None if convention is None else _reader(convention, name, version)
     return Scope(name, version, scope_fingerprint(name), reader)
 
 
-def _reader_by_names(scope: Scope, names: tuple[str, ...]) -> Reader | None:
+def reader_by_names(scope: Scope, names: tuple[str, ...]) -> Reader | None:
     convention = by_names(names)
     return None if convention is None else _reader(convention, scope.name, scope.version)
 

@@ -9,6 +9,7 @@ import sqlite3
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import NamedTuple
 from zlib import crc32
 
@@ -37,6 +38,19 @@ class Change(NamedTuple):
     fate: str
     """`duplicate.<reason>` or `suppressed.<reason>` drops it; `kept.merged` replaces it by *record*."""
     record: bytes | None
+
+
+MOVED = "kept.moved"
+"""Fate of a record that waits on in a later chunk: it is no longer where it was, and counted as before."""
+
+
+class Moved(NamedTuple):
+    """Records that settling moves into chunk *seq*, with their evidence."""
+
+    seq: int
+    received_ms: int
+    records: Sequence[bytes]
+    facts: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +94,14 @@ def insert_chunk(connection: sqlite3.Connection, chunk: ChunkRow) -> None:
             chunk.body,
         ),
     )
+
+
+def insert_moved(connection: sqlite3.Connection, lane: Lane, moved: Moved) -> None:
+    """Write the chunk of *moved*; `settle` took its records out of theirs in the same commit."""
+    ends = array("I", accumulate(map(len, moved.records)))
+    body = b"".join(moved.records)
+    row = ChunkRow(moved.seq, lane, moved.received_ms, ends.tobytes(), moved.facts, b"", body, len(moved.records))
+    insert_chunk(connection, row)
 
 
 def open_lane(connection: sqlite3.Connection, figures: Figures, name: Lane, source: Lane, *, settles: bool) -> None:
@@ -154,7 +176,12 @@ def settle(
         connection.execute("INSERT OR REPLACE INTO change (seq, idx, fate, record) VALUES (?, ?, ?, ?)", change)
         if change.record is None and before != (1,):
             # A lane that was opened after the chunk came never counted it.
-            figures.drop([name for name, start in starts.items() if start <= (change.seq, change.idx)], change.fate)
+            counted = [name for name, start in starts.items() if start <= (change.seq, change.idx)]
+            if change.fate != MOVED:
+                figures.drop(counted, change.fate)
+                continue
+            for name in starts.keys() - counted:
+                figures.keep(name, 1)
 
 
 def changes_between(connection: sqlite3.Connection, lo: int, hi: int) -> dict[int, dict[int, tuple[str, bytes | None]]]:

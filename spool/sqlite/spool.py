@@ -23,7 +23,7 @@ from spool.record import AI_TELEMETRY, OWN_LANES, Batch, Lane
 from spool.sqlite import database, rows
 from spool.sqlite.gathering import Gathered, Gathering
 from spool.sqlite.reserve import RESERVE_BYTES
-from spool.sqlite.rows import Change, Evidence, Limits, Position, Waiting
+from spool.sqlite.rows import Change, Evidence, Limits, Moved, Position, Waiting
 from spool.sqlite.writer import GroupResult, Operation, Writer
 from spool.store import Depth, Refusal, Tally
 
@@ -247,10 +247,18 @@ class SqliteSpool:
 
     # ---- settling
 
-    async def settle(
-        self, lane: Lane, through_seq: int, changes: Sequence[Change] = (), *, lost_appends: int | None = None
-    ) -> None:
+    def settle(
+        self,
+        lane: Lane,
+        through_seq: int,
+        changes: Sequence[Change] = (),
+        *,
+        lost_appends: int | None = None,
+        moved: Moved | None = None,
+    ) -> Awaitable[None]:
         """Let *lane*'s chunks up to *through_seq* be frozen, less what *changes* drop, in one commit with the figures.
+
+        *moved* goes with changes of fate `MOVED`; its chunk is numbered (`number_chunk`) in the `turn` of this call.
 
         With *lost_appends*, the number of them when the changes were begun, it raises SpoolError when one was lost since:
         a record may then have been dropped in favour of one that never came to disk.
@@ -260,8 +268,13 @@ class SqliteSpool:
             if lost_appends not in {None, self._writer.lost_appends}:
                 raise SpoolError("what was decided upon did not come to disk")
             rows.settle(connection, figures, lane, through_seq, changes, self._followers)
+            if moved is not None:
+                rows.insert_moved(connection, lane, moved)
 
-        await self._ask(settle)
+        return self._settled(lane, self._ask(settle))
+
+    async def _settled(self, lane: Lane, asked: Awaitable[None]) -> None:
+        await asked
         self._wake(lane)
 
     async def read(self, lane: Lane, positions: Sequence[Position]) -> list[bytes | None]:

@@ -292,6 +292,32 @@ def raw_answer_below_its_call(number: int) -> Scenario:
     return Scenario("raw_answer_below_its_call", number, calls, (3, 131, 43))
 
 
+def told_again(number: int) -> Scenario:
+    """Spans are sent before their usage is known and again when it is; a framework's call stands above them."""
+    r = _Reports(number)
+    calls = [
+        r.app("root", at=(0, 3000), tokens=(200, 40), scope="framework"),
+        r.app("a", at=(100, 100), tokens=(None, None), parent="tool"),
+        r.app("a", at=(100, 900), tokens=(100, None), parent="tool"),
+        r.app("a", at=(100, 1000), tokens=(100, 20), parent="tool", response="r"),
+        r.gateway("g", at=(100, 1000), tokens=(100, 20), response="r", cost="0.01"),
+        r.app("b", at=(1100, 1200), tokens=(100, 1), parent="root"),
+        r.app("b", at=(1100, 1900), tokens=(100, 20), parent="root", reasoning=5),
+    ]
+    return Scenario("told_again", number, calls, (2, 200, 40), [r.link("tool", "root")])
+
+
+def repeats_below_a_call_without_an_id(number: int) -> Scenario:
+    """LiteLLM's raw spans below an application's span, on which the first call is written without its response's id."""
+    r = _Reports(number)
+    calls = [
+        r.app("above", at=(0, 3000), tokens=(120, 30), scope="web"),
+        r.app("r1", at=(100, 900), tokens=(120, 30), parent="above", response="c1", scope="litellm", repeats=True),
+        r.app("r2", at=(1000, 2000), tokens=(300, 70), parent="above", response="c2", scope="litellm", repeats=True),
+    ]
+    return Scenario("repeats_below_a_call_without_an_id", number, calls, (2, 420, 100))
+
+
 ALL: tuple[Callable[[int], Scenario], ...] = (
     plain,
     agent_of_nested_calls,
@@ -314,4 +340,6 @@ ALL: tuple[Callable[[int], Scenario], ...] = (
     ways_of_a_product,
     ways_without_a_session,
     raw_answer_below_its_call,
+    told_again,
+    repeats_below_a_call_without_an_id,
 )

@@ -1,6 +1,6 @@
 """Names that log events of products have, one table a product. `events.py` says which event is read by which table.
 
-1. Claude Code and Cline: the input excludes the cache. All others include it.
+1. Claude Code and Cline: the input excludes the cache. Cursor does not say; the numbers may prove it. All others include it.
 2. Gemini CLI: the output excludes thoughts, tool prompts may stand beside the input. Qwen Code has the same names with
    an output that depends on the upstream. The total that travels along proves both; without proof the table decides.
 3. Codex: all numbers are texts; the total is called `tool_token_count`.
@@ -58,6 +58,7 @@ CODEX_EVENTS = Convention(
         "total": ("tool_token_count",),
         "time_to_first_ms": ("ttft_ms",),
         "event_kind": ("event.kind",),
+        "sequence": ("event.sequence",),
         "session": ("conversation.id",),
         "user": ("user.email", "user.account_id"),
     },
@@ -140,8 +141,30 @@ CLINE_EVENTS = Convention(
         "cache_read": ("cacheReadTokens", "cacheReads"),
         "cache_creation": ("cacheWriteTokens", "cacheWrites"),
         "cost": ("totalCost",),
+        "request_id": ("requestId",),
+        "status_code": ("errorStatus",),
+        "error_type": ("errorType",),
         "session": ("ulid", "taskId"),
         "user": ("user.email", "userId", "user_id"),
+        "label.organization": ("organization_id",),
     },
     basis=exclusive,
 )
+"""The extension and the CLI; described from their sources, not captured."""
+
+_REQUEST = "cursor.api.request."
+
+CURSOR_EVENTS = Convention(
+    "cursor",
+    own={
+        "request_model": ("cursor.model.name",),
+        "input": (_REQUEST + "input_tokens",),
+        "output": (_REQUEST + "output_tokens",),
+        "cache_read": (_REQUEST + "cache_read_tokens",),
+        "cache_creation": (_REQUEST + "cache_creation_tokens",),
+        "request_id": ("cursor.request.id", "cursor.usage_event.id"),
+        "event_id": ("cursor.event.id",),
+        "session": ("cursor.conversation.id",),
+    },
+)
+"""Its server-side export; described from its wire reference, not captured."""

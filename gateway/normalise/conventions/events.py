@@ -1,7 +1,7 @@
 """Which log events are calls. Precedence:
 
 1. The event's name, by `_EVENTS`: attribute `event.name`, attribute `event_name`, the record's own event name, its body.
-   Claude Code's names go without their product; its scope tells it.
+   Claude Code's names go without their product, and so do the bodies of Cursor's (`api_request`); the scope tells it.
 2. `gen_ai.client.inference.operation.details` is read by its scope's table (`choose.py`), for any library.
 3. Another event of a product whose calls rule 1 finds, by its name's beginning or its scope: never a call; it would repeat them.
 4. Else names that look like usage: the generic table, flagged.
@@ -107,7 +107,11 @@ _EVENTS: dict[str, EventRule] = {
         EventRule("gemini_cli.api_request", tables.GEMINI_CLI_ERRORS, _request),
         EventRule("qwen-code.api_request", tables.QWEN_CODE_ERRORS, _request),
         EventRule("qwen-code.api_error", tables.QWEN_CODE_ERRORS, _always, is_failure=True),
+        EventRule("task.conversation_turn", tables.CLINE_EVENTS, _with_usage),
         EventRule("task.tokens", tables.CLINE_EVENTS, _with_usage),
+        EventRule("task.provider_api_error", tables.CLINE_EVENTS, _always, is_failure=True),
+        EventRule("cursor.api.request", tables.CURSOR_EVENTS, _always),
+        EventRule("cursor.api.error", tables.CURSOR_EVENTS, _always, is_failure=True),
     )
 }
 
@@ -123,13 +127,33 @@ _CONTENT = frozenset(
         "gen_ai.client.operation.exception",
     }
 )
-_STEPS = ("claude_code.", "codex.", "gemini_cli.", "qwen-code.", "copilot_chat.", "gen_ai.evaluation.")
-_STEP_SCOPES = ("com.anthropic.claude_code", "codex", "gemini-cli", "qwen-code", "copilot-chat", "github.copilot")
+_STEPS = (
+    "claude_code.",
+    "codex.",
+    "gemini_cli.",
+    "qwen-code.",
+    "copilot_chat.",
+    "github.copilot.",
+    "cursor.",
+    "gen_ai.evaluation.",
+)
+_STEP_SCOPES = (
+    "com.anthropic.claude_code",
+    "codex",
+    "gemini-cli",
+    "qwen-code",
+    "copilot-chat",
+    "github.copilot",
+    "cline",
+    "cursor.telemetry",
+)
 _TOTALS = ("monotonic_counter.", "counter.", "histogram.")
 """Beginnings of attributes by which Rust's tracing turns a record into a metric (Goose): sums over a session."""
 
 _CLAUDE_CODE_SCOPE = "com.anthropic.claude_code"
 _CLAUDE_CODE = "claude_code."
+_CURSOR_SCOPE = "cursor.telemetry"
+_CURSOR = "cursor."
 
 GENERIC_EVENT = EventRule("", GENERIC, _generic)
 
@@ -149,6 +173,15 @@ def choose_event(record: LogRecord, names: tuple[str, ...], scope: str) -> Chose
     if scope.startswith(_STEP_SCOPES) or by_names(names) is None:
         return "ignored"
     return "not_a_call" if any(name.startswith(_TOTALS) for name in names) else GENERIC_EVENT
+
+
+def known_event(record: LogRecord, names: tuple[str, ...], scope: str) -> str | None:
+    """The event's name as it was sent, where this module lists it; any other may hold anything."""
+    product = _CLAUDE_CODE if scope.startswith(_CLAUDE_CODE_SCOPE) else ""
+    for name in (*_sent_names(record, names), _body_name(record)):
+        if name in _CONTENT or name == DETAILS or name in _EVENTS or product + name in _EVENTS:
+            return name
+    return None
 
 
 def _sent_names(record: LogRecord, names: tuple[str, ...]) -> list[str]:
@@ -172,6 +205,8 @@ def _by_name(name: str, scope: str) -> Chosen | None:
     """Rules 1 to 3 for one name; None where it says nothing."""
     if scope.startswith(_CLAUDE_CODE_SCOPE) and not name.startswith(_CLAUDE_CODE):
         name = _CLAUDE_CODE + name
+    if scope.startswith(_CURSOR_SCOPE) and not name.startswith(_CURSOR):
+        name = _CURSOR + name.replace("_", ".", 1)
     rule = _EVENTS.get(name)
     if rule is not None:
         return rule

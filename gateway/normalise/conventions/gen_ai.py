@@ -4,7 +4,9 @@ All generations of names are in the shared table. What differs by scope is wheth
 known scopes are inclusive (measured, `docs/formats.md`); any other scope is unstated, so the numbers may prove it.
 """
 
-from gateway.normalise.conventions.table import Convention, inclusive
+from gateway.decode.view import Span
+from gateway.normalise.conventions.table import Convention, by_operation, inclusive
+from gateway.normalise.operation import Fate
 from gateway.normalise.pick import Picked
 
 GEN_AI = Convention("gen_ai", own={})
@@ -44,7 +46,25 @@ QWEN_CODE = Convention(
 
 COPILOT = Convention(
     "copilot",
-    own={"time_to_first_ms": ("copilot_chat.time_to_first_token",)},
+    own={
+        "time_to_first_ms": ("copilot_chat.time_to_first_token",),
+        "request_id": ("copilot_chat.server_request_id",),
+        "session": ("session.id", "gen_ai.conversation.id", "copilot_chat.session_id"),
+    },
     basis=inclusive,
 )
 """Copilot CLI and Copilot in VS Code. `github.copilot.cost` is no currency and is left unread."""
+
+
+def goose_fate(picked: Picked, span: Span, *, failed: bool) -> Fate:
+    """The spans of a reply sum up the calls below them, whatever operation they name."""
+    return "not_a_call" if span.name in _GOOSE_TURNS else by_operation(picked, span, failed=failed)
+
+
+_GOOSE_TURNS = frozenset({"reply", "reply_stream", "reply_internal"})
+
+GOOSE = Convention("goose", own={}, fate=goose_fate)
+"""Goose: `stream_response_from_provider` is the call, with usage since its GenAI attributes came (described from its source).
+
+Before them, and in its logs and metrics still, it tells only sums over a session, of which no call can be made.
+"""

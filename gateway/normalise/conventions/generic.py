@@ -1,6 +1,7 @@
 """The table of last resort: any span that carries input and output tokens under names like the known ones.
 
 A name is read by its last word (`my.llm.usage.promptTokens` -> input), if its path speaks of usage, tokens or an LLM.
+Usage may also stand in a map, or in a JSON text, under one of the names of `NESTED`; its names are read in the same way.
 Calls that only this table could read are flagged `unknown_convention` and counted by scope.
 """
 
@@ -8,9 +9,11 @@ import re
 
 from gateway.decode.view import Span
 from gateway.normalise.conventions import shared
+from gateway.normalise.conventions.native import add_parts, note_native
 from gateway.normalise.conventions.table import Convention, by_operation
 from gateway.normalise.operation import Fate
-from gateway.normalise.pick import COUNT, NO_INTEREST, NUMBER, OTHER, TEXT, Interest, Interests, Picked
+from gateway.normalise.pick import COUNT, MAX_COUNT, NO_INTEREST, NUMBER, OTHER, TEXT, Interest, Interests, Picked
+from gateway.normalise.texts import count_in, repr_object
 
 _PATH = re.compile(
     r"(^|[._])(usage|tokens?|token_?count|llm|gen_?ai|genai|completion|inference|ai|model)([._]|$)", re.IGNORECASE
@@ -29,6 +32,19 @@ _WORDS = {
     "response_id": "response_id|responseid|completion_id",
     "cost": "total_cost|cost_usd|totalcost",
 }  # fmt: skip
+
+NESTED = (
+    "gen_ai.usage",
+    "gen_ai.response.usage",
+    "llm.usage",
+    "llm.response.usage",
+    "ai.usage",
+    "token_usage",
+    "usage",
+)
+"""Attributes whose value may be all of the usage."""
+RAW_NESTED = "raw_nested"
+_MAX_NESTED = 256
 
 _TOKENS = re.compile(r"(^|[._])(tokens?|token_?count|usage)$", re.IGNORECASE)
 _SHORT = {"input": "input", "prompt": "input", "output": "output", "completion": "output", "total": "total"}
@@ -61,10 +77,10 @@ def is_usage(name: str) -> bool:
 
 
 def fate(picked: Picked, span: Span, *, failed: bool) -> Fate:
-    """Both wholes, or one of them and a model, make a call; a step by its operation's name stays a step."""
+    """Both wholes, or one of them and a model, make a call; what its operation's name says stays."""
     decided = by_operation(picked, span, failed=failed)
-    if decided == "not_a_call":
-        return "not_a_call"
+    if decided == "not_a_call" or (decided == "call" and "operation" in picked.texts):
+        return decided
     counts = picked.counts
     has_model = "request_model" in picked.texts or "response_model" in picked.texts
     if ("input" in counts and "output" in counts) or (("input" in counts or "output" in counts) and has_model):
@@ -79,4 +95,29 @@ class _Generic(Convention):
         return Interests(Convention.interests(self), rule)
 
 
-GENERIC = _Generic("generic", own={}, fate=fate, is_generic=True)
+GENERIC = _Generic("generic", own={RAW_NESTED: NESTED}, fate=fate, is_generic=True)
+
+
+def read_nested(picked: Picked) -> None:
+    """Take the counts and the cost out of nested usage, where no attribute of their own has them."""
+    usage = repr_object(picked.texts.pop(RAW_NESTED, None))
+    if len(usage) > _MAX_NESTED:
+        return
+    best: dict[str, tuple[bool, int, str, int]] = {}
+    for name in usage:
+        interest = _NAMES_IN_USAGE["gen_ai.usage." + name]
+        if interest and interest[2] in {COUNT, NUMBER}:
+            field, rank, kind = interest
+            count = count_in(usage, name)
+            best[field] = min(best.get(field, (True, _WORST, "", kind)), (not count, rank, name, kind))
+    for field, (_, _, name, kind) in best.items():
+        if kind == COUNT and (count := count_in(usage, name)) is not None and count <= MAX_COUNT:
+            picked.counts.setdefault(field, count)
+        elif kind == NUMBER and isinstance(amount := usage.get(name), int | float):
+            picked.numbers.setdefault(field, float(amount))
+    add_parts(picked, usage)
+    note_native(picked, usage)
+
+
+_WORST = 1 << 16
+_NAMES_IN_USAGE = GENERIC.interests()

@@ -1,8 +1,7 @@
 """Langfuse's OpenTelemetry SDKs: `langfuse.observation.type`, usage and cost as JSON text.
 
 1. Types `generation` and `embedding` are calls; span, agent, tool, chain, retriever, evaluator, guardrail, event are steps.
-2. `usage_details` is OpenAI's own usage object (inclusive), or Langfuse's buckets (`input`, `output`), which are disjoint: the
-   cached tokens stand beside the input, the reasoning beside the output.
+2. `usage_details` is the provider's own usage object (inclusive), or Langfuse's buckets, which are disjoint (`langfuse_usage`).
 3. `model.name` is the response's model where the call went well, else the request's.
 4. No provider is named: the model's name tells it.
 """
@@ -10,17 +9,18 @@
 from collections.abc import Mapping
 
 from gateway.decode.view import Span
+from gateway.normalise.conventions.langfuse_usage import read_usage
 from gateway.normalise.conventions.litellm import without_prefix
-from gateway.normalise.conventions.native import add_parts, add_wholes
-from gateway.normalise.conventions.table import Convention, by_operation
+from gateway.normalise.conventions.native import add_parts
+from gateway.normalise.conventions.table import Convention, by_operation, inclusive
 from gateway.normalise.operation import Fate
 from gateway.normalise.pick import Picked
-from gateway.normalise.texts import Json, count_in, json_object, raw_answer, text_in, unquoted
-from gateway.normalise.usage import Basis
+from gateway.normalise.texts import Json, json_object, raw_answer, text_in, unquoted
 
 _OBSERVATION = "langfuse.observation."
 _METADATA = _OBSERVATION + "metadata."
 _CALLS = frozenset({"generation", "embedding"})
+_WHOLES = frozenset({"input", "output", "total"})
 
 NAMES: dict[str, tuple[str, ...]] = {
     "kind": (_OBSERVATION + "type",),
@@ -100,26 +100,15 @@ def _reasoning_only(usage: Mapping[str, Json]) -> Mapping[str, Json]:
 
 
 def _read_usage(picked: Picked, usage: Mapping[str, Json]) -> None:
-    """Rule 2."""
-    add_parts(picked, usage)
-    add_wholes(picked, usage)
-    if "input" in usage or "output" in usage:
-        picked.numbers["buckets"] = 1.0
-        if count_in(usage, "output_reasoning_tokens") and not _sums_up(usage):
-            picked.numbers["output_excludes_reasoning"] = 1.0
+    """Rule 2: inclusive counts, where no attribute of their own has them."""
+    read = read_usage(usage)
+    counts = picked.counts
+    has_wholes = "input" in counts or "output" in counts
+    for field, count in read.counts.items():
+        if field not in counts and not (has_wholes and field in _WHOLES):
+            counts[field] = count
+    if read.other:
+        picked.other = {**read.other, **(picked.other or {})}
 
 
-def _sums_up(usage: Mapping[str, Json]) -> bool:
-    """Whether the total shows that the output holds the reasoning already."""
-    total, given, output = count_in(usage, "total"), count_in(usage, "input"), count_in(usage, "output")
-    cached = (count_in(usage, "input_cached_tokens") or 0) + (count_in(usage, "cache_read_input_tokens") or 0)
-    cached += count_in(usage, "cache_creation_input_tokens") or 0
-    return total is not None and given is not None and output is not None and total == given + cached + output
-
-
-def basis(picked: Picked, _version: str, _provider: str | None) -> Basis:
-    """Rule 2."""
-    return Basis.EXCLUSIVE if picked.numbers.get("buckets") else Basis.INCLUSIVE
-
-
-LANGFUSE = Convention("langfuse", own=NAMES, fate=fate, basis=basis, read_texts=read_texts)
+LANGFUSE = Convention("langfuse", own=NAMES, fate=fate, basis=inclusive, read_texts=read_texts)

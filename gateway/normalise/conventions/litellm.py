@@ -114,7 +114,7 @@ def read_texts(picked: Picked, *, failed: bool) -> None:
         add_parts(picked, object_in(metadata, "usage_object"))
     hidden = json_object(texts.pop("raw_hidden", None))
     if hidden.get("cache_key"):
-        picked.numbers["cache_hit"] = 1.0
+        texts["cache_hit"] = "true"
     if "kind" in texts:
         texts.pop("operation", None)
         openinference.read_texts(picked, failed=failed)

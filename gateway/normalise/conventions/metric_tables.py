@@ -26,6 +26,8 @@ CLIENT_RANK: Final = 4
 TokenKind = Literal["input", "output", "cache_read", "cache_creation", "reasoning", "audio_input", "audio_output"]
 TOTAL: Final = "total"
 COST: Final = "cost"
+REQUESTS: Final = "requests"
+"""Of sums that tell only how many calls there were."""
 
 
 class MetricTable(NamedTuple):
@@ -41,6 +43,8 @@ class MetricTable(NamedTuple):
     counts_calls: bool = False
     """Whether a histogram's count of one kind is the number of calls."""
     default_provider: str | None = None
+    format: str = "otlp.metrics"
+    """As `source.format` has it."""
 
 
 _GEN_AI = MetricTable("gen_ai", CLIENT_RANK, counts_calls=True)
@@ -50,6 +54,9 @@ _GEMINI_CLI = MetricTable("gemini_cli", PRODUCT_RANK, output_excludes_reasoning=
 _CODEX = MetricTable("codex", PRODUCT_RANK, default_provider="openai")
 """A histogram a turn: its count is turns."""
 _CURSOR = MetricTable("cursor", PRODUCT_RANK, basis=Basis.UNSTATED)
+_CLINE = MetricTable("cline", PRODUCT_RANK, basis=Basis.EXCLUSIVE)
+_CLINE_HISTOGRAM = MetricTable("cline", HISTOGRAM_RANK, basis=Basis.EXCLUSIVE, counts_calls=True)
+"""Its histograms repeat its counters."""
 
 
 def _counter(kind: TokenKind) -> MetricTable:
@@ -87,13 +94,25 @@ _METRICS: dict[str, MetricTable] = {
     "gemini_cli.token.usage": _GEMINI_CLI,
     "qwen-code.token.usage": MetricTable("qwen_code", PRODUCT_RANK),
     "codex.turn.token_usage": _CODEX,
+    "cursor.token.usage": _CURSOR,
+    "cursor.cost.usage": _CURSOR._replace(kind=COST),
+    "cline.tokens.input.total": _CLINE._replace(kind="input"),
+    "cline.tokens.output.total": _CLINE._replace(kind="output"),
+    "cline.cache.read.tokens.total": _CLINE._replace(kind="cache_read"),
+    "cline.cache.write.tokens.total": _CLINE._replace(kind="cache_creation"),
+    "cline.cost.total": _CLINE._replace(kind=COST),
+    "cline.tokens.input.per_response": _CLINE_HISTOGRAM._replace(kind="input"),
+    "cline.tokens.output.per_response": _CLINE_HISTOGRAM._replace(kind="output"),
+    "cline.cache.read.tokens.per_event": _CLINE_HISTOGRAM._replace(kind="cache_read"),
+    "cline.cache.write.tokens.per_event": _CLINE_HISTOGRAM._replace(kind="cache_creation"),
+    "cline.cost.per_event": _CLINE_HISTOGRAM._replace(kind=COST),
 }
 
 _SCOPED: dict[tuple[str, str], MetricTable] = {
     ("cursor.telemetry", "token.usage"): _CURSOR,
     ("cursor.telemetry", "cost.usage"): _CURSOR._replace(kind=COST),
 }
-"""(scope, metric): names that other products may use for other things. Cursor's are described from documentation."""
+"""(scope, metric): names that other products may use for other things. Cursor's and Cline's are described from documentation."""
 
 _UNIT = re.compile(r"_(tokens?|usd|total|ratio|sum)$")
 
@@ -154,13 +173,13 @@ def token_kind(sent: str) -> str | None:
 _NAMES: dict[str, tuple[str, ...]] = {
     "provider": (*shared.NAMES["provider"], "provider", "model_provider"),
     "address": shared.NAMES["address"],
-    "request_model": (*shared.NAMES["request_model"], "model"),
+    "request_model": (*shared.NAMES["request_model"], "model", "cursor.model.name"),
     "response_model": shared.NAMES["response_model"],
     "operation": shared.NAMES["operation"],
     "service_tier": shared.NAMES["service_tier"],
-    "kind": ("gen_ai.token.type", "token_type", "token.type", "type"),
-    "user": shared.NAMES["user"],
-    "session": shared.NAMES["session"],
+    "kind": ("gen_ai.token.type", "cursor.token.type", "token_type", "token.type", "type"),
+    "user": (*shared.NAMES["user"], "userId"),
+    "session": (*shared.NAMES["session"], "ulid"),
     "team": (*shared.NAMES["team"], "cursor.team.id"),
     "project": shared.NAMES["project"],
 }

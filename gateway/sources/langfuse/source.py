@@ -270,13 +270,15 @@ SOURCE = Source(
     read=read,
     snippet=Snippet(
         "sh",
-        "export LANGFUSE_HOST={url}         # newer SDKs: LANGFUSE_BASE_URL\n"
-        "export LANGFUSE_PUBLIC_KEY=pk-any  # not looked at\n"
-        "export LANGFUSE_SECRET_KEY={key}\n",
+        "export LANGFUSE_HOST={url}\n"
+        "export LANGFUSE_BASE_URL={url}   # how newer SDKs call it\n"
+        "export LANGFUSE_PUBLIC_KEY=pk-any            # not looked at\n"
+        "export LANGFUSE_SECRET_KEY={key}\n"
+        "export LANGFUSE_MAX_RETRIES=10               # SDK 2; it has 3\n",
     ),
     retries=(
-        "SDK 2 sends a batch three times on 429, 5xx, a lost connection and a 207 that names errors, waiting up to a few seconds;"
-        " on any other 4xx, and after the third time, the batch is lost."
+        "SDK 2 sends a batch LANGFUSE_MAX_RETRIES times (3) on 429, 5xx, a lost connection and a 207 that names errors; then, and on"
+        " any other 4xx, it is lost without a word. Newer SDKs repeat on 429 and 503 for LANGFUSE_TIMEOUT (5 s)."
     ),
     answers="langfuse",
     native_paths=("/api/public/ingestion",),

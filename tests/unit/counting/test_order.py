@@ -64,6 +64,16 @@ class TestOrder:
         assert order.counted(1, 0) == 1
         assert order.counted(1, 7) == 2, "another session's reports say nothing about this one"
 
+    def test_a_report_without_a_place_meets_all_places(self) -> None:
+        order = Order(1000)
+        order.see(1, 7, 1, NOW_MS, place=5)
+        order.fix(1, 7, 1, place=5)
+        order.see(1, 0, 2, NOW_MS)
+        assert order.counted(1, 0) == 1, "neither states what the other does"
+        assert order.counted(1, 0, place=5) == 1
+        assert order.counted(1, 0, place=6) == 2, "another place's reports say nothing about this one"
+        assert order.counted(1, 8, place=5) == 2
+
     def test_when_the_way_that_counts_falls_silent_the_others_are_weighed_anew(self) -> None:
         order = Order(1000)
         order.see(1, 7, 1, NOW_MS)
@@ -139,6 +149,20 @@ async def test_a_late_log_of_a_forwarded_span_is_a_duplicate_also_after_a_restar
     assert rig.spool.reasons()["duplicate.same_span"] == 1
 
 
+@pytest.mark.parametrize("late_at", [(0, 1000), (60_000, 61_000)], ids=["of that time", "of another time"])
+async def test_a_late_report_of_a_response_that_only_a_dropped_one_named_is_dropped_too_also_after_a_restart(
+    rig: Rig, late_at: tuple[int, int]
+) -> None:
+    await rig.send(call("s", response="own"), call("raw", parent="s", response="r", repeats=True))
+    await rig.settle()
+    assert await rig.totals() == (1, 100, 20)
+    await rig.reopen()
+    await rig.send(call("a", trace="u", service="shop", response="r", at=late_at))
+    await rig.send(call("b", trace="v", service="proxy", response="r", at=late_at))
+    await rig.settle()
+    assert len(await rig.records()) == (late_at != (0, 1000))
+
+
 async def test_a_late_log_of_a_span_that_was_itself_a_duplicate_is_one_too(rig: Rig) -> None:
     await rig.send(call("a", response="r"), call("b", trace="u", response="r", scope="other"))
     await rig.settle()
@@ -206,6 +230,21 @@ async def test_the_way_that_was_forwarded_stays_for_its_session_also_after_a_res
     assert rig.spool.reasons()["suppressed.other_report"] == 2
 
 
+@pytest.mark.parametrize("spans_place", [0, 5, 6])
+async def test_a_late_span_is_suppressed_unless_it_states_another_place_also_after_a_restart(
+    rig: Rig, spans_place: int
+) -> None:
+    log = call("", trace="", event="l", log=True, at=(500, 500), product="p", session="s", rank=1)
+    span = call("s", at=(0, 500), product="p", rank=2)
+    await rig.send(log._replace(place=5))
+    await rig.settle()
+    assert (await rig.totals())[0] == 1
+    await rig.reopen()
+    await rig.send(span._replace(place=spans_place))
+    await rig.settle()
+    assert len(await rig.records()) == (spans_place == 6)
+
+
 async def test_a_call_told_in_two_ways_leaves_the_better_one_counting_after_a_restart(rig: Rig) -> None:
     span = call("s", response="r", at=(0, 500), product="p", session="s", rank=3)
     log = call("", event="l", parent="s", log=True, response="r", at=(500, 500), product="p", session="s", rank=1)
@@ -251,3 +290,32 @@ async def test_a_failure_above_a_call_that_worked_completes_nothing(rig: Rig) ->
     await rig.settle()
     (record,) = await rig.records()
     assert (record["status"], record["attribution"].get("team")) == ("ok", None)
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0), (1, 0, 2)])
+async def test_what_a_gateway_knows_of_a_call_reaches_the_way_that_counts(rig: Rig, order: tuple[int, ...]) -> None:
+    """Gemini CLI's details log names the response, and so meets the gateway's report; its own answer event names none."""
+    reports = [
+        call("", trace="", event="answer", log=True, scope="cli 1", product="p", session="s", rank=1, cache_read=40),
+        call("", trace="", event="details", log=True, scope="cli 2", product="p", session="s", rank=2, response="r"),
+        call("g", trace="u", response="r", service="gateway", scope="litellm", cost="0.01", team="blue"),
+    ]
+    for n in order:
+        await rig.send(reports[n])
+    await rig.settle()
+    (record,) = await rig.records()
+    assert (record["cost"]["amount"], record["attribution"]["team"], record["response_id"]) == ("0.01", "blue", "r")
+    assert record["usage"]["cache_read_input_tokens"] == 40
+    assert record["record_id"] == reports[order[0]].record["record_id"]
+
+
+async def test_a_gateways_report_of_a_way_that_does_not_count_and_agrees_with_none_is_dropped_with_it(rig: Rig) -> None:
+    """The way that counts has the tokens already: a second record of them would be billed twice."""
+    await rig.send(
+        call("", trace="", event="answer", log=True, scope="cli 1", product="p", session="s", rank=1, tokens=(100, 50)),
+        call("", trace="", event="details", log=True, scope="cli 2", product="p", session="s", rank=2, response="r"),
+        call("g", trace="u", response="r", service="gateway", scope="litellm", cost="0.01"),
+    )
+    await rig.settle()
+    assert await rig.totals() == (1, 100, 50)
+    assert rig.spool.reasons()["suppressed.other_report"] == 2

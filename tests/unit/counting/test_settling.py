@@ -234,3 +234,94 @@ class TestLateChildren:
         await rig.send(call("guard", parent="outer", at=(1, 50), tokens=(10, 1), model="a-guardrail"))
         await rig.settle()
         assert await rig.totals() == (2, 110, 21)
+
+
+class TestWhatWasForwarded:
+    """After the settle time what was forwarded stands, and what names it (response id, span id, direct parent) is dropped."""
+
+    @pytest.mark.parametrize("restart", [False, True])
+    async def test_a_late_report_of_its_response_is_a_duplicate(self, rig: Rig, *, restart: bool) -> None:
+        await rig.send(call("a", response="r"))
+        await self._let_go(rig, restart=restart)
+        await rig.send(call("b", trace="u", response="r", service="gateway", cost="0.01"))
+        await rig.settle()
+        assert await rig.records() == []
+        assert rig.spool.reasons()["duplicate.response_id"] == 1
+
+    @pytest.mark.parametrize("restart", [False, True])
+    async def test_a_late_report_of_its_span_is_a_duplicate_whatever_it_says(self, rig: Rig, *, restart: bool) -> None:
+        await rig.send(call("a", tokens=(None, None)))
+        await self._let_go(rig, restart=restart)
+        await rig.send(call("a", tokens=(100, 20)))
+        await rig.settle()
+        assert await rig.records() == []
+        assert rig.spool.reasons()["duplicate.same_span"] == 1
+
+    @pytest.mark.parametrize("restart", [False, True])
+    async def test_a_late_call_directly_below_it_is_suppressed(self, rig: Rig, *, restart: bool) -> None:
+        await rig.send(call("root", at=(0, 2000), scope="litellm", service="gateway"))
+        await self._let_go(rig, restart=restart)
+        await rig.send(call("child", parent="root"))
+        await rig.settle()
+        assert await rig.records() == []
+        assert rig.spool.reasons()["suppressed.parent_forwarded"] == 1
+
+    @pytest.mark.parametrize("restart", [False, True])
+    async def test_a_late_call_directly_above_it_is_suppressed(self, rig: Rig, *, restart: bool) -> None:
+        await rig.send(call("child", parent="root"))
+        await self._let_go(rig, restart=restart)
+        await rig.send(call("root", at=(0, 2000), scope="litellm", service="gateway"))
+        await rig.settle()
+        assert await rig.records() == []
+        assert rig.spool.reasons()["suppressed.ancestor"] == 1
+
+    @pytest.mark.parametrize("restart", [False, True])
+    async def test_what_a_merged_record_took_from_others_covers_a_late_call_above_it(
+        self, rig: Rig, *, restart: bool
+    ) -> None:
+        await rig.send(call("child", parent="root", tokens=(None, None), response="r"))
+        await rig.send(call("g", trace="u", response="r", service="gateway"))
+        await self._let_go(rig, restart=restart)
+        await rig.send(call("root", at=(0, 2000), scope="litellm", service="gateway"))
+        await rig.settle()
+        assert await rig.records() == []
+        assert rig.spool.reasons()["suppressed.ancestor"] == 1
+
+    async def test_what_names_it_in_no_such_way_is_counted(self, rig: Rig) -> None:
+        """The limits: a twin, and a call further below, are only recognised while the first report settles."""
+        await rig.send(call("root", at=(0, 2000), scope="framework"))
+        await self._let_go(rig, restart=False)
+        await rig.send(call("deep", parent="tool"), links=[link("t", "tool", "root")])
+        await rig.send(call("twin", trace="u", at=(0, 2000)))
+        await rig.settle()
+        assert await rig.totals() == (2, 200, 40)
+
+    @staticmethod
+    async def _let_go(rig: Rig, *, restart: bool) -> None:
+        await rig.settle()
+        assert len(await rig.records()) == 1
+        if restart:
+            await rig.reopen()
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)])
+async def test_of_several_repeats_below_a_call_without_an_id_one_repeats_it(rig: Rig, order: tuple[int, ...]) -> None:
+    """LiteLLM's raw spans in requests of their own, below an application's span that holds the first call only."""
+    reports = [
+        call("above", at=(0, 3000), tokens=(120, 30), scope="app"),
+        call("r1", parent="above", at=(100, 900), tokens=(120, 30), response="c-1", scope="litellm", repeats=True),
+        call("r2", parent="above", at=(1000, 2000), tokens=(300, 70), response="c-2", scope="litellm", repeats=True),
+    ]
+    for n in order:
+        await rig.send(reports[n])
+    await rig.settle()
+    assert await rig.totals() == (2, 420, 100)
+
+
+async def test_a_call_above_one_that_its_gateway_told_first_is_still_covered(rig: Rig) -> None:
+    await rig.send(call("g", trace="u", response="r", service="gateway", scope="litellm"))
+    await rig.send(call("a", response="r", parent="root"))
+    await rig.send(call("b", parent="root"))
+    await rig.send(call("root", at=(0, 3000), tokens=(200, 40), scope="framework"))
+    await rig.settle()
+    assert await rig.totals() == (2, 200, 40)

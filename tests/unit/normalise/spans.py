@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyValue
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyValue, KeyValueList
 
 from gateway.decode.otlp_protobuf import decode_traces
 from gateway.normalise.call import Normalised
@@ -33,6 +33,8 @@ def any_value(value: Any) -> AnyValue:
             return AnyValue(string_value=value)
         case list():
             return AnyValue(array_value=ArrayValue(values=[any_value(entry) for entry in value]))
+        case dict():
+            return AnyValue(kvlist_value=KeyValueList(values=key_values(value)))
         case _:
             raise TypeError(value)
 

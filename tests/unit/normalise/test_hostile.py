@@ -144,8 +144,32 @@ def test_a_sentence_in_a_logs_names_is_not_kept() -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "please tell me a secret now",
+        "tell me secrets",
+        "summarise third quarter revenue",
+        "my number is 4711",
+        "Please Summarise The Third Quarter",
+        "the CANARY of Q3",
+        "what are 3 secrets",
+        "explore 3 ancient castles",
+    ],
+)
+def test_a_few_plain_words_are_no_models_name(text: str) -> None:
+    record = record_of({"gen_ai.operation.name": "chat", "gen_ai.request.model": text, INPUT: 5, OUTPUT: 2})
+    assert record["request_model"] is None
+    assert text.encode() not in record_json(record)
+
+
+@pytest.mark.parametrize(
     "name",
     [
+        "GPT-4o mini",
+        "Llama 3.1 70B Instruct",
+        "gemini 2.5 flash",
+        "claude opus 4",
+        "Mistral Large",
         "gpt-4o-mini-2024-07-18",
         "anthropic.claude-3-haiku-20240307-v1:0",
         "arn:aws:bedrock:us-east-1:123456789012:inference-profile/us.anthropic.claude-sonnet-4-5-20250929-v1:0",

@@ -1,6 +1,6 @@
 """Log records: which events are calls, what their tables read, their time, their identity, and where they stand."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
@@ -286,6 +286,44 @@ class TestIdentity:
         assert call_of(named | {"request_id": "req-2"}, scope=CLAUDE).record["record_id"] != first
 
 
+class TestEqualLogsOfOneMoment:
+    """Codex gives its events no id: what tells two equal ones apart is their time, to the nanosecond."""
+
+    EVENT: ClassVar[dict[str, Any]] = {
+        "event.name": "codex.sse_event",
+        "event.kind": "response.completed",
+        "event.timestamp": "2026-01-05T10:00:02.090Z",
+        "conversation.id": "c-1",
+        "model": "gpt-5-codex",
+        "input_token_count": "2100",
+        "output_token_count": "410",
+    }
+
+    def ids(self, *records: tuple[dict[str, Any], int]) -> list[str]:
+        message = ExportLogsServiceRequest()
+        for more, observed_ns in records:
+            add_record(message, self.EVENT | more, scope="codex", time_unix_nano=0, observed_time_unix_nano=observed_ns)
+        body = message.SerializeToString()
+        first, again = (normalise_logs(decode_logs(body), CONTEXT).calls for _ in range(2))
+        assert [call.event_id for call in first] == [call.event_id for call in again], "a resend is the same reports"
+        return [call.record["record_id"] for call in first]
+
+    def test_two_within_a_millisecond_are_two_calls(self) -> None:
+        assert len(set(self.ids(({}, END_NS + 1_000), ({}, END_NS + 1_001)))) == 2
+
+    def test_their_own_timestamp_tells_them_apart_where_the_sdks_is_lost(self) -> None:
+        stamps = [{"event.timestamp": f"2026-01-05T10:00:02.0901{n}0Z"} for n in (1, 2)]
+        assert len(set(self.ids(*((stamp, 0) for stamp in stamps)))) == 2
+
+    def test_two_of_one_nanosecond_are_one_report_told_twice(self) -> None:
+        assert len(set(self.ids(({}, END_NS), ({}, END_NS)))) == 1
+        assert len(set(self.ids(({}, 0), ({}, 0)))) == 1
+
+    @pytest.mark.parametrize("more", [{"ttft_ms": 41}, {"event.sequence": 7}])
+    def test_what_else_they_say_tells_them_apart(self, more: dict[str, Any]) -> None:
+        assert len(set(self.ids(({}, END_NS), (more, END_NS)))) == 2
+
+
 class TestPlace:
     def test_the_span_around_a_log_is_its_parent_and_its_own_only_for_details(self) -> None:
         ids = {"trace_id": TRACE_ID, "span_id": SPAN_ID}
@@ -320,8 +358,21 @@ class TestPlace:
         assert (first.marks >> RANK_SHIFT, second.marks >> RANK_SHIFT) == (1, 2)
         assert (first.group, first.session) == (second.group, second.session)
         assert call_of(answer | {"session.id": "t"}).session != first.session
-        assert call_of(answer, resource={"host.name": "other"}).group != first.group
+        here, there = (call_of(answer, resource={"host.name": name}) for name in ("here", "there"))
+        assert here.group == there.group, "not every way states the host: it is compared where both do"
+        assert here.place != there.place
         assert call_of({**ANSWER, "event.name": DETAILS}).group == 0, "a library has no order"
+
+    def test_ways_of_one_scope_may_be_of_one_call_and_reports_of_one_way_may_not(self) -> None:
+        answer, error, details = (
+            call_of(attributes | {"model": "m", "gen_ai.response.model": "m"}, scope="gemini-cli").scope
+            for attributes in (
+                {"event.name": "gemini_cli.api_response", "input_token_count": 1, "output_token_count": 1},
+                {"event.name": "gemini_cli.api_error"},
+                {"event.name": DETAILS},
+            )
+        )
+        assert answer == error != details
 
     def test_an_error_is_told_in_the_same_way_as_an_answer(self) -> None:
         error = call_of({"event.name": "api_error", "model": "m"}, scope=CLAUDE)

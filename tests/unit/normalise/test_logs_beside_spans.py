@@ -77,13 +77,13 @@ class TestRawAnswers:
         [
             ({}, {}, 2),  # as LiteLLM writes the second call inside an application's span
             ({"llm.openai.id": "chatcmpl-1"}, {}, 1),
-            ({"llm.openai.usage": RAW_USAGE}, {}, 1),  # the id that LiteLLM gives is another
+            ({"llm.openai.usage": RAW_USAGE}, {}, 2),  # the id that LiteLLM gives is another: who else knows this one?
             ({}, {"gen_ai.response.id": None}, 1),
-            ({}, {"gen_ai.usage.input_tokens": None}, 1),
+            ({}, {"gen_ai.usage.input_tokens": None}, 2),
         ],
         ids=["another", "same id", "same counts", "no id above", "no counts above"],
     )
-    def test_one_with_another_response_and_other_counts_is_another_call(
+    def test_one_with_another_response_is_left_to_the_ledger(
         self, own: dict[str, str], counts: dict[str, int | str | None], calls: int
     ) -> None:
         above = {"gen_ai.operation.name": "chat", "gen_ai.response.id": "chatcmpl-1", "gen_ai.usage.input_tokens": 120}
@@ -103,8 +103,72 @@ class TestRawAnswers:
             attributes=key_values({**another, **own}),
         )
         out = normalise_traces(decode_traces(message.SerializeToString()), CONTEXT)
-        assert [call.record["usage"].get("input_tokens") for call in out.calls][1:] == [300][: calls - 1]
         assert len(out.calls) == calls
+        assert all(call.marks & REPEAT and call.record["response_id"] == "chatcmpl-2" for call in out.calls[1:])
+
+    @pytest.mark.parametrize("above_id", ["chatcmpl-1", None])
+    @pytest.mark.parametrize("first", [0, 1])
+    def test_of_several_below_one_span_only_the_one_that_fits_repeats_it(
+        self, above_id: str | None, first: int
+    ) -> None:
+        """LiteLLM hangs all calls that are made inside an application's span below it, and writes the first one on it."""
+        above = {"gen_ai.operation.name": "chat", "gen_ai.usage.input_tokens": 120, "gen_ai.usage.output_tokens": 30}
+        message = request(above | ({"gen_ai.response.id": above_id} if above_id else {}), scope="app", name="POST /")
+        told = [
+            ("chatcmpl-1", RAW_USAGE, "m-1"),
+            ("chatcmpl-2", "{'prompt_tokens': 300, 'completion_tokens': 70}", "m-2"),
+        ]
+        for number, (response_id, usage, model) in enumerate([told[first], told[1 - first]]):
+            self._add_raw(
+                message, {"llm.openai.id": response_id, "llm.openai.usage": usage, "llm.openai.model": model}, number
+            )
+        out = normalise_traces(decode_traces(message.SerializeToString()), CONTEXT)
+        assert sorted((c.record["usage"]["input_tokens"], c.record["response_model"]) for c in out.calls) == [
+            (120, "m-1"),
+            (300, "m-2"),
+        ]
+        assert (out.suppressed, len(out.links)) == ({"not_a_call": 1}, 1)
+
+    def test_retries_below_one_span_that_tell_the_same_are_one_call(self) -> None:
+        message = request(
+            {"gen_ai.operation.name": "chat", "gen_ai.usage.input_tokens": 120}, scope="app", name="POST /"
+        )
+        for number in range(2):
+            self._add_raw(message, RAW, number)
+        out = normalise_traces(decode_traces(message.SerializeToString()), CONTEXT)
+        assert (len(out.calls), out.suppressed) == (1, {"not_a_call": 2})
+
+    def test_steps_that_name_different_models_name_none(self) -> None:
+        message = request(
+            {"gen_ai.operation.name": "chat", "gen_ai.usage.input_tokens": 120}, scope="litellm", name="x"
+        )
+        for number, model in enumerate(["m-1", "m-2", "m-1"]):
+            self._add_raw(message, {"llm.openai.model": model}, number)
+        (call,) = normalise_traces(decode_traces(message.SerializeToString()), CONTEXT).calls
+        assert call.record["response_model"] is None
+
+    def test_a_span_of_another_trace_names_no_model_here(self) -> None:
+        message = request(
+            {"gen_ai.operation.name": "chat", "gen_ai.usage.input_tokens": 120}, scope="litellm", name="x"
+        )
+        self._add_raw(message, {"llm.openai.model": "m-1"}, 0, trace_id=bytes(range(1, 17)))
+        (call,) = normalise_traces(decode_traces(message.SerializeToString()), CONTEXT).calls
+        assert call.record["response_model"] is None
+
+    @staticmethod
+    def _add_raw(message: Any, attributes: dict[str, Any], number: int, **fields: Any) -> None:
+        above = message.resource_spans[0].scope_spans[0].spans[0]
+        litellm = message.resource_spans[0].scope_spans.add()
+        litellm.scope.name = "litellm"
+        made = {
+            "trace_id": above.trace_id,
+            "span_id": bytes([0xA0 + number]) * 8,
+            "parent_span_id": SPAN_ID,
+            "start_time_unix_nano": above.start_time_unix_nano,
+            "end_time_unix_nano": above.end_time_unix_nano,
+            **fields,
+        }
+        litellm.spans.add(name="raw_gen_ai_request", attributes=key_values(attributes), **made)
 
 
 class TestDetailsOnSpans:

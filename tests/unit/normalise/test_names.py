@@ -6,6 +6,7 @@ from gateway.normalise.cost import decimal_string, reported_cost
 from gateway.normalise.operation import operation
 from gateway.normalise.provider import counts_cache_apart, provider
 from gateway.normalise.times import rfc3339
+from tests.unit.normalise.spans import record_of
 
 
 @pytest.mark.parametrize(
@@ -118,3 +119,40 @@ def test_providers_that_count_cached_tokens_apart() -> None:
 )
 def test_times_are_rfc_3339_with_milliseconds(ms: int, text: str) -> None:
     assert rfc3339(ms) == text
+
+
+@pytest.mark.parametrize(
+    "sent",
+    ["HIT", "Hit", "hit", "yes", "Yes", "true", "True", '"true"', "1", "1.0", "2", True, 1, 1.0, " hit ", "SEMANTIC HIT", "exact_hit", "cached"],
+)  # fmt: skip
+@pytest.mark.parametrize("scope", ["some.scope", "cloudflare-ai-gateway", "litellm", "langfuse-sdk"])
+def test_a_gateways_cache_hit_is_billed_by_nobody_however_it_is_written(sent: object, scope: str) -> None:
+    record = record_of(_HIT_CALL | dict.fromkeys(_HIT_NAMES[scope], sent), scope=scope)
+    assert (record["billed"], record["flags"]) == (False, ["gateway_cache_hit"])
+    assert record["cost"] == {"amount": "0", "currency": "USD", "source": "reported", "price_version": None}
+
+
+@pytest.mark.parametrize(
+    "sent",
+    ["MISS", "Miss", "Bypass", "Refresh", "no", "false", "False", "0", "0.0", False, 0, 0.0, "", "SEMANTIC MISS", "none", "shit"],
+)  # fmt: skip
+@pytest.mark.parametrize("scope", ["some.scope", "cloudflare-ai-gateway", "litellm", "langfuse-sdk"])
+def test_every_other_word_about_the_cache_leaves_the_call_billed(sent: object, scope: str) -> None:
+    record = record_of(_HIT_CALL | dict.fromkeys(_HIT_NAMES[scope], sent), scope=scope)
+    assert (record["billed"], record["flags"], record["cost"]["amount"]) == (True, [], "0.25")
+
+
+_HIT_CALL = {
+    "gen_ai.operation.name": "chat",
+    "gen_ai.request.model": "gpt-4o",
+    "gen_ai.usage.input_tokens": 5,
+    "gen_ai.usage.output_tokens": 2,
+    "gen_ai.usage.cost": 0.25,
+    "langfuse.observation.type": "generation",
+}
+_HIT_NAMES = {
+    "some.scope": ["gen_ai.gateway.cache_hit"],
+    "cloudflare-ai-gateway": ["cached"],
+    "litellm": ["litellm.cache_hit"],
+    "langfuse-sdk": ["langfuse.observation.metadata.cache_hit"],
+}
