@@ -17,7 +17,7 @@ import structlog
 from gateway.aggregates import Aggregates, Price
 from gateway.aggregates import Settings as MetricsSettings
 from gateway.counting.cluster import LateChunk
-from gateway.counting.facts import split_ref
+from gateway.counting.facts import of_this_size, split_ref
 from gateway.counting.ledger import MOVED, Ledger
 from gateway.counting.merge import UNPRICED, merge
 from gateway.counting.resolve import Verdict
@@ -78,7 +78,7 @@ class Counting:
                 ledger.restore(
                     chunk.seq,
                     chunk.received_ms,
-                    chunk.facts,
+                    of_this_size(chunk.facts, chunk.n),
                     chunk.links,
                     chunk.dropped,
                     settled=chunk.seq <= settled_seq,
@@ -190,7 +190,7 @@ class Counting:
             found = await self._spool.read(AI_TELEMETRY, [position(ref) for ref in reports])
             records = [record for record in found if record is not None]
             oldest = _loaded(records[0]) if len(records) == len(reports) else None
-            if oldest is not None and now_ms - _received_ms(oldest) < UNFINISHED_SETTLES * self.settle_ms:
+            if oldest is not None and 0 <= now_ms - _received_ms(oldest) < UNFINISHED_SETTLES * self.settle_ms:
                 waiting[reports] = records
         return waiting
 
@@ -251,7 +251,11 @@ class Counting:
                 return ledger.decide(cluster)
             for seq in missing:
                 found = await self._spool.evidence_of(AI_TELEMETRY, seq)
-                late[seq] = None if found is None else LateChunk(found.facts, found.links, frozenset(found.dropped))
+                late[seq] = (
+                    None
+                    if found is None
+                    else LateChunk(of_this_size(found.facts, found.n), found.links, frozenset(found.dropped))
+                )
 
     async def _note(self, ledger: Ledger, verdict: Verdict, due_seq: int, changes: dict[Position, Change]) -> None:
         """Turn a verdict into changes of records that are still in the spool."""

@@ -71,6 +71,21 @@ def is_same_response(a: Fact, b: Fact) -> bool:
     return overlaps(a, b, response_slack_ms(a, b)) and same_usage(a, b)
 
 
+def is_same_request(a: Fact, b: Fact) -> bool:
+    """Rule 3b for reports that share a request id, a gateway's own or the provider's, where no two response ids contradict it.
+
+    One scope that uses it twice tells of two attempts.
+    """
+    return (
+        a.request == b.request != 0
+        and a.scope != b.scope
+        and not (a.response and b.response and a.response != b.response)
+        and not (a.marks ^ b.marks) & (HIT | FAILED)
+        and overlaps(a, b, SAME_RESPONSE_SLACK_MS)
+        and same_usage(a, b)
+    )
+
+
 def is_repeat(fact: Fact, around: Fact) -> bool:
     """Whether a span that is known to repeat its parent does: LiteLLM writes only the first call inside a span on it.
 

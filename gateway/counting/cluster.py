@@ -1,6 +1,6 @@
 """Gathering a cluster: all remembered reports that hang together with one of them. Pure.
 
-From a report the way goes to all with its response id, to its twins, and to the calls below it (through spans that are
+From a report the way goes to all with its response id or its request id, to its twins, and to the calls below it (through spans that are
 no calls, as far as their links are remembered). What stands above it is decided when its own turn comes.
 """
 
@@ -81,6 +81,7 @@ class Tables(NamedTuple):
     spans: Table
     children: Table
     responses: Table
+    requests: Table
 
 
 class Rows:
@@ -145,7 +146,7 @@ def gather(
     versions: Callable[[int], list[int]],
 ) -> Cluster:
     """The cluster around *ref*. While `rows.missing` is not empty it is not whole."""
-    spans, children, responses = tables
+    spans, children, responses, requests = tables
     cluster = Cluster()
     walked: set[int] = set()
     todo = [ref]
@@ -166,6 +167,7 @@ def gather(
         todo += same
         if member.fixed is Fixed.OPEN and _is_answered(member.fact, [x for x in same if x != at], rows):
             cluster.answered.add(at)
+        todo += _same_request(member.fact, rows, requests)
         todo += twins(at, member.fact)
         if member.fact.marks & (LOG | REPEAT):
             todo += _around(at, member.fact, rows, spans, cluster)
@@ -216,6 +218,17 @@ def _same_response(fact: Fact, rows: Rows, responses: Table) -> list[int]:
         found.append(ref)
         other = rows.fact(ref)
         ref = other.prev_response if other is not None else 0
+    return found
+
+
+def _same_request(fact: Fact, rows: Rows, requests: Table) -> list[int]:
+    """References of all reports with the fact's request id."""
+    found: list[int] = []
+    ref = requests.find(fact.request) if fact.request else 0
+    while ref and len(found) < MAX_CLUSTER:
+        found.append(ref)
+        other = rows.fact(ref)
+        ref = other.prev_request if other is not None else 0
     return found
 
 

@@ -1,8 +1,8 @@
 """What the ledger compares of a report, as a fixed row of bytes. Pure.
 
 Rows of a chunk lie one after the other, in memory while the chunk settles and in the spool's `facts` column, so that
-a restart knows what the gateway knew. Unknown counts are -1, unknown fingerprints 0. The two `prev_*` references chain
-reports of one parent and of one response id; they are remade when the ledger is rebuilt.
+a restart knows what the gateway knew. Unknown counts are -1, unknown fingerprints 0. The three `prev_*` references
+chain reports of one parent, of one response id and of one request id; they are remade when the ledger is rebuilt.
 
 A *reference* names a report: chunk seq, index in it, and whether it is a link (a span that is no call).
 """
@@ -15,16 +15,20 @@ from typing import NamedTuple
 from gateway.counting.models import fingerprint, model_fingerprint
 from gateway.normalise.call import LINK_BYTES, RANK_SHIFT, UNFINISHED, Call
 
-_FACT = struct.Struct("<16s8s8sqqQQQQQiiiiiHHQIIQQ")
-_ROW = struct.Struct("<24s8sqqQQQQQiiiiiHHQIIQQ")
+_FACT = struct.Struct("<16s8s8sqqQQQQQiiiiiHHQIIQQQQ")
+_ROW = struct.Struct("<24s8sqqQQQQQiiiiiHHQIIQQQQ")
 """The same bytes, with trace and span id as one."""
-_KEYS = struct.Struct("<24s8s16xQQQ36xH2xQI4x16x")
+_KEYS = struct.Struct("<24s8s16xQQQ36xH2xQI4xQ24x")
 """The same bytes again, of which only what the ledger looks up is read."""
 FACT_BYTES = _FACT.size
-_CHAINS = struct.Struct("<QQ")
+_BEFORE_REQUESTS = FACT_BYTES - 16
+"""A row as it was before it had `request` and `prev_request`, as a spool may still hold it."""
+_CHAINS = struct.Struct("<QQQ")
 CHAINS_BYTES = _CHAINS.size
 NO_SPAN = bytes(8)
 _MOST = (1 << 31) - 1
+_OF_A_FAILURE = 0x5A5A_5A5A_5A5A_5A5A
+"""The failed and the successful attempt of a fallback share their id and are two calls."""
 
 HIT = 1
 """The gateway's cache answered: no provider billed it."""
@@ -69,10 +73,14 @@ class Fact(NamedTuple):
     """The session in the group; 0 where the report states none."""
     place: int
     """Where the service runs; 0 where the report states it not."""
+    request: int
+    """Fingerprint of the request id, another one where the call failed; 0 where the report states none."""
     prev_child: int
     """Reference of the report before this one with the same parent."""
     prev_response: int
     """Reference of the report before this one with the same response id."""
+    prev_request: int
+    """Reference of the report before this one with the same request id."""
 
 
 def identity(call: Call) -> bytes:
@@ -124,8 +132,11 @@ def fact_row(call: Call) -> bytes:
     response_id = record["response_id"]
     response = fingerprint(response_id) if response_id else 0
     marks = own_marks if record["billed"] else own_marks | HIT
+    request_id = record.get("request_id")
+    request = fingerprint(request_id) if request_id else 0
     if record["status"] == "error":
         marks |= FAILED
+        request = request and request ^ _OF_A_FAILURE
     score = (
         (input_tokens >= 0 and WHOLE_WEIGHT)
         + (output_tokens >= 0 and WHOLE_WEIGHT)
@@ -151,9 +162,9 @@ def fact_row(call: Call) -> bytes:
         model_fingerprint(response_model) if response_model else 0,
     )
     try:
-        return _ROW.pack(*row, *counts, marks, score, group, session, place, 0, 0)
+        return _ROW.pack(*row, *counts, marks, score, group, session, place, request, 0, 0, 0)
     except struct.error:  # a count beyond 2^31: compared as the largest that fits
-        return _ROW.pack(*row, *(min(x, _MOST) for x in counts), marks, score, group, session, place, 0, 0)
+        return _ROW.pack(*row, *(min(x, _MOST) for x in counts), marks, score, group, session, place, request, 0, 0, 0)
 
 
 def rank(fact: Fact) -> int:
@@ -161,22 +172,30 @@ def rank(fact: Fact) -> int:
     return fact.marks >> RANK_SHIFT
 
 
-def keys_of(rows: bytes) -> Iterator[tuple[bytes, bytes, int, int, int, int, int, int]]:
-    """Of each row: its identity, parent span id, source, scope, response, marks, group and session."""
+def keys_of(rows: bytes) -> Iterator[tuple[bytes, bytes, int, int, int, int, int, int, int]]:
+    """Of each row: its identity, parent span id, source, scope, response, marks, group, session and request."""
     return _KEYS.iter_unpack(rows)
 
 
-def chained(rows: bytes, chains: Sequence[tuple[int, int, int]], left_out: AbstractSet[int]) -> bytes:
-    """The rows less those *left_out*, with (index, prev_child, prev_response) of *chains* written in."""
+def chained(rows: bytes, chains: Sequence[tuple[int, int, int, int]], left_out: AbstractSet[int]) -> bytes:
+    """The rows less those *left_out*, with (index, prev_child, prev_response, prev_request) of *chains* written in."""
     if not chains and not left_out:
         return rows
     written = bytearray(rows)
-    for i, prev_child, prev_response in chains:
-        _CHAINS.pack_into(written, (i + 1) * FACT_BYTES - _CHAINS.size, prev_child, prev_response)
+    for i, *chain in chains:
+        _CHAINS.pack_into(written, (i + 1) * FACT_BYTES - _CHAINS.size, *chain)
     if not left_out:
         return bytes(written)
     places = range(0, len(written), FACT_BYTES)
     return b"".join(written[at : at + FACT_BYTES] for i, at in enumerate(places) if i not in left_out)
+
+
+def of_this_size(rows: bytes, n: int) -> bytes:
+    """The *n* rows of a chunk in today's layout, also where an earlier release wrote them."""
+    if not n or len(rows) != n * _BEFORE_REQUESTS:
+        return rows
+    old = [rows[at : at + _BEFORE_REQUESTS] for at in range(0, len(rows), _BEFORE_REQUESTS)]
+    return b"".join([row[:-16] + bytes(8) + row[-16:] + bytes(8) for row in old])
 
 
 def unpack_fact(rows: bytes | bytearray, index: int) -> Fact:
@@ -189,14 +208,14 @@ def bare_row(row: bytes, at_ms: int) -> bytes:
     bare = fact._replace(
         start_ms=at_ms, end_ms=at_ms, response=0, request_model=0, response_model=0,
         input_tokens=-1, output_tokens=-1, cache_read=-1, cache_creation=-1, reasoning=-1,
-        marks=UNFINISHED, completeness=0, prev_child=0, prev_response=0,
+        marks=UNFINISHED, completeness=0, request=0, prev_child=0, prev_response=0, prev_request=0,
     )  # fmt: skip
     return _FACT.pack(*bare)
 
 
-def with_chains(row: bytes | bytearray | memoryview, prev_child: int, prev_response: int) -> bytes:
+def with_chains(row: bytes | bytearray | memoryview, prev_child: int, prev_response: int, prev_request: int) -> bytes:
     """The same row with other references, for a ledger that is rebuilt."""
-    return bytes(row[: FACT_BYTES - _CHAINS.size]) + _CHAINS.pack(prev_child, prev_response)
+    return bytes(row[: FACT_BYTES - _CHAINS.size]) + _CHAINS.pack(prev_child, prev_response, prev_request)
 
 
 # ---- links

@@ -1,7 +1,7 @@
 """What the gateway remembers of reports, so that a call is billed once. Pure: no clock, no I/O.
 
-Three compact tables (`table.Table`) answer, for about half a microsecond each: was this span reported before; which
-report named this parent last; which report had this response id last. Reports of one parent and of one response id are
+Four compact tables (`table.Table`) answer, for about half a microsecond each: was this span reported before; which
+report named this parent last; which report had this response id, or this request id, last. Reports of one parent and of one id are
 chained through their rows (`facts.prev_*`), so a cluster is found from any of its members. Rows stay in memory while
 their chunk settles; of a settled chunk only the tables' keys remain, and its rows are read back from the spool when a
 late report refers to it.
@@ -68,10 +68,13 @@ class Ledger:
         self._spans = Table(max_keys, with_values=True)
         self._children = Table(max_keys, with_values=True)
         self._responses = Table(max_keys, with_values=True)
+        self._requests = Table(max_keys, with_values=True)
         self._chunks: dict[int, Settling] = {}
         self._sources: dict[int, Source] = {}
         self._order = Order(max_keys)
         self._versions = Versions()
+        self._begun: dict[int, set[int]] = {}
+        """Chunk that settles -> indexes of the calls of which only the beginning was told; most chunks have none."""
 
     # ---- in
 
@@ -94,11 +97,12 @@ class Ledger:
     def _count_calls(self, rows: bytes, chunk: Settling, first: int, duplicates: set[int]) -> bytes:  # noqa: C901 - the hot loop
         """The rows of the calls that are kept. The hot loop: what it calls is inlined where that was measured to matter."""
         add_span, swap_child, swap_response = self._spans.add, self._children.swap, self._responses.swap
-        chains: list[tuple[int, int, int]] = []
+        swap_request = self._requests.swap
+        chains: list[tuple[int, int, int, int]] = []
         sources: dict[tuple[int, int], list[int]] = {}
         ref = call_ref(chunk.seq, first)
         places: list[int] | None = None
-        for i, (own, parent, source, scope, response, marks, group, session) in enumerate(keys_of(rows)):
+        for i, (own, parent, source, scope, response, marks, group, session, request) in enumerate(keys_of(rows)):
             if not add_span(hash(own) & MASK or 1, ref):
                 if places is None:
                     places = [k for k in range(i) if k not in duplicates]
@@ -109,15 +113,19 @@ class Ledger:
                 places.append(i)
             prev_child = swap_child(hash(own[:16] + parent) & MASK or 1, ref) if parent != NO_SPAN else 0
             prev_response = swap_response(response, ref) if response else 0
-            if prev_child or prev_response:
-                chains.append((i, prev_child, prev_response))
-            if prev_response or marks & REPEATS_OTHERS:
+            prev_request = swap_request(request, ref) if request else 0
+            if prev_child or prev_response or prev_request:
+                chains.append((i, prev_child, prev_response, prev_request))
+            if prev_response or prev_request or marks & REPEATS_OTHERS:
                 idx = first + i - len(duplicates)
-                if prev_response:
+                if prev_response or prev_request:
                     self._relate(prev_response)
+                    self._relate(prev_request)
                     chunk.related.add(idx)
                 if marks & REPEATS_OTHERS:
                     chunk.marked.add(idx)
+                    if marks & UNFINISHED:
+                        self._begun.setdefault(chunk.seq, set()).add(idx)
                     if group:
                         place = unpack_fact(rows, i).place
                         self._order.see(group, session, marks >> RANK_SHIFT, chunk.received_ms, place=place)
@@ -206,18 +214,21 @@ class Ledger:
         if any(fact.parent_span_id):
             prev_child = self._children.swap(span_key(fact.trace_id + fact.parent_span_id), ref)
         prev_response = self._responses.swap(fact.response, ref) if fact.response else 0
+        prev_request = self._requests.swap(fact.request, ref) if fact.request else 0
         if settled:
             return
-        chunk.facts += with_chains(row, prev_child, prev_response)
+        chunk.facts += with_chains(row, prev_child, prev_response, prev_request)
         chunk.fates.append(OPEN if dropped is None else DROPPED)
-        if prev_response:
-            self._relate(prev_response)
+        self._relate(prev_response)
+        self._relate(prev_request)
         if is_version:
             self._relate(self._spans.find(key))
-        if prev_response or is_version:
+        if prev_response or prev_request or is_version:
             chunk.related.add(idx)
         if fact.marks & REPEATS_OTHERS:
             chunk.marked.add(idx)
+        if fact.marks & UNFINISHED:
+            self._begun.setdefault(chunk.seq, set()).add(idx)
         self._watch_twins(fact.source, fact.scope, (ref,))
 
     def _relate(self, ref: int) -> None:
@@ -347,7 +358,7 @@ class Ledger:
     def cluster(self, ref: int, late: Mapping[int, LateChunk | None]) -> tuple[Cluster, set[int]]:
         """The cluster around *ref*, and the settled chunks whose rows are needed first and are not in *late*."""
         rows = Rows(self._chunks, late)
-        tables = Tables(self._spans, self._children, self._responses)
+        tables = Tables(self._spans, self._children, self._responses, self._requests)
         return gather(ref, rows, tables, self._twins, self._versions.others), rows.missing
 
     def _twins(self, ref: int, fact: Fact) -> list[int]:
@@ -399,8 +410,8 @@ class Ledger:
         """References of the calls of chunk *seq* of which nobody told an end: each with all its reports, the first one first."""
         chunk = self._chunks[seq]
         found: dict[int, list[int]] = {}
-        for idx in sorted(chunk.marked):
-            if chunk.fates[idx] == OPEN and unpack_fact(chunk.facts, idx).marks & UNFINISHED:
+        for idx in sorted(self._begun.get(seq, ())):
+            if chunk.fates[idx] == OPEN:
                 reports = sorted((call_ref(seq, idx), *self._versions.others(call_ref(seq, idx))))
                 if all(self._is_unfinished(ref) for ref in reports):
                     found[reports[0]] = reports
@@ -429,20 +440,23 @@ class Ledger:
         if any(fact.parent_span_id):
             prev_child = self._children.swap(span_key(fact.trace_id + fact.parent_span_id), new)
         prev_response = self._responses.swap(fact.response, new) if fact.response else 0
+        prev_request = self._requests.swap(fact.request, new) if fact.request else 0
         if new == first:
             self._spans.swap(span_key(fact.trace_id + fact.span_id), new)
         else:
             self._versions.add(first, new)
-        chunk.facts += with_chains(row, prev_child, prev_response)
+        chunk.facts += with_chains(row, prev_child, prev_response, prev_request)
         chunk.fates.append(OPEN)
         chunk.marked.add(idx)
-        if new != first or prev_response:
+        self._begun.setdefault(chunk.seq, set()).add(idx)
+        if new != first or prev_response or prev_request:
             chunk.related.add(idx)
         self._watch_twins(fact.source, fact.scope, (new,))
 
     def settled(self, seq: int) -> None:
         """Chunk *seq* may be forwarded: forget its rows."""
         self._chunks.pop(seq, None)
+        self._begun.pop(seq, None)
 
     def turn(self) -> None:
         """Now and then: forget what settled in the twins' index, and sources that fell silent."""
@@ -460,6 +474,7 @@ class Ledger:
             "spans": len(self._spans),
             "parents": len(self._children),
             "responses": len(self._responses),
+            "requests": len(self._requests),
             "versions": len(self._versions),
             "settling": sum(len(chunk.fates) for chunk in self._chunks.values()),
             "evicted": self._spans.evicted,

@@ -35,7 +35,7 @@ def complete_times(merged: dict[str, Any], reports: Sequence[Record]) -> None:
     """Rules 2 and 3."""
     began = [report["started_at"] for report in reports if START_UNKNOWN not in report["flags"]]
     ended = [report["started_at"] for report in reports if report["flags"] and _knows_only_the_end(report)]
-    if 0 and START_UNKNOWN in merged["flags"]:
+    if began and START_UNKNOWN in merged["flags"]:
         merged["started_at"] = min(began)
         merged["flags"].remove(START_UNKNOWN)
     if began and ended and merged.get("duration_ms") is None:

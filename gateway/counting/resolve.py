@@ -4,6 +4,7 @@ A cluster is what the ledger found to hang together: by response id, by twinship
 set, never the order in which it came, so any order and any split over requests gives the same calls:
 
 1. Reports with one response id whose time and usage agree are one call (rule 3b); those that do not agree stay, flagged `conflict`.
+   So are reports of different scopes with one request id, which a gateway and its callbacks share where there is no answer to name.
 2. A log that was emitted in a call's span and agrees with it is of that call; so is a span that is known to repeat its parent,
    unless it states another response and other usage: that is one more call beside it.
 3. Twins are paired one to one, nearest in time first (rule 3c).
@@ -23,6 +24,7 @@ from gateway.counting.agreement import (
     OUTPUT_DEVIATIONS,
     deviation,
     is_repeat,
+    is_same_request,
     is_same_response,
     is_twin,
     same_model,
@@ -107,6 +109,7 @@ def resolve(
     ordered = [m for m in ordered if not _is_told(m, told, verdict) and m.ref not in answered]
     verdict.dropped.update(dict.fromkeys(answered, "duplicate.response_id"))
     calls = _same_responses(ordered, verdict)
+    calls = _same_requests(calls)
     calls = _join_insiders(calls, inside)
     calls = _pair_twins(calls)
     _suppress_ancestors(calls, _without_repeats(ordered, parents, inside), cut, verdict)
@@ -220,6 +223,26 @@ def _same_responses(ordered: Sequence[Member], verdict: Verdict) -> list[_Call]:
         if len(group) > 1 and not _only_hits_differ(group):
             verdict.conflicts.update(m.ref for call in group for m in call.members)
     return calls
+
+
+def _same_requests(calls: list[_Call]) -> list[_Call]:
+    """Join calls that share a request id, one report of each scope, in canonical order."""
+    by_request: dict[int, list[_Call]] = {}
+    joined: set[int] = set()
+    for call in calls:
+        requests = {m.fact.request for m in call.members} - {0}
+        for other in (x for request in requests for x in by_request.get(request, ())):
+            if _may_join(other, call) and any(
+                is_same_request(a.fact, b.fact) for a in call.members for b in other.members
+            ):
+                other.members += call.members
+                other.reason = "request_id"
+                joined.add(id(call))
+                break
+        else:
+            for request in requests:
+                by_request.setdefault(request, []).append(call)
+    return [call for call in calls if id(call) not in joined]
 
 
 def _only_hits_differ(group: Sequence[_Call]) -> bool:

@@ -78,7 +78,7 @@ class LiteLLMProxy:
             "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # else it asks the internet for prices at import
             "LITELLM_TELEMETRY": "False",
             "LITELLM_LOG": "WARNING",
-            "DEFAULT_FLUSH_INTERVAL_SECONDS": "1",
+            "DEFAULT_FLUSH_INTERVAL_SECONDS": "1",  # instead of 5
             "NO_PROXY": "127.0.0.1",
             "no_proxy": "127.0.0.1",
             "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}",
@@ -126,11 +126,15 @@ class LiteLLMProxy:
             "/v1/chat/completions", {"model": model, "messages": [{"role": "user", "content": PROMPT}], **request}
         )
 
-    def wait_for_log(self, words: str, *, timeout_s: float = 60.0) -> None:
-        """Wait until it wrote *words* down."""
+    def times_logged(self, words: str) -> int:
+        """How often it wrote *words* down."""
+        return self._log.read_bytes().count(words.encode())
+
+    def wait_for_log(self, words: str, *, times: int = 1, timeout_s: float = 60.0) -> None:
+        """Wait until it wrote *words* down so often."""
         assert self._process is not None
         self._process.wait_until(
-            lambda: True if words.encode() in self._log.read_bytes() else None, timeout_s=timeout_s, what=words
+            lambda: True if self.times_logged(words) >= times else None, timeout_s=timeout_s, what=words
         )
 
 
