@@ -4,12 +4,14 @@ import asyncio
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from functools import partial
 
 from gateway.aggregates import POINTS_HERE
 from gateway.counting.facts import FACT_BYTES
 from gateway.decode.events import decode_events
 from gateway.decode.heartbeat import decode_heartbeat
+from gateway.errors import BadPayload
 from gateway.intake import Receipt, Sender
 from gateway.metrics_packing import PackedMetrics, measured_in, read_metrics
 from gateway.normalise.call import Rejection
@@ -113,7 +115,8 @@ class SpoolIntake:
         otlp = OTLP_JSON.match(body)
         if otlp is not None:
             receive = {b"Spans": self.traces, b"Logs": self.logs, b"Metrics": self.metrics}[otlp[1]]
-            return await receive(body, json=True, sender=sender)
+            with suppress(BadPayload):  # it may be several export requests, one a line
+                return await receive(body, json=True, sender=sender)
         packed = await self._packed_source(kind_of(name, first_line), body, context)
         calls = Packed._make(packed.calls)
         calls = self._threads.complete(name, calls, packed.threads, packed.threads_of_calls, context)

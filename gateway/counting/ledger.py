@@ -94,7 +94,7 @@ class Ledger:
             counted.links = self._count_links(links, chunk)
         return counted
 
-    def _count_calls(self, rows: bytes, chunk: Settling, first: int, duplicates: set[int]) -> bytes:  # noqa: C901 - the hot loop
+    def _count_calls(self, rows: bytes, chunk: Settling, first: int, duplicates: set[int]) -> bytes:  # noqa: C901, PLR0912 - the hot loop
         """The rows of the calls that are kept. The hot loop: what it calls is inlined where that was measured to matter."""
         add_span, swap_child, swap_response = self._spans.add, self._children.swap, self._responses.swap
         swap_request = self._requests.swap

@@ -17,7 +17,7 @@ WayIn = Literal["key", "firehose_access_key", "vendor_headers", "path_token", "h
 """How a sender shows its key. `key`: as everywhere (bare, Bearer, Basic, x-api-key, api-key). The others are in
 `gateway.web.sources`; `path_token` and the signatures work only where the configuration turns them on."""
 
-AnswerKind = Literal["json", "langfuse", "firehose", "kong", "empty"]
+AnswerKind = Literal["json", "langfuse", "firehose"]
 """How the sender is answered: `gateway.web.sources`."""
 
 

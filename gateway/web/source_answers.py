@@ -4,7 +4,6 @@
 
 * `firehose`: `{"requestId", "timestamp"}`, with `errorMessage` on a refusal; anything but 200 with the id is sent again.
 * `langfuse`: 207 `{"successes": [{"id", "status"}], "errors": [{"id", "status", "message", "error"}]}`.
-* `kong`, `empty`: senders that read the status only.
 """
 
 import time
@@ -21,6 +20,7 @@ from gateway.sources.source import AnswerKind
 from gateway.web.answers import cut, json_error, media_of, rejection_message
 from gateway.web.ready import SERVER
 
+FIREHOSE_REQUEST_HEADER = "X-Amz-Firehose-Request-Id"
 MAX_REJECTED_SHOWN = 100
 JSON_HEADERS = {"Content-Type": "application/json", "Server": SERVER}
 
@@ -41,7 +41,8 @@ class SourceManner:
     def success(self, request: web.BaseRequest, media: str, receipt: Receipt) -> web.StreamResponse:
         match self._kind:
             case "firehose":
-                return self._answer(HTTPStatus.OK, firehose(receipt.answer.get("requestId"), None))
+                request_id = receipt.answer.get("requestId") or request.headers.get(FIREHOSE_REQUEST_HEADER)
+                return self._answer(HTTPStatus.OK, firehose(request_id, None))
             case "langfuse":
                 return self._answer(HTTPStatus.MULTI_STATUS, langfuse(receipt))
             case _ if media == "protobuf":

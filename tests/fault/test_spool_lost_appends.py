@@ -121,7 +121,7 @@ async def test_settling_that_cannot_be_written_decides_nothing(rig: Rig) -> None
 
 async def test_the_settling_task_goes_on_after_a_failure_and_ends_with_its_rebuild(tmp_path: Path) -> None:
     rig = await Rig.opened(tmp_path / "data")
-    rig.counting._settle_ms = 0
+    rig.counting.settle_ms = 0
     running = asyncio.create_task(rig.counting.run())
     await break_appends(rig.spool)
     with pytest.raises(SpoolError):

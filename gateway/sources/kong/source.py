@@ -177,5 +177,4 @@ SOURCE = Source(
         "    config: {{logging: {{log_statistics: true}}}}   # the usage is only in the log with this on\n",
     ),
     retries="Any status of 400 or more is sent again: ten times in older versions, for as long as its queue allows in newer ones.",
-    answers="kong",
 )

@@ -76,6 +76,7 @@ SOURCE = Source(
         "    retry_delay: 1.0    # seconds, doubled each time\n",
     ),
     retries="By default nothing is sent again: a batch of up to 512 calls is lost. With `max_retries`, 5xx and lost connections are, 4xx never.",
+    ways_in=("key", "path_token"),
     native_paths=("/api/v1/events", "/v2/connections/billing/anycost/{connection_id}/billing_drops"),
     trim=without_price_maps,
     read_line=read_line,

@@ -617,3 +617,21 @@ def test_deep_nesting_and_odd_csv_are_refused_or_rejected() -> None:
     ):
         with suppress(BadPayload):
             assert "CANARY" not in all_text(read("litellm", body))
+
+
+@pytest.mark.parametrize(
+    ("sent", "expected"),
+    [
+        ("text-completion-openai", "openai"),
+        ("azure_text", "azure.ai.openai"),
+        ("vertex_ai_beta", "gcp.vertex_ai"),
+        ("sagemaker_chat", "aws.sagemaker"),
+        ("ollama_chat", "ollama"),
+        ("watsonx_text", "ibm.watsonx.ai"),
+    ],
+)
+def test_several_apis_of_a_provider_are_one_provider(sent: str, expected: str) -> None:
+    assert (
+        record("litellm", payload(custom_llm_provider=sent, model="m", hidden_params={}, api_base=""))["provider"]
+        == expected
+    )

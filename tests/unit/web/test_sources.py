@@ -272,6 +272,13 @@ async def test_a_body_that_can_never_be_read_is_refused_in_the_senders_own_words
     assert set(answer) == {"message", "error"}
 
 
+async def test_firehose_is_answered_with_the_id_of_its_request(start: Start, client: Client) -> None:
+    started = await start()
+    headers = {"X_Amz_Firehose_Request_Id": "ed4acda5-034f-9f42-bba1-f29aea6d7d8f"}
+    status, answer = await post(client, f"{started.url}/v1/sources/bedrock", **headers)
+    assert (status, answer["requestId"]) == (200, "ed4acda5-034f-9f42-bba1-f29aea6d7d8f")
+
+
 async def test_one_bad_line_does_not_cost_its_neighbours(start: Start, client: Client) -> None:
     started = await start()
     status, answer = await post(client, f"{started.url}/v1/sources/plain", DOCUMENT + b"\n{broken\n" + DOCUMENT)
