@@ -114,10 +114,28 @@ def resource_origin(resource: Resource, context: Context) -> Origin:
         return known
     made = origin(resource.attributes, context)
     if len(data) <= _MAX_RESOURCE_BYTES:
-        if len(_origins) >= _MAX_ORIGINS:
-            _origins.clear()
-        _origins[key] = made
+        _remember(key, made)
     return made
+
+
+def gateway_origin(source: str, context: Context) -> Origin:
+    """Who sends what comes from the gateway *source* under this key, or from this peer; remembered as above."""
+    key = (source, *_told_by(context))
+    known = _origins.get(key)
+    if known is not None:
+        return known
+    sender = context.key or context.peer
+    made = origin({}, context)._replace(
+        source=fingerprint("gateway source", source, sender), sender=fingerprint("sender", source, sender)
+    )
+    _remember(key, made)
+    return made
+
+
+def _remember(key: _OriginKey, made: Origin) -> None:
+    if len(_origins) >= _MAX_ORIGINS:
+        _origins.clear()
+    _origins[key] = made
 
 
 def _told_by(context: Context) -> _OriginKey:

@@ -12,11 +12,11 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from gateway.normalise import times
-from gateway.normalise.attribution import Origin, origin
+from gateway.normalise.attribution import gateway_origin
 from gateway.normalise.call import Call, Normalised, Rejection
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.table import Convention
-from gateway.normalise.fingerprint import fingerprint, scope_fingerprint
+from gateway.normalise.fingerprint import scope_fingerprint
 from gateway.normalise.pick import Picked
 from gateway.normalise.record import call_record, error_name, event_record_id
 from gateway.normalise.texts import Json
@@ -67,7 +67,7 @@ def add_call(out: Normalised, report: Report, convention: Convention, position: 
     if not times.FIRST_NS <= start_ms * times.NS_PER_MS < times.LAST_NS:
         out.rejected.append(Rejection("invalid_time", position))
         return
-    made = source_origin(convention.name, context)
+    made = gateway_origin(convention.name, context)
     trace_id, span_id, parent = trace_ids(report)
     record = call_record(
         report.picked,
@@ -121,13 +121,6 @@ def span_of_time(report: Report) -> tuple[int | None, int | None, int | None]:
 def source_of(name: str, version: str | None) -> Source:
     """Shared by the records: never changed."""
     return {"format": f"source.{name}", "convention": name, "library": name, "library_version": version}
-
-
-def source_origin(name: str, context: Context) -> Origin:
-    """Who sends what comes from the source *name* under this key, or from this peer."""
-    made = origin({}, context)
-    sender = context.key or context.peer
-    return made._replace(source=fingerprint("gateway source", name, sender), sender=fingerprint("sender", name, sender))
 
 
 def trace_ids(report: Report) -> tuple[str, str, str]:

@@ -22,6 +22,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from gateway.normalise import times
+from gateway.normalise.attribution import gateway_origin
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.metric_tables import COST, PRODUCT_RANK, REQUESTS, MetricTable
 from gateway.normalise.conventions.table import Convention
@@ -31,7 +32,6 @@ from gateway.normalise.pick import Picked
 from gateway.normalise.points import PICO, Labels, Measured, Point, Reporter, cumulative_key, hashed
 from gateway.normalise.record import called, is_name, title
 from gateway.normalise.usage import Basis
-from gateway.sources.reporting import source_origin
 from gateway.sources.source import SourceRead
 
 _KINDS: Final = ("input", "output", "cache_read", "cache_creation", "reasoning", "audio_input", "audio_output")
@@ -78,7 +78,7 @@ def add_sums(
         else:
             together.setdefault((one.identity, one.start_ms, one.end_ms), []).append(one)
     if together and not measured.attributions:
-        measured.attributions.append(source_origin(convention.name, context).attribution)
+        measured.attributions.append(gateway_origin(convention.name, context).attribution)
     for rows in together.values():
         _add(measured, rows, convention, context, rank)
 

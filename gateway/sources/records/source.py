@@ -10,14 +10,14 @@
 
 from collections.abc import Sequence
 
-from gateway.normalise.attribution import attribute
+from gateway.normalise.attribution import attribute, gateway_origin
 from gateway.normalise.call import Call
 from gateway.normalise.context import Context
 from gateway.normalise.fingerprint import scope_fingerprint
 from gateway.sources.documents import Document
 from gateway.sources.items import at, objects, reject
 from gateway.sources.records.fields import Fault, record_of
-from gateway.sources.reporting import epoch_ms, source_origin
+from gateway.sources.reporting import epoch_ms
 from gateway.sources.source import Snippet, Source, SourceRead
 from spool.record import Attribution, Record
 
@@ -37,7 +37,7 @@ def read(documents: Sequence[Document], out: SourceRead, context: Context) -> No
 
 
 def _call(record: Record, context: Context) -> Call:
-    made = source_origin(NAME, context)
+    made = gateway_origin(NAME, context)
     record["attribution"] = _attributed(record["attribution"], made.attribution, context)
     if record["kind"] == "call" and "unpriced" in record["flags"]:
         record["flags"].remove("unpriced")  # it is set again, unless there is a price here
