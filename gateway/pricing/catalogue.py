@@ -4,6 +4,7 @@ Its providers have other names than OpenTelemetry's (`PROVIDERS`). A model's pri
 tier and whether it ran as a batch; what depends on tokens alone is turned into `Rates` once and kept by the caller.
 """
 
+import re
 from datetime import UTC, datetime
 from decimal import Decimal
 from importlib.metadata import version
@@ -29,6 +30,11 @@ PROVIDERS: dict[str, str] = {
 }
 """OpenTelemetry's well-known provider -> the package's id, where they differ."""
 
+_PATH = "models/"
+"""Before a model's name, as Gemini's own API has it."""
+_VERSION = re.compile(r"(-\d{3}|[-@]\d{4}-?\d{2}-?\d{2})$")
+"""Behind a model's name: `gemini-2.5-flash-001`, `gpt-5-mini-2026-08-01`, `…@20250929`. Versions of a model cost the same but for few."""
+
 KINDS = (
     "input_mtok",
     "output_mtok",
@@ -51,10 +57,13 @@ def model_rates(
 
 
 def _find(snapshot: DataSnapshot, provider_id: str | None, model: str) -> ModelInfo | None:
-    try:
-        return snapshot.find_provider_model(model, None, provider_id, None)[1]
-    except LookupError:
-        return None
+    """The model by its name; where the package does not know this version of it, by the name without the version."""
+    for name in dict.fromkeys((model, _VERSION.sub("", model.removeprefix(_PATH)))):
+        try:
+            return snapshot.find_provider_model(name, None, provider_id, None)[1]
+        except LookupError:
+            continue
+    return None
 
 
 def rates_of(price: ModelPrice) -> tuple[Rates, ...] | None:

@@ -173,3 +173,25 @@ def test_money_has_no_exponent_and_no_idle_zeros() -> None:
     assert money(0) == "0"
     assert money(rate(Decimal("0.075")) * 300) == "0.0000225"
     assert money(3 * 10**15) == "3"
+
+
+@pytest.mark.parametrize(
+    ("provider", "sent", "listed"),
+    [
+        ("gcp.gemini", "gemini-2.5-flash-001", "gemini-2.5-flash"),
+        ("gcp.gemini", "models/gemini-2.5-pro", "gemini-2.5-pro"),
+        ("openai", "gpt-5-mini-2026-08-01", "gpt-5-mini"),
+    ],
+)
+def test_a_version_that_the_list_does_not_know_costs_what_its_model_costs(
+    provider: str, sent: str, listed: str
+) -> None:
+    usage = {"input_tokens": 1200, "output_tokens": 340}
+    cost = priced(Prices(), record(provider, sent, usage))["cost"]
+    assert cost is not None
+    assert cost == priced(Prices(), record(provider, listed, usage))["cost"]
+
+
+@pytest.mark.parametrize("model", ["no-such-model-001", "our-own-2026-01-01", "001"])
+def test_a_model_without_its_version_that_is_unknown_too_stays_unpriced(model: str) -> None:
+    assert priced(Prices(), record("openai", model, {"input_tokens": 12, "output_tokens": 3})).get("cost") is None
