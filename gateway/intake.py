@@ -1,4 +1,4 @@
-"""From a request's bytes to the spool, and the answer: decode, normalise, count, append. No web code here."""
+"""What the web code calls with a request's bytes, and what it learns of them: the interface that `gateway.spool_intake` fills."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -25,6 +25,8 @@ class Receipt(NamedTuple):
     """Shown as partial_success with 0 rejected items, such as "no known usage fields found"."""
     answer: Mapping[str, object] = MappingProxyType({})
     """What a source's answer repeats of the payload: ids."""
+    ignored: int = 0
+    """Of a source's items, those that are no AI usage."""
 
 
 class Intake(Protocol):

@@ -4,6 +4,7 @@ from typing import Any
 
 import orjson
 
+from gateway.decode.loose_json import loads
 from gateway.errors import BadPayload
 
 BOM = b"\xef\xbb\xbf"
@@ -13,7 +14,7 @@ def json_items(body: bytes, under: str) -> list[Any]:
     """The items of *body*; `{"<under>": […]}` is unpacked. Raises BadPayload."""
     text = body.removeprefix(BOM)
     try:
-        value = orjson.loads(text)
+        value: Any = loads(text)
     except orjson.JSONDecodeError:
         return _lines(text)
     if isinstance(value, dict) and isinstance(value.get(under), list):
@@ -26,7 +27,7 @@ def _lines(text: bytes) -> list[Any]:
     for number, line in enumerate(text.splitlines(), start=1):
         if line.strip():
             try:
-                items.append(orjson.loads(line))
+                items.append(loads(line))
             except orjson.JSONDecodeError as error:
                 raise BadPayload(f"line {number} is not JSON, and the body as a whole is not either") from error
     if not items:

@@ -13,6 +13,7 @@ from typing import cast
 import orjson
 from google.protobuf.message import Message
 
+from gateway.decode.loose_json import whole_escapes
 from gateway.decode.view import AnyValue
 from gateway.errors import BadPayload
 
@@ -24,9 +25,6 @@ _MAX_DEPTH = 100
 INT64 = (-(2**63), 2**63 - 1)
 _INT_TEXT = re.compile(r"-?[0-9]{1,20}", re.ASCII)
 _DOUBLE_TEXT = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?|NaN|-?Infinity", re.ASCII)
-_ESCAPES = re.compile(
-    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
-)
 
 
 def load(body: bytes) -> Json:
@@ -38,13 +36,9 @@ def load(body: bytes) -> Json:
         if "surrogate" not in str(error):
             raise BadPayload(f"the body is not valid JSON (line {error.lineno}, column {error.colno})") from None
     try:
-        return cast("Json", orjson.loads(_ESCAPES.sub(_whole_escape, text)))
+        return cast("Json", orjson.loads(whole_escapes(text)))
     except orjson.JSONDecodeError as error:
         raise BadPayload(f"the body is not valid JSON (line {error.lineno}, column {error.colno})") from None
-
-
-def _whole_escape(match: re.Match[bytes]) -> bytes:
-    return rb"\ufffd" if match.group(1) else match.group(0)
 
 
 def read_attribute(attributes: dict[str, AnyValue], entry: Json, at: str, depth: int) -> None:

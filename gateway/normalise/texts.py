@@ -11,6 +11,8 @@ from typing import cast
 
 import orjson
 
+from gateway.decode.loose_json import loads
+
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
 MAX_JSON_BYTES = 256 * 1024
@@ -33,10 +35,10 @@ def json_object(text: str | None) -> Mapping[str, Json]:
     if not text or len(text) > MAX_JSON_BYTES or "{" not in text[:8]:
         return _NOTHING
     try:
-        value = orjson.loads(text)
+        value = loads(text)
     except orjson.JSONDecodeError:
         return _NOTHING
-    return cast("dict[str, Json]", value) if isinstance(value, dict) else _NOTHING
+    return value if isinstance(value, dict) else _NOTHING
 
 
 def repr_object(text: str | None) -> Mapping[str, Json]:

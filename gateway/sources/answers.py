@@ -2,7 +2,8 @@
 
 1. It may be an object, or JSON in a text; a sentence in its place ("body too large") says nothing.
 2. Its usage is the provider's own word, by the provider's own convention: OpenAI's prompt holds the cache; Anthropic's and
-   Bedrock's input leaves cache reads and writes out; Gemini's candidates leave the thoughts out.
+   Bedrock's input leaves cache reads and writes out; Gemini's candidates leave the thoughts out, and its prompt what its tools read
+   (where its total says so).
 3. Gateways that translate Anthropic's answer to OpenAI's form differ in what they call the prompt. Where their total is the
    sum of prompt, completion and cache parts, the prompt leaves the cache out.
 4. Wholes are taken only where no other field had them; what the caller trusts less than the provider it fills in afterwards.
@@ -64,6 +65,10 @@ def _as_the_provider_counts(picked: Picked, usage: Mapping[str, Json]) -> None:
     thoughts = count_in(usage, "thoughtsTokenCount")
     if thoughts and "candidatesTokenCount" in usage:
         counts["output"] = counts.get("output", 0) + thoughts
+    tools, total = count_in(usage, "toolUsePromptTokenCount"), count_in(usage, "totalTokenCount")
+    prompt, written = count_in(usage, "promptTokenCount"), count_in(usage, "candidatesTokenCount")
+    if tools and prompt is not None and total == prompt + tools + (written or 0) + (thoughts or 0):
+        counts["input"] = prompt + tools
     bedrock = count_in(usage, "inputTokens")
     if bedrock is not None and ("cacheReadInputTokens" in usage or "cacheWriteInputTokens" in usage):
         counts["native_input"] = bedrock

@@ -1,19 +1,32 @@
 """A body of an AI gateway -> the JSON documents in it, each with its position. Pure.
 
-One object, an array of them, or one a line, whatever Content-Type says: senders write NDJSON under `application/json` and
-arrays under `application/x-ndjson`. A line that is no JSON costs only itself.
+One object, an array of them, one a line, or one behind the other, whatever Content-Type says: senders write NDJSON under
+`application/json` and arrays under `application/x-ndjson`. A line that is no JSON costs only itself.
 """
 
+import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import orjson
 
-from gateway.errors import BadPayload
+from gateway.decode.loose_json import loads
+from gateway.errors import BadPayload, TooLarge
 from gateway.normalise.call import Rejection
 from gateway.normalise.texts import Json
 
 BOM = b"\xef\xbb\xbf"
+_ENDS = json.JSONDecoder()
+"""Finds where an object ends. Its values are not used: it takes more for JSON than the standard does."""
+_BLANK = re.compile(r"\s*")
+_SEAM = re.compile(rb"\}\s*+\{")
+"""Between two objects; without one there is nothing to look for."""
+
+MAX_OBJECTS = 500_000
+"""In one body, or one piece of a body: as Python objects they take up to a hundred times the bytes that they came in."""
+MAX_BAD_LINES = 20_000
+"""Each costs some 15 µs; whatever stands behind so many is rejected as one item."""
 
 ReadLine = Callable[[str], Json]
 """A line of a log that is no JSON -> its document; raises ValueError when it is no such line."""
@@ -34,20 +47,26 @@ class Documents(NamedTuple):
 def documents_in(body: bytes, *, first_line: int = 1, read_line: ReadLine | None = None) -> Documents:
     """The documents of *body*, whose first line is number *first_line* of what was sent.
 
-    Raises BadPayload where nothing in it can be read at all.
+    Raises BadPayload where nothing in it can be read at all; never for a later part of a body, whose first one was read. Raises
+    TooLarge for more than `MAX_OBJECTS`.
     """
     text = body.removeprefix(BOM)
+    if text.count(b"{") > MAX_OBJECTS:
+        raise TooLarge(f"more than {MAX_OBJECTS} objects in one document: send them one a line")
     try:
-        value: Json = orjson.loads(text)
+        value: Json = loads(text)
     except orjson.JSONDecodeError:
         return _lines(text, first_line, read_line)
+    position = "" if first_line == 1 else f"line {first_line}"
     if isinstance(value, list):
-        return Documents([Document(f"[{at}]", item) for at, item in enumerate(value)], ())
-    return Documents([Document("" if first_line == 1 else f"line {first_line}", value)], ())
+        return Documents([Document(f"{position}[{at}]", item) for at, item in enumerate(value)], ())
+    return Documents([Document(position, value)], ())
 
 
 def _lines(text: bytes, first_line: int, read_line: ReadLine | None) -> Documents:
-    found: list[Document] = []
+    found, is_whole = _over_lines(text) if first_line == 1 else ([], False)
+    if found:
+        return Documents(found, [] if is_whole else [Rejection("not_json", f"[{len(found)}]")])
     rejected: list[Rejection] = []
     for number, line in enumerate(text.split(b"\n"), start=first_line):
         stripped = line.strip()
@@ -58,6 +77,11 @@ def _lines(text: bytes, first_line: int, read_line: ReadLine | None) -> Document
             found += _line(stripped, position, read_line)
         except ValueError:
             rejected.append(Rejection("not_json", position))
+            if len(rejected) == MAX_BAD_LINES:
+                rejected.append(Rejection("too_many_bad_lines", f"all behind {position}"))
+                break
+    if first_line > 1:
+        return Documents(found, rejected)
     if not found and not rejected:
         raise BadPayload("the body is empty: send a JSON object, an array of them, or one a line")
     if not found and (len(rejected) == 1 or _is_one_document(text)):
@@ -66,16 +90,59 @@ def _lines(text: bytes, first_line: int, read_line: ReadLine | None) -> Document
 
 
 def _line(line: bytes, position: str, read_line: ReadLine | None) -> Iterator[Document]:
-    """What stands on one line: a document, an array of them, or a log line that *read_line* knows. Raises ValueError."""
+    """What stands on one line: a document, an array of them, or a log line that *read_line* knows.
+
+    Raises ValueError: at once, or behind the documents that stand before what is none.
+    """
     try:
-        value: Json = orjson.loads(line)
+        value: Json = loads(line)
     except orjson.JSONDecodeError:
-        if read_line is None:
+        found, is_whole = _together(line, position)
+        yield from found
+        if found and is_whole:
+            return
+        if found or read_line is None:
             raise
         value = read_line(line.decode("utf-8", "replace"))
     if isinstance(value, list):
-        return iter([Document(f"{position}[{at}]", item) for at, item in enumerate(value)])
-    return iter([Document(position, value)])
+        yield from (Document(f"{position}[{at}]", item) for at, item in enumerate(value))
+    else:
+        yield Document(position, value)
+
+
+def _over_lines(text: bytes) -> tuple[list[Document], bool]:
+    """As `_together`, where the first object takes several lines; none where the first line is or holds one by itself."""
+    first, _, rest = text.lstrip().partition(b"\n")
+    if not first.startswith(b"{") or not rest or _is_document(first) or _together(first)[0]:
+        return [], False
+    return _together(text)
+
+
+def _is_document(line: bytes) -> bool:
+    try:
+        loads(line)
+    except orjson.JSONDecodeError:
+        return False
+    return True
+
+
+def _together(text: bytes, position: str = "") -> tuple[list[Document], bool]:
+    """Objects that stand one behind the other, and whether nothing else stands there; none where anything but a cut object does."""
+    found: list[Document] = []
+    if not _SEAM.search(text):
+        return found, False
+    try:
+        read = text.decode("utf-8", "replace").strip()
+        at = 0
+        while at < len(read):
+            if read[at] != "{":
+                return [], False
+            end = _ENDS.raw_decode(read, at)[1]
+            found.append(Document(f"{position}[{len(found)}]", loads(read[at:end].encode())))
+            at = blank.end() if (blank := _BLANK.match(read, end)) else end
+    except (ValueError, RecursionError):
+        return found, False
+    return found, True
 
 
 def _is_one_document(text: bytes) -> bool:

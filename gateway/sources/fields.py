@@ -34,6 +34,13 @@ class Field(NamedTuple):
     """Of each path: as it is written, its first part, the others. Plain tuples: this is read some thirty times a document."""
 
 
+class PickedIn(Picked):
+    """What was picked, and the document that it was picked in."""
+
+    __slots__ = ("document",)
+    document: Mapping[str, Json]
+
+
 @lru_cache(maxsize=256)
 def fields_of(convention: Convention) -> tuple[Field, ...]:
     """The table of *convention*, compiled. Unlike an attribute table it has no shared names: each source names its own."""
@@ -48,9 +55,10 @@ def _parted(name: str) -> tuple[str, tuple[str, ...]]:
     return first, tuple(rest)
 
 
-def pick_fields(document: Mapping[str, Json], convention: Convention) -> Picked:
+def pick_fields(document: Mapping[str, Json], convention: Convention) -> PickedIn:
     """The mapped values of *document*. Empty texts, and numbers that are none, count as absent."""
-    picked = Picked()
+    picked = PickedIn()
+    picked.document = document
     texts, who = picked.texts, picked.who
     for field, kind, paths in fields_of(convention):
         for name, first, rest in paths:

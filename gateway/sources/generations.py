@@ -68,7 +68,7 @@ def add_generations(
             out.calls.items += 1
             add_call(out.calls, _report(row, convention), convention, where, context)
         else:
-            ignore(out)
+            ignore(out, where)
 
 
 def is_generation(row: Mapping[str, Json]) -> bool:

@@ -30,16 +30,18 @@ def reject(out: SourceRead, reason: str, position: str) -> None:
     out.calls.rejected.append(Rejection(reason, position))
 
 
-def ignore(out: SourceRead) -> None:
+def ignore(out: SourceRead, position: str = "") -> None:
     """Count one more item, which is no AI usage."""
     out.calls.items += 1
     out.calls.ignored += 1
+    out.calls.place(position)
 
 
-def suppress(out: SourceRead, reason: str) -> None:
+def suppress(out: SourceRead, reason: str, position: str = "") -> None:
     """Count one more item, which is AI but no call of its own."""
     out.calls.items += 1
     out.calls.suppressed[reason] += 1
+    out.calls.place(position, reason)
 
 
 def unwrapped(value: dict[str, Json], read_line: ReadLine | None = None) -> dict[str, Json]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import orjson
 
 from gateway.decode.otlp_json import decode_logs_json, decode_traces_json
+from gateway.decode.view import Logs, Traces
 from gateway.errors import BadPayload
 from gateway.normalise.call import Normalised, Rejection
 from gateway.normalise.context import Context
@@ -42,13 +43,21 @@ def export_request(value: Json) -> Mapping[str, Json] | None:
     return None
 
 
+def decoded_request(request: Mapping[str, Json]) -> Traces | Logs:
+    """Raises BadPayload, and JSONEncodeError for what orjson reads and does not write."""
+    body = orjson.dumps(request)
+    return decode_traces_json(body) if _TRACES in request else decode_logs_json(body)
+
+
+def _read(decoded: Traces | Logs, context: Context) -> Normalised:
+    if isinstance(decoded, Traces):
+        return normalise_traces(decoded, context)
+    return normalise_logs(decoded, context)
+
+
 def _take(request: Mapping[str, Json], position: str, calls: Normalised, context: Context) -> None:
     try:
-        body = orjson.dumps(request)
-        if _TRACES in request:
-            read = normalise_traces(decode_traces_json(body), context)
-        else:
-            read = normalise_logs(decode_logs_json(body), context)
+        read = _read(decoded_request(request), context)
     except (BadPayload, orjson.JSONEncodeError):
         calls.items += 1
         calls.rejected.append(Rejection("not_otlp", position))

@@ -18,7 +18,7 @@ def read_source(
 
 
 def read_documents(source: Source, body: bytes, context: Context, *, first_line: int = 1) -> SourceRead:
-    documents = _documents(source, body, first_line)
+    documents = documents_of(source, body, first_line)
     out = SourceRead()
     out.calls.items = len(documents.rejected)
     out.calls.rejected += documents.rejected
@@ -28,7 +28,7 @@ def read_documents(source: Source, body: bytes, context: Context, *, first_line:
     return out
 
 
-def _documents(source: Source, body: bytes, first_line: int) -> Documents:
+def documents_of(source: Source, body: bytes, first_line: int = 1) -> Documents:
     """The documents of *body*, of what its source trims it to where that can be read."""
     trimmed = body if source.trim is None else source.trim(body)
     if trimmed is not body:

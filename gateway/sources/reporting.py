@@ -67,6 +67,7 @@ def add_call(out: Normalised, report: Report, convention: Convention, position: 
     if not times.FIRST_NS <= start_ms * times.NS_PER_MS < times.LAST_NS:
         out.rejected.append(Rejection("invalid_time", position))
         return
+    out.place(position, "", report, convention)
     made = gateway_origin(convention.name, context)
     trace_id, span_id, parent = trace_ids(report)
     record = call_record(

@@ -15,10 +15,10 @@ from gateway.sources.documents import Document, ReadLine
 
 WayIn = Literal["key", "firehose_access_key", "vendor_headers", "path_token", "hmac_sha256", "hmac_sha1"]
 """How a sender shows its key. `key`: as everywhere (bare, Bearer, Basic, x-api-key, api-key). The others are in
-`gateway.web.sources`; `path_token` and the signatures work only where the configuration turns them on."""
+`gateway.web.ways_in`; `path_token` and the signatures work only where the configuration turns them on."""
 
 AnswerKind = Literal["json", "langfuse", "firehose"]
-"""How the sender is answered: `gateway.web.sources`."""
+"""How the sender is answered: `gateway.web.source_answers`."""
 
 
 class Thread(NamedTuple):

@@ -21,6 +21,7 @@ from gateway.web.answers import (
     rejection_message,
     rpc_status,
 )
+from gateway.web.gate import Headers
 from gateway.web.ready import SERVER, Ready
 from gateway.web.routes import POST_ONLY, Route
 
@@ -60,10 +61,10 @@ class OtlpManner:
         body = partial_success(encoding, self._signal, len(receipt.rejected), message)
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPES[encoding], "Server": SERVER})
 
-    def failure(self, content_type: str, answer: Answer, message: str, kind: str) -> web.Response:
-        media = media_of(content_type) or "json"
-        headers = {"Content-Type": CONTENT_TYPES[media], "Server": SERVER}
-        return web.Response(status=answer.status, body=rpc_status(media, answer.code, message), headers=headers)
+    def failure(self, headers: Headers, answer: Answer, message: str, kind: str) -> web.Response:
+        media = media_of(headers.get("Content-Type", "")) or "json"
+        sent = {"Content-Type": CONTENT_TYPES[media], "Server": SERVER}
+        return web.Response(status=answer.status, body=rpc_status(media, answer.code, message), headers=sent)
 
 
 def otlp_routes(intake: Intake, prefix: str = "", methods: AbstractSet[str] = POST_ONLY) -> list[Route]:

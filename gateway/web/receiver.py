@@ -125,7 +125,7 @@ class Receiver:
             self.counts.unforeseen += 1
             log.error("unforeseen error", error=type(error).__name__, at=places(error))
         manner = route.manner if route else UNROUTED
-        response = manner.failure(request.headers.get("Content-Type", ""), answer, message, kind_of(error))
+        response = manner.failure(request.headers, answer, message, kind_of(error))
         if answer.retry_after_s is not None:
             response.headers["Retry-After"] = str(answer.retry_after_s)
         if isinstance(error, Unauthenticated):
@@ -142,7 +142,7 @@ class Receiver:
         self.counts.answers[NO_ROUTE, status] += 1
         answer = Answer(status, answer_for(BadPayload()).code)
         response = UNROUTED.failure(
-            "", answer, "the HTTP request is malformed or its headers are too large", "bad_request"
+            {}, answer, "the HTTP request is malformed or its headers are too large", "bad_request"
         )
         response.force_close()
         return response

@@ -15,6 +15,7 @@ from aiohttp import web
 from gateway.errors import Answer, NotFound
 from gateway.intake import Receipt, Sender
 from gateway.web.body import Hold
+from gateway.web.gate import Headers
 
 POST_ONLY = frozenset({"POST"})
 
@@ -28,8 +29,8 @@ class Manner(Protocol):
     def success(self, request: web.BaseRequest, media: str, receipt: Receipt) -> web.StreamResponse:
         """Everything that was valid is on disk."""
 
-    def failure(self, content_type: str, answer: Answer, message: str, kind: str) -> web.Response:
-        """An error, in the encoding that *content_type* names if that can be told."""
+    def failure(self, headers: Headers, answer: Answer, message: str, kind: str) -> web.Response:
+        """An error, in the encoding that the request's *headers* name if that can be told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class RouteTable:
     """Finds a route by the raw request target."""
 
     def __init__(self, routes: Sequence[Route], base_path: str = "") -> None:
-        base = base_path.rstrip("/")
+        self._base = base = base_path.rstrip("/")
         self._fixed: Mapping[str, Route] = {base + r.path: r for r in routes if "{" not in r.path}
         self._patterns = [(pattern_of(base + r.path), r) for r in routes if "{" in r.path]
 
@@ -70,7 +71,10 @@ class RouteTable:
                 parameter = unquote(match[1])
                 if len(parameter) <= MAX_PARAMETER_CHARACTERS:
                     return candidate, parameter
-        raise NotFound("no such path")
+        raise NotFound(
+            f"no such path; known below {self._base or '/'} are v1/traces, v1/logs and v1/metrics (OTLP), v1/events, "
+            "v1/devices/{device_id}/heartbeat and v1/sources/{name}"
+        )
 
 
 def plain_path(target: str) -> str:

@@ -18,6 +18,7 @@ from gateway.errors import Answer, UnsupportedMedia
 from gateway.intake import Receipt
 from gateway.sources.source import AnswerKind
 from gateway.web.answers import cut, json_error, media_of, rejection_message
+from gateway.web.gate import Headers
 from gateway.web.ready import SERVER
 
 FIREHOSE_REQUEST_HEADER = "X-Amz-Firehose-Request-Id"
@@ -50,10 +51,10 @@ class SourceManner:
             case _:
                 return self._answer(HTTPStatus.OK, accepted(receipt))
 
-    def failure(self, content_type: str, answer: Answer, message: str, kind: str) -> web.Response:
+    def failure(self, headers: Headers, answer: Answer, message: str, kind: str) -> web.Response:
         match self._kind:
             case "firehose":
-                return self._answer(answer.status, firehose(None, message))
+                return self._answer(answer.status, firehose(headers.get(FIREHOSE_REQUEST_HEADER), message))
             case "langfuse":
                 return self._answer(answer.status, {"message": cut(message), "error": kind})
             case _:
@@ -68,12 +69,16 @@ class SourceManner:
 
 
 def accepted(receipt: Receipt) -> dict[str, Any]:
-    """What was taken, and of what was not the first with reason and position."""
+    """What was taken, how much of it is no AI usage, and of what was not taken the first with reason and position."""
     rejected = [{"reason": x.reason, "position": x.position} for x in receipt.rejected[:MAX_REJECTED_SHOWN]]
     body: dict[str, Any] = {"accepted": receipt.items - len(receipt.rejected), "rejected": rejected}
     if receipt.rejected:
         body["rejected_count"] = len(receipt.rejected)
         body["message"] = rejection_message(receipt.items, receipt.rejected)
+    if receipt.ignored:
+        body["ignored"] = receipt.ignored
+        if receipt.ignored == receipt.items:
+            body["message"] = "no call is in it: is it another product's, or is the usage not logged?"
     return body
 
 

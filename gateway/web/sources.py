@@ -71,7 +71,7 @@ class SourceReceiver:
         if signed or media == "protobuf":
             receipt = await self._take_whole(request, media, sender, hold, signed=signed)
         else:
-            receipt = await self._take_pieces(request, sender, hold)
+            receipt = await self._take_pieces(request, token, sender, hold)
         return self.manner.success(request, media, receipt)
 
     def _refuse_pages(self, request: web.BaseRequest) -> None:
@@ -103,20 +103,24 @@ class SourceReceiver:
             return await self._intake.traces(body, json=False, sender=sender)
         return await self._intake.source(self._source.name, body, sender=sender)
 
-    async def _take_pieces(self, request: web.BaseRequest, sender: Sender, hold: Hold) -> Receipt:
-        """Each piece is on disk before the next is asked for. When one fails, the sender repeats all, and what is kept counts once."""
+    async def _take_pieces(self, request: web.BaseRequest, token: str, sender: Sender, hold: Hold) -> Receipt:
+        """Each piece is on disk before the next is asked for. When one fails, the sender repeats all, and what is kept counts once.
+
+        A body may take long, so its key is asked for again with each piece: one that was disabled meanwhile takes no more.
+        """
         decode = decoder_for(request.headers.get("Content-Encoding", ""))
-        items = 0
+        items = ignored = 0
         rejected: list[Rejection] = []
         answer: Mapping[str, object] = {}
         async for piece in pieces(request, decode, self._limits, hold):
+            self._admit(request, token)
             receipt = await self._intake.source(
                 self._source.name, piece.body, sender=sender, first_line=piece.first_line
             )
-            items += receipt.items
+            items, ignored = items + receipt.items, ignored + receipt.ignored
             rejected += receipt.rejected[: max(0, MAX_REJECTIONS_KEPT - len(rejected))]
             answer = {**answer, **receipt.answer}
-        return Receipt(items, tuple(rejected), answer=answer)
+        return Receipt(items, tuple(rejected), answer=answer, ignored=ignored)
 
 
 def source_routes(

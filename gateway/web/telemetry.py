@@ -10,6 +10,7 @@ from aiohttp import web
 from gateway.errors import Answer, UnsupportedMedia
 from gateway.intake import Intake, Receipt, Sender
 from gateway.web.answers import json_error
+from gateway.web.gate import Headers
 from gateway.web.ready import SERVER
 from gateway.web.routes import Route
 
@@ -44,7 +45,7 @@ class JsonManner:
             body["warning"] = receipt.warning
         return web.Response(status=HTTPStatus.ACCEPTED, body=orjson.dumps(body), headers=JSON_HEADERS)
 
-    def failure(self, content_type: str, answer: Answer, message: str, kind: str) -> web.Response:
+    def failure(self, headers: Headers, answer: Answer, message: str, kind: str) -> web.Response:
         return web.Response(status=answer.status, body=json_error(message, kind), headers=JSON_HEADERS)
 
 

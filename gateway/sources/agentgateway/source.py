@@ -48,7 +48,7 @@ def read(documents: Sequence[Document], out: SourceRead, context: Context) -> No
         line = unwrapped(value, read_line)
         picked = pick_fields(line, AGENTGATEWAY)
         if not (picked.counts.keys() & {"input", "output", "total"} or "request_model" in picked.texts):
-            ignore(out)
+            ignore(out, position)
             continue
         picked.texts.setdefault("operation", operation_of_path(text_in(line, "http.path")) or "chat")
         status = http_status(line.get("http.status"))

@@ -55,7 +55,7 @@ def read(documents: Sequence[Document], out: SourceRead, context: Context) -> No
     for position, document in objects(documents, out):
         metadata = object_in(document, "metadata")
         if text_in(metadata, "model") is None:
-            ignore(out)
+            ignore(out, position)
             continue
         out.calls.items += 1
         add_call(out.calls, _report(document, metadata, context), APERTURE, position, context)
@@ -102,5 +102,6 @@ SOURCE = Source(
         "  }}]}}\n"
         "}}]\n",
     ),
+    ways_in=("key", "vendor_headers"),
     retries="A hook is sent once, with a time-out of 5 s (`timeout`); any failure is passed over and the report is lost.",
 )

@@ -59,16 +59,18 @@ def read(documents: Sequence[Document], out: SourceRead, context: Context) -> No
     calls: dict[str, _Row] = {}
     for position, row in _rows(documents, out):
         if not _is_llm(row):
-            ignore(out)
+            ignore(out, position)
             continue
         correlation = text_of(row.get("correlationid"))
         if not _is_call(row):
-            suppress(out, "split_message")
+            suppress(out, "split_message", position)
             continue
         key = correlation or position
-        if key in calls:
-            suppress(out, "split_message")
-        if key not in calls or _tokens(row) > _tokens(calls[key][1]):
+        known = calls.get(key)
+        stands = known is None or _tokens(row) > _tokens(known[1])
+        if known is not None:
+            suppress(out, "split_message", known[0] if stands else position)
+        if stands:
             calls[key] = (position, row)
     for position, row in calls.values():
         out.calls.items += 1

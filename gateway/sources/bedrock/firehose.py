@@ -3,6 +3,7 @@
 Amazon Data Firehose posts `{"requestId", "timestamp", "records": [{"data": base64}]}` (its HTTP endpoint delivery specification). A record
 is a CloudWatch Logs envelope, gzipped or not, `{"messageType", "logGroup", "logEvents": [{"id", "timestamp", "message": JSON text}]}`; with
 message extraction it is the entry itself, and several may stand in it, one a line. `CONTROL_MESSAGE` tests the connection and holds no entry.
+What could not be delivered is written to S3 as `{"attemptsMade", "errorCode", …, "rawData": base64}`, one record a line.
 
 What a payload's records may grow to together is bounded: `MAX_PLAIN_BYTES`.
 """
@@ -57,6 +58,8 @@ def entries(value: Json, position: str, out: SourceRead, budget: Budget, depth: 
         yield from _delivered(value, position, out, budget, depth)
     elif depth and isinstance(value.get("logEvents"), list):
         yield from _cloudwatch(value, position, out, budget, depth)
+    elif depth and isinstance(value.get("rawData"), str):
+        yield from _record(value["rawData"], at(position, "rawData"), out, budget, depth)
     elif depth and isinstance(value.get("awslogs"), dict):  # as a Lambda subscription gets it
         awslogs = value["awslogs"]
         data = awslogs.get("data") if isinstance(awslogs, dict) else None
@@ -101,7 +104,7 @@ def _cloudwatch(
 ) -> Iterator[Entry]:
     events = value["logEvents"]
     if value.get("messageType") == "CONTROL_MESSAGE" or not isinstance(events, list):
-        ignore(out)
+        ignore(out, position)
         return
     for n, event in enumerate(events):
         where = at(position, f"logEvents[{n}]")
@@ -121,7 +124,7 @@ def _message(message: str, position: str, out: SourceRead, budget: Budget, depth
     except BadPayload:
         found = ()
     if not found:
-        ignore(out)
+        ignore(out, position)
     for document in found:
         yield from entries(document.value, position, out, budget, depth - 1)
 

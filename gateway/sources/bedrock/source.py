@@ -59,7 +59,7 @@ def read(documents: Sequence[Document], out: SourceRead, context: Context) -> No
     for document in documents:
         for entry in entries(document.value, document.position, out, budget):
             if entry.value.get("schemaType", SCHEMA) != SCHEMA or "modelId" not in entry.value:
-                ignore(out)
+                ignore(out, entry.position)
                 continue
             out.calls.items += 1
             add_call(out.calls, _report(entry.value), BEDROCK, entry.position, context)

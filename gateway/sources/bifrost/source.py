@@ -90,10 +90,10 @@ def _rows(value: dict[str, Json], position: str, out: SourceRead) -> Iterator[tu
 def _row(row: dict[str, Json], position: str, out: SourceRead, context: Context) -> None:
     name = operation_name(text_in(row, "object", "object_type", "request_type") or "")
     if name.startswith(_NO_CALLS) or not (text_in(row, "model") or object_in(row, "token_usage")):
-        ignore(out)
+        ignore(out, position)
         return
     if row.get("status") == "processing":
-        suppress(out, "in_progress")
+        suppress(out, "in_progress", position)
         return
     out.calls.items += 1
     add_call(out.calls, _report(row, name), BIFROST, position, context)

@@ -60,7 +60,7 @@ def read(documents: Sequence[Document], out: SourceRead, context: Context) -> No
                 out.calls.items += 1
                 add_call(out.calls, _report(row), CLOUDFLARE, where, context)
             else:
-                ignore(out)
+                ignore(out, where)
 
 
 def read_line(line: str) -> Json:

@@ -58,10 +58,10 @@ def read(documents: Sequence[Document], out: SourceRead, context: Context) -> No
         status = http_status(row.get("status_code"))
         picked = pick_fields(row, DATABRICKS)
         if not is_failure(status) and not _used_tokens(row, picked.counts):
-            ignore(out)
+            ignore(out, position)
             continue
         if "databricks_request_id" not in row and "request_id" not in row and not picked.counts:
-            ignore(out)
+            ignore(out, position)
             continue
         said: dict[str, str] = {}
         for name in ("usage_context", "request_tags"):

@@ -78,7 +78,7 @@ def read(documents: Sequence[Document], out: SourceRead, context: Context) -> No
         picked = pick_fields(entry, ENVOY)
         counted = picked.counts.keys() & {"input", "output", "total"}
         if entry.get("mcp_method") or not (counted or "request_model" in picked.texts):
-            ignore(out)
+            ignore(out, position)
             continue
         picked.texts.setdefault("operation", operation_of_path(_path(entry)) or "chat")
         status = http_status(entry.get("response_code"))

@@ -56,7 +56,7 @@ class GenericReader:
                 report = self._report(item)
                 texts, counts = report.picked.texts, report.picked.counts
                 if not (texts.get("request_model") or texts.get("response_model") or counts):
-                    ignore(out)
+                    ignore(out, where)
                     continue
                 out.calls.items += 1
                 add_call(out.calls, report, self._table, where, context)

@@ -73,7 +73,7 @@ def read(documents: Sequence[Document], out: SourceRead, context: Context) -> No
             if not isinstance(row, dict):
                 reject(out, "not_an_object", where)
             elif text_in(row, "request_id") is None:
-                ignore(out)
+                ignore(out, where)
             else:
                 out.calls.items += 1
                 _add(row, where, out, context)

@@ -27,7 +27,7 @@ from gateway.normalise.texts import Json, object_in, text_in
 from gateway.sources.answers import take_body
 from gateway.sources.documents import Document
 from gateway.sources.fields import count_of, number_of, pick_fields
-from gateway.sources.items import ignore, objects
+from gateway.sources.items import ignore, objects, suppress
 from gateway.sources.paths import operation_of_path
 from gateway.sources.reporting import Report, add_call, content_id, epoch_ms
 from gateway.sources.source import Snippet, Source, SourceRead
@@ -36,6 +36,10 @@ _UNSPECIFIED: Final = "UNSPECIFIED"
 _RAG: Final = "rag-inject"
 _JUDGE: Final = "ai-llm-as-judge"
 _AGENT_PARTS: Final = ("mcp", "a2a")
+_PLUGINS: Final = frozenset(
+    {"proxy", "ai-proxy", "ai-proxy-advanced", "ai-request-transformer", "ai-response-transformer", "ai-semantic-cache"}
+)
+"""Keys that are named in a position."""
 _NO_USAGE: Final = "no_usage_told"
 
 NAMES: dict[str, tuple[str, ...]] = {
@@ -81,15 +85,14 @@ def _entry(entry: dict[str, Json], position: str, out: SourceRead, context: Cont
         if isinstance(part, dict):
             _plugin(entry, name, part, f"{position}.ai.{_place(name)}", out, context)
     if out.calls.items == before and any(isinstance(ai.get(name), dict) for name in _AGENT_PARTS):
-        out.calls.items += 1
-        out.calls.suppressed["not_a_call"] += 1
+        suppress(out, "not_a_call", f"{position}.ai")
     elif out.calls.items == before:
-        ignore(out)
+        ignore(out, position)
 
 
 def _place(name: str) -> str:
-    """A plugin's name for a position; a key that is no plain name is not repeated."""
-    return name if len(name) <= len("ai-request-transformer") and name.replace("-", "").isalnum() else "*"
+    """A plugin's name for a position; a key that is none is not repeated."""
+    return name if name in _PLUGINS else "*"
 
 
 def _plugin(
@@ -103,10 +106,9 @@ def _plugin(
     if count_of(rag.get("embeddings_tokens")):
         calls.items += 1
         add_call(calls, _rag_report(entry, name, dict(rag)), KONG_RAG, f"{position}.{_RAG}", context)
-    for untold in (object_in(part, "cache").get("embeddings_model"), object_in(part, _JUDGE).get("meta")):
-        if untold:
-            calls.items += 1
-            calls.suppressed[_NO_USAGE] += 1
+    for inner, told in (("cache", "embeddings_model"), (_JUDGE, "meta")):
+        if object_in(part, inner).get(told):
+            suppress(out, _NO_USAGE, f"{position}.{inner}")
 
 
 def _is_call(part: Mapping[str, Json]) -> bool:

@@ -114,8 +114,8 @@ class Told:
     observations: dict[str, Observation] = field(default_factory=dict)
     traces: dict[str, Trace] = field(default_factory=dict)
     """By their ids, as the observations are."""
-    ignored: int = 0
-    """Events that are about no observation."""
+    ignored: list[str] = field(default_factory=list)
+    """Positions of events that are about no observation."""
     accepted: list[str] = field(default_factory=list)
     """Ids of the events that were read, in their order."""
     rejected: list[Refused] = field(default_factory=list)
@@ -150,7 +150,7 @@ def _open_batch(batch: Json, position: str, events: list[Event], told: Told) -> 
     for at, value in enumerate(batch):
         _open(value, f"{position}[{at}]", events, told)
     if not batch:
-        told.ignored += 1
+        told.ignored.append(position)
 
 
 def _open(value: Json, position: str, events: list[Event], told: Told) -> None:
@@ -175,11 +175,11 @@ def _take(event: Event, told: Told) -> None:
     elif verb in _VERBS and subject in _OBSERVATIONS:
         _take_observation(event, subject, verb, told)
     else:
-        told.ignored += 1
+        told.ignored.append(event.position)
 
 
 def _take_trace(event: Event, told: Told) -> None:
-    told.ignored += 1
+    told.ignored.append(event.position)
     trace_id = id_in(event.body, "id")
     if trace_id:
         trace = told.traces.setdefault(trace_id, Trace())

@@ -32,6 +32,7 @@ from gateway.normalise.pick import Picked
 from gateway.normalise.texts import Json, object_in, text_in
 from gateway.sources.documents import Document
 from gateway.sources.fields import count_of, number_of, pick_fields
+from gateway.sources.items import ignore
 from gateway.sources.langfuse.events import Observation, Told, Trace, id_in, read_events
 from gateway.sources.reporting import Report, add_call, epoch_ms
 from gateway.sources.source import Snippet, Source, SourceRead, Thread
@@ -84,8 +85,9 @@ def read(documents: Sequence[Document], out: SourceRead, context: Context) -> No
     if told.rejected and len(documents) == 1 and not (told.observations or told.ignored):
         raise BadPayload(f"{_WANTED}; {_wrong(told.rejected[0].rejection)}")
     calls = out.calls
-    calls.items += told.ignored + len(told.rejected) + len(told.observations)
-    calls.ignored += told.ignored
+    calls.items += len(told.rejected) + len(told.observations)
+    for position in told.ignored:
+        ignore(out, position)
     calls.rejected += [refused.rejection for refused in told.rejected]
     for trace_id, trace in told.traces.items():
         out.threads.append(Thread(trace_id, _who_of_trace(trace), trace.at_ms))
@@ -94,6 +96,7 @@ def read(documents: Sequence[Document], out: SourceRead, context: Context) -> No
             _add(out, observation, told, context)
         else:
             calls.suppressed["not_a_call"] += 1
+            calls.place(observation.position, "not_a_call")
             calls.links.append(_LEDGER_TRACE + _ledger_span(observation.id) + (_parent(observation) or bytes(8)))
     out.answer = {"successes": [{"id": x, "status": 201} for x in told.accepted], "errors": _errors(told)}
 

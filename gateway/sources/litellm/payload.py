@@ -9,8 +9,8 @@ Read from captures of 1.106 and from `get_standard_logging_object_payload` (`lit
    (embeddings, failures), no response's.
 3. `model` may have the provider before it. `response.model` is rewritten to the client's alias (`model_group`); only another name is the
    provider's. An embedding model has no dated versions: the one that was asked for answered.
-4. `prompt_tokens` and `completion_tokens` are inclusive. Cache, reasoning and audio are in `metadata.usage_object`. Where neither counts,
-   the zeros are LiteLLM's default for unknown.
+4. `prompt_tokens` and `completion_tokens` are inclusive. Cache, reasoning and audio are in `metadata.usage_object`, of versions that do not send that
+   in the usage of `response`. Where neither counts, the zeros are LiteLLM's default for unknown.
 5. `response_cost` is in USD, by LiteLLM's price list. 0 is unknown: a model without a price and one whose price was set to 0 look the same.
 6. `cache_hit: true`: the gateway's cache answered. Tokens are repeated, nobody billed them.
 7. `trace_id` is a trace's, or the client's session under that name: a session where it is no trace id, or another one than the proxy's own
@@ -140,7 +140,7 @@ def _is_call(kind: CallType, picked: Picked, usage: Mapping[str, Json], *, faile
 
 def _read_usage(document: Mapping[str, Json], picked: Picked) -> Mapping[str, Json]:
     """Rule 4. The usage object is completed, and told."""
-    usage = _object(_object(document, "metadata"), "usage_object")
+    usage = _object(_object(document, "metadata"), "usage_object") or _object(_object(document, "response"), "usage")
     counts = picked.counts
     if not counts.get("input") and not counts.get("output"):
         counts.pop("input", None)

@@ -37,7 +37,7 @@ def read(documents: Sequence[Document], out: SourceRead, context: Context) -> No
         elif is_cbf(document) or is_focus(document):
             daily.append((position, document))
         elif _is_alert(document):
-            ignore(out)
+            ignore(out, position)
         else:
             reject(out, "unknown_shape", position)
     if daily:
@@ -49,9 +49,9 @@ def _add(report: Report | CallType, convention: Convention, position: str, out: 
         out.calls.items += 1
         add_call(out.calls, report, convention, position, context)
     elif report.kind == "step":
-        suppress(out, "not_a_call")
+        suppress(out, "not_a_call", position)
     else:
-        ignore(out)
+        ignore(out, position)
 
 
 def _is_alert(document: dict[str, Json]) -> bool:

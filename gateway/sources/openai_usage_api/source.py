@@ -89,7 +89,7 @@ def read(documents: Sequence[Document], out: SourceRead, context: Context) -> No
                 elif not is_anthropic and _operation(result) is not None:
                     openai.append(_openai(result, bucket, here, context))
                 else:
-                    ignore(out)
+                    ignore(out, here)
     add_sums(out, openai, OPENAI, context)
     add_sums(out, anthropic, ANTHROPIC, context)
 
@@ -101,7 +101,7 @@ def _buckets(value: dict[str, Json], position: str, out: SourceRead) -> Iterator
         if isinstance(value.get("results", value.get("result")), list):
             yield position, value
         else:
-            ignore(out)
+            ignore(out, position)
         return
     for n, bucket in enumerate(data):
         where = at(position, f"data[{n}]")

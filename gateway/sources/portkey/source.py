@@ -73,7 +73,7 @@ def _row(row: dict[str, Json], position: str, out: SourceRead, context: Context)
         out.calls.items += 1
         add_call(out.calls, _report(row), PORTKEY, position, context)
     else:
-        ignore(out)
+        ignore(out, position)
 
 
 def _report(row: dict[str, Json]) -> Report:

@@ -177,3 +177,22 @@ def test_what_is_no_json_is_refused_without_a_word_of_it() -> None:
     with pytest.raises(BadPayload) as told:
         read("bedrock", b"CANARY")
     assert "CANARY" not in str(told.value)
+
+
+def test_what_firehose_backed_up_can_be_posted_later() -> None:
+    """An object of the S3 backup: one failed record a line, its data in `rawData`; and one that was never sent: envelopes without a line end."""
+    failed = [
+        {
+            "attemptsMade": 4,
+            "arrivalTimestamp": 1,
+            "errorCode": "e",
+            "rawData": b64encode(zipped(envelope(log))).decode(),
+        }
+        for log in (entry(), entry(requestId="req-2"))
+    ]
+    assert [made["request_id"] for made in records("bedrock", b"\n".join(map(orjson.dumps, failed)))] == [
+        "req-1",
+        "req-2",
+    ]
+    together = b"".join(orjson.dumps(envelope(log)) for log in (entry(), entry(requestId="req-2")))
+    assert [made["request_id"] for made in records("bedrock", together)] == ["req-1", "req-2"]

@@ -196,3 +196,22 @@ def test_webhook_and_row_of_one_request_are_one_report() -> None:
 
 def test_what_is_no_request_is_ignored() -> None:
     assert read("helicone", {"event_type": "ping"}).calls.ignored == 1
+
+
+@pytest.mark.parametrize(("total", "read"), [(260, 170), (240, 150)])
+def test_what_geminis_tools_read_is_input_where_the_total_holds_it(total: int, read: int) -> None:
+    usage = {
+        "promptTokenCount": 150,
+        "candidatesTokenCount": 60,
+        "thoughtsTokenCount": 30,
+        "toolUsePromptTokenCount": 20,
+    }
+    answer = {"modelVersion": "gemini-2.5-pro", "usageMetadata": {**usage, "totalTokenCount": total}}
+    made = record("helicone", webhook(answer, model="gemini-2.5-pro", provider="GOOGLE"))
+    assert (made["usage"]["input_tokens"], made["usage"]["output_tokens"]) == (read, 90)
+
+
+def test_an_answer_cut_inside_an_emoji_tells_its_usage() -> None:
+    answer = '{"id": "chatcmpl-9", "choices": [{"message": "CANARY \\ud83d"}], "usage": {"prompt_tokens": 7, "completion_tokens": 5}}'
+    made = record("helicone", webhook(answer))
+    assert (made["response_id"], made["usage"]["input_tokens"]) == ("chatcmpl-9", 7)

@@ -116,7 +116,7 @@ def test_fields_that_no_table_lists_are_never_copied(source: str, sample: Any) -
 
 @pytest.mark.parametrize("source", sorted({source for source, _ in SAMPLES}))
 @pytest.mark.parametrize(
-    "body", [b"", b"\n\n", b"\xff\xfe", b"{", b'{"a": CANARY}', b"\x00" * 50, b'{"a": "\\ud800CANARY"}']
+    "body", [b"", b"\n\n", b"\xff\xfe", b"{", b'{"a": CANARY}', b"\x00" * 50, b'{"a": "CANARY\\ud8']
 )
 def test_a_body_that_can_never_be_read_is_a_bad_payload_that_quotes_nothing(source: str, body: bytes) -> None:
     with pytest.raises(BadPayload) as caught:

@@ -173,3 +173,8 @@ def test_an_entry_without_a_request_id_is_known_by_its_time_and_route() -> None:
 def test_a_plugin_with_a_strange_name_is_not_repeated_in_a_rejection() -> None:
     out = read("kong", entry({"CANARY is a name": part()}, started_at=1))
     assert [tuple(each) for each in out.calls.rejected] == [("invalid_time", ".ai.*")]
+
+
+def test_a_key_that_is_no_plugin_is_not_repeated_in_a_position() -> None:
+    rejected = read("kong", {"started_at": 5, "ai": {"CANARY-7Q": {"usage": {"prompt_tokens": 1}}}}).calls.rejected
+    assert [each.position for each in rejected] == [".ai.*"]

@@ -635,3 +635,14 @@ def test_several_apis_of_a_provider_are_one_provider(sent: str, expected: str) -
         record("litellm", payload(custom_llm_provider=sent, model="m", hidden_params={}, api_base=""))["provider"]
         == expected
     )
+
+
+def test_an_older_version_tells_the_parts_in_its_response() -> None:
+    sent = payload(metadata={"usage_object": None}, response={"choices": [{"message": "CANARY"}], "usage": USAGE})
+    usage = record("litellm", sent)["usage"]
+    assert (usage["input_tokens"], usage["cache_read_input_tokens"], usage["reasoning_output_tokens"]) == (
+        1200,
+        1024,
+        256,
+    )
+    assert "CANARY" not in all_text(read("litellm", sent))

@@ -267,6 +267,19 @@ async def test_a_device_id_is_one_segment_of_bounded_length(serve: Serve, client
         assert response.status == 404
 
 
+async def test_a_path_that_nobody_serves_is_told_which_are(client: Client, keys: KeyStore) -> None:
+    config = load_config(None, {"listen.http": "127.0.0.1:0", "http.base_path": "/in/"}, {})
+    gate = build_gate(config, keys)
+    listener = await listen(
+        runner_for(build_receiver(config, RecordingIntake(), gate).make_server()), config.listen.http
+    )
+    assert listener is not None
+    async with client.post(f"http://{listener.address}/in", json={}) as response:
+        assert response.status == 404
+        assert "known below /in are v1/traces" in await response.text()
+    await listener.close()
+
+
 async def test_the_configuration_builds_the_receiver_that_it_describes(client: Client, keys: KeyStore) -> None:
     overrides = {"listen.http": "127.0.0.1:0", "http.base_path": "/in", "limits.max_body_bytes": "1KiB"}
     config = load_config(None, overrides, {})

@@ -1,17 +1,22 @@
 """Routes of AI gateways on a real socket: who is let in, how bodies arrive, and in whose words senders are answered."""
 
+import asyncio
+import gzip
 import hashlib
 import hmac
 import io
 import json
 import os
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
+from typing import get_args
 
 import aiohttp
 import pytest
 
 from gateway.config_values import TcpAddress
+from gateway.intake import Receipt
 from gateway.keys.database import Database
 from gateway.keys.scopes import SEND_AI_TELEMETRY, Fixed, Managed
 from gateway.keys.store import KeyStore
@@ -23,6 +28,7 @@ from gateway.web.gate import Gate, KeyGate, OpenGate
 from gateway.web.listen import Listener, listen, runner_for
 from gateway.web.receiver import Receiver
 from gateway.web.routes import RouteTable
+from gateway.web.source_answers import accepted
 from gateway.web.sources import SourceAccess, source_routes
 from gateway.web.streaming import PIECE_BYTES
 from tests.conformance.otlp_http.recording import RecordingIntake
@@ -242,6 +248,86 @@ async def test_a_long_body_of_lines_comes_in_pieces_of_whole_lines(start: Start,
     assert started.receiver.budget.used_bytes == 0
 
 
+async def slowly(*parts: bytes) -> AsyncIterator[bytes]:
+    """Parts that the receiver reads one by one."""
+    for part in parts:
+        yield part
+        await asyncio.sleep(0.1)
+
+
+LONG_LINES = (DOCUMENT + b"\n") * (PIECE_BYTES // len(DOCUMENT))
+
+
+async def test_blank_lines_behind_a_piece_are_nothing(start: Start, client: Client) -> None:
+    started = await start()
+    async with client.post(f"{started.url}/v1/sources/plain", data=slowly(LONG_LINES, b"\r\n")) as response:
+        assert response.status == 200
+        assert (await response.json())["accepted"] == LONG_LINES.count(b"\n")
+
+
+async def test_a_piece_of_one_bad_line_does_not_cost_the_lines_behind_it(start: Start, client: Client) -> None:
+    started = await start()
+    body = slowly(LONG_LINES, b'{"cut": "' + b"x" * PIECE_BYTES + b"\n", LONG_LINES, b'{"cut"')
+    async with client.post(f"{started.url}/v1/sources/plain", data=body) as response:
+        assert response.status == 200
+        answer = await response.json()
+    n = LONG_LINES.count(b"\n")
+    assert answer["accepted"] == 2 * n
+    assert [x["position"] for x in answer["rejected"]] == [f"line {n + 1}", f"line {2 * n + 2}"]
+
+
+async def test_a_key_that_is_disabled_while_its_body_comes_takes_no_further_piece(
+    start: Start, client: Client, keys: KeyStore
+) -> None:
+    secret = await secret_of(keys)
+    started = await start(KeyGate(keys))
+
+    async def body() -> AsyncIterator[bytes]:
+        yield LONG_LINES
+        await asyncio.sleep(0.2)
+        assert len(started.intake.kept) == 1
+        await keys.disable("gateway", by="ops@example.com")
+        yield LONG_LINES
+
+    headers = {"Authorization": secret}
+    async with client.post(f"{started.url}/v1/sources/plain", data=body(), headers=headers) as response:
+        assert response.status == 401
+    assert len(started.intake.kept) == 1
+
+
+async def test_a_long_first_line_is_looked_at_once(start: Start, client: Client) -> None:
+    """A first line that is no JSON, of 20 MiB, and as much behind it: looked at for each block, it takes half a minute."""
+    started = await start()
+    body = b"[" + b"1," * (10 * MIB) + b"\n" + b"x" * (20 * MIB)
+    began = time.monotonic()
+    assert (await post(client, f"{started.url}/v1/sources/plain", body))[0] == 200
+    assert time.monotonic() - began < 5
+
+
+async def test_gzip_is_known_without_its_header(start: Start, client: Client) -> None:
+    started = await start()
+    for body in (DOCUMENT, LONG_LINES * 2):
+        status, answer = await post(client, f"{started.url}/v1/sources/plain", gzip.compress(body))
+        assert (status, answer["accepted"]) == (200, body.count(b"{"))
+    assert started.receiver.budget.used_bytes == 0
+    small = await start(limits=Limits(max_body_bytes=1000))
+    assert (await post(client, f"{small.url}/v1/sources/plain", gzip.compress(os.urandom(2000))))[0] == 413
+
+
+async def test_of_a_compressed_body_that_is_cut_short_all_whole_lines_before_the_cut_are_kept(
+    start: Start, client: Client
+) -> None:
+    lines = [b'{"n":%d,"pad":"%s"}\n' % (n, os.urandom(500).hex().encode()) for n in range(4000)]
+    body = gzip.compress(b"".join(lines))
+    started = await start()
+    status, _ = await post(client, f"{started.url}/v1/sources/plain", body[: len(body) // 2], Content_Encoding="gzip")
+    assert status == 400
+    kept = b"".join(piece.body for piece in started.intake.kept)
+    assert b"".join(lines).startswith(kept)
+    assert kept.endswith(b"\n")
+    assert kept.count(b"\n") > 1900
+
+
 async def test_a_long_array_comes_whole(start: Start, client: Client) -> None:
     body = json.dumps([{"n": n, "pad": "x" * 1000} for n in range(2000)]).encode()
     assert len(body) > PIECE_BYTES
@@ -267,6 +353,8 @@ async def test_a_body_that_can_never_be_read_is_refused_in_the_senders_own_words
     status, answer = await post(client, f"{started.url}/v1/sources/bedrock", b'{"cut": "sh')
     assert status == 400
     assert set(answer) == {"requestId", "timestamp", "errorMessage"}
+    _, answer = await post(client, f"{started.url}/v1/sources/bedrock", b"{", X_Amz_Firehose_Request_Id="r-1")
+    assert answer["requestId"] == "r-1"
     status, answer = await post(client, f"{started.url}/native/ingestion", b'{"cut": "sh')
     assert status == 400
     assert set(answer) == {"message", "error"}
@@ -279,11 +367,24 @@ async def test_firehose_is_answered_with_the_id_of_its_request(start: Start, cli
     assert (status, answer["requestId"]) == (200, "ed4acda5-034f-9f42-bba1-f29aea6d7d8f")
 
 
+def test_an_answer_tells_what_was_ignored() -> None:
+    assert accepted(Receipt(3, ())) == {"accepted": 3, "rejected": []}
+    assert accepted(Receipt(3, (), ignored=2)) == {"accepted": 3, "rejected": [], "ignored": 2}
+    told = accepted(Receipt(2, (), ignored=2))
+    assert (told["accepted"], told["ignored"]) == (2, 2)
+    assert "no call" in told["message"]
+
+
 async def test_one_bad_line_does_not_cost_its_neighbours(start: Start, client: Client) -> None:
     started = await start()
     status, answer = await post(client, f"{started.url}/v1/sources/plain", DOCUMENT + b"\n{broken\n" + DOCUMENT)
     assert (status, answer["accepted"]) == (200, 2)
     assert answer["rejected"] == [{"reason": "not_json", "position": "line 2"}]
+
+
+def test_every_way_in_is_some_sources() -> None:
+    """One that no source names is told of in the docs and works nowhere."""
+    assert {way for known in SOURCES.values() for way in known.ways_in} == set(get_args(WayIn))
 
 
 def test_every_source_says_how_to_point_it_here_and_what_it_does_when_refused() -> None:

@@ -1,0 +1,53 @@
+"""JSON as senders write it where the standard is stricter than their own libraries. Pure.
+
+1. Half of a surrogate pair, from a text that was cut inside an emoji (JavaScript and Python both escape it): U+FFFD.
+2. `NaN`, `Infinity` and `-Infinity` outside a text, which Python's `json` writes: null.
+3. Bytes that are no UTF-8, from a text that was cut between bytes: U+FFFD.
+
+Prompts and answers hold them, and nobody reads those; but one of them would cost all calls of a body.
+"""
+
+import re
+from typing import cast
+
+import orjson
+
+Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
+
+_TRAILING = "after document"
+"""In what orjson says where a whole document stands and more behind it: nothing to mend."""
+_HALF = re.compile(rb"\\u[dD][89a-fA-F]")
+_ESCAPES = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
+)
+_WORDS = re.compile(rb'"(?:[^"\\]++|\\.)*+"|(-?(?:NaN|Infinity))', re.DOTALL)
+
+
+def loads(text: bytes | str) -> Json:
+    """The document. Raises orjson.JSONDecodeError."""
+    try:
+        return cast("Json", orjson.loads(text))
+    except orjson.JSONDecodeError as error:
+        if _TRAILING in str(error):
+            raise
+        sent = text.encode("utf-8", "replace") if isinstance(text, str) else text
+        mended = _mended(sent)
+        if mended == sent:
+            raise
+    return cast("Json", orjson.loads(mended))
+
+
+def whole_escapes(text: bytes) -> bytes:
+    """Rule 1."""
+    return _ESCAPES.sub(lambda match: rb"\ufffd" if match[1] else match[0], text) if _HALF.search(text) else text
+
+
+def _mended(text: bytes) -> bytes:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        text = text.decode("utf-8", "replace").encode()
+    text = whole_escapes(text)
+    if b"NaN" in text or b"Infinity" in text:
+        text = _WORDS.sub(lambda match: b"null" if match[1] else match[0], text)
+    return text
