@@ -26,6 +26,7 @@ from gateway.config_values import (
 from gateway.keys.scopes import CATALOGUE, USE_CASES
 from gateway.sources.catalogue import SOURCES
 from gateway.sources.generic.mapping import fault_in
+from gateway.web.ways_in import SIGNATURES
 from spool.record import OWN_LANES
 
 SCOPE_NAMES = frozenset(scope.name for scope in CATALOGUE)
@@ -119,7 +120,13 @@ class SpoolOptions(Options):
     max_age_s: DurationS = Field(default=7 * DAY_S, alias="max_age", gt=0)
     """Pending records older than this expire, counted."""
     keep_delivered_s: DurationS = Field(default=DAY_S, alias="keep_delivered")
-    """How long delivered records stay for comparison and look-up."""
+    """How long delivered records stay for comparison, look-up, and to be sent again."""
+    keep_dead_letters_s: DurationS = Field(default=30 * DAY_S, alias="keep_dead_letters")
+    """How long the records stay that the far end refused for good."""
+    max_dead_letter_bytes: SizeBytes = Field(default=512 * MIB)
+    """Of their records; never more than a quarter of `max_bytes`. The oldest go first, counted."""
+    reserve_bytes: SizeBytes = Field(default=64 * MIB, ge=16 * MIB)
+    """Held back on the disk for deliveries and deletions; new data is taken while a quarter of it is free besides."""
 
 
 class UpstreamKey(Options):
@@ -285,6 +292,8 @@ class Config(Options):
     def known_sources(cls, value: dict[str, SourceOptions]) -> dict[str, SourceOptions]:
         known(tuple(value), SOURCES.keys(), "source")
         for name, options in value.items():
+            if options.secret is not None and not SIGNATURES.keys() & set(SOURCES[name].ways_in):
+                raise ValueError(f"{name}: does not sign its requests, so secret would check nothing: give it a key")
             taken = options.model_fields_set.intersection(MAPPING_OPTIONS)
             if taken and name != "generic":
                 raise ValueError(
@@ -353,4 +362,4 @@ def refuse_open_intake(config: Config, enabled_keys: int) -> str | None:
     ]
     if not exposed:
         return None
-    return f"{' and '.join(exposed)} can be reached from other machines and no key is enabled: create one with `telemetry-gateway keys create`, or write `auth: none`"
+    return f"{' and '.join(exposed)} can be reached from other machines and no key is enabled: listen on loopback only, or write `auth: none` where all who reach it may post (this release has no command to make a key)"

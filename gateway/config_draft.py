@@ -6,6 +6,7 @@ A value is never quoted in a fault, but for names of scopes and lanes: it may be
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from os.path import expanduser
 from pathlib import Path
 from typing import Any
 
@@ -112,16 +113,16 @@ def note_lines(draft: Draft, node: yaml.Node, path: Steps) -> None:
 
 
 def expand(draft: Draft, environ: Mapping[str, str], folder: Path) -> None:
-    """Replace `${env:NAME}` and `${file:path}` in every text but secrets, and start relative paths at *folder*."""
+    """Replace `${env:NAME}` and `${file:path}` in every text but secrets, `~` before a path, and start relative paths at *folder*."""
     for path, text in list(texts(draft.data, ())):
         try:
             put(draft.data, path, expanded(text, path[-1] == SECRET_OPTION, environ, folder))
         except KeyFault as fault:
             draft.fault(path, str(fault))
-    for path in (("data_dir",), ("upstream", "ca_file"), *exporter_paths(draft.data)):
+    for path in (("data_dir",), ("pricing", "file"), ("upstream", "ca_file"), *exporter_paths(draft.data)):
         value = at(draft.data, path)
         if isinstance(value, str):
-            put(draft.data, path, str(folder / value))
+            put(draft.data, path, str(folder / expanduser(value)))  # noqa: PTH111 - Path's raises for a user that nobody knows
 
 
 def expanded(text: str, is_secret: bool, environ: Mapping[str, str], folder: Path) -> str:  # noqa: FBT001 - a property of the option

@@ -4,7 +4,7 @@ Nothing is opened and no port is bound here. A value is never quoted in a fault:
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,19 @@ from exporters.keyring import KeyFault, read_secret
 from exporters.secret import Secret
 from gateway.config import Config, config_schema, near_miss
 from gateway.config_draft import SECRET_OPTION, ConfigFaults, Draft, Steps, at, expand, put, read_draft
+from gateway.pricing.own import BadPriceFile, parse_price_file
 
 PREFIX = "TELEMETRY_GATEWAY_"
 """Before every option's name in the environment: TELEMETRY_GATEWAY_LISTEN_HTTP is `listen.http`. Names that belong to no option
 are left alone: Kubernetes sets such names for a Service called telemetry-gateway."""
 
 SHORT_NAMES = {"TELEMETRY_GATEWAY_DATA": ("data_dir",)}
+
+FILES: tuple[tuple[Steps, Callable[[str], object]], ...] = (
+    (("pricing", "file"), parse_price_file),
+    (("upstream", "ca_file"), str),
+)
+"""Options that name a file which must be there at the start, and what reads its text. Raises BadPriceFile."""
 
 
 def load_config(
@@ -44,6 +51,7 @@ def load_config(
             put(draft.data, tuple(dotted.split(".")), value)
     config = validated(draft)
     check_secrets(draft, environ)
+    check_files(draft)
     if draft.faults or config is None:
         raise ConfigFaults(sorted(draft.faults, key=lambda fault: fault.line or 0))
     return config
@@ -97,6 +105,17 @@ def real_path(loc: Steps, data: object) -> Steps:
     return path
 
 
+WORDS = {
+    "model_type": "must be a group of options",
+    "dict_type": "must be a group of options",
+    "model_attributes_type": "must be a group of options",
+    "tuple_type": "must be a list",
+    "path_type": "must be a path",
+    "string_type": "must be a text",
+}
+"""pydantic's faults in words of the file."""
+
+
 def message_of(detail: ErrorDetails, path: Steps) -> str:
     match detail["type"]:
         case "extra_forbidden":
@@ -108,10 +127,10 @@ def message_of(detail: ErrorDetails, path: Steps) -> str:
         case "literal_error" | "union_tag_invalid":
             context = detail.get("ctx", {})
             return f"must be one of {context.get('expected') or context.get('expected_tags')}"
-        case "model_type" | "dict_type" | "model_attributes_type":
-            return "must be a group of options"
-        case _:
-            return detail["msg"].replace("Input should be", "must be")
+        case "string_pattern_mismatch":
+            return f"must match the pattern {detail.get('ctx', {}).get('pattern')}"
+        case other:
+            return WORDS.get(other, detail["msg"].replace("Input should be", "must be"))
 
 
 def sibling_options(path: Steps) -> list[str]:
@@ -141,3 +160,18 @@ def check_secrets(draft: Draft, environ: Mapping[str, str]) -> None:
                 read_secret(Secret(reference), environ)
             except KeyFault as fault:
                 draft.fault(path, str(fault))
+
+
+def check_files(draft: Draft) -> None:
+    """Read the files that the start needs, so that a missing or bad one is told now."""
+    for path, read in FILES:
+        name = at(draft.data, path)
+        if isinstance(name, str):
+            try:
+                read(Path(name).read_text("utf-8"))
+            except OSError as error:
+                draft.fault(path, f"{name} cannot be read: {error.strerror}")
+            except UnicodeDecodeError:
+                draft.fault(path, f"{name} is not UTF-8")
+            except BadPriceFile as error:
+                draft.fault(path, str(error))

@@ -106,7 +106,7 @@ def parse_secret(value: object) -> Secret:
 
 
 def duration_text(seconds: float) -> str:
-    return f"{seconds:g}s"
+    return f"{seconds:.12g}s"
 
 
 def address_text(address: Address) -> str:

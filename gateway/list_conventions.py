@@ -35,6 +35,8 @@ class Filterable(NamedTuple):
     name: str
     valid_values: tuple[str, ...]
     valid_types: tuple[str, ...] = ("string",)
+    is_open: bool = False
+    """Any value may be asked for: `valid_values` are those that the list holds now."""
 
 
 class Sort(NamedTuple):
@@ -203,9 +205,9 @@ def _sort(shape: ListShape, pairs: Iterable[tuple[str, str]], base: Sort) -> Sor
 
 def _filters(shape: ListShape, pairs: Sequence[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
     filters = {}
-    for name, valid_values, _ in shape.filters:
+    for name, valid_values, _, is_open in shape.filters:
         values = tuple(dict.fromkeys(value for key, value in pairs if key == name))
-        if not set(values) <= set(valid_values):
+        if not is_open and not set(values) <= set(valid_values):
             raise BadListRequest(f"{name}: one of {', '.join(valid_values)} is needed")
         if values:
             filters[name] = values

@@ -48,7 +48,8 @@ Answer = tuple[Any, Any]
 
 
 def main() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the gateway decides when to stop
+    for number in (signal.SIGINT, signal.SIGTERM):  # they reach the whole group; the gateway decides when to stop
+        signal.signal(number, signal.SIG_IGN)
     source, target = os.fdopen(0, "rb", buffering=1 << 16), os.fdopen(1, "wb", buffering=0)
     setup: Setup = read(source)
     users = UserPolicy(setup["users"], setup["user_secret"])  # type: ignore[arg-type]  # our own parent wrote it

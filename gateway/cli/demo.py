@@ -66,7 +66,7 @@ async def _demo(data_dir: Path, *, keep: bool) -> int:
 
 def send_all(intake_url: str) -> None:
     samples.send_with_sdk(intake_url)
-    samples.send_gateway_span(intake_url)
+    samples.send_gateway_callback(intake_url)
     samples.send_event(intake_url)
     samples.send_heartbeat(intake_url)
 

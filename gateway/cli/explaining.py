@@ -2,21 +2,24 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import click
 import orjson
 
 from gateway.app import wall_ms
-from gateway.cli.normalising import SENDER, apart, decompressed, forwarded, take
+from gateway.cli.normalising import DEFAULTS, SENDER, apart, decompressed, forwarded, take
+from gateway.config import Config
 from gateway.errors import GatewayError
-from gateway.explain.explain import EXPLAINERS, Sent, explainer_of, explanations
+from gateway.explain.explain import EXPLAINERS, SOURCES_PATH, Sent, explainer_of, explanations
+from gateway.explain.fates import further_reports
 from gateway.explain.single import Single
 from gateway.explain.story import Explanation, as_object
 from gateway.explain.watch import WatchedCounting
 from gateway.explain.words import lines
-from gateway.normalise.context import KEEP_USERS, Context
+from gateway.normalise.context import Context
+from gateway.sources.source import Source
 from spool.clock import rfc3339_ms
 
 
@@ -29,12 +32,15 @@ class Explained(NamedTuple):
     """`<fate>.<reason>` -> items."""
 
 
-def print_explanations(body: bytes, path: str, content_type: str, content_encoding: str, *, as_json: bool) -> int:
+def print_explanations(
+    body: bytes, path: str, content_type: str, content_encoding: str, config: Config, *, as_json: bool
+) -> int:
     """Every item on stdout, the counts on stderr; 0 when the payload could be read."""
     if explainer_of(path) is None:
-        raise click.UsageError(f"{path} cannot be explained; known are {', '.join(f'/v1/{x}' for x in EXPLAINERS)}")
+        known = ", ".join([*(f"/v1/{x}" for x in EXPLAINERS), f"{SOURCES_PATH}NAME"])
+        raise click.UsageError(f"{path} cannot be explained; known are {known}")
     try:
-        explained = asyncio.run(explain_payloads([(body, path, content_type, content_encoding)]))
+        explained = asyncio.run(explain_payloads([(body, path, content_type, content_encoding)], config))
     except GatewayError as error:
         click.echo(f"Error: {error}", err=True)
         return 1
@@ -56,24 +62,28 @@ def _json(item: Explanation) -> str:
     return orjson.dumps(as_object(item)).decode()
 
 
-async def explain_payloads(payloads: Sequence[tuple[bytes, str, str, str]]) -> Explained:
+async def explain_payloads(payloads: Sequence[tuple[bytes, str, str, str]], config: Config = DEFAULTS) -> Explained:
     """Each item of several (body, path, Content-Type, Content-Encoding) that arrive within one settle time. Raises GatewayError."""
     now_ms = wall_ms()
-    context = Context(now_ms, rfc3339_ms(now_ms), users=KEEP_USERS, peer=SENDER.peer)
-    taken: list[tuple[str, list[Single]]] = []
-    async with apart(WatchedCounting) as gateway:
+    taken: list[list[Single]] = []
+    async with apart(WatchedCounting, lambda: now_ms, config=config) as gateway:
+        context = Context(now_ms, rfc3339_ms(now_ms), users=gateway.users, peer=SENDER.peer)
+        reports = gateway.counting.ledger.reports
         for number, payload in enumerate(payloads):
-            await take(gateway.intake, *payload)
-            taken.append((payload[1], _singles(payload, number, context)))
+            receipt = await take(gateway.intake, *payload)
+            singles = _singles(payload, number, context, gateway.sources)
+            taken.append([*singles, *further_reports(reports, receipt.items - len(singles), number)])
         records = await forwarded(gateway)
         counting, spool = gateway.counting, gateway.spool
         items = explanations(taken, counting.ledger, counting.aggregates, records, context)
         return Explained(items, records, dict(spool.edge()), dict(spool.reasons()))
 
 
-def _singles(payload: tuple[bytes, str, str, str], number: int, context: Context) -> list[Single]:
+def _singles(
+    payload: tuple[bytes, str, str, str], number: int, context: Context, sources: Mapping[str, Source]
+) -> list[Single]:
     body, path, content_type, content_encoding = payload
-    explain = explainer_of(path)
+    explain = explainer_of(path, sources)
     if explain is None:
         raise click.UsageError(f"{path} cannot be explained")
     plain = decompressed(body, content_encoding)

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -66,18 +67,34 @@ def demo(keep: bool) -> None:  # noqa: FBT001 a flag of the command line
 @click.option("--content-encoding", default="", help="gzip, deflate, zstd; empty for none.")
 @click.option("--explain", is_flag=True, help="Tell of each item what became of it, and which name gave each field.")
 @click.option("--json", "as_json", is_flag=True, help="With --explain: one JSON object an item.")
+@click.option(
+    "--config",
+    "config_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Read by its sources.generic, pricing and attributes.",
+)
 @click.argument("file", type=click.File("rb"), default="-")
-def normalise(path: str, content_type: str, content_encoding: str, explain: bool, as_json: bool, file: Any) -> None:  # noqa: FBT001 flags of the command line
+def normalise(
+    path: str,
+    content_type: str,
+    content_encoding: str,
+    explain: bool,  # noqa: FBT001 a flag of the command line
+    as_json: bool,  # noqa: FBT001 the same
+    config_file: Path | None,
+    file: Any,
+) -> None:
     """Print the records of one payload as NDJSON, and its rejections on stderr. FILE: `-` reads stdin."""
     if explain:
         from gateway.cli.explaining import print_explanations  # noqa: PLC0415 as above
 
-        sys.exit(print_explanations(file.read(), path, content_type, content_encoding, as_json=as_json))
+        config = Config() if config_file is None else _config(config_file, None, {})
+        sys.exit(print_explanations(file.read(), path, content_type, content_encoding, config, as_json=as_json))
     if as_json:
         raise click.UsageError("--json goes with --explain; without it the records are NDJSON already")
     from gateway.cli.normalising import print_records  # noqa: PLC0415 as above
 
-    sys.exit(print_records(file.read(), path, content_type, content_encoding))
+    config = Config() if config_file is None else _config(config_file, None, {})
+    sys.exit(print_records(file.read(), path, content_type, content_encoding, config))
 
 
 @main.command()
@@ -131,7 +148,7 @@ def sources(name: str | None, address: str, as_json: bool) -> None:  # noqa: FBT
     from gateway.cli.sources import print_source, print_sources  # noqa: PLC0415 as above
 
     if name is None:
-        print_sources(as_json=as_json)
+        print_sources(address, as_json=as_json)
     else:
         print_source(name, address, as_json=as_json)
 
@@ -150,6 +167,128 @@ def spool_status(config_file: Path | None, data_dir: Path | None, as_json: bool)
     from gateway.cli.spool_status import print_status  # noqa: PLC0415 as above
 
     sys.exit(asyncio.run(print_status(_config(config_file, data_dir, {}), as_json=as_json)))
+
+
+@spool.command("verify")
+@config_option
+@data_dir_option
+@json_option
+def spool_verify(config_file: Path | None, data_dir: Path | None, as_json: bool) -> None:  # noqa: FBT001 a flag of the command line
+    """Read the whole spool and check it: pages, rows, counts. Exit code 0 only when all is well."""
+    from gateway.cli.spool_files import print_verified  # noqa: PLC0415 as above
+
+    sys.exit(asyncio.run(print_verified(_config(config_file, data_dir, {}), as_json=as_json)))
+
+
+@spool.command("backup")
+@config_option
+@data_dir_option
+@json_option
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+def spool_backup(config_file: Path | None, data_dir: Path | None, as_json: bool, file: Path) -> None:  # noqa: FBT001 as above
+    """Write a copy of the spool as it is at one moment to FILE, also while the gateway runs."""
+    from gateway.cli.spool_files import print_backup  # noqa: PLC0415 as above
+
+    sys.exit(asyncio.run(print_backup(_config(config_file, data_dir, {}), file.absolute(), as_json=as_json)))
+
+
+@spool.command("replay")
+@config_option
+@data_dir_option
+@click.option("--since", required=True, help="Received then or later: 2h, 1d, or a time such as 2026-01-05T10:00:00Z.")
+@click.option("--lane", "lanes", multiple=True, help="Default ai_telemetry; may be repeated.")
+@json_option
+def spool_replay(
+    config_file: Path | None,
+    data_dir: Path | None,
+    since: str,
+    lanes: tuple[str, ...],
+    as_json: bool,  # noqa: FBT001 a flag of the command line
+) -> None:
+    """Send again what was delivered and is still kept (spool.keep_delivered), to a far end that lost it."""
+    from gateway.cli.dead_letters import replay_delivered  # noqa: PLC0415 as above
+
+    config = _config(config_file, data_dir, {})
+    sys.exit(asyncio.run(replay_delivered(config, lanes, since, as_json=as_json)))
+
+
+@spool.group("dead-letters")
+def dead_letters() -> None:
+    """Records that the far end refused for good."""
+
+
+def _choice_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The filters that every command on dead letters has."""
+    for option in (
+        click.option("--limit", type=click.IntRange(min=1), help="At most so many, the oldest first."),
+        click.option("--until", help="Refused before: as --since."),
+        click.option("--since", help="Refused then or later: 2h, 1d, or a time such as 2026-01-05T10:00:00Z."),
+        click.option("--reason", multiple=True, help="The far end's code; may be repeated."),
+        click.option("--lane", multiple=True, help="May be repeated."),
+        data_dir_option,
+        config_option,
+    ):
+        command = option(command)
+    return command
+
+
+@dead_letters.command("list")
+@_choice_options
+@json_option
+def dead_letters_list(config_file: Path | None, data_dir: Path | None, as_json: bool, **choice: Any) -> None:  # noqa: FBT001 a flag of the command line
+    """List them, the oldest first: 50, or --limit."""
+    from gateway.cli.dead_letters import Choice, print_list  # noqa: PLC0415 as above
+
+    sys.exit(asyncio.run(print_list(_config(config_file, data_dir, {}), Choice(**choice), as_json=as_json)))
+
+
+@dead_letters.command("show")
+@config_option
+@data_dir_option
+@json_option
+@click.argument("id_", metavar="ID", type=click.IntRange(min=1))
+def dead_letters_show(config_file: Path | None, data_dir: Path | None, as_json: bool, id_: int) -> None:  # noqa: FBT001 as above
+    """Show one with its record, and what the far end said."""
+    from gateway.cli.dead_letters import print_letter  # noqa: PLC0415 as above
+
+    sys.exit(asyncio.run(print_letter(_config(config_file, data_dir, {}), id_, as_json=as_json)))
+
+
+@dead_letters.command("replay")
+@_choice_options
+@json_option
+@click.argument("ids", metavar="[ID]...", type=click.IntRange(min=1), nargs=-1)
+def dead_letters_replay(
+    config_file: Path | None,
+    data_dir: Path | None,
+    as_json: bool,  # noqa: FBT001 as above
+    ids: tuple[int, ...],
+    **choice: Any,
+) -> None:
+    """Put them back to be sent, under their own record ids: all, or those that the filters and IDs name."""
+    from gateway.cli.dead_letters import Choice, replay  # noqa: PLC0415 as above
+
+    sys.exit(asyncio.run(replay(_config(config_file, data_dir, {}), Choice(**choice), ids, as_json=as_json)))
+
+
+@dead_letters.command("drop")
+@_choice_options
+@json_option
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.argument("ids", metavar="[ID]...", type=click.IntRange(min=1), nargs=-1)
+def dead_letters_drop(
+    config_file: Path | None,
+    data_dir: Path | None,
+    as_json: bool,  # noqa: FBT001 as above
+    yes: bool,  # noqa: FBT001 as above
+    ids: tuple[int, ...],
+    **choice: Any,
+) -> None:
+    """Delete them for good: all, or those that the filters and IDs name. They stay counted."""
+    from gateway.cli.dead_letters import Choice, drop  # noqa: PLC0415 as above
+
+    config = _config(config_file, data_dir, {})
+    sys.exit(asyncio.run(drop(config, Choice(**choice), ids, is_sure=yes, as_json=as_json)))
 
 
 def _config(config_file: Path | None, data_dir: Path | None, flags: dict[str, object]) -> Config:

@@ -1,9 +1,10 @@
 """`normalise`: one payload through the real path, in a spool of its own that is gone afterwards."""
 
 import asyncio
+import os
 import re
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
@@ -11,26 +12,32 @@ from typing import Generic, NamedTuple, TypeVar
 import click
 
 from gateway.aggregates import Settings as MetricsSettings
-from gateway.app import wall_ms
+from gateway.app import mapping_of, wall_ms
+from gateway.config import Config
 from gateway.errors import GatewayError
 from gateway.intake import Receipt, Sender
-from gateway.normalise.context import KEEP_USERS
+from gateway.normalise.context import UserPolicy
+from gateway.pricing.file import PriceFile
 from gateway.pricing.prices import Prices
 from gateway.settling import Counting
-from gateway.sources.catalogue import SOURCES
+from gateway.sources.catalogue import SOURCES, sources_with
+from gateway.sources.source import Source
 from gateway.spool_intake import SpoolIntake
 from gateway.web.coding import decoder_for
 from spool.record import AI_TELEMETRY, DEVICES, USAGE_EVENTS
 from spool.sqlite.spool import SpoolSettings, SqliteSpool
 
-SOURCE_PATH = re.compile(r"/v1/sources/([\w-]+)")
+SOURCE_PATH = re.compile(r"/v1/sources/([\w-]+)/?")
 SENDER = Sender(key=None, peer="normalise")
+DEFAULTS = Config()
 
 
-def print_records(body: bytes, path: str, content_type: str, content_encoding: str) -> int:
+def print_records(body: bytes, path: str, content_type: str, content_encoding: str, config: Config) -> int:
     """Records on stdout, rejections and the counts on stderr; 0 when the payload could be read."""
     try:
-        records, receipt, fates = asyncio.run(records_of(body, path, content_type, content_encoding))
+        records, receipt, fates = asyncio.run(
+            records_of_payloads([(body, path, content_type, content_encoding)], config)
+        )
     except GatewayError as error:
         click.echo(f"Error: {error}", err=True)
         return 1
@@ -43,18 +50,12 @@ def print_records(body: bytes, path: str, content_type: str, content_encoding: s
     return 0
 
 
-async def records_of(
-    body: bytes, path: str, content_type: str, content_encoding: str
-) -> tuple[list[bytes], Receipt, dict[str, int]]:
-    """The payload's records as they would be forwarded, its receipt, and its items by fate."""
-    return await records_of_payloads([(body, path, content_type, content_encoding)])
-
-
 async def records_of_payloads(
-    payloads: list[tuple[bytes, str, str, str]],
+    payloads: list[tuple[bytes, str, str, str]], config: Config = DEFAULTS
 ) -> tuple[list[bytes], Receipt, dict[str, int]]:
-    """The same for several (body, path, Content-Type, Content-Encoding) that arrive within one settle time."""
-    async with apart(Counting) as gateway:
+    """Of payloads (body, path, Content-Type, Content-Encoding) that arrive within one settle time: the records as they would be
+    forwarded, what was received and rejected, and the items by fate."""
+    async with apart(Counting, config=config) as gateway:
         receipts = [await take(gateway.intake, *payload) for payload in payloads]
         records = await forwarded(gateway)
         items = sum(receipt.items for receipt in receipts)
@@ -71,25 +72,34 @@ class Apart(NamedTuple, Generic[CountingT]):
     spool: SqliteSpool
     counting: CountingT
     intake: SpoolIntake
+    users: UserPolicy
+    sources: Mapping[str, Source]
 
 
 @asynccontextmanager
-async def apart(kind: type[CountingT]) -> AsyncIterator[Apart[CountingT]]:
-    """A gateway without its network, counting by *kind*."""
+async def apart(
+    kind: type[CountingT], now_ms: Callable[[], int] = wall_ms, *, config: Config = DEFAULTS
+) -> AsyncIterator[Apart[CountingT]]:
+    """A gateway without its network, counting by *kind*. Of *config*: the mapping of `generic`, prices, and what is kept of users."""
     with tempfile.TemporaryDirectory(prefix="telemetry-gateway-") as folder:
-        spool = SqliteSpool(Path(folder), SpoolSettings(linger_ms=0), now_ms=wall_ms)
+        spool = SqliteSpool(Path(folder), SpoolSettings(linger_ms=0), now_ms=now_ms)
         try:
             prices = Prices()
+            if config.pricing.file is not None:
+                PriceFile(config.pricing.file, prices)
             counting = kind(
                 spool,
                 settle_ms=0,
                 window_ms=600_000,
                 max_keys=100_000,
-                now_ms=wall_ms,
+                now_ms=now_ms,
                 metrics=MetricsSettings(settle_ms=0),
                 price=prices.price,
             )
-            yield Apart(spool, counting, SpoolIntake(spool, counting, users=KEEP_USERS, prices=prices, now_ms=wall_ms))
+            users = UserPolicy(config.attributes.user, os.urandom(32))
+            sources = sources_with(mapping_of(config))
+            intake = SpoolIntake(spool, counting, users=users, prices=prices, now_ms=now_ms, sources=sources)
+            yield Apart(spool, counting, intake, users, sources)
         finally:
             await spool.close()
 
@@ -114,8 +124,10 @@ async def take(intake: SpoolIntake, body: bytes, path: str, content_type: str, c
     """Give one payload to the part of the intake that *path* names. Raises GatewayError."""
     plain = decompressed(body, content_encoding)
     json = "json" in content_type.lower()
-    source = SOURCE_PATH.match(path)
-    if source is not None and source[1] in SOURCES:
+    source = SOURCE_PATH.fullmatch(path)
+    if source is not None:
+        if source[1] not in SOURCES:
+            raise click.UsageError(f"no source is named {source[1]!r}; `telemetry-gateway sources` lists them")
         return await intake.source(source[1], plain, sender=SENDER)
     match path.rstrip("/").rpartition("/")[2]:
         case "traces":
@@ -128,5 +140,5 @@ async def take(intake: SpoolIntake, body: bytes, path: str, content_type: str, c
             return await intake.events(plain, sender=SENDER)
         case _:
             raise click.UsageError(
-                f"nothing is known to read {path}; known are /v1/traces, /v1/logs, /v1/metrics, /v1/events, /v1/sources/{source}"
+                f"nothing is known to read {path}; known are /v1/traces, /v1/logs, /v1/metrics, /v1/events and /v1/sources/NAME"
             )

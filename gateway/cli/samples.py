@@ -20,6 +20,8 @@ TEAMS = ("checkout", "support", "research")
 
 @dataclass(frozen=True, slots=True)
 class SampleCall:
+    """One call, with the usage that its provider bills."""
+
     provider: str
     request_model: str
     response_model: str
@@ -39,7 +41,7 @@ SAMPLE_CALLS = (
     SampleCall("gcp.gemini", "gemini-2.5-flash", "gemini-2.5-flash", 1800, 240, cache_read=640, reasoning=90),
 )
 GATEWAY_CALL = SampleCall("openai", "gpt-4o", "gpt-4o-2024-08-06", 640, 210, cost="0.0037")
-"""Pushed by an AI gateway as OTLP/JSON, with the cost that it charged."""
+"""Told by an AI gateway's callback, with the cost that it charged."""
 
 
 def send_with_sdk(intake_url: str) -> None:
@@ -81,41 +83,27 @@ def _agent_turn(tracer: Tracer, team: str) -> None:
                 })  # fmt: skip
 
 
-def send_gateway_span(intake_url: str) -> None:
-    """What an AI gateway pushes: one span a request, as OTLP/JSON; and the same once more, as after a lost answer."""
-    now_ns = time.time_ns()
-    texts = {
-        "gen_ai.operation.name": "chat",
-        "gen_ai.provider.name": GATEWAY_CALL.provider,
-        "gen_ai.request.model": GATEWAY_CALL.request_model,
-        "gen_ai.response.model": GATEWAY_CALL.response_model,
-        "gen_ai.response.id": "demo-gateway-0",
-        "gen_ai.prompt": PROMPT,
-    }
-    counts = {
-        "gen_ai.usage.input_tokens": GATEWAY_CALL.input_tokens,
-        "gen_ai.usage.output_tokens": GATEWAY_CALL.output_tokens,
-    }
-    attributes = [
-        *({"key": key, "value": {"stringValue": value}} for key, value in texts.items()),
-        *({"key": key, "value": {"intValue": str(value)}} for key, value in counts.items()),
-        {"key": "gen_ai.usage.cost", "value": {"doubleValue": float(GATEWAY_CALL.cost or 0)}},
-    ]
-    span = {
-        "traceId": f"{now_ns:032x}",
-        "spanId": f"{now_ns & (1 << 64) - 1:016x}",
-        "name": "chat gpt-4o",
-        "kind": 3,
-        "startTimeUnixNano": str(now_ns - 900_000_000),
-        "endTimeUnixNano": str(now_ns),
-        "attributes": attributes,
-    }
-    resource = {"attributes": [{"key": "service.name", "value": {"stringValue": "ai-gateway"}}]}
-    body = {
-        "resourceSpans": [{"resource": resource, "scopeSpans": [{"scope": {"name": "ai-gateway"}, "spans": [span]}]}]
+def send_gateway_callback(intake_url: str) -> None:
+    """What LiteLLM's `generic_api` callback posts: one object a call; and the same once more, as after a lost answer."""
+    now_s = time.time()
+    call = {
+        "id": "demo-gateway-0",
+        "litellm_call_id": f"demo-gateway-call-{now_s}",
+        "call_type": "acompletion",
+        "status": "success",
+        "custom_llm_provider": GATEWAY_CALL.provider,
+        "model": GATEWAY_CALL.request_model,
+        "startTime": now_s - 0.9,
+        "endTime": now_s,
+        "prompt_tokens": GATEWAY_CALL.input_tokens,
+        "completion_tokens": GATEWAY_CALL.output_tokens,
+        "response_cost": float(GATEWAY_CALL.cost or 0),
+        "metadata": {"user_api_key_team_id": "platform"},
+        "messages": [{"role": "user", "content": PROMPT}],
+        "response": {"model": GATEWAY_CALL.response_model},
     }
     for _ in range(2):
-        post_json(f"{intake_url}/v1/traces", body)
+        post_json(f"{intake_url}/v1/sources/litellm", call)
 
 
 def send_event(intake_url: str) -> None:

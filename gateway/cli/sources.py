@@ -9,7 +9,6 @@ from gateway.config import near_miss
 from gateway.sources.catalogue import SOURCES
 from gateway.sources.source import Source
 
-ADDRESS = "http://127.0.0.1:4318"
 KEY = "YOUR_KEY"
 WAYS_IN = {
     "key": "key (Authorization, x-api-key)",
@@ -21,15 +20,17 @@ WAYS_IN = {
 }
 
 
-def print_sources(*, as_json: bool) -> None:
+def print_sources(address: str, *, as_json: bool) -> None:
     """One line a source, or all of them as a JSON array."""
     if as_json:
-        click.echo(json.dumps([described(source, ADDRESS) for source in SOURCES.values()], indent=2))
+        click.echo(json.dumps([described(source, address) for source in SOURCES.values()], indent=2))
         return
     width = max(map(len, SOURCES))
     for source in SOURCES.values():
         click.echo(f"{source.name:<{width}}  {source.title}")
-    click.echo(f"\nEach posts to {ADDRESS}/v1/sources/NAME. What to paste into one: telemetry-gateway sources NAME")
+    click.echo(
+        f"\nEach posts to {address.rstrip('/')}/v1/sources/NAME. What to paste into one: telemetry-gateway sources NAME"
+    )
 
 
 def print_source(name: str, address: str, *, as_json: bool) -> None:

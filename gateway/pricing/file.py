@@ -37,7 +37,10 @@ class PriceFile:
             log.info("price file read")
 
     def _read(self) -> OwnPrices:
-        return parse_price_file(self._path.read_text("utf-8"))
+        try:
+            return parse_price_file(self._path.read_text("utf-8"))
+        except UnicodeDecodeError:
+            raise BadPriceFile("not UTF-8") from None
 
 
 def _stamp(path: Path) -> _Stamp | None:

@@ -24,11 +24,17 @@ class BadPriceFile(ValueError):
 
 def _decimal(value: object) -> Decimal:
     if isinstance(value, bool) or not isinstance(value, str | int | Decimal):
-        raise ValueError('must be a decimal in quotes, such as "2.50"')  # noqa: TRY004 pydantic tells ValueErrors
-    return Decimal(value)
+        raise ValueError(NO_DECIMAL)  # noqa: TRY004 pydantic tells ValueErrors
+    try:
+        return Decimal(value)
+    except ArithmeticError:
+        raise ValueError(NO_DECIMAL) from None
 
 
-Price = Annotated[Decimal, BeforeValidator(_decimal), Field(ge=0)]
+NO_DECIMAL = 'must be a decimal in quotes, such as "2.50"'
+MAX_PRICE = 1_000_000_000
+
+Price = Annotated[Decimal, BeforeValidator(_decimal), Field(ge=0, le=MAX_PRICE)]
 
 
 class _Strict(BaseModel):
@@ -79,13 +85,20 @@ def parse_price_file(text: str) -> OwnPrices:
     """Raises BadPriceFile with all faults."""
     try:
         data: Any = yaml.safe_load(text) or {}
+        if not isinstance(data, dict):
+            raise ValueError("must hold `aliases`, `prices` or both")  # noqa: TRY004 told below with the others
         file = _File.model_validate(data)
         rates = {(x.provider, x.model.lower()): ((x.rates()), x.currency) for x in file.prices}
     except yaml.YAMLError as error:
         raise BadPriceFile("not YAML") from error
     except ValidationError as error:
-        faults = (f"{'.'.join(map(str, x['loc']))}: {x['msg']}" for x in error.errors(include_input=False))
+        faults = (
+            f"{'.'.join(map(str, x['loc']))}: {x['msg'].removeprefix('Value error, ').replace('Input should be', 'must be')}"
+            for x in error.errors(include_input=False)
+        )
         raise BadPriceFile("; ".join(faults)) from error
+    except RecursionError as error:
+        raise BadPriceFile("nested too deep, or refers to itself") from error
     except ValueError as error:
         raise BadPriceFile(str(error)) from error
     return OwnPrices({name.lower(): model for name, model in file.aliases.items()}, rates)

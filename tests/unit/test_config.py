@@ -338,6 +338,53 @@ def test_paths_in_the_file_start_at_its_folder_and_those_of_flags_do_not(tmp_pat
     assert load(tmp_path, text, data_dir="elsewhere").data_dir == Path("elsewhere")
 
 
+def test_a_price_file_is_found_beside_the_configuration(tmp_path: Path) -> None:
+    (tmp_path / "prices.yaml").write_text("aliases: {ours: openai/gpt-4o}")
+    assert load(tmp_path, "pricing: {file: prices.yaml}").pricing.file == tmp_path / "prices.yaml"
+
+
+def test_a_tilde_is_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert load(tmp_path, "data_dir: ~/data").data_dir == tmp_path / "home" / "data"
+
+
+def test_a_file_that_is_needed_at_the_start_is_looked_at_with_the_other_faults(tmp_path: Path) -> None:
+    (tmp_path / "prices.yaml").write_text("prices: [{model: ours, input: cheap, output: '1'}]")
+    text = "auth: maybe\npricing: {file: prices.yaml}" + UPSTREAM + "  ca_file: authority.pem\n"
+    told = faults(tmp_path, text, KEY="k")
+    assert told[0].startswith("line 1: auth: must be")
+    assert told[1].startswith("line 2: pricing.file: prices.0.input: ")
+    assert told[2].startswith("line 9: upstream.ca_file: ")
+    assert told[2].endswith("cannot be read: No such file or directory")
+    assert len(told) == 3
+
+
+def test_a_price_file_that_is_not_there_is_a_fault(tmp_path: Path) -> None:
+    (told,) = faults(tmp_path, "pricing: {file: nowhere.yaml}")
+    assert told == f"line 1: pricing.file: {tmp_path / 'nowhere.yaml'} cannot be read: No such file or directory"
+
+
+def test_a_secret_for_a_source_that_does_not_sign_is_a_fault(tmp_path: Path) -> None:
+    (told,) = faults(tmp_path, "sources: {kong: {secret: x}}")
+    assert told == "line 1: sources: kong: does not sign its requests, so secret would check nothing: give it a key"
+    assert load(tmp_path, "sources: {helicone: {secret: x}, vercel: {secret: y}}").sources.keys() == {
+        "helicone",
+        "vercel",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("http: {cors_origins: '*'}", "line 1: http.cors_origins: must be a list"),
+        ("data_dir: 5", "line 1: data_dir: must be a path"),
+        ("http: {base_path: otlp}", "line 1: http.base_path: must match the pattern ^(/[A-Za-z0-9._~-]+)*/?$"),
+    ],
+)
+def test_faults_are_told_in_words_of_the_file(tmp_path: Path, text: str, told: str) -> None:
+    assert faults(tmp_path, text) == [told]
+
+
 @pytest.mark.parametrize(
     "url", ["https://service.example", "http://127.0.0.1:4320", "http://localhost:1/", "http://[::1]:9"]
 )

@@ -156,6 +156,16 @@ async def test_a_killed_worker_gives_its_payloads_back_and_comes_again(reader: R
     assert reader.worker.restarts == 1
 
 
+async def test_a_signal_to_the_whole_group_ends_no_worker(reader: Reader) -> None:
+    """Ctrl-C and a service manager signal every process; what is under way is still read."""
+    process = child_of(reader)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        process.send_signal(number)
+    found = next(iter(scenarios("traces"))).payloads[0]
+    assert await read_there(reader, found.signal, found.body, json=found.is_json)
+    assert (child_of(reader).pid, reader.worker.restarts) == (process.pid, 0)
+
+
 async def test_a_worker_that_does_not_answer_is_ended_and_its_payloads_are_given_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

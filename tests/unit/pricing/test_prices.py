@@ -162,6 +162,10 @@ def test_a_changed_price_file_is_used_from_then_on() -> None:
         "prices: [{model: x}]",
         "[",
         "prices: [{model: x, input: '-1', output: '1'}]",
+        "prices: [{model: x, input: cheap, output: '1'}]",
+        "prices: [{model: x, input: '1e999999', output: '1'}]",
+        "- x",
+        "prices: " + "[" * 3000,
     ],
 )
 def test_a_bad_price_file_is_refused_with_its_faults(text: str) -> None:

@@ -1,0 +1,127 @@
+"""`spool dead-letters` and `spool replay`."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from gateway.cli.asking import ask_spool
+from gateway.config import Config
+from gateway.dead_letters import DROP_PATH, LIST_PATH, REPLAY_DELIVERED_PATH, REPLAY_PATH
+
+LIST_LIMIT = 50
+
+
+class Choice(NamedTuple):
+    """As the options say."""
+
+    lane: tuple[str, ...] = ()
+    reason: tuple[str, ...] = ()
+    since: str | None = None
+    until: str | None = None
+    limit: int | None = None
+
+    def query(self) -> list[tuple[str, str]]:
+        pairs = [("lane", lane) for lane in self.lane] + [("reason", reason) for reason in self.reason]
+        return pairs + [(name, value) for name, value in (("since", self.since), ("until", self.until)) if value]
+
+    def body(self, ids: Sequence[int]) -> dict[str, Any]:
+        found: dict[str, Any] = {name: list(value) for name, value in (("lane", self.lane), ("reason", self.reason))}
+        found |= {"since": self.since, "until": self.until, "limit": self.limit, "id": list(ids)}
+        return {name: value for name, value in found.items() if value}
+
+
+async def print_list(config: Config, choice: Choice, *, as_json: bool) -> int:
+    query = [*choice.query(), ("limit", str(choice.limit or LIST_LIMIT))]
+    answer = await ask_spool(config, "GET", LIST_PATH, query=query)
+    if as_json:
+        click.echo(json.dumps(answer))
+    else:
+        print_table(answer)
+    return 0
+
+
+def print_table(answer: Mapping[str, Any]) -> None:
+    console = Console()
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for name in ("id", "lane", "reason"):
+        table.add_column(name, no_wrap=True)
+    table.add_column("refused at", no_wrap=True)
+    table.add_column("the far end's words")
+    for letter in answer["dead_letters"]:
+        # What the far end said may hold what a terminal obeys.
+        cells = (str(letter["id"]), letter["lane"], letter["reason"], letter["buried_at"], letter["message"])
+        table.add_row(*(plain(cell) for cell in cells))
+    console.print(table)
+    total, shown = answer["pagination"]["total_count"], answer["pagination"]["item_count"]
+    console.print(f"{shown} of {total} dead letters", highlight=False)
+
+
+def plain(text: str) -> str:
+    return "".join(c if c.isprintable() else "�" for c in text).replace("[", "\\[")
+
+
+async def print_letter(config: Config, id_: int, *, as_json: bool) -> int:
+    """The record and the far end's reason."""
+    answer = await ask_spool(config, "GET", f"{LIST_PATH}/{id_}")
+    click.echo(json.dumps(answer) if as_json else json.dumps(answer, indent=2))
+    return 0
+
+
+async def replay(config: Config, choice: Choice, ids: Sequence[int], *, as_json: bool) -> int:
+    """0 when all that was chosen could be put back."""
+    answer = await ask_spool(config, "POST", REPLAY_PATH, body=choice.body(ids))
+    if as_json:
+        click.echo(json.dumps(answer))
+    else:
+        print_counts(answer["replayed"], "dead letters are pending again")
+        if answer["skipped"]:
+            click.echo(
+                f"{answer['skipped']} stay: their lane is not set up any more, or the spool could not read them",
+                err=True,
+            )
+    return 1 if answer["skipped"] else 0
+
+
+async def drop(config: Config, choice: Choice, ids: Sequence[int], *, is_sure: bool, as_json: bool) -> int:
+    if not is_sure:
+        await confirm(config, choice, ids)
+    chosen = choice.body(ids)
+    is_all = not chosen.keys() - {"limit"}
+    answer = await ask_spool(config, "POST", DROP_PATH, body={**chosen, "all": True} if is_all else chosen)
+    if as_json:
+        click.echo(json.dumps(answer))
+    else:
+        click.echo(f"{answer['dropped']} dead letters are dropped for good; they stay counted as dead_lettered")
+    return 0
+
+
+async def confirm(config: Config, choice: Choice, ids: Sequence[int]) -> None:
+    """Ask before anything goes for good. Raises Abort."""
+    if ids:
+        count = len(ids)
+    else:
+        answer = await ask_spool(config, "GET", LIST_PATH, query=[*choice.query(), ("limit", "1")])
+        count = answer["pagination"]["total_count"]
+    count = min(count, choice.limit or count)
+    click.confirm(f"Drop {count} dead letters? Their records cannot be sent any more.", abort=True, err=True)
+
+
+async def replay_delivered(config: Config, lanes: Sequence[str], since: str, *, as_json: bool) -> int:
+    body: dict[str, Any] = {"since": since} | ({"lane": list(lanes)} if lanes else {})
+    answer = await ask_spool(config, "POST", REPLAY_DELIVERED_PATH, body=body)
+    if as_json:
+        click.echo(json.dumps(answer))
+    else:
+        print_counts(answer["replayed"], "delivered records are sent again")
+    return 0
+
+
+def print_counts(counts: Mapping[str, int], what: str) -> None:
+    for lane, n in counts.items():
+        click.echo(f"{lane}: {n} {what}")
+    if not counts:
+        click.echo(f"0 {what}")
