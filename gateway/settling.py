@@ -5,6 +5,7 @@ report refers to them, records of one call are merged, and all changes of a pass
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import datetime
@@ -16,7 +17,7 @@ import structlog
 
 from gateway.aggregates import Aggregates, Price
 from gateway.aggregates import Settings as MetricsSettings
-from gateway.counting.cluster import LateChunk
+from gateway.counting.cluster import MAX_CLUSTER, LateChunk
 from gateway.counting.facts import of_this_size, split_ref
 from gateway.counting.ledger import MOVED, Ledger
 from gateway.counting.merge import UNPRICED, merge
@@ -24,13 +25,16 @@ from gateway.counting.resolve import Verdict
 from gateway.web.faults import places
 from spool.errors import SpoolError
 from spool.record import AI_TELEMETRY, Record
-from spool.sqlite.rows import Change, Moved, Position
+from spool.sqlite.rows import MERGED, Change, Evidence, Moved, Position
 from spool.sqlite.spool import SqliteSpool
 
 log = structlog.get_logger()
 
 PASS_S = 0.2
 """Chunks that fall due within this time are settled in one pass."""
+CONFLICT = "kept.conflict"
+LOOP_TURN_S = 0.02
+"""How long clusters are decided before others have their turn of the loop."""
 RETRY_S = 1.0
 """Before settling, or reading the ledger again, is tried once more."""
 UNFINISHED_SETTLES = 30
@@ -81,6 +85,7 @@ class Counting:
                     of_this_size(chunk.facts, chunk.n),
                     chunk.links,
                     chunk.dropped,
+                    merged=chunk.merged,
                     settled=chunk.seq <= settled_seq,
                 )
         ledger.turn_back(now_ms)
@@ -108,6 +113,10 @@ class Counting:
                 await asyncio.sleep(RETRY_S)
             else:
                 return
+
+    def now_ms(self) -> int:
+        """The clock by which reports fall due."""
+        return self._now_ms()
 
     def counted(self) -> None:
         """Reports were counted: there will be something to settle."""
@@ -172,7 +181,7 @@ class Counting:
             return 0
         verdicts: list[Verdict] = []
         try:
-            waiting = await self._waiting(ledger, due, now_ms)
+            waiting = await self._waiting(ledger, due)
             changes = await self._decide_all(ledger, due, verdicts, {ref for reports in waiting for ref in reports})
             await self._write(ledger, due[-1], changes, waiting, now_ms, lost_appends)
         except BaseException:
@@ -183,14 +192,15 @@ class Counting:
             ledger.settled(seq)
         return len(due)
 
-    async def _waiting(self, ledger: Ledger, due: Sequence[int], now_ms: int) -> dict[tuple[int, ...], list[bytes]]:
+    async def _waiting(self, ledger: Ledger, due: Sequence[int]) -> dict[tuple[int, ...], list[bytes]]:
         """Reports of calls in the chunks *due* that wait on for their end -> their records."""
         waiting: dict[tuple[int, ...], list[bytes]] = {}
+        wall_ms = self._spool.wall_ms()  # as the records were stamped; what a jump of it makes old or young waits no longer
         for reports in {tuple(reports) for seq in due for reports in ledger.unfinished(seq)}:
             found = await self._spool.read(AI_TELEMETRY, [position(ref) for ref in reports])
             records = [record for record in found if record is not None]
             oldest = _loaded(records[0]) if len(records) == len(reports) else None
-            if oldest is not None and 0 <= now_ms - _received_ms(oldest) < UNFINISHED_SETTLES * self.settle_ms:
+            if oldest is not None and 0 <= wall_ms - _received_ms(oldest) < UNFINISHED_SETTLES * self.settle_ms:
                 waiting[reports] = records
         return waiting
 
@@ -232,11 +242,16 @@ class Counting:
         """What becomes of the records of the chunks *due*; each verdict is added to *verdicts* once it is noted in the ledger."""
         late: dict[int, LateChunk | None] = {}
         changes: dict[Position, Change] = {}
+        decided: set[int] = set()
+        turn_ends = time.monotonic() + LOOP_TURN_S
         for seq in due:
             for ref in ledger.roots(seq):
-                if ref not in waiting and ledger.is_open(ref):
+                if ref not in waiting and ref not in decided and ledger.is_open(ref):
+                    if time.monotonic() > turn_ends:
+                        await asyncio.sleep(0)
+                        turn_ends = time.monotonic() + LOOP_TURN_S
                     try:
-                        verdicts.append(await self._decide(ledger, ref, late))
+                        verdicts.append(await self._decide(ledger, ref, late, decided))
                         await self._note(ledger, verdicts[-1], due[-1], changes)
                     except SpoolError:
                         raise
@@ -244,18 +259,17 @@ class Counting:
                         log.error("related reports are left as they are", error=type(error).__name__, at=places(error))  # noqa: TRY400 the text may quote data
         return changes
 
-    async def _decide(self, ledger: Ledger, ref: int, late: dict[int, LateChunk | None]) -> Verdict:
+    async def _decide(self, ledger: Ledger, ref: int, late: dict[int, LateChunk | None], decided: set[int]) -> Verdict:
+        """The verdict on the cluster around *ref*. Who is in it hangs together with nobody else, and is *decided* with it."""
         while True:
             cluster, missing = ledger.cluster(ref, late)
             if not missing:
+                if len(cluster.members) < MAX_CLUSTER:
+                    decided.update(cluster.members)
                 return ledger.decide(cluster)
             for seq in missing:
                 found = await self._spool.evidence_of(AI_TELEMETRY, seq)
-                late[seq] = (
-                    None
-                    if found is None
-                    else LateChunk(of_this_size(found.facts, found.n), found.links, frozenset(found.dropped))
-                )
+                late[seq] = None if found is None else _late_chunk(found)
 
     async def _note(self, ledger: Ledger, verdict: Verdict, due_seq: int, changes: dict[Position, Change]) -> None:
         """Turn a verdict into changes of records that are still in the spool."""
@@ -263,19 +277,25 @@ class Counting:
             if ledger.settles(ref):
                 at = position(ref)
                 changes[at] = Change(*at, fate, None)
+        wanted = list(dict.fromkeys(ref for slot, refs in verdict.merged.items() for ref in (slot, *refs)))
+        found = dict(zip(wanted, await self._records(wanted), strict=True)) if wanted else {}
         for slot, refs in verdict.merged.items():
-            own, *reports = await self._records([slot, *refs])
-            known = [report for report in reports if report is not None]
+            own = found[slot]
+            known = [report for ref in refs if (report := found[ref]) is not None]
             if own is not None:
                 merged = merge(known, own["record_id"])
                 self._estimate_anew(merged)
-                self._change(changes, slot, "kept.merged", merged)
-        for ref in verdict.conflicts:
+                self._change(changes, slot, MERGED, merged)
+        flagged = [ref for ref in verdict.conflicts if ledger.settles(ref) and position(ref).seq <= due_seq]
+        unread = [ref for ref in flagged if position(ref) not in changes]
+        read = dict(zip(unread, await self._records(unread), strict=True)) if unread else {}
+        for ref in flagged:
             at = position(ref)
-            if ledger.settles(ref) and at.seq <= due_seq and (at not in changes or changes[at].record is not None):
-                record = _record(changes, at) or (await self._records([ref]))[0]
+            if at not in changes or changes[at].record is not None:
+                record = _record(changes, at) or read.get(ref)
                 if record is not None and "conflict" not in record["flags"]:
-                    self._change(changes, ref, "kept.conflict", {**record, "flags": [*record["flags"], "conflict"]})
+                    fate = CONFLICT if ledger.is_open(ref) else MERGED
+                    self._change(changes, ref, fate, {**record, "flags": [*record["flags"], "conflict"]})
 
     def _estimate_anew(self, record: Record) -> None:
         """An estimate that one report brought does not know what the others completed: make it again."""
@@ -299,6 +319,11 @@ class Counting:
 def _record(changes: dict[Position, Change], at: Position) -> Record | None:
     change = changes.get(at)
     return None if change is None or change.record is None else cast("Record", orjson.loads(change.record))
+
+
+def _late_chunk(found: Evidence) -> LateChunk:
+    moved = frozenset(idx for idx, fate in found.dropped.items() if fate == MOVED)
+    return LateChunk(of_this_size(found.facts, found.n), found.links, frozenset(found.dropped) - moved, moved)
 
 
 def _received_ms(record: Record) -> int:

@@ -1,6 +1,7 @@
 """When two reports may be of one call: usage, time, model. Pure; every tolerance stands here with its reason."""
 
 from gateway.counting.facts import FAILED, HIT, Fact
+from gateway.normalise.call import UNFINISHED
 from gateway.normalise.fingerprint import scope_fingerprint
 
 SAME_RESPONSE_SLACK_MS = 1_000
@@ -95,13 +96,17 @@ def is_repeat(fact: Fact, around: Fact) -> bool:
 
 
 def is_twin(a: Fact, b: Fact) -> bool:
-    """Rule 3c: one source, two scopes, one interval inside the other, same model, usage that agrees or none on both."""
+    """Rule 3c: one source, two scopes, one interval inside the other, same model, usage that agrees or none on both.
+
+    A report that only tells of a beginning states no usage yet, which proves nothing.
+    """
     return (
         a.source == b.source
         and a.scope != b.scope
         and (a.place == b.place or not a.place or not b.place)
         and not (a.response and b.response)
         and not (a.marks ^ b.marks) & FAILED
+        and not (a.marks | b.marks) & UNFINISHED
         and states_usage(a) == states_usage(b)
         and nested(a, b)
         and same_model(a, b)

@@ -4,8 +4,10 @@ From a report the way goes to all with its response id or its request id, to its
 no calls, as far as their links are remembered). What stands above it is decided when its own turn comes.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import NamedTuple
 
 from gateway.counting.agreement import is_same_response
@@ -16,10 +18,16 @@ from gateway.normalise.call import LOG, REPEAT
 
 MAX_CLUSTER = 4_000
 """Reports looked at to decide one cluster: more than this are decided in parts."""
+MAX_BELOW = 20_000
+"""Reports that are looked at below the calls of one cluster, each as often as calls stand above it."""
+MAX_NEAREST = 32
+"""The same below one call after that."""
+MAX_ALIKE = 64
+"""Different reports of one response that another is compared with."""
 MAX_LATE_CHUNKS = 64
 """Settled chunks read back from the spool for one cluster."""
 
-OPEN, KEPT, DROPPED = 0, 1, 2
+OPEN, KEPT, DROPPED, MOVED_ON = 0, 1, 2, 3
 
 
 def span_key(identity: bytes) -> int:
@@ -36,7 +44,7 @@ class Settling:
     facts: bytearray = field(default_factory=bytearray)
     links: bytearray = field(default_factory=bytearray)
     fates: bytearray = field(default_factory=bytearray)
-    """OPEN, KEPT or DROPPED of each call."""
+    """OPEN, KEPT, DROPPED or MOVED_ON (into a later chunk) of each call."""
     related: set[int] = field(default_factory=set)
     """Calls that share a response id with another report, or have a twin."""
     marked: set[int] = field(default_factory=set)
@@ -50,6 +58,8 @@ class LateChunk:
     facts: bytes
     links: bytes
     dropped: frozenset[int]
+    moved: frozenset[int] = frozenset()
+    """Reports that stand in a later chunk."""
 
 
 @dataclass(slots=True)
@@ -119,13 +129,25 @@ class Rows:
         chunk = self._chunks.get(where.seq)
         if chunk is not None:
             fate = chunk.fates[where.idx]
-            return None if fate == DROPPED else Member(ref, fact, Fixed.KEPT if fate == KEPT else Fixed.OPEN)
+            return (
+                None if fate in {DROPPED, MOVED_ON} else Member(ref, fact, Fixed.KEPT if fate == KEPT else Fixed.OPEN)
+            )
         late = self._late[where.seq]
-        return None if late is None or where.idx in late.dropped else Member(ref, fact, Fixed.KEPT)
+        gone = late is None or where.idx in late.dropped or where.idx in late.moved
+        return None if gone else Member(ref, fact, Fixed.KEPT)
 
     def is_dropped(self, ref: int) -> bool:
         """Whether the report at *ref* is known and was dropped."""
-        return self.fact(ref) is not None and self.member(ref) is None
+        return self.fact(ref) is not None and self.member(ref) is None and not self.is_moved(ref)
+
+    def is_moved(self, ref: int) -> bool:
+        """Whether the report stands in a later chunk: what is at *ref* says nothing any more."""
+        where = split_ref(ref)
+        chunk = self._chunks.get(where.seq)
+        if chunk is not None:
+            return chunk.fates[where.idx] == MOVED_ON
+        late = self._late.get(where.seq)
+        return late is not None and where.idx in late.moved
 
     def _chunk(self, seq: int) -> Settling | LateChunk | None:
         chunk = self._chunks.get(seq)
@@ -149,6 +171,9 @@ def gather(
     spans, children, responses, requests = tables
     cluster = Cluster()
     walked: set[int] = set()
+    answers = Answers(rows, responses)
+    asked: set[int] = set()
+    look = Look(rows, children)
     todo = [ref]
     while todo and len(cluster.members) < MAX_CLUSTER:
         at = todo.pop()
@@ -156,25 +181,24 @@ def gather(
             continue
         member = rows.member(at)
         if member is None:
-            todo += _dropped(at, rows, tables, cluster, walked)
+            todo += _dropped(at, rows, answers, look, cluster, walked)
             continue
         cluster.members[at] = member
         others = versions(at)
         todo += others
         if others and others[0] < at and member.fixed is Fixed.OPEN and rows.is_dropped(others[0]):
             cluster.gone.add(at)
-        same = _same_response(member.fact, rows, responses)
-        todo += same
-        if member.fixed is Fixed.OPEN and _is_answered(member.fact, [x for x in same if x != at], rows):
+        todo += answers.refs(member.fact)
+        if member.fixed is Fixed.OPEN and answers.is_answered(member.fact):
             cluster.answered.add(at)
-        todo += _same_request(member.fact, rows, requests)
+        todo += _same_request(member.fact, rows, requests, asked)
         todo += twins(at, member.fact)
         if member.fact.marks & (LOG | REPEAT):
             todo += _around(at, member.fact, rows, spans, cluster)
         elif member.fixed is Fixed.OPEN and any(member.fact.parent_span_id):
             parent = spans.find(span_key(member.fact.trace_id + member.fact.parent_span_id))
             todo += [parent] if parent and rows.is_late(parent) else []
-        below, whole = _below(member.fact, rows, children)
+        below, whole = look.below(member.fact)
         if not whole:
             cluster.cut.add(at)
         for child in below:
@@ -183,16 +207,16 @@ def gather(
     return cluster
 
 
-def _dropped(at: int, rows: Rows, tables: Tables, cluster: Cluster, walked: set[int]) -> list[int]:
+def _dropped(at: int, rows: Rows, answers: "Answers", look: "Look", cluster: Cluster, walked: set[int]) -> list[int]:
     """Note the dropped report at *at*; references of what may stand for it: what has its response id, and what was emitted in it."""
     fact = rows.fact(at)
-    if fact is None or at in walked:
+    if fact is None or at in walked or rows.is_moved(at):
         return []
-    found = [] if at in cluster.shadows else _same_response(fact, rows, tables.responses)
+    found = answers.refs(fact)
     cluster.shadows[at] = fact
     if at in cluster.told_by:
         walked.add(at)
-        found += _below(fact, rows, tables.children)[0]
+        found += look.below(fact)[0]
     return found
 
 
@@ -221,9 +245,12 @@ def _same_response(fact: Fact, rows: Rows, responses: Table) -> list[int]:
     return found
 
 
-def _same_request(fact: Fact, rows: Rows, requests: Table) -> list[int]:
-    """References of all reports with the fact's request id."""
+def _same_request(fact: Fact, rows: Rows, requests: Table, asked: set[int]) -> list[int]:
+    """References of all reports with the fact's request id, unless it was *asked* for before."""
     found: list[int] = []
+    if fact.request in asked:
+        return found
+    asked.add(fact.request)
     ref = requests.find(fact.request) if fact.request else 0
     while ref and len(found) < MAX_CLUSTER:
         found.append(ref)
@@ -232,40 +259,77 @@ def _same_request(fact: Fact, rows: Rows, requests: Table) -> list[int]:
     return found
 
 
-def _is_answered(fact: Fact, others: Iterable[int], rows: Rows) -> bool:
-    """Whether one of the *others* of its response agrees and was dropped, and none of them is known to stand."""
-    dropped: list[Fact] = []
-    for ref in others:
-        member, other = rows.member(ref), rows.fact(ref)
-        if member is not None and member.fixed is Fixed.KEPT:
-            return False
-        if member is None and other is not None:
-            dropped.append(other)
-    return any(is_same_response(fact, other) for other in dropped)
+class Answers:
+    """Who tells of a response, walked once for each id."""
+
+    def __init__(self, rows: Rows, responses: Table) -> None:
+        self._rows, self._responses = rows, responses
+        self._dropped: dict[int, dict[Fact, None]] = {}
+        """Response -> reports of it that were dropped, each once of those that say the same; none where one is known to stand."""
+
+    def refs(self, fact: Fact) -> list[int]:
+        """References of all reports with the fact's response id, when it is asked for the first time."""
+        response = fact.response
+        if not response or response in self._dropped:
+            return []
+        found = _same_response(fact, self._rows, self._responses)
+        dropped: dict[Fact, None] = {}
+        stands = False
+        for ref in found:
+            member = self._rows.member(ref)
+            stands = stands or (member is not None and member.fixed is Fixed.KEPT)
+            other = self._rows.fact(ref) if self._rows.is_dropped(ref) else None
+            if other is not None:
+                dropped[_as_said(other)] = None
+        self._dropped[response] = {} if stands else dropped
+        return found
+
+    def is_answered(self, fact: Fact) -> bool:
+        """Whether a dropped report of its response agrees, and none is known to stand."""
+        said = self._dropped.get(fact.response, ())
+        return any(is_same_response(fact, other) for other in islice(said, MAX_ALIKE))
 
 
-def _below(fact: Fact, rows: Rows, children: Table) -> tuple[list[int], bool]:
-    """References of the calls below a span, at any distance that links reach; and whether all rows were at hand."""
-    found: list[int] = []
-    whole = True
-    if not any(fact.span_id):
-        return found, whole
-    seen: set[bytes] = set()
-    todo = [fact.trace_id + fact.span_id]
-    while todo and len(seen) < MAX_CLUSTER:
-        span = todo.pop()
-        if span in seen:
-            continue
-        seen.add(span)
-        ref = children.find(span_key(span))
-        while ref and len(found) < MAX_CLUSTER:
-            is_link = split_ref(ref).is_link
-            child = rows.link(ref) if is_link else rows.fact(ref)
-            if child is None:
-                whole = False
-                break
-            if not is_link:
-                found.append(ref)
-            todo.append(child.trace_id + child.span_id)
-            ref = child.prev_child
-    return found, whole and not todo
+def _as_said(fact: Fact) -> Fact:
+    """*fact* without what tells it from another report that says the same of a response."""
+    return fact._replace(
+        trace_id=b"", span_id=b"", parent_span_id=b"", group=0, session=0, prev_child=0, prev_response=0, prev_request=0
+    )
+
+
+class Look:
+    """What stands below calls. Each call's whole tree as long as that is within bounds; after that only the nearest of it."""
+
+    def __init__(self, rows: Rows, children: Table) -> None:
+        self._rows, self._children = rows, children
+        self._left = MAX_BELOW
+
+    def below(self, fact: Fact) -> tuple[list[int], bool]:
+        """References of the calls below a span, at any distance that links reach; and whether all of them were looked at."""
+        found: list[int] = []
+        if not any(fact.span_id):
+            return found, True
+        rows, whole, steps = self._rows, True, 0
+        most = min(MAX_CLUSTER, max(MAX_NEAREST, self._left))
+        seen: set[bytes] = set()
+        todo = deque((fact.trace_id + fact.span_id,))
+        while todo and steps < most:
+            span = todo.popleft()
+            if span in seen:
+                continue
+            seen.add(span)
+            ref = self._children.find(span_key(span))
+            while ref and steps < most:
+                steps += 1
+                is_link = split_ref(ref).is_link
+                child = rows.link(ref) if is_link else rows.fact(ref)
+                if child is None:
+                    whole = False
+                    break
+                if not is_link:
+                    found.append(ref)
+                todo.append(child.trace_id + child.span_id)
+                ref = child.prev_child
+            whole = whole and not ref
+        self._left -= steps
+        return found, whole and not todo

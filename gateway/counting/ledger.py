@@ -11,10 +11,23 @@ response id, each table within `max_keys`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from gateway.counting.agreement import is_twin
-from gateway.counting.cluster import DROPPED, KEPT, OPEN, Cluster, LateChunk, Rows, Settling, Tables, gather, span_key
+from gateway.counting.cluster import (
+    DROPPED,
+    KEPT,
+    MOVED_ON,
+    OPEN,
+    Cluster,
+    LateChunk,
+    Rows,
+    Settling,
+    Tables,
+    gather,
+    span_key,
+)
 from gateway.counting.facts import (
     CHAINS_BYTES,
     FACT_BYTES,
@@ -179,9 +192,20 @@ class Ledger:
         return joined
 
     def restore(
-        self, seq: int, received_ms: int, facts: bytes, links: bytes, dropped: Mapping[int, str], *, settled: bool
+        self,
+        seq: int,
+        received_ms: int,
+        facts: bytes,
+        links: bytes,
+        dropped: Mapping[int, str],
+        *,
+        settled: bool,
+        merged: AbstractSet[int] = frozenset(),
     ) -> None:
-        """Take back one chunk from the spool, oldest first, as `count` left it."""
+        """Take back one chunk from the spool, oldest first, as `count` and `decide` left it.
+
+        *dropped*: index -> fate; *merged*: indexes of what stands for several reports, from before its own chunk settles.
+        """
         chunk = Settling(seq, received_ms)
         if not settled:
             self._chunks[seq] = chunk
@@ -191,7 +215,11 @@ class Ledger:
                 self._restore_call(chunk, idx, row, dropped.get(idx), settled=settled)
             elif not settled:
                 chunk.facts += row
-                chunk.fates.append(DROPPED)
+                chunk.fates.append(MOVED_ON)
+        if not settled:
+            for idx in merged:
+                if idx < len(chunk.fates):
+                    chunk.fates[idx] = KEPT
         for n in range(len(links) // LINK_ROW_BYTES):
             link = unpack_link(links, n)
             prev = self._children.swap(span_key(link.trace_id + link.parent_span_id), link_ref(seq, n))
@@ -426,8 +454,11 @@ class Ledger:
         chunk = self._chunks[seq] = Settling(seq, received_ms)
         for reports in calls:
             first = call_ref(seq, len(chunk.fates))
+            told_since = [ref for ref in self._versions.others(reports[0]) if ref not in reports]
             for ref in reports:
                 self._move(ref, first, chunk)
+            for ref in told_since:
+                self._versions.add(first, ref)
         return bytes(chunk.facts)
 
     def _move(self, ref: int, first: int, chunk: Settling) -> None:
@@ -435,7 +466,7 @@ class Ledger:
         old, new, idx = self._chunks[where.seq], call_ref(chunk.seq, len(chunk.fates)), len(chunk.fates)
         row = bytes(old.facts[where.idx * FACT_BYTES : (where.idx + 1) * FACT_BYTES])
         fact = unpack_fact(row, 0)
-        old.fates[where.idx] = DROPPED
+        old.fates[where.idx] = MOVED_ON
         prev_child = 0
         if any(fact.parent_span_id):
             prev_child = self._children.swap(span_key(fact.trace_id + fact.parent_span_id), new)

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from itertools import islice
 
 from gateway.counting.agreement import (
     NESTED_SLACK_MS,
@@ -33,6 +34,10 @@ from gateway.counting.agreement import (
 from gateway.counting.facts import FAILED, HIT, Fact, rank
 from gateway.normalise.call import LOG, REPEAT, UNFINISHED
 
+MAX_ALIKE = 64
+"""Calls of one id, and reports of one call, that another report is compared with: the last ones before it in time."""
+MAX_SCANNED = 512
+"""Reports that begin after one, among which its twins are looked for."""
 _NOTHING: Mapping[int, int] = {}
 _NONE_TOLD: Mapping[int, Fact] = {}
 
@@ -112,7 +117,7 @@ def resolve(
     calls = _same_requests(calls)
     calls = _join_insiders(calls, inside)
     calls = _pair_twins(calls)
-    _suppress_ancestors(calls, _without_repeats(ordered, parents, inside), cut, verdict)
+    _suppress_ancestors(calls, _without_insiders(calls, parents, inside), cut, verdict)
     for call in calls:
         if not call.covered and not _is_superseded(call, counted_rank, verdict):
             _stand(call, verdict)
@@ -139,11 +144,16 @@ def _is_of(fact: Fact, around: Fact) -> bool:
     """Whether a report emitted in the span of *around* is of that call."""
     if fact.marks & REPEAT:
         return is_repeat(fact, around)
-    return not (fact.marks ^ around.marks) & FAILED and same_model(fact, around) and same_usage(fact, around)
+    return (
+        not (fact.marks ^ around.marks) & FAILED
+        and not (fact.response and around.response and fact.response != around.response)
+        and same_model(fact, around)
+        and same_usage(fact, around)
+    )
 
 
 def _join_insiders(calls: list[_Call], inside: Mapping[int, int]) -> list[_Call]:
-    """Join reports with the call in whose span they were emitted; a call takes one such log of each scope."""
+    """Join reports with the call in whose span they were emitted, all that may be of it: such a span is no sum of its logs."""
     if not inside:
         return calls
     call_of = {m.ref: call for call in calls for m in call.members}
@@ -154,13 +164,22 @@ def _join_insiders(calls: list[_Call], inside: Mapping[int, int]) -> list[_Call]
             continue
         around = next(m.fact for m in other.members if m.ref == inside[member.ref])
         if _is_of(member.fact, around) and (
-            _repeats_all(member.fact, other) if member.fact.marks & REPEAT else _may_join(own, other)
+            _repeats_all(member.fact, other) if member.fact.marks & REPEAT else _may_tell(own, other, inside)
         ):
             other.members += own.members
             other.reason = "same_span"
             call_of.update({m.ref: other for m in own.members})
             gone.add(id(own))
     return [call for call in calls if id(call) not in gone]
+
+
+def _may_tell(own: _Call, other: _Call, inside: Mapping[int, int]) -> bool:
+    """Whether logs emitted in a span of *other* may join it: as `_may_join`, beside others that were emitted in it."""
+    spans = {m.ref for m in other.members}
+    beside = {m.fact.scope for m in other.members if m.fact.marks & LOG and inside.get(m.ref) in spans}
+    theirs = {m.fact.scope for m in other.members} - beside
+    responses = {m.fact.response for m in (*own.members, *other.members)} - {0}
+    return len(responses) <= 1 and not theirs & {m.fact.scope for m in own.members}
 
 
 def _repeats_all(fact: Fact, call: _Call) -> bool:
@@ -210,8 +229,8 @@ def _same_responses(ordered: Sequence[Member], verdict: Verdict) -> list[_Call]:
     for member in ordered:
         response = member.fact.response
         group = by_response.setdefault(response, []) if response else []
-        for call in group:
-            if all(is_same_response(member.fact, other.fact) for other in call.members):
+        for call in group[-MAX_ALIKE:]:
+            if all(is_same_response(member.fact, other.fact) for other in call.members[-MAX_ALIKE:]):
                 call.members.append(member)
                 break
         else:
@@ -231,9 +250,9 @@ def _same_requests(calls: list[_Call]) -> list[_Call]:
     joined: set[int] = set()
     for call in calls:
         requests = {m.fact.request for m in call.members} - {0}
-        for other in (x for request in requests for x in by_request.get(request, ())):
+        for other in [x for request in requests for x in by_request.get(request, ())[-MAX_ALIKE:]]:
             if _may_join(other, call) and any(
-                is_same_request(a.fact, b.fact) for a in call.members for b in other.members
+                is_same_request(a.fact, b.fact) for a in call.members for b in other.members[-MAX_ALIKE:]
             ):
                 other.members += call.members
                 other.reason = "request_id"
@@ -247,7 +266,7 @@ def _same_requests(calls: list[_Call]) -> list[_Call]:
 
 def _only_hits_differ(group: Sequence[_Call]) -> bool:
     """Whether the id is repeated only because a gateway's cache answered with it again."""
-    return sum(1 for call in group if not any(m.fact.marks & 1 for m in call.members)) <= 1
+    return sum(1 for call in group if not any(m.fact.marks & HIT for m in call.members)) <= 1
 
 
 def _pair_twins(calls: list[_Call]) -> list[_Call]:
@@ -285,21 +304,41 @@ def _near(group: Mapping[int, Sequence[Fact]]) -> list[tuple[int, int, int]]:
         return []
     found: dict[tuple[int, int], int] = {}
     for at, (a, i) in enumerate(facts):
-        for b, j in (facts[k] for k in range(at + 1, len(facts))):
-            if b.start_ms > a.end_ms + NESTED_SLACK_MS:  # nor does anything that starts later lie within it
-                break
-            if i != j and is_twin(a, b):
+        compared = 0
+        for b, j in islice(facts, at + 1, at + 1 + MAX_SCANNED):
+            if b.start_ms > a.end_ms + NESTED_SLACK_MS or compared >= MAX_ALIKE:
+                break  # nor does anything that starts later lie within it
+            if i == j or a.scope == b.scope or not same_usage(a, b):
+                continue
+            compared += 1
+            if is_twin(a, b):
                 pair = (min(i, j), max(i, j))
                 distance = abs(a.start_ms - b.start_ms) + abs(a.end_ms - b.end_ms)
                 found[pair] = min(distance, found.get(pair, distance))
     return [(distance, i, j) for (i, j), distance in found.items()]
 
 
-def _without_repeats(
-    members: Sequence[Member], parents: Mapping[int, Sequence[int]], inside: Mapping[int, int]
+def _without_insiders(
+    calls: Sequence[_Call], parents: Mapping[int, Sequence[int]], inside: Mapping[int, int]
 ) -> Mapping[int, Sequence[int]]:
-    """*parents* without those of spans that repeat their parent: one that tells of another call is no call below it."""
-    beside = {m.ref for m in members if m.fact.marks & REPEAT and m.ref in inside}
+    """*parents* without those of reports that tell of another call than the span does in which they were emitted.
+
+    A span that repeats its parent is no call below it; nor is a log in a span that another log tells of: that one is no sum.
+    """
+    if not inside:
+        return parents
+    call_of = {m.ref: call for call in calls for m in call.members}
+    told = {
+        around
+        for ref, around in inside.items()
+        if ref in call_of and call_of[ref] is call_of.get(around)  # joined
+    }
+    beside = {
+        m.ref
+        for call in calls
+        for m in call.members
+        if m.ref in inside and (m.fact.marks & REPEAT or inside[m.ref] in told)
+    }
     if not beside:
         return parents
     return {ref: [at for at in above if ref not in beside or at != inside[ref]] for ref, above in parents.items()}
@@ -319,14 +358,13 @@ def _suppress_ancestors(
     # Fewest descendants first: whoever stands below another has fewer than that other.
     above_others = [call for call in calls if id(call) in below]
     for call in sorted(above_others, key=lambda c: (len(below[id(c)]), _canonical(c.members[0]))):
-        counted = [c for c in below[id(call)].values() if not c.covered]
-        if not counted:
-            continue
+        counted = [c for c in below[id(call)].values() if not c.covered and not _is_begun(c)]
+        is_cut = any(m.ref in cut for m in call.members)
         if any(m.fixed is Fixed.KEPT for m in call.members):
             _suppress_late(call, counted, verdict)
-        elif any(m.ref in cut for m in call.members) or is_covered(
-            call.members, [fullest(c.members)[0].fact for c in counted]
-        ):
+        elif not counted and not (is_cut and all(c.covered for c in below[id(call)].values())):
+            continue
+        elif is_cut or is_covered(call.members, [fullest(c.members)[0].fact for c in counted]):
             call.covered = True
             for member in call.members:
                 verdict.dropped[member.ref] = "suppressed.ancestor"
@@ -336,16 +374,22 @@ def _suppress_ancestors(
             verdict.conflicts.update(m.ref for c in (call, *counted) for m in c.members)
 
 
+def _is_begun(call: _Call) -> bool:
+    """Whether nobody told its end yet: what it will account for is not known."""
+    return all(m.fact.marks & UNFINISHED for m in call.members)
+
+
 def _suppress_late(forwarded: _Call, counted: Sequence[_Call], verdict: Verdict) -> None:
     """Calls that came after the call above them was forwarded: they go where that one accounts for them, else all stay.
 
     A log in its span is no call below it: that it is another one was decided before.
     """
+    counted = [c for c in counted if not all(m.fact.marks & LOG for m in c.members)]
     late = [c for c in counted if not any(m.fixed is Fixed.KEPT or m.fact.marks & LOG for m in c.members)]
     fact = fullest(forwarded.members)[0].fact
     below = [fullest(call.members)[0].fact for call in counted]
     total_input, total_output = _total(below, 0)
-    if (
+    if not below or (
         all(same_model(fact, x) for x in below)
         and total_input <= fact.input_tokens
         and total_output <= fact.output_tokens + sum(deviation(fact, x) for x in below)

@@ -1,19 +1,22 @@
 """Finding reports that may be twins: of one source, from different scopes, by usage and then by start time. Pure.
 
 A source that one scope reports from has no twins, so all it costs is one reference a report. From its second scope on,
-each report stands in a bucket of its scope and its usage, ordered by start; candidates are the nearest in the other
+each report stands in a bucket of its usage and its scope, ordered by start; candidates are the nearest in the other
 scopes' buckets, so a burst of equal calls (embeddings of equal chunks, health checks) is paired as well as a lone one.
 """
 
 from array import array
 from bisect import bisect_left, insort
 from collections.abc import Sequence
+from itertools import islice
 
 from gateway.counting.agreement import MAX_OUTPUT_DEVIATION, OUTPUT_DEVIATIONS
 from gateway.counting.facts import Fact, call_ref
 
 MAX_TWIN_CANDIDATES = 32
 """Looked at on either side in time, in each bucket."""
+MAX_TWIN_SCOPES = 16
+"""Of one usage; an application is instrumented once or twice."""
 
 
 class TwinIndex:
@@ -23,13 +26,13 @@ class TwinIndex:
 
     def __init__(self) -> None:
         self._buckets: dict[int, dict[int, list[tuple[int, int]]]] = {}
-        """Scope -> usage -> (start in ms, reference), in order."""
+        """Usage -> scope -> (start in ms, reference), in order."""
         self._deviates = False
         """Whether some scope is known to overcount its output."""
 
     def add(self, fact: Fact, ref: int) -> None:
         self._deviates = self._deviates or fact.scope in OUTPUT_DEVIATIONS
-        insort(self._buckets.setdefault(fact.scope, {}).setdefault(usage_key(fact), []), (fact.start_ms, ref))
+        insort(self._buckets.setdefault(usage_key(fact), {}).setdefault(fact.scope, []), (fact.start_ms, ref))
 
     def near(self, fact: Fact) -> list[int]:
         """References of reports from other scopes whose usage may agree, nearest in time."""
@@ -38,12 +41,9 @@ class TwinIndex:
         if self._deviates and key > 0:
             keys = range(max(1, key - MAX_OUTPUT_DEVIATION), key + MAX_OUTPUT_DEVIATION + 1)
         found: list[int] = []
-        for scope, buckets in self._buckets.items():
-            if scope == fact.scope:
-                continue
-            for usage in keys:
-                bucket = buckets.get(usage)
-                if bucket:
+        for usage in keys:
+            for scope, bucket in islice(self._buckets.get(usage, {}).items(), MAX_TWIN_SCOPES):
+                if scope != fact.scope:
                     at = bisect_left(bucket, (fact.start_ms,))
                     nearest = bucket[max(0, at - MAX_TWIN_CANDIDATES) : at + MAX_TWIN_CANDIDATES]
                     found += [ref for _, ref in nearest]
@@ -51,13 +51,13 @@ class TwinIndex:
 
     def prune(self, bound: int) -> bool:
         """Forget references before *bound*; whether any are left."""
-        for scope, buckets in list(self._buckets.items()):
-            for usage, bucket in list(buckets.items()):
+        for usage, buckets in list(self._buckets.items()):
+            for scope, bucket in list(buckets.items()):
                 bucket[:] = [entry for entry in bucket if entry[1] >= bound]
                 if not bucket:
-                    del buckets[usage]
+                    del buckets[scope]
             if not buckets:
-                del self._buckets[scope]
+                del self._buckets[usage]
         return bool(self._buckets)
 
 

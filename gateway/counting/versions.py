@@ -15,7 +15,7 @@ from operator import or_
 from gateway.counting.agreement import is_same_response
 from gateway.counting.facts import FAILED, HIT, Fact, split_ref
 from gateway.counting.resolve import Fixed, Member, Verdict, fullest
-from gateway.normalise.call import LOG, REPEAT
+from gateway.normalise.call import LOG, REPEAT, UNFINISHED
 
 MAX_VERSIONS = 8
 """Reports of one span that are kept while they settle; any more are duplicates at once."""
@@ -50,10 +50,11 @@ class Versions:
     def prune(self, oldest_seq: int) -> None:
         """Forget spans of which nothing stands in chunk *oldest_seq* or later."""
         for first, later in list(self._later.items()):
-            if split_ref(later[-1]).seq < oldest_seq:
+            if split_ref(max(first, *later)).seq < oldest_seq:
                 del self._later[first]
                 for ref in later:
-                    del self._first[ref]
+                    if self._first[ref] == first:
+                        del self._first[ref]
 
 
 _NO_SHADOWS: Mapping[int, Fact] = {}
@@ -166,6 +167,7 @@ def fold(members: Iterable[Member], shadows: Mapping[int, Fact] = _NO_SHADOWS) -
 
 def _together(fact: Fact, ordered: Sequence[Fact]) -> Fact:
     """*fact* with the wholes and names of the first of *ordered* that states them."""
+    of_the_fullest = FAILED | UNFINISHED
     return fact._replace(
         start_ms=ordered[0].start_ms,
         end_ms=ordered[0].end_ms,
@@ -173,7 +175,10 @@ def _together(fact: Fact, ordered: Sequence[Fact]) -> Fact:
         input_tokens=next((x.input_tokens for x in ordered if x.input_tokens >= 0), -1),
         output_tokens=next((x.output_tokens for x in ordered if x.output_tokens >= 0), -1),
         response=next((x.response for x in ordered if x.response), 0),
+        request=next((x.request for x in ordered if x.request), 0),
         request_model=next((x.request_model for x in ordered if x.request_model), 0),
         response_model=next((x.response_model for x in ordered if x.response_model), 0),
-        marks=fact.marks & ~FAILED | ordered[0].marks & FAILED | reduce(or_, (x.marks & HIT for x in ordered)),
+        marks=fact.marks & ~of_the_fullest
+        | ordered[0].marks & of_the_fullest
+        | reduce(or_, (x.marks & HIT for x in ordered)),
     )

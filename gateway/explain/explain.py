@@ -1,10 +1,13 @@
 """`normalise --explain`: every item of some payloads, what became of it and why.
 
-A payload's path chooses who takes it apart (`EXPLAINERS`); a new format is one line there: decode it, and give each item
-as it is by itself.
+A payload's path chooses who takes it apart (`EXPLAINERS`; below `/v1/sources/`, the gateway's name); a new format is one line there:
+decode it, and give each item as it is by itself.
 """
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple
 
 import orjson
@@ -12,6 +15,8 @@ import orjson
 from gateway.decode.events import decode_events
 from gateway.decode.otlp_json import decode_logs_json, decode_metrics_json, decode_traces_json
 from gateway.decode.otlp_protobuf import decode_logs, decode_metrics, decode_traces
+from gateway.errors import BadPayload
+from gateway.explain.entries import explain_entries
 from gateway.explain.fates import tell_calls, tell_points
 from gateway.explain.log_records import explain_log_records
 from gateway.explain.points import explain_points
@@ -20,6 +25,9 @@ from gateway.explain.spans import explain_spans
 from gateway.explain.story import Explanation
 from gateway.explain.watch import WatchedAggregates, WatchedLedger
 from gateway.normalise.context import Context
+from gateway.sources.catalogue import SOURCES
+from gateway.sources.source import Source
+from gateway.spool_intake import OTLP_JSON
 
 
 class Sent(NamedTuple):
@@ -32,7 +40,9 @@ class Sent(NamedTuple):
 
 
 SOURCES_PATH = "/v1/sources/"
-"""Formats of AI gateways: what follows it names the gateway, whatever the last word."""
+"""Formats of AI gateways: what follows it names the gateway. OTLP below such a path is OTLP."""
+_SOURCE = re.compile(rf"{SOURCES_PATH}([\w-]+)/?")
+_OTLP = {b"Spans": "traces", b"Logs": "logs", b"Metrics": "metrics"}
 
 Explainer = Callable[[Sent, Context], Iterator[Single]]
 
@@ -68,25 +78,34 @@ EXPLAINERS: dict[str, Explainer] = {"traces": _spans, "logs": _log_records, "met
 """Last word of the path -> who takes a payload apart."""
 
 
-def explainer_of(path: str) -> Explainer | None:
-    """None for a path that is not explained yet."""
-    if path.startswith(SOURCES_PATH):
-        return None
+def _entries(source: Source, sent: Sent, context: Context) -> Iterator[Single]:
+    """A body that is an OTLP request by itself is explained as such."""
+    otlp = OTLP_JSON.match(sent.body)
+    if otlp is not None:
+        with suppress(BadPayload):  # it may be several requests, one a line
+            return iter(list(EXPLAINERS[_OTLP[otlp[1]]](sent._replace(is_json=True), context)))
+    return explain_entries(source, sent.body, sent.number, context)
+
+
+def explainer_of(path: str, sources: Mapping[str, Source] = SOURCES) -> Explainer | None:
+    """None for a path that nothing is known to read."""
+    if (named := _SOURCE.fullmatch(path)) is not None:
+        source = sources.get(named[1])
+        return None if source is None else partial(_entries, source)
     return EXPLAINERS.get(path.rstrip("/").rpartition("/")[2])
 
 
 def explanations(
-    taken: list[tuple[str, list[Single]]],
+    taken: Sequence[Sequence[Single]],
     ledger: WatchedLedger,
     aggregates: WatchedAggregates,
     records: list[bytes],
     context: Context,
 ) -> list[Explanation]:
-    """The finished explanations, in the order of the items. *taken*: each payload's path and items, as they were counted."""
+    """The finished explanations, in the order of the items. *taken*: each payload's items, as they were counted."""
     by_id: dict[str, dict[str, Any]] = {
         record["record_id"]: record for record in map(orjson.loads, records) if "record_id" in record
     }
-    tell_calls([single for _, singles in taken for single in singles], ledger, by_id)
-    metrics = [singles for path, singles in taken if explainer_of(path) is _points]
-    tell_points(metrics, aggregates, by_id, context)
-    return [single.told for _, singles in taken for single in singles]
+    tell_calls([single for singles in taken for single in singles], ledger, by_id)
+    tell_points([singles for singles in taken if any(x.point for x in singles)], aggregates, by_id, context)
+    return [single.told for singles in taken for single in singles]

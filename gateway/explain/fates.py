@@ -60,12 +60,20 @@ def _reported(singles: Iterable[Single], ledger: WatchedLedger) -> list[tuple[Ex
     by_identity: dict[bytes, deque[Report]] = defaultdict(deque)
     for report in ledger.reports:
         by_identity[report.identity].append(report)
-    return [(single.told, _next(by_identity[single.identity])) for single in singles if single.call is not None]
+    return [(single.told, _next(by_identity[single.identity])) for single in singles if single.identity]
 
 
 def _next(waiting: deque[Report]) -> Report | None:
     """None for a call that the ledger never saw: it was dropped with the payload that it came in."""
     return waiting.popleft() if waiting else None
+
+
+def further_reports(reports: Sequence[Report], number: int, payload: int) -> list[Single]:
+    """The last *number* of *reports*: those that counting made itself, of what a payload says of a whole trace and its earlier calls."""
+    return [
+        Single(Explanation(payload, f"what is said of a trace ({n})", "report"), identity=report.identity)
+        for n, report in enumerate(reports[len(reports) - number :], start=1)
+    ]
 
 
 class _Own(NamedTuple):
@@ -142,8 +150,9 @@ def tell_points(
     records: Records,
     context: Context,
 ) -> None:
-    """Complete the explanations of all points; *payloads* those of metrics, in the order in which they were counted."""
-    for singles, (measured, counted) in zip(payloads, aggregates.counted, strict=True):
+    """Complete the explanations of all points; *payloads* those that have any, in the order in which they were counted."""
+    with_points = [(measured, counted) for measured, counted in aggregates.counted if measured.points]
+    for singles, (measured, counted) in zip(payloads, with_points, strict=True):
         points = [single for single in singles if single.point is not None]
         at = {id(point): single for point, single in zip(measured.points, points, strict=True)}
         _tell_unfolded(points, measured, counted)

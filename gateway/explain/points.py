@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, cast
 
 from gateway.counting.fold import Aggregate, Measure
 from gateway.decode.view import Metric, Metrics, MetricsRequest, Resource, ResourceMetrics, ScopeMetrics
-from gateway.explain.picking import origins_in
+from gateway.explain.picking import Origins, origins_in
 from gateway.explain.records import Traced, by_table, fields_of_record
 from gateway.explain.single import Single
 from gateway.explain.story import Explanation, Field, InputSum, Told, joined
@@ -107,7 +107,9 @@ def _explain(told: Explanation, alone: Metrics, point: Any, context: Context) ->
     if out.points:
         resource = origins_in(resource_metrics.resource.attributes, RESOURCE_INTERESTS, "resource")
         told.because = _counts(out.points[0].kind, table, point)
-        return Single(told, point=out.points[0], attributes=point.attributes, resource=resource)
+        picked = pick(point.attributes, tuple(point.attributes), POINT_INTERESTS)
+        origins = origins_in(point.attributes, POINT_INTERESTS)
+        return Single(told, point=out.points[0], picked=picked, origins=origins, resource=resource)
     if out.rejected:
         told.fate, told.reason = "rejected", out.rejected[0].reason
         told.because = "its time, value or temporality cannot be right"
@@ -142,13 +144,13 @@ def aggregate_fields(
     aggregate: Aggregate, record: Mapping[str, Any], single: Single, context: Context
 ) -> tuple[dict[str, Field], InputSum | None]:
     """The fields of the record that an aggregate became, *single* being one of its points."""
-    attributes = single.attributes
+    is_sum = any(measure.point.until_ns for measure in aggregate.measures)
     traced = Traced(
         record,
-        pick(attributes, tuple(attributes), POINT_INTERESTS),
-        origins_in(attributes, POINT_INTERESTS),
+        single.picked,
+        single.origins,
         single.resource,
-        _envelope(aggregate),
+        sum_envelope(single.origins) if is_sum else _envelope(aggregate),
         _table(aggregate).default_provider,
         context,
     )
@@ -159,14 +161,49 @@ def aggregate_fields(
         for path, inner in {f"usage.other.{k}": v for k, v in value.items()}.items() if name == "other" else ():
             fields[path] = Field(inner, _type(traced), "a type that no table knows, kept by its name")
         if name != "other":
-            fields[f"usage.{name}"] = Field(value, _type(traced), _summed(aggregate.measures, f"usage.{name}"))
-    if record.get("cost") is not None and record["cost"]["source"] == "reported":
+            path = f"usage.{name}"
+            told = _of_kinds(traced, _kinds(aggregate, path, value)) if is_sum else _type(traced)
+            fields[path] = Field(value, told, _summed(aggregate.measures, path))
+    if is_sum:
+        if "total" in traced.origins and "usage.other.total_tokens" in fields:
+            total = fields["usage.other.total_tokens"].value
+            fields["usage.other.total_tokens"] = Field(total, traced.origins["total"])
+    elif record.get("cost") is not None and record["cost"]["source"] == "reported":
         fields["cost"] = Field(record["cost"], Told("item"), "the points of a cost metric")
     return fields, _input(aggregate, tokens.get("input_tokens"))
 
 
+def _kinds(aggregate: Aggregate, path: str, given: int) -> tuple[str, ...]:
+    """The kinds of tokens that the field was made of."""
+    if path == "usage.output_tokens":
+        return ("output",)
+    if path != "usage.input_tokens":
+        return (_PARTS[path],)
+    is_whole = sum(_values(aggregate.measures, "input")) == given
+    return ("input",) if is_whole else ("input", "cache_read", "cache_creation")
+
+
+def _of_kinds(traced: Traced, kinds: Sequence[str]) -> Told:
+    told = [traced.origins[kind] for kind in kinds if kind in traced.origins]
+    return joined(told) if told else Told("rule")
+
+
 def _type(traced: Traced) -> Told:
     return joined([traced.origins["kind"]]) if "kind" in traced.origins else Told("rule")
+
+
+def sum_envelope(origins: Origins) -> dict[str, Field]:
+    """What the row of a sum tells of its time and number."""
+    notes = {"calls": "how many calls are summed up", "started_at": "the beginning of its stretch of time"}
+    paths = ("period.start", "period.end", "started_at", "calls")
+    fields = {path: Field(None, origins[path], notes.get(path, "")) for path in paths if path in origins}
+    return {**fields, **source_fields()}
+
+
+def source_fields() -> dict[str, Field]:
+    """What every record of a source has from the path that it was sent to."""
+    paths = ("source.format", "source.convention", "source.library")
+    return dict.fromkeys(paths, Field(None, Told("envelope"), "the path that it was sent to"))
 
 
 def _envelope(aggregate: Aggregate) -> dict[str, Field]:

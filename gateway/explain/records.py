@@ -36,14 +36,13 @@ _TAKEN_FROM = {
     "billed": ("cache_hit",),
     "duration_ms": ("duration_ms",),
     "usage.cache_read_input_tokens": ("cache_read",),
-    "usage.cache_creation_input_tokens": ("cache_creation", "cache_creation_5m", "cache_creation_1h"),
     "usage.cache_creation_1h_input_tokens": ("cache_creation_1h",),
     "usage.reasoning_output_tokens": ("reasoning",),
     "usage.audio_input_tokens": ("audio_input",),
     "usage.audio_output_tokens": ("audio_output",),
     "usage.other.total_tokens": ("total",),
 }
-"""Field of the record -> the picked fields that it is taken from: the first that is there, or, of cache writes, all."""
+"""Field of the record -> the picked fields that it is taken from: the first that is there."""
 _SUMMED = frozenset({"usage.cache_creation_input_tokens"})
 
 _FLAGS = {
@@ -54,6 +53,9 @@ _FLAGS = {
     "conflict": "conflict: a report with its response id, or above or below it, says something else",
     "gateway_cache_hit": "gateway_cache_hit: a gateway's cache answered",
     "unknown_convention": "unknown_convention: only the generic table could read it",
+    "received_time": "received_time: it tells no time, so it stands at its receipt",
+    "start_unknown": "start_unknown: nothing tells when it began",
+    "unfinished": "unfinished: only its beginning was told",
 }
 
 
@@ -107,6 +109,8 @@ _STATUS = {
 def _taken(traced: Traced, path: str) -> Told | None:
     """Where a field came from that is taken as it is from picked ones; None where none of them is there."""
     wanted = _TAKEN_FROM.get(path) or ((path.removeprefix("usage.other."),) if path.startswith("usage.other.") else ())
+    if path in _SUMMED:
+        wanted = _written(traced)
     told = [traced.origins[field] for field in wanted if field in traced.origins]
     if not told:
         return None
@@ -264,7 +268,7 @@ def _status(traced: Traced, value: str) -> Field:
     if value == "ok":
         return Field(value, Told("default"), "nothing says that it failed")
     if own is not None:
-        return Field(value, Told("envelope", (), () if said is None else said.attributes), own.note)
+        return Field(value, own.told if said is None else own.told._replace(passed_over=said.attributes), own.note)
     return Field(value, Told("default") if said is None else said)
 
 

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from gateway.decode.view import Attributes
 from gateway.explain.story import Explanation, Told
 from gateway.normalise.call import Call
 from gateway.normalise.operation import is_listed
+from gateway.normalise.pick import Picked
 from gateway.normalise.points import Point
 from spool.record import Record
 
@@ -27,7 +27,7 @@ _NAMES = frozenset(
 
 _STEPS = frozenset({"execute_tool", "invoke_agent", "create_agent", "invoke_workflow"})
 
-_NO_ATTRIBUTES: Attributes = MappingProxyType({})
+NOTHING_PICKED = Picked()
 _NOTHING_TOLD: Mapping[str, Told] = MappingProxyType({})
 
 
@@ -39,8 +39,10 @@ class Single(NamedTuple):
     identity: bytes = b""
     """Of a call, as the ledger knows it."""
     point: Point | None = None
-    attributes: Attributes = _NO_ATTRIBUTES
+    picked: Picked = NOTHING_PICKED
     """Of a point."""
+    origins: Mapping[str, Told] = _NOTHING_TOLD
+    """Of what is picked."""
     resource: Mapping[str, Told] = _NOTHING_TOLD
     """Of a point: where its resource's attribution came from."""
 

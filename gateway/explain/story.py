@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 By = Literal[
-    "item",  # an attribute of the item itself
+    "item",  # an attribute of the item itself, a place in the document
     "text",  # inside an attribute's text: JSON, a raw answer
     "event",  # an attribute of an event on the span
     "resource",  # an attribute of the resource
@@ -62,7 +62,7 @@ class Explanation:
     payload: int
     """Number of the payload, from 0."""
     position: str
-    item: Literal["span", "log record", "data point", "event"]
+    item: Literal["span", "log record", "data point", "event", "entry", "sum", "report"]
     name: str | None = None
     """Of the span, event or metric, where a table knows it; span names may hold anything."""
     fate: str = ""

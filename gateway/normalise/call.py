@@ -76,3 +76,6 @@ class Normalised:
     rejected: list[Rejection] = field(default_factory=list)
     unknown_conventions: Counter[str] = field(default_factory=Counter)
     """Scope name -> calls that only the generic table could read."""
+
+    def place(self, position: str, reason: str = "", *reading: object) -> None:
+        """Where the item stands that is counted with this, why it is suppressed, or what the call was read as. Only `gateway.explain` notes it."""

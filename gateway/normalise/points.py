@@ -94,6 +94,9 @@ class Measured:
         self.items += 1
         self.rejected.append(Rejection(reason, position))
 
+    def place(self, position: str, *reading: object) -> None:
+        """As `Normalised.place`: without a *reading* the item is ignored."""
+
 
 def hashed(*parts: bytes) -> bytes:
     """128 bits over *parts*; their boundaries count."""

@@ -20,10 +20,12 @@ Item = Call | bytes
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """Requests in their order: the ms before each, and the items in it; and before which request the gateway restarts."""
+    """Requests in their order: the ms before each, and the items in it; and when the gateway restarts: before which request."""
 
     requests: list[tuple[int, list[Item]]]
     restart_at: int | None
+    reopened: frozenset[int] = frozenset()
+    """After which passes of settling it restarts."""
 
 
 @st.composite
@@ -37,7 +39,8 @@ def deliveries(draw: st.DrawFn, scenarios: list[Scenario]) -> Delivery:
     most_ms = (SETTLE_MS - 1) // len(parts)
     gaps_ms = draw(st.lists(st.integers(0, most_ms), min_size=len(parts), max_size=len(parts)))
     restart_at = draw(st.none() | st.integers(0, len(parts)))
-    return Delivery(list(zip(gaps_ms, parts, strict=True)), restart_at)
+    reopened = draw(st.sets(st.integers(0, 2 * SETTLE_MS // 1000), max_size=3))
+    return Delivery(list(zip(gaps_ms, parts, strict=True)), restart_at, frozenset(reopened))
 
 
 async def forwarded(delivery: Delivery, folder: Path) -> list[dict[str, Any]]:
@@ -52,9 +55,11 @@ async def forwarded(delivery: Delivery, folder: Path) -> list[dict[str, Any]]:
     if delivery.restart_at == len(delivery.requests):
         await rig.reopen()
     records: list[dict[str, Any]] = []
-    for _ in range(2 * SETTLE_MS // 1000):
+    for n in range(2 * SETTLE_MS // 1000):
         await rig.settle(after_ms=1000)
         records += await rig.records()
+        if n in delivery.reopened:
+            await rig.reopen()
     assert rig.counting.ledger.oldest_ms() is None, "something was left unsettled"
     await rig.close()
     return records

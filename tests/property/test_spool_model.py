@@ -3,15 +3,17 @@
 import asyncio
 import shutil
 import tempfile
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from spool.errors import SpoolFull
 from spool.record import AI_TELEMETRY, DEVICES, Batch
 from spool.sqlite.rows import Change
 from spool.sqlite.spool import SqliteSpool
@@ -22,6 +24,7 @@ T = TypeVar("T")
 ARCHIVE = "archive"
 LANES = (AI_TELEMETRY, ARCHIVE, DEVICES)
 AGED = replace(SETTINGS, max_age_ms=1_000_000, keep_delivered_ms=1000, window_ms=1000)
+YEARS_MS = 10 * 365 * 86_400_000
 
 
 @dataclass
@@ -64,6 +67,7 @@ class SpoolMachine(RuleBasedStateMachine):
         self.folder = Path(tempfile.mkdtemp(prefix="spool-model-"))
         self.runner = asyncio.Runner()
         self.clock = Clock()
+        self.max_bytes = AGED.max_bytes
         self.lives = 0
         self.made = 0
         self.dropped = 0
@@ -80,8 +84,9 @@ class SpoolMachine(RuleBasedStateMachine):
         return self.folder / str(self.lives)
 
     async def open(self) -> None:
+        settings = replace(AGED, max_bytes=self.max_bytes)
         self.spool = open_spool(
-            self.data_dir(), self.clock, settings=AGED, exporters=(ARCHIVE,), settling=(AI_TELEMETRY,)
+            self.data_dir(), self.clock, settings=settings, exporters=(ARCHIVE,), settling=(AI_TELEMETRY,)
         )
 
     @initialize()
@@ -271,6 +276,20 @@ class SpoolMachine(RuleBasedStateMachine):
                     model.expired += batch.records
                     model.frozen.remove(batch)
 
+    @rule(wrong_ms=st.sampled_from([0, YEARS_MS, -YEARS_MS]))
+    def jump_clock(self, wrong_ms: int) -> None:
+        """Only the wall clock's: it changes nothing."""
+        self.clock.wrong_ms = wrong_ms
+
+    @rule(size=st.integers(0, 100))
+    def ask_for_room(self, size: int) -> None:
+        """What the spool holds counts; so a limit below that refuses, and a roomy one does not."""
+        if self.max_bytes < self.spool.used_bytes:
+            with pytest.raises(SpoolFull):
+                self.spool.admit(size)
+        else:
+            self.spool.admit(size)
+
     @rule()
     def restart(self) -> None:
         async def work() -> None:
@@ -279,6 +298,12 @@ class SpoolMachine(RuleBasedStateMachine):
 
         self.run(work())
         self.end_leases()
+
+    @rule(max_bytes=st.sampled_from([AGED.max_bytes, 1]))
+    def restart_with_another_limit(self, max_bytes: int) -> None:
+        """Below what it holds it starts all the same, and delivers."""
+        self.max_bytes = max_bytes
+        self.restart()
 
     @rule()
     def crash(self) -> None:
@@ -292,6 +317,46 @@ class SpoolMachine(RuleBasedStateMachine):
             await self.open()
 
         self.run(work())
+        self.end_leases()
+
+    @rule(sizes=st.lists(st.integers(0, 40), min_size=1, max_size=4), after=st.booleans())
+    def crash_at_an_append(self, sizes: list[int], after: bool) -> None:  # noqa: FBT001 hypothesis passes by name
+        """All of it is there when the commit was made, answered or not, and nothing of it when it was not."""
+        records = self.records(sizes)
+        self.run(self.crash_at_commit(lambda: append(self.spool, records, DEVICES), after=after))
+        if after:
+            self.lanes[DEVICES].waiting += records
+        else:
+            self.made -= len(records)
+
+    @rule(lane=st.sampled_from(LANES), data=st.data(), after=st.booleans())
+    def crash_at_an_ack(self, lane: str, data: st.DataObject, after: bool) -> None:  # noqa: FBT001 as above
+        """The batch is gone, or comes again as it was."""
+        if not (batches := self.leased(lane)):
+            return
+        batch = data.draw(st.sampled_from(batches))
+        self.run(self.crash_at_commit(lambda: self.spool.ack(batch), after=after))
+        if after:
+            self.lanes[lane].forget(batch)
+            self.lanes[lane].delivered += batch.records
+
+    async def crash_at_commit(self, begin: Callable[[], Awaitable[None]], *, after: bool) -> None:
+        """Go on with the files as they are before, or *after*, the commit of what is begun; nobody was answered by then."""
+        before = self.data_dir()
+        self.lives += 1
+        writer: Any = self.spool._writer
+        commit = writer._transaction
+
+        def dying(*arguments: Any) -> Any:
+            result = commit(*arguments) if after else None
+            shutil.copytree(before, self.data_dir(), dirs_exist_ok=True)
+            writer._transaction = commit
+            return result if after else commit(*arguments)
+
+        writer._transaction = dying
+        await begin()
+        await self.spool.close()
+        await self.open()
         self.end_leases()
 
     def end_leases(self) -> None:

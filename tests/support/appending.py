@@ -1,4 +1,4 @@
-"""A process that appends to a spool as fast as it can and says what was acknowledged: `python -m tests.support.appending DIR FIRST`.
+"""A process that appends to a spool as fast as it can and says what was acknowledged: `python -m tests.support.appending DIR FIRST [MAX_BYTES]`.
 
 Each line on stdout is the number of a record that is on disk. Some are frozen, acked and released on the way, so that a
 kill may fall into any of it; `acking N` says that an ack was begun, `delivered N` that it is on disk.
@@ -8,15 +8,16 @@ import asyncio
 import os
 import random
 import sys
+from dataclasses import replace
 from pathlib import Path
 
-from tests.support.spool_rig import append, freeze, open_spool
+from tests.support.spool_rig import SETTINGS, append, freeze, open_spool
 
 WORKERS = 6
 
 
-async def main(data_dir: Path, first: int) -> None:
-    spool = open_spool(data_dir)
+async def main(data_dir: Path, first: int, max_bytes: int = SETTINGS.max_bytes) -> None:
+    spool = open_spool(data_dir, settings=replace(SETTINGS, max_bytes=max_bytes))
     chance = random.Random(first)
     numbers = iter(range(first, first + 1_000_000))
 
@@ -49,4 +50,4 @@ def say(line: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1]), int(sys.argv[2])))
+    asyncio.run(main(Path(sys.argv[1]), *map(int, sys.argv[2:])))

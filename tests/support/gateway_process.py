@@ -39,6 +39,8 @@ class GatewayProcess:
         config: Mapping[str, object] | None = None,
     ) -> None:
         """*config* is laid over the settings made here (top-level keys)."""
+        self.dies_at: tuple[str, int] | None = None
+        """(point, passing) of `tests.support.dying`: the processes started from now on end themselves there."""
         self.data_dir = folder / "data"
         self.log = folder / "gateway.log"
         self._config_file = folder / "config.yaml"
@@ -66,7 +68,8 @@ class GatewayProcess:
     def command(self) -> list[str]:
         """How it is started."""
         run = ["run", "--config", str(self._config_file), "--ports-file", str(self._ports_file)]
-        return [sys.executable, "-m", "gateway.cli.main", *run]
+        module = ["gateway.cli.main"] if self.dies_at is None else ["tests.support.dying", *map(str, self.dies_at)]
+        return [sys.executable, "-m", *module, *run]
 
     def spawn(self) -> Process:
         """Start a process on this data directory without waiting for it; the caller ends it."""

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from exporters.base import Exporter
+from exporters.destination import Destination
 from exporters.pump import Limits, Pump
 from spool.store import LaneStore
 from tests.support.manual_clock import ManualClock
@@ -24,8 +25,9 @@ async def running_pump(
     lane: str = LANE,
     limits: Limits | None = None,
     chance: Callable[[], float] = lambda: 0.5,
+    destination: Destination | None = None,
 ) -> AsyncIterator[Pump]:
-    pump = Pump(lane, store, exporter, limits=limits or Limits(), clock=clock, chance=chance)
+    pump = Pump(lane, store, exporter, limits=limits or Limits(), clock=clock, chance=chance, destination=destination)
     running = asyncio.create_task(pump.run())
     try:
         yield pump

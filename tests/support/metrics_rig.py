@@ -49,7 +49,7 @@ class MetricsRig:
             settle_ms=SETTLE_MS,
             window_ms=self._metrics.window_ms,
             max_keys=100_000,
-            now_ms=self.clock,
+            now_ms=self.spool.age_ms,
             metrics=self._metrics,
             price=prices.price,
         )
@@ -86,7 +86,7 @@ class MetricsRig:
     async def settle(self, after_ms: int = METRICS_SETTLE_MS + SETTLE_MS) -> None:
         """Move the clock and settle what is due, aggregates and the chunks that they come to."""
         self.clock.now_ms += after_ms
-        await self.counting.settle_due(self.clock.now_ms)
+        await self.counting.settle_due(self.spool.age_ms())
         await assert_balanced(self.spool)
 
     async def records(self, lane: Lane = AI_TELEMETRY) -> list[dict[str, Any]]:

@@ -318,6 +318,47 @@ def repeats_below_a_call_without_an_id(number: int) -> Scenario:
     return Scenario("repeats_below_a_call_without_an_id", number, calls, (2, 420, 100))
 
 
+def several_logs_of_one_call(number: int) -> Scenario:
+    """A library logs one call three times, in the span that tells of it too."""
+    r = _Reports(number)
+    calls = [r.app("s", at=(0, 900), tokens=(100, 20))]
+    calls += [r.log(f"l{i}", "s", at=100 + i, tokens=(100, 20)) for i in range(3)]
+    return Scenario("several_logs_of_one_call", number, calls, (1, 100, 20))
+
+
+def logs_of_several_responses(number: int) -> Scenario:
+    """Equal calls, each with a log, inside a span on which the first one is written."""
+    r = _Reports(number)
+    calls = [r.app("s", at=(0, 900), tokens=(100, 20))]
+    calls += [r.log(f"l{i}", "s", at=100 + i, tokens=(100, 20), response=f"x{i}") for i in range(3)]
+    return Scenario("logs_of_several_responses", number, calls, (3, 300, 60))
+
+
+def told_again_with_a_request_id(number: int) -> Scenario:
+    """Only the later reports of either side know the id that they share."""
+    r = _Reports(number)
+    request = f"q-{number}"
+    calls = [
+        r.app("a", at=(0, 10), tokens=(None, None)),
+        r.app("a", tokens=(60, 6), request=request),
+        r.gateway("g", at=(5, 990), tokens=(60, 6), request=request),
+        r.gateway("g", at=(5, 990), tokens=(60, 6), request=request, response="r"),
+    ]
+    return Scenario("told_again_with_a_request_id", number, calls, (1, 60, 6))
+
+
+def agent_above_calls_through_a_gateway(number: int) -> Scenario:
+    r = _Reports(number)
+    calls = [r.app("root", at=(0, 5000), tokens=(300, 60), scope="framework")]
+    for i in range(3):
+        at = 100 + i * 1500
+        calls += [
+            r.app(f"c{i}", at=(at, at + 1100), tokens=(100, 20), parent="root", response=f"r{i}"),
+            r.gateway(f"g{i}", at=(at + 50, at + 1050), tokens=(100, 20), response=f"r{i}", cost="0.1"),
+        ]
+    return Scenario("agent_above_calls_through_a_gateway", number, calls, (3, 300, 60))
+
+
 ALL: tuple[Callable[[int], Scenario], ...] = (
     plain,
     agent_of_nested_calls,
@@ -342,4 +383,8 @@ ALL: tuple[Callable[[int], Scenario], ...] = (
     raw_answer_below_its_call,
     told_again,
     repeats_below_a_call_without_an_id,
+    several_logs_of_one_call,
+    logs_of_several_responses,
+    told_again_with_a_request_id,
+    agent_above_calls_through_a_gateway,
 )

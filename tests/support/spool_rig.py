@@ -24,12 +24,17 @@ ROOMY = 1 << 30
 
 
 class Clock:
-    """Wall clock in ms; stands still until a test moves it."""
+    """Both clocks in ms; they stand still until a test moves them. Called, it is the wall clock, which may be wrong."""
 
     def __init__(self, now_ms: int = EPOCH_MS) -> None:
         self.now_ms = now_ms
+        self.wrong_ms = 0
+        """How far the wall clock is off."""
 
     def __call__(self) -> int:
+        return self.now_ms + self.wrong_ms
+
+    def monotonic_ms(self) -> int:
         return self.now_ms
 
 
@@ -42,7 +47,10 @@ def open_spool(
     settling: Sequence[Lane] = (),
 ) -> SqliteSpool:
     """A spool whose lanes do not settle unless *settling* names them."""
-    return SqliteSpool(data_dir, settings, now_ms=clock or Clock(), exporters=exporters, settling=settling)
+    clock = clock or Clock()
+    return SqliteSpool(
+        data_dir, settings, now_ms=clock, monotonic_ms=clock.monotonic_ms, exporters=exporters, settling=settling
+    )
 
 
 def append(spool: SqliteSpool, records: Sequence[bytes], lane: Lane = AI_TELEMETRY) -> Awaitable[None]:
@@ -115,7 +123,7 @@ class Rig:
     def _open(self) -> None:
         self.spool = open_spool(self.data_dir, self.clock, settings=self._settings, settling=(AI_TELEMETRY,))
         self.counting = Counting(
-            self.spool, settle_ms=SETTLE_MS, window_ms=WINDOW_MS, max_keys=self._max_keys, now_ms=self.clock
+            self.spool, settle_ms=SETTLE_MS, window_ms=WINDOW_MS, max_keys=self._max_keys, now_ms=self.spool.age_ms
         )
 
     async def reopen(self) -> None:
@@ -133,7 +141,7 @@ class Rig:
         self.spool.admit(1)
         with self.spool.turn():
             seq, first = self.spool.position(AI_TELEMETRY)
-            counted = self.counting.ledger.count(calls, links, seq, first, self.clock.now_ms)
+            counted = self.counting.ledger.count(calls, links, seq, first, self.spool.age_ms())
             kept = [record_json(call.record) for i, call in enumerate(calls) if i not in counted.duplicates]
             tally = Tally(received=len(calls), kept=len(kept), duplicate=len(counted.duplicates))
             if counted.duplicates:
@@ -144,7 +152,7 @@ class Rig:
     async def settle(self, *, after_ms: int = SETTLE_MS) -> int:
         """Move the clock and settle what is due; how many chunks."""
         self.clock.now_ms += after_ms
-        return await self.counting.settle_due(self.clock.now_ms)
+        return await self.counting.settle_due(self.spool.age_ms())
 
     async def records(self) -> list[dict[str, Any]]:
         """What is forwarded now, delivered."""

@@ -29,8 +29,8 @@ class Reply:
     status: int = 202
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
-    reset: Literal["before_reading", "after_reading", "mid_body"] | None = None
-    """Cut the connection: with the request unread, after it was read and recorded, or halfway through the answer."""
+    reset: Literal["before_reading", "after_reading", "mid_body", "closed"] | None = None
+    """Cut the connection: with the request unread, after it was read and recorded, or halfway through the answer; or close it in order, unanswered."""
     until: asyncio.Event | None = None
     """Answer only when this is set."""
 
@@ -49,6 +49,8 @@ class Upstream:
         self.script: deque[Reply] = deque()
         self.respond: Respond = accept_all
         self.cut_unread = 0
+        self.cut_share: Callable[[], bool] | None = None
+        """Asked of each request that the script does not speak of: whether it is cut unread."""
         self.faults: list[BaseException] = []
         self.base_url = ""
         self._arrived = asyncio.Condition()
@@ -60,7 +62,8 @@ class Upstream:
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         reply = self.script.popleft() if self.script else None
-        if reply is not None and reply.reset == "before_reading":
+        cut = self.cut_share() if reply is None and self.cut_share else False
+        if cut or (reply is not None and reply.reset == "before_reading"):
             self.cut_unread += 1
             _cut(request)
         body = await request.read()
@@ -78,6 +81,9 @@ class Upstream:
             await reply.until.wait()
         if reply.reset == "after_reading":
             _cut(request)
+        if reply.reset == "closed" and request.transport is not None:
+            request.transport.close()
+            raise ConnectionResetError("closed by the test")
         if reply.reset == "mid_body":
             return await _half_answer(request, reply)
         return web.Response(status=reply.status, headers=reply.headers, body=reply.body)

@@ -42,7 +42,15 @@ def test_rows_are_those_of_the_kept_calls_in_their_order() -> None:
     assert counted.duplicates == {2}
     assert len(counted.facts) == 3 * FACT_BYTES
     assert len(counted.links) == LINK_ROW_BYTES, "a root's link leads nowhere"
-    assert ledger.sizes() == {"spans": 3, "parents": 1, "responses": 0, "requests": 0, "versions": 0, "settling": 3, "evicted": 0}
+    assert ledger.sizes() == {
+        "spans": 3,
+        "parents": 1,
+        "responses": 0,
+        "requests": 0,
+        "versions": 0,
+        "settling": 3,
+        "evicted": 0,
+    }
 
 
 def test_a_report_is_known_by_its_span_or_its_own_id() -> None:

@@ -169,3 +169,59 @@ def test_a_part_completes_no_report_that_knows_its_model() -> None:
     full, other = call("a", model="gpt-4o").record, call("b", model="o3", at=(50, 100)).record
     merged = merge([full, other], full["record_id"])
     assert (merged["request_model"], merged["started_at"]) == ("gpt-4o", full["started_at"])
+
+
+async def test_a_call_that_waited_is_no_other_report_of_its_response(rig: Rig) -> None:
+    """Where it stood before it waited on, nothing was dropped."""
+    await rig.send(begun("a", response="r"))
+    await rig.settle()
+    gateways = call("g", trace="u", scope="litellm", service="gateway", response="r", at=(0, 15_000), cost="0.1")
+    await rig.send(gateways, ended("a", 12_000))
+    await rig.settle()
+    (record,) = await rig.records()
+    assert (record["usage"]["input_tokens"], record["cost"]["amount"]) == (100, "0.1")
+
+
+async def test_an_end_that_comes_while_its_beginning_is_moved_completes_it(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await rig.send(begun("a"))
+    write = rig.counting._write
+
+    async def write_late(*args: Any) -> None:
+        monkeypatch.undo()
+        await rig.send(ended("a", 9_999))
+        await write(*args)
+
+    monkeypatch.setattr(rig.counting, "_write", write_late)
+    await rig.settle()
+    await rig.settle()
+    (record,) = await rig.records()
+    assert (record["usage"]["input_tokens"], record["flags"]) == (100, [])
+    rig.counting.ledger.turn()
+    assert rig.counting.ledger.sizes()["versions"] == 0
+
+
+@pytest.mark.parametrize("other", ["above", "twin"])
+async def test_who_states_no_usage_does_not_end_a_call_that_waits(rig: Rig, other: str) -> None:
+    """A beginning states none either, which makes the two no more alike."""
+    if other == "above":
+        await rig.send(begun("p"), begun("a", parent="p"))
+        await rig.send(ended("p", 8_000, tokens=(None, None)))
+    else:
+        await rig.send(begun("a"), call("b", trace="u", scope="langchain", tokens=(None, None), at=(0, 10)))
+    await rig.settle()
+    await rig.send(ended("a", 12_000))
+    await rig.settle()
+    assert (await rig.totals())[1:] == (100, 20)
+
+
+async def test_a_call_above_one_that_waits_accounts_for_it(rig: Rig) -> None:
+    await rig.send(begun("p"), begun("a", parent="p"))
+    await rig.send(ended("p", 8_000))
+    await rig.settle()
+    await rig.send(ended("a", 12_000))
+    await rig.settle()
+    (record,) = await rig.records()
+    assert (record["usage"]["input_tokens"], record["flags"]) == (100, [])
+    assert rig.spool.reasons()["suppressed.parent_forwarded"] == 1

@@ -1,0 +1,225 @@
+"""Each item of a body that an AI gateway pushed to `/v1/sources/{name}`: what its source makes of it, and why. Pure.
+
+The whole body is read once, by the source itself; what stands where is noted on the way (`placed`). Where the values of each call
+came from is asked afterwards (`reading`).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, cast
+
+import orjson
+
+from gateway.counting.facts import identity
+from gateway.decode.view import Traces
+from gateway.errors import BadPayload
+from gateway.explain.log_records import explain_log_records
+from gateway.explain.placed import Placed, WatchedRead
+from gateway.explain.points import source_fields
+from gateway.explain.reading import RECORD_ID, Item, Reading, origins_of, reading_of
+from gateway.explain.records import Traced, fields_of_record, flagged, input_sum
+from gateway.explain.single import Single
+from gateway.explain.spans import explain_spans
+from gateway.explain.story import Explanation, Field, InputSum, Told, leaves
+from gateway.normalise.call import Call
+from gateway.normalise.context import Context
+from gateway.normalise.points import Point
+from gateway.normalise.texts import Json
+from gateway.sources.documents import Document
+from gateway.sources.otlp import decoded_request, export_request
+from gateway.sources.reading import documents_of
+from gateway.sources.reporting import RECEIVED_TIME
+from gateway.sources.source import Source
+
+_PATH = "the path that it was sent to"
+_MAX_NAMES = 6
+_SUPPRESSED = {
+    "not_a_call": "AI work that is no call of a model: a step, an agent, a tool, a search",
+    "no_usage_told": "a model was called on the way, and nothing tells what it used",
+    "split_message": "another part of a call that is told by the row with its tokens",
+    "in_progress": "it is not done yet; its id comes again",
+}
+_REJECTED = {
+    "invalid_time": "its time is none that a call can have",
+    "invalid_value": "a number in it is none that a sum can have",
+    "not_an_object": "an object must stand here",
+    "not_json": "the line is not JSON",
+    "not_otlp": "it looks like OTLP, and cannot be decoded",
+    "unknown_shape": "it is none of the shapes that this source sends",
+    "missing_field": "a field that every record has is missing",
+    "invalid_field": "the field breaks its rule",
+    "unknown_schema": "it is no record of a schema that is known",
+    "too_large": "it unpacks to more than is taken",
+    "unreadable_record": "it is no base64, or cannot be unpacked",
+    "no_items": "the mapping's list of items is not there",
+}
+
+
+class _Read(NamedTuple):
+    """A body, read."""
+
+    source: Source
+    documents: Sequence[Document]
+    payload: int
+    context: Context
+
+
+def explain_entries(source: Source, body: bytes, payload: int, context: Context) -> Iterator[Single]:
+    """Every item of *body*, calls in the order in which they are counted. Raises BadPayload."""
+    documents = documents_of(source, body)
+    for rejection in documents.rejected:
+        yield Single(_rejected(payload, rejection.position, rejection.reason))
+    others: list[Document] = []
+    for document in documents.found:
+        request = export_request(document.value)
+        if request is None:
+            others.append(document)
+        else:
+            yield from _otlp(request, document.position, payload, context)
+    if others or not documents.found:
+        yield from _entries(_Read(source, others, payload, context))
+
+
+def _otlp(request: Mapping[str, Json], position: str, payload: int, context: Context) -> Iterator[Single]:
+    """The spans or log records of one document, as if it had come alone."""
+    try:
+        decoded = decoded_request(request)
+        explain = explain_spans if isinstance(decoded, Traces) else explain_log_records
+        singles = list(explain(cast("Any", decoded), payload, context))
+    except (BadPayload, orjson.JSONEncodeError):
+        yield Single(_rejected(payload, position, "not_otlp"))
+        return
+    for single in singles:
+        single.told.position = f"{position}.{single.told.position}".lstrip(".")
+        yield single
+
+
+def _entries(read: _Read) -> Iterator[Single]:
+    out = WatchedRead()
+    read.source.read(read.documents, out, read.context)
+    calls = iter(out.calls.calls)
+    for placed in out.calls.placed:
+        yield _call(read, placed, next(calls)) if placed.reading else Single(_uncounted(read, placed))
+    for rejection in out.calls.rejected:
+        yield Single(_rejected(read.payload, rejection.position, rejection.reason))
+    points = iter(out.measured.points)
+    rows = _Rows(read)
+    for placed in out.measured.placed:
+        yield rows.point(placed, next(points)) if placed.reading else Single(_uncounted(read, placed))
+    for rejection in out.measured.rejected:
+        yield Single(_rejected(read.payload, rejection.position, rejection.reason))
+
+
+# ---- no calls
+
+
+def _uncounted(read: _Read, placed: Placed) -> Explanation:
+    told = Explanation(read.payload, placed.position.lstrip("."), "entry", convention=read.source.name, chosen_by=_PATH)
+    if placed.reason:
+        told.fate, told.reason, told.because = "suppressed", placed.reason, _SUPPRESSED.get(placed.reason, "no call")
+    else:
+        told.fate, told.because = "ignored", "no AI usage: nothing in it tells of a call of a model"
+    return told
+
+
+def _rejected(payload: int, position: str, reason: str) -> Explanation:
+    because = _REJECTED.get(reason, "it cannot be read")
+    return Explanation(payload, position.lstrip("."), "entry", fate="rejected", reason=reason, because=because)
+
+
+# ---- calls
+
+
+def _call(read: _Read, placed: Placed, call: Call) -> Single:
+    told = Explanation(read.payload, placed.position.lstrip("."), "entry", convention=read.source.name, chosen_by=_PATH)
+    told.record_id = call.record["record_id"]
+    reading = reading_of(placed)
+    if reading is None:
+        told.record_id_from = "the record itself"
+        told.fields, told.input = _as_it_stood(call, placed)
+        return Single(told, call, identity(call))
+    traced = _traced(read, placed, reading, call)
+    told.convention = reading.convention.name
+    told.record_id_from = _identity(traced.origins.get(RECORD_ID, Told("rule")))
+    told.input = input_sum(traced, reading.convention)
+    told.fields = fields_of_record(traced)
+    return Single(told, call, identity(call))
+
+
+def _traced(read: _Read, placed: Placed, reading: Reading, call: Call) -> Traced:
+    origins = origins_of(Item(read.documents, read.source.read, placed, read.context), reading)
+    record = cast("dict[str, Any]", call.record)
+    return Traced(
+        record,
+        reading.picked,
+        {field: told for field, told in origins.items() if field not in _TOLD_APART},
+        {},
+        _envelope(record, origins),
+        reading.convention.default_provider,
+        read.context,
+    )
+
+
+_TOLD_APART = (
+    "started_at", "duration_ms", "status", "error_type", "source.library_version", "trace.trace_id", "trace.span_id",
+    "trace.parent_span_id",
+)  # fmt: skip
+"""Fields of the record that no table holds."""
+
+
+def _envelope(record: Mapping[str, Any], origins: Mapping[str, Told]) -> dict[str, Field]:
+    """What is told of a call beside its names and counts."""
+    fields = {path: Field(None, origins[path]) for path in _TOLD_APART if path in origins}
+    if RECEIVED_TIME in record["flags"]:
+        fields["started_at"] = Field(None, Told("envelope"), "when it was received: it tells no time")
+    if "error_type" in fields and not fields["error_type"].told.attributes:
+        fields["error_type"] = Field(None, Told("default"), "it failed, and nothing says how")
+    return {**fields, **source_fields()}
+
+
+def _identity(told: Told) -> str:
+    if not told.attributes:
+        return "what it says, and when"
+    return ", ".join(told.attributes[:_MAX_NAMES])
+
+
+def _as_it_stood(call: Call, placed: Placed) -> tuple[dict[str, Field], InputSum | None]:
+    """A record that came as a record: its own fields, and what we put beside them."""
+    (value,) = placed.reading
+    sent = leaves(value) if isinstance(value, dict) else {}
+    record = cast("dict[str, Any]", call.record)
+    fields = {
+        path: Field(found, Told("item", (path,)) if path in sent else Told("default"))
+        for path, found in leaves(record).items()
+    }
+    fields["flags"] = flagged(record["flags"])
+    given = record["usage"].get("input_tokens")
+    return fields, None if given is None else InputSum("inclusive", "a record's input holds the cache", str(given))
+
+
+# ---- sums
+
+
+class _Rows:
+    """The rows of one body; each is asked about once, whatever number of points it gives."""
+
+    def __init__(self, read: _Read) -> None:
+        self._read = read
+        self._row: object = None
+        self._origins: Mapping[str, Told] = {}
+
+    def point(self, placed: Placed, point: Point) -> Single:
+        """One kind of what a row sums up."""
+        read, reading = self._read, reading_of(placed)
+        assert reading is not None  # noqa: S101 - a point was read of a row
+        if reading.said is not self._row:
+            self._row = reading.said
+            self._origins = origins_of(Item(read.documents, read.source.read, placed, read.context), reading)
+        position = f"{placed.position} ({point.kind})".lstrip(" .")
+        told = Explanation(read.payload, position, "sum", convention=reading.convention.name, chosen_by=_PATH)
+        named = self._origins.get(_VALUES.get(point.kind, point.kind), Told("rule"))
+        told.because = f"counts {point.kind}, by {', '.join(named.attributes) or 'a rule of its source'}"
+        return Single(told, point=point, picked=reading.picked, origins=self._origins)
+
+
+_VALUES = {"requests": "calls", "total_tokens": "total"}
+"""Kind of a point -> the value that it was made of, where that is called otherwise."""

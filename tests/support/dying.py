@@ -1,0 +1,90 @@
+"""The gateway's command, made to end itself by kill -9 at a point of its own code: `python -m tests.support.dying POINT NTH run …`.
+
+NTH says at which passing of the point, counted from 1, so that a test can let it live for a while. The code under test knows nothing of
+it: the function that stands at the point is wrapped from here.
+"""
+
+import importlib
+import inspect
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from gateway.cli.main import main
+
+
+class Point(NamedTuple):
+    module: str
+    name: str
+    """`function` or `Class.method` in the module."""
+    after: bool
+    """Die when it returns, else before it begins."""
+
+
+POINTS = {
+    "before a commit": Point("spool.sqlite.writer", "Writer._transaction", after=False),
+    "inside a commit of chunks": Point("spool.sqlite.rows", "insert_chunk", after=True),
+    "after a commit": Point("spool.sqlite.writer", "Writer._transaction", after=True),
+    "inside a freeze": Point("spool.sqlite.rows", "freeze", after=True),
+    "before a send": Point("exporters.cost_service.client", "CostServiceClient.post", after=False),
+    "between answer and ack": Point("exporters.cost_service.client", "CostServiceClient.post", after=True),
+    "inside an ack": Point("spool.sqlite.rows", "acked", after=True),
+    "inside a release": Point("spool.sqlite.rows", "released", after=True),
+    "inside a split": Point("spool.sqlite.rows", "split", after=True),
+    "inside a settling": Point("spool.sqlite.rows", "settle", after=True),
+    "inside a deletion": Point("spool.sqlite.rows", "reclaim", after=True),
+    "inside a vacuum": Point("spool.sqlite.rows", "give_back_pages", after=True),
+    "start: the file is open": Point("spool.sqlite.writer", "Writer._open_file", after=True),
+    "start: lanes are opened": Point("spool.sqlite.rows", "open_lane", after=True),
+    "start: evidence is read": Point("spool.sqlite.rows", "evidence", after=True),
+    "start: the ledger is rebuilt": Point("gateway.settling", "Counting.rebuild", after=True),
+    "start: keys are open": Point("gateway.app", "Gateway._open_keys", after=True),
+    "stop: a pump lands": Point("exporters.pump", "Pump._land", after=False),
+    "stop: the spool closes": Point("spool.sqlite.spool", "SqliteSpool.close", after=False),
+    "service: before an answer": Point("gateway.local_service.web", "_handle", after=True),
+}
+AT_START = [name for name in POINTS if name.startswith("start: ")]
+UNDER_LOAD = [name for name in POINTS if ": " not in name]
+
+
+def die_at(point: Point, nth: int) -> None:
+    """Wrap what stands at the point."""
+    owner: Any = importlib.import_module(point.module)
+    *path, name = point.name.split(".")
+    for part in path:
+        owner = getattr(owner, part)
+    passed = 0
+
+    def pass_by(*, after: bool) -> None:
+        nonlocal passed
+        if after == point.after:
+            passed += 1
+            if passed >= nth:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    setattr(owner, name, _wrapped(getattr(owner, name), pass_by))
+
+
+def _wrapped(function: Callable[..., Any], pass_by: Callable[..., None]) -> Callable[..., Any]:
+    def wrapped(*arguments: Any, **named: Any) -> Any:
+        pass_by(after=False)
+        result = function(*arguments, **named)
+        pass_by(after=True)
+        return result
+
+    async def wrapped_async(*arguments: Any, **named: Any) -> Any:
+        pass_by(after=False)
+        result = await function(*arguments, **named)
+        pass_by(after=True)
+        return result
+
+    return wrapped_async if inspect.iscoroutinefunction(function) else wrapped
+
+
+if __name__ == "__main__":
+    point, nth, *arguments = sys.argv[1:]
+    die_at(POINTS[point], int(nth))
+    sys.argv[1:] = arguments
+    main()

@@ -1,0 +1,80 @@
+"""The local service as a process of its own, that misbehaves as told, is killed and started again on the same data."""
+
+import sqlite3
+import sys
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from benchmarks.processes import Process, read_json_file
+
+READY_TIMEOUT_S = 30.0
+
+
+class ServiceProcess:
+    """One data directory and, while started, the service that runs on it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.data_dir = folder / "service"
+        self.port: int | None = None
+        """While it runs."""
+        self.dies_at: tuple[str, int] | None = None
+        """As of `tests.support.gateway_process.GatewayProcess`."""
+        self._log = folder / "service.log"
+        self._ports_file = folder / "service-ports.json"
+        self._process: Process | None = None
+
+    @property
+    def process(self) -> Process:
+        assert self._process is not None
+        return self._process
+
+    def start(self, *misbehave: str) -> None:
+        """Start and wait until it listens; *misbehave* are options such as `--fail 500:0.1`."""
+        self._ports_file.unlink(missing_ok=True)
+        module = ["gateway.cli.main"] if self.dies_at is None else ["tests.support.dying", *map(str, self.dies_at)]
+        run = ["service", "run", "--data-dir", str(self.data_dir), "--listen", "127.0.0.1:0"]
+        command = [sys.executable, "-m", *module, *run, "--ports-file", str(self._ports_file), *misbehave]
+        self._process = Process(command, log=self._log)
+        ports = self._process.wait_until(
+            lambda: read_json_file(self._ports_file), timeout_s=READY_TIMEOUT_S, what="listening"
+        )
+        self.port = ports["service"]
+
+    def kill(self) -> None:
+        """kill -9."""
+        self.port = None
+        if self._process is not None:
+            self._process.kill()
+
+    def upstream(self, port: int) -> dict[str, object]:
+        """The gateway's `upstream` option for it, reached on *port*; its keys are made at its first start."""
+        folder = self.data_dir / "service"
+        scopes = [
+            "ai-control-plane:enroll-device",
+            "ai-control-plane:heartbeat-device",
+            "ai-control-plane:ping-device",
+            "events_v1:create_event",
+        ]
+        return {
+            "base_url": f"http://127.0.0.1:{port}",
+            "sum_retry": "at_least_once",
+            "keys": [
+                {"name": "t", "secret": f"${{file:{folder / 'telemetry.key'}}}", "managed": ["send-ai-telemetry"]},
+                {"name": "c", "secret": f"${{file:{folder / 'control.key'}}}", "scopes": scopes},
+            ],
+        }
+
+    def records(self) -> list[dict[str, Any]]:
+        """Every AI record that it stored."""
+        return [orjson.loads(row) for row in self._column("SELECT record FROM ai_record_bodies")]
+
+    def event_ids(self) -> list[str]:
+        return [str(row) for row in self._column("SELECT event_id FROM events")]
+
+    def _column(self, select: str) -> Sequence[Any]:
+        with closing(sqlite3.connect(self.data_dir / "service" / "service.db")) as connection:
+            return [value for (value,) in connection.execute(select)]
