@@ -42,6 +42,7 @@ class Pacing:
         self._max_bytes = max_bytes
         self._in_flight = in_flight
         self._state: LaneState = "ok"
+        self._met_silence = False
         self._refusing = False
         self._failures = 0
         self._probes = 0
@@ -82,6 +83,7 @@ class Pacing:
 
         A held lane stays held: a server that is down says nothing about the key.
         """
+        self._met_silence = not retry.answered
         if self._state == "held":
             self.opens_at_s = now_s + (probe_delay_s(self._probes) if retry.after_s is None else retry.after_s)
             return
@@ -95,6 +97,7 @@ class Pacing:
     def hold(self, hold: Hold, *, now_s: float, turn: int) -> None:
         """The lane cannot work; each probe that ends here makes the next one rarer."""
         self._hold(hold.reason, now_s, turn)
+        self._met_silence = not hold.answered
         self._refusing = False
 
     def refused(
@@ -141,6 +144,11 @@ class Pacing:
     def wake(self) -> None:
         """Try at once: something changed (a key, an operator's word)."""
         self.opens_at_s = float("-inf")
+
+    def target_answers(self) -> None:
+        """The target answers another lane again: try at once, if its silence was why this one waits."""
+        if self._met_silence:
+            self.wake()
 
     def _refuses_all(self, now_s: float) -> bool:
         if self._refusing_since_s is None:

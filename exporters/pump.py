@@ -18,6 +18,7 @@ import structlog
 from exporters.backoff import full_jitter_s
 from exporters.base import Delivered, Exporter, Hold, Outcome, Refused, Retry
 from exporters.clock import Clock
+from exporters.destination import Destination
 from exporters.pacing import LaneState, Pacing
 from exporters.suspects import Suspects
 from spool.errors import SpoolError
@@ -28,6 +29,8 @@ WATCHDOG_S = 2.0
 """The spool is asked again this often even when nobody says that something is ready (a lost wake-up)."""
 ASIDE_MOST = 64
 """Batches kept leased while the target refuses everything; then probing starts over from the oldest."""
+
+NO_ANSWER = "the target does not answer any lane"
 
 log = structlog.get_logger("exporters.pump")
 
@@ -64,9 +67,12 @@ class Pump:
         limits: Limits,
         clock: Clock,
         chance: Callable[[], float],
+        destination: Destination | None = None,
     ) -> None:
+        """*destination* is what the lanes to one target share; None for a lane that has its target to itself."""
         self.lane = lane
         self.counts = Counts()
+        self._destination = destination or Destination(clock, chance)
         self._store = store
         self._exporter = exporter
         self._limits = limits
@@ -87,16 +93,30 @@ class Pump:
 
     @property
     def state(self) -> LaneState:
-        return self._pacing.state if self._running else "off"
+        if not self._running:
+            return "off"
+        return "retrying" if self._is_cut_off else self._pacing.state
 
     @property
     def reason(self) -> str | None:
         """Why the lane is not `ok`; safe to show."""
-        return self._pacing.reason if self._running else "not running"
+        if not self._running:
+            return "not running"
+        return NO_ANSWER if self._is_cut_off else self._pacing.reason
+
+    @property
+    def _is_cut_off(self) -> bool:
+        return self._pacing.state == "ok" and self._destination.is_down
+
+    @property
+    def holding(self) -> int:
+        """How many batches it has leased: under way, or kept back for a reason."""
+        return len(self._flights) + len(self._parked) + len(self._aside)
 
     async def run(self) -> None:
         """Move the lane's records until `stop`, or until cancelled; then give back what is under way."""
         self._running = True
+        forget = self._destination.on_answering(self._target_answers)
         try:
             while not self._stopping.is_set():
                 await self._step()
@@ -104,6 +124,7 @@ class Pump:
             self._grace_s = 0.0
             raise
         finally:
+            forget()
             self._stopping.set()
             await self._land()
             self._running = False
@@ -120,21 +141,32 @@ class Pump:
     def wake(self) -> None:
         """End a pause or hold now, for one try: an operator's word, or a changed key."""
         self._pacing.wake()
+        self._destination.opens_at_s = float("-inf")
+        self._changed.set()
+
+    def _target_answers(self) -> None:
+        """Another lane got through to the target: a pause that its silence was the reason of is over."""
+        self._pacing.target_answers()
         self._changed.set()
 
     async def _step(self) -> None:
         self._changed.clear()
-        closed_s = self._pacing.opens_at_s - self._clock.monotonic_s()
+        now_s = self._clock.monotonic_s()
+        closed_s = self._pacing.opens_at_s - now_s
         if closed_s > 0:
             await self._clock.wait(self._changed, closed_s)
+        elif (cut_off_s := self._destination.opens_at_s - now_s) > 0:
+            await self._clock.wait(self._changed, min(cut_off_s, WATCHDOG_S))  # another lane's probe may move it
         elif len(self._flights) >= self._pacing.slots:
             await self._changed.wait()
         else:
+            probe = self._destination.launch()
             batch = await self._freeze()
             if batch is None:
+                self._destination.landed(probe=probe)
                 await self._idle()
             else:
-                self._launch(batch)
+                self._launch(batch, probe=probe)
 
     async def _freeze(self) -> Batch | None:
         try:
@@ -167,8 +199,8 @@ class Pump:
         self._pacing.failed(retry, now_s=now_s, turn=self._pacing.turn, chance=self._chance())
         log.warning("spool failed", lane=self.lane, error=type(error).__name__)
 
-    def _launch(self, batch: Batch) -> None:
-        flight = asyncio.create_task(self._fly(batch), name=f"{self.lane} {batch.batch_id}")
+    def _launch(self, batch: Batch, *, probe: bool) -> None:
+        flight = asyncio.create_task(self._fly(batch, probe=probe), name=f"{self.lane} {batch.batch_id}")
         self._flights.add(flight)
         flight.add_done_callback(self._land_one)
 
@@ -180,9 +212,12 @@ class Pump:
         if not flight.cancelled() and (error := flight.exception()) is not None:
             log.error("a batch was left leased until the next start", lane=self.lane, error=type(error).__name__)
 
-    async def _fly(self, batch: Batch) -> None:
+    async def _fly(self, batch: Batch, *, probe: bool) -> None:
         turn = self._pacing.turn
-        outcome = await self._send(batch)
+        try:
+            outcome = await self._send(batch)
+        finally:
+            self._destination.landed(probe=probe)
         try:
             await self._settle(batch, outcome, turn)
         except Exception as error:  # noqa: BLE001 - left leased, it would stand still until the next start

@@ -16,6 +16,7 @@ from exporters.cost_service.client import CostServiceClient, Endpoint
 from exporters.cost_service.devices import SCOPES, DevicesExporter, Learn
 from exporters.cost_service.lanes import AI_TELEMETRY_SCOPE, EVENTS_SCOPE, AiTelemetryExporter, UsageEventsExporter
 from exporters.cost_service.preset import preset_with
+from exporters.destination import Destination
 from exporters.file import FileExporter
 from exporters.keyring import Keyring
 from exporters.pump import Limits
@@ -51,6 +52,8 @@ class LanePlan:
     exporter: Exporter | None
     limits: Limits
     reason: str | None = None
+    destination: Destination | None = None
+    """What it shares with the other lanes to the same target; None when there are none."""
 
 
 def build_client(settings: UpstreamSettings, keyring: Keyring, gateway_id: str) -> CostServiceClient:
@@ -66,11 +69,10 @@ def build_upstream(settings: UpstreamSettings, client: CostServiceClient, learn:
     ai_telemetry = AiTelemetryExporter(client)
     usage_events = UsageEventsExporter(client, repeatable=settings.sum_retry == "at_least_once")
     devices = DevicesExporter(client, learn, clock)
-    keyring = client.keyring
     return [
-        _plan(keyring, AI_TELEMETRY, ai_telemetry, AI_TELEMETRY_LIMITS, AI_TELEMETRY_SCOPE),
-        _plan(keyring, USAGE_EVENTS, usage_events, USAGE_EVENTS_LIMITS, EVENTS_SCOPE),
-        _plan(keyring, DEVICES, devices, DEVICES_LIMITS, *SCOPES.values()),
+        _plan(client, AI_TELEMETRY, ai_telemetry, AI_TELEMETRY_LIMITS, AI_TELEMETRY_SCOPE),
+        _plan(client, USAGE_EVENTS, usage_events, USAGE_EVENTS_LIMITS, EVENTS_SCOPE),
+        _plan(client, DEVICES, devices, DEVICES_LIMITS, *SCOPES.values()),
     ]
 
 
@@ -89,9 +91,9 @@ def build_extra(name: str, type_: str, options: Mapping[str, str]) -> LanePlan:
             raise ValueError(f"exporters.{name}.type {type_!r} is none of file, console")
 
 
-def _plan(keyring: Keyring, lane: Lane, exporter: Exporter, limits: Limits, *scopes: str) -> LanePlan:
-    if any(keyring.grants(scope) for scope in scopes):
-        return LanePlan(lane, exporter, limits)
+def _plan(client: CostServiceClient, lane: Lane, exporter: Exporter, limits: Limits, *scopes: str) -> LanePlan:
+    if any(client.keyring.grants(scope) for scope in scopes):
+        return LanePlan(lane, exporter, limits, destination=client.destination)
     return LanePlan(lane, None, limits, reason=f"no configured key grants {' or '.join(scopes)}")
 
 

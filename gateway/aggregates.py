@@ -121,7 +121,7 @@ class Aggregates:
         self._cached: dict[bytes, State] = {}
         self._sightings = Sightings()
         self._written_ms: dict[tuple[str, Reporter], int] = {}
-        self._totals = Totals(now_ms())
+        self._totals = Totals(spool.wall_ms())
         self._waiting: list[Waiting] = []
         self._worker: asyncio.Task[None] | None = None
         self._oldest_held_ms: int | None = None

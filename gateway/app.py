@@ -22,6 +22,7 @@ from exporters.cost_service.devices import DeviceAnswer
 from gateway.aggregates import Settings as MetricsSettings
 from gateway.config import Config, Upstream, refuse_open_intake
 from gateway.config_values import Address, TcpAddress
+from gateway.dead_letters import reason_figures, resend_figures
 from gateway.embedded import FOLDER, READ_KEY_FILE, ServiceSummary, embedded_upstream, prepare_keys
 from gateway.insights.detect import Figures, detect
 from gateway.insights.finding import Insight
@@ -32,24 +33,28 @@ from gateway.keys.key import GATEWAY_PREFIX
 from gateway.keys.pepper import load_pepper
 from gateway.keys.private_file import read_or_create
 from gateway.keys.store import KeyStore
+from gateway.keys.whole import refuse_damaged
 from gateway.lanes import Lanes
 from gateway.list_conventions import ListRequest, Page
 from gateway.local_service.service import Service
-from gateway.metrics import Status, StatusCollector
+from gateway.metrics import SpoolStatus, Status, StatusCollector
 from gateway.normalise.context import UserPolicy
 from gateway.pricing.file import PriceFile
 from gateway.pricing.own import BadPriceFile
 from gateway.pricing.prices import Prices
+from gateway.quarantine import quarantine_status
 from gateway.reader import Reader
 from gateway.settling import Counting
 from gateway.sources.catalogue import sources_with
 from gateway.spool_intake import SpoolIntake
 from gateway.web.admin import AdminParts, admin_app
 from gateway.web.build import build_gate, build_receiver
+from gateway.web.dead_letters import add_operator_routes
 from gateway.web.listen import Listener, listen, runner_for
 from gateway.web.page import Total
 from gateway.web.receiver import Receiver
 from gateway.web.session import AdminAccess, admin_token
+from gateway.web.spool_files import add_spool_file_routes
 from spool.errors import SpoolError
 from spool.sqlite.database import make_private_dir
 from spool.sqlite.spool import SpoolSettings, SqliteSpool
@@ -77,7 +82,7 @@ def wall_ms() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What is bound: addresses as text; None where a listener is off."""
+    """What is bound, with real ports; None where a listener is off."""
 
     http: Address
     admin: Address
@@ -133,7 +138,7 @@ class Gateway:
             settle_ms=int(config.counting.settle_s * 1000),
             window_ms=int(config.counting.window_s * 1000),
             max_keys=config.counting.max_keys,
-            now_ms=self._now_ms,
+            now_ms=self.spool.age_ms,
             metrics=metrics_settings(config),
             price=self.prices.price,
         )
@@ -177,6 +182,7 @@ class Gateway:
 
     async def _open_keys(self) -> None:
         data_dir = self.config.data_dir
+        refuse_damaged(data_dir / CONTROL_DATABASE, data_dir / PEPPER_FILE)
         database = await Database.open(data_dir / CONTROL_DATABASE)
         self._stack.push_async_callback(database.close)
         pepper = load_pepper(data_dir / PEPPER_FILE, secrets.token_bytes)
@@ -249,6 +255,7 @@ class Gateway:
         while True:
             try:
                 await self.spool.look_after()
+                await self.spool.look_after_aside()
                 await self.counting.aggregates.look_after()
                 if self._price_file is not None:
                     self._price_file.look()
@@ -279,6 +286,8 @@ class Gateway:
         )
         address = self.config.listen.admin
         app = admin_app(parts, loopback=address is None or address.is_loopback)
+        add_spool_file_routes(app, self.config.data_dir)
+        add_operator_routes(app, self.spool.operator(), self.spool.age_ms)
         return runner_for(app)
 
     async def _totals(self) -> Sequence[Total]:
@@ -329,13 +338,25 @@ class Gateway:
         """What `GET /v2/status` answers."""
         return {
             "edge": dict(self.spool.edge()),
-            "lanes": self._lanes.status(self._now_ms()),
+            "lanes": self._lanes.status(self.spool.age_ms()),
             "reasons": dict(self.spool.reasons()),
             "unpriced": dict(self.prices.unpriced),
             "gaps": self.counting.aggregates.gaps(),
-            "spool_bytes": self.spool.used_bytes,
+            "spool": spool_status(self.spool),
+            "quarantine": quarantine_status(self.spool, self.config.data_dir),
+            "dead_letters": reason_figures(self.spool.aside()),
+            "resends": resend_figures(self.spool.aside()),
             "version": version(DISTRIBUTION),
         }
+
+
+def spool_status(spool: SqliteSpool) -> SpoolStatus:
+    return {
+        "used_bytes": spool.used_bytes,
+        "max_bytes": spool.settings.max_bytes,
+        "file_bytes": spool.room.file_bytes,
+        "disk_free_bytes": spool.room.free_bytes,
+    }
 
 
 def not_bound(option: str, address: Address, error: OSError) -> CannotStart:
@@ -357,7 +378,10 @@ def spool_settings(config: Config) -> SpoolSettings:
         max_bytes=config.spool.max_bytes,
         max_age_ms=int(config.spool.max_age_s * 1000),
         keep_delivered_ms=int(config.spool.keep_delivered_s * 1000),
+        keep_dead_letters_ms=int(config.spool.keep_dead_letters_s * 1000),
+        max_dead_letter_bytes=config.spool.max_dead_letter_bytes,
         window_ms=int(config.counting.window_s * 1000),
+        reserve_bytes=config.spool.reserve_bytes,
     )
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from gateway.keys.errors import DatabaseUnavailable
 from gateway.list_conventions import BadListRequest
-from spool.errors import SpoolError, SpoolFull
+from spool.errors import NoSuchLane, SpoolError, SpoolFull
 
 
 class GatewayError(Exception):
@@ -45,6 +45,11 @@ class MethodNotAllowed(GatewayError):
 class Overloaded(GatewayError):
     """Too much is in flight: the sender should keep its data and come again."""
 
+    def __init__(self, text: str, *, retry_after_s: int | None = None) -> None:
+        super().__init__(text)
+        self.retry_after_s = retry_after_s
+        """None when nothing tells how long it lasts."""
+
 
 class Answer(NamedTuple):
     """How an error is told: HTTP status, gRPC code (google.rpc.Code), seconds for Retry-After, and whether its text is shown."""
@@ -52,12 +57,14 @@ class Answer(NamedTuple):
     status: int
     code: int
     retry_after_s: int | None = None
+    """Where the error itself does not know it."""
     show_text: bool = True
 
 
 ANSWERS: dict[type[BaseException], Answer] = {
     BadPayload: Answer(400, 3),
     BadListRequest: Answer(400, 3),
+    NoSuchLane: Answer(400, 3),
     Unauthenticated: Answer(401, 16),
     Forbidden: Answer(403, 7),
     NotFound: Answer(404, 5),
@@ -75,8 +82,9 @@ UNFORESEEN = Answer(503, 14, retry_after_s=5, show_text=False)
 
 
 def answer_for(error: BaseException) -> Answer:
-    """The answer of the error's class or of its nearest base in the table."""
+    """The answer of the error's class or of its nearest base in the table; when to come again as the error knows, if it does."""
+    known_s: int | None = getattr(error, "retry_after_s", None)
     for cls in type(error).__mro__:
         if cls in ANSWERS:
-            return ANSWERS[cls]
+            return ANSWERS[cls] if known_s is None else ANSWERS[cls]._replace(retry_after_s=known_s)
     return UNFORESEEN

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Callable, Mapping
 
 import structlog
@@ -18,6 +19,7 @@ from exporters.registry import LanePlan, UpstreamSettings, build_client, build_e
 from exporters.secret import Secret
 from gateway.config import Config, ExporterOptions, FileExporter, Upstream, UpstreamKey
 from gateway.keys.scopes import Allowed, Fixed, Grant, Managed, decide
+from gateway.lane_watch import LaneWatch
 from gateway.metrics import LaneStatus
 from gateway.web.faults import places
 from spool.record import OWN_LANES, UNIT_COST, Lane
@@ -28,8 +30,11 @@ log = structlog.get_logger()
 RESTART_S = 1.0
 """Before a pump that ended by a fault is replaced."""
 LOOK_FOR_KEYS_S = 1.0
+WATCH_S = 0.5
 STOP_GRACE_S = 5.0
 """How long a send that is under way may still take when the gateway stops; then its batch is given back."""
+LET_GO_S = 5.0
+"""Beyond that, a pump that does not end is left to itself: its batches stay on disk, and go out again later."""
 
 
 class Lanes:
@@ -49,6 +54,8 @@ class Lanes:
         self._clock = clock
         self._stopping = False
         self._pumps: dict[Lane, Pump] = {}
+        self._pumping: dict[Lane, asyncio.Task[None]] = {}
+        self._restarts: Counter[Lane] = Counter()
         self._running: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -59,23 +66,66 @@ class Lanes:
         for fault in self._keyring.faults():
             log.warning("upstream key", fault=fault)
         self._running = [
-            asyncio.create_task(self._keep_pumping(lane, plan.exporter, plan.limits), name=f"pump {lane}")
+            asyncio.create_task(self._keep_pumping(lane, plan.exporter, plan), name=f"pump {lane}")
             for lane, plan in self._plans.items()
             if plan.exporter is not None
         ]
         self._running.append(asyncio.create_task(self._look_for_service(), name="liveness"))
         self._running.append(asyncio.create_task(self._look_for_keys(), name="key files"))
 
-    async def _keep_pumping(self, lane: Lane, exporter: Exporter, limits: Limits) -> None:
+    async def _keep_pumping(self, lane: Lane, exporter: Exporter, plan: LanePlan) -> None:
         """Run the lane's pump; one that ends by a fault of ours is told and replaced, for its lane must not stand still."""
         while not self._stopping:
-            pump = Pump(lane, self._spool, exporter, limits=limits, clock=self._clock, chance=random.random)
+            pump = Pump(
+                lane,
+                self._spool,
+                exporter,
+                limits=plan.limits,
+                clock=self._clock,
+                chance=random.random,
+                destination=plan.destination,
+            )
             self._pumps[lane] = pump
+            self._pumping[lane] = asyncio.create_task(pump.run(), name=f"pumping {lane}")
+            watching = asyncio.create_task(self._until_still(lane, pump, plan.limits), name=f"watch {lane}")
             try:
-                await pump.run()
-            except Exception as error:  # noqa: BLE001 whatever it was, the lane goes on
-                log.error("pump ended", lane=lane, error=type(error).__name__, at=places(error))  # noqa: TRY400 the text may quote data
-                await asyncio.sleep(RESTART_S)
+                await asyncio.wait({self._pumping[lane], watching}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                watching.cancel()
+                await self._let_go(self._pumping[lane])
+            if not self._stopping:
+                self._restarts[lane] += 1
+                self._spool.forget_leases(lane)
+                tell_end(lane, self._pumping[lane])
+                await asyncio.sleep(0 if watching.done() and not watching.cancelled() else RESTART_S)
+
+    async def _until_still(self, lane: Lane, pump: Pump, limits: Limits) -> None:
+        """Return when the lane says that it is well and has something to send, yet nothing moves."""
+        watch = LaneWatch()
+        while True:
+            await asyncio.sleep(WATCH_S)
+            now_s = self._clock.monotonic_s()
+            if pump.state != "ok" or not self._spool.depth(lane).pending:
+                watch.began(now_s)
+            elif watch.stands_still(now_s, moved=pump.counts.sent_batches, holding=pump.holding):
+                is_ready = await self._is_ready(lane, limits)  # takes as long as what the pump may wait for: look again
+                if is_ready and watch.stands_still(now_s, moved=pump.counts.sent_batches, holding=pump.holding):
+                    return
+                watch.began(now_s)
+
+    async def _is_ready(self, lane: Lane, limits: Limits) -> bool:
+        """False also when the spool cannot be asked: that is not the pump's fault."""
+        try:
+            async with asyncio.timeout(LET_GO_S):
+                return await self._spool.is_ready(lane, max_records=limits.max_records, max_bytes=limits.max_bytes)
+        except Exception as error:  # noqa: BLE001 as above, whatever it was
+            log.warning("the lane cannot be looked at", lane=lane, error=type(error).__name__)
+            return False
+
+    async def _let_go(self, pumping: asyncio.Task[None]) -> None:
+        """Cancel a pump, which gives back what it holds; one that does not even end then is left behind."""
+        pumping.cancel()
+        await asyncio.wait({pumping}, timeout=LET_GO_S)
 
     async def _look_for_service(self) -> None:
         found = await check_liveness(self._client)
@@ -95,7 +145,9 @@ class Lanes:
     async def stop(self) -> None:
         """Let what is under way land; everything else stays in the spool."""
         self._stopping = True
-        await asyncio.gather(*(pump.stop(STOP_GRACE_S) for pump in self._pumps.values()))
+        stopping = [asyncio.create_task(pump.stop(STOP_GRACE_S)) for pump in self._pumps.values()]
+        if stopping:
+            await asyncio.wait(stopping, timeout=STOP_GRACE_S + LET_GO_S)
         for task in self._running:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
@@ -127,7 +179,16 @@ class Lanes:
             "oldest_pending_age_s": None if oldest is None else round(max(0, now_ms - oldest) / 1000, 3),
             "state": state,
             "reason": reason,
+            "restarts": self._restarts[lane],
         }
+
+
+def tell_end(lane: Lane, pumping: asyncio.Task[None]) -> None:
+    error = pumping.exception() if pumping.done() and not pumping.cancelled() else None
+    if error is None:
+        log.error("the lane stood still with something to send; its pump is replaced", lane=lane)
+    else:
+        log.error("pump ended", lane=lane, error=type(error).__name__, at=places(error))
 
 
 def shown_state(state: LaneState, reason: str | None, pending: int) -> tuple[LaneState, str | None]:

@@ -12,6 +12,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from gateway.counting.gaps import Gap
+from gateway.dead_letters import ReasonFigures, ResendFigures
+from gateway.quarantine import QuarantineStatus
 
 
 class LaneStatus(TypedDict):
@@ -27,6 +29,21 @@ class LaneStatus(TypedDict):
     state: Literal["ok", "retrying", "held", "off"]
     reason: str | None
     """Why it is not ok; safe to show."""
+    restarts: NotRequired[int]
+    """How often its pump was replaced, because it ended by a fault or stood still, since the gateway started."""
+
+
+class SpoolStatus(TypedDict):
+    """What the spool takes on the disk, and what it may; as of the last commit."""
+
+    used_bytes: int
+    """What counts against the limit: pages that hold something, the write-ahead log, and what is on its way there."""
+    max_bytes: int
+    """Above it senders are told to keep their data."""
+    file_bytes: int
+    """Size of the files; beyond `used_bytes` are free pages, which are used again or given back to the system."""
+    disk_free_bytes: int
+    """Left on the disk, beside the reserve."""
 
 
 class Status(TypedDict):
@@ -41,8 +58,13 @@ class Status(TypedDict):
     """Model -> calls that no price was found for."""
     gaps: NotRequired[Sequence[Gap]]
     """Sources whose metrics tell more tokens than their calls do: spans that were sampled or lost."""
-    spool_bytes: NotRequired[int]
-    """On disk."""
+    spool: NotRequired[SpoolStatus]
+    quarantine: NotRequired[QuarantineStatus]
+    """Damage that was found in the spool's files, and what became of it."""
+    dead_letters: NotRequired[Sequence[ReasonFigures]]
+    """What is kept of refused records, by lane and reason; a second old at most."""
+    resends: NotRequired[Mapping[str, ResendFigures]]
+    """Lane -> what became of dead letters and of delivered records that were sent again."""
     version: NotRequired[str]
 
 
@@ -98,8 +120,53 @@ LANE_OLDEST: Final = Name(
 LANE_STATE: Final = Name(
     "telemetry_gateway_lane_state", "gauge", "1 for the state that the lane is in.", ("lane", "state")
 )
+LANE_RESTARTS: Final = Name(
+    "telemetry_gateway_lane_restarts",
+    "counter",
+    "Times that a lane's pump was replaced, because it ended by a fault of ours or stood still with something to send.",
+    ("lane",),
+)
+DEAD_LETTERS: Final = Name(
+    "telemetry_gateway_dead_letters",
+    "gauge",
+    "Dead letters that are kept, by the far end's reason: the 100 most frequent of a lane, the rest as other.",
+    ("lane", "reason"),
+)
+DEAD_LETTER_ENDS: Final = Name(
+    "telemetry_gateway_dead_letter_ends",
+    "counter",
+    "Dead letters that were put back to be sent (replayed), or whose bytes were dropped or expired.",
+    ("lane", "end"),
+)
+SENDING_AGAIN: Final = Name(
+    "telemetry_gateway_sending_again_records", "gauge", "Delivered records that are still to be sent again.", ("lane",)
+)
+SENT_AGAIN: Final = Name(
+    "telemetry_gateway_sent_again_records",
+    "counter",
+    "Delivered records that were to be sent again: delivered once more, refused now, or given up. They stay delivered.",
+    ("lane", "outcome"),
+)
 UNPRICED: Final = Name("telemetry_gateway_unpriced_calls", "gauge", "Calls that no price was found for.", ("model",))
-SPOOL_BYTES: Final = Name("telemetry_gateway_spool_bytes", "gauge", "Bytes that the spool takes on disk.")
+SPOOL_BYTES: Final = Name(
+    "telemetry_gateway_spool_bytes", "gauge", "Size of spool.db and its write-ahead log, free pages included."
+)
+SPOOL_USED: Final = Name("telemetry_gateway_spool_used_bytes", "gauge", "What of it counts against spool.max_bytes.")
+SPOOL_LIMIT: Final = Name(
+    "telemetry_gateway_spool_max_bytes", "gauge", "spool.max_bytes: above it new data is refused."
+)
+DISK_FREE: Final = Name(
+    "telemetry_gateway_spool_disk_free_bytes", "gauge", "Left on the spool's disk, beside the reserve."
+)
+QUARANTINED: Final = Name(
+    "telemetry_gateway_quarantined_records",
+    "gauge",
+    "Records on damaged pages of the spool that could not be read, now dead letters; absent when nobody knows how many.",
+)
+QUARANTINE_BYTES: Final = Name(
+    "telemetry_gateway_quarantine_bytes", "gauge", "Damaged files kept in quarantine/; above 0 somebody should look."
+)
+SALVAGES: Final = Name("telemetry_gateway_spool_salvages", "gauge", "Times that a damaged spool was salvaged.")
 HTTP_ANSWERS: Final = Name(
     "telemetry_gateway_http_answers", "counter", "Answers of the HTTP receiver.", ("route", "status")
 )
@@ -116,7 +183,8 @@ UP: Final = Name("telemetry_gateway_info", "gauge", "Always 1; its label says wh
 
 NAMES: Final[tuple[Name, ...]] = (
     ITEMS_RECEIVED, ITEMS, ITEM_REASONS, LANE_RECORDS, LANE_DELIVERED, LANE_EXPIRED, LANE_OLDEST, LANE_STATE,
-    UNPRICED, SPOOL_BYTES, HTTP_ANSWERS, HTTP_GONE, UNFORESEEN, IN_FLIGHT_BYTES, UP,
+    LANE_RESTARTS, DEAD_LETTERS, DEAD_LETTER_ENDS, SENDING_AGAIN, SENT_AGAIN,
+    UNPRICED, SPOOL_BYTES, SPOOL_USED, SPOOL_LIMIT, DISK_FREE, QUARANTINED, QUARANTINE_BYTES, SALVAGES, HTTP_ANSWERS, HTTP_GONE, UNFORESEEN, IN_FLIGHT_BYTES, UP,
 )  # fmt: skip
 
 EDGE_FATES: Final = ("kept", "duplicate", "suppressed", "rejected", "ignored")
@@ -142,14 +210,24 @@ class StatusCollector(Collector):
         status, web = self._status(), self._web_figures()
         yield from edge_metrics(status)
         yield from lane_metrics(status["lanes"])
+        yield from resend_metrics(status)
         yield family(HTTP_ANSWERS, [((route, str(code)), n) for (route, code), n in web.answers.items()])
         yield family(HTTP_GONE, [((), web.gone)])
         yield family(UNFORESEEN, [((), web.unforeseen)])
         yield family(IN_FLIGHT_BYTES, [((), web.in_flight_bytes)])
-        if "spool_bytes" in status:
-            yield family(SPOOL_BYTES, [((), status["spool_bytes"])])
+        if "spool" in status:
+            yield from spool_metrics(status["spool"])
+        if "quarantine" in status:
+            yield from quarantine_metrics(status["quarantine"])
         if "version" in status:
             yield family(UP, [((status["version"],), 1)])
+
+
+def quarantine_metrics(quarantine: QuarantineStatus) -> Iterator[Metric]:
+    records = quarantine["records"]
+    yield family(QUARANTINED, [] if records is None else [((), records)])
+    yield family(QUARANTINE_BYTES, [((), quarantine["bytes"])])
+    yield family(SALVAGES, [((), quarantine["salvages"])])
 
 
 def edge_metrics(status: Status) -> Iterator[Metric]:
@@ -169,6 +247,26 @@ def lane_metrics(lanes: Mapping[str, LaneStatus]) -> Iterator[Metric]:
     yield family(LANE_OLDEST, [((name,), lane["oldest_pending_age_s"] or 0) for name, lane in lanes.items()])
     states = [((name, state), float(lane["state"] == state)) for name, lane in lanes.items() for state in LANE_STATES]
     yield family(LANE_STATE, states)
+    yield family(LANE_RESTARTS, [((name,), lane.get("restarts", 0)) for name, lane in lanes.items()])
+
+
+def spool_metrics(spool: SpoolStatus) -> Iterator[Metric]:
+    yield family(SPOOL_BYTES, [((), spool["file_bytes"])])
+    yield family(SPOOL_USED, [((), spool["used_bytes"])])
+    yield family(SPOOL_LIMIT, [((), spool["max_bytes"])])
+    yield family(DISK_FREE, [((), spool["disk_free_bytes"])])
+
+
+def resend_metrics(status: Status) -> Iterator[Metric]:
+    yield family(DEAD_LETTERS, [((x["lane"], x["reason"]), x["records"]) for x in status.get("dead_letters", ())])
+    resends = status.get("resends", {})
+    ends = [((lane, end), x["dead_letters"][end]) for lane, x in resends.items() for end in x["dead_letters"]]
+    yield family(DEAD_LETTER_ENDS, ends)
+    yield family(SENDING_AGAIN, [((lane,), x["waiting"]) for lane, x in resends.items()])
+    outcomes = [
+        ((lane, outcome), x["sent_again"][outcome]) for lane, x in resends.items() for outcome in x["sent_again"]
+    ]
+    yield family(SENT_AGAIN, outcomes)
 
 
 def family(name: Name, samples: Iterable[Sample]) -> Metric:

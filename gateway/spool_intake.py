@@ -120,12 +120,16 @@ class SpoolIntake:
         packed = await self._packed_source(kind_of(name, first_line), body, context)
         calls = Packed._make(packed.calls)
         calls = self._threads.complete(name, calls, packed.threads, packed.threads_of_calls, context)
-        receipt = await self._keep(calls, context)
+        receipt = (await self._keep(calls, context))._replace(answer=packed.answer, ignored=calls.ignored)
         if packed.measured is None:
-            return receipt._replace(answer=packed.answer)
+            return receipt
         measured = measured_in(PackedMetrics._make(packed.measured))
         await self._counting.aggregates.take(measured, context)
-        return Receipt(receipt.items + measured.items, (*receipt.rejected, *measured.rejected), answer=packed.answer)
+        return receipt._replace(
+            items=receipt.items + measured.items,
+            rejected=(*receipt.rejected, *measured.rejected),
+            ignored=receipt.ignored + measured.ignored,
+        )
 
     async def _packed_source(self, kind: str, body: bytes, context: Context) -> PackedSource:
         """The payload, read as `_packed` does; a large one that is read here is read beside the loop."""
@@ -217,7 +221,7 @@ class SpoolIntake:
                     for start in range(PIECE_CALLS, len(packed.records), PIECE_CALLS)
                 )
                 aggregates = self._counting.aggregates
-                noted = aggregates.note_used(packed.used, sender_of(context), context.received_at_ms)
+                noted = aggregates.note_used(packed.used, sender_of(context), self._counting.now_ms())
                 if noted is not None:
                     waiting.append(noted)
         except BaseException:
@@ -228,7 +232,7 @@ class SpoolIntake:
 
     def _append_piece(self, records: list[bytes], rows: bytes, tally: Tally, links: bytes) -> Awaitable[None]:
         seq, first = self._spool.position(AI_TELEMETRY)
-        counted = self._counting.ledger.count_rows(rows, links, seq, first, self._now_ms())
+        counted = self._counting.ledger.count_rows(rows, links, seq, first, self._counting.now_ms())
         duplicates = counted.duplicates
         if duplicates:
             records = [record for i, record in enumerate(records) if i not in duplicates]

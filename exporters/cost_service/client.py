@@ -5,6 +5,7 @@ Bodies of answers are read up to a limit; a key that the far end echoes is maske
 """
 
 import ipaddress
+import random
 import ssl
 import time
 from collections.abc import Callable, Mapping
@@ -17,7 +18,9 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from exporters.base import Hold, Retry
+from exporters.clock import SystemClock
 from exporters.cost_service.preset import PRESETS, Preset
+from exporters.destination import Destination
 from exporters.keyring import Keyring, OutboundKey
 from exporters.secret import MASK, Secret
 
@@ -73,8 +76,11 @@ class CostServiceClient:
         *,
         preset: Preset = PRESETS["document"],
         now_unix_s: Callable[[], float] = time.time,
+        destination: Destination | None = None,
     ) -> None:
         self.gateway_id = gateway_id
+        self.destination = destination or Destination(SystemClock(), random.random)
+        """Told of every answer and every silence; give it to the pumps of all lanes that send by this client."""
         self.preset = preset
         self.keyring = keyring
         self.now_unix_s = now_unix_s
@@ -115,8 +121,10 @@ class CostServiceClient:
                 allow_redirects=False,
             ) as response:
                 text = await _bounded_body(response)
+                self.destination.answered()
                 return Answer(response.status, response.headers, _masked(text, key.secret))
         except (aiohttp.ClientError, OSError) as error:  # OSError includes TimeoutError
+            self.destination.silent()
             return silence(error)
 
     async def close(self) -> None:

@@ -22,6 +22,7 @@ from gateway.errors import Forbidden, Unauthenticated, answer_for
 from gateway.insights.finding import INSIGHT_LIST, Insight
 from gateway.list_conventions import ListRequest, Page, envelope, read_request
 from gateway.metrics import Status
+from gateway.quarantine import degraded
 from gateway.web.answers import json_error
 from gateway.web.faults import kind_of, places
 from gateway.web.gate import host_name, is_loopback_host
@@ -154,7 +155,9 @@ async def readyz(request: web.Request) -> web.Response:
     """Data sent now can be kept."""
     reason = await request.app[PARTS].not_ready()
     if reason is None:
-        return web.Response(text="ready\n")
+        quarantine = request.app[PARTS].status().get("quarantine")
+        why = None if quarantine is None else degraded(quarantine)
+        return web.Response(text="ready\n" if why is None else f"ready, degraded: {why}\n")
     return web.Response(text=f"not ready: {reason}\n", status=HTTPStatus.SERVICE_UNAVAILABLE)
 
 

@@ -5,7 +5,8 @@ The caller owns a `Hold` for the life of the request and releases it when the an
 """
 
 import asyncio
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,6 +14,7 @@ from aiohttp import web
 
 from gateway.errors import BadPayload, Overloaded, TooLarge
 from gateway.web.coding import Decode
+from spool.drain import Drain
 
 MIB: Final = 1024 * 1024
 
@@ -36,11 +38,13 @@ class Limits:
 class Budget:
     """Bytes that all requests hold together."""
 
-    __slots__ = ("limit_bytes", "used_bytes")
+    __slots__ = ("drain", "limit_bytes", "used_bytes")
 
-    def __init__(self, limit_bytes: int) -> None:
+    def __init__(self, limit_bytes: int, monotonic_s: Callable[[], float] = time.monotonic) -> None:
         self.limit_bytes = limit_bytes
         self.used_bytes = 0
+        self.drain = Drain(monotonic_s)
+        """How fast requests are done with theirs."""
 
 
 class Hold:
@@ -55,8 +59,9 @@ class Hold:
     def take(self, n_bytes: int) -> None:
         """Raises Overloaded, with nothing taken, when the budget has no room."""
         budget = self._budget
-        if budget.used_bytes + n_bytes > budget.limit_bytes:
-            raise Overloaded("too many bytes are in flight")
+        over_bytes = budget.used_bytes + n_bytes - budget.limit_bytes
+        if over_bytes > 0:
+            raise Overloaded("too many bytes are in flight", retry_after_s=budget.drain.wait_s(over_bytes))
         budget.used_bytes += n_bytes
         self._held_bytes += n_bytes
 
@@ -66,6 +71,8 @@ class Hold:
 
     def release(self) -> None:
         """Give back whatever is still held."""
+        if self._held_bytes:
+            self._budget.drain.left(self._held_bytes)
         self._budget.used_bytes -= self._held_bytes
         self._held_bytes = 0
 

@@ -5,6 +5,7 @@ import traceback
 from pathlib import PurePath
 
 from gateway.errors import GatewayError
+from gateway.list_conventions import BadListRequest
 
 MAX_FRAMES = 6
 
@@ -17,6 +18,6 @@ def places(error: BaseException) -> list[str]:
 
 def kind_of(error: Exception) -> str:
     """The error's class as a word: TooLarge -> `too_large`; what is not ours -> `unavailable`."""
-    if not isinstance(error, GatewayError):
+    if not isinstance(error, GatewayError | BadListRequest):
         return "unavailable"
     return re.sub(r"(?<!^)(?=[A-Z])", "_", type(error).__name__).lower()

@@ -9,8 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Final, TypedDict
 
+from gateway.dead_letters import ReasonFigures
 from gateway.insights.finding import Insight
 from gateway.metrics import EDGE_FATES, LANE_FATES, LaneStatus, Status
+from gateway.quarantine import degraded
 
 STYLE: Final = """
 :root{color-scheme:light dark;--fg:#1a1d21;--bg:#fff;--soft:#667;--line:#d8dce2;--ok:#11703a;--bad:#b3261e}
@@ -35,6 +37,7 @@ CONTENT_SECURITY_POLICY: Final = (
 
 REFRESH_S = 10
 MOST_INSIGHTS = 50
+MOST_REASONS = 50
 """Shown on the page."""
 
 LOGIN_FORM: Final = (
@@ -81,6 +84,7 @@ def status_page(status: Status, totals: Sequence[Total], insights: Sequence[Insi
         "<h2>What went out</h2>",
         lanes_identity(edge, lanes),
         lanes_table(lanes),
+        *dead_letters_part(status.get("dead_letters", ())),
         "<h2>AI calls delivered</h2>",
         totals_table(totals),
         "<h2>What to look at</h2>",
@@ -130,10 +134,19 @@ def faults_of(status: Status) -> list[str]:
         for name, lane in lanes.items()
         if lane["state"] == "off" and lane["pending"]
     ]
-    refused = sum(lane["dead_lettered"] for lane in lanes.values())
+    if "quarantine" in status and (why := degraded(status["quarantine"])) is not None:
+        faults.append(why)
+    refused = letters_to_look_at(status)
     if refused:
         faults.append(f"{number(refused)} records were refused by the far end")
     return faults
+
+
+def letters_to_look_at(status: Status) -> int:
+    """Dead letters that are still here; those that an operator dropped are dealt with, though they stay counted."""
+    if "dead_letters" in status:
+        return sum(reason["records"] for reason in status["dead_letters"])
+    return sum(lane["dead_lettered"] for lane in status["lanes"].values())
 
 
 def adds_up(lane: LaneStatus) -> bool:
@@ -175,6 +188,20 @@ def lanes_table(lanes: Mapping[str, LaneStatus]) -> str:
         for name, lane in lanes.items()
     ]
     return table("One queue to one destination; kept = delivered + pending + dead lettered + expired", head, rows, 2)
+
+
+def dead_letters_part(reasons: Sequence[ReasonFigures]) -> list[str]:
+    """Nothing where there are none."""
+    if not reasons:
+        return []
+    rows = [
+        [escape(x["lane"]), escape(x["reason"]), escape(x["oldest_at"]), escape(x["newest_at"]), number(x["records"])]
+        for x in reasons[:MOST_REASONS]
+    ]
+    more = f"; {number(len(reasons) - len(rows))} more in /v2/status" if len(reasons) > len(rows) else ""
+    caption = f"Kept, to be looked at, put back or dropped: telemetry-gateway spool dead-letters{more}"
+    head = ["Lane", "Reason", "Oldest", "Newest", "Records"]
+    return ["<h2>What the far end refused</h2>", table(caption, head, rows, 4)]
 
 
 def lane_state(lane: LaneStatus) -> str:

@@ -18,7 +18,10 @@ from spool.errors import SpoolCorrupt, SpoolError, SpoolFull, SpoolLocked, Spool
 DATABASE = "spool.db"
 WAL_CHECKPOINT_PAGES = 4000
 """32 MiB of WAL: measured, larger gains nothing and makes recovery at start slower."""
+LEAST_LOG_PAGES = 16
 PAGE_BYTES = 8192
+IMPLAUSIBLE_VERSION = 10_000
+"""A layout's number that no release will have: the header is damaged."""
 
 
 def make_private_dir(path: Path) -> None:
@@ -63,7 +66,9 @@ def migrations() -> list[tuple[int, str]]:
     return sorted(found)
 
 
-def connect(data_dir: Path, *, synchronous: str = "FULL") -> sqlite3.Connection:
+def connect(
+    data_dir: Path, *, synchronous: str = "FULL", log_pages: int = WAL_CHECKPOINT_PAGES
+) -> sqlite3.Connection:
     """Open spool.db in *data_dir*, made and migrated if need be; for the one thread that will own it.
 
     Raises SpoolTooNew, SpoolCorrupt, or SpoolError when the file cannot be opened.
@@ -76,7 +81,7 @@ def connect(data_dir: Path, *, synchronous: str = "FULL") -> sqlite3.Connection:
         connection.text_factory = lambda text: text.decode("utf-8", "replace")
         try:
             refuse_newer(connection)
-            prepare(connection, synchronous)
+            prepare(connection, synchronous, log_pages)
             migrate(connection)
         except BaseException:
             connection.close()
@@ -117,14 +122,23 @@ def is_full(error: BaseException) -> bool:
     return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
 
 
-def prepare(connection: sqlite3.Connection, synchronous: str) -> None:
+def log_pages_for(max_bytes: int) -> int:
+    """Pages of write-ahead log that a spool of *max_bytes* keeps: at most an eighth of it, for the log counts too.
+
+    Asked with four times the reserve, it is half of that: what a full disk must have room for before deletions free anything.
+    """
+    return max(LEAST_LOG_PAGES, min(WAL_CHECKPOINT_PAGES, max_bytes // 8 // PAGE_BYTES))
+
+
+def prepare(connection: sqlite3.Connection, synchronous: str, log_pages: int) -> None:
     """Set what a connection needs each time; page size and vacuum mode count only for a new file."""
     for pragma in (
         f"page_size={PAGE_BYTES}",
         "auto_vacuum=INCREMENTAL",
         "journal_mode=WAL",
         f"synchronous={synchronous}",
-        f"wal_autocheckpoint={WAL_CHECKPOINT_PAGES}",
+        f"wal_autocheckpoint={log_pages}",
+        f"journal_size_limit={log_pages * PAGE_BYTES}",  # a log that one large commit made longer is cut again
         "cache_size=-4096",
         "temp_store=MEMORY",
         "foreign_keys=ON",
@@ -137,16 +151,24 @@ def layout_version(connection: sqlite3.Connection) -> int:
     return int(version)
 
 
+def is_newer(connection: sqlite3.Connection) -> bool:
+    """Whether a newer release laid the file out. Raises SpoolCorrupt when its header says a number that no release has."""
+    version = layout_version(connection)
+    if not 0 <= version < IMPLAUSIBLE_VERSION:
+        raise SpoolCorrupt("the file's header does not hold together")
+    return version > migrations()[-1][0]
+
+
 def refuse_newer(connection: sqlite3.Connection) -> None:
     """Raise SpoolTooNew, before anything is written, when a newer release laid the file out."""
-    version, known = layout_version(connection), migrations()[-1][0]
-    if version > known:
+    if is_newer(connection):
+        version, known = layout_version(connection), migrations()[-1][0]
         raise SpoolTooNew(f"the spool has layout {version}; this release knows up to {known}: run a newer release")
 
 
-def migrate(connection: sqlite3.Connection) -> None:
-    """Bring the layout forward, each migration in a transaction of its own."""
+def migrate(connection: sqlite3.Connection, *, through: int | None = None) -> None:
+    """Bring the layout forward, each migration in a transaction of its own; *through* that one, or all."""
     version = layout_version(connection)
     for number, sql in migrations():
-        if number > version:
+        if number > version and (through is None or number <= through):
             connection.executescript(f"BEGIN IMMEDIATE;\n{sql}\nPRAGMA user_version={number};\nCOMMIT;")

@@ -72,10 +72,12 @@ class Gathering:
         self._next_seq = next_seq
         self._now_ms = now_ms
         self._open = Gathered()
+        self._committing_bytes = 0
 
     @property
     def size(self) -> int:
-        return self._open.size
+        """Bytes that were gathered, or taken and not yet said to have `landed`."""
+        return self._open.size + self._committing_bytes
 
     def chunk(self, lane: Lane) -> _OpenChunk:
         """The chunk that takes *lane*'s next record."""
@@ -127,6 +129,7 @@ class Gathering:
         """All that waits; on the writer's thread. What is empty is taken too: the next one starts anew."""
         with self.lock:
             gathered = self._open
+            self._committing_bytes += gathered.size  # before it is no longer among the open ones: `size` takes no lock
             self._open = Gathered()
             self.sealed_seq = self._next_seq - 1
             self.waiting.clear()
@@ -134,6 +137,11 @@ class Gathering:
         for lane, chunks in gathered.chunks.items():
             gathered.group.chunks += [chunk.row(lane, now_ms) for chunk in chunks if chunk.records or chunk.links]
         return gathered
+
+    def landed(self, gathered: Gathered) -> None:
+        """What was taken is on the disk, or lost."""
+        with self.lock:
+            self._committing_bytes -= gathered.size
 
     def void_appends(self) -> list[asyncio.Future[None]]:
         """Forget the appends that wait, but not the operations; who waited for them."""

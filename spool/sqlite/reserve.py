@@ -10,14 +10,16 @@ from pathlib import Path
 from spool.sqlite.database import touch_private
 
 RESERVE_BYTES = 64 << 20
-"""More than the write-ahead log holds before it is copied into the file (32 MiB and one commit), so that the copy succeeds:
-only after it do deletions free anything."""
+"""Twice what the write-ahead log holds before it is copied into the file, so that the copy succeeds: only after it do deletions
+free anything."""
 
 
 class Reserve:
     def __init__(self, path: Path, size_bytes: int) -> None:
         self._path = path
         self._size_bytes = size_bytes
+        self.floor_bytes = size_bytes // 4
+        """What must be free besides, for new data to be taken."""
         self.is_held = False
 
     def hold(self) -> bool:
@@ -45,7 +47,7 @@ class Reserve:
                 if self._size_bytes:
                     os.posix_fallocate(file.fileno(), 0, self._size_bytes)
                 left = os.fstatvfs(file.fileno())
-                enough = left.f_bavail * left.f_frsize >= self._size_bytes // 4
+                enough = left.f_bavail * left.f_frsize >= self.floor_bytes
         except OSError:
             enough = False
         if not enough:

@@ -6,23 +6,33 @@ not including, another, less those that settling dropped.
 """
 
 import sqlite3
+import time
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 from zlib import crc32
 
+from spool.age import Seen
 from spool.figures import Figures
 from spool.record import AI_TELEMETRY, Batch, Lane
+from spool.sqlite import room, side_counts
 from spool.store import Refusal
 
+CHECKSUM_BYTES = 4
+"""After the ends of the records in a chunk's `ends`."""
 NEVER_SETTLES = 1 << 62
 """settled_seq of a lane whose records may be frozen as soon as they are committed."""
 CHANGES_SEQS = 256
 """Chunk numbers whose changes are read at a time: a freeze must not load those of a whole backlog."""
 UNREADABLE = "unreadable_row"
 """Code of dead letters that the spool itself set aside: their chunk's row does not hold together."""
+
+
+Origin = Literal["", "dead_letter", "delivered"]
+"""Why a batch is sent: for the first time; because its dead letters were put back, which makes them pending again; or once more
+what was delivered, which no figure of the two identities knows of."""
 
 
 class Position(NamedTuple):
@@ -40,6 +50,8 @@ class Change(NamedTuple):
     record: bytes | None
 
 
+MERGED = "kept.merged"
+"""Fate of a record that stands for several reports of its call."""
 MOVED = "kept.moved"
 """Fate of a record that waits on in a later chunk: it is no longer where it was, and counted as before."""
 
@@ -78,6 +90,8 @@ class Evidence(NamedTuple):
     links: bytes
     dropped: dict[int, str]
     """Index -> fate of the records that settling dropped."""
+    merged: frozenset[int]
+    """Indexes of those that stand for several reports: decided before their own chunk settles."""
 
 
 def insert_chunk(connection: sqlite3.Connection, chunk: ChunkRow) -> None:
@@ -126,6 +140,7 @@ def close_lanes(connection: sqlite3.Connection, figures: Figures, open_lanes: Se
     for (name,) in connection.execute("SELECT name FROM lane").fetchall():
         if name not in open_lanes:
             connection.execute("DELETE FROM batch WHERE lane=?", (name,))
+            connection.execute("DELETE FROM stretch WHERE lane=?", (name,))
             connection.execute("DELETE FROM lane WHERE name=?", (name,))
             lane = figures.lane(name)
             given_up[name] = lane.pending
@@ -203,12 +218,32 @@ def records_in(
         "SELECT seq, n, ends, body FROM chunk WHERE lane=? AND seq BETWEEN ? AND ? ORDER BY seq",
         (source, lo.seq, hi.seq),
     )
-    for seq, n, ends, body in rows:
+    for seq, said, ends, body in rows:
+        n = record_count(said, ends)
         first = lo.idx if seq == lo.seq else 0
         after = min(n, hi.idx) if seq == hi.seq else n
         stops = record_stops(n, ends, body)
         if stops is not None:
             yield from chunk_records(seq, stops, body, first, after, changes.get(seq))
+
+
+def records_at(connection: sqlite3.Connection, source: Lane, positions: Sequence[Position]) -> list[bytes | None]:
+    """The records at *positions*, None for one that is gone or dropped; each chunk is read once."""
+    wanted: dict[int, set[int]] = {}
+    for seq, idx in positions:
+        wanted.setdefault(seq, set()).add(idx)
+    found: dict[Position, bytes] = {}
+    for seq, indexes in wanted.items():
+        lo, hi = Position(seq, min(indexes)), Position(seq, max(indexes) + 1)
+        found |= {at: record for at, record in records_in(connection, source, lo, hi) if at.idx in indexes}
+    return [found.get(Position(*at)) for at in positions]
+
+
+def record_count(said: object, ends: object) -> int:
+    """How many records a row holds: as many as it tells the ends of, which its checksum proves; else what it says, if that is a number."""
+    if isinstance(ends, bytes) and len(ends) >= CHECKSUM_BYTES and not len(ends) % 4:
+        return (len(ends) - CHECKSUM_BYTES) // 4
+    return max(0, _whole(said))
 
 
 def record_stops(n: int, ends: bytes, body: bytes) -> "array[int] | None":
@@ -254,34 +289,53 @@ def lane_row(connection: sqlite3.Connection, lane: Lane) -> LaneRow:
     return LaneRow(source, Position(seq, idx), settled)
 
 
+def again_lane(lane: Lane) -> Lane:
+    """The lane of the chunks that hold *lane*'s dead letters once they were put back; it is in no table of lanes."""
+    return f"again:{lane}"
+
+
+def source_of(lane: Lane, source: Lane, origin: Origin) -> Lane:
+    """The lane of the chunks that a batch of *origin* in *lane*, which reads *source*, is made of."""
+    return again_lane(lane) if origin == "dead_letter" else source
+
+
 def frozen_before(
     connection: sqlite3.Connection, figures: Figures, lane: Lane, leased: set[str], now_ms: int
 ) -> Batch | None:
     """The oldest batch of *lane* that is frozen and not *leased*, read back as it was; less what cannot be read any more."""
-    source = lane_row(connection, lane).source
     rows = connection.execute(
-        "SELECT batch_id, seq_lo, idx_lo, seq_hi, idx_hi, n, generation, attempts, sent_at FROM batch WHERE lane=?"
+        "SELECT batch_id, origin, seq_lo, idx_lo, seq_hi, idx_hi, n, generation, attempts, sent_at FROM batch WHERE lane=?"
         " ORDER BY seq_lo, idx_lo",
         (lane,),
     )
-    for batch_id, seq_lo, idx_lo, seq_hi, idx_hi, n, generation, attempts, sent_at in rows:
+    for batch_id, origin, seq_lo, idx_lo, seq_hi, idx_hi, n, generation, attempts, sent_at in rows:
         if batch_id in leased:
             continue
+        source = source_of(lane, lane_row(connection, lane).source, origin)
         found = records_in(connection, source, Position(seq_lo, idx_lo), Position(seq_hi, idx_hi))
         records = tuple(record for _, record in found)
         if len(records) < n:
             connection.execute("UPDATE batch SET n=? WHERE batch_id=?", (len(records), batch_id))
-            set_unreadable_aside(connection, figures, lane, n - len(records), b"", now_ms)
+            lose(connection, figures, lane, origin, n - len(records), now_ms)
         if records:
             return Batch(batch_id, lane, generation, attempts, sent_at, records)
         connection.execute("DELETE FROM batch WHERE batch_id=?", (batch_id,))
     return None
 
 
+def lose(connection: sqlite3.Connection, figures: Figures, lane: Lane, origin: Origin, n: int, now_ms: int) -> None:
+    """*n* records that a batch or stretch of *origin* should hold cannot be read any more."""
+    if origin == "delivered":
+        side_counts.add(connection, lane, "sent_again.given_up", n)
+    else:
+        set_unreadable_aside(connection, figures, lane, n, b"", now_ms)
+
+
 def set_unreadable_aside(
     connection: sqlite3.Connection, figures: Figures, lane: Lane, n: int, body: bytes, now_ms: int
 ) -> None:
     """Count *n* records that were pending in *lane* as dead letters; the first one keeps what is left of them."""
+    n = max(0, min(n, figures.lane(lane).pending))  # a damaged row may say any number
     figures.lane(lane).pending -= n
     figures.lane(lane).dead_lettered += n
     rest = body if isinstance(body, bytes) else b""
@@ -337,7 +391,7 @@ def take(
     upto = row.next
     changes: dict[int, dict[int, tuple[str, bytes | None]]] = {}
     changes_through = row.next.seq - 1
-    for seq, n, ends, body in connection.execute(
+    for seq, said, ends, body in connection.execute(
         "SELECT seq, n, ends, body FROM chunk WHERE lane=? AND seq BETWEEN ? AND ? ORDER BY seq",
         (row.source, row.next.seq, row.settled_seq),
     ):
@@ -347,6 +401,7 @@ def take(
             changes_through = seq + CHANGES_SEQS
             changes = changes_between(connection, seq, changes_through)
         first = row.next.idx if seq == row.next.seq else 0
+        n = record_count(said, ends)
         stops = record_stops(n, ends, body)
         if stops is None:
             dropped = sum(idx >= first for idx in dropped_in(changes.get(seq, {})))
@@ -370,7 +425,7 @@ def too_early(connection: sqlite3.Connection, row: LaneRow, limits: Limits, now_
         (row.source, row.next.seq, row.settled_seq),
     ):
         oldest = _whole(received_ms) if oldest is None else oldest
-        records += n - (row.next.idx if seq == row.next.seq else 0)
+        records += _whole(n) - (row.next.idx if seq == row.next.seq else 0)
         size += body_bytes
         # What came at a later time than now came before the clock jumped back: it waits no longer.
         waited = oldest > now_ms or oldest + limits.linger_ms <= now_ms
@@ -379,16 +434,32 @@ def too_early(connection: sqlite3.Connection, row: LaneRow, limits: Limits, now_
     return None if oldest is None else Waiting(oldest + limits.linger_ms)
 
 
+def is_ready(connection: sqlite3.Connection, lane: Lane, limits: Limits, now_ms: int) -> bool:
+    """Whether *lane* has anything to send now: a frozen batch, or records that are settled and wait no longer for more."""
+    for table in ("batch", "stretch"):
+        if connection.execute(f"SELECT 1 FROM {table} WHERE lane=? LIMIT 1", (lane,)).fetchone() is not None:  # noqa: S608 - own SQL
+            return True
+    row = lane_row(connection, lane)
+    waiting = connection.execute(
+        "SELECT 1 FROM chunk WHERE lane=? AND seq BETWEEN ? AND ? LIMIT 1", (row.source, row.next.seq, row.settled_seq)
+    ).fetchone()
+    return waiting is not None and too_early(connection, row, limits, now_ms) is None
+
+
 def acked(
     connection: sqlite3.Connection, figures: Figures, batch: Batch, refused: Sequence[Refusal], now_ms: int
 ) -> None:
     """The far end has the batch: forget it, and set the refused records aside."""
-    if not forget_batch(connection, batch):
+    origin = forget_batch(connection, batch)
+    if origin is None:
+        return
+    # An answer may name an index twice or beyond the batch; each record has one fate.
+    by_index = {x.index: x for x in refused if 0 <= x.index < len(batch.records)}
+    if origin == "delivered":
+        count_sent_again(connection, batch, refused=len(by_index))
         return
     lane = figures.lane(batch.lane)
     lane.pending -= len(batch.records)
-    # An answer may name an index twice or beyond the batch; each record has one fate.
-    by_index = {x.index: x for x in refused if 0 <= x.index < len(batch.records)}
     lane.delivered += len(batch.records) - len(by_index)
     lane.dead_lettered += len(by_index)
     dead = ((batch.records[i], x.code, x.message) for i, x in sorted(by_index.items()))
@@ -399,7 +470,11 @@ def buried(
     connection: sqlite3.Connection, figures: Figures, batch: Batch, code: str, message: str, now_ms: int
 ) -> None:
     """Set every record of the batch aside."""
-    if not forget_batch(connection, batch):
+    origin = forget_batch(connection, batch)
+    if origin is None:
+        return
+    if origin == "delivered":
+        count_sent_again(connection, batch, refused=len(batch.records))
         return
     lane = figures.lane(batch.lane)
     lane.pending -= len(batch.records)
@@ -407,17 +482,26 @@ def buried(
     insert_dead_letters(connection, batch.lane, ((record, code, message) for record in batch.records), now_ms)
 
 
-def forget_batch(connection: sqlite3.Connection, batch: Batch) -> bool:
-    """Whether the batch was still there: an ending that comes twice counts once."""
-    return connection.execute("DELETE FROM batch WHERE batch_id=?", (batch.batch_id,)).rowcount == 1
+def count_sent_again(connection: sqlite3.Connection, batch: Batch, *, refused: int) -> None:
+    """Records that were delivered before were sent once more: they stay delivered, whatever the far end says of them now."""
+    side_counts.add(connection, batch.lane, "sent_again.delivered", len(batch.records) - refused)
+    side_counts.add(connection, batch.lane, "sent_again.refused", refused)
+
+
+def forget_batch(connection: sqlite3.Connection, batch: Batch) -> Origin | None:
+    """The origin of the batch; None when it is gone already: an ending that comes twice counts once."""
+    found = connection.execute("SELECT origin FROM batch WHERE batch_id=?", (batch.batch_id,)).fetchone()
+    connection.execute("DELETE FROM batch WHERE batch_id=?", (batch.batch_id,))
+    origin: Origin | None = None if found is None else found[0]
+    return origin
 
 
 def insert_dead_letters(
     connection: sqlite3.Connection, lane: Lane, dead: Iterable[tuple[bytes, str, str]], now_ms: int
 ) -> None:
     connection.executemany(
-        "INSERT INTO dead_letter (lane, buried_ms, code, message, record) VALUES (?, ?, ?, ?, ?)",
-        [(lane, now_ms, code[:64], message[:512], record) for record, code, message in dead],
+        "INSERT INTO dead_letter (lane, buried_ms, code, message, record, bytes) VALUES (?, ?, ?, ?, ?, ?)",
+        [(lane, now_ms, code[:64], message[:512], record, len(record)) for record, code, message in dead],
     )
 
 
@@ -431,11 +515,12 @@ def released(connection: sqlite3.Connection, batch: Batch, *, answered: bool) ->
 
 def split(connection: sqlite3.Connection, batch: Batch, ids: tuple[str, str]) -> None:
     """Replace the batch by its two halves."""
-    seq_lo, idx_lo, seq_hi, idx_hi = connection.execute(
-        "SELECT seq_lo, idx_lo, seq_hi, idx_hi FROM batch WHERE batch_id=?", (batch.batch_id,)
+    origin, seq_lo, idx_lo, seq_hi, idx_hi = connection.execute(
+        "SELECT origin, seq_lo, idx_lo, seq_hi, idx_hi FROM batch WHERE batch_id=?", (batch.batch_id,)
     ).fetchone()
     lo, hi = Position(seq_lo, idx_lo), Position(seq_hi, idx_hi)
-    positions = [position for position, _ in records_in(connection, lane_row(connection, batch.lane).source, lo, hi)]
+    source = source_of(batch.lane, lane_row(connection, batch.lane).source, origin)
+    positions = [position for position, _ in records_in(connection, source, lo, hi)]
     half = len(positions) // 2
     if not half:
         raise ValueError("a batch of one record cannot be split")
@@ -445,9 +530,9 @@ def split(connection: sqlite3.Connection, batch: Batch, ids: tuple[str, str]) ->
         (ids[1], positions[half], hi, len(positions) - half),
     ):
         connection.execute(
-            "INSERT INTO batch (batch_id, lane, seq_lo, idx_lo, seq_hi, idx_hi, n, generation, attempts, sent_at)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, 0, 0, ?)",
-            (batch_id, batch.lane, *a, *b, n, batch.sent_at),
+            "INSERT INTO batch (batch_id, lane, origin, seq_lo, idx_lo, seq_hi, idx_hi, n, generation, attempts, sent_at)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, 0, ?)",
+            (batch_id, batch.lane, origin, *a, *b, n, batch.sent_at),
         )
 
 
@@ -455,40 +540,101 @@ def floors(connection: sqlite3.Connection) -> dict[Lane, int]:
     """Own lane -> the first chunk that some lane still needs."""
     return dict(
         connection.execute(
-            "SELECT source, min(min(next_seq, coalesce((SELECT min(seq_lo) FROM batch WHERE batch.lane=lane.name),"
-            " next_seq))) FROM lane GROUP BY source"
+            "SELECT source, min(min(next_seq,"
+            " coalesce((SELECT min(seq_lo) FROM batch WHERE batch.lane=name AND origin!='dead_letter'), next_seq),"
+            " coalesce((SELECT min(seq_lo) FROM stretch WHERE stretch.lane=name AND origin='delivered'), next_seq)))"
+            " FROM lane GROUP BY source"
         )
     )
 
 
-def reclaim(connection: sqlite3.Connection, received_before_ms: int, *, most: int) -> int:
-    """Delete up to *most* chunks that every lane is done with and that came before *received_before_ms*."""
-    deleted = 0
+def again_floor(connection: sqlite3.Connection, lane: Lane) -> int:
+    """The first chunk of `again_lane(lane)` that is still needed; beyond all chunks when none is."""
+    (floor,) = connection.execute(
+        "SELECT min(coalesce((SELECT min(seq_lo) FROM batch WHERE lane=?1 AND origin='dead_letter'), ?2),"
+        " coalesce((SELECT min(seq_lo) FROM stretch WHERE lane=?1 AND origin='dead_letter'), ?2))",
+        (lane, NEVER_SETTLES),
+    ).fetchone()
+    return int(floor)
+
+
+class Reclaimed(NamedTuple):
+    """Chunks that were deleted in one commit."""
+
+    chunks: int
+    size_bytes: int
+    is_more: bool
+    """Whether the limits of one commit ended it."""
+
+
+def reclaim(
+    connection: sqlite3.Connection, received_before_ms: int, now_ms: int, *, most: int, most_bytes: int
+) -> Reclaimed:
+    """Delete up to *most* chunks that every lane is done with and that came before *received_before_ms*, oldest first.
+
+    It ends at *most_bytes*, too. A chunk from after *now_ms* was stamped by a clock that nobody trusts: it is as old as any.
+    """
+    deleted = size_bytes = 0
     for source, floor in floors(connection).items():
-        seqs = [
-            seq
-            for (seq,) in connection.execute(
-                "SELECT seq FROM chunk WHERE lane=? AND seq<? AND received_ms<? ORDER BY seq LIMIT ?",
-                (source, floor, received_before_ms, most - deleted),
-            )
-        ]
-        for seq in seqs:
+        found = connection.execute(
+            "SELECT seq, received_ms, coalesce(length(body) + length(facts) + length(links), 0) FROM chunk"
+            " WHERE lane=? AND seq<? ORDER BY seq LIMIT ?",
+            (source, floor, most - deleted),
+        ).fetchall()
+        for seq, received_ms, chunk_bytes in found:
+            if received_before_ms <= _whole(received_ms) <= now_ms:
+                break
+            if deleted and size_bytes + chunk_bytes > most_bytes:
+                return Reclaimed(deleted, size_bytes, is_more=True)
             connection.execute("DELETE FROM chunk WHERE seq=?", (seq,))
             connection.execute("DELETE FROM change WHERE seq=?", (seq,))
-        deleted += len(seqs)
-    return deleted
+            deleted += 1
+            size_bytes += chunk_bytes
+    return Reclaimed(deleted, size_bytes, is_more=deleted >= most)
+
+
+VACUUM_LONGEST_S = 0.01
+"""Whatever the disk does meanwhile, and however long the list of free pages is, which SQLite searches from its beginning."""
 
 
 def give_back_pages(connection: sqlite3.Connection, *, most: int) -> int:
-    """Return up to *most* free pages at the file's end to the system; how many.
+    """Return up to *most* free pages at the file's end to the system, for at most `VACUUM_LONGEST_S`; how many.
 
     One statement a page: Python steps a PRAGMA that has no columns only once, so `incremental_vacuum(N)` frees one.
     """
-    (free,) = connection.execute("PRAGMA freelist_count").fetchone()
-    pages = min(int(free), most)
-    for _ in range(pages):
+    until_s = time.monotonic() + VACUUM_LONGEST_S
+    count = min(room.pages(connection).free, most)
+    for done in range(count):
         connection.execute("PRAGMA incremental_vacuum(1)")
-    return pages
+        if time.monotonic() > until_s:
+            return done + 1
+    return count
+
+
+def note_time(connection: sqlite3.Connection, seen: Seen) -> None:
+    """Write down what time it is, for the next start."""
+    connection.execute(
+        "INSERT INTO meta (name, value) VALUES ('time', ?) ON CONFLICT DO UPDATE SET value=excluded.value",
+        (f"{seen.age_ms} {seen.wall_ms}",),
+    )
+
+
+def seen(connection: sqlite3.Connection) -> Seen | None:
+    """The time as it was noted last; None in a file of a release that noted none, or when it cannot be read."""
+    found = connection.execute("SELECT value FROM meta WHERE name='time'").fetchone()
+    try:
+        return None if found is None else Seen(*map(int, found[0].split()))
+    except (ValueError, TypeError, AttributeError):
+        return None
+
+
+def newest_ms(connection: sqlite3.Connection) -> int | None:
+    """When the last of all chunks and of what waits outside of any came; None when there is neither."""
+    found = [
+        *connection.execute("SELECT received_ms FROM chunk ORDER BY seq DESC LIMIT 1"),
+        *connection.execute("SELECT max(received_ms) FROM held"),
+    ]
+    return max((at for (at,) in found if isinstance(at, int)), default=None)
 
 
 def expire(
@@ -509,12 +655,12 @@ def expire(
         (dropped,) = connection.execute(
             "SELECT count(*) FROM change WHERE seq=? AND idx>=? AND record IS NULL", (seq, first)
         ).fetchone()
-        expired += n - first - dropped
+        expired += max(0, _whole(n) - first - dropped)
         upto = Position(seq + 1, 0)
     if upto != row.next:
         connection.execute("UPDATE lane SET next_seq=?, next_idx=? WHERE name=?", (*upto, lane))
     for batch_id, n in connection.execute(
-        "SELECT batch_id, n FROM batch WHERE lane=? AND"
+        "SELECT batch_id, n FROM batch WHERE lane=? AND origin='' AND"
         " (SELECT max(received_ms) FROM chunk WHERE chunk.lane=? AND seq BETWEEN seq_lo AND seq_hi"
         "  AND (seq<seq_hi OR idx_hi>0)) < ?",
         (lane, row.source, received_before_ms),
@@ -522,6 +668,7 @@ def expire(
         if batch_id not in leased:
             connection.execute("DELETE FROM batch WHERE batch_id=?", (batch_id,))
             expired += n
+    expired = min(expired, figures.lane(lane).pending)
     figures.lane(lane).pending -= expired
     figures.lane(lane).expired += expired
     return expired
@@ -530,12 +677,19 @@ def expire(
 def oldest_pending_ms(connection: sqlite3.Connection, lane: Lane) -> int | None:
     """When the oldest record that *lane* has not delivered was received; in ms of wall clock."""
     row = lane_row(connection, lane)
-    (frozen,) = connection.execute("SELECT min(seq_lo) FROM batch WHERE lane=?", (lane,)).fetchone()
+    (frozen,) = connection.execute("SELECT min(seq_lo) FROM batch WHERE lane=? AND origin=''", (lane,)).fetchone()
     first = row.next.seq if frozen is None else min(frozen, row.next.seq)
     found = connection.execute(
         "SELECT received_ms FROM chunk WHERE lane=? AND seq>=? AND n>0 ORDER BY seq LIMIT 1", (row.source, first)
     ).fetchone()
     times = [] if found is None else [_whole(found[0])]
+    times += [
+        _whole(at)
+        for (at,) in connection.execute(
+            "SELECT received_ms FROM chunk WHERE lane=? AND seq>=? ORDER BY seq LIMIT 1",
+            (again_lane(lane), again_floor(connection, lane)),
+        )
+    ]
     if row.source == AI_TELEMETRY:
         times += [at for (at,) in connection.execute("SELECT min(received_ms) FROM held") if at is not None]
     return min(times, default=None)
@@ -551,8 +705,11 @@ def evidence(connection: sqlite3.Connection, lane: Lane, from_seq: int, *, most:
         return []
     changes = changes_between(connection, rows[0][0], rows[-1][0])
     return [
-        Evidence(seq, _whole(received_ms), n, _blob(facts), _blob(links), dropped_in(changes.get(seq, {})))
+        Evidence(
+            seq, _whole(received_ms), _whole(n), _blob(facts), _blob(links), dropped_in(of_chunk), merged_in(of_chunk)
+        )
         for seq, received_ms, n, facts, links in rows
+        for of_chunk in (changes.get(seq, {}),)
     ]
 
 
@@ -570,6 +727,10 @@ def dropped_in(changes: dict[int, tuple[str, bytes | None]]) -> dict[int, str]:
     return {idx: fate for idx, (fate, record) in changes.items() if record is None}
 
 
+def merged_in(changes: dict[int, tuple[str, bytes | None]]) -> frozenset[int]:
+    return frozenset(idx for idx, (fate, _) in changes.items() if fate == MERGED)
+
+
 def first_evidence(connection: sqlite3.Connection, lane: Lane, received_after_ms: int, most_records: int) -> int:
     """The seq from which the ledger should be rebuilt: what is not settled, and before it what is young enough."""
     settled = lane_row(connection, lane).settled_seq
@@ -577,7 +738,7 @@ def first_evidence(connection: sqlite3.Connection, lane: Lane, received_after_ms
     for seq, n, received_ms in connection.execute(
         "SELECT seq, n, received_ms FROM chunk WHERE lane=? ORDER BY seq DESC", (lane,)
     ):
-        records += n
+        records += _whole(n)
         if seq <= settled and (_whole(received_ms) < received_after_ms or records > most_records):
             break
         first = seq
@@ -595,7 +756,11 @@ def recount(connection: sqlite3.Connection, lane: Lane) -> dict[str, int]:
         (row.source, *row.next),
     ).fetchone()
     skipped = row.next.idx
-    (frozen,) = connection.execute("SELECT coalesce(sum(n), 0) FROM batch WHERE lane=?", (lane,)).fetchone()
+    (frozen,) = connection.execute(
+        "SELECT coalesce((SELECT sum(n) FROM batch WHERE lane=?1 AND origin!='delivered'), 0)"
+        " + coalesce((SELECT sum(n) FROM stretch WHERE lane=?1 AND origin='dead_letter'), 0)",
+        (lane,),
+    ).fetchone()
     (dead,) = connection.execute("SELECT count(*) FROM dead_letter WHERE lane=?", (lane,)).fetchone()
     pending = waiting - skipped - dropped + frozen + held(connection, row.source)
-    return {"pending": pending, "dead_lettered": dead}
+    return {"pending": pending, "dead_lettered": dead + side_counts.gone(connection, lane)}

@@ -10,20 +10,28 @@ import os
 import secrets
 import sqlite3
 import threading
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from spool.age import AgeClock, Seen, age_at_start, monotonic_ms
 from spool.clock import rfc3339_ms, uuid7
+from spool.dead_letters import Aside
+from spool.drain import Drain
 from spool.errors import SpoolError, SpoolFull
 from spool.figures import Figures
 from spool.record import AI_TELEMETRY, OWN_LANES, Batch, Lane
-from spool.sqlite import database, rows
+from spool.sqlite import again, database, dead_letters, reconciling, rows, side_counts
 from spool.sqlite.gathering import Gathered, Gathering
+from spool.sqlite.operating import Operator
+from spool.sqlite.reconciling import Quarantined
 from spool.sqlite.reserve import RESERVE_BYTES
+from spool.sqlite.room import Room, pages
 from spool.sqlite.rows import Change, Evidence, Limits, Moved, Position, Waiting
+from spool.sqlite.summary import read_from, read_summary, write_summary
 from spool.sqlite.writer import GroupResult, Operation, Writer
 from spool.store import Depth, Refusal, Tally
 
@@ -32,11 +40,23 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 RECLAIM_CHUNKS = 64
-"""Chunks deleted in one commit: keeps the wait of an append behind it short."""
-VACUUM_PAGES = 256
-"""Pages given back to the system in one commit."""
-FULL_VACUUM_PAGES = 16_384
-"""The same while the disk is full and no append waits: 128 MiB, a tenth of a second."""
+RECLAIM_BYTES = 8 << 20
+"""Chunks deleted in one commit, and their bytes: keeps the wait of an append behind it short (measured: 15 ms)."""
+RECLAIM_SHARE_S = 0.5
+VACUUM_PAGES = 512
+"""Pages given back to the system in one commit (measured: 2 to 8 ms)."""
+VACUUM_SHARE_S = 0.25
+"""Of the writer's time that one round of upkeep may take for either."""
+FILE_EXCESS = 3
+SLACK_BYTES = 1 << 20
+"""A file larger than so many times what it holds, and this much more, has become shorter in its write-ahead log only. An idle spool
+cuts a log that is this much larger than what the file holds."""
+SPARE_PAGES = 32
+"""Free pages that are kept, whatever the file holds."""
+NOTE_TIME_MS = 60_000
+"""How often an idle spool writes down what time it is."""
+AGAIN_EVERY = 4
+"""One batch in so many may be one that is sent again while fresh records wait: neither keeps the other waiting for good."""
 EVIDENCE_CHUNKS = 64
 """Chunks read at a time when the ledger is rebuilt: bounds the memory of a start."""
 
@@ -54,8 +74,11 @@ class SpoolSettings:
     """How long a lane waits for a fuller batch."""
     synchronous: str = "FULL"
     """FULL survives power loss; NORMAL only the end of the process."""
+    keep_dead_letters_ms: int = 30 * 86_400_000
+    max_dead_letter_bytes: int = 512 << 20
+    """Of their records; never more than a quarter of `max_bytes`."""
     reserve_bytes: int = RESERVE_BYTES
-    """Held back on the disk, so that deliveries go on when it is full."""
+    """Held back on the disk, so that deliveries go on when it is full. New data is taken while a quarter of it is free besides."""
 
 
 class SqliteSpool:
@@ -67,15 +90,18 @@ class SqliteSpool:
         settings: SpoolSettings,
         *,
         now_ms: Callable[[], int],
+        monotonic_ms: Callable[[], int] = monotonic_ms,
         exporters: Sequence[Lane] = (),
         settling: Sequence[Lane] = (AI_TELEMETRY,),
     ) -> None:
         """Open or make the spool in *data_dir*. Raises SpoolLocked, SpoolTooNew, SpoolCorrupt, SpoolError.
 
-        *exporters* are further lanes that read the AI records; records of the *settling* lanes wait for `settle`.
+        *exporters* are further lanes that read the AI records; records of the *settling* lanes wait for `settle`. *now_ms* is the
+        wall clock, for stamps; ages follow *monotonic_ms* (`spool.age`).
         """
         self.settings = settings
-        self._now_ms = now_ms
+        self._data_dir = data_dir
+        self._wall_ms = now_ms
         with database.mapped_errors(str(data_dir)):
             database.make_private_dir(data_dir)
             self._lock = database.DataLock(data_dir)
@@ -87,24 +113,35 @@ class SqliteSpool:
                 synchronous=settings.synchronous,
                 followers=self._followers,
                 reserve_bytes=settings.reserve_bytes,
+                max_bytes=settings.max_bytes,
+                now_ms=now_ms,
             )
-            prepared: tuple[str, int, Figures] = self._writer.run_now(self._prepare(settling))
-            self._gateway_id, next_seq, self._figures = prepared
+            self._quarantined: list[Quarantined] = []
+            self._writer.on_salvaged = self._prepare(settling)
+            prepared: tuple[str, int, Figures, int] = self._writer.run_now(self._prepare(settling))
+            self._gateway_id, next_seq, self._figures, start_ms = prepared
+            with suppress(OSError):  # as in `_write_summary`
+                write_summary(data_dir, self._summary)
         except BaseException:
             self._lock.close()
             raise
-        self._gathering = Gathering(next_seq, now_ms)
-        self._used_bytes = 0
+        self._now_ms = AgeClock(start_ms, monotonic_ms)
+        self._noted_ms = start_ms - NOTE_TIME_MS
+        self._gathering = Gathering(next_seq, self._now_ms)
+        self._room = self._writer.room
+        self._drain = Drain(time.monotonic)
+        self._upkept_seq = 0
         self._leased: dict[Lane, set[str]] = {lane: set() for lane in self._sources}
         self._wakes: dict[Lane, asyncio.Event] = {lane: asyncio.Event() for lane in self._sources}
         self._not_before_ms: dict[Lane, int] = {}
         self._oldest_ms: dict[Lane, int | None] = {}
-        self._committing_bytes = 0
-        """Bytes that were gathered and are not yet among the used ones."""
         self._lost: SpoolError | None = None
         self.lost_appends = 0
         """Commits of appends that failed, as far as their senders were told; goes with `settle`."""
         self._freezing = {lane: asyncio.Lock() for lane in self._sources}
+        self._freezes: dict[Lane, int] = {}
+        self._aside = Aside()
+        self._counted_aside: object = None
         self._is_closed = False
         self.on_lost_append: Callable[[], None] | None = None
         """Called when an append failed after its positions were handed out: what was counted since is void."""
@@ -113,7 +150,9 @@ class SqliteSpool:
         self._thread.start()
 
     def _prepare(self, settling: Sequence[Lane]) -> Operation:
-        def prepare(connection: sqlite3.Connection, figures: Figures) -> tuple[str, int, Figures]:
+        def prepare(connection: sqlite3.Connection, figures: Figures) -> tuple[str, int, Figures, int]:
+            summary = read_summary(self._data_dir)
+            reconciling.restore(connection, figures, summary, self._wall_ms())
             connection.execute(
                 "INSERT INTO meta (name, value) VALUES ('gateway_id', ?) ON CONFLICT DO NOTHING",
                 (f"gw-{secrets.token_hex(8)}",),
@@ -122,10 +161,23 @@ class SqliteSpool:
                 rows.open_lane(connection, figures, lane, source, settles=source in settling)
             for lane, n in rows.close_lanes(connection, figures, list(self._sources)).items():
                 log.warning("the exporter %s is no longer set up: %d records that waited for it are expired", lane, n)
+            salvaged = reconciling.reconcile(connection, figures, list(self._sources), summary, self._wall_ms())
+            if salvaged is not None:
+                log.error("%s", reconciling.told(salvaged))
+            self._quarantined = reconciling.entries(connection)
             (gateway_id,) = connection.execute("SELECT value FROM meta WHERE name='gateway_id'").fetchone()
-            return gateway_id, rows.last_seq(connection) + 1, figures
+            self._summary = read_from(connection, figures.copy(), gateway_id, rows.last_seq(connection))
+            start_ms = age_at_start(rows.seen(connection), rows.newest_ms(connection), self._wall_ms())
+            return gateway_id, rows.last_seq(connection) + 1, figures, start_ms
 
         return prepare
+
+    def age_ms(self) -> int:
+        """The clock that ages are told by: every time in the spool is one of its."""
+        return self._now_ms()
+
+    def wall_ms(self) -> int:
+        return self._wall_ms()
 
     @property
     def gateway_id(self) -> str:
@@ -135,16 +187,23 @@ class SqliteSpool:
 
     def admit(self, size: int) -> None:
         """Raise SpoolFull when *size* more bytes may not be kept, SpoolError while the spool cannot be trusted."""
-        if self._writer.is_disk_full:
-            raise SpoolFull("the disk is full")
+        lacking_bytes = self._writer.floor_bytes + self._gathering.size + size - self._room.free_bytes
+        if self._writer.is_disk_full or lacking_bytes > 0:
+            raise self._full("the disk is full", lacking_bytes)
         self._refuse_if_lost()
-        if self._used_bytes + self._committing_bytes + self._gathering.size + size > self.settings.max_bytes:
-            raise SpoolFull("the spool holds as much as spool.max_bytes allows")
+        log_grows_bytes = max(0, self._gathering.size - self._room.log_bytes)  # what gathers may become one commit
+        over_bytes = self.used_bytes + log_grows_bytes + size - self.settings.max_bytes
+        if over_bytes > 0:
+            raise self._full("the spool holds as much as spool.max_bytes allows", over_bytes)
+
+    def _full(self, text: str, over_bytes: int) -> SpoolFull:
+        error = SpoolFull(text)
+        error.retry_after_s = self._drain.wait_s(max(over_bytes, 1))
+        return error
 
     def _refuse_if_lost(self) -> None:
         if self._lost is not None:
-            # A new error each time: one that is raised again and again keeps every frame it came through alive.
-            raise type(self._lost)(*self._lost.args)
+            raise self._lost.again()
 
     def turn(self) -> AbstractContextManager[object]:
         """While it is held, a `position` stays true until the `append` that takes it; hold it briefly."""
@@ -194,7 +253,6 @@ class SqliteSpool:
         while True:
             gathering.waiting.wait()
             gathered = gathering.take()
-            self._committing_bytes = gathered.size
             result = self._writer.run(gathered.group)
             if not loop.is_closed():
                 loop.call_soon_threadsafe(self._done, result, gathered)
@@ -205,8 +263,8 @@ class SqliteSpool:
     def _done(self, result: GroupResult, gathered: Gathered) -> None:
         """Tell everyone what became of the commit."""
         self._figures = result.figures
-        self._used_bytes = result.used_bytes
-        self._committing_bytes = 0
+        self._room = result.room
+        self._gathering.landed(gathered)
         if result.appended is None:
             for appender in gathered.appenders:
                 if not appender.done():
@@ -220,14 +278,18 @@ class SqliteSpool:
                 asker.set_exception(value)
             else:
                 asker.set_result(value)
+        if self._writer.refuses_appends and self._lost is None:
+            self._lose(SpoolError("the spool was damaged and is salvaged"), [])
         for own in gathered.chunks:
             self._wake(own)
 
     def _lose(self, error: SpoolError, appenders: list[asyncio.Future[None]]) -> None:
         """A commit of appends failed: those waiting, and those counted upon them since, are refused."""
+        if isinstance(error, SpoolFull):
+            error = self._full(str(error), self._writer.floor_bytes)
         for appender in [*appenders, *self._gathering.void_appends()]:
             if not appender.done():
-                appender.set_exception(type(error)(*error.args))
+                appender.set_exception(error.again())
         self.lost_appends += 1
         if self.on_lost_append is None:
             self._writer.refuses_appends = False
@@ -280,14 +342,7 @@ class SqliteSpool:
     async def read(self, lane: Lane, positions: Sequence[Position]) -> list[bytes | None]:
         """The records at *positions*, None for one that is gone or dropped."""
 
-        def read(connection: sqlite3.Connection, _: Figures) -> list[bytes | None]:
-            found: list[bytes | None] = []
-            for seq, idx in positions:
-                records = rows.records_in(connection, lane, Position(seq, idx), Position(seq, idx + 1))
-                found.append(next((record for _, record in records), None))
-            return found
-
-        return await self._ask(read)
+        return await self._ask(lambda connection, _: rows.records_at(connection, lane, positions))
 
     async def evidence(self, lane: Lane, received_after_ms: int, most_records: int) -> "EvidencePages":
         """What the ledger needs to be rebuilt, page by page, oldest first."""
@@ -308,12 +363,24 @@ class SqliteSpool:
         leased = self._leased[lane]
         now_ms = self._now_ms()
         limits = Limits(max_records, max_bytes, self.settings.linger_ms)
-        batch_id = uuid7(now_ms, os.urandom(10))
+        wall_ms = self._wall_ms()
+        batch_id = uuid7(wall_ms, os.urandom(10))
 
         def freeze(connection: sqlite3.Connection, figures: Figures) -> Batch | Waiting | None:
-            again = rows.frozen_before(connection, figures, lane, leased, now_ms)
-            return again or rows.freeze(connection, figures, lane, limits, now_ms, batch_id, rfc3339_ms(now_ms))
+            sent_at = rfc3339_ms(wall_ms)
+            if (frozen := rows.frozen_before(connection, figures, lane, leased, now_ms)) is not None:
+                return frozen
+            if is_turn_of_again and (
+                batch := again.freeze(connection, figures, lane, limits, now_ms, batch_id, sent_at)
+            ):
+                return batch
+            found = rows.freeze(connection, figures, lane, limits, now_ms, batch_id, sent_at)
+            if isinstance(found, Batch):
+                return found
+            return again.freeze(connection, figures, lane, limits, now_ms, batch_id, sent_at) or found
 
+        self._freezes[lane] = self._freezes.get(lane, 0) + 1
+        is_turn_of_again = self._freezes[lane] % AGAIN_EVERY == 0
         async with self._freezing[lane]:  # whoever comes next must see what is leased here
             found = await self._ask(freeze)
             if isinstance(found, Batch):
@@ -334,8 +401,8 @@ class SqliteSpool:
         self._wakes[batch.lane].set()
 
     async def split(self, batch: Batch) -> None:
-        now_ms = self._now_ms()
-        ids = (uuid7(now_ms, os.urandom(10)), uuid7(now_ms, os.urandom(10)))
+        wall_ms = self._wall_ms()
+        ids = (uuid7(wall_ms, os.urandom(10)), uuid7(wall_ms, os.urandom(10)))
         await self._ask(lambda connection, _: rows.split(connection, batch, ids))
         self._leased[batch.lane].discard(batch.batch_id)
         self._wakes[batch.lane].set()
@@ -344,6 +411,18 @@ class SqliteSpool:
         now_ms = self._now_ms()
         await self._ask(lambda connection, figures: rows.buried(connection, figures, batch, code, message, now_ms))
         self._leased[batch.lane].discard(batch.batch_id)
+
+    async def is_ready(self, lane: Lane, *, max_records: int, max_bytes: int) -> bool:
+        """Whether the lane has anything to send now, leased or not; for whoever watches that it moves."""
+        limits = Limits(max_records, max_bytes, self.settings.linger_ms)
+        now_ms = self._now_ms()
+        return await self._ask(lambda connection, _: rows.is_ready(connection, lane, limits, now_ms))
+
+    def forget_leases(self, lane: Lane) -> None:
+        """Whoever held batches of *lane* is gone: they go out again as they are, under the same ids."""
+        self._leased[lane].clear()
+        self._freezing[lane] = asyncio.Lock()
+        self._wakes[lane].set()
 
     async def wait_ready(self, lane: Lane, timeout_s: float) -> None:
         wake = self._wakes[lane]
@@ -379,46 +458,190 @@ class SqliteSpool:
 
     @property
     def used_bytes(self) -> int:
-        return self._used_bytes + self._committing_bytes + self._gathering.size
+        """What counts against `max_bytes`, with what is on its way to the disk."""
+        return self._room.used_bytes + self._gathering.size
+
+    @property
+    def room(self) -> Room:
+        """As measured after the last commit."""
+        return self._room
 
     async def look_after(self) -> None:
         """What is due now and then: expire, delete what is delivered and old, give pages back, note the oldest record."""
         now_ms = self._now_ms()
         settings = self.settings
-        keep_ms = max(settings.keep_delivered_ms, settings.window_ms)
-        crowded = self._used_bytes > settings.max_bytes * 3 // 4
-        before_ms = now_ms if crowded else now_ms - keep_ms
         for lane in self._sources:
             async with self._freezing[lane]:
                 await self._ask(self._expire(lane, now_ms - settings.max_age_ms, self._leased[lane]))
 
-        def look_after(connection: sqlite3.Connection, _: Figures) -> tuple[int, dict[Lane, int | None]]:
-            deleted = rows.reclaim(connection, before_ms, most=RECLAIM_CHUNKS)
-            rows.give_back_pages(connection, most=FULL_VACUUM_PAGES if self._writer.is_disk_full else VACUUM_PAGES)
-            return deleted, {lane: rows.oldest_pending_ms(connection, lane) for lane in self._sources}
-
-        deleted, self._oldest_ms = await self._ask(look_after)
-        while deleted == RECLAIM_CHUNKS and not (crowded and self._used_bytes < settings.max_bytes // 2):
-            deleted = await self._ask(lambda connection, _: rows.reclaim(connection, before_ms, most=RECLAIM_CHUNKS))
+        if now_ms - self._noted_ms >= NOTE_TIME_MS:
+            await self._note_time()
+        self._oldest_ms = await self._ask(
+            lambda connection, _: {lane: rows.oldest_pending_ms(connection, lane) for lane in self._sources}
+        )
+        await self._reclaim(now_ms)
+        await self._give_back_pages()
         if self._writer.is_disk_full:
             await self._ask(lambda *_: self._writer.make_room())
+
+    async def _note_time(self) -> None:
+        """For the next start; a full disk does without: then the last acceptance tells the time."""
+        seen = Seen(self._now_ms(), self._wall_ms())
+        with suppress(SpoolFull):
+            await self._ask(lambda connection, _: rows.note_time(connection, seen))
+            self._noted_ms = seen.age_ms
+        await self._write_summary(is_final=False)
+
+    @property
+    def _is_short_of_disk(self) -> bool:
+        return self._writer.is_disk_full or self._room.free_bytes < self._writer.floor_bytes
+
+    async def _reclaim(self, now_ms: int) -> None:
+        """Delete what is delivered and old; all that is delivered while the spool is crowded, down to half of its limit."""
+        settings = self.settings
+        crowded = self.used_bytes > settings.max_bytes * 3 // 4 or self._is_short_of_disk
+        before_ms = now_ms if crowded else now_ms - max(settings.keep_delivered_ms, settings.window_ms)
+
+        def reclaim(connection: sqlite3.Connection, _: Figures) -> rows.Reclaimed:
+            return rows.reclaim(connection, before_ms, now_ms, most=RECLAIM_CHUNKS, most_bytes=RECLAIM_BYTES)
+
+        share = _Share(RECLAIM_SHARE_S)
+        while not share.is_spent:
+            found = await share.spend(self._ask(reclaim))
+            self._drain.left(found.size_bytes)
+            if not found.is_more or (crowded and self.used_bytes < settings.max_bytes // 2):
+                return
+
+    async def _give_back_pages(self) -> None:
+        """Give free pages back to the system while the file is more than half empty; all of them while the disk is full."""
+
+        cuts_log = self._is_log_worth_cutting()
+
+        def give_back(connection: sqlite3.Connection, _: Figures) -> bool:
+            left = pages(connection)
+            keep = SPARE_PAGES if self._is_short_of_disk else max(SPARE_PAGES, left.live)
+            wanted = min(VACUUM_PAGES, left.free - keep)
+            if wanted <= 0:
+                self._writer.cuts_log = cuts_log
+                return False
+            rows.give_back_pages(connection, most=wanted)
+            return True
+
+        share = _Share(VACUUM_SHARE_S)
+        while not share.is_spent and await share.spend(self._ask(give_back)):
+            pass
+
+    def _is_log_worth_cutting(self) -> bool:
+        """The file becomes shorter only when its log is copied into it. That takes a while, so a small log waits for an idle round."""
+        room, was_idle = self._room, self._upkept_seq == self.sealed_seq
+        self._upkept_seq = self.sealed_seq
+        live_bytes = room.used_bytes - room.log_bytes
+        if self._is_short_of_disk:
+            return room.log_bytes > 0
+        is_file_too_long = room.file_bytes > FILE_EXCESS * room.used_bytes + SLACK_BYTES
+        return is_file_too_long or (was_idle and room.log_bytes > live_bytes + SLACK_BYTES)
 
     @staticmethod
     def _expire(lane: Lane, received_before_ms: int, leased: set[str]) -> Callable[[sqlite3.Connection, Figures], int]:
         return lambda connection, figures: rows.expire(connection, figures, lane, received_before_ms, leased)
 
+    def operator(self) -> Operator:
+        """What an operator may ask of dead letters and delivered records."""
+
+        def wake(lane: Lane) -> None:
+            if lane in self._wakes:
+                self._wakes[lane].set()
+
+        return Operator(self.ask, number_chunk=lambda _: self.number_chunk(), now_ms=self._now_ms, wake=wake)
+
+    def aside(self) -> Aside:
+        """Dead letters by reason, and the counts beside the figures, as `look_after_aside` saw them last."""
+        return self._aside
+
+    async def look_after_aside(self) -> None:
+        """What is due now and then of dead letters and resends: expire, make room, forget what came to its end, count."""
+        now_ms, settings = self._now_ms(), self.settings
+        for lane in self._sources.keys() & await self._ask(lambda c, _: again.lanes(c)):
+            async with self._freezing[lane]:
+                await self._ask(self._expire_again(lane, now_ms - settings.max_age_ms, self._leased[lane]))
+        await self._in_pages(lambda c: dead_letters.expire(c, now_ms - settings.keep_dead_letters_ms))
+        await self._ask(lambda c, _: again.reclaim(c))
+        if self.used_bytes > settings.max_bytes * 3 // 4 and (
+            n := await self._ask(lambda c, _: again.give_up_delivered(c))
+        ):
+            log.warning("the spool fills: %d delivered records are not sent again", n)
+        self._aside = await self._ask(self._look_aside)
+        most_bytes = min(settings.max_dead_letter_bytes, settings.max_bytes // 4)
+        while (excess := sum(reason.size_bytes for reason in self._aside.reasons) - most_bytes) > 0:
+            n = await self._ask(lambda c, _, excess=excess: dead_letters.make_room(c, excess))  # type: ignore[misc]  # the default binds the loop's page
+            log.warning("dead letters take more room than they may: the %d oldest are expired", n)
+            self._aside = await self._ask(self._look_aside)
+
+    async def _in_pages(self, delete: Callable[[sqlite3.Connection], int]) -> None:
+        while n := await self._ask(lambda connection, _: delete(connection)):
+            log.warning("%d dead letters are expired", n)
+            if n < dead_letters.PAGE_RECORDS:
+                break
+
+    @staticmethod
+    def _expire_again(
+        lane: Lane, received_before_ms: int, leased: set[str]
+    ) -> Callable[[sqlite3.Connection, Figures], None]:
+        return lambda connection, figures: again.expire(connection, figures, lane, received_before_ms, leased)
+
+    def _look_aside(self, connection: sqlite3.Connection, figures: Figures) -> Aside:
+        """Dead letters are counted anew only when something became of one."""
+        counts = tuple(sorted((lane, name, n) for (lane, name), n in side_counts.read(connection).items()))
+        lanes = tuple((lane, x.dead_lettered) for lane, x in figures.lanes.items())
+        state = (dead_letters.last_id(connection), lanes, counts)
+        reasons = self._aside.reasons
+        if state != self._counted_aside:
+            reasons, self._counted_aside = tuple(dead_letters.by_reason(connection)), state
+        return Aside(reasons, counts, tuple(sorted(again.waiting(connection).items())))
+
     async def recount(self) -> dict[Lane, dict[str, int]]:
         """Pending and dead-lettered records of each lane, counted from the rows."""
         return await self._ask(lambda c, _: {lane: rows.recount(c, lane) for lane in self._sources})
 
+    async def _write_summary(self, *, is_final: bool) -> None:
+        gateway_id = self._gateway_id
+        summary = await self._ask(lambda c, figures: read_from(c, figures.copy(), gateway_id, rows.last_seq(c)))
+        with suppress(OSError):  # a full disk does without: then an older one is what a salvage has
+            await asyncio.to_thread(write_summary, self._data_dir, summary._replace(is_final=is_final))
+
+    @property
+    def quarantined(self) -> Sequence[Quarantined]:
+        """The salvages of this spool, the last ones; oldest first."""
+        return self._quarantined
+
     async def close(self) -> None:
         """Commit what waits and close the file. Frozen batches stay frozen; whoever still asks is refused."""
-        await self._ask(lambda *_: None)
+        await self._note_time()
+        await self._write_summary(is_final=True)
         self._is_closed = True
         self._lost = SpoolError("the spool is closed")
         self._gathering.waiting.set()
         await asyncio.to_thread(self._thread.join)
         self._lock.close()
+
+
+class _Share:
+    """Time of the writer that upkeep may take in one round; after each commit of its own, others have as long."""
+
+    def __init__(self, most_s: float) -> None:
+        self._left_s = most_s
+
+    @property
+    def is_spent(self) -> bool:
+        return self._left_s <= 0
+
+    async def spend(self, asked: Awaitable[T]) -> T:
+        began_s = time.monotonic()
+        done = await asked
+        took_s = time.monotonic() - began_s
+        self._left_s -= took_s
+        await asyncio.sleep(took_s)
+        return done
 
 
 class EvidencePages:

@@ -2,12 +2,14 @@
 
 A `Group` is what gathered while the commit before it was on its way to the disk (group commit). If a group fails, it
 is rolled back and its parts are run again one by one, so that one bad part takes nobody with it. After a failed COMMIT
-the connection's own view is not trusted: the file is opened anew. On a full disk appends are refused, and the reserve is
+the connection's own view is not trusted: the file is opened anew; after an error of the disk only once all of it was written
+again and synced. A file that turns out to be damaged is salvaged (`salvage`), at the start and in between. On a full disk appends are refused, and the reserve is
 given up so that acks and deletions go on; appends are taken again when the reserve could be set aside anew.
 """
 
 import logging
 import sqlite3
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,14 +17,18 @@ from typing import Any
 
 import orjson
 
-from spool.errors import SpoolCorrupt, SpoolError
+from spool.errors import SpoolCorrupt, SpoolError, SpoolLocked, SpoolTooNew
 from spool.figures import Figures
 from spool.record import Lane
-from spool.sqlite import database, rows
+from spool.sqlite import database, opening, rows, salvage
 from spool.sqlite.reserve import Reserve
+from spool.sqlite.room import NOTHING_KNOWN, Room, measure
 from spool.store import Tally
 
 log = logging.getLogger(__name__)
+
+SALVAGE_EVERY_S = 60.0
+"""At least so long between two salvages of a spool that is open."""
 
 Operation = Callable[[sqlite3.Connection, Figures], Any]
 """Work inside a transaction; its result goes to who asked. Figures are a copy, kept only if the commit succeeds."""
@@ -41,7 +47,7 @@ class Group:
 class GroupResult:
     figures: Figures
     """As committed last."""
-    used_bytes: int
+    room: Room
     appended: SpoolError | None
     """None when the chunks and tallies are on disk."""
     results: list[Any]
@@ -52,10 +58,24 @@ class Writer:
     """Owns the connection. Made on the caller's thread (so that opening fails there), then run by its own."""
 
     def __init__(
-        self, data_dir: Path, *, synchronous: str, followers: dict[Lane, list[Lane]], reserve_bytes: int
+        self,
+        data_dir: Path,
+        *,
+        synchronous: str,
+        followers: dict[Lane, list[Lane]],
+        reserve_bytes: int,
+        max_bytes: int,
+        now_ms: Callable[[], int],
     ) -> None:
         self._data_dir = data_dir
+        self._now_ms = now_ms
+        self.on_salvaged: Operation = lambda *_: None
+        """Run in a salvaged file before anything else is."""
+        self._next_salvage_s = 0.0
+        self._is_unsynced = False
+        """Set by a sync that failed, until all was written again."""
         self._synchronous = synchronous
+        self._log_pages = database.log_pages_for(min(max_bytes, 4 * reserve_bytes) if reserve_bytes else max_bytes)
         self._followers = followers
         self._reserve = Reserve(data_dir / "reserve", reserve_bytes)
         self._connection, self._figures = self._open_first()
@@ -65,18 +85,48 @@ class Writer:
         """Commits of appends that failed. Read by other threads, and by operations that build upon appends."""
         self.refuses_appends = False
         """Set when an append was lost: what was gathered since may build upon it. The owner takes it back."""
+        self.room = measure(self._connection, data_dir, NOTHING_KNOWN)
+        """After the last commit."""
+        self.floor_bytes = self._reserve.floor_bytes
+        """What must be free on the disk for new data to be taken."""
+        self.cuts_log = False
+        """Set by an operation: after its commit the write-ahead log is copied into the file, which so becomes as short as it is."""
 
     def _open_first(self) -> tuple[sqlite3.Connection, Figures]:
         """Open the file; on a full disk at the cost of the reserve."""
         try:
-            return self._open_file()
+            return self._open_whole()
+        except (SpoolTooNew, SpoolLocked):
+            raise
         except SpoolError:
             if not self._reserve.give_up():
                 raise
-            return self._open_file()
+            return self._open_whole()
+
+    def _open_whole(self) -> tuple[sqlite3.Connection, Figures]:
+        """Open the file; a damaged one is salvaged first."""
+        with database.mapped_errors(str(self._data_dir)):
+            salvage.finish(self._data_dir, self._now_ms())
+            damage = opening.damage(self._data_dir)
+        if damage is None:
+            try:
+                return self._open_file()
+            except SpoolCorrupt as error:
+                damage = str(error)
+        self._salvage(damage)
+        return self._open_file()
+
+    def _salvage(self, damage: str) -> None:
+        """Raises SpoolError, with the files as they were."""
+        log.error("the spool is damaged and is being salvaged: %s", damage)
+        began_s = time.monotonic()
+        with database.mapped_errors(str(self._data_dir)):
+            salvage.salvage(self._data_dir, self._now_ms(), damage)
+            (self._data_dir / opening.CHECK).unlink(missing_ok=True)
+        log.warning("salvaged in %.1f s; the damaged files are in %s", time.monotonic() - began_s, salvage.QUARANTINE)
 
     def _open_file(self) -> tuple[sqlite3.Connection, Figures]:
-        connection = database.connect(self._data_dir, synchronous=self._synchronous)
+        connection = database.connect(self._data_dir, synchronous=self._synchronous, log_pages=self._log_pages)
         try:
             with database.mapped_errors(str(self._data_dir)):
                 return connection, load_figures(connection)
@@ -101,8 +151,10 @@ class Writer:
     def run(self, group: Group) -> GroupResult:
         """Run *group* in one commit; on the one thread that this writer is used by from now on."""
         result = self._without_appends(group) if self.refuses_appends else self._execute(group)
-        if self.is_disk_full:
+        if self.is_disk_full or self.cuts_log:
+            self.cuts_log = False
             self._shorten_log()
+            result.room = self.room = measure(self._connection, self._data_dir, self.room)
         return result
 
     def _without_appends(self, group: Group) -> GroupResult:
@@ -137,7 +189,7 @@ class Writer:
             failure = database.spool_error("the spool could not be written", error)
             failure.__cause__ = error
             gave_up_reserve = self._note_full(error)
-            self._reopen()
+            self._reopen(failure)
             if gave_up_reserve and group.operations:
                 return self._execute(group)
         if group.operations:
@@ -169,7 +221,8 @@ class Writer:
         return self._result(appended, results)
 
     def _result(self, appended: SpoolError | None, results: list[Any]) -> GroupResult:
-        return GroupResult(self._figures, used_bytes(self._connection), appended, results)
+        self.room = measure(self._connection, self._data_dir, self.room)
+        return GroupResult(self._figures, self.room, appended, results)
 
     def _transaction(self, group: Group) -> list[Any]:
         """One commit; the figures change only when it succeeded."""
@@ -185,11 +238,7 @@ class Writer:
                 figures.add(tally)
             results = [operation(connection, figures) for operation in group.operations]
             if group.tallies or group.chunks or figures != self._figures:  # a group that only reads writes nothing
-                connection.execute(
-                    "INSERT INTO meta (name, value) VALUES ('figures', ?)"
-                    " ON CONFLICT DO UPDATE SET value=excluded.value",
-                    (orjson.dumps(figures).decode(),),
-                )
+                save_figures(connection, figures)
             connection.execute("COMMIT")
         except BaseException:
             if connection.in_transaction:
@@ -198,13 +247,48 @@ class Writer:
         self._figures = figures
         return results
 
-    def _reopen(self) -> None:
+    def _reopen(self, failure: Exception) -> None:
         """Take nothing of the failed connection for true: open the file again and read the figures from it."""
         try:
             self._connection.close()
-            self._connection, self._figures = self._open_file()
+            self._is_unsynced |= getattr(failure.__cause__, "sqlite_errorcode", 0) == sqlite3.SQLITE_IOERR_FSYNC
+            if isinstance(failure, SpoolCorrupt):
+                self._mend(failure)
+                return
+            try:
+                self._connection, self._figures = self._open_file()
+            except SpoolCorrupt as error:
+                self._mend(error)
+            else:
+                if self._is_unsynced:
+                    self._write_again()
         except (SpoolError, sqlite3.Error, UnicodeDecodeError):
             log.exception("the spool could not be opened again; the next request tries once more")
+
+    def _mend(self, damage: SpoolCorrupt) -> None:
+        """Salvage the damaged file and go on with it. Not again and again: each time leaves a copy in the quarantine."""
+        if time.monotonic() < self._next_salvage_s:
+            raise damage
+        self._next_salvage_s = time.monotonic() + SALVAGE_EVERY_S
+        self._salvage(str(damage))
+        self._connection, self._figures = self._open_file()
+        self._transaction(Group(operations=[self.on_salvaged]))
+        self._lost(damage)
+
+    def _write_again(self) -> None:
+        """After an error of the disk: what could not be synced may be gone from the disk and still be read from memory.
+
+        A system that failed to write a page once calls it written from then on. So all that the log holds is copied into
+        the file, which writes it anew, and is believed only when that could be synced. Raises SpoolError, sqlite3.Error.
+        """
+        try:
+            busy, _, _ = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            if busy:
+                raise SpoolError("the write-ahead log is in use, and cannot be written again")
+        except BaseException:
+            self._connection.close()
+            raise
+        self._is_unsynced = False
 
 
 def load_figures(connection: sqlite3.Connection) -> Figures:
@@ -216,12 +300,8 @@ def load_figures(connection: sqlite3.Connection) -> Figures:
         raise SpoolCorrupt("the spool's figures cannot be read") from error
 
 
-def used_bytes(connection: sqlite3.Connection) -> int:
-    """Bytes of spool.db's pages that hold something."""
-    try:
-        (pages,) = connection.execute(
-            "SELECT page_count - freelist_count FROM pragma_page_count, pragma_freelist_count"
-        ).fetchone()
-    except sqlite3.Error:
-        return 0
-    return int(pages) * database.PAGE_BYTES
+def save_figures(connection: sqlite3.Connection, figures: Figures) -> None:
+    connection.execute(
+        "INSERT INTO meta (name, value) VALUES ('figures', ?) ON CONFLICT DO UPDATE SET value=excluded.value",
+        (orjson.dumps(figures).decode(),),
+    )

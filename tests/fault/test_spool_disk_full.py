@@ -1,6 +1,7 @@
-"""A full disk: new data is refused, nothing is answered that was not committed, deliveries go on, and it heals by itself."""
+"""C05. A full disk: new data is refused, nothing is answered that was not committed, deliveries go on, and it heals by itself."""
 
 import asyncio
+import os
 import resource
 import subprocess
 from collections.abc import Iterator
@@ -15,9 +16,9 @@ from spool.sqlite.spool import SqliteSpool
 from tests.support.calls import call
 from tests.support.spool_rig import SETTINGS, Clock, Rig, append, assert_balanced, drained, freeze, frozen, open_spool
 
-DISK_BYTES = 16 << 20
-RESERVED = replace(SETTINGS, reserve_bytes=9 << 20, keep_delivered_ms=0, window_ms=0)
-"""The write-ahead log is not copied into the file before the disk is full, so the reserve must be the larger part."""
+DISK_BYTES = 32 << 20
+RESERVED = replace(SETTINGS, reserve_bytes=9 << 20, max_bytes=64 << 20, keep_delivered_ms=0, window_ms=0)
+"""The write-ahead log (8 MiB by the limit in bytes) must be copied into the file before a deletion frees anything."""
 RECORD_BYTES = 50_000
 
 
@@ -50,16 +51,22 @@ def fill(place: Path) -> Path:
     return filler
 
 
+def free_bytes(place: Path) -> int:
+    disk = os.statvfs(place)
+    return disk.f_bavail * disk.f_frsize
+
+
 def record(n: int) -> bytes:
     return b"%08d" % n + b"x" * RECORD_BYTES
 
 
-async def append_until_refused(spool: SqliteSpool, first: int = 0) -> list[bytes]:
-    """The records that were acknowledged."""
+async def append_until_refused(spool: SqliteSpool, first: int = 0, *, asking: bool = True) -> list[bytes]:
+    """The records that were acknowledged; without *asking* whether there is room."""
     acknowledged: list[bytes] = []
     for n in range(first, first + 10_000):
         try:
-            spool.admit(RECORD_BYTES)
+            if asking:
+                spool.admit(RECORD_BYTES)
             await append(spool, [record(n)])
         except SpoolError:
             return acknowledged
@@ -70,7 +77,7 @@ async def append_until_refused(spool: SqliteSpool, first: int = 0) -> list[bytes
 async def test_a_full_disk_refuses_new_data_and_drains_and_takes_new_data_again(small_disk: Path) -> None:
     clock = Clock()
     spool = open_spool(small_disk / "data", clock, settings=RESERVED)
-    acknowledged = await append_until_refused(spool)
+    acknowledged = await append_until_refused(spool, asking=False)
     assert acknowledged
     with pytest.raises(SpoolFull, match="disk is full"):
         spool.admit(1)
@@ -131,6 +138,25 @@ async def test_a_start_on_a_full_disk_delivers_what_it_has(small_disk: Path) -> 
     spool = open_spool(small_disk / "data", settings=RESERVED)
     spool.admit(RECORD_BYTES)
     assert spool.depth(AI_TELEMETRY).delivered == 10 + len(kept)
+    await spool.close()
+
+
+async def test_new_data_is_refused_while_less_than_the_floor_is_free_and_taken_again_above_it(small_disk: Path) -> None:
+    """C05. The floor is a quarter of the reserve: a disk that fills slowly is never written to its last byte by us."""
+    clock = Clock()
+    spool = open_spool(small_disk / "data", clock, settings=RESERVED)
+    acknowledged = await append_until_refused(spool)
+    assert free_bytes(small_disk) >= RESERVED.reserve_bytes // 4 - 3 * RECORD_BYTES
+    assert (small_disk / "data" / "reserve").stat().st_blocks * 512 >= RESERVED.reserve_bytes, "it was not touched"
+    with pytest.raises(SpoolFull, match="disk is full") as refused:
+        spool.admit(RECORD_BYTES)
+    assert refused.value.retry_after_s == 30, "nothing drains"
+    assert await drained(spool, max_records=20) == acknowledged
+    clock.now_ms += 1
+    for _ in range(4):
+        await spool.look_after()
+    assert await append_until_refused(spool, first=20_000), "the room of what was delivered was given back"
+    await assert_balanced(spool)
     await spool.close()
 
 

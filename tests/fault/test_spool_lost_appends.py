@@ -11,7 +11,7 @@ from spool.errors import SpoolCorrupt, SpoolError
 from spool.record import AI_TELEMETRY
 from spool.sqlite.spool import SqliteSpool
 from tests.support.calls import call
-from tests.support.spool_rig import Rig, append, assert_balanced, copied, drained, open_spool
+from tests.support.spool_rig import Rig, append, assert_balanced, drained, open_spool
 
 
 async def break_appends(spool: SqliteSpool) -> None:
@@ -73,7 +73,7 @@ async def test_what_was_counted_while_the_commit_failed_is_refused_with_it(rig: 
     blocker = sqlite3.connect(rig.data_dir / "spool.db", isolation_level=None)
     blocker.execute("BEGIN IMMEDIATE")
     first = rig.append(call("a"))
-    while rig.spool._gathering.size:  # noqa: ASYNC110 until the writer took it, which cannot go on
+    while rig.spool._gathering.waiting.is_set():  # noqa: ASYNC110 until the writer took it, which cannot go on
         await asyncio.sleep(0)
     others = [rig.append(call("b", trace="u")), rig.append(call("a"))]
     blocker.execute("ROLLBACK")
@@ -138,46 +138,48 @@ async def test_the_settling_task_goes_on_after_a_failure_and_ends_with_its_rebui
     await rig.close()
 
 
-async def test_a_file_that_rots_while_it_is_open_is_told_and_ends_no_thread(tmp_path: Path) -> None:
-    """The figures become unreadable, then a commit fails: the file cannot be opened again until it is mended."""
-    data_dir = tmp_path / "data"
-    spool = open_spool(data_dir)
-    await append(spool, [b"1"])
-    good = copied(data_dir, tmp_path / "good")
-    with sqlite3.connect(data_dir / "spool.db") as other:
-        other.execute("UPDATE meta SET value='{' WHERE name='figures'")
-    other.close()
-    with pytest.raises(SpoolError):
-        await _run(spool, "SELECT no_such_column FROM chunk")
-    for _ in range(2):
-        with pytest.raises(SpoolError):
-            await append(spool, [b"2"])
-    with sqlite3.connect(good / "spool.db") as other:
-        (figures,) = other.execute("SELECT value FROM meta WHERE name='figures'").fetchone()
-    other.close()
-    with sqlite3.connect(data_dir / "spool.db") as other:
-        other.execute("UPDATE meta SET value=? WHERE name='figures'", (figures,))
-    other.close()
-    with pytest.raises(SpoolError):
-        await append(spool, [b"3"])  # finds the connection closed, and opens the file again
-    await append(spool, [b"4"])
-    assert await drained(spool) == [b"1", b"4"]
-    await assert_balanced(spool)
-    await spool.close()
-
-
-async def test_damaged_pages_are_called_corrupt(tmp_path: Path) -> None:
+async def test_c03_a_file_that_rots_while_it_is_open_is_salvaged_and_ends_no_thread(tmp_path: Path) -> None:
+    """A page of records is damaged under the open spool: what asks for it is refused once, and all others are given."""
     data_dir = tmp_path / "data"
     spool = open_spool(data_dir)
     for n in range(50):
         await append(spool, [b"%d" % n * 2000])
     await spool.close()
-    with sqlite3.connect(data_dir / "spool.db") as other:
-        pages = [page for (page,) in other.execute("SELECT rootpage FROM sqlite_master WHERE name='chunk'")]
-    other.close()
-    content = bytearray((data_dir / "spool.db").read_bytes())
-    for page in pages:
-        content[(page - 1) * 8192 : (page - 1) * 8192 + 100] = b"\xee" * 100
-    (data_dir / "spool.db").write_bytes(content)
+    spool = open_spool(data_dir)
+    root = await spool._ask(
+        lambda c, _: c.execute("SELECT rootpage FROM sqlite_master WHERE name='chunk'").fetchone()[0]
+    )
+    with (data_dir / "spool.db").open("r+b") as file:
+        file.seek((root - 1) * 8192)
+        file.write(b"\xee" * 100)
+    await spool._ask(lambda c, _: c.execute("PRAGMA shrink_memory").fetchall())
+    with pytest.raises(SpoolError):
+        await _run(spool, "SELECT sum(length(body)) FROM chunk NOT INDEXED")
+    await append(spool, [b"after"])
+    assert await drained(spool) == [*(b"%d" % n * 2000 for n in range(50)), b"after"]
+    assert [entry.records for entry in spool.quarantined] == [0]
+    await assert_balanced(spool)
+    await spool.close()
+
+
+async def test_c03_the_ledger_is_read_again_after_a_salvage(rig: Rig) -> None:
+    await rig.send(call("earlier"))
+    await _damaged_while_open(rig)
+    await rebuilt(rig)
+    await rig.send(call("earlier"), call("later", trace="u"))
+    await rig.settle()
+    assert await rig.totals() == (2, 200, 40)
+    assert rig.spool.edge()["duplicate"] == 1
+    assert rig.spool.quarantined
+
+
+async def _damaged_while_open(rig: Rig) -> None:
+    """Something reads a page that is damaged, as SQLite tells it."""
+
+    def read(*_: object) -> None:
+        error = sqlite3.DatabaseError("database disk image is malformed")
+        error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+        raise error
+
     with pytest.raises(SpoolCorrupt):
-        open_spool(data_dir)
+        await rig.spool._ask(read)

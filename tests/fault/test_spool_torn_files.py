@@ -2,11 +2,15 @@
 
 import random
 import shutil
+import sqlite3
 from pathlib import Path
 
+import pytest
+
 from spool.errors import SpoolError
+from spool.record import AI_TELEMETRY
 from spool.sqlite.spool import SqliteSpool
-from tests.support.spool_rig import append, assert_balanced, copied, drained, open_spool
+from tests.support.spool_rig import append, assert_balanced, copied, drained, freeze, open_spool
 
 RECORDS = 60
 
@@ -70,7 +74,7 @@ async def _drained(spool: SqliteSpool) -> list[bytes] | None:
         return None
 
 
-async def test_flipped_bytes_in_the_log_end_it_at_the_last_whole_commit(tmp_path: Path) -> None:
+async def test_flipped_bytes_in_the_log_cost_no_commit_but_those_they_hit(tmp_path: Path) -> None:
     crashed, sizes = await written(tmp_path)
     chance = random.Random(20260106)
     for _ in range(25):
@@ -78,7 +82,10 @@ async def test_flipped_bytes_in_the_log_end_it_at_the_last_whole_commit(tmp_path
         start = flip(data_dir / "spool.db-wal", chance)
         (data_dir / "spool.db-shm").unlink(missing_ok=True)
         found = await read_or_refused(data_dir)
-        assert found == [record(n) for n in range(sum(size <= start for size in sizes))], f"flipped at {start}"
+        before = [record(n) for n in range(sum(size <= start for size in sizes))]
+        assert found is not None
+        assert found[: len(before)] == before, f"flipped at {start}: what came before is gone"
+        assert len(found) >= RECORDS - 2, f"flipped at {start}: commits behind it were forgotten"
 
 
 async def test_flipped_bytes_in_the_file_cost_the_rows_they_hit_or_are_called_a_spool_error(tmp_path: Path) -> None:
@@ -124,3 +131,42 @@ async def test_an_emptied_log_leaves_what_was_copied_into_the_file(tmp_path: Pat
     spool = open_spool(crashed)
     assert await drained(spool) == [b"1"]
     await spool.close()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "body=zeroblob(100)", "body=zeroblob(length(body))", "body='text'", "body=NULL", "body=7", "ends=zeroblob(3)", "ends='text'", "ends=x''", "ends=NULL",
+        "n=NULL", "n='many'", "n=-5", "n=1<<40", "n=0", "received_ms='late'", "facts='?'", "links=NULL",
+    ],
+)  # fmt: skip
+async def test_c04_a_row_that_cannot_be_decoded_is_set_aside_after_one_read_and_its_neighbours_are_delivered(
+    tmp_path: Path, damage: str
+) -> None:
+    spool = open_spool(tmp_path / "data")
+    for n in range(9):
+        await append(spool, [record(n), record(n + 100)])
+    await spool._ask(lambda c, _: damaged_row(c, damage))
+    first = await freeze(spool, max_records=100)
+    assert first is not None
+    others = [record(n + i) for n in range(9) if n != 4 for i in (0, 100)]
+    whole = [record(n + i) for n in range(9) for i in (0, 100)]
+    is_lost = damage.startswith(("body", "ends"))
+    assert list(first.records) == (others if is_lost else whole)
+    await spool.ack(first)
+    assert await freeze(spool) is None
+    depth = spool.depth(AI_TELEMETRY)
+    assert (depth.kept, depth.pending) == (18, 0), "each has a fate"
+    assert (depth.delivered, depth.dead_lettered) == ((16, 2) if is_lost else (18, 0))
+    await append(spool, [b"after"])
+    assert await drained(spool) == [b"after"]
+    await assert_balanced(spool)
+    await spool.close()
+
+
+def damaged_row(connection: sqlite3.Connection, damage: str) -> None:
+    """The fifth chunk, as damage may leave it: SQLite gives back what the bytes say, whatever the column is declared as."""
+    connection.execute("PRAGMA writable_schema=ON")
+    connection.execute("UPDATE sqlite_master SET sql=replace(sql, 'NOT NULL', '        ') WHERE name='chunk'")
+    connection.execute("PRAGMA writable_schema=RESET")
+    connection.execute(f"UPDATE chunk SET {damage} WHERE seq=(SELECT min(seq)+4 FROM chunk)")

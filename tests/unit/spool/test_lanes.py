@@ -278,14 +278,14 @@ class TestUpkeep:
     async def test_a_clock_that_was_wrong_for_a_while_makes_nothing_vanish(
         self, week: SqliteSpool, clock: Clock
     ) -> None:
-        clock.now_ms += 10 * DAY_MS
+        clock.wrong_ms = 10 * DAY_MS
         await append(week, [b"from the future"])
-        clock.now_ms -= 10 * DAY_MS
+        clock.wrong_ms = 0
         await append(week, [b"now"])
-        clock.now_ms += 8 * DAY_MS
+        clock.now_ms += 6 * DAY_MS
         await week.look_after()
         await assert_balanced(week)
-        assert await drained(week) == [b"from the future", b"now"], "in order: what stands behind a young chunk is kept"
+        assert await drained(week) == [b"from the future", b"now"]
         await week.close()
 
     async def test_delivered_chunks_are_kept_for_a_while_and_then_deleted(

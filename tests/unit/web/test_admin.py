@@ -42,7 +42,7 @@ def figures(**fields: object) -> Status:
         "lanes": {"ai_telemetry": lane()},
         "reasons": {"suppressed.not_a_call": 5, "duplicate.span": 2},
         "unpriced": {"m-new": 3},
-        "spool_bytes": 4096,
+        "spool": {"used_bytes": 4096, "max_bytes": 8192, "file_bytes": 5000, "disk_free_bytes": 1 << 30},
         "version": "0.1.0",
     }
     return {**made, **fields}  # type: ignore[typeddict-item]  # the test's own keywords
@@ -278,7 +278,9 @@ async def test_insights_take_the_token_and_follow_the_list_conventions(
     assert body["sorting"]["current"] == [{"sort_key": "title", "sort_order": "asc"}]
     async with client.get(admin.url + "/v2/insights?status=old", headers=BEARER) as response:
         assert response.status == 400
-        assert "status: one of new" in (await response.json())["error"]["message"]
+        fault = (await response.json())["error"]
+        assert "status: one of new" in fault["message"]
+        assert fault["type"] == "bad_list_request"
 
 
 def test_the_page_lists_what_to_look_at() -> None:

@@ -1,0 +1,280 @@
+"""Dead letters and resends as the admin API and the commands have them: what may be asked, and what is answered.
+
+`operate` answers one request on an `Operator`: the one of the running gateway, or the one on the files of a stopped one, so that a
+command gives the same either way. `since` and `until` are a time, or a duration before now.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final, TypedDict, cast, get_args
+
+import orjson
+
+from gateway.config_values import parse_duration_s
+from gateway.errors import BadPayload, NotFound
+from gateway.list_conventions import Filterable, ListRequest, ListShape, Page, Position, Sort, envelope, read_request
+from spool.clock import rfc3339_ms
+from spool.dead_letters import Aside, Chosen, DeadLetter, Place, ReasonCount, SortKey
+from spool.record import Lane
+from spool.sqlite.operating import Operator
+
+LIST_PATH: Final = "/v2/dead-letters"
+REPLAY_PATH: Final = "/v2/dead-letters/replay"
+DROP_PATH: Final = "/v2/dead-letters/drop"
+REPLAY_DELIVERED_PATH: Final = "/v2/replay"
+
+CHOICE_FIELDS: Final = frozenset({"lane", "reason", "since", "until", "id", "limit"})
+MOST_IDS: Final = 1000
+EARLIEST_MS: Final = -(2**62)
+
+
+class ReasonFigures(TypedDict):
+    """Dead letters of one lane that have one reason and are kept."""
+
+    lane: Lane
+    reason: str
+    records: int
+    bytes: int
+    oldest_at: str
+    newest_at: str
+
+
+class ResendFigures(TypedDict):
+    """What was sent again in one lane, or never will be; counted since the spool was made."""
+
+    dead_letters: dict[str, int]
+    """`replayed`, `dropped`, `expired`"""
+    sent_again: dict[str, int]
+    """Of delivered records: `delivered`, `refused`, `given_up`"""
+    waiting: int
+    """Delivered records that are still to be sent again."""
+
+
+def reason_figures(aside: Aside) -> list[ReasonFigures]:
+    return [reason_json(reason) for reason in aside.reasons]
+
+
+def reason_json(reason: ReasonCount) -> ReasonFigures:
+    return {
+        "lane": reason.lane,
+        "reason": reason.reason,
+        "records": reason.records,
+        "bytes": reason.size_bytes,
+        "oldest_at": rfc3339_ms(reason.oldest_ms),
+        "newest_at": rfc3339_ms(reason.newest_ms),
+    }
+
+
+def resend_figures(aside: Aside) -> dict[Lane, ResendFigures]:
+    """Only lanes of which there is anything to tell."""
+    figures: dict[Lane, ResendFigures] = {}
+
+    def of(lane: Lane) -> ResendFigures:
+        return figures.setdefault(lane, {"dead_letters": {}, "sent_again": {}, "waiting": 0})
+
+    for lane, name, n in aside.counts:
+        what, _, end = name.partition(".")
+        group = of(lane)["dead_letters" if what == "dead_letters" else "sent_again"]
+        group[end] = n
+    for lane, n in aside.sending_again:
+        of(lane)["waiting"] = n
+    return figures
+
+
+# ---- requests
+
+
+async def operate(
+    operator: Operator,
+    method: str,
+    path: str,
+    *,
+    query: Sequence[tuple[str, str]] = (),
+    body: Mapping[str, Any] | None = None,
+    now_ms: Callable[[], int],
+) -> dict[str, Any]:
+    """The answer to one request. Raises NotFound, BadListRequest, BadPayload, SpoolError."""
+    fields = body or {}
+    match method, path:
+        case "GET", "/v2/dead-letters":
+            return await listed(operator, query, now_ms())
+        case "GET", _ if path.startswith(f"{LIST_PATH}/"):
+            return await shown(operator, path.removeprefix(f"{LIST_PATH}/"))
+        case "POST", "/v2/dead-letters/replay":
+            only(fields, CHOICE_FIELDS)
+            put_back = await operator.replay_dead_letters(chosen_in(fields, now_ms()), limit_in(fields))
+            return {"replayed": put_back.replayed, "skipped": put_back.skipped}
+        case "POST", "/v2/dead-letters/drop":
+            return await dropped(operator, fields, now_ms())
+        case "POST", "/v2/replay":
+            only(fields, {"lane", "since"})
+            if "since" not in fields:
+                raise BadPayload("since: how far back to go is needed, such as 2h or 2026-01-05T10:00:00Z")
+            since_ms = moment_ms("since", fields["since"], now_ms())
+            return {"replayed": await operator.replay_delivered(texts(fields, "lane") or ("ai_telemetry",), since_ms)}
+        case _:
+            raise NotFound("there is nothing at this path")
+
+
+async def listed(operator: Operator, query: Sequence[tuple[str, str]], now_ms: int) -> dict[str, Any]:
+    """The page of dead letters that *query* asks for, by the list conventions."""
+    shape = list_shape(await operator.reasons())
+    request = read_request(shape, query)
+    return envelope(shape, request, await page(operator, request, now_ms))
+
+
+async def shown(operator: Operator, id_text: str) -> dict[str, Any]:
+    """One dead letter with its record."""
+    id_ = int(id_text) if id_text.isascii() and id_text.isdigit() and len(id_text) < 19 else 0  # noqa: PLR2004 what SQLite can hold
+    found = await operator.find(Chosen(ids=(id_,)), most=1)
+    if not found:
+        raise NotFound("there is no dead letter of this id; it may have been put back, dropped, or expired")
+    return {**item(found[0]), "record": record_of(found[0])}
+
+
+async def dropped(operator: Operator, fields: Mapping[str, Any], now_ms: int) -> dict[str, Any]:
+    only(fields, CHOICE_FIELDS | {"all"})
+    chosen = chosen_in(fields, now_ms)
+    if chosen.is_all and fields.get("all") is not True:
+        raise BadPayload("all: to drop every dead letter, say true; else name some by lane, reason, since, until or id")
+    return {"dropped": await operator.drop_dead_letters(chosen, limit_in(fields))}
+
+
+# ---- the list
+
+
+def list_shape(reasons: Sequence[ReasonCount]) -> ListShape:
+    lanes = tuple(dict.fromkeys(reason.lane for reason in reasons))
+    codes = tuple(dict.fromkeys(reason.reason for reason in reasons))
+    return ListShape(
+        root="dead_letters",
+        sort_keys=get_args(SortKey),
+        default_sort=Sort("buried_at", "asc"),
+        filters=(
+            Filterable("lane", lanes, is_open=True),
+            Filterable("reason", codes, is_open=True),
+            Filterable("since", (), ("timestamp", "duration"), is_open=True),
+            Filterable("until", (), ("timestamp", "duration"), is_open=True),
+        ),
+    )
+
+
+async def page(operator: Operator, request: ListRequest, now_ms: int) -> Page:
+    chosen = chosen_in({name: list(values) for name, values in request.filters.items()}, now_ms)
+    position, key = request.position, cast("SortKey", request.sort.key)
+    backwards = position is not None and position.backwards
+    descending = (request.sort.order == "desc") != backwards
+    beyond = None if position is None else Place(_sort_value(position), position.row_id)
+    found = await operator.find(chosen, sort=key, descending=descending, beyond=beyond, most=request.limit + 1)
+    total_count, more = await operator.count(chosen), len(found) > request.limit
+    shown = found[: request.limit][:: -1 if backwards else 1]
+    if not shown:
+        return Page([], total_count, None, None)
+    # What a page was reached from may be gone by now: look again.
+    edge = shown[-1] if backwards else shown[0]
+    behind = position is not None and bool(
+        await operator.find(chosen, sort=key, descending=not descending, beyond=_place(edge, key), most=1)
+    )
+    has_previous, has_next = (more, behind) if backwards else (behind, more)
+    return Page(
+        items=[item(letter) for letter in shown],
+        total_count=total_count,
+        previous=Position(*_place(shown[0], key), backwards=True) if has_previous else None,
+        next=Position(*_place(shown[-1], key), backwards=False) if has_next else None,
+    )
+
+
+def _place(letter: DeadLetter, key: SortKey) -> Place:
+    values: dict[SortKey, str | int] = {"buried_at": letter.buried_ms, "lane": letter.lane, "reason": letter.reason}
+    return Place(values[key], letter.id)
+
+
+def _sort_value(position: Position) -> str | int:
+    return int(position.value) if isinstance(position.value, float) else position.value
+
+
+def item(letter: DeadLetter) -> dict[str, Any]:
+    """An item of the list."""
+    record = record_of(letter)
+    return {
+        "id": letter.id,
+        "lane": letter.lane,
+        "reason": letter.reason,
+        "message": letter.message,
+        "buried_at": rfc3339_ms(letter.buried_ms),
+        "bytes": letter.size_bytes,
+        "record_id": record.get("record_id") if record is not None else None,
+    }
+
+
+def record_of(letter: DeadLetter) -> dict[str, Any] | None:
+    """None for bytes that are no record: the spool itself set them aside."""
+    try:
+        record = orjson.loads(letter.record)
+    except orjson.JSONDecodeError:
+        return None
+    return record if isinstance(record, dict) else None
+
+
+# ---- what a request holds
+
+
+def only(fields: Mapping[str, Any], known: frozenset[str] | set[str]) -> None:
+    """Raises BadPayload for a name that is none of the *known*: a filter that were passed over would choose too much."""
+    if fields.keys() - known:
+        raise BadPayload(f"the body may hold {', '.join(sorted(known))}, and nothing else")
+
+
+def chosen_in(fields: Mapping[str, Any], now_ms: int) -> Chosen:
+    return Chosen(
+        lanes=texts(fields, "lane"),
+        reasons=texts(fields, "reason"),
+        since_ms=optional_moment_ms(fields, "since", now_ms),
+        until_ms=optional_moment_ms(fields, "until", now_ms),
+        ids=ids_in(fields),
+    )
+
+
+def texts(fields: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    """One text, or a list of them."""
+    value = fields.get(name, [])
+    values = [value] if isinstance(value, str) else value
+    if not isinstance(values, list) or not all(isinstance(each, str) and each for each in values):
+        raise BadPayload(f"{name}: a text, or a list of texts, is needed")
+    return tuple(values)
+
+
+def ids_in(fields: Mapping[str, Any]) -> tuple[int, ...]:
+    values = fields.get("id", [])
+    values = values if isinstance(values, list) else [values]
+    if not all(type(each) is int and 0 < each < 2**63 for each in values) or len(values) > MOST_IDS:
+        raise BadPayload(f"id: whole numbers from 1 on are needed, at most {MOST_IDS}")
+    return tuple(values)
+
+
+def limit_in(fields: Mapping[str, Any]) -> int | None:
+    limit = fields.get("limit")
+    if limit is not None and (type(limit) is not int or limit < 1):
+        raise BadPayload("limit: a whole number from 1 on is needed")
+    return limit
+
+
+def optional_moment_ms(fields: Mapping[str, Any], name: str, now_ms: int) -> int | None:
+    value = fields.get(name)
+    value = value[-1] if isinstance(value, list) and value else value
+    return None if value is None else moment_ms(name, value, now_ms)
+
+
+def moment_ms(name: str, value: object, now_ms: int) -> int:
+    """A time, or a duration before now. A time without an offset is UTC."""
+    try:
+        return max(EARLIEST_MS, now_ms - int(parse_duration_s(value) * 1000))
+    except (ValueError, OverflowError):
+        pass
+    try:
+        time = datetime.fromisoformat(value if isinstance(value, str) else "")
+        return int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        raise BadPayload(
+            f"{name}: a duration such as 2h or 7d, or a time such as 2026-01-05T10:00:00Z, is needed"
+        ) from None

@@ -1,0 +1,64 @@
+"""What the spool takes on the disk, and what the disk has left."""
+
+import os
+import sqlite3
+from pathlib import Path
+from typing import NamedTuple
+
+from spool.sqlite.database import DATABASE, PAGE_BYTES
+
+
+class Room(NamedTuple):
+    """Measured after each commit."""
+
+    used_bytes: int
+    """What counts against `max_bytes`: the pages that hold something, and the write-ahead log. Free pages are used again before the
+    file grows, so the files never take more than the most that was ever used."""
+    file_bytes: int
+    """Of spool.db and its write-ahead log, as they are now: with free pages, which are given back little by little."""
+    log_bytes: int
+    """Of the write-ahead log, which is in both."""
+    free_bytes: int
+    """Left on the disk for this user, beside the reserve and what the log will still add to the file."""
+
+
+NOTHING_KNOWN = Room(0, 0, 0, 0)
+
+
+class Pages(NamedTuple):
+    """Of the file, the write-ahead log included."""
+
+    live: int
+    free: int
+
+
+def pages(connection: sqlite3.Connection) -> Pages:
+    total, free = connection.execute(
+        "SELECT page_count, freelist_count FROM pragma_page_count, pragma_freelist_count"
+    ).fetchone()
+    return Pages(int(total) - int(free), int(free))
+
+
+def measure(connection: sqlite3.Connection, data_dir: Path, before: Room) -> Room:
+    """The room now; *before* where it cannot be told."""
+    path = f"{data_dir}/{DATABASE}"
+    try:
+        live, free = pages(connection)
+        file_bytes, log_bytes = _size(path), _size(f"{path}-wal")
+        disk = os.statvfs(data_dir)
+        still_bytes = max(0, (live + free) * PAGE_BYTES - file_bytes)
+        return Room(
+            live * PAGE_BYTES + log_bytes,
+            file_bytes + log_bytes,
+            log_bytes,
+            disk.f_bavail * disk.f_frsize - still_bytes,
+        )
+    except (sqlite3.Error, OSError):
+        return before
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size  # noqa: PTH116 after each commit: a Path costs more than the call
+    except FileNotFoundError:
+        return 0

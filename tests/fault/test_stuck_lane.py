@@ -1,0 +1,121 @@
+"""A lane that says that it is well and does not move (C18): lost wake-ups, a pump that stands still, a batch that nobody holds any more.
+
+The real gateway with its embedded service, in the test's own process, so that the faults can be put in.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from benchmarks.bodies import Shape, Template
+from exporters.pump import Pump
+from gateway.app import Gateway
+from gateway.config_load import load_config
+from spool.record import AI_TELEMETRY
+from tests.support.polling import until_true
+
+RECOVERS_S = 5.0
+LINGER_S = 1.0
+"""How long a lane waits for a fuller batch: no part of what is measured."""
+SPANS = 20
+TEMPLATE = Template(Shape(spans=SPANS, attributes=15))
+
+
+@pytest.fixture
+async def gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
+    overrides: dict[str, object] = {
+        "data_dir": str(tmp_path / "data"),
+        "listen.http": "127.0.0.1:0",
+        "listen.grpc": "off",
+        "listen.admin": "127.0.0.1:0",
+        "listen.service": "127.0.0.1:0",
+        "counting.settle": "0s",
+        "workers": "off",
+    }
+    running = Gateway(load_config(None, overrides, {}))
+    await running.start()
+    yield running
+    await running.stop()
+
+
+async def send(gateway: Gateway, number: int) -> None:
+    url = f"http://{gateway.ports.http}/v1/traces"
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(url, data=TEMPLATE.body(number), headers=TEMPLATE.headers()) as answer,
+    ):
+        assert answer.status == 200
+
+
+async def delivered(gateway: Gateway, records: int) -> float:
+    """Seconds until the lane delivered as many."""
+    began_s = time.monotonic()
+    await until_true(lambda: gateway.spool.depth(AI_TELEMETRY).delivered >= records, timeout_s=20, what="delivered")
+    return time.monotonic() - began_s
+
+
+def restarts(gateway: Gateway) -> int:
+    return gateway.status()["lanes"][AI_TELEMETRY]["restarts"]
+
+
+async def test_c18_a_lost_wake_up_costs_less_than_five_seconds_and_no_restart(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await send(gateway, 0)
+    await delivered(gateway, SPANS)
+    for wake in gateway.spool._wakes.values():
+        monkeypatch.setattr(wake, "set", lambda: None)
+    await send(gateway, 1)
+    assert await delivered(gateway, 2 * SPANS) < RECOVERS_S
+    assert restarts(gateway) == 0
+
+
+async def test_c18_a_pump_that_stands_still_is_replaced_and_counted(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stuck = asyncio.Event()
+
+    async def stand_still(pump: Pump) -> None:
+        if pump.lane == AI_TELEMETRY and not stuck.is_set():
+            stuck.set()
+            await asyncio.Event().wait()
+        else:
+            await idle(pump)
+
+    idle = Pump._idle
+    monkeypatch.setattr(Pump, "_idle", stand_still)
+    async with asyncio.timeout(5):
+        await stuck.wait()
+    await send(gateway, 0)
+    assert await delivered(gateway, SPANS) < RECOVERS_S + LINGER_S
+    assert restarts(gateway) == 1
+    async with aiohttp.ClientSession() as session, session.get(f"http://{gateway.ports.admin}/metrics") as answer:
+        assert 'telemetry_gateway_lane_restarts_total{lane="ai_telemetry"} 1.0' in await answer.text()
+
+
+async def test_c18_a_batch_that_is_leased_to_nobody_goes_out_again(gateway: Gateway) -> None:
+    spool = gateway.spool
+    spool._freezing[AI_TELEMETRY] = lock = asyncio.Lock()
+    async with lock:  # the lane's pump has to wait
+        await send(gateway, 0)
+        await until_true(lambda: spool.depth(AI_TELEMETRY).pending == SPANS, timeout_s=5, what="kept")
+        await until_true(lambda: gateway.counting.ledger.oldest_ms() is None, timeout_s=5, what="settled")
+        spool._freezing[AI_TELEMETRY] = asyncio.Lock()
+        stolen = await spool.freeze(AI_TELEMETRY, max_records=SPANS, max_bytes=1 << 20)
+    assert stolen is not None
+    assert len(stolen.records) == SPANS
+    assert await delivered(gateway, SPANS) < RECOVERS_S
+    assert restarts(gateway) == 1
+
+
+async def test_c18_a_lane_that_waits_for_its_records_to_settle_is_left_alone(gateway: Gateway) -> None:
+    gateway.counting.settle_ms = 60_000
+    await send(gateway, 0)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(RECOVERS_S):
+            await delivered(gateway, SPANS)
+    assert restarts(gateway) == 0
