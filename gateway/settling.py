@@ -195,7 +195,8 @@ class Counting:
     async def _waiting(self, ledger: Ledger, due: Sequence[int]) -> dict[tuple[int, ...], list[bytes]]:
         """Reports of calls in the chunks *due* that wait on for their end -> their records."""
         waiting: dict[tuple[int, ...], list[bytes]] = {}
-        wall_ms = self._spool.wall_ms()  # as the records were stamped; what a jump of it makes old or young waits no longer
+        # As the records were stamped; what a jump of that clock makes old or young waits no longer.
+        wall_ms = self._spool.wall_ms()
         for reports in {tuple(reports) for seq in due for reports in ledger.unfinished(seq)}:
             found = await self._spool.read(AI_TELEMETRY, [position(ref) for ref in reports])
             records = [record for record in found if record is not None]

@@ -66,9 +66,7 @@ def migrations() -> list[tuple[int, str]]:
     return sorted(found)
 
 
-def connect(
-    data_dir: Path, *, synchronous: str = "FULL", log_pages: int = WAL_CHECKPOINT_PAGES
-) -> sqlite3.Connection:
+def connect(data_dir: Path, *, synchronous: str = "FULL", log_pages: int = WAL_CHECKPOINT_PAGES) -> sqlite3.Connection:
     """Open spool.db in *data_dir*, made and migrated if need be; for the one thread that will own it.
 
     Raises SpoolTooNew, SpoolCorrupt, or SpoolError when the file cannot be opened.

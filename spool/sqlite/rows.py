@@ -593,7 +593,7 @@ def reclaim(
     return Reclaimed(deleted, size_bytes, is_more=deleted >= most)
 
 
-VACUUM_LONGEST_S = 0.01
+VACUUM_LONGEST_S = 0.003
 """Whatever the disk does meanwhile, and however long the list of free pages is, which SQLite searches from its beginning."""
 
 

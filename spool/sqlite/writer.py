@@ -108,6 +108,8 @@ class Writer:
         with database.mapped_errors(str(self._data_dir)):
             salvage.finish(self._data_dir, self._now_ms())
             damage = opening.damage(self._data_dir)
+            if damage is None:
+                (self._data_dir / opening.CHECK).unlink(missing_ok=True)
         if damage is None:
             try:
                 return self._open_file()

@@ -102,9 +102,7 @@ async def test_a_batch_under_retry_outlives_a_wrong_clock(tmp_path: Path, clock:
 
 
 @wrong
-async def test_a_delivered_record_stays_for_its_time_and_then_goes(
-    tmp_path: Path, clock: Clock, wrong_ms: int
-) -> None:
+async def test_a_delivered_record_stays_for_its_time_and_then_goes(tmp_path: Path, clock: Clock, wrong_ms: int) -> None:
     spool = open_spool(tmp_path, clock, settings=WEEK)
     clock.wrong_ms = wrong_ms
     await append(spool, [b"1"])
@@ -126,7 +124,9 @@ async def chunks(spool: object) -> int:
 @wrong
 @pytest.mark.parametrize("restarts", [False, True], ids=["running", "over a restart"])
 async def test_a_record_settles_in_its_time_and_its_resend_is_known(
-    tmp_path: Path, wrong_ms: int, restarts: bool  # noqa: FBT001 pytest passes by name
+    tmp_path: Path,
+    wrong_ms: int,
+    restarts: bool,  # noqa: FBT001 pytest passes by name
 ) -> None:
     rig = await Rig.opened(tmp_path)
     await rig.send(call("a"))
@@ -143,7 +143,9 @@ async def test_a_record_settles_in_its_time_and_its_resend_is_known(
 @wrong
 @pytest.mark.parametrize("restarts", [False, True], ids=["running", "over a restart"])
 async def test_aggregates_wait_their_time_and_know_what_was_counted(
-    tmp_path: Path, wrong_ms: int, restarts: bool  # noqa: FBT001 pytest passes by name
+    tmp_path: Path,
+    wrong_ms: int,
+    restarts: bool,  # noqa: FBT001 pytest passes by name
 ) -> None:
     rig = await MetricsRig(tmp_path).open()
     await rig.metrics(export(100, 20, at=60))

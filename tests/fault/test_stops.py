@@ -80,8 +80,8 @@ async def test_c07_a_stop_loses_nothing_and_repeats_only_what_was_under_way_unde
         hung: list[Seen] = []
         try:
             for _ in range(STOPS):
-                await asyncio.to_thread(gateway.start)
                 before = len(upstream.seen)
+                await asyncio.to_thread(gateway.start)
                 for _ in range(REQUESTS):
                     await load.send_one()
                 await until_tried(gateway, hangs=way == "hangs", tried=before, seen=upstream.seen)

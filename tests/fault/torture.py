@@ -108,7 +108,10 @@ class Torture:
         """Start it so that it dies at a point of its own code, and wait a while for that."""
         self._is_up = False
         self.gateway.kill()
-        self.gateway.dies_at = (self.chance.choice(UNDER_LOAD), self.chance.randint(1, 60))
+        self.gateway.dies_at = (
+            self.chance.choice([*UNDER_LOAD, "upkeep: inside a vacuum"]),
+            self.chance.randint(1, 60),
+        )
         await self.start_gateway()
         with suppress(TimeoutError):
             await until_true(lambda: self.gateway.process.returncode() is not None, timeout_s=4, what="dead")

@@ -23,6 +23,8 @@ class ServiceProcess:
         """While it runs."""
         self.dies_at: tuple[str, int] | None = None
         """As of `tests.support.gateway_process.GatewayProcess`."""
+        self.mood: str | None = None
+        """For whoever changes how it misbehaves."""
         self._log = folder / "service.log"
         self._ports_file = folder / "service-ports.json"
         self._process: Process | None = None

@@ -142,7 +142,7 @@ async def test_a_folder_that_cannot_be_used_is_a_spool_error(tmp_path: Path) -> 
 
 
 async def test_a_refused_opener_leaves_no_lock_behind(data_dir: Path) -> None:
-    (data_dir / "spool.db").mkdir(parents=True)  # noqa: ASYNC240 the loop has nothing else to do
+    (data_dir / "spool.db").mkdir(parents=True)
     with pytest.raises(SpoolError):
         open_spool(data_dir)
     (data_dir / "spool.db").rmdir()

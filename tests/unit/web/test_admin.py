@@ -43,6 +43,7 @@ def figures(**fields: object) -> Status:
         "reasons": {"suppressed.not_a_call": 5, "duplicate.span": 2},
         "unpriced": {"m-new": 3},
         "spool": {"used_bytes": 4096, "max_bytes": 8192, "file_bytes": 5000, "disk_free_bytes": 1 << 30},
+        "quarantine": {"salvages": 0, "records": 0, "bytes": 0, "latest": None},
         "version": "0.1.0",
     }
     return {**made, **fields}  # type: ignore[typeddict-item]  # the test's own keywords
@@ -340,6 +341,19 @@ async def test_metrics_are_readable_complete_and_agree_with_the_status(
     assert items == {fate: n for fate, n in admin.status["edge"].items() if fate != "received"}
     states = {s.labels["state"]: s.value for s in families["telemetry_gateway_lane_state"].samples}
     assert states == {"ok": 1, "retrying": 0, "held": 0, "off": 0}
+
+
+async def test_a_salvaged_spool_is_ready_and_degraded(start: Start, client: aiohttp.ClientSession) -> None:
+    admin = await start()
+    latest = {"at_ms": 1, "folder": "20260105T100000Z", "records": None, "why": "a page", "damaged": {"chunk": 1}}
+    admin.status = figures(quarantine={"salvages": 1, "records": None, "bytes": 8192, "latest": latest})
+    async with client.get(admin.url + "/readyz") as response:
+        assert response.status == 200
+        assert (await response.text()).startswith("ready, degraded: the spool was damaged")
+    async with client.get(admin.url + "/metrics") as response:
+        text = await response.text()
+    assert "telemetry_gateway_quarantine_bytes 8192.0" in text
+    assert "\ntelemetry_gateway_quarantined_records " not in text, "unknown is not 0"
 
 
 def test_the_admin_token_is_made_once_and_for_the_owner_only(tmp_path: Path) -> None:

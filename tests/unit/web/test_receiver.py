@@ -108,8 +108,20 @@ async def test_a_key_store_that_cannot_be_read_is_503_and_never_401(serve: Serve
     assert served.receiver.counts.unforeseen == 0
 
 
+def drains_in(error: SpoolFull, seconds: int) -> SpoolFull:
+    error.retry_after_s = seconds
+    return error
+
+
 @pytest.mark.parametrize(
-    ("error", "retry_after"), [(SpoolFull("full"), "30"), (SpoolError("disk"), "5"), (Overloaded("busy"), "1")]
+    ("error", "retry_after"),
+    [
+        (SpoolFull("full"), "30"),
+        (drains_in(SpoolFull("full"), 77), "77"),
+        (SpoolError("disk"), "5"),
+        (Overloaded("busy"), "1"),
+        (Overloaded("busy", retry_after_s=4), "4"),
+    ],
 )
 async def test_a_full_spool_asks_the_sender_to_keep_its_data(
     serve: Serve, client: Client, error: Exception, retry_after: str
