@@ -145,7 +145,7 @@ def _lanes(connection: sqlite3.Connection, _: Figures) -> list[Lane]:
 
 @contextmanager
 def at_rest(data_dir: Path, now_ms: Callable[[], int]) -> Iterator[Operator]:
-    """The spool of a stopped gateway; the lock is held meanwhile. No lane is opened or closed, nothing expires.
+    """The spool of a stopped gateway; the lock is held meanwhile. No lane is opened or closed, nothing expires. *now_ms*: the wall clock.
 
     Raises SpoolLocked, SpoolTooNew, SpoolCorrupt, SpoolError.
     """
@@ -155,7 +155,7 @@ def at_rest(data_dir: Path, now_ms: Callable[[], int]) -> Iterator[Operator]:
         refuse_older(data_dir)
         connection = database.connect(data_dir)
         try:
-            yield _operator(connection, now_ms)
+            yield _operator(connection, lambda: rows.age_ms(connection, now_ms()))
         finally:
             connection.close()
     finally:

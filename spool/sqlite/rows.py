@@ -14,7 +14,7 @@ from itertools import accumulate
 from typing import Literal, NamedTuple
 from zlib import crc32
 
-from spool.age import Seen
+from spool.age import Seen, age_at_start
 from spool.figures import Figures
 from spool.record import AI_TELEMETRY, Batch, Lane
 from spool.sqlite import room, side_counts
@@ -626,6 +626,11 @@ def seen(connection: sqlite3.Connection) -> Seen | None:
         return None if found is None else Seen(*map(int, found[0].split()))
     except (ValueError, TypeError, AttributeError):
         return None
+
+
+def age_ms(connection: sqlite3.Connection, wall_ms: int) -> int:
+    """What time it is by the clock of ages (`spool.age`), when a file is opened."""
+    return age_at_start(seen(connection), newest_ms(connection), wall_ms)
 
 
 def newest_ms(connection: sqlite3.Connection) -> int | None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from spool.age import AgeClock, Seen, age_at_start, monotonic_ms
+from spool.age import AgeClock, Seen, monotonic_ms
 from spool.clock import rfc3339_ms, uuid7
 from spool.dead_letters import Aside
 from spool.drain import Drain
@@ -168,7 +168,7 @@ class SqliteSpool:
             self._quarantined = reconciling.entries(connection)
             (gateway_id,) = connection.execute("SELECT value FROM meta WHERE name='gateway_id'").fetchone()
             self._summary = read_from(connection, figures.copy(), gateway_id, rows.last_seq(connection))
-            start_ms = age_at_start(rows.seen(connection), rows.newest_ms(connection), self._wall_ms())
+            start_ms = rows.age_ms(connection, self._wall_ms())
             return gateway_id, rows.last_seq(connection) + 1, figures, start_ms
 
         return prepare

@@ -21,6 +21,9 @@ NOW_MS = 1_767_607_200_000
         ),
         pytest.param(Seen(NOW_MS, NOW_MS), NOW_MS + 40, NOW_MS + 100, NOW_MS + 100, id="accepted after the last note"),
         pytest.param(Seen(NOW_MS, NOW_MS), NOW_MS + 40, NOW_MS + 10, NOW_MS + 40, id="never before what was accepted"),
+        pytest.param(
+            Seen(NOW_MS, NOW_MS), NOW_MS + YEARS_MS, NOW_MS + 9, NOW_MS + DAY_MS, id="a damaged stamp is at most a day"
+        ),
         pytest.param(None, NOW_MS, NOW_MS + YEARS_MS, NOW_MS + DAY_MS, id="an older file, years ahead"),
         pytest.param(None, NOW_MS + YEARS_MS, NOW_MS, NOW_MS, id="an older file that was written years ahead"),
     ],
