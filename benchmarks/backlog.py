@@ -27,8 +27,8 @@ from benchmarks.processes import Process, read_json_file
 from benchmarks.scenario import Sink, fetch, running_sink
 from gateway.counting.facts import FACT_BYTES
 from gateway.normalise.context import Context, UserPolicy
-from gateway.packing import pack_traces
 from gateway.pricing.prices import Prices
+from gateway.reading.calls import pack_traces
 from spool.clock import rfc3339_ms
 from spool.record import AI_TELEMETRY
 from spool.sqlite.spool import SpoolSettings, SqliteSpool

@@ -23,8 +23,8 @@ from gateway.counting.sources import CALLS, CALLS_REPORTED, RENEW_MS, Sightings,
 from gateway.normalise.context import Context
 from gateway.normalise.points import Measured, Reporter
 from gateway.normalise.record import record_json
-from gateway.off_loop import let_go, off_loop, uncollected
-from gateway.packing import Used
+from gateway.reading.calls import Used
+from gateway.reading.off_loop import let_go, off_loop, uncollected
 from spool.record import Record
 from spool.sqlite.aggregates import (
     FORGET_AT_ONCE,

@@ -43,7 +43,7 @@ from gateway.pricing.file import PriceFile
 from gateway.pricing.own import BadPriceFile
 from gateway.pricing.prices import Prices
 from gateway.quarantine import quarantine_status
-from gateway.reader import Reader
+from gateway.reading.reader import Reader
 from gateway.settling import Counting
 from gateway.sources.catalogue import sources_with
 from gateway.spool_intake import SpoolIntake

@@ -13,22 +13,22 @@ from gateway.decode.events import decode_events
 from gateway.decode.heartbeat import decode_heartbeat
 from gateway.errors import BadPayload
 from gateway.intake import Receipt, Sender
-from gateway.metrics_packing import PackedMetrics, measured_in, read_metrics
 from gateway.normalise.call import Rejection
 from gateway.normalise.context import Context, UserPolicy
 from gateway.normalise.device import enrolment_record, heartbeat_record
 from gateway.normalise.metrics import sender_of
 from gateway.normalise.points import Measured
-from gateway.off_loop import off_loop
-from gateway.packing import PACKERS, Packed
 from gateway.pricing.prices import Prices
-from gateway.reader import Reader
+from gateway.reading.calls import PACKERS, Packed
+from gateway.reading.off_loop import off_loop
+from gateway.reading.points import PackedMetrics, measured_in, read_metrics
+from gateway.reading.process import WorkerGone
+from gateway.reading.pushed import PackedSource, kind_of, pack_source
+from gateway.reading.reader import Reader
 from gateway.settling import Counting
-from gateway.source_packing import PackedSource, kind_of, pack_source
 from gateway.sources.catalogue import SOURCES
 from gateway.sources.source import Source
 from gateway.sources.threads import Threads
-from gateway.workers import WorkerGone
 from spool.clock import rfc3339_ms
 from spool.record import AI_TELEMETRY, DEVICES, USAGE_EVENTS
 from spool.sqlite.spool import SqliteSpool

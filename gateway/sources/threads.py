@@ -22,7 +22,7 @@ from gateway.normalise.context import Context
 from gateway.normalise.partial import START_UNKNOWN, UNFINISHED
 from gateway.normalise.record import UNKNOWN_PROVIDER
 from gateway.normalise.times import rfc3339
-from gateway.packing import Packed
+from gateway.reading.calls import Packed
 from gateway.sources.reporting import source_of
 from spool.record import SCHEMA, Record
 

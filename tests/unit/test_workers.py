@@ -11,12 +11,12 @@ import psutil
 import pytest
 
 from gateway.errors import BadPayload
-from gateway.metrics_packing import PIECE, measured_in, read_metrics
 from gateway.normalise.context import Context, UserPolicy
-from gateway.packing import PACKERS, Packed
 from gateway.pricing.prices import Prices
-from gateway.reader import LARGE_BYTES, TOGETHER_LEAST, Reader
-from gateway.workers import MAX_BACKLOG, WorkerGone
+from gateway.reading.calls import PACKERS, Packed
+from gateway.reading.points import PIECE, measured_in, read_metrics
+from gateway.reading.process import MAX_BACKLOG, WorkerGone
+from gateway.reading.reader import LARGE_BYTES, TOGETHER_LEAST, Reader
 from tests.support.corpus import Scenario, scenarios
 from tests.support.metrics import Export
 from tests.support.metrics_rig import MetricsRig
@@ -169,7 +169,7 @@ async def test_a_signal_to_the_whole_group_ends_no_worker(reader: Reader) -> Non
 async def test_a_worker_that_does_not_answer_is_ended_and_its_payloads_are_given_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("gateway.workers.PATIENCE_S", 0.2)
+    monkeypatch.setattr("gateway.reading.process.PATIENCE_S", 0.2)
     reader = Reader(users="keep", user_secret=b"", price_file=None, prefer_metrics=frozenset())
     reader.start()
     await until_free(reader)

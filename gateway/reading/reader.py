@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from gateway.errors import BadPayload
-from gateway.metrics_packing import PackedMetrics
 from gateway.normalise.context import Context
-from gateway.packing import Packed
-from gateway.source_packing import PackedSource
-from gateway.worker import Answer, Job, Setup
-from gateway.workers import Worker, WorkerGone
+from gateway.reading.calls import Packed
+from gateway.reading.points import PackedMetrics
+from gateway.reading.process import Worker, WorkerGone
+from gateway.reading.pushed import PackedSource
+from gateway.reading.worker import Answer, Job, Setup
 
 LARGE_BYTES = 8 * 1024
 """Such a payload goes by itself."""
@@ -42,7 +42,7 @@ class Reader:
             prefer_metrics=sorted(prefer_metrics),
             mapping=mapping,
         )
-        self.worker = Worker("gateway.worker", lambda: setup)
+        self.worker = Worker("gateway.reading.worker", lambda: setup)
         self._small: list[tuple[Job, asyncio.Future[Answer]]] = []
         self._handing: set[asyncio.Task[None]] = set()
 

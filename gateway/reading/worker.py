@@ -1,4 +1,4 @@
-"""The worker's side of `gateway.workers`: reads payloads from its standard input until that ends, and answers each.
+"""The worker's side of `gateway.reading.process`: reads payloads from its standard input until that ends, and answers each.
 
 A frame is a list of jobs, and so are its answers, in the same order. A payload that can never be read is an answer, and so
 is one that met another fault: the gateway reads that one itself.
@@ -16,15 +16,15 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypedDict
 
 from gateway.errors import BadPayload
-from gateway.metrics_packing import pack_metrics
 from gateway.normalise.context import Context, UserPolicy
-from gateway.packing import PACKERS
 from gateway.pricing.file import PriceFile
 from gateway.pricing.prices import Prices
-from gateway.source_packing import pack_source
+from gateway.reading.calls import PACKERS
+from gateway.reading.points import pack_metrics
+from gateway.reading.process import HEADER, frame
+from gateway.reading.pushed import pack_source
 from gateway.sources.catalogue import SOURCES, sources_with
 from gateway.sources.source import Source
-from gateway.workers import HEADER, frame
 
 GC_YOUNGEST = 50_000
 
@@ -41,7 +41,7 @@ class Setup(TypedDict):
 
 
 Job = tuple[str, bool, bytes, int, str, str | None, str]
-"""`traces`, `logs`, `metrics` or a source (`gateway.source_packing.kind_of`); whether it is JSON; the body; when it was received, in ms and as text; the inbound key's name; the peer."""
+"""`traces`, `logs`, `metrics` or a source (`gateway.reading.pushed.kind_of`); whether it is JSON; the body; when it was received, in ms and as text; the inbound key's name; the peer."""
 READERS: dict[str, Callable[..., tuple[Any, ...]]] = {**PACKERS, "metrics": pack_metrics}
 Answer = tuple[Any, Any]
 """The fields of a Packed, PackedMetrics or PackedSource, and model -> calls without a price; or None, and why the payload can never be read; or None twice."""

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
-from gateway.metrics_packing import packed
 from gateway.normalise.attribution import attribute
 from gateway.normalise.context import Context
-from gateway.packing import pack
 from gateway.pricing.prices import Prices
+from gateway.reading.calls import pack
+from gateway.reading.points import packed
 from gateway.sources.catalogue import SOURCES
 from gateway.sources.reading import read_source
 from gateway.sources.source import Source
