@@ -114,7 +114,12 @@ def _taken(traced: Traced, path: str) -> Told | None:
     told = [traced.origins[field] for field in wanted if field in traced.origins]
     if not told:
         return None
-    return joined(told) if path in _SUMMED else told[0]
+    if path not in _SUMMED:
+        return told[0]
+    whole = joined(told)
+    others = [traced.origins[field] for field in _WRITTEN if field not in wanted and field in traced.origins]
+    names = dict.fromkeys(name for other in others for name in other.attributes if name not in whole.attributes)
+    return whole._replace(passed_over=(*whole.passed_over, *names))
 
 
 def _mapped(traced: Traced, path: str, value: Any) -> str:
@@ -175,11 +180,15 @@ def _input_parts(traced: Traced) -> tuple[str, ...]:
     return ("input", "cache_read", *_written(traced))
 
 
+_WRITTEN = ("cache_creation", "cache_creation_5m", "cache_creation_1h")
+"""The whole, and the parts that stand in for it."""
+
+
 def _written(traced: Traced) -> tuple[str, ...]:
     counts = traced.picked.counts
     if counts.get("cache_creation") == traced.record["usage"].get("cache_creation_input_tokens"):
-        return ("cache_creation",)
-    return ("cache_creation_5m", "cache_creation_1h")
+        return _WRITTEN[:1]
+    return _WRITTEN[1:]
 
 
 def _output_parts(traced: Traced, output: int) -> tuple[str, ...]:

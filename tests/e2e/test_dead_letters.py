@@ -130,8 +130,13 @@ async def test_refused_records_are_listed_put_back_and_dropped_while_the_gateway
     assert len(rig.service.taken) == sent - len(times)
     assert not rig.service.taken.keys() & set(times)
     assert set(rig.service.arrivals.values()) == {1}
-    metrics = await asyncio.to_thread(text_at, rig.gateway.admin_url + "/metrics")
-    assert f'dead_letter_ends_total{{end="dropped",lane="ai_telemetry"}} {float(len(times))}' in metrics
+    told = f'dead_letter_ends_total{{end="dropped",lane="ai_telemetry"}} {float(len(times))}'
+    await asyncio.to_thread(
+        rig.gateway.process.wait_until,
+        lambda: told in text_at(rig.gateway.admin_url + "/metrics") or None,
+        timeout_s=DELIVERY_S,
+        what="told by /metrics",
+    )
 
 
 def dead_when_settled(gateway: GatewayProcess, sent: int) -> int | None:

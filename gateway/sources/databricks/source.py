@@ -110,13 +110,22 @@ SOURCE = Source(
         "python",
         "# A notebook or job, each hour: rows that are sent again count once.\n"
         "import json, requests\n"
-        'rows = spark.sql("""\n'
+        "\n"
+        "rows = (\n"
+        '    spark.sql("""\n'
         "  SELECT u.*, e.entity_name, e.endpoint_name FROM system.serving.endpoint_usage u\n"
         "  LEFT JOIN system.serving.served_entities e USING (served_entity_id)\n"
-        '  WHERE u.request_time > now() - INTERVAL 3 HOURS""").toJSON().collect()\n'
+        '  WHERE u.request_time > now() - INTERVAL 3 HOURS""")\n'
+        "    .toJSON()\n"
+        "    .collect()\n"
+        ")\n"
         "for start in range(0, len(rows), 5000):\n"
-        '    requests.post("{url}", data="\\n".join(rows[start:start + 5000]).encode(),\n'
-        '                  headers={{"Authorization": "{key}", "Content-Type": "application/x-ndjson"}}, timeout=60).raise_for_status()\n',
+        "    requests.post(\n"
+        '        "{url}",\n'
+        '        data="\\n".join(rows[start : start + 5000]).encode(),\n'
+        '        headers={{"Authorization": "{key}", "Content-Type": "application/x-ndjson"}},\n'
+        "        timeout=60,\n"
+        "    ).raise_for_status()\n",
     ),
     retries="The job decides: `raise_for_status` makes a run fail, and the next run sends the rows again, as long as its interval reaches back to them.",
 )
