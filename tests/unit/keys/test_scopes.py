@@ -93,7 +93,7 @@ def test_a_managed_grant_follows_the_catalogue_and_a_fixed_one_does_not() -> Non
         Managed(frozenset(USE_CASES)),
         Fixed(frozenset({INGEST, "views:read_view"})),
     ],
-    ids=repr,
+    ids=["one use case", "both use cases", "fixed"],
 )
 def test_a_decision_is_membership_in_what_is_granted(grant: Managed | Fixed) -> None:
     allowed = {row.name for row in CATALOGUE if isinstance(decide(grant, row.name), Allowed)}
