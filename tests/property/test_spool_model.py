@@ -23,7 +23,8 @@ from tests.support.spool_rig import SETTINGS, Clock, append, assert_balanced, fr
 T = TypeVar("T")
 ARCHIVE = "archive"
 LANES = (AI_TELEMETRY, ARCHIVE, DEVICES)
-AGED = replace(SETTINGS, max_age_ms=1_000_000, keep_delivered_ms=1000, window_ms=1000)
+AGED = replace(SETTINGS, max_age_ms=100 * 86_400_000, keep_delivered_ms=1000, window_ms=1000)
+"""Of age after more days than a run has stops: a stop under a wrong clock counts as at most one."""
 YEARS_MS = 10 * 365 * 86_400_000
 
 
