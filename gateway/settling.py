@@ -46,6 +46,9 @@ TURN_S = 30.0
 class Counting:
     """The ledger beside its spool: kept in step with what is on disk, and settled in time."""
 
+    ledger_type = Ledger
+    aggregates_type = Aggregates
+
     def __init__(
         self,
         spool: SqliteSpool,
@@ -57,9 +60,9 @@ class Counting:
         metrics: MetricsSettings | None = None,
         price: Price = lambda _record, _at_ms: None,
     ) -> None:
-        self.ledger = Ledger(max_keys)
+        self.ledger = self.ledger_type(max_keys)
         self._price = price
-        self.aggregates = Aggregates(spool, metrics or MetricsSettings(), price=price, now_ms=now_ms)
+        self.aggregates = self.aggregates_type(spool, metrics or MetricsSettings(), price=price, now_ms=now_ms)
         self._spool = spool
         self.settle_ms = settle_ms
         self._window_ms = window_ms
@@ -73,7 +76,7 @@ class Counting:
 
     async def rebuild(self) -> None:
         """Make the ledger know what the spool knows."""
-        ledger = Ledger(self._max_keys)
+        ledger = self.ledger_type(self._max_keys)
         now_ms = self._now_ms()
         settled_seq = await self._spool.settled_seq(AI_TELEMETRY)
         since_ms = now_ms - self._window_ms

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
+from operator import attrgetter
 from typing import NamedTuple
 
 from gateway.counting.agreement import is_same_response
@@ -234,29 +235,27 @@ def _around(at: int, fact: Fact, rows: Rows, spans: Table, cluster: Cluster) -> 
     return [ref]
 
 
-def _same_response(fact: Fact, rows: Rows, responses: Table) -> list[int]:
-    """References of all reports with the fact's response id."""
+def _chain(ref: int, rows: Rows, before: Callable[[Fact], int]) -> list[int]:
+    """*ref* and the references *before* it, as far as rows are at hand."""
     found: list[int] = []
-    ref = responses.find(fact.response) if fact.response else 0
     while ref and len(found) < MAX_CLUSTER:
         found.append(ref)
         other = rows.fact(ref)
-        ref = other.prev_response if other is not None else 0
+        ref = before(other) if other is not None else 0
     return found
+
+
+def _same_response(fact: Fact, rows: Rows, responses: Table) -> list[int]:
+    """References of all reports with the fact's response id."""
+    return _chain(responses.find(fact.response) if fact.response else 0, rows, attrgetter("prev_response"))
 
 
 def _same_request(fact: Fact, rows: Rows, requests: Table, asked: set[int]) -> list[int]:
     """References of all reports with the fact's request id, unless it was *asked* for before."""
-    found: list[int] = []
-    if fact.request in asked:
-        return found
+    if not fact.request or fact.request in asked:
+        return []
     asked.add(fact.request)
-    ref = requests.find(fact.request) if fact.request else 0
-    while ref and len(found) < MAX_CLUSTER:
-        found.append(ref)
-        other = rows.fact(ref)
-        ref = other.prev_request if other is not None else 0
-    return found
+    return _chain(requests.find(fact.request), rows, attrgetter("prev_request"))
 
 
 class Answers:

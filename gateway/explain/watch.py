@@ -118,26 +118,5 @@ class WatchedCounting(Counting):
 
     ledger: WatchedLedger
     aggregates: WatchedAggregates
-
-    def __init__(
-        self,
-        spool: SqliteSpool,
-        *,
-        settle_ms: int,
-        window_ms: int,
-        max_keys: int,
-        now_ms: Callable[[], int],
-        metrics: Settings | None = None,
-        price: Price = lambda _record, _at_ms: None,
-    ) -> None:
-        super().__init__(
-            spool,
-            settle_ms=settle_ms,
-            window_ms=window_ms,
-            max_keys=max_keys,
-            now_ms=now_ms,
-            metrics=metrics,
-            price=price,
-        )
-        self.ledger = WatchedLedger(max_keys)
-        self.aggregates = WatchedAggregates(spool, self.aggregates.settings, price=price, now_ms=now_ms)
+    ledger_type = WatchedLedger
+    aggregates_type = WatchedAggregates

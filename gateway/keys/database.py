@@ -16,6 +16,7 @@ from typing import Self, TypeVar
 
 from gateway.keys.errors import DatabaseUnavailable
 from gateway.keys.private_file import OWNER_ONLY, restrict
+from spool.sqlite.database import one_commit
 
 T = TypeVar("T")
 Setup = Callable[[sqlite3.Connection], None]
@@ -55,15 +56,8 @@ class Database:
 
         def transaction() -> T:
             connection = _opened(self._write_connection)
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                result = change(connection)
-                connection.execute("COMMIT")
-            except BaseException:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                raise
-            return result
+            with one_commit(connection):
+                return change(connection)
 
         return await self._on(self._writer, transaction)
 

@@ -36,6 +36,19 @@ def touch_private(path: Path) -> None:
     path.chmod(0o600)
 
 
+@contextmanager
+def one_commit(connection: sqlite3.Connection) -> Iterator[None]:
+    """What is done inside is on disk when this ends, or none of it where it raises."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
 class DataLock:
     """The exclusive lock on a data directory; held until closed or the process ends."""
 

@@ -185,16 +185,10 @@ def _operator(connection: sqlite3.Connection, now_ms: Callable[[], int]) -> Oper
 
 
 def _in_one_commit(connection: sqlite3.Connection, operation: Callable[[sqlite3.Connection, Figures], T]) -> T:
-    connection.execute("BEGIN IMMEDIATE")
-    try:
+    with database.one_commit(connection):
         figures = load_figures(connection)
         before = figures.copy()
         result = operation(connection, figures)
         if figures != before:
             save_figures(connection, figures)
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
     return result

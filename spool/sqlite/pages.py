@@ -6,7 +6,6 @@ Source: sqlite.org/fileformat2.html. One constraint: UTF-8, no reserved bytes at
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 PAGE_BYTES = 8192
@@ -37,16 +36,6 @@ class Row(NamedTuple):
     rowid: int | None
     """None in an index, and in a table without rowid."""
     values: list[Value]
-
-
-@dataclass(slots=True)
-class Tree:
-    """What could be read of one tree."""
-
-    rows: list[Row] = field(default_factory=list)
-    pages: set[int] = field(default_factory=set)
-    damaged: int = 0
-    """Pages, and cells on whole pages, that could not be read."""
 
 
 def kind_of(number: int, page: bytes) -> int:

@@ -230,8 +230,7 @@ class Writer:
         """One commit; the figures change only when it succeeded."""
         connection = self._connection
         figures = self._figures.copy()
-        connection.execute("BEGIN IMMEDIATE")
-        try:
+        with database.one_commit(connection):
             for chunk in group.chunks:
                 rows.insert_chunk(connection, chunk)
                 for lane in self._followers[chunk.lane]:
@@ -241,11 +240,6 @@ class Writer:
             results = [operation(connection, figures) for operation in group.operations]
             if group.tallies or group.chunks or figures != self._figures:  # a group that only reads writes nothing
                 save_figures(connection, figures)
-            connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
         self._figures = figures
         return results
 

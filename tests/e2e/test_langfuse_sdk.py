@@ -10,14 +10,12 @@ import os
 import re
 import secrets
 import subprocess
-import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from benchmarks.processes import PROJECT_ROOT, Process
+from benchmarks.processes import PROJECT_ROOT
 from benchmarks.scenario import fetch
 from gateway.keys.database import Database
 from gateway.keys.key import GATEWAY_PREFIX
@@ -40,15 +38,6 @@ COUNTS = {
     "reasoning_output_tokens": "reasoning_tokens",
 }
 """Of the service's totals -> of the provider."""
-
-
-@pytest.fixture
-def provider_url(tmp_path: Path) -> Iterator[str]:
-    process = Process([sys.executable, "-m", "tests.support.mock_llm"], log=tmp_path / "provider.log")
-    try:
-        yield f"http://127.0.0.1:{json.loads(process.read_line())['port']}"
-    finally:
-        process.kill()
 
 
 def inbound_key(data_dir: Path) -> str:

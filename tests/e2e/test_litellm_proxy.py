@@ -5,15 +5,14 @@ LiteLLM loses by itself, when the gateway is away, is shown as what it is, besid
 """
 
 import json
-import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks.processes import Process, ProcessFailed
+from benchmarks.processes import ProcessFailed
 from benchmarks.scenario import fetch
 from tests.support.canary import files_with_canary
 from tests.support.gateway_process import GatewayProcess, Status, broken_identities
@@ -62,16 +61,6 @@ WAYS = {
     "single and otel": Way(("single",), otel=OTEL),
     "ndjson and otel, second version": Way(("ndjson",), otel=OTEL_2),
 }
-
-
-@pytest.fixture
-def provider_url(tmp_path: Path) -> Iterator[str]:
-    """Base URL of a model provider on loopback."""
-    process = Process([sys.executable, "-m", "tests.support.mock_llm"], log=tmp_path / "provider.log")
-    try:
-        yield f"http://127.0.0.1:{json.loads(process.read_line())['port']}"
-    finally:
-        process.kill()
 
 
 def make_calls(proxy: LiteLLMProxy) -> int:

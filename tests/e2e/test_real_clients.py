@@ -11,15 +11,14 @@ import json
 import os
 import re
 import subprocess
-import sys
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 import pytest
 
-from benchmarks.processes import PROJECT_ROOT, Process
+from benchmarks.processes import PROJECT_ROOT
 from benchmarks.scenario import fetch
 from tests.support.canary import files_with_canary
 from tests.support.client_environments import client_python, requirements
@@ -139,16 +138,6 @@ CLIENTS = {
     ),
 }
 """Who is tested."""
-
-
-@pytest.fixture
-def provider_url(tmp_path: Path) -> Iterator[str]:
-    """Base URL of a model provider on loopback."""
-    process = Process([sys.executable, "-m", "tests.support.mock_llm"], log=tmp_path / "provider.log")
-    try:
-        yield f"http://127.0.0.1:{json.loads(process.read_line())['port']}"
-    finally:
-        process.kill()
 
 
 def run_client(client: Client, provider_url: str, otlp_url: str) -> int:

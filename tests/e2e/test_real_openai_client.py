@@ -4,12 +4,11 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from benchmarks.processes import PROJECT_ROOT, Process
+from benchmarks.processes import PROJECT_ROOT
 from benchmarks.scenario import fetch
 from tests.support.canary import files_with_canary
 from tests.support.gateway_process import GatewayProcess, broken_identities
@@ -24,16 +23,6 @@ CONTENT_ON = {
         "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": "span_and_event",
     },
 }
-
-
-@pytest.fixture
-def provider_url(tmp_path: Path) -> Iterator[str]:
-    """Base URL of a model provider on loopback."""
-    process = Process([sys.executable, "-m", "tests.support.mock_llm"], log=tmp_path / "provider.log")
-    try:
-        yield f"http://127.0.0.1:{json.loads(process.read_line())['port']}"
-    finally:
-        process.kill()
 
 
 def run_client(provider_url: str, otlp_url: str, conventions: str) -> int:

@@ -27,14 +27,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 
 @pytest.fixture
-def chance() -> random.Random:
-    """The moments of the kills; KILL_TEST_SEED repeats those of an earlier run."""
-    seed = int(os.environ.get("KILL_TEST_SEED") or secrets.randbits(32))
-    sys.stderr.write(f"KILL_TEST_SEED={seed}\n")
-    return random.Random(seed)
-
-
-@pytest.fixture
 def sink(tmp_path: Path) -> Iterator[Sink]:
     with running_sink(tmp_path / "sink.log") as running:
         yield running

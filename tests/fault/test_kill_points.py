@@ -6,7 +6,6 @@ CI passes each point once; KILL_TEST_STARTS=100 and KILL_TEST_ROUNDS=12 are the 
 import asyncio
 import os
 import random
-import secrets
 import signal
 import sys
 from collections import Counter
@@ -33,14 +32,6 @@ MOODS = {"inside a split": "413:0.5", "inside a release": "503:0.5"}
 DIES_WITHIN_S = 5.0
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
-
-
-@pytest.fixture
-def chance() -> random.Random:
-    """KILL_TEST_SEED repeats an earlier run."""
-    seed = int(os.environ.get("KILL_TEST_SEED") or secrets.randbits(32))
-    sys.stderr.write(f"KILL_TEST_SEED={seed}\n")
-    return random.Random(seed)
 
 
 @pytest.fixture

@@ -2,10 +2,7 @@
 
 import asyncio
 import itertools
-import os
 import random
-import secrets
-import sys
 import time
 from pathlib import Path
 
@@ -23,14 +20,6 @@ NOW_S = time.time() - at_ns(0) / 1e9
 """Exports of now: their time is not that of the other tests."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
-
-
-@pytest.fixture
-def chance() -> random.Random:
-    """The moments of the kills; KILL_TEST_SEED repeats those of an earlier run."""
-    seed = int(os.environ.get("KILL_TEST_SEED") or secrets.randbits(32))
-    sys.stderr.write(f"KILL_TEST_SEED={seed}\n")
-    return random.Random(seed)
 
 
 async def deliver(gateway: GatewayProcess, path: str, body: bytes) -> None:

@@ -26,6 +26,7 @@ from gateway.sources.items import http_status, ignore, is_failure, objects, spok
 from gateway.sources.paths import operation_of_path
 from gateway.sources.reporting import Report, add_call, content_id, epoch_ms
 from gateway.sources.source import Snippet, Source, SourceRead
+from gateway.sources.vector import RETRIES, vector_lines
 
 NAMES: dict[str, tuple[str, ...]] = {
     "provider": ("provider_name", "provider", "system"),
@@ -151,20 +152,7 @@ SOURCE = Source(
         '              genai_tokens_input: "%DYNAMIC_METADATA(io.envoy.ai_gateway:llm_input_token)%"\n'
         '              genai_tokens_output: "%DYNAMIC_METADATA(io.envoy.ai_gateway:llm_output_token)%"\n'
         '              genai_tokens_total: "%DYNAMIC_METADATA(io.envoy.ai_gateway:llm_total_token)%"\n'
-        "---\n"
-        "# Vector: the proxy's lines, as they are, to the gateway\n"
-        "sources:\n"
-        "  proxy: {{type: kubernetes_logs, extra_label_selector: 'app.kubernetes.io/name=envoy'}}\n"
-        "sinks:\n"
-        "  usage:\n"
-        "    type: http\n"
-        "    inputs: [proxy]\n"
-        "    uri: {url}\n"
-        "    method: post\n"
-        "    encoding: {{codec: text}}\n"
-        "    framing: {{method: newline_delimited}}\n"
-        '    request: {{headers: {{Authorization: "{key}"}}}}\n'
-        "    buffer: {{type: disk, max_size: 268435488}}\n",
+        "---\n" + vector_lines("envoy"),
     ),
-    retries="The shipper decides: Vector sends again on 408, 429 and 5xx until it is taken, with a disk buffer also over a restart of its own.",
+    retries=RETRIES,
 )

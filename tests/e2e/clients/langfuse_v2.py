@@ -16,7 +16,7 @@ from langfuse.openai import openai
 PROMPT = "Which of the two is cheaper? CANARY-7Q-PROMPT"
 API_KEY = "sk-CANARY-7Q-KEY"
 STREAM_TAKES_S = 1.0
-"""Longer than the gateway of the test settles."""
+"""Longer than the gateway of the test settles. The answer is what takes this time: nothing is waited for."""
 
 
 def main() -> None:

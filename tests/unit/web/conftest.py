@@ -1,5 +1,6 @@
 """A receiver on a real socket, with whatever parts a test gives it."""
 
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
@@ -7,13 +8,15 @@ import aiohttp
 import pytest
 
 from gateway.config_values import Address, TcpAddress
+from gateway.keys.database import Database
+from gateway.keys.store import KeyStore
 from gateway.web.body import Limits
 from gateway.web.cors import Cors
 from gateway.web.gate import Gate, OpenGate
 from gateway.web.listen import Listener, listen, runner_for
 from gateway.web.otlp import otlp_routes
 from gateway.web.receiver import Receiver
-from gateway.web.routes import RouteTable
+from gateway.web.routes import Route, RouteTable
 from gateway.web.telemetry import telemetry_routes
 from tests.conformance.otlp_http.recording import RecordingIntake
 
@@ -29,6 +32,8 @@ class Served:
 
 
 Serve = Callable[..., Awaitable[Served]]
+FurtherRoutes = Callable[[RecordingIntake, Gate, Limits, Cors], list[Route]]
+"""Routes beside those of OTLP, events and heartbeats."""
 
 
 @pytest.fixture
@@ -43,10 +48,13 @@ async def serve() -> AsyncIterator[Serve]:
         base_path: str = "",
         address: Address = ANY_PORT,
         intake: RecordingIntake | None = None,
+        cors: Cors | None = None,
+        further: FurtherRoutes = lambda *_: [],
     ) -> Served:
-        intake = intake or RecordingIntake()
-        routes = RouteTable([*otlp_routes(intake), *telemetry_routes(intake)], base_path)
-        receiver = Receiver(routes, gate or OpenGate(check_host=True), limits or Limits(), Cors())
+        intake, gate = intake or RecordingIntake(), gate or OpenGate(check_host=True)
+        limits, cors = limits or Limits(), cors or Cors()
+        own = [*otlp_routes(intake), *telemetry_routes(intake), *further(intake, gate, limits, cors)]
+        receiver = Receiver(RouteTable(own, base_path), gate, limits, cors)
         listener = await listen(runner_for(receiver.make_server()), address)
         assert listener is not None
         started.append(Served(intake, receiver, listener))
@@ -67,3 +75,14 @@ async def client() -> AsyncIterator[aiohttp.ClientSession]:
 def socket_path(tmp_path: Path) -> Path:
     """Short enough for a unix socket."""
     return tmp_path / "s"
+
+
+@pytest.fixture
+async def keys(tmp_path: Path) -> AsyncIterator[KeyStore]:
+    database = await Database.open(tmp_path / "control.db")
+    store = await KeyStore.open(
+        database, prefix="tgk", pepper=bytes(32), now_ms=lambda: 1_767_607_200_000, random_bytes=os.urandom
+    )
+    yield store
+    await store.close()
+    await database.close()

@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-import os
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import aiohttp
@@ -16,7 +14,6 @@ from gateway.config_load import load_config
 from gateway.config_values import TcpAddress, UnixAddress
 from gateway.errors import Overloaded
 from gateway.intake import Receipt, Sender
-from gateway.keys.database import Database
 from gateway.keys.errors import DatabaseUnavailable
 from gateway.keys.record import KeyRecord
 from gateway.keys.scopes import SEND_AI_TELEMETRY, Fixed, Managed
@@ -33,17 +30,6 @@ from tests.unit.web.conftest import Serve
 Client = aiohttp.ClientSession
 
 BODY = protobuf_body("traces")
-
-
-@pytest.fixture
-async def keys(tmp_path: Path) -> AsyncIterator[KeyStore]:
-    database = await Database.open(tmp_path / "control.db")
-    store = await KeyStore.open(
-        database, prefix="tgk", pepper=bytes(32), now_ms=lambda: 1_767_607_200_000, random_bytes=os.urandom
-    )
-    yield store
-    await store.close()
-    await database.close()
 
 
 async def status_of(client: Client, url: str, **headers: str) -> int:

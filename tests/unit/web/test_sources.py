@@ -1,6 +1,5 @@
 """Routes of AI gateways on a real socket: who is let in, how bodies arrive, and in whose words senders are answered."""
 
-import asyncio
 import gzip
 import hashlib
 import hmac
@@ -9,29 +8,25 @@ import json
 import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import aiohttp
 import pytest
 
-from gateway.config_values import TcpAddress
 from gateway.intake import Receipt
-from gateway.keys.database import Database
 from gateway.keys.scopes import SEND_AI_TELEMETRY, Fixed, Managed
 from gateway.keys.store import KeyStore
 from gateway.sources.catalogue import SOURCES
 from gateway.sources.source import AnswerKind, Snippet, Source, SourceRead, WayIn
 from gateway.web.body import Limits
 from gateway.web.cors import Cors
-from gateway.web.gate import Gate, KeyGate, OpenGate
-from gateway.web.listen import Listener, listen, runner_for
-from gateway.web.receiver import Receiver
-from gateway.web.routes import RouteTable
+from gateway.web.gate import Gate, KeyGate
+from gateway.web.routes import Route
 from gateway.web.source_answers import accepted
 from gateway.web.sources import SourceAccess, source_routes
 from gateway.web.streaming import PIECE_BYTES
-from tests.conformance.otlp_http.recording import RecordingIntake
+from tests.support.polling import until_true
+from tests.unit.web.conftest import Serve, Served
 
 PAGE = "https://app.example"
 MIB = 1 << 20
@@ -57,45 +52,22 @@ MADE = (
 )
 
 
-class Started:
-    def __init__(self, intake: RecordingIntake, receiver: Receiver, listener: Listener) -> None:
-        self.intake, self.receiver, self.listener = intake, receiver, listener
-        self.url = f"http://{listener.address}"
-
-
-Start = Callable[..., Awaitable[Started]]
+Start = Callable[..., Awaitable[Served]]
 
 
 @pytest.fixture
-async def start() -> AsyncIterator[Start]:
-    running: list[Started] = []
+def start(serve: Serve) -> Start:
+    """Start a receiver with the routes of `MADE`, and PAGE allowed."""
 
     async def begin(
         gate: Gate | None = None, access: Mapping[str, SourceAccess] | None = None, limits: Limits | None = None
-    ) -> Started:
-        intake, cors, limits = RecordingIntake(), Cors({PAGE}), limits or Limits()
-        gate = gate or OpenGate(check_host=True)
-        routes = RouteTable(source_routes(MADE, access or {}, intake, gate, limits, cors))
-        receiver = Receiver(routes, gate, limits, cors)
-        listener = await listen(runner_for(receiver.make_server()), TcpAddress("127.0.0.1", 0))
-        assert listener is not None
-        running.append(Started(intake, receiver, listener))
-        return running[-1]
+    ) -> Served:
+        def further(*parts: Any) -> list[Route]:
+            return source_routes(MADE, access or {}, *parts)
 
-    yield begin
-    for started in running:
-        await started.listener.close()
+        return await serve(gate=gate, limits=limits, cors=Cors(frozenset({PAGE})), further=further)
 
-
-@pytest.fixture
-async def keys(tmp_path: Path) -> AsyncIterator[KeyStore]:
-    database = await Database.open(tmp_path / "control.db")
-    store = await KeyStore.open(
-        database, prefix="tgk", pepper=bytes(32), now_ms=lambda: 1_767_607_200_000, random_bytes=os.urandom
-    )
-    yield store
-    await store.close()
-    await database.close()
+    return begin
 
 
 async def secret_of(keys: KeyStore, name: str = "gateway") -> str:
@@ -248,11 +220,15 @@ async def test_a_long_body_of_lines_comes_in_pieces_of_whole_lines(start: Start,
     assert started.receiver.budget.used_bytes == 0
 
 
-async def slowly(*parts: bytes) -> AsyncIterator[bytes]:
-    """Parts that the receiver reads one by one."""
-    for part in parts:
+async def piece_by_piece(started: Served, *parts: bytes) -> AsyncIterator[bytes]:
+    """Each of *parts* but the first when the intake has taken as many pieces as were sent before it."""
+    for sent, part in enumerate(parts):
+        await taken(started, sent)
         yield part
-        await asyncio.sleep(0.1)
+
+
+async def taken(started: Served, pieces: int) -> None:
+    await until_true(lambda: len(started.intake.kept) >= pieces, timeout_s=20, what=f"{pieces} pieces taken")
 
 
 LONG_LINES = (DOCUMENT + b"\n") * (PIECE_BYTES // len(DOCUMENT))
@@ -260,14 +236,16 @@ LONG_LINES = (DOCUMENT + b"\n") * (PIECE_BYTES // len(DOCUMENT))
 
 async def test_blank_lines_behind_a_piece_are_nothing(start: Start, client: Client) -> None:
     started = await start()
-    async with client.post(f"{started.url}/v1/sources/plain", data=slowly(LONG_LINES, b"\r\n")) as response:
+    async with client.post(
+        f"{started.url}/v1/sources/plain", data=piece_by_piece(started, LONG_LINES, b"\r\n")
+    ) as response:
         assert response.status == 200
         assert (await response.json())["accepted"] == LONG_LINES.count(b"\n")
 
 
 async def test_a_piece_of_one_bad_line_does_not_cost_the_lines_behind_it(start: Start, client: Client) -> None:
     started = await start()
-    body = slowly(LONG_LINES, b'{"cut": "' + b"x" * PIECE_BYTES + b"\n", LONG_LINES, b'{"cut"')
+    body = piece_by_piece(started, LONG_LINES, b'{"cut": "' + b"x" * PIECE_BYTES + b"\n", LONG_LINES, b'{"cut"')
     async with client.post(f"{started.url}/v1/sources/plain", data=body) as response:
         assert response.status == 200
         answer = await response.json()
@@ -284,8 +262,7 @@ async def test_a_key_that_is_disabled_while_its_body_comes_takes_no_further_piec
 
     async def body() -> AsyncIterator[bytes]:
         yield LONG_LINES
-        await asyncio.sleep(0.2)
-        assert len(started.intake.kept) == 1
+        await taken(started, 1)
         await keys.disable("gateway", by="ops@example.com")
         yield LONG_LINES
 
