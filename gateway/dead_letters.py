@@ -5,6 +5,7 @@ command gives the same either way. `since` and `until` are a time, or a duration
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, TypedDict, cast, get_args
 
@@ -12,10 +13,22 @@ import orjson
 
 from gateway.config_values import parse_duration_s
 from gateway.errors import BadPayload, NotFound
-from gateway.list_conventions import Filterable, ListRequest, ListShape, Page, Position, Sort, envelope, read_request
+from gateway.lists.conventions import (
+    BadListRequest,
+    Filterable,
+    ListShape,
+    Order,
+    Place,
+    Sort,
+    envelope,
+    read_request,
+)
+from gateway.lists.keyset import keyset_page
 from spool.clock import rfc3339_ms
-from spool.dead_letters import Aside, Chosen, DeadLetter, Place, ReasonCount, SortKey
+from spool.dead_letters import Aside, Chosen, DeadLetter, ReasonCount, SortKey
+from spool.dead_letters import Place as BesideLetter
 from spool.record import Lane
+from spool.sqlite.dead_letters import DeadLetters
 from spool.sqlite.operating import Operator
 
 LIST_PATH: Final = "/v2/dead-letters"
@@ -120,7 +133,14 @@ async def listed(operator: Operator, query: Sequence[tuple[str, str]], now_ms: i
     """The page of dead letters that *query* asks for, by the list conventions."""
     shape = list_shape(await operator.reasons())
     request = read_request(shape, query)
-    return envelope(shape, request, await page(operator, request, now_ms))
+    try:
+        chosen = chosen_in({name: list(values) for name, values in request.filters.items()}, now_ms)
+    except BadPayload as error:
+        raise BadListRequest(str(error)) from error
+    key = cast("SortKey", request.sort.key)
+    # Nothing may raise in there: the spool's writer would do its whole commit again.
+    page = await operator.look(lambda letters: keyset_page(request, _Rows(letters, chosen, key)))
+    return envelope(shape, request, page)
 
 
 async def shown(operator: Operator, id_text: str) -> dict[str, Any]:
@@ -159,38 +179,25 @@ def list_shape(reasons: Sequence[ReasonCount]) -> ListShape:
     )
 
 
-async def page(operator: Operator, request: ListRequest, now_ms: int) -> Page:
-    chosen = chosen_in({name: list(values) for name, values in request.filters.items()}, now_ms)
-    position, key = request.position, cast("SortKey", request.sort.key)
-    backwards = position is not None and position.backwards
-    descending = (request.sort.order == "desc") != backwards
-    beyond = None if position is None else Place(_sort_value(position), position.row_id)
-    found = await operator.find(chosen, sort=key, descending=descending, beyond=beyond, most=request.limit + 1)
-    total_count, more = await operator.count(chosen), len(found) > request.limit
-    shown = found[: request.limit][:: -1 if backwards else 1]
-    if not shown:
-        return Page([], total_count, None, None)
-    # What a page was reached from may be gone by now: look again.
-    edge = shown[-1] if backwards else shown[0]
-    behind = position is not None and bool(
-        await operator.find(chosen, sort=key, descending=not descending, beyond=_place(edge, key), most=1)
-    )
-    has_previous, has_next = (more, behind) if backwards else (behind, more)
-    return Page(
-        items=[item(letter) for letter in shown],
-        total_count=total_count,
-        previous=Position(*_place(shown[0], key), backwards=True) if has_previous else None,
-        next=Position(*_place(shown[-1], key), backwards=False) if has_next else None,
-    )
+@dataclass(frozen=True)
+class _Rows:
+    letters: DeadLetters
+    chosen: Chosen
+    key: SortKey
 
+    def count(self) -> int:
+        return self.letters.count(self.chosen)
 
-def _place(letter: DeadLetter, key: SortKey) -> Place:
-    values: dict[SortKey, str | int] = {"buried_at": letter.buried_ms, "lane": letter.lane, "reason": letter.reason}
-    return Place(values[key], letter.id)
+    def walk(self, order: Order, beyond: Place | None, most: int) -> Sequence[DeadLetter]:
+        place = None if beyond is None else BesideLetter(*beyond)
+        return self.letters.find(self.chosen, sort=self.key, descending=order == "desc", beyond=place, most=most)
 
+    def place(self, row: DeadLetter) -> Place:
+        values: dict[SortKey, str | int] = {"buried_at": row.buried_ms, "lane": row.lane, "reason": row.reason}
+        return Place(values[self.key], row.id)
 
-def _sort_value(position: Position) -> str | int:
-    return int(position.value) if isinstance(position.value, float) else position.value
+    def item(self, row: DeadLetter) -> object:
+        return item(row)
 
 
 def item(letter: DeadLetter) -> dict[str, Any]:
@@ -261,7 +268,9 @@ def limit_in(fields: Mapping[str, Any]) -> int | None:
 
 def optional_moment_ms(fields: Mapping[str, Any], name: str, now_ms: int) -> int | None:
     value = fields.get(name)
-    value = value[-1] if isinstance(value, list) and value else value
+    if isinstance(value, list) and len(value) > 1:
+        raise BadPayload(f"{name}: it stands more than once; one is needed")
+    value = value[0] if isinstance(value, list) and value else value
     return None if value is None else moment_ms(name, value, now_ms)
 
 

@@ -46,7 +46,7 @@ class DeadLetter:
 class Place(NamedTuple):
     """Beside the dead letter with this sort value and id."""
 
-    value: str | int
+    value: str | int | float
     id: int
 
 

@@ -1,6 +1,7 @@
 """`spool dead-letters` and `spool replay`."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ from rich.table import Table
 from gateway.cli.asking import ask_spool
 from gateway.config import Config
 from gateway.dead_letters import DROP_PATH, LIST_PATH, REPLAY_DELIVERED_PATH, REPLAY_PATH
+from gateway.lists.conventions import MAX_LIMIT
 
 LIST_LIMIT = 50
 
@@ -35,13 +37,26 @@ class Choice(NamedTuple):
 
 
 async def print_list(config: Config, choice: Choice, *, as_json: bool) -> int:
-    query = [*choice.query(), ("limit", str(choice.limit or LIST_LIMIT))]
-    answer = await ask_spool(config, "GET", LIST_PATH, query=query)
+    answer = await listed(config, choice.query(), choice.limit or LIST_LIMIT)
     if as_json:
         click.echo(json.dumps(answer))
     else:
         print_table(answer)
     return 0
+
+
+async def listed(config: Config, query: Sequence[tuple[str, str]], most: int) -> dict[str, Any]:
+    """The first *most*; of several pages as one answer, which has no cursors then."""
+    answer = await ask_spool(config, "GET", LIST_PATH, query=[*query, ("limit", str(min(most, MAX_LIMIT)))])
+    letters, pagination = answer["dead_letters"], answer["pagination"]
+    cursor = pagination["cursor"]["next_cursor"]
+    while cursor is not None and len(letters) < most:
+        page = await ask_spool(config, "GET", LIST_PATH, query=[*query, ("cursor", cursor)])
+        letters += page["dead_letters"][: most - len(letters)]
+        cursor = page["pagination"]["cursor"]["next_cursor"]
+        pagination.pop("cursor", None)
+        pagination |= {"item_count": len(letters), "page_count": math.ceil(pagination["total_count"] / most)}
+    return answer
 
 
 def print_table(answer: Mapping[str, Any]) -> None:

@@ -63,11 +63,32 @@ def find(
     if beyond is not None:
         condition += f" AND ({column}, id) {'<' if descending else '>'} (?, ?)"
         params += beyond
+    # Sorted by id alone first: the records of the others stay unread.
+    page = f"SELECT id FROM dead_letter WHERE {condition} ORDER BY {column} {order}, id {order} LIMIT ?"  # noqa: S608 - own SQL
     found = connection.execute(
-        f"SELECT {_COLUMNS} FROM dead_letter WHERE {condition} ORDER BY {column} {order}, id {order} LIMIT ?",  # noqa: S608 - own SQL
+        f"SELECT {_COLUMNS} FROM dead_letter WHERE id IN ({page}) ORDER BY {column} {order}, id {order}",  # noqa: S608 - own SQL
         (*params, most),
     )
     return [DeadLetter(*row) for row in found]
+
+
+class DeadLetters:
+    """The table as of one moment, to be read inside a transaction; made by `Operator.look`."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def reasons(self) -> list[ReasonCount]:
+        return by_reason(self._connection)
+
+    def count(self, chosen: Chosen) -> int:
+        return count(self._connection, chosen)
+
+    def find(
+        self, chosen: Chosen, *, sort: SortKey, descending: bool, beyond: Place | None, most: int
+    ) -> list[DeadLetter]:
+        """As the function `find`."""
+        return find(self._connection, chosen, sort=sort, descending=descending, beyond=beyond, most=most)
 
 
 def last_id(connection: sqlite3.Connection) -> int:

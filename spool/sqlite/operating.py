@@ -54,6 +54,10 @@ class Operator:
     async def reasons(self) -> list[ReasonCount]:
         return await self._ask(lambda connection, _: dead_letters.by_reason(connection))
 
+    async def look(self, question: Callable[[dead_letters.DeadLetters], T]) -> T:
+        """Whatever *question* asks, as of one moment."""
+        return await self._ask(lambda connection, _: question(dead_letters.DeadLetters(connection)))
+
     async def count(self, chosen: Chosen) -> int:
         return await self._ask(lambda connection, _: dead_letters.count(connection, chosen))
 
