@@ -1,17 +1,21 @@
 """What a command asks: of the gateway that runs on the data directory, over its admin listener, or of the files when none runs."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import aiohttp
 import click
 
-from gateway.app import wall_ms
 from gateway.config import Config
 from gateway.config_values import TcpAddress, UnixAddress
 from gateway.dead_letters import operate
 from gateway.errors import GatewayError
-from gateway.list_conventions import BadListRequest
+from gateway.keys.admin import INBOUND_PATH, SERVICE_PATH, Store
+from gateway.keys.admin import operate as operate_keys
+from gateway.keys.control import INBOUND, OF_SERVICE, keys_at_rest
+from gateway.keys.errors import KeyStoreError
+from gateway.lists.conventions import BadListRequest
+from gateway.wall_clock import wall_ms
 from gateway.web.session import TOKEN_FILE
 from spool.errors import SpoolError, SpoolLocked
 from spool.sqlite.database import DATABASE
@@ -19,6 +23,14 @@ from spool.sqlite.operating import at_rest
 
 TIMEOUT_S = 3600.0
 """Replaying millions of dead letters takes minutes; a gateway that is gone is noticed at once."""
+
+
+class Refused(click.ClickException):
+    """The gateway answered with an error."""
+
+    def __init__(self, status: int, answer: Mapping[str, Any]) -> None:
+        super().__init__(str(answer.get("error", {}).get("message", f"HTTP {status}")))
+        self.answer = answer
 
 
 async def ask_spool(
@@ -38,6 +50,41 @@ async def ask_spool(
     except SpoolLocked as error:
         return await ask_gateway(config, error, method, path, query, body)
     except (SpoolError, GatewayError, BadListRequest) as error:
+        raise click.ClickException(str(error)) from error
+
+
+class KeyPlace(NamedTuple):
+    """Whose keys a command is about."""
+
+    config: Config
+    of_service: bool
+    """The local service's, in place of the senders'."""
+
+
+async def ask_keys(
+    place: KeyPlace,
+    method: str,
+    below: str = "",
+    *,
+    query: Sequence[tuple[str, str]] = (),
+    body: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The answer of `gateway.keys.admin.operate`, wherever the keys are. Raises ClickException with the reason.
+
+    Only a new key makes the files, so that a mistaken directory is told.
+    """
+    data_dir = place.config.data_dir
+    files, path = (OF_SERVICE, SERVICE_PATH) if place.of_service else (INBOUND, INBOUND_PATH)
+    if (method, below) != ("POST", "") and not (data_dir / files.database).exists():
+        raise click.ClickException(f"{data_dir} holds no keys: name the gateway's with --data-dir or --config")
+    try:
+        async with keys_at_rest(data_dir, files, wall_ms) as keys:
+            return await operate_keys(Store(keys), method, below, query=query, body=body)
+    except SpoolLocked as error:
+        if place.of_service and not (data_dir / TOKEN_FILE).exists():
+            raise click.ClickException(f"{data_dir}: the local service runs there alone; stop it first") from error
+        return await ask_gateway(place.config, error, method, path + below, query, body)
+    except (SpoolError, GatewayError, KeyStoreError, BadListRequest, OSError) as error:
         raise click.ClickException(str(error)) from error
 
 
@@ -64,7 +111,7 @@ async def ask_gateway(
             " or TELEMETRY_GATEWAY_LISTEN_ADMIN"
         ) from error
     if not response.ok:
-        raise click.ClickException(str(answer.get("error", {}).get("message", f"HTTP {response.status}")))
+        raise Refused(response.status, answer)
     return answer
 
 

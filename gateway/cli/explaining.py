@@ -8,7 +8,6 @@ from typing import NamedTuple
 import click
 import orjson
 
-from gateway.app import wall_ms
 from gateway.cli.normalising import DEFAULTS, SENDER, apart, decompressed, forwarded, take
 from gateway.config import Config
 from gateway.errors import GatewayError
@@ -20,6 +19,7 @@ from gateway.explain.watch import WatchedCounting
 from gateway.explain.words import lines
 from gateway.normalise.context import Context
 from gateway.sources.source import Source
+from gateway.wall_clock import wall_ms
 from spool.clock import rfc3339_ms
 
 

@@ -8,22 +8,11 @@ from typing import Any
 
 import click
 
+from gateway.cli.keys_commands import keys
+from gateway.cli.options import Faulty, config_option, data_dir_option, json_option
+from gateway.cli.options import config_of as _config
 from gateway.config import Config
-from gateway.config_draft import ConfigFaults
-from gateway.config_load import load_config
 from gateway.local_service.misbehave import parse_misbehave
-
-config_option = click.option(
-    "--config", "config_file", type=click.Path(path_type=Path, dir_okay=False), help="YAML; see docs/configuration.md."
-)
-data_dir_option = click.option(
-    "--data-dir", type=click.Path(path_type=Path, file_okay=False), help="Where everything is kept."
-)
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-
-
-class Faulty(click.ClickException):
-    """Ends the command with its message and exit code 1."""
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -291,14 +280,7 @@ def dead_letters_drop(
     sys.exit(asyncio.run(drop(config, Choice(**choice), ids, is_sure=yes, as_json=as_json)))
 
 
-def _config(config_file: Path | None, data_dir: Path | None, flags: dict[str, object]) -> Config:
-    overrides = {option: value for option, value in flags.items() if value is not None}
-    if data_dir is not None:
-        overrides["data_dir"] = str(data_dir)
-    try:
-        return load_config(config_file, overrides)
-    except ConfigFaults as error:
-        raise Faulty(f"the configuration has {len(error.faults)} fault(s)\n{error}") from error
+main.add_command(keys)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from typing import Generic, NamedTuple, TypeVar
 import click
 
 from gateway.aggregates import Settings as MetricsSettings
-from gateway.app import mapping_of, wall_ms
+from gateway.app import mapping_of
 from gateway.config import Config
 from gateway.errors import GatewayError
 from gateway.intake import Receipt, Sender
@@ -23,6 +23,7 @@ from gateway.settling import Counting
 from gateway.sources.catalogue import SOURCES, sources_with
 from gateway.sources.source import Source
 from gateway.spool_intake import SpoolIntake
+from gateway.wall_clock import wall_ms
 from gateway.web.coding import decoder_for
 from spool.record import AI_TELEMETRY, DEVICES, USAGE_EVENTS
 from spool.sqlite.spool import SpoolSettings, SqliteSpool

@@ -23,6 +23,7 @@ from gateway.keys.errors import DatabaseUnavailable, PepperMismatch
 from gateway.local_service.misbehave import Misbehave
 from gateway.local_service.service import Service
 from spool.errors import SpoolError
+from spool.sqlite.database import DataLock, make_private_dir
 
 SWITCH_S = 0.0005
 """How long the event loop keeps the interpreter from the thread that waits to start a commit; Python's own 5 ms would be the answer's latency."""
@@ -78,6 +79,8 @@ async def _service_until_signal(
         raise CannotStart(f"--listen {error}") from error
     if not isinstance(address, TcpAddress):
         raise CannotStart("--listen must be host:port")
+    make_private_dir(data_dir)
+    lock = DataLock(data_dir)  # commands on its keys wait until it is stopped, as on a gateway's
     service = Service(data_dir / "service", misbehave=misbehave, random=random.Random(seed))  # noqa: S311 decides about misbehaviour only
     port = await service.start(address.host, address.port)
     try:
@@ -88,6 +91,7 @@ async def _service_until_signal(
         await signalled()
     finally:
         await service.stop()
+        lock.close()
 
 
 async def signalled() -> None:

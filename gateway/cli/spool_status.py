@@ -9,9 +9,9 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from gateway.app import wall_ms
 from gateway.config import Config
 from gateway.config_values import TcpAddress
+from gateway.wall_clock import wall_ms
 from spool.errors import SpoolError, SpoolLocked
 from spool.figures import LaneFigures
 from spool.sqlite.database import DATABASE

@@ -28,6 +28,10 @@ SECRET_CHARS = 43
 """43 base62 characters hold 256 bits."""
 CRC_CHARS = 6
 
+LEGACY_MIN_CHARS = 16
+"""A shorter one could be guessed."""
+LEGACY_MAX_CHARS = 256
+
 _ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _UNBIASED = 256 - 256 % len(_ALPHABET)
 """Bytes from here on are thrown away, else the alphabet's first characters would come up more often."""
@@ -44,9 +48,21 @@ class Minted(NamedTuple):
 
 def mint(prefix: str, random_bytes: RandomBytes) -> Minted:
     """A new key; the only moment at which its secret is known."""
-    key_id = _base62_text(ID_CHARS, random_bytes)
+    key_id = new_id(random_bytes)
     body = f"{prefix}_{key_id}_{_base62_text(SECRET_CHARS, random_bytes)}"
     return Minted(key_id, Secret(f"{body}_{_crc(body)}"))
+
+
+def new_id(random_bytes: RandomBytes) -> str:
+    return _base62_text(ID_CHARS, random_bytes)
+
+
+def id_number(key_id: str) -> int:
+    """The id as a whole number below 2**63, one to one."""
+    number = 0
+    for char in key_id:
+        number = number * len(_ALPHABET) + _ALPHABET.index(char)
+    return number
 
 
 def parse(prefix: str, text: str) -> str | None:
@@ -55,6 +71,15 @@ def parse(prefix: str, text: str) -> str | None:
     if form is None or form[1] != prefix:
         return None
     return form[2] if _crc(text[: -CRC_CHARS - 1]) == form[3] else None
+
+
+def legacy_fault(text: str) -> str | None:
+    """Why *text* cannot be a key from before there were several; None when it can. Never quotes it."""
+    if re.fullmatch(rf"[!-~]{{{LEGACY_MIN_CHARS},{LEGACY_MAX_CHARS}}}", text) is None:
+        return f"{LEGACY_MIN_CHARS} to {LEGACY_MAX_CHARS} printable ASCII characters without blanks are needed"
+    if text.startswith((f"{GATEWAY_PREFIX}_", f"{SERVICE_PREFIX}_")):
+        return "it begins like a key of ours: those are made here, not brought along"
+    return None
 
 
 def keyed_hash(pepper: bytes, text: str) -> bytes:

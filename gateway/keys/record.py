@@ -1,11 +1,14 @@
 """The record of a key as people see it (service-interface part 2.1), and its row in the database. Pure."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from gateway.keys.errors import InvalidKey
+from gateway.keys.faults import Faults
+from gateway.keys.labels import NO_LABELS, Labels, labels_column, labels_from_column, valid_labels
+from gateway.keys.limits import NO_LIMITS, Limits, valid_limits
 from gateway.keys.scopes import Fixed, Grant, Managed, faults, granted
 
 Status = Literal["Enabled", "Disabled"]
@@ -14,12 +17,27 @@ NOT_IN_USE = "Not In Use"
 """Last Accessed of a key that was never used: this literal text."""
 NAME_MIN_CHARS = 3
 NAME_MAX_CHARS = 256
+DESCRIPTION_MAX_CHARS = 2000
+PERSON_MAX_CHARS = 254
+LEGACY_NAME = "Legacy API Key"
+"""Of the key that an organization had when it could have only one."""
 
 COLUMNS = (
     "key_id, name, description, mode, grants, status, display, "
-    "created_by, created_at_ms, updated_by, modified_at_ms, accessed_at_ms"
+    "created_by, created_at_ms, updated_by, modified_at_ms, accessed_at_ms, "
+    "labels, requests_per_minute, bytes_per_minute, is_legacy"
 )
-Row = tuple[str, str, str, str, str, Status, str, str, int, str, int, int | None]
+Row = tuple[str, str, str, str, str, Status, str, str, int, str, int, int | None, str, int | None, int | None, int]
+
+
+class KeyId(NamedTuple):
+    """A key named by its id, which no edit changes."""
+
+    text: str
+
+
+Which = str | KeyId
+"""A key's name, or its id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +57,11 @@ class KeyRecord:
     modified_at_ms: int
     accessed_at_ms: int | None
     """None: never used."""
+    labels: Labels = field(default_factory=lambda: NO_LABELS, hash=False)
+    """Stamped on what is sent under the key."""
+    limits: Limits = NO_LIMITS
+    is_legacy: bool = False
+    """Its secret is not of our form: it was in use before there were several keys."""
 
     @property
     def last_modified(self) -> str:
@@ -60,6 +83,8 @@ class KeyRecord:
             "name": self.name,
             "description": self.description,
             **grant_as_json(self.grant),
+            "labels": dict(self.labels),
+            "limits": self.limits.as_json(),
             "status": self.status,
             "display": self.display,
             "created_by": self.created_by,
@@ -74,7 +99,43 @@ class KeyRecord:
 def from_row(row: Row) -> KeyRecord:
     """The record of a row with `COLUMNS`."""
     key_id, name, description, mode, grants, status, display, *_ = row
-    return KeyRecord(key_id, name, description, grant_from_columns(mode, grants), status, display, *row[7:])
+    return KeyRecord(
+        key_id=key_id,
+        name=name,
+        description=description,
+        grant=grant_from_columns(mode, grants),
+        status=status,
+        display=display,
+        created_by=row[7],
+        created_at_ms=row[8],
+        updated_by=row[9],
+        modified_at_ms=row[10],
+        accessed_at_ms=row[11],
+        labels=labels_from_column(row[12]),
+        limits=Limits(row[13], row[14]),
+        is_legacy=bool(row[15]),
+    )
+
+
+def to_row(key: KeyRecord) -> Row:
+    """The values of `COLUMNS`."""
+    return (
+        key.key_id,
+        key.name,
+        key.description,
+        *grant_columns(key.grant),
+        key.status,
+        key.display,
+        key.created_by,
+        key.created_at_ms,
+        key.updated_by,
+        key.modified_at_ms,
+        key.accessed_at_ms,
+        labels_column(key.labels),
+        key.limits.requests_per_minute,
+        key.limits.bytes_per_minute,
+        int(key.is_legacy),
+    )
 
 
 def grant_as_json(grant: Grant) -> dict[str, object]:
@@ -99,6 +160,23 @@ def grant_from_columns(mode: str, grants: str) -> Grant:
     return Managed(names) if mode == "managed" else Fixed(names)
 
 
+def valid_key(key: KeyRecord) -> KeyRecord:
+    """*key* with each field in its one form. Raises InvalidKey with every fault."""
+    faults = Faults()
+    valid = replace(
+        key,
+        name=faults.checked(valid_name, key.name, ""),
+        description=faults.checked(valid_description, key.description, ""),
+        grant=faults.checked(valid_grant, key.grant, key.grant),
+        labels=faults.checked(valid_labels, key.labels, NO_LABELS),
+        limits=faults.checked(valid_limits, key.limits, NO_LIMITS),
+    )
+    if valid.name == LEGACY_NAME and not key.is_legacy:
+        faults.found.append(f"name: {LEGACY_NAME!r} is kept for the one key from before there were several")
+    faults.refuse()
+    return valid
+
+
 def valid_name(name: str) -> str:
     """*name* without blanks around it. Raises InvalidKey."""
     name = name.strip()
@@ -109,11 +187,26 @@ def valid_name(name: str) -> str:
     return name
 
 
+def valid_description(text: str) -> str:
+    """*text* itself, which may have lines. Raises InvalidKey."""
+    if len(text) > DESCRIPTION_MAX_CHARS or not all(c.isprintable() or c in "\n\t" for c in text):
+        raise InvalidKey(f"description: at most {DESCRIPTION_MAX_CHARS} printable characters are allowed")
+    return text
+
+
+def valid_person(text: str) -> str:
+    """Who makes or changes a key: an e-mail, or another word for them. Raises InvalidKey."""
+    text = text.strip()
+    if not 1 <= len(text) <= PERSON_MAX_CHARS or not text.isprintable():
+        raise InvalidKey(f"by: an e-mail, or 1 to {PERSON_MAX_CHARS} printable characters, is needed")
+    return text
+
+
 def valid_grant(grant: Grant) -> Grant:
     """*grant* itself. Raises InvalidKey with every fault."""
     found = faults(grant)
     if found:
-        raise InvalidKey("scopes: " + "; ".join(found))
+        raise InvalidKey("; ".join(found))
     return grant
 
 

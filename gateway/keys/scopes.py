@@ -5,8 +5,10 @@ keys, the local service for its own. A managed key stores names of use cases onl
 table at each check, so a scope added to a use case reaches every key of that use case with no edit.
 """
 
-from collections.abc import Iterable
+import re
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import NamedTuple
 
 SEND_AI_TELEMETRY = "send-ai-telemetry"
@@ -172,15 +174,50 @@ def _gives(grant: Grant, scope: str, catalogue: Iterable[Scope]) -> bool:
 
 
 def faults(grant: Grant, catalogue: Iterable[Scope] = CATALOGUE) -> list[str]:
-    """What keeps *grant* from being given to a key; empty when nothing does."""
+    """What keeps *grant* from being given to a key, each with what comes near; empty when nothing does."""
+    scopes = [scope.name for scope in catalogue]
     match grant:
-        case Fixed(scopes):
-            known = {scope.name for scope in catalogue}
-            empty = [] if scopes else ["a key with fixed scopes needs at least one scope"]
-            return empty + [f"unknown scope {name!r}" for name in sorted(scopes - known)]
-        case Managed(use_cases):
-            empty = [] if use_cases else ["a key with managed scopes needs at least one use case"]
-            return empty + [f"unknown use case {name!r}" for name in sorted(use_cases - USE_CASES.keys())]
+        case Fixed(names):
+            empty = [] if names else ["scopes: a key with fixed scopes needs at least one scope"]
+            unknown = sorted(names.difference(scopes))
+            return empty + [f"scopes: unknown scope {_with_nearest(name, scopes, USE_CASES)}" for name in unknown]
+        case Managed(names):
+            empty = [] if names else ["managed: a key with managed scopes needs at least one use case"]
+            unknown = sorted(names.difference(USE_CASES))
+            return empty + [f"managed: unknown use case {_with_nearest(name, USE_CASES, scopes)}" for name in unknown]
+
+
+def scope_name(text: str) -> str:
+    """The catalogue's name for a scope as people type it: any case, blanks anywhere; *text* itself when it has none."""
+    name = "".join(text.split()).lower()
+    return name if any(scope.name == name for scope in CATALOGUE) else text
+
+
+def use_case_name(text: str) -> str:
+    """The same for a use case, which people also call by the name they see: `Send AI Telemetry`."""
+    name = re.sub(r"[\s_-]+", "-", text.strip().lower())
+    return name if name in USE_CASES else text
+
+
+def nearest(text: str, names: Iterable[str]) -> str | None:
+    """The one of *names* that *text* was most likely meant to be."""
+    names, text = list(names), text.strip().lower()
+    close = get_close_matches(text, names, n=1) or [name for name in names if text and text in name]
+    return close[0] if close else None
+
+
+def _with_nearest(text: str, names: Collection[str], others: Collection[str]) -> str:
+    """*others*: the names of the other kind of grant, which *text* may be one of."""
+    near, misplaced = nearest(text, names), {scope_name(text), use_case_name(text)} & set(others)
+    if misplaced:
+        kind = "a managed use case" if misplaced & USE_CASES.keys() else "a fixed scope"
+        return f"{quoted(text)} (it is {kind})"
+    return quoted(text) if near is None else f"{quoted(text)} (did you mean {near!r}?)"
+
+
+def quoted(text: str) -> str:
+    """*text* for an error; not what may be a key that was given in the wrong place."""
+    return repr(text) if re.fullmatch(r"[\w:.@ -]{1,48}", text) else "that is not repeated here"
 
 
 def catalogue_faults(catalogue: Iterable[Scope] = CATALOGUE) -> list[str]:

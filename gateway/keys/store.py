@@ -9,7 +9,7 @@ microseconds. Last Accessed is noted in memory and written in one batch by `flus
 
 import asyncio
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from importlib.resources import files
@@ -17,9 +17,11 @@ from typing import NamedTuple, Self
 
 from exporters.secret import Secret
 from gateway.keys.database import Database, read_only
-from gateway.keys.errors import DatabaseUnavailable, NotConfirmed
-from gateway.keys.key import RandomBytes, display_form, keyed_hash, matches, mint, parse
-from gateway.keys.record import KeyRecord, Status, valid_grant, valid_name
+from gateway.keys.errors import DatabaseUnavailable, InvalidKey
+from gateway.keys.key import RandomBytes, display_form, keyed_hash, legacy_fault, matches, mint, new_id, parse
+from gateway.keys.labels import NO_LABELS
+from gateway.keys.limits import NO_LIMITS, Limits
+from gateway.keys.record import LEGACY_NAME, KeyRecord, Status, Which, valid_key
 from gateway.keys.scopes import Grant
 from gateway.keys.table import (
     check_pepper,
@@ -33,6 +35,7 @@ from gateway.keys.table import (
     save,
 )
 
+MIGRATIONS = files("gateway.keys.migrations")
 _UNKNOWN_HASH = bytes(32)
 """Compared against when no key has the id, so that an unknown id takes as long as a wrong secret."""
 
@@ -65,6 +68,7 @@ class KeyStore:
         self._is_fresh = False
         self._created = 0
         self._keys: dict[str, _Stored] = {}
+        self._legacy: _Stored | None = None
         self._accessed: dict[str, int] = {}
 
     @classmethod
@@ -73,72 +77,96 @@ class KeyStore:
     ) -> Self:
         """The keys in *database*, its tables made when missing. Raises PepperMismatch when *pepper* is another file's."""
         store = cls(database, prefix=prefix, pepper=pepper, now_ms=now_ms, random_bytes=random_bytes)
-        await database.migrate("keys", [(files("gateway.keys.migrations") / "0001_keys.sql").read_text()])
+        scripts = sorted(file.name for file in MIGRATIONS.iterdir() if file.name.endswith(".sql"))
+        await database.migrate("keys", [(MIGRATIONS / name).read_text() for name in scripts])
         await database.write(partial(check_pepper, keyed_hash(pepper, "pepper-check")))
         store._watch = read_only(database.path)
         return store
 
-    async def create(self, name: str, grant: Grant, *, by: str, description: str = "") -> Created:
+    async def create(
+        self,
+        name: str,
+        grant: Grant,
+        *,
+        by: str,
+        description: str = "",
+        labels: Mapping[str, str] = NO_LABELS,
+        limits: Limits = NO_LIMITS,
+    ) -> Created:
         """A new, enabled key. *by*: the e-mail of whoever makes it. Raises InvalidKey, NameTaken."""
-        now_ms = self._now_ms()
         key_id, secret = mint(self._prefix, self._random_bytes)
-        key = KeyRecord(
-            key_id=key_id,
-            name=valid_name(name),
-            description=description,
-            grant=valid_grant(grant),
-            status="Enabled",
-            display=display_form(secret),
-            created_by=by,
-            created_at_ms=now_ms,
-            updated_by=by,
-            modified_at_ms=now_ms,
-            accessed_at_ms=None,
-        )
-        await self._database.write(partial(insert, key, keyed_hash(self._pepper, secret.reveal())))
-        return Created(key, secret)
+        key = self._fresh(key_id, display_form(secret), name, grant, by)
+        return await self._insert(replace(key, description=description, labels=labels, limits=limits), secret)
+
+    async def adopt(
+        self,
+        secret: Secret,
+        grant: Grant,
+        *,
+        by: str,
+        description: str = "",
+        labels: Mapping[str, str] = NO_LABELS,
+        limits: Limits = NO_LIMITS,
+    ) -> Created:
+        """Take over the single key that was in use before there were several, so that who holds it need not change.
+
+        It is listed as `Legacy API Key` and is a key like the others from then on; its display form shows nothing of
+        the secret. Raises InvalidKey, NameTaken, LegacyKeyExists.
+        """
+        fault = legacy_fault(secret.reveal())
+        if fault is not None:
+            raise InvalidKey(f"secret: {fault}")
+        key_id = new_id(self._random_bytes)
+        key = replace(self._fresh(key_id, f"legacy_{key_id}", LEGACY_NAME, grant, by), is_legacy=True)
+        return await self._insert(replace(key, description=description, labels=labels, limits=limits), secret)
 
     async def edit(
         self,
-        name: str,
+        which: Which,
         *,
         by: str,
         new_name: str | None = None,
         description: str | None = None,
         grant: Grant | None = None,
+        labels: Mapping[str, str] | None = None,
+        limits: Limits | None = None,
     ) -> KeyRecord:
         """Change what is given, leave the rest. Raises NoSuchKey, InvalidKey, NameTaken."""
 
         def edited(key: KeyRecord) -> KeyRecord:
             return replace(
                 key,
-                name=key.name if new_name is None else valid_name(new_name),
+                name=key.name if new_name is None else new_name,
                 description=key.description if description is None else description,
-                grant=key.grant if grant is None else valid_grant(grant),
+                grant=key.grant if grant is None else grant,
+                labels=key.labels if labels is None else labels,
+                limits=key.limits if limits is None else limits,
             )
 
-        return await self._update(name, by, edited)
+        return await self.revise(which, edited, by=by)
 
-    async def disable(self, name: str, *, by: str) -> KeyRecord:
+    async def revise(self, which: Which, change: Callable[[KeyRecord], KeyRecord], *, by: str) -> KeyRecord:
+        """Put what *change* makes of the key in its place; nobody else changes it meanwhile. Raises as `edit`."""
+        return await self._update(which, by, lambda key: valid_key(change(key)))
+
+    async def disable(self, which: Which, *, by: str) -> KeyRecord:
         """Refused from the next request on, also on open connections. Raises NoSuchKey."""
-        return await self._set_status(name, "Disabled", by)
+        return await self._set_status(which, "Disabled", by)
 
-    async def enable(self, name: str, *, by: str) -> KeyRecord:
-        return await self._set_status(name, "Enabled", by)
+    async def enable(self, which: Which, *, by: str) -> KeyRecord:
+        return await self._set_status(which, "Enabled", by)
 
-    async def delete(self, name: str, *, typed_name: str) -> None:
-        """Remove the key for good; *typed_name* is what the person typed to confirm. Raises NotConfirmed, NoSuchKey."""
-        if typed_name != name:
-            raise NotConfirmed("deleting a key needs its exact name")
-        await self._database.write(partial(delete, name))
+    async def delete(self, which: Which, *, typed_name: str) -> None:
+        """Remove the key for good; *typed_name* is what the person typed to confirm. Raises NoSuchKey, NotConfirmed."""
+        await self._database.write(partial(delete, which, typed_name))
 
     async def list(self) -> list[KeyRecord]:
         """Every key, by name; Last Accessed includes what was not flushed yet."""
         return [self._with_access(key) for key in await self._database.read(every_key)]
 
-    async def show(self, name: str) -> KeyRecord:
+    async def show(self, which: Which) -> KeyRecord:
         """Raises NoSuchKey."""
-        return self._with_access(await self._database.read(partial(find, name)))
+        return self._with_access(await self._database.read(partial(find, which)))
 
     def authenticate(self, text: str) -> KeyRecord | None:
         """The enabled key whose secret is *text*, else None: not of our form, unknown, disabled, deleted.
@@ -146,14 +174,14 @@ class KeyStore:
         What it may do is `scopes.decide(key.grant, scope)`. Raises DatabaseUnavailable.
         """
         key_id = parse(self._prefix, text)
-        if key_id is None:
+        if key_id is None and legacy_fault(text) is not None:
             return None
         self._refresh()
-        stored = self._keys.get(key_id)
+        stored = self._legacy if key_id is None else self._keys.get(key_id)
         right = matches(self._pepper, text, stored.secret_hash if stored else _UNKNOWN_HASH)
         if stored is None or not right or stored.key.status == "Disabled":
             return None
-        self._accessed[key_id] = self._now_ms()
+        self._accessed[stored.key.key_id] = self._now_ms()
         return stored.key
 
     def any_enabled(self) -> bool:
@@ -183,14 +211,35 @@ class KeyStore:
             self._watch.close()
             self._watch = None
 
-    async def _set_status(self, name: str, status: Status, by: str) -> KeyRecord:
-        return await self._update(name, by, lambda key: replace(key, status=status))
+    def _fresh(self, key_id: str, display: str, name: str, grant: Grant, by: str) -> KeyRecord:
+        now_ms = self._now_ms()
+        return KeyRecord(
+            key_id=key_id,
+            name=name,
+            description="",
+            grant=grant,
+            status="Enabled",
+            display=display,
+            created_by=by,
+            created_at_ms=now_ms,
+            updated_by=by,
+            modified_at_ms=now_ms,
+            accessed_at_ms=None,
+        )
 
-    async def _update(self, name: str, by: str, change: Callable[[KeyRecord], KeyRecord]) -> KeyRecord:
+    async def _insert(self, key: KeyRecord, secret: Secret) -> Created:
+        key = valid_key(key)
+        await self._database.write(partial(insert, key, keyed_hash(self._pepper, secret.reveal())))
+        return Created(key, secret)
+
+    async def _set_status(self, which: Which, status: Status, by: str) -> KeyRecord:
+        return await self._update(which, by, lambda key: replace(key, status=status))
+
+    async def _update(self, which: Which, by: str, change: Callable[[KeyRecord], KeyRecord]) -> KeyRecord:
         now_ms = self._now_ms()
 
         def updated(connection: sqlite3.Connection) -> KeyRecord:
-            key = replace(change(find(name, connection)), updated_by=by, modified_at_ms=now_ms)
+            key = replace(change(find(which, connection)), updated_by=by, modified_at_ms=now_ms)
             save(key, connection)
             return key
 
@@ -238,4 +287,5 @@ class KeyStore:
         generation, self._created = facts(connection)
         if generation != self._generation:
             self._keys = {key.key_id: _Stored(key, secret_hash) for key, secret_hash in every_key_with_hash(connection)}
+            self._legacy = next((stored for stored in self._keys.values() if stored.key.is_legacy), None)
             self._generation = generation

@@ -3,8 +3,8 @@
 import sqlite3
 from collections.abc import Callable
 
-from gateway.keys.errors import NameTaken, NoSuchKey, PepperMismatch
-from gateway.keys.record import COLUMNS, KeyRecord, from_row, grant_columns
+from gateway.keys.errors import LegacyKeyExists, NameTaken, NoSuchKey, NotConfirmed, PepperMismatch
+from gateway.keys.record import COLUMNS, KeyId, KeyRecord, Which, from_row, to_row
 
 
 def check_pepper(check: bytes, connection: sqlite3.Connection) -> None:
@@ -15,44 +15,49 @@ def check_pepper(check: bytes, connection: sqlite3.Connection) -> None:
         raise PepperMismatch("the pepper file is not the one the stored keys were hashed with; restore it")
 
 
-def find(name: str, connection: sqlite3.Connection) -> KeyRecord:
-    row = connection.execute(f"SELECT {COLUMNS} FROM keys WHERE name = ?", (name,)).fetchone()  # noqa: S608 - constant
+def find(which: Which, connection: sqlite3.Connection) -> KeyRecord:
+    column, value = ("key_id", which.text) if isinstance(which, KeyId) else ("name", which)
+    row = connection.execute(f"SELECT {COLUMNS} FROM keys WHERE {column} = ?", (value,)).fetchone()  # noqa: S608 - constants
     if row is None:
-        raise NoSuchKey(f"no key is named {name!r}")
+        raise NoSuchKey("no key has this id" if isinstance(which, KeyId) else f"no key is named {which!r}")
     return from_row(row)
 
 
 def insert(key: KeyRecord, secret_hash: bytes, connection: sqlite3.Connection) -> None:
-    mode, grants = grant_columns(key.grant)
-    row = (key.key_id, key.name, key.description, mode, grants, key.status, key.display)
-    times = (key.created_by, key.created_at_ms, key.updated_by, key.modified_at_ms, key.accessed_at_ms)
-    statement = f"INSERT INTO keys ({COLUMNS}, secret_hash) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - constant
-    _unique_name(key.name, lambda: connection.execute(statement, (*row, *times, secret_hash)))
+    row = (*to_row(key), secret_hash)
+    statement = f"INSERT INTO keys ({COLUMNS}, secret_hash) VALUES ({', '.join('?' * len(row))})"  # noqa: S608 - constants
+    _unique(key.name, lambda: connection.execute(statement, row))
     connection.execute("UPDATE key_facts SET generation = generation + 1, created = created + 1")
 
 
 def save(key: KeyRecord, connection: sqlite3.Connection) -> None:
-    statement = (
-        "UPDATE keys SET name = ?, description = ?, mode = ?, grants = ?, status = ?, updated_by = ?, modified_at_ms = ?"
-        " WHERE key_id = ?"
-    )
-    changed = (key.name, key.description, *grant_columns(key.grant), key.status, key.updated_by, key.modified_at_ms)
-    _unique_name(key.name, lambda: connection.execute(statement, (*changed, key.key_id)))
+    """All of it but the time of last access, which only ever goes forward."""
+    changes = [
+        (column, value)
+        for column, value in zip(COLUMNS.split(", "), to_row(key), strict=True)
+        if column != "accessed_at_ms"
+    ]
+    statement = f"UPDATE keys SET {', '.join(f'{column} = ?' for column, _ in changes)} WHERE key_id = ?"  # noqa: S608 - constants
+    _unique(key.name, lambda: connection.execute(statement, (*(value for _, value in changes), key.key_id)))
     connection.execute("UPDATE key_facts SET generation = generation + 1")
 
 
-def _unique_name(name: str, run: Callable[[], object]) -> None:
+def _unique(name: str, run: Callable[[], object]) -> None:
     try:
         run()
     except sqlite3.IntegrityError as error:
-        if "keys.name" not in str(error):
-            raise
-        raise NameTaken(f"a key named {name!r} exists") from error
+        if "keys.name" in str(error):
+            raise NameTaken(f"name: a key named {name!r} exists") from error
+        if "keys.is_legacy" in str(error):
+            raise LegacyKeyExists("there is a key from before there were several already; delete it first") from error
+        raise
 
 
-def delete(name: str, connection: sqlite3.Connection) -> None:
-    if connection.execute("DELETE FROM keys WHERE name = ?", (name,)).rowcount == 0:
-        raise NoSuchKey(f"no key is named {name!r}")
+def delete(which: Which, typed_name: str, connection: sqlite3.Connection) -> None:
+    key = find(which, connection)
+    if typed_name != key.name:
+        raise NotConfirmed("name: deleting a key needs its exact name")
+    connection.execute("DELETE FROM keys WHERE key_id = ?", (key.key_id,))
     connection.execute("UPDATE key_facts SET generation = generation + 1")
 
 

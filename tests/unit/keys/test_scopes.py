@@ -101,8 +101,8 @@ def test_a_decision_is_membership_in_what_is_granted(grant: Managed | Fixed) -> 
 
 
 def test_each_fault_of_a_grant_is_named() -> None:
-    assert faults(Fixed(frozenset())) == ["a key with fixed scopes needs at least one scope"]
-    assert faults(Managed(frozenset())) == ["a key with managed scopes needs at least one use case"]
-    assert faults(Fixed(frozenset({INGEST, "x:y"}))) == ["unknown scope 'x:y'"]
-    assert faults(Managed(frozenset({"x"}))) == ["unknown use case 'x'"]
+    assert faults(Fixed(frozenset())) == ["scopes: a key with fixed scopes needs at least one scope"]
+    assert faults(Managed(frozenset())) == ["managed: a key with managed scopes needs at least one use case"]
+    assert faults(Fixed(frozenset({INGEST, "x:y"}))) == ["scopes: unknown scope 'x:y'"]
+    assert faults(Managed(frozenset({"x"}))) == ["managed: unknown use case 'x'"]
     assert faults(Fixed(frozenset(row.name for row in CATALOGUE))) == []

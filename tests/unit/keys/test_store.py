@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from exporters.secret import Secret
 from gateway.keys.database import Database
-from gateway.keys.errors import InvalidKey, NameTaken, NoSuchKey, NotConfirmed, PepperMismatch
-from gateway.keys.record import NOT_IN_USE
+from gateway.keys.errors import InvalidKey, LegacyKeyExists, NameTaken, NoSuchKey, NotConfirmed, PepperMismatch
+from gateway.keys.limits import Limits
+from gateway.keys.record import NOT_IN_USE, KeyId
 from gateway.keys.scopes import SEND_AI_TELEMETRY, SEND_BILLING_DATA, Fixed, Managed
-from gateway.keys.store import KeyStore
+from gateway.keys.store import MIGRATIONS, KeyStore
 
 from .conftest import Clock, open_store
 
@@ -29,6 +31,8 @@ async def test_a_new_key_is_enabled_and_has_the_whole_record(keys: KeyStore) -> 
         "name": "gateway eu",
         "description": "reads",
         "scopes": ["billing:read_costs", "insights:read_insights"],
+        "labels": {},
+        "limits": {"requests_per_minute": None, "bytes_per_minute": None},
         "status": "Enabled",
         "display": f"tgk_{key.key_id}_…{secret.reveal()[-4:]}",
         "created_by": MAKER,
@@ -71,7 +75,7 @@ async def test_a_name_is_unique_for_create_and_edit(keys: KeyStore) -> None:
 
 async def test_a_key_needs_a_scope_or_a_use_case_that_exists(keys: KeyStore) -> None:
     for grant in (Fixed(frozenset()), Managed(frozenset()), Fixed(frozenset({"x:y"})), Managed(frozenset({"x"}))):
-        with pytest.raises(InvalidKey, match="scopes"):
+        with pytest.raises(InvalidKey, match=r"scopes|managed"):
             await keys.create("sender", grant, by=MAKER)
 
 
@@ -215,3 +219,122 @@ async def test_another_pepper_is_refused_at_start_in_place_of_refusing_every_sen
     await first.close()
     with pytest.raises(PepperMismatch):
         await open_store(database, clock, pepper=b"q" * 32)
+
+
+async def test_labels_and_limits_are_kept_edited_and_given_to_whoever_authenticates(
+    keys: KeyStore, database: Database, clock: Clock
+) -> None:
+    made, secret = await keys.create(
+        "sender", SENDING, by=MAKER, labels={"team": "search", "app": "x"}, limits=Limits(60, 1024)
+    )
+    assert list(made.labels) == ["app", "team"]
+    assert made.as_json()["limits"] == {"requests_per_minute": 60, "bytes_per_minute": 1024}
+    with pytest.raises(TypeError):
+        made.labels["team"] = "other"  # type: ignore[index]
+    again = await open_store(database, clock)
+    found = again.authenticate(secret.reveal())
+    assert found == made
+    await again.close()
+    edited = await keys.edit("sender", by=EDITOR, labels={"team": "ads"}, limits=Limits(None, 5))
+    assert (dict(edited.labels), edited.limits) == ({"team": "ads"}, Limits(None, 5))
+    assert keys.authenticate(secret.reveal()) == edited
+    untouched = await keys.edit("sender", by=EDITOR, description="other")
+    assert (untouched.labels, untouched.limits) == (edited.labels, edited.limits)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [{"": "x"}, {"x": ""}, {"x" * 257: "x"}, {"x": "x" * 257}, {"x": "a\nb"}, {f"l{n}": "x" for n in range(33)}],
+)
+async def test_labels_that_break_the_rule_are_refused(keys: KeyStore, labels: dict[str, str]) -> None:
+    with pytest.raises(InvalidKey, match="labels"):
+        await keys.create("sender", SENDING, by=MAKER, labels=labels)
+    assert await keys.list() == []
+
+
+async def test_every_fault_of_a_new_key_is_told_at_once(keys: KeyStore) -> None:
+    with pytest.raises(InvalidKey, match=r"name: .*; scopes: .*; labels.*; limits\.bytes_per_minute"):
+        await keys.create("x", Fixed(frozenset()), by=MAKER, labels={"x": ""}, limits=Limits(1, 0))
+
+
+async def test_a_file_from_before_labels_and_limits_is_brought_forward(database: Database, clock: Clock) -> None:
+    first = (MIGRATIONS / "0001_keys.sql").read_text()
+    await database.migrate("keys", [first])
+    row = (
+        "'0123456789', 'old key', '', 'managed', '[\"send-ai-telemetry\"]', 'Enabled', x'00', 'd', 'm', 1, 'm', 1, NULL"
+    )
+    await database.write(lambda connection: connection.execute(f"INSERT INTO keys VALUES ({row})"))
+    store = await open_store(database, clock)
+    (key,) = await store.list()
+    assert (key.name, dict(key.labels), key.limits, key.is_legacy) == ("old key", {}, Limits(), False)
+    await store.close()
+
+
+async def test_a_key_can_be_named_by_its_id_whatever_it_is_called(keys: KeyStore) -> None:
+    key, secret = await keys.create("sender", SENDING, by=MAKER)
+    which = KeyId(key.key_id)
+    await keys.edit(which, by=EDITOR, new_name=key.key_id)
+    with pytest.raises(NoSuchKey):
+        await keys.show("sender")
+    assert (await keys.disable(which, by=EDITOR)).status == "Disabled"
+    with pytest.raises(NotConfirmed):
+        await keys.delete(which, typed_name="sender")
+    await keys.delete(which, typed_name=key.key_id)
+    assert keys.authenticate(secret.reveal()) is None
+    with pytest.raises(NoSuchKey, match="id"):
+        await keys.show(which)
+
+
+LEGACY = Secret("a-token-that-senders-have-0123")
+
+
+async def test_the_single_key_from_before_is_listed_as_legacy_and_has_the_whole_life_cycle(
+    keys: KeyStore, tmp_path: Path
+) -> None:
+    assert keys.authenticate(LEGACY.reveal()) is None
+    key, _ = await keys.adopt(LEGACY, SENDING, by=MAKER, labels={"from": "before"})
+    assert key.name == "Legacy API Key"
+    assert LEGACY.reveal().encode() not in all_bytes(tmp_path)
+    assert LEGACY.reveal()[-4:] not in key.display
+    assert keys.authenticate(LEGACY.reveal()) == key
+    assert keys.authenticate(LEGACY.reveal() + "x") is None
+    await keys.disable("Legacy API Key", by=EDITOR)
+    assert keys.authenticate(LEGACY.reveal()) is None
+    await keys.enable("Legacy API Key", by=EDITOR)
+    await keys.edit("Legacy API Key", by=EDITOR, new_name="renamed", grant=READING)
+    assert keys.authenticate(LEGACY.reveal())
+    shown = await keys.show("renamed")
+    assert (shown.grant, shown.last_accessed) == (READING, "2026-01-05T10:00:00.000Z")
+    await keys.delete("renamed", typed_name="renamed")
+    assert keys.authenticate(LEGACY.reveal()) is None
+
+
+async def test_there_is_one_legacy_key_and_its_name_is_no_other_keys(keys: KeyStore) -> None:
+    with pytest.raises(InvalidKey, match="Legacy API Key"):
+        await keys.create("Legacy API Key", SENDING, by=MAKER)
+    await keys.create("sender", SENDING, by=MAKER)
+    with pytest.raises(InvalidKey, match="Legacy API Key"):
+        await keys.edit("sender", by=EDITOR, new_name="Legacy API Key")
+    await keys.adopt(LEGACY, SENDING, by=MAKER)
+    await keys.edit("Legacy API Key", by=EDITOR, new_name="renamed")
+    with pytest.raises(LegacyKeyExists):
+        await keys.adopt(Secret("another-token-0123456789"), SENDING, by=MAKER)
+    assert keys.authenticate(LEGACY.reveal()) is not None
+
+
+@pytest.mark.parametrize(
+    "text", ["short", "x" * 257, "with a blank in it", "ümlaut-0123456789", "tgk_0123456789abcdef"]
+)
+async def test_a_text_that_cannot_be_a_key_from_before_is_refused_unquoted(keys: KeyStore, text: str) -> None:
+    with pytest.raises(InvalidKey) as refused:
+        await keys.adopt(Secret(text), SENDING, by=MAKER)
+    assert text not in str(refused.value)
+    assert not keys.ever_created()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x" * 100_000, "caf\udce9-0123456789abcdef", "\x00" * 20, "a-token-that-senders-have-0124"]
+)
+async def test_whatever_a_header_holds_opens_no_legacy_key(keys: KeyStore, text: str) -> None:
+    await keys.adopt(LEGACY, SENDING, by=MAKER)
+    assert keys.authenticate(text) is None

@@ -1,0 +1,226 @@
+"""What the commands on keys do: ask, and print. A secret goes to stdout once, and nowhere else."""
+
+import getpass
+import json
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import Any, Final, Literal
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from gateway.cli.asking import KeyPlace, Refused, ask_keys
+from gateway.cli.dead_letters import plain
+from gateway.cli.keys_commands import NONE
+from gateway.keys.scopes import CATALOGUE, USE_CASES, nearest, quoted, scope_name, use_case_name
+from gateway.lists.conventions import MAX_LIMIT
+
+LIMITS: Final = ("requests_per_minute", "bytes_per_minute")
+FILTERS: Final = ("status", "mode", "managed", "scope")
+
+
+def person(by: str | None) -> str:
+    """Who runs the command: as said, else the user of this machine."""
+    if by is not None:
+        return by
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container's user may have no name
+        user = f"uid-{os.getuid()}"
+    return f"{user}@{socket.gethostname()}"
+
+
+# ---- make
+
+
+async def create_key(place: KeyPlace, asked: Mapping[str, Any], *, is_sure: bool, as_json: bool) -> int:
+    body = {"by": person(asked["by"]), "labels": dict(asked["labels"]), **grant_fields(asked), **limit_fields(asked)}
+    body |= {name: asked[name] for name in ("name", "description", "secret") if asked.get(name) is not None}
+    key = await create_or_ask(place, body, is_sure=is_sure)
+    if as_json:
+        click.echo(json.dumps(key))
+    elif "secret" in key:
+        click.echo(f"key {key['name']} ({key['id']}) is made; its secret is shown this once:", err=True)
+        click.echo(key["secret"])
+    else:
+        click.echo(f"key {key['name']} ({key['id']}) is taken over")
+    return 0
+
+
+async def create_or_ask(place: KeyPlace, body: Mapping[str, Any], *, is_sure: bool) -> dict[str, Any]:
+    """The first key ends open intake: who posted without one is named before. Raises Abort."""
+    try:
+        return await ask_keys(place, "POST", body={**body, "confirmed": is_sure})
+    except Refused as refused:
+        senders = refused.answer.get("senders")
+        if senders is None:
+            raise
+    print_senders(senders)
+    click.confirm("Make the key all the same? (--yes says so)", abort=True, err=True)
+    return await ask_keys(place, "POST", body={**body, "confirmed": True})
+
+
+def print_senders(senders: Sequence[Mapping[str, Any]]) -> None:
+    console = Console(stderr=True)
+    console.print("From the first key on, whoever shows none is refused. These posted without one in the last hour:")
+    table = Table(box=None, padding=(0, 2, 0, 2))
+    for name in ("address", "product", "requests", "last seen", "paths"):
+        table.add_column(name)
+    for sender in senders:
+        cells = (sender["peer"], sender["product"] or "", str(sender["requests"]), sender["last_seen"])
+        table.add_row(*map(plain, cells), plain(" ".join(sender["paths"])))
+    console.print(table)
+
+
+# ---- look
+
+
+async def print_keys(place: KeyPlace, asked: Mapping[str, Any], *, as_json: bool) -> int:
+    query = [(name, canonical(name, value)) for name in FILTERS for value in asked[name]]
+    query += [(name, str(asked[name])) for name in ("sort_key", "limit", "cursor") if asked[name] is not None]
+    query += [("sort_order", "desc")] if asked["desc"] else []
+    answer = await ask_keys(place, "GET", query=query)
+    if as_json:
+        click.echo(json.dumps(answer))
+        return 0
+    found = list(answer["keys"])
+    while (cursor := answer["pagination"]["cursor"]["next_cursor"]) is not None:
+        answer = await ask_keys(place, "GET", query=[("cursor", cursor)])
+        found += answer["keys"]
+    print_table(found)
+    return 0
+
+
+def canonical(name: str, value: str) -> str:
+    """A filter's value as people type it."""
+    match name:
+        case "managed":
+            return use_case_name(value)
+        case "scope":
+            return scope_name(value)
+        case "status":
+            return value.capitalize()
+        case _:
+            return value.lower()
+
+
+def print_table(found: Sequence[Mapping[str, Any]]) -> None:
+    console = Console()
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for name in ("name", "status", "scopes", "id", "last accessed", "last modified", "updated by", "created by"):
+        table.add_column(name, no_wrap=name in ("status", "id"), overflow="fold")
+    for key in found:
+        what = ", ".join(key["managed"]) if "managed" in key else f"{key['scope_count']} fixed"
+        cells = (
+            key["name"],
+            key["status"],
+            what,
+            key["id"],
+            minute(key["last_accessed"]),
+            minute(key["last_modified"]),
+        )
+        table.add_row(*map(plain, (*cells, key["updated_by"], key["created_by"])))
+    console.print(table)
+    console.print("1 key" if len(found) == 1 else f"{len(found)} keys", highlight=False)
+
+
+def minute(time: str) -> str:
+    """`2026-01-05 10:00Z`; a text that is no time as it is."""
+    return f"{time[:10]} {time[11:16]}Z" if time.endswith("Z") else time
+
+
+async def print_key(place: KeyPlace, named: str, *, as_json: bool) -> int:
+    key = await ask_keys(place, "GET", f"/{await id_of(place, named)}")
+    click.echo(json.dumps(key) if as_json else json.dumps(key, indent=2, ensure_ascii=False))
+    return 0
+
+
+async def id_of(place: KeyPlace, named: str) -> str:
+    """The id of the key that has this name, or this id. Raises ClickException with the name that comes near."""
+    for filter_name in ("name", "id"):
+        for key in (await ask_keys(place, "GET", query=[(filter_name, named)]))["keys"]:
+            return str(key["id"])
+    every = (await ask_keys(place, "GET", query=[("limit", str(MAX_LIMIT))]))["keys"]
+    names = {key["name"].lower(): key["name"] for key in every}
+    near = nearest(named, names)
+    hint = "" if near is None else f"; did you mean {names[near]!r}?"
+    raise click.ClickException(f"no key has the name or id {quoted(named)}{hint}")
+
+
+# ---- change
+
+
+async def edit_key(place: KeyPlace, named: str, asked: Mapping[str, Any], *, as_json: bool) -> int:
+    labels: dict[str, str | None] = {**dict.fromkeys(asked["gone_labels"]), **dict(asked["labels"])}
+    body = {**grant_fields(asked), **limit_fields(asked), **({"labels": labels} if labels else {})}
+    body |= {name: asked[name] for name in ("name", "description") if asked[name] is not None}
+    if not body:
+        raise click.UsageError("nothing is changed: see --help for what can be")
+    below = f"/{await id_of(place, named)}"
+    key = await ask_keys(place, "PATCH", below, body={**body, "by": person(asked["by"])})
+    if as_json:
+        click.echo(json.dumps(key))
+    else:
+        click.echo(f"key {key['name']} ({key['id']}) is changed")
+    return 0
+
+
+def grant_fields(asked: Mapping[str, Any]) -> dict[str, list[str]]:
+    return {name: list(asked[name]) for name in ("scopes", "managed") if asked[name]}
+
+
+def limit_fields(asked: Mapping[str, Any]) -> dict[str, dict[str, int | None]]:
+    given = {name: asked[name] for name in LIMITS if asked[name] is not None}
+    return {"limits": {name: None if value == NONE else value for name, value in given.items()}} if given else {}
+
+
+async def turn_key(
+    place: KeyPlace, named: str, verb: Literal["disable", "enable"], by: str | None, *, as_json: bool
+) -> int:
+    below = f"/{await id_of(place, named)}/{verb}"
+    key = await ask_keys(place, "POST", below, body={"by": person(by)})
+    if as_json:
+        click.echo(json.dumps(key))
+    else:
+        click.echo(f"key {key['name']} ({key['id']}) is {verb}d")
+    return 0
+
+
+async def delete_key(place: KeyPlace, named: str, confirm: str | None, by: str | None, *, as_json: bool) -> int:
+    """0 when it is gone; the name is typed here, or said, never assumed."""
+    key_id = await id_of(place, named)
+    if confirm is None:
+        click.echo("Every sender that has this key is refused at once. This cannot be undone.", err=True)
+        confirm = click.prompt("Type the key's exact name to delete it", err=True)
+    below = f"/{key_id}"
+    answer = await ask_keys(place, "DELETE", below, body={"name": confirm, "by": person(by)})
+    click.echo(json.dumps(answer) if as_json else f"key {key_id} is deleted")
+    return 0
+
+
+# ---- the catalogue
+
+
+def print_scopes(*, as_json: bool) -> None:
+    if as_json:
+        use_cases = [{"managed": name, "name": shown, "scopes": granted_by(name)} for name, shown in USE_CASES.items()]
+        rows = [
+            {"scope": s.name, "category": s.category, "write_only": s.write_only, "managed": s.use_case}
+            for s in CATALOGUE
+        ]
+        click.echo(json.dumps({"managed": use_cases, "scopes": rows}))
+        return
+    click.echo("Managed use cases (--managed); what they grant follows the catalogue:")
+    for name, shown in USE_CASES.items():
+        click.echo(f"  {name}  {shown}: {', '.join(granted_by(name))}")
+    for category, rows_of in groupby(CATALOGUE, key=lambda scope: scope.category):
+        click.echo(f"\n{category} (--scope)")
+        for scope in rows_of:
+            click.echo(f"  {scope.name}{'  write-only' if scope.write_only else ''}")
+
+
+def granted_by(use_case: str) -> list[str]:
+    return [scope.name for scope in CATALOGUE if scope.use_case == use_case]

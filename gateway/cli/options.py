@@ -1,0 +1,32 @@
+"""The options that commands share, and the configuration that they lead to."""
+
+from pathlib import Path
+
+import click
+
+from gateway.config import Config
+from gateway.config_draft import ConfigFaults
+from gateway.config_load import load_config
+
+config_option = click.option(
+    "--config", "config_file", type=click.Path(path_type=Path, dir_okay=False), help="YAML; see docs/configuration.md."
+)
+data_dir_option = click.option(
+    "--data-dir", type=click.Path(path_type=Path, file_okay=False), help="Where everything is kept."
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+class Faulty(click.ClickException):
+    """Ends the command with its message and exit code 1."""
+
+
+def config_of(config_file: Path | None, data_dir: Path | None, flags: dict[str, object] | None = None) -> Config:
+    """Raises Faulty with every fault."""
+    overrides = {option: value for option, value in (flags or {}).items() if value is not None}
+    if data_dir is not None:
+        overrides["data_dir"] = str(data_dir)
+    try:
+        return load_config(config_file, overrides)
+    except ConfigFaults as error:
+        raise Faulty(f"the configuration has {len(error.faults)} fault(s)\n{error}") from error

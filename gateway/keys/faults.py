@@ -1,0 +1,28 @@
+"""All that is wrong with a key is told at once: each check runs, and what it refuses is noted. Pure."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from gateway.keys.errors import InvalidKey
+
+T = TypeVar("T")
+U = TypeVar("U")
+A = TypeVar("A")
+
+
+class Faults:
+    def __init__(self) -> None:
+        self.found: list[str] = []
+
+    def checked(self, check: Callable[[A], T], value: A, otherwise: U) -> T | U:
+        """What *check* makes of *value*; *otherwise* when it raises InvalidKey, which is noted."""
+        try:
+            return check(value)
+        except InvalidKey as error:
+            self.found.append(str(error))
+            return otherwise
+
+    def refuse(self) -> None:
+        """Raises InvalidKey with what was noted, if anything was."""
+        if self.found:
+            raise InvalidKey("; ".join(self.found))
