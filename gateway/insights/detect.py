@@ -1,38 +1,77 @@
-"""Detectors: the gateway's figures -> findings. Pure.
+"""Detectors: what is known -> findings. Pure.
 
-A detector is a function of `Figures`. It finds the same thing in every round as long as that holds; what is new, has changed
-or is gone is told by the store. A further one is a function here and its name in `DETECTORS`.
+A detector finds the same thing in every round as long as that holds; what is new, has changed or is gone is told by the store. There are two
+kinds: of the usage by the hour (`USAGE_DETECTORS`, on the gateway and on the local service), and of how things stand now.
+A further one is a function, a line here, and a section in docs/insights.md. Its thresholds are in `thresholds.py`.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Final, NamedTuple
 
 from gateway.counting.gaps import Gap
+from gateway.insights.calls import DATA_QUALITY, error_burst, missing_usage_rising
 from gateway.insights.finding import Finding
+from gateway.insights.models import cache_share_falling, new_model, no_price
+from gateway.insights.operations import DeadLetters, Device, StuckLane, dead_letters, held_lane, silent_device
+from gateway.insights.spikes import unusual_use
+from gateway.insights.usage.history import History
+from gateway.insights.words import shown
 
-DATA_QUALITY: Final = "data quality"
-PRICING: Final = "pricing"
-MOST_FINDINGS: Final = 1_000
-"""Of one detector in one round: the first ones, which are the widest."""
+MOST_FINDINGS: Final = 100
+"""Of one detector in one round: the first ones, which matter most. More would be read by nobody."""
+
+USAGE_DETECTORS: Final[tuple[Callable[[History], Iterable[Finding]], ...]] = (
+    unusual_use,
+    new_model,
+    no_price,
+    missing_usage_rising,
+    cache_share_falling,
+    error_burst,
+)
+USAGE_CAUSES: Final = frozenset(
+    {
+        "spend_spike",
+        "token_spike",
+        "new_model",
+        "no_price",
+        "missing_usage_rising",
+        "cache_share_falling",
+        "error_burst",
+    }
+)
+"""What these find is known over restarts: what is not found any more is over, whoever found it."""
 
 
 class Figures(NamedTuple):
     """What detectors look at. Fields are only added, with a default."""
 
+    now_ms: int = 0
+    history: History = History()
     gaps: Sequence[Gap] = ()
-    unpriced: Mapping[str, int] = {}
-    """Model -> calls that no price was found for."""
     prefer_metrics: frozenset[str] = frozenset()
     """Services that are billed by their metrics."""
+    stuck_lanes: Sequence[StuckLane] = ()
+    dead_letters: Sequence[DeadLetters] = ()
+    devices: Sequence[Device] = ()
 
 
-Detector = Callable[[Figures], Iterable[Finding]]
+def detect(figures: Figures) -> list[Finding]:
+    """All that is found; at most `MOST_FINDINGS` of one detector."""
+    found = [detector(figures.history) for detector in USAGE_DETECTORS]
+    found += [
+        calls_lost(figures.gaps, figures.prefer_metrics),
+        held_lane(figures.stuck_lanes),
+        dead_letters(figures.dead_letters),
+        silent_device(figures.devices, figures.now_ms),
+    ]
+    return [finding for each in found for finding in islice(each, MOST_FINDINGS)]
 
 
-def calls_lost(figures: Figures) -> Iterator[Finding]:
+def calls_lost(gaps: Sequence[Gap], prefer_metrics: frozenset[str]) -> Iterator[Finding]:
     """Tokens that metrics tell of and no call does. A service that is billed by its metrics loses nothing by it."""
-    for gap in figures.gaps[:MOST_FINDINGS]:
-        if gap["service_name"] not in figures.prefer_metrics:
+    for gap in gaps:
+        if gap["service_name"] not in prefer_metrics:
             yield Finding(
                 cause="calls_lost",
                 source=f"{gap['sender']}\x00{gap['service_name']}",
@@ -45,34 +84,13 @@ def calls_lost(figures: Figures) -> Iterator[Finding]:
 
 def what_is_lost(gap: Gap) -> str:
     """In whole per cent, so that the text does not change with every export."""
+    model = shown(gap["model"])
     if not gap["tokens_by_calls"]:
-        return f"no call of {gap['model']} arrives, and its metrics tell of tokens"
+        return f"no call of {model} arrives, and its metrics tell of tokens"
     lost = (gap["tokens_by_metrics"] - gap["tokens_by_calls"]) * 100 // gap["tokens_by_metrics"]
-    return f"{lost} % of the tokens of {gap['model'] or 'calls without a model'} are in metrics and in no call"
+    return f"{lost} % of the tokens of {model or 'calls without a model'} are in metrics and in no call"
 
 
 def source_name(gap: Gap) -> str:
-    sender = gap["sender"].replace(":", " ", 1)
-    return f"{gap['service_name']} ({sender})" if gap["service_name"] else sender
-
-
-def no_price(figures: Figures) -> Iterator[Finding]:
-    """Models whose calls carry no cost."""
-    for model, calls in sorted(figures.unpriced.items(), key=lambda x: -x[1])[:MOST_FINDINGS]:
-        told = "1 call" if calls == 1 else f"{calls} calls"
-        yield Finding(
-            cause="no_price",
-            source="",
-            model=model,
-            title=f"{model}: no price is known; {told} without a cost since the gateway started",
-            category=PRICING,
-            effort="low",
-        )
-
-
-DETECTORS: Final[tuple[Detector, ...]] = (calls_lost, no_price)
-
-
-def detect(figures: Figures, detectors: Iterable[Detector] = DETECTORS) -> list[Finding]:
-    """What all of *detectors* find."""
-    return [finding for detector in detectors for finding in detector(figures)]
+    sender = shown(gap["sender"].replace(":", " ", 1))
+    return f"{shown(gap['service_name'])} ({sender})" if gap["service_name"] else sender

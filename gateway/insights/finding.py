@@ -4,7 +4,7 @@ import json
 from hashlib import sha256
 from typing import Final, Literal, NamedTuple, TypedDict
 
-from gateway.list_conventions import Filterable, ListShape, Sort
+from gateway.lists.conventions import Filterable, ListShape, Sort
 
 Status = Literal["new", "in_progress", "on_hold", "addressed", "ignored"]
 STATUSES: Final[tuple[Status, ...]] = ("new", "in_progress", "on_hold", "addressed", "ignored")
@@ -23,8 +23,9 @@ _ID_HEX = 32
 
 
 class Insight(TypedDict):
-    """An item of the list."""
+    """An item of the list: the six published fields, and the id by which it is read and changed."""
 
+    id: str
     status: Status
     category: str
     cost_impact: str | None

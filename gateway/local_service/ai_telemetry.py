@@ -4,12 +4,13 @@ import sqlite3
 
 import orjson
 
-from gateway.list_conventions import Filterable, ListShape, Sort
+from gateway.lists.conventions import Filterable, ListShape, Sort
+from gateway.lists.table import ListTable
 from gateway.local_service.ai_records import COLUMNS, KINDS, STATUSES, RecordRow, record_row
 from gateway.local_service.call import Answer, Call, json_answer
 from gateway.local_service.checks import Fields, as_list, choice, decoded_object, present, text, time_ms
 from gateway.local_service.errors import Invalid, TooLarge
-from gateway.local_service.lists import ListTable, list_answer
+from gateway.local_service.lists import list_answer
 
 ENVELOPE_SCHEMAS = ("ai-telemetry/1",)
 MAX_RECORDS = 1000
@@ -27,6 +28,7 @@ _INSERT_BODY = (
 RECORDS = ListTable(
     shape=ListShape(
         root="records",
+        name="ai-telemetry",
         sort_keys=("model", "operation", "provider", "started_at"),
         default_sort=Sort("started_at", "asc"),
         filters=(

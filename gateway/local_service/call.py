@@ -23,6 +23,8 @@ class Call:
     request_id: str
     """32 hex digits, random: what the service names new things with."""
     idempotency_key: str | None = None
+    key_name: str = ""
+    """Of the key it was made with."""
 
 
 class Answer(NamedTuple):

@@ -8,11 +8,12 @@ import sqlite3
 from typing import NamedTuple
 
 from gateway.keys.record import rfc3339
-from gateway.list_conventions import Filterable, ListShape, Sort
+from gateway.lists.conventions import Filterable, ListShape, Sort
+from gateway.lists.table import ListTable
 from gateway.local_service.call import Answer, Call, json_answer
 from gateway.local_service.checks import Fields, choice, decoded_object, text, time_ms, whole
 from gateway.local_service.errors import DeviceBlocked, DeviceExists, DeviceUnknown
-from gateway.local_service.lists import ListTable, list_answer
+from gateway.local_service.lists import list_answer
 
 KINDS = ("workstation", "server", "gateway")
 STATUSES = ("active", "pending", "blocked")

@@ -4,11 +4,12 @@ import sqlite3
 
 import orjson
 
-from gateway.list_conventions import ListShape, Sort
+from gateway.lists.conventions import ListShape, Sort
+from gateway.lists.table import ListTable
 from gateway.local_service.call import Answer, Call, json_answer
 from gateway.local_service.checks import Fields, as_list, as_object, decoded_object, optional_text, text, time_ms
 from gateway.local_service.errors import Invalid, TooLarge
-from gateway.local_service.lists import ListTable, list_answer
+from gateway.local_service.lists import list_answer
 
 MAX_EVENTS = 500
 MAX_BYTES = 4 * 1024 * 1024

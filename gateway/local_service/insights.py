@@ -1,66 +1,133 @@
-"""Insights: the one list that is published in full (service-interface parts 2.2 and 4.1).
+"""Insights over HTTP. The list is published in full (service-interface parts 2.2 and 4.1); the other paths and bodies are ours.
 
-No published endpoint makes an insight, so they come in by `add_insight`. The types of the fields are not published
-but for `status`: money is a decimal string here as everywhere, times are RFC 3339.
+The types of the fields are not published but for `status`: money is a decimal string here as everywhere, times are RFC 3339.
+Which status may follow which is not published either: any may. The rules and the tables are `gateway.insights`'.
 """
 
 import sqlite3
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import wraps
 
-from gateway.insights.finding import INSIGHT_LIST, Status
-from gateway.keys.record import rfc3339
+from gateway.insights import tables
+from gateway.insights.changes import InsightError
+from gateway.insights.finding import Status
+from gateway.insights.listing import INSIGHTS, OF_INSIGHT, comments_list
+from gateway.keys.database import Database
 from gateway.local_service.amounts import decimal_text
-from gateway.local_service.call import Answer, Call
-from gateway.local_service.lists import ListTable, list_answer
+from gateway.local_service.call import Answer, Call, json_answer
+from gateway.local_service.checks import decoded_object
+from gateway.local_service.errors import Invalid
+from gateway.local_service.lists import list_answer
 
 
 @dataclass(frozen=True, slots=True)
 class Insight:
+    """One that the operator puts in; see `Service.add_insight`."""
+
     title: str
     category: str
     status: Status
-    cost_impact: Decimal
+    cost_impact: Decimal | None
+    """None when nobody knows."""
     effort: str
     last_updated_ms: int
 
 
-def _item(row: tuple[object, ...]) -> dict[str, object]:
-    *texts, last_updated_ms = row
-    names = ("status", "category", "cost_impact", "effort", "title")
-    return dict(zip(names, texts, strict=True)) | {"last_updated": rfc3339(last_updated_ms)}  # type: ignore[arg-type]  # an INTEGER column
+async def open_insights(database: Database, moved: str) -> None:
+    """Make the insights' tables; *moved*: the script that brings rows of the table that service 0001 made."""
+    await database.migrate(tables.PART, tables.migrations())
+    await database.migrate("service insights", [moved])
 
 
-INSIGHTS = ListTable(
-    shape=INSIGHT_LIST,
-    source="insights",
-    row_id="insight_no",
-    expressions={
-        "category": "category",
-        "cost_impact": "CAST(cost_impact AS REAL)",
-        "effort": "effort",
-        "last_updated": "last_updated_ms",
-        "status": "status",
-        "title": "title",
-    },
-    select="status, category, cost_impact, effort, title, last_updated_ms",
-    item_of=_item,
-)
+def _told(operation: Callable[[sqlite3.Connection, Call], Answer]) -> Callable[[sqlite3.Connection, Call], Answer]:
+    """*operation* with its errors as the service's own."""
+
+    @wraps(operation)
+    def told(connection: sqlite3.Connection, call: Call) -> Answer:
+        try:
+            return operation(connection, call)
+        except InsightError as error:
+            raise Invalid(error.code, str(error), status=error.status) from error
+
+    return told
 
 
 def insights(connection: sqlite3.Connection, call: Call) -> Answer:
     return list_answer(connection, INSIGHTS, call)
 
 
-def add_insight(connection: sqlite3.Connection, insight: Insight) -> None:
-    connection.execute(
-        "INSERT INTO insights (status, category, cost_impact, effort, last_updated_ms, title) VALUES (?, ?, ?, ?, ?, ?)",
-        (
-            insight.status,
-            insight.category,
-            decimal_text(insight.cost_impact),
-            insight.effort,
-            insight.last_updated_ms,
-            insight.title,
-        ),
+@_told
+def create(connection: sqlite3.Connection, call: Call) -> Answer:
+    content = decoded_object(call.body)
+    made = tables.create_insight(connection, content, insight_id=call.request_id, now_ms=call.now_ms)
+    return json_answer(201, {"insight": made})
+
+
+@_told
+def read(connection: sqlite3.Connection, call: Call) -> Answer:
+    row = tables.find_insight(connection, call.params["insight_id"])
+    return json_answer(200, {"insight": tables.insight_detail(row)})
+
+
+@_told
+def change(connection: sqlite3.Connection, call: Call) -> Answer:
+    content, insight_id = decoded_object(call.body), call.params["insight_id"]
+    changed = tables.change_insight(connection, insight_id, content, by=call.key_name, now_ms=call.now_ms)
+    return json_answer(200, {"insight": changed})
+
+
+@_told
+def delete(connection: sqlite3.Connection, call: Call) -> Answer:
+    tables.delete_insight(connection, call.params["insight_id"])
+    return Answer(204)
+
+
+@_told
+def comments(connection: sqlite3.Connection, call: Call) -> Answer:
+    insight_id = call.params["insight_id"]
+    tables.find_insight(connection, insight_id)
+    return list_answer(connection, comments_list(insight_id), call, only=OF_INSIGHT, params=(insight_id,))
+
+
+@_told
+def add_comment(connection: sqlite3.Connection, call: Call) -> Answer:
+    written = tables.add_comment(
+        connection,
+        call.params["insight_id"],
+        decoded_object(call.body),
+        comment_id=call.request_id,
+        by=call.key_name,
+        now_ms=call.now_ms,
     )
+    return json_answer(201, {"comment": written})
+
+
+@_told
+def change_comment(connection: sqlite3.Connection, call: Call) -> Answer:
+    changed = tables.change_comment(
+        connection,
+        call.params["insight_id"],
+        call.params["comment_id"],
+        decoded_object(call.body),
+        by=call.key_name,
+        now_ms=call.now_ms,
+    )
+    return json_answer(200, {"comment": changed})
+
+
+def add_insight(connection: sqlite3.Connection, insight: Insight, insight_id: str) -> None:
+    impact = insight.cost_impact
+    row = tables.InsightRow(
+        insight_id=insight_id,
+        insight_no=None,
+        cause="",
+        title=insight.title,
+        category=insight.category,
+        effort=insight.effort,
+        cost_impact=None if impact is None else decimal_text(impact),
+        status=insight.status,
+        last_updated_ms=insight.last_updated_ms,
+    )
+    tables.put_insight(connection, row)

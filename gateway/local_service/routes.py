@@ -21,6 +21,7 @@ from gateway.local_service.unit_cost_records import Action, Kind
 
 SMALL_BODY_BYTES = 1024 * 1024
 _READ = "billing:read_costs"
+_INSIGHT = "/v2/insights/{insight_id}"
 
 
 class Route(NamedTuple):
@@ -95,4 +96,11 @@ ROUTES: tuple[Route, ...] = (
     *_billing("external"),
     *_billing("anycost"),
     Route("GET", "/v2/insights", "insights:read_insights", insights.insights),
+    Route("POST", "/v2/insights", "insights:create_insight", insights.create),
+    Route("GET", _INSIGHT, "insights:read_insight", insights.read),
+    Route("PATCH", _INSIGHT, "insights:update_insight", insights.change),
+    Route("DELETE", _INSIGHT, "insights:delete_insight", insights.delete),
+    Route("GET", f"{_INSIGHT}/comments", "insights:read_insight_comments", insights.comments),
+    Route("POST", f"{_INSIGHT}/comments", "insights:create_insight_comment", insights.add_comment),
+    Route("PATCH", f"{_INSIGHT}/comments/{{comment_id}}", "insights:update_insight_comment", insights.change_comment),
 )

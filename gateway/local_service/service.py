@@ -8,7 +8,6 @@ await service.stop()
 
 import asyncio
 import secrets
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from importlib.resources import files
@@ -24,17 +23,16 @@ from gateway.keys.pepper import load_pepper
 from gateway.keys.store import KeyStore
 from gateway.local_service import devices
 from gateway.local_service.amounts import add_sql_functions
-from gateway.local_service.insights import Insight, add_insight
+from gateway.local_service.finding import Finder
+from gateway.local_service.insights import Insight, add_insight, open_insights
 from gateway.local_service.misbehave import Misbehave
 from gateway.local_service.web import CONTEXT, Context, add_routes, answer_errors, runner_of
+from gateway.wall_clock import wall_ms
 
 DATABASE_NAME = "service.db"
 PEPPER_NAME = "service.pepper"
 FLUSH_INTERVAL_S = 60
-
-
-def wall_ms() -> int:
-    return time.time_ns() // 1_000_000
+FINDER = web.AppKey("finder", Finder)
 
 
 def build_service(
@@ -54,17 +52,19 @@ def build_service(
     async def opened(app: web.Application) -> AsyncIterator[None]:
         database = await Database.open(data_path / DATABASE_NAME, setup=add_sql_functions)
         try:
-            await database.migrate("service", [_migration("0001_service.sql")])
+            await database.migrate("service", [_migration("0001_service.sql"), _migration("0002_insights_aside.sql")])
+            await open_insights(database, _migration("0003_insights_moved.sql"))
             pepper = load_pepper(data_path / PEPPER_NAME, random_bytes)
             keys = await KeyStore.open(
                 database, prefix=SERVICE_PREFIX, pepper=pepper, now_ms=now_ms, random_bytes=random_bytes
             )
             app[CONTEXT] = Context(database, keys, now_ms, draw, random_bytes, misbehave)
-            flushing = asyncio.create_task(_flush_now_and_then(keys))
+            app[FINDER] = await Finder.open(database, now_ms)
+            tasks = [asyncio.create_task(_flush_now_and_then(keys)), asyncio.create_task(app[FINDER].run())]
             yield
-            flushing.cancel()
-            with suppress(asyncio.CancelledError):
-                await flushing
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
             await keys.close()
         finally:
             await database.close()
@@ -117,7 +117,12 @@ class Service:
         await self._runner.cleanup()
 
     async def add_insight(self, insight: Insight) -> None:
-        await self._context.database.write(lambda connection: add_insight(connection, insight))
+        insight_id = self._context.random_bytes(16).hex()
+        await self._context.database.write(lambda connection: add_insight(connection, insight, insight_id))
+
+    async def look_for_insights(self) -> None:
+        """Find now what the next round would find. Raises DatabaseUnavailable."""
+        await self._app[FINDER].look()
 
     async def block_device(self, device_id: str) -> bool:
         """False when there is no such device."""

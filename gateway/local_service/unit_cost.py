@@ -12,11 +12,12 @@ from typing import NamedTuple
 import orjson
 
 from gateway.keys.record import rfc3339
-from gateway.list_conventions import ListShape, Sort
+from gateway.lists.conventions import ListShape, Sort
+from gateway.lists.table import ListTable
 from gateway.local_service.call import Answer, Call, Operation, json_answer
 from gateway.local_service.checks import decoded_object
 from gateway.local_service.errors import Invalid
-from gateway.local_service.lists import ListTable, list_answer
+from gateway.local_service.lists import list_answer
 from gateway.local_service.unit_cost_records import (
     STREAM_NAME,
     Action,
@@ -49,7 +50,12 @@ def _item(row: tuple[object, ...]) -> dict[str, object]:
 
 
 RECORDS = ListTable(
-    shape=ListShape(root="records", sort_keys=("element_name", "timestamp"), default_sort=Sort("timestamp", "asc")),
+    shape=ListShape(
+        root="records",
+        name="unit-cost",
+        sort_keys=("element_name", "timestamp"),
+        default_sort=Sort("timestamp", "asc"),
+    ),
     source="unit_cost_records JOIN unit_cost_streams USING (stream_no)",
     row_id="record_no",
     expressions={"element_name": "element_name", "timestamp": "bucket_ms"},
@@ -65,10 +71,13 @@ def manage(kind: Kind, action: Action) -> Operation:
 
 def stream_records(connection: sqlite3.Connection, call: Call) -> Answer:
     """The stream's records as they stand. 404 when there is no such stream."""
-    stream = _stream(connection, _stream_name(call))
+    name = _stream_name(call)
+    stream = _stream(connection, name)
     if stream is None:
         raise Invalid("stream_unknown", "no stream has this name", status=404)
-    return list_answer(connection, RECORDS, call, only="stream_no = ? AND NOT deleted", params=(stream.stream_no,))
+    return list_answer(
+        connection, RECORDS.of(name), call, only="stream_no = ? AND NOT deleted", params=(stream.stream_no,)
+    )
 
 
 def _manage(kind: Kind, action: Action, connection: sqlite3.Connection, call: Call) -> Answer:

@@ -26,11 +26,14 @@ from gateway.local_service.idempotency import HEADERS
 from gateway.local_service.misbehave import GOOD, Misbehave, plan
 from gateway.local_service.routes import ROUTES, Route
 from gateway.local_service.serve import Request, serve_read, serve_write
+from gateway.openapi.service_document import service_openapi
+from gateway.quiet_http import QuietRunner
 
 _log = logging.getLogger(__name__)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
+OPENAPI_PATH = "/openapi.json"
 SHUTDOWN_TIMEOUT_S = 5
 IDEMPOTENCY_KEY_MAX_CHARS = 255
 UNAVAILABLE_RETRY_AFTER_S = 5
@@ -56,14 +59,20 @@ CONTEXT = web.AppKey("context", Context)
 
 def runner_of(app: web.Application) -> web.AppRunner:
     """The one right way to run the application: without access log, and with bodies left as they came, since they are bounded here."""
-    return web.AppRunner(
-        app, access_log=None, handle_signals=False, shutdown_timeout=SHUTDOWN_TIMEOUT_S, auto_decompress=False
+    return QuietRunner(
+        app, _malformed, handle_signals=False, shutdown_timeout=SHUTDOWN_TIMEOUT_S, auto_decompress=False
     )
+
+
+def _malformed(request: web.BaseRequest, status: int) -> web.Response:
+    """What the HTTP parser refused."""
+    return _response(json_answer(status, {"message": "Bad Request"}))
 
 
 def add_routes(app: web.Application) -> None:
     for route in ROUTES:
         app.router.add_route(route.method, route.path, partial(_handle, route))
+    app.router.add_route("GET", OPENAPI_PATH, _describe)
 
 
 @web.middleware
@@ -92,12 +101,18 @@ async def _handle(route: Route, request: web.Request) -> web.StreamResponse:
         return _cut(request)
     key = _authenticate(context.keys, request)
     body, unreadable = await _body(request, route.max_bytes) if route.writes else (b"", None)
-    served = Request(route, key, _call(context, request, body), unreadable, fate.failure)
+    served = Request(route, key, _call(context, key, request, body), unreadable, fate.failure)
     if route.writes:
         answer = await context.database.write(partial(serve_write, served))
     else:
         answer = await context.database.read(partial(serve_read, served))
     return _cut(request) if fate.reset == "after" else _response(answer)
+
+
+async def _describe(request: web.Request) -> web.StreamResponse:
+    """To every enabled key, whatever its scopes. Made at the first request, beside the loop."""
+    _authenticate(request.app[CONTEXT].keys, request)
+    return _response(Answer(200, await asyncio.to_thread(service_openapi)))
 
 
 def _authenticate(keys: KeyStore, request: web.Request) -> KeyRecord:
@@ -143,7 +158,7 @@ def _too_large(max_bytes: int) -> TooLarge:
     return TooLarge(f"The body is larger than {max_bytes} bytes")
 
 
-def _call(context: Context, request: web.Request, body: bytes) -> Call:
+def _call(context: Context, key: KeyRecord, request: web.Request, body: bytes) -> Call:
     keys = (request.headers.get(name, "").strip() for name in HEADERS)
     return Call(
         method=request.method,
@@ -154,6 +169,7 @@ def _call(context: Context, request: web.Request, body: bytes) -> Call:
         now_ms=context.now_ms(),
         request_id=context.random_bytes(16).hex(),
         idempotency_key=next((key[:IDEMPOTENCY_KEY_MAX_CHARS] for key in keys if key), None),
+        key_name=key.name,
     )
 
 

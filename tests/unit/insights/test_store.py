@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
-from gateway.insights import store as stores
+from gateway.insights import tables
+from gateway.insights.changes import FoundInsight, NoSuchInsight, TooMany
 from gateway.insights.finding import INSIGHT_LIST, Finding
-from gateway.insights.store import InsightStore
+from gateway.insights.listing import comments_list
+from gateway.insights.store import SETTLEMENT_KEPT_MS, InsightStore
 from gateway.keys.database import Database
 from gateway.keys.errors import DatabaseUnavailable
-from gateway.list_conventions import read_request
+from gateway.lists.conventions import read_request
 from tests.support.spool_rig import Clock
 
 
@@ -42,14 +44,20 @@ async def listed(store: InsightStore, **query: str) -> list[dict[str, Any]]:
     return [dict(item) for item in page.items]  # type: ignore[call-overload]  # each is an Insight
 
 
-async def set_status(database: Database, status: str) -> None:
-    await database.write(lambda c: c.execute("UPDATE insights SET status = ?", (status,)))
+async def set_status(store: InsightStore, status: str) -> None:
+    for item in await listed(store):
+        await store.change(item["id"], {"status": status}, by="ops")
 
 
-async def test_an_item_has_the_six_published_fields(store: InsightStore) -> None:
+async def statuses(store: InsightStore) -> list[str]:
+    return [item["status"] for item in await listed(store)]
+
+
+async def test_an_item_has_the_six_published_fields_and_an_id(store: InsightStore) -> None:
     await store.note([finding(cost_impact="1.50")])
     assert await listed(store) == [
         {
+            "id": finding().insight_id,
             "status": "new",
             "category": "pricing",
             "cost_impact": "1.50",
@@ -93,22 +101,135 @@ async def test_what_is_gone_is_addressed_and_new_when_it_comes_back(store: Insig
 
 @pytest.mark.parametrize("status", ["ignored", "on_hold", "in_progress", "addressed"])
 async def test_what_somebody_set_stays_while_the_cause_does(
-    store: InsightStore, database: Database, status: str
+    store: InsightStore, database: Database, clock: Clock, status: str
 ) -> None:
     await store.note([finding()])
-    await set_status(database, status)
+    await set_status(store, status)
     await store.note([finding(title="told anew")])
-    assert [item["status"] for item in await listed(store)] == [status]
+    assert await statuses(store) == [status]
+    clock.now_ms += SETTLEMENT_KEPT_MS  # a restart within a day brings nothing back
+    again = await InsightStore.open(database, now_ms=clock)
+    await again.note([finding(title="told by another process")])
+    assert await statuses(again) == [status]
+
+
+@pytest.mark.parametrize(
+    ("status", "then"),
+    [("ignored", "ignored"), ("on_hold", "on_hold"), ("in_progress", "in_progress"), ("addressed", "new")],
+)
+async def test_what_is_found_after_a_start_a_day_later_was_not_addressed(
+    store: InsightStore, database: Database, clock: Clock, status: str, then: str
+) -> None:
+    await store.note([finding()])
+    await set_status(store, status)
+    clock.now_ms += SETTLEMENT_KEPT_MS + 1
+    again = await InsightStore.open(database, now_ms=clock)
+    assert await statuses(again) == [status], "a start alone says nothing"
+    await again.note([finding()])
+    assert await statuses(again) == [then]
+    detail = await again.read(finding().insight_id)
+    assert detail["status_set_by"] == (None if then == "new" else "ops")
+
+
+async def test_what_somebody_addressed_is_new_when_it_was_gone_and_comes_back(
+    store: InsightStore, database: Database, clock: Clock
+) -> None:
+    await store.note([finding()])
+    await set_status(store, "addressed")
+    await store.note([])
+    again = await InsightStore.open(database, now_ms=clock)
+    await again.note([finding()])
+    assert await statuses(again) == ["new"]
+
+
+async def test_a_status_tells_who_set_it_and_moves_the_date(store: InsightStore, clock: Clock) -> None:
+    await store.note([finding()])
+    clock.now_ms += 60_000
+    changed = await store.change(finding().insight_id, {"status": "on_hold"}, by="ops")
+    assert changed == await store.read(finding().insight_id)
+    assert (changed["cause"], changed["status_set_by"]) == ("no_price", "ops")
+    assert changed["status_set_at"] == changed["last_updated"] == "2026-01-05T10:01:00.000Z"
+
+
+@pytest.mark.parametrize("field", ["title", "category", "effort", "cost_impact"])
+async def test_of_what_was_found_only_the_status_is_changed_by_hand(store: InsightStore, field: str) -> None:
+    await store.note([finding()])
+    with pytest.raises(FoundInsight, match=f"^{field}: "):
+        await store.change(finding().insight_id, {"status": "ignored", field: "1"}, by="ops")
+    assert await statuses(store) == ["new"], "all of a change, or nothing"
+
+
+async def test_a_found_insight_that_was_deleted_is_new_with_the_next_round(store: InsightStore) -> None:
+    await store.note([finding()])
+    await set_status(store, "ignored")
+    await store.add_comment(finding().insight_id, {"text": "said"}, by="ops")
+    await store.delete(finding().insight_id)
+    assert await listed(store) == []
+    with pytest.raises(NoSuchInsight):
+        await store.delete(finding().insight_id)
+    await store.note([finding()])
+    assert await statuses(store) == ["new"]
+    request = read_request(comments_list(finding().insight_id).shape, ())
+    assert (await store.comments(finding().insight_id, request)).items == []
+
+
+async def test_rounds_touch_nothing_that_was_made_by_hand(store: InsightStore) -> None:
+    made = await store.create({"title": "by hand", "category": "waste", "effort": "low"})
+    await store.note([finding()])
+    await store.note([])
+    assert await store.read(made["id"]) == made
+    assert made["cause"] is None
+
+
+async def test_there_is_an_end_to_what_is_written_by_hand(store: InsightStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "MOST_MADE", 1)
+    monkeypatch.setattr(tables, "MOST_COMMENTS", 1)
+    body = {"title": "by hand", "category": "waste", "effort": "low"}
+    made = await store.create(body)
+    await store.add_comment(made["id"], {"text": "x"}, by="ops")
+    with pytest.raises(TooMany, match=r"^insights: "):
+        await store.create(body)
+    with pytest.raises(TooMany, match=r"^comments: "):
+        await store.add_comment(made["id"], {"text": "y"}, by="ops")
+    await store.note([finding()])
+    await store.add_comment(finding().insight_id, {"text": "the end is each insight's own"}, by="ops")
+
+
+async def test_changes_at_once_keep_what_each_of_them_set(store: InsightStore) -> None:
+    made = await store.create({"title": "by hand", "category": "waste", "effort": "low"})
+    fields = {"title": "t", "category": "c", "effort": "e", "cost_impact": "1", "status": "ignored"}
+    await asyncio.gather(*(store.change(made["id"], {name: value}, by="ops") for name, value in fields.items()))
+    changed = await store.read(made["id"])
+    assert {name: changed[name] for name in fields} == fields  # type: ignore[literal-required]  # names of the list above
+
+
+async def test_a_table_of_the_release_before_is_brought_along(database: Database, clock: Clock) -> None:
+    await database.migrate(tables.PART, tables.migrations()[:1])
+    rows = [(finding(str(n)).insight_id, n, status) for n, status in enumerate(("new", "addressed", "ignored"))]
+    put = "INSERT INTO insights VALUES (?, ?, 'no_price', 't', 'pricing', 'low', NULL, ?, 0)"
+    await database.write(lambda c: c.executemany(put, rows))
+    store = await InsightStore.open(database, now_ms=clock)
+    await store.note([finding("0"), finding("1"), finding("2")])
+    found = {item["id"]: item["status"] for item in await listed(store)}
+    assert found == {rows[0][0]: "new", rows[1][0]: "new", rows[2][0]: "ignored"}, "what was addressed had been gone"
+
+
+async def test_what_stood_in_the_release_before_stands_still(database: Database, clock: Clock) -> None:
+    await database.migrate(tables.PART, tables.migrations()[:1])
+    put = "INSERT INTO insights VALUES (?, 1, 'no_price', 't', 'pricing', 'low', NULL, 'new', 0)"
+    await database.write(lambda c: c.execute(put, (finding().insight_id,)))
+    store = await InsightStore.open(database, now_ms=clock)
+    await set_status(store, "addressed")
+    await store.note([finding()])
+    assert await statuses(store) == ["addressed"]
 
 
 @pytest.mark.parametrize(
     ("status", "then"), [("ignored", "ignored"), ("on_hold", "on_hold"), ("in_progress", "addressed")]
 )
-async def test_what_somebody_set_aside_is_not_addressed_by_us(
-    store: InsightStore, database: Database, status: str, then: str
-) -> None:
+async def test_what_somebody_set_aside_is_not_addressed_by_us(store: InsightStore, status: str, then: str) -> None:
     await store.note([finding()])
-    await set_status(database, status)
+    await set_status(store, status)
     await store.note([])
     assert [item["status"] for item in await listed(store)] == [then]
 
@@ -137,7 +258,16 @@ async def test_a_round_that_could_not_be_written_is_made_up_for(store: InsightSt
 
 
 async def test_there_are_never_more_than_the_most(store: InsightStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stores, "MOST_INSIGHTS", 5)
+    monkeypatch.setattr(tables, "MOST_FOUND", 5)
+    made = await store.create({"title": "by hand", "category": "waste", "effort": "low"})
     for n in range(9):
         await store.note([finding(str(n), title=str(n))])
-    assert sorted(item["title"] for item in await listed(store)) == ["4", "5", "6", "7", "8"]
+        if n == 1:
+            await store.change(finding("1").insight_id, {"status": "ignored"}, by="ops")
+        if n == 2:
+            await store.add_comment(finding("2").insight_id, {"text": "why?"}, by="ops")
+    kept = sorted(item["title"] for item in await listed(store))
+    assert kept == ["1", "2", "6", "7", "8", "by hand"], (
+        "what a person touched, or made, outlives what nobody looked at"
+    )
+    assert made["id"] in {item["id"] for item in await listed(store)}

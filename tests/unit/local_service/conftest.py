@@ -62,6 +62,16 @@ class Client:
         body = content if isinstance(content, bytes) else orjson.dumps(content)
         return await self._send("POST", path, body=body, headers=headers)
 
+    async def patch(self, path: str, content: object, headers: Mapping[str, str] | None = None) -> Reply:
+        return await self._send("PATCH", path, body=orjson.dumps(content), headers=headers)
+
+    async def delete(self, path: str) -> Reply:
+        return await self._send("DELETE", path)
+
+    async def ask(self, method: str, path: str) -> Reply:
+        """Any endpoint, with an empty object where it takes a body."""
+        return await self._send(method, path, body=b"" if method == "GET" else b"{}")
+
     async def _send(
         self,
         method: str,

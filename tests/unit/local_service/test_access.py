@@ -19,7 +19,7 @@ def path_of(route: Route) -> str:
 
 
 async def ask(client: Client, route: Route) -> Reply:
-    return await (client.get(path_of(route)) if route.method == "GET" else client.post(path_of(route), {}))
+    return await client.ask(route.method, path_of(route))
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
@@ -86,5 +86,5 @@ async def test_an_edit_of_scopes_counts_from_the_next_request_on(client: Client)
 async def test_what_is_not_there_is_told_as_json(client: Client) -> None:
     missing = await client.get("/v2/nothing")
     assert (missing.status, missing.json) == (404, {"message": "Not Found"})
-    wrong = await client.post("/v2/insights", {})
+    wrong = await client.post("/v2/ai-telemetry/summary", {})
     assert (wrong.status, wrong.json, wrong.headers["Allow"]) == (405, {"message": "Method Not Allowed"}, "GET")

@@ -1,5 +1,6 @@
 """`GET /v2/insights`, exactly as service-interface parts 2.2, 2.3, 4.1 and 4.2 say."""
 
+import re
 from decimal import Decimal
 from typing import get_args
 from urllib.parse import quote
@@ -52,9 +53,10 @@ async def test_the_empty_list_is_the_published_envelope(client: Client) -> None:
     }
 
 
-async def test_an_item_has_the_six_published_fields(client: Client) -> None:
+async def test_an_item_has_the_six_published_fields_and_an_id(client: Client) -> None:
     await fill(client)
     (item,) = (await client.get(INSIGHTS, sort_key="title", limit="1")).json["insights"]
+    assert re.fullmatch(r"[0-9a-f]{32}", item.pop("id"))
     assert item == {
         "title": "insight 0",
         "category": "waste",

@@ -1,0 +1,118 @@
+"""What is told of calls: usage that is missing, errors in bursts. Pure."""
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import Final, NamedTuple
+
+from gateway.insights.finding import Finding
+from gateway.insights.models import is_of_last_day
+from gateway.insights.thresholds import (
+    ERROR_HOURS,
+    ERROR_LEAST_CALLS_BEFORE,
+    ERROR_LEAST_FAILED,
+    ERROR_LEAST_SHARE,
+    ERROR_TIMES,
+    MISSING_LEAST_CALLS,
+    MISSING_LEAST_RISE,
+    MISSING_LEAST_SHARE,
+    MISSING_MOST_SHARE,
+)
+from gateway.insights.usage.history import History, Usage
+from gateway.insights.usage.tally import OTHER
+from gateway.insights.words import percent, shown
+
+DATA_QUALITY: Final = "data quality"
+RELIABILITY: Final = "reliability"
+
+
+class Share(NamedTuple):
+    part: int
+    whole: int
+
+    @property
+    def share(self) -> float:
+        return self.part / self.whole if self.whole else 0.0
+
+
+def missing_usage_rising(history: History) -> Iterator[Finding]:
+    """Services that report more and more calls without saying what these used."""
+    now = shares((usage for usage in history.usage if is_of_last_day(usage, history)), service_of, without_usage)
+    before = shares((usage for usage in history.usage if not is_of_last_day(usage, history)), service_of, without_usage)
+    for service, found in sorted(now.items()):
+        was = before.get(service, Share(0, 0))
+        is_known_before = was.whole >= MISSING_LEAST_CALLS
+        has_risen = found.share >= max(MISSING_LEAST_SHARE, was.share + MISSING_LEAST_RISE)
+        if found.whole >= MISSING_LEAST_CALLS and (
+            (is_known_before and has_risen) or found.share >= MISSING_MOST_SHARE
+        ):
+            after = f", after {percent(was.share)} % in the week before" if is_known_before else ""
+            yield Finding(
+                cause="missing_usage_rising",
+                source=service,
+                model="",
+                title=f"{shown(service) or 'calls without a service name'}: {percent(found.share)} % of the calls come without their usage{after}",
+                category=DATA_QUALITY,
+                effort="medium",
+            )
+
+
+def error_burst(history: History) -> Iterator[Finding]:
+    """Providers whose calls fail just now; and services whose calls fail while those of their providers do not."""
+    failing = bursting(history.usage, history.now_hour, provider_of)
+    elsewhere = [usage for usage in history.usage if usage.provider not in failing]
+    for kind, found in (("provider", failing), ("service", bursting(elsewhere, history.now_hour, service_of))):
+        for name, share in sorted(found.items()):
+            yield Finding(
+                cause="error_burst",
+                source=f"{kind}\x00{name}",
+                model="",
+                title=f"{kind} {shown(name) or 'unknown'}: {percent(share.share)} % of the calls of the last hours fail",
+                category=RELIABILITY,
+                effort="high",
+            )
+
+
+def bursting(usage: Collection[Usage], now_hour: int, name_of: Callable[[Usage], str]) -> dict[str, Share]:
+    since = now_hour - ERROR_HOURS
+    now = shares((each for each in usage if each.hour > since), name_of, failed)
+    before = shares((each for each in usage if each.hour <= since), name_of, failed)
+    return {
+        name: share
+        for name, share in now.items()
+        if share.part >= ERROR_LEAST_FAILED
+        and share.share >= ERROR_LEAST_SHARE
+        and not is_ever_so(share, before.get(name, Share(0, 0)))
+    }
+
+
+def is_ever_so(now: Share, before: Share) -> bool:
+    return before.whole >= ERROR_LEAST_CALLS_BEFORE and now.share < before.share * ERROR_TIMES
+
+
+def shares(
+    usage: Iterable[Usage], name_of: Callable[[Usage], str], part_of: Callable[[Usage], int]
+) -> dict[str, Share]:
+    """Name -> the part of its calls; what is beyond the bound of series has no name."""
+    found: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+    for each in usage:
+        name = name_of(each)
+        if name != OTHER:
+            found[name][0] += part_of(each)
+            found[name][1] += each.calls
+    return {name: Share(*sums) for name, sums in found.items()}
+
+
+def service_of(usage: Usage) -> str:
+    return usage.service_name
+
+
+def provider_of(usage: Usage) -> str:
+    return usage.provider
+
+
+def failed(usage: Usage) -> int:
+    return usage.failed_calls
+
+
+def without_usage(usage: Usage) -> int:
+    return usage.calls_without_usage

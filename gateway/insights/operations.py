@@ -1,0 +1,96 @@
+"""What is told of the gateway's own work: lanes that are held, records that were refused, devices that fell silent. Pure."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from gateway.insights.finding import Finding
+from gateway.insights.thresholds import (
+    HELD_LANE_S,
+    RETRYING_LANE_S,
+    SILENT_DEVICE_HOURS,
+    SILENT_DEVICE_LEAST_HOURS,
+    SILENT_DEVICE_TOLD_HOURS,
+)
+from gateway.insights.usage.tally import HOUR_MS
+from gateway.insights.words import day_text, rounded, shown
+
+DELIVERY: Final = "delivery"
+DEVICES: Final = "devices"
+
+
+class StuckLane(NamedTuple):
+    lane: str
+    state: str
+    """`retrying`, `held` or `off`, with records that wait."""
+    reason: str
+    for_s: float
+    """As far as this process saw."""
+
+
+class DeadLetters(NamedTuple):
+    """Records of one lane that the far end refused for one reason, and that are kept."""
+
+    lane: str
+    reason: str
+    records: int
+
+
+class Device(NamedTuple):
+    device_id: str
+    first_contact_ms: int
+    last_contact_ms: int
+
+
+def held_lane(lanes: Sequence[StuckLane]) -> Iterator[Finding]:
+    for lane, state, reason, for_s in sorted(lanes):
+        if for_s >= (RETRYING_LANE_S if state == "retrying" else HELD_LANE_S):
+            yield Finding(
+                cause="held_lane",
+                source=lane,
+                model="",
+                title=f"lane {shown(lane)} is {state} and sends nothing: {shown(reason)}",
+                category=DELIVERY,
+                effort="low",
+            )
+
+
+def dead_letters(refused: Sequence[DeadLetters]) -> Iterator[Finding]:
+    for lane, reason, records in sorted(refused):
+        if records:
+            told = "1 record" if records == 1 else f"{rounded(records)} records"
+            yield Finding(
+                cause="dead_letters",
+                source=f"{lane}\x00{reason}",
+                model="",
+                title=f"lane {shown(lane)}: {told} refused as {shown(reason)}; kept as dead letters",
+                category=DELIVERY,
+                effort="medium",
+            )
+
+
+def silent_device(devices: Sequence[Device], now_ms: int) -> Iterator[Finding]:
+    """Devices that were in touch, and are no more."""
+    for device_id, first_ms, last_ms in sorted(devices, key=lambda x: (-x.last_contact_ms, x)):
+        silent_h = (now_ms - last_ms) / HOUR_MS
+        was_habit = last_ms - first_ms >= SILENT_DEVICE_LEAST_HOURS * HOUR_MS
+        if was_habit and SILENT_DEVICE_HOURS <= silent_h < SILENT_DEVICE_TOLD_HOURS:
+            yield Finding(
+                cause="silent_device",
+                source=device_id,
+                model="",
+                title=f"device {shown(device_id)}: silent since {day_text(last_ms // HOUR_MS)}",
+                category=DEVICES,
+                effort="low",
+            )
+
+
+class LaneWaits:
+    """Since when each lane is stuck. Shown every round."""
+
+    def __init__(self) -> None:
+        self._since_s: dict[str, float] = {}
+
+    def seen(self, stuck: Mapping[str, tuple[str, str]], now_s: float) -> list[StuckLane]:
+        """*stuck*: lane -> state and reason, of those that are stuck at *now_s*, a monotonic time."""
+        self._since_s = {lane: self._since_s.get(lane, now_s) for lane in stuck}
+        return [StuckLane(lane, *stuck[lane], now_s - since_s) for lane, since_s in self._since_s.items()]

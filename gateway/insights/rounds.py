@@ -1,0 +1,108 @@
+"""The rounds in which the gateway looks for insights: now and then, when somebody asks, and when it stops."""
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Final
+
+import structlog
+
+from gateway.insights.detect import USAGE_CAUSES, Figures, detect
+from gateway.insights.finding import Finding
+from gateway.insights.store import InsightStore
+from gateway.insights.thresholds import RETRYING_LANE_S
+from gateway.insights.usage.following import UsageFollower
+from gateway.insights.usage.table import read
+from gateway.insights.usage.tally import HOUR_MS
+from gateway.keys.database import Database
+from gateway.keys.errors import DatabaseUnavailable
+from spool.errors import SpoolError
+
+log = structlog.get_logger()
+
+ROUND_S: Final = 10.0
+USAGE_S: Final = 60.0
+"""Between two looks at the usage by the hour, which takes longest."""
+ASKED_S: Final = 1.0
+"""The same where somebody asks again and again."""
+
+
+class Rounds:
+    """Make with what is open; `run` until cancelled, then `last`."""
+
+    def __init__(
+        self,
+        store: InsightStore,
+        follower: UsageFollower,
+        database: Database,
+        *,
+        figures: Callable[[], Figures],
+        now_ms: Callable[[], int],
+        monotonic_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """*figures*: how things stand now; without the history, which is read here."""
+        self._store = store
+        self._follower = follower
+        self._database = database
+        self._figures = figures
+        self._now_ms = now_ms
+        self._monotonic_s = monotonic_s
+        self._began_s = monotonic_s()
+        self._usage: list[Finding] = []
+        self._usage_is_of = (-1, -1)
+        self._looked_s = float("-inf")
+        self._turn = asyncio.Lock()
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(ROUND_S)
+            try:
+                await self._round(USAGE_S)
+            except Exception as error:  # noqa: BLE001 the next round makes up for whatever this one met
+                log.warning("insights could not be noted", error=type(error).__name__)
+
+    async def asked(self) -> None:
+        """Somebody looks: tell what is known by now. Raises DatabaseUnavailable."""
+        with suppress(SpoolError):  # then without what was not counted yet
+            await self._follower.catch_up()
+        await self._round(ASKED_S)
+
+    async def last(self) -> None:
+        """What was found since the last round outlives the process."""
+        with suppress(SpoolError, DatabaseUnavailable):
+            await self._follower.catch_up()
+            await self._follower.write()
+            await self._round(0)
+
+    async def _round(self, usage_s: float) -> None:
+        async with self._turn:
+            await self._look_at_usage(usage_s)
+            found = [*self._usage, *detect(self._figures())]
+            await self._store.note(found, remembered=self._remembered())
+
+    def _remembered(self) -> frozenset[str]:
+        """Causes that this process knows all of by now."""
+        runs_s = self._monotonic_s() - self._began_s
+        remembered = USAGE_CAUSES if self._usage_is_of[1] >= 0 else frozenset()
+        if runs_s > ROUND_S:  # dead letters were looked at
+            remembered |= {"dead_letters"}
+        if runs_s > RETRYING_LANE_S + ROUND_S:  # a lane that is still stuck was told of
+            remembered |= {"held_lane"}
+        return remembered
+
+    async def _look_at_usage(self, usage_s: float) -> None:
+        """What is found in the usage by the hour; looked for only when something was counted or the hour is another."""
+        now_s, now_ms = self._monotonic_s(), self._now_ms()
+        usage_is_of = (self._follower.changes, now_ms // HOUR_MS)
+        if usage_is_of != self._usage_is_of and now_s - self._looked_s >= usage_s:
+            await self._follower.write()
+            self._usage = await self._database.read(partial(found_in_usage, now_ms=now_ms))
+            self._usage_is_of, self._looked_s = usage_is_of, now_s
+
+
+def found_in_usage(connection: sqlite3.Connection, now_ms: int) -> list[Finding]:
+    """Reading and comparing take longest: done where the tables are read, beside the loop."""
+    return detect(Figures(now_ms, read(connection, now_ms)))

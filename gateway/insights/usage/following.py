@@ -1,0 +1,118 @@
+"""Counts what the spool keeps, by the hour: read along behind settling, off every answer's path.
+
+The spool itself is the journal: sums are written about once a minute, in one commit with the chunk they reach through, and what was counted
+since is read again after a kill. So nothing enters twice, and nothing is missing but what the spool gave up before it was counted.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Final, Self
+
+import structlog
+
+from gateway.insights.usage.table import make_usage_tables, through_no, write
+from gateway.insights.usage.tally import Tally
+from gateway.keys.database import Database
+from gateway.keys.errors import DatabaseUnavailable
+from gateway.web.faults import places
+from spool.errors import SpoolError
+from spool.record import AI_TELEMETRY
+from spool.sqlite.settled import Settled, settled_records
+from spool.sqlite.spool import SqliteSpool
+
+log = structlog.get_logger()
+
+LOOK_S: Final = 1.0
+WRITE_S: Final = 60.0
+PAGE_BYTES: Final = 256 * 1024
+"""Read and counted at a time: a millisecond of the loop."""
+SHARE: Final = 0.1
+"""Of the loop's time, at 4 µs a record, half of it for the JSON: a gateway at its limit counts later, from disk."""
+MOST_UNWRITTEN: Final = 5_000
+"""Series in memory; beyond it they are written at once."""
+CATCH_UP_S: Final = 0.5
+"""How long who asks for insights waits for what was not counted yet."""
+
+
+class UsageFollower:
+    """Make with `open`; `run` until cancelled, then `close`."""
+
+    def __init__(self, spool: SqliteSpool, database: Database, now_ms: Callable[[], int]) -> None:
+        self._spool = spool
+        self._database = database
+        self._now_ms = now_ms
+        self._tally = Tally()
+        self._through_seq = 0
+        self._written_seq = 0
+        self._turn = asyncio.Lock()
+        self.changes = 0
+        """Goes up when something was counted."""
+
+    @classmethod
+    async def open(cls, spool: SqliteSpool, database: Database, *, now_ms: Callable[[], int]) -> Self:
+        """Goes on after what is in *database*. Raises DatabaseUnavailable."""
+        await make_usage_tables(database)
+        follower = cls(spool, database, now_ms)
+        follower._through_seq = await database.read(partial(through_no, source=spool.gateway_id))
+        follower._written_seq = follower._through_seq
+        return follower
+
+    async def run(self) -> None:
+        """Count what settles, until cancelled."""
+        written_s = time.monotonic()
+        while True:
+            try:
+                is_more = await self._count_page()
+                if time.monotonic() - written_s > WRITE_S or len(self._tally) > MOST_UNWRITTEN:
+                    written_s = time.monotonic()
+                    await self.write()
+            except (SpoolError, DatabaseUnavailable) as error:
+                log.warning("usage was not counted; it is tried again", error=type(error).__name__, at=places(error))
+                is_more = False
+            if not is_more:
+                await asyncio.sleep(LOOK_S)
+
+    async def catch_up(self) -> None:
+        """Count what is settled by now, for at most `CATCH_UP_S`. Raises SpoolError."""
+        ends_s = time.monotonic() + CATCH_UP_S
+        while await self._count_page() and time.monotonic() < ends_s:
+            pass
+
+    async def _count_page(self) -> bool:
+        """Count the next page; whether there is more. Takes its share of the loop's time."""
+        async with self._turn:
+            after_seq = self._through_seq
+            page: Settled = await self._spool.ask(
+                lambda connection, _: settled_records(connection, AI_TELEMETRY, after_seq, most_bytes=PAGE_BYTES)
+            )
+            began_s = time.perf_counter()
+            if page.records:
+                self._tally.add(page.records, now_ms=self._now_ms())
+                self.changes += 1
+            self._through_seq = page.through_seq
+            took_s = time.perf_counter() - began_s
+        if page.is_more:
+            await asyncio.sleep(took_s * (1 / SHARE - 1))
+        return page.is_more
+
+    async def write(self) -> None:
+        """Write down what was counted. Raises DatabaseUnavailable; then it is kept for the next time."""
+        async with self._turn:
+            if self._through_seq == self._written_seq:
+                return
+            change = partial(
+                write,
+                tally=self._tally,
+                source=self._spool.gateway_id,
+                through_no=self._through_seq,
+                now_ms=self._now_ms(),
+            )
+            writing = asyncio.ensure_future(self._database.write(change))
+            try:
+                await asyncio.shield(writing)
+            finally:  # who is cancelled meanwhile must know whether it is in the tables, or it would enter twice
+                await asyncio.wait({writing})
+                if writing.exception() is None:
+                    self._tally, self._written_seq = Tally(), self._through_seq

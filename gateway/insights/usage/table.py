@@ -1,0 +1,108 @@
+"""Usage by the hour in SQLite: control.db of the gateway, service.db of the local service. Functions run in a transaction of the caller.
+
+Bounds: `KEPT_HOURS` hours of at most `MOST_SERIES` series each (further ones of an hour are summed as "(other)"), and `MOST_MODELS`
+models, each for `MODEL_HOURS` after its last call. At worst some 10 MiB.
+"""
+
+import sqlite3
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import Final
+
+from gateway.insights.usage.history import History, Model, Usage
+from gateway.insights.usage.tally import COST, HOUR_MS, PICO, SUMS, Key, Tally
+from gateway.keys.database import Database
+
+KEPT_HOURS: Final = 9 * 24
+"""A day to look at, a week before it to compare with, and one to spare."""
+MOST_SERIES: Final = 500
+MOST_MODELS: Final = 10_000
+MODEL_HOURS: Final = 30 * 24
+"""A model that was not called for so long is new when it comes back."""
+
+_SUMS = (
+    "calls", "failed_calls", "calls_without_usage", "calls_without_price",
+    "input_tokens", "output_tokens", "cacheable_tokens", "cache_read_tokens", "cost_whole", "cost_pico",
+)  # fmt: skip
+_NAMES = Key._fields
+_IS_KEY = " AND ".join(f"{name}=?" for name in _NAMES)
+_FIND = f"SELECT {', '.join(_SUMS)} FROM usage_hours WHERE {_IS_KEY}"  # noqa: S608 - own SQL
+_WRITE = (
+    f"INSERT OR REPLACE INTO usage_hours ({', '.join((*_NAMES, *_SUMS))})"  # noqa: S608 - own SQL
+    f" VALUES ({', '.join('?' * len((*_NAMES, *_SUMS)))})"
+)
+_NOTE_MODEL = (
+    "INSERT INTO usage_models (provider, model, first_hour, last_hour) VALUES (?, ?, ?, ?)"
+    " ON CONFLICT DO UPDATE SET first_hour=min(first_hour, excluded.first_hour), last_hour=max(last_hour, excluded.last_hour)"
+)
+_INT64 = 2**63 - 1
+
+
+async def make_usage_tables(database: Database) -> None:
+    """Raises DatabaseUnavailable."""
+    await database.migrate("usage", [(files("gateway.insights.usage.migrations") / "0001_usage.sql").read_text()])
+
+
+def through_no(connection: sqlite3.Connection, source: str) -> int:
+    """The last chunk or row of *source* that was counted; 0 when none was."""
+    found = connection.execute("SELECT through_no FROM usage_counted WHERE source=?", (source,)).fetchone()
+    return int(found[0]) if found else 0
+
+
+def write(connection: sqlite3.Connection, tally: Tally, *, source: str, through_no: int, now_ms: int) -> None:
+    """Add *tally*, which reaches through that number of *source*; and forget what is too old."""
+    now_hour = now_ms // HOUR_MS
+    series: dict[int, int] = {}
+    told = {key: sums for key, sums in tally.sums.items() if any(sums) and now_hour - KEPT_HOURS < key.hour <= now_hour}
+    for key, sums in told.items():
+        _add(connection, key, sums, series)
+    _note_models(connection, tally.models(), now_hour)
+    connection.execute(
+        "INSERT INTO usage_counted (source, through_no, began_hour) VALUES (?, ?, ?)"
+        " ON CONFLICT DO UPDATE SET through_no=excluded.through_no, began_hour=min(began_hour, excluded.began_hour)",
+        (source, through_no, min((key.hour for key in told), default=now_hour)),
+    )
+    connection.execute("DELETE FROM usage_hours WHERE hour<=? OR hour>?", (now_hour - KEPT_HOURS, now_hour + 24))
+    connection.execute("DELETE FROM usage_models WHERE last_hour<=?", (now_hour - MODEL_HOURS,))
+
+
+def _add(connection: sqlite3.Connection, key: Key, sums: list[int], series: dict[int, int]) -> None:
+    """*series*: hour -> rows it has, of the hours that were asked for before."""
+    before = connection.execute(_FIND, key).fetchone()
+    if before is None:
+        if key.hour not in series:
+            (series[key.hour],) = connection.execute(
+                "SELECT count(*) FROM usage_hours WHERE hour=?", (key.hour,)
+            ).fetchone()
+        if series[key.hour] >= MOST_SERIES and key != key.as_other():
+            _add(connection, key.as_other(), sums, series)
+            return
+        series[key.hour] += 1
+        before = (0,) * len(_SUMS)
+    counts = [min(mine + theirs, _INT64) for mine, theirs in zip(before[:COST], sums[:COST], strict=True)]
+    whole, pico = divmod(before[COST] * PICO + before[COST + 1] + sums[COST], PICO)
+    connection.execute(_WRITE, (*key, *counts, min(whole, _INT64), pico))
+
+
+def _note_models(
+    connection: sqlite3.Connection, models: Mapping[tuple[str, str], tuple[int, int]], now_hour: int
+) -> None:
+    (known,) = connection.execute("SELECT count(*) FROM usage_models").fetchone()
+    for name, (first_hour, last_hour) in models.items():
+        if last_hour > now_hour - MODEL_HOURS and known < MOST_MODELS:
+            connection.execute(_NOTE_MODEL, (*name, first_hour, last_hour))
+            known += 1  # at most: it may be there already
+
+
+def read(connection: sqlite3.Connection, now_ms: int) -> History:
+    """What the detectors look at."""
+    now_hour = now_ms // HOUR_MS
+    rows = connection.execute(
+        f"SELECT {', '.join((*_NAMES, *_SUMS))} FROM usage_hours WHERE hour>? AND hour<=?",  # noqa: S608 - own SQL
+        (now_hour - KEPT_HOURS, now_hour),
+    )
+    width = len(_NAMES) + SUMS
+    usage = [Usage._make((*row[: width - 1], row[width - 1] * PICO + row[width])) for row in rows]
+    models = [Model._make(row) for row in connection.execute("SELECT provider, model, first_hour FROM usage_models")]
+    (began_hour,) = connection.execute("SELECT min(began_hour) FROM usage_counted").fetchone()
+    return History(now_hour, usage, models, now_hour if began_hour is None else began_hour)

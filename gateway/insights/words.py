@@ -1,0 +1,60 @@
+"""Names and figures as titles have them. Pure.
+
+Names come from payloads: they are cut, and hold nothing that is not printed. Figures are rounded, so that a text changes when
+something did and not with every call.
+"""
+
+from datetime import UTC, datetime
+from decimal import Context, Decimal
+from typing import Final
+
+MOST_SHOWN_CHARS: Final = 60
+MAIN_CURRENCY: Final = "USD"
+_TWO_DIGITS = Context(prec=2)
+
+
+def shown(name: str) -> str:
+    """*name*, cut, on one line; `?` stands for what cannot be printed."""
+    line = "".join(char if char.isprintable() else "?" for char in name[: MOST_SHOWN_CHARS + 1])
+    return line if len(line) <= MOST_SHOWN_CHARS else line[: MOST_SHOWN_CHARS - 1] + "…"
+
+
+def rounded(n: int) -> str:
+    """Two digits of *n*: `12`, `about 1200`."""
+    told = int(_TWO_DIGITS.create_decimal(n))
+    return str(n) if told == n else f"about {told}"
+
+
+def money(pico: int) -> str:
+    """Two digits of an amount in 1e-12, as a decimal string."""
+    number = _TWO_DIGITS.create_decimal(Decimal(pico).scaleb(-12)).normalize()
+    return format(number, "f")
+
+
+def amount(pico: int, currency: str) -> str:
+    return f"{money(pico)} {shown(currency)}"
+
+
+def is_main(currency: str) -> bool:
+    return currency == MAIN_CURRENCY
+
+
+def percent(share: float) -> int:
+    """In tens, so that it stands still."""
+    return round(share * 10) * 10
+
+
+def times(ratio: float) -> str:
+    """`2.5 times` in halves, `12 times` from ten on in whole ones."""
+    told = min(int(ratio * 2) / 2 if ratio < 10 else float(int(ratio)), 1_000.0)  # noqa: PLR2004 two digits
+    return f"{told:g} times"
+
+
+def hour_text(hour: int) -> str:
+    """`2026-01-05 10:00 UTC`"""
+    return f"{datetime.fromtimestamp(hour * 3600, UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def day_text(hour: int) -> str:
+    """`2026-01-05`"""
+    return f"{datetime.fromtimestamp(hour * 3600, UTC):%Y-%m-%d}"

@@ -1,0 +1,93 @@
+"""Insights that the service finds in what it stored: the gateway's detectors over its own tables.
+
+Records are counted by the hour as they come, each once: the sums are written in one commit with the number of the last record in them.
+"""
+
+import asyncio
+import logging
+import sqlite3
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from gateway.insights.detect import Figures, detect
+from gateway.insights.finding import Finding
+from gateway.insights.operations import Device
+from gateway.insights.tables import note_findings
+from gateway.insights.usage import table
+from gateway.insights.usage.tally import HOUR_MS, Tally
+from gateway.keys.database import Database
+
+_log = logging.getLogger(__name__)
+
+ROUND_S: Final = 5.0
+PAGE_RECORDS: Final = 1_000
+"""Counted in one commit, which ingestion then waits for: some milliseconds."""
+SOURCE: Final = "ai_records"
+
+_DEVICES: Final = (
+    "SELECT device_id, enrolled_at_ms, max(enrolled_at_ms, ifnull(heartbeat_at_ms, 0), ifnull(pinged_at_ms, 0)) AS last_ms"
+    " FROM devices WHERE status <> 'blocked'"
+)
+
+
+class Finder:
+    """Make with `open`; `look` as often as wanted, one at a time."""
+
+    def __init__(self, database: Database, now_ms: Callable[[], int]) -> None:
+        self._database = database
+        self._now_ms = now_ms
+        self._looked_at: tuple[object, ...] = ()
+        self._turn = asyncio.Lock()
+
+    @classmethod
+    async def open(cls, database: Database, now_ms: Callable[[], int]) -> "Finder":
+        """Raises DatabaseUnavailable."""
+        await table.make_usage_tables(database)
+        return cls(database, now_ms)
+
+    async def run(self) -> None:
+        """Look now and then, until cancelled."""
+        while True:
+            await asyncio.sleep(ROUND_S)
+            try:
+                await self.look()
+            except Exception as error:  # noqa: BLE001 the next round makes up for whatever this one met
+                _log.warning("insights could not be noted: %s", type(error).__name__)
+
+    async def look(self) -> None:
+        """Count what came, and note what is found where that may have changed. Raises DatabaseUnavailable."""
+        async with self._turn:
+            now_ms = self._now_ms()
+            while await self._database.write(partial(count_page, now_ms=now_ms)) == PAGE_RECORDS:
+                pass
+            looks_at = await self._database.read(partial(state, now_ms=now_ms))
+            if looks_at == self._looked_at:
+                return
+            found = await self._database.read(partial(found_in, now_ms=now_ms))
+            await self._database.write(lambda connection: note_findings(connection, found, now_ms))
+            self._looked_at = looks_at
+
+
+def count_page(connection: sqlite3.Connection, now_ms: int) -> int:
+    """Count the next records; how many they were."""
+    rows = connection.execute(
+        "SELECT record_no, record FROM ai_record_bodies WHERE record_no > ? ORDER BY record_no LIMIT ?",
+        (table.through_no(connection, SOURCE), PAGE_RECORDS),
+    ).fetchall()
+    if rows:
+        tally = Tally()
+        tally.add((record for _, record in rows), now_ms=now_ms)
+        table.write(connection, tally, source=SOURCE, through_no=rows[-1][0], now_ms=now_ms)
+    return len(rows)
+
+
+def state(connection: sqlite3.Connection, now_ms: int) -> tuple[object, ...]:
+    """What differs when there may be something else to find."""
+    contacts = connection.execute(f"SELECT count(*), sum(last_ms) FROM ({_DEVICES})").fetchone()  # noqa: S608 - own SQL
+    return (now_ms // HOUR_MS, table.through_no(connection, SOURCE), *contacts)
+
+
+def found_in(connection: sqlite3.Connection, now_ms: int) -> list[Finding]:
+    devices = [Device._make(row) for row in connection.execute(_DEVICES)]
+    return detect(Figures(now_ms, table.read(connection, now_ms), devices=devices))

@@ -1,0 +1,45 @@
+"""Settled records, read along: for whoever counts what was kept without being a lane that sends it.
+
+A settled chunk never changes (`rows.settle`), so one that was read needs no second look. How far a reader has come is its own
+to remember; chunks that every lane is done with go whether it came that far or not.
+"""
+
+import sqlite3
+from typing import NamedTuple
+
+from spool.record import Lane
+from spool.sqlite import rows
+
+
+class Settled(NamedTuple):
+    records: list[bytes]
+    """As settling left them: without those it dropped, merged ones in place of what they stand for."""
+    through_seq: int
+    """Go on after this chunk."""
+    is_more: bool
+
+
+def settled_records(connection: sqlite3.Connection, lane: Lane, after_seq: int, *, most_bytes: int) -> Settled:
+    """The records of the settled chunks of *lane* after *after_seq*: whole chunks, until they hold *most_bytes*.
+
+    A chunk whose row does not hold together is passed over. `through_seq` is less than *after_seq* when the spool never came that far:
+    then it is another file than the reader knew.
+    """
+    settled_seq = rows.lane_row(connection, lane).settled_seq
+    through_seq = min(after_seq, settled_seq)
+    records: list[bytes] = []
+    size = 0
+    for seq, said, ends, body in connection.execute(
+        "SELECT seq, n, ends, body FROM chunk WHERE lane=? AND seq>? AND seq<=? ORDER BY seq",
+        (lane, after_seq, settled_seq),
+    ):
+        n = rows.record_count(said, ends)
+        stops = rows.record_stops(n, ends, body)
+        if stops is not None:
+            changes = rows.changes_between(connection, seq, seq).get(seq)
+            records += [record for _, record in rows.chunk_records(seq, stops, body, 0, n, changes)]
+            size += len(body)
+        through_seq = seq
+        if size >= most_bytes:
+            return Settled(records, through_seq, is_more=True)
+    return Settled(records, through_seq, is_more=False)
