@@ -104,7 +104,7 @@ class Keyring:
         try:
             secret = read_secret(slot.setting.secret, self._environment)
         except KeyFault as fault:
-            return f"key {slot.setting.name!r}: {fault}"
+            return f"upstream.keys, {slot.setting.name!r}, secret: {fault}"
         slot.stamp = stamp
         if secret != slot.secret:
             slot.secret = secret
@@ -127,7 +127,9 @@ def read_secret(reference: Secret, environment: Mapping[str, str]) -> Secret:
     except OSError as error:
         raise KeyFault(f"file {name} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError:
-        raise KeyFault(f"file {name} is not UTF-8") from None  # the error's text would quote the bytes
+        raise KeyFault(
+            f"file {name} is not UTF-8: write the key as plain text"
+        ) from None  # the error's text would quote the bytes
     return checked_secret(text, f"file {name}")
 
 
@@ -135,13 +137,15 @@ def checked_secret(text: str, source: str) -> Secret:
     """*text* without surrounding white space, as a bare `Authorization` value. Raises KeyFault when it cannot be one."""
     trimmed = text.strip()
     if not trimmed:
-        raise KeyFault(f"{source} is empty")
+        raise KeyFault(f"{source} is empty: the bare key is needed")
     if "\r" in trimmed or "\n" in trimmed:
-        raise KeyFault(f"{source} has a line break inside")
-    if trimmed.lower().startswith("bearer "):
+        raise KeyFault(f"{source} has a line break inside: give the key alone, on one line")
+    if trimmed.lower().split(maxsplit=1)[0] == "bearer":
         raise KeyFault(f"{source} starts with 'Bearer ': give the bare key")
     if not (trimmed.isascii() and trimmed.isprintable()):
-        raise KeyFault(f"{source} has characters that no header may hold")
+        raise KeyFault(
+            f"{source} has characters that no header may hold: give the key in printable ASCII, without a byte order mark"
+        )
     return Secret(trimmed)
 
 

@@ -1,3 +1,5 @@
+import os
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 
@@ -49,14 +51,17 @@ def test_secrets_come_from_the_environment_a_file_or_the_setting_trimmed(tmp_pat
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "empty"),
-        (" \n", "empty"),
-        ("abc\r\ndef", "line break"),
-        ("abc\ndef", "line break"),
-        ("Bearer abc", "Bearer"),
-        ("bearer abc", "Bearer"),
-        ("abc\x00def", "no header"),
-        ("schlüssel", "no header"),
+        ("", "is empty: the bare key is needed"),
+        (" \n", "is empty: the bare key is needed"),
+        ("abc\r\ndef", "line break inside: give the key alone"),
+        ("abc\ndef", "line break inside: give the key alone"),
+        ("Bearer abc", "Bearer ': give the bare key"),
+        ("bearer abc", "Bearer ': give the bare key"),
+        ("BEARER\tabc", "Bearer ': give the bare key"),
+        ("Bearer ", "Bearer ': give the bare key"),
+        ("abc\x00def", "no header may hold: give the key in printable ASCII"),
+        ("schlüssel abc", "no header may hold: give the key in printable ASCII"),
+        ("\ufeffabc", "without a byte order mark"),
     ],
 )
 def test_a_text_that_cannot_be_a_bare_header_value_is_refused_without_being_quoted(text: str, words: str) -> None:
@@ -71,8 +76,8 @@ def test_faults_name_the_key_and_its_source(tmp_path: Path) -> None:
         [key("a", "${env:NOWHERE}", SEND), key("b", f"${{file:{tmp_path}/none}}", SEND), key("c", "fine", SEND)], {}
     )
     assert ring.faults() == [
-        "key 'a': environment variable NOWHERE is not set",
-        f"key 'b': file {tmp_path}/none cannot be read: No such file or directory",
+        "upstream.keys, 'a', secret: environment variable NOWHERE is not set",
+        f"upstream.keys, 'b', secret: file {tmp_path}/none cannot be read: No such file or directory",
     ]
     assert revealed(ring, SEND) == "fine"
 
@@ -83,6 +88,59 @@ def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
     ring = Keyring([key("a", f"${{file:{path}}}", SEND)])
     assert revealed(ring, SEND) == "old"
     path.write_text("newer")
+    assert revealed(ring, SEND) == "newer"
+
+
+def test_a_file_that_is_swapped_by_rename_is_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    path.write_text("old")
+    before = path.stat()
+    ring = Keyring([key("a", f"${{file:{path}}}", SEND)])
+    assert revealed(ring, SEND) == "old"
+    beside = tmp_path / "key.new"
+    beside.write_text("new")
+    os.utime(beside, ns=(before.st_atime_ns, before.st_mtime_ns))  # the same age and size: only the file is another
+    beside.rename(path)
+    assert ring.look()
+    assert revealed(ring, SEND) == "new"
+
+
+def test_a_mounted_secret_that_is_swapped_by_its_folder_is_read_again(tmp_path: Path) -> None:
+    """As Kubernetes does it: key -> ..data/key, ..data -> ..2026_01, and ..data is replaced as a whole."""
+    for name, text in (("..2026_01", "old"), ("..2026_02", "new")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "key").write_text(text)
+        os.utime(tmp_path / name / "key", ns=(1, 1))
+    (tmp_path / "..data").symlink_to("..2026_01")
+    (tmp_path / "key").symlink_to("..data/key")
+    ring = Keyring([key("a", f"${{file:{tmp_path}/key}}", SEND)])
+    assert revealed(ring, SEND) == "old"
+    (tmp_path / "..data_tmp").symlink_to("..2026_02")
+    (tmp_path / "..data_tmp").rename(tmp_path / "..data")
+    assert ring.look()
+    assert revealed(ring, SEND) == "new"
+
+
+def test_a_file_that_is_empty_for_a_moment_leaves_its_last_secret_in_use(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    path.write_text("old")
+    ring = Keyring([key("a", f"${{file:{path}}}", SEND)])
+    assert revealed(ring, SEND) == "old"
+    path.write_text("")
+    assert revealed(ring, SEND) == "old"
+    path.write_text("new")
+    assert revealed(ring, SEND) == "new"
+
+
+def test_a_refusal_that_comes_late_does_not_mark_the_secret_that_took_over(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    path.write_text("old")
+    ring = Keyring([key("a", f"${{file:{path}}}", SEND)])
+    old = ring.key_for(SEND)
+    assert old is not None
+    path.write_text("newer")
+    assert ring.refuse(old, SEND)
+    assert ring.refuse(old, SEND), "of a request that was under way with it"
     assert revealed(ring, SEND) == "newer"
 
 
@@ -133,6 +191,16 @@ def test_no_secret_shows_in_the_repr_of_anything() -> None:
     setting = key("a", "hush-hush", SEND)
     ring = Keyring([setting])
     assert "hush-hush" not in f"{setting!r} {ring!r} {ring.key_for(SEND)!r} {ring._slots!r}"
+
+
+def test_no_secret_shows_in_a_fault_or_its_traceback(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    path.write_bytes(b"hush-hush \xff")
+    for reference in ("Bearer hush-hush", "hush-hush\nsecond", f"${{file:{path}}}"):
+        with pytest.raises(KeyFault) as caught:
+            read_secret(Secret(reference), {})
+        shown = "".join(traceback.format_exception(caught.value))
+        assert "hush-hush" not in shown
 
 
 def test_a_key_file_that_appears_or_changes_is_seen_once(tmp_path: Path) -> None:

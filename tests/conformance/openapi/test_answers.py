@@ -1,0 +1,343 @@
+"""Every operation that is described, asked of running processes: its success, and each refusal that can be brought about."""
+
+import gzip
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from gateway.openapi.document import operations
+from gateway.openapi.gateway_document import gateway_document
+from gateway.openapi.service_document import service_document
+from gateway.sources.catalogue import SOURCES
+from tests.conformance.openapi.conftest import OTHER_SCOPE, GatewayPorts, Port, ServicePort
+from tests.support.described import Described
+
+Json = dict[str, Any]
+
+EMPTY_OTLP = b""
+PROTOBUF = {"Content-Type": "application/x-protobuf"}
+FIREHOSE = {"requestId": "r-1", "timestamp": 1_767_607_200_000, "records": []}
+
+
+def example(document: Json, schema: str) -> Any:
+    return document["components"]["schemas"][schema]["example"]
+
+
+def unmet(described: Described, document: Json, ports: tuple[str, ...]) -> set[tuple[str, str]]:
+    """Operations of *ports* whose success never came."""
+    wanted = {
+        (method, path)
+        for method, path, _ in operations(document)
+        if document["paths"][path]["servers"][0]["url"].endswith(ports)
+    }
+    return wanted - {(method, path) for method, path, status in described.met if status < 400}
+
+
+# ---- senders
+
+
+def test_every_sender_operation_answers_as_described(gateway: GatewayPorts) -> None:
+    senders, document = gateway.senders, gateway_document()
+    for prefix in ("", "/v1/sources/litellm", "/api/public/otel", "/v1/sources/langfuse/api/public/otel"):
+        ways = ("POST", "PUT") if prefix else ("POST",)
+        for signal, body in (("traces", example(document, "ExportTraces")), ("logs", {}), ("metrics", {})):
+            for way in ways:
+                assert senders.ask(way, f"{prefix}/v1/{signal}", body).status_code == 200
+                assert senders.ask(way, f"{prefix}/v1/{signal}", EMPTY_OTLP, PROTOBUF).status_code == 200
+    assert senders.ask("POST", "/v1/events", example(document, "Event")).status_code == 202
+    assert senders.ask("POST", "/v1/events", [{"title": "no source"}]).json()["rejected"]
+    assert senders.ask("POST", "/v1/devices/dev-1/heartbeat", example(document, "Heartbeat")).status_code == 202
+
+
+@pytest.mark.parametrize("source", SOURCES.values(), ids=lambda source: source.name)
+def test_every_source_answers_as_described(gateway: GatewayPorts, source: Any) -> None:
+    senders = gateway.senders
+    key, base = senders.headers["Authorization"], f"/v1/sources/{source.name}"
+    body = {"firehose": FIREHOSE, "langfuse": {"batch": []}, "json": {"id": "x"}}[source.answers]
+    native = [path.replace("{connection_id}", "7") for path in source.native_paths]
+    for path in (base, *(base + path for path in native), *native):
+        for way in ("POST", "PUT"):
+            assert senders.ask(way, path, body).status_code == {"langfuse": 207}.get(source.answers, 200)
+        assert senders.ask("GET", path, credential=False).json() == {"ok": True}
+        assert senders.ask("HEAD", path, credential=False).status_code == 200
+    for way in ("POST", "PUT"):
+        with_token = f"{base}/token/{quote(key)}"
+        assert senders.ask(way, with_token, body, credential=False).is_success
+        for signal in ("traces", "logs", "metrics"):
+            assert senders.ask(way, f"{with_token}/v1/{signal}", {}, credential=False).status_code == 200
+    assert senders.ask("GET", f"{base}/token/{quote(key)}", credential=False).is_success
+    assert senders.ask("POST", base, body, credential=False).status_code == 401
+    assert senders.ask("POST", base, body, {"Authorization": gateway.other_key}).status_code == 403
+    assert senders.ask("POST", base, body, {"Content-Type": "multipart/form-data"}).status_code == 415
+    assert senders.ask("POST", base, body, {"Content-Encoding": "gzip"}).status_code == 400
+
+
+@pytest.mark.parametrize("path", ["/v1/traces", "/v1/logs", "/v1/metrics", "/v1/events", "/v1/devices/d/heartbeat"])
+def test_refusals_of_senders_are_as_described(gateway: GatewayPorts, path: str) -> None:
+    senders = gateway.senders
+    assert senders.ask("POST", path, {}, credential=False).status_code == 401
+    assert senders.ask("POST", path, {}, {"Authorization": gateway.other_key}).status_code == 403
+    assert senders.ask("POST", path, b"{").status_code == 400
+    assert senders.ask("POST", path, b"x", {"Content-Type": "text/plain"}).status_code == 415
+    assert senders.ask("POST", path, b"x", {"Content-Encoding": "br"}).status_code == 415
+    if "traces" in path:
+        for status, headers in ((401, {}), (403, {"Authorization": gateway.other_key})):
+            assert senders.ask("POST", path, b"", PROTOBUF | headers, credential=False).status_code == status
+
+
+def test_a_body_that_is_too_large_is_refused_as_described(gateway: GatewayPorts) -> None:
+    bomb = gzip.compress(bytes(65 * 1024 * 1024))
+    for path in ("/v1/traces", "/v1/events", "/v1/devices/d/heartbeat", "/v1/sources/langfuse", "/v1/sources/bedrock"):
+        assert gateway.senders.ask("POST", path, bomb, {"Content-Encoding": "gzip"}).status_code == 413
+
+
+def test_a_key_over_its_quota_is_told_as_described(gateway: GatewayPorts) -> None:
+    limited = {"name": "limited", "managed": ["send-ai-telemetry"], "limits": {"requests_per_minute": 1}}
+    secret = gateway.admin.ask("POST", "/v2/keys", limited).json()["secret"]
+    senders = gateway.senders._replace(headers={"Authorization": secret})
+    assert senders.ask("POST", "/v1/traces", {}).status_code == 200
+    for path in ("/v1/traces", "/v1/sources/litellm", "/v1/sources/langfuse", "/v1/sources/bedrock"):
+        refused = senders.ask("POST", path, {})
+        assert refused.status_code == 429
+        assert int(refused.headers["Retry-After"]) >= 1
+
+
+# ---- admin
+
+
+def test_health_and_figures_answer_as_described(gateway: GatewayPorts) -> None:
+    admin = gateway.admin
+    for path in ("/healthz", "/readyz", "/metrics", "/v2/status", "/login"):
+        assert admin.ask("GET", path, credential=False).status_code == 200
+        assert admin.ask("HEAD", path, credential=False).status_code == 200
+    openmetrics = {"Accept": "application/openmetrics-text"}
+    assert admin.ask("GET", "/metrics", headers=openmetrics).headers["Content-Type"].startswith("application/openm")
+    assert admin.ask("GET", "/healthz", headers={"Host": "evil.example"}).status_code == 403
+    assert admin.ask("GET", "/openapi.json").json() == gateway_document()
+    assert admin.ask("GET", "/openapi.json", credential=False).status_code == 401
+
+
+def test_the_page_and_its_doors_answer_as_described(gateway: GatewayPorts) -> None:
+    admin = gateway.admin
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    assert admin.ask("GET", "/").status_code == 200
+    assert admin.ask("GET", "/", credential=False).status_code == 401
+    assert admin.ask("GET", "/", headers={"Accept": "text/html"}, credential=False).status_code == 401
+    link = admin.ask("POST", "/v2/login-links").json()["path"]
+    assert [admin.ask("GET", link, credential=False).status_code for _ in range(2)] == [303, 401]
+    token = admin.headers["Authorization"]
+    assert admin.ask("POST", "/login", f"token={token}".encode(), form, credential=False).status_code == 303
+    assert admin.ask("POST", "/login", b"token=wrong", form, credential=False).status_code == 401
+    admin.client.cookies.clear()
+    assert admin.ask("POST", "/logout").status_code == 303
+
+
+@pytest.mark.parametrize("keys", ["/v2/keys", "/v2/service/keys"])
+def test_keys_answer_as_described(gateway: GatewayPorts, keys: str) -> None:
+    admin, example_key = gateway.admin, example(gateway_document(), "NewKey")
+    if keys != "/v2/keys":
+        assert admin.ask("POST", keys, {"name": "everything", "scopes": [OTHER_SCOPE]}).status_code == 201
+    made = admin.ask("POST", keys, example_key)
+    assert made.status_code == 201
+    path = f"{keys}/{made.json()['id']}"
+    assert admin.ask("POST", keys, example_key).status_code == 409
+    assert admin.ask("POST", keys, {"name": "x"}).status_code == 400
+    assert admin.ask("GET", f"{keys}?status=Enabled&mode=managed&limit=1").json()["keys"]
+    assert admin.ask("GET", f"{keys}?limit=0").status_code == 400
+    assert admin.ask("GET", path).status_code == 200
+    assert admin.ask("PATCH", path, example(gateway_document(), "KeyChange")).status_code == 200
+    assert admin.ask("PATCH", path, {"name": "everything"}).status_code == 409
+    assert admin.ask("PATCH", path, {}).status_code == 400
+    for verb, status in (("disable", "Disabled"), ("enable", "Enabled")):
+        assert admin.ask("POST", f"{path}/{verb}", {}).json()["status"] == status
+        assert admin.ask("POST", f"{path}/{verb}", {"odd": 1}).status_code == 400
+        assert admin.ask("POST", f"{keys}/none/{verb}").status_code == 404
+    assert admin.ask("DELETE", path, {"name": "another"}).status_code == 400
+    assert admin.ask("DELETE", path, {"name": example_key["name"]}).status_code == 200
+    for method in ("GET", "PATCH", "DELETE"):
+        gone = admin.ask(method, path, {"name": example_key["name"]} if method != "GET" else None)
+        assert gone.status_code == 404
+    assert admin.ask("GET", keys, credential=False).status_code == 401
+    assert admin.ask("POST", keys, b'{"name": "' + bytes(300_000) + b'"}').status_code == 413
+
+
+def check_insights(port: Port, document: Json, other_key: str) -> None:
+    """The same operations on both sides."""
+    new = example(document, "NewInsight")
+    made = port.ask("POST", "/v2/insights", new)
+    assert made.status_code == 201
+    path = f"/v2/insights/{made.json()['insight']['id']}"
+    assert port.ask("POST", "/v2/insights", {"title": ""}).status_code == 400
+    assert port.ask("GET", "/v2/insights?status=new&status=ignored&limit=1").json()["insights"]
+    assert port.ask("GET", "/v2/insights?cursor=x").status_code == 400
+    assert port.ask("GET", path).status_code == 200
+    assert port.ask("PATCH", path, example(document, "InsightChange")).json()["insight"]["status"] == "in_progress"
+    assert port.ask("PATCH", path, {}).status_code == 400
+    comment = port.ask("POST", f"{path}/comments", example(document, "CommentBody"))
+    assert comment.status_code == 201
+    one = f"{path}/comments/{comment.json()['comment']['id']}"
+    assert port.ask("POST", f"{path}/comments", {}).status_code == 400
+    assert port.ask("PATCH", one, {"text": "another"}).status_code == 200
+    assert port.ask("PATCH", one, {"text": " "}).status_code == 400
+    assert port.ask("PATCH", f"{path}/comments/none", {"text": "x"}).status_code == 404
+    assert port.ask("GET", f"{path}/comments").json()["comments"]
+    assert port.ask("GET", f"{path}/comments?sort_key=x").status_code == 400
+    assert port.ask("GET", path, headers={"Authorization": other_key}).status_code == 403
+    assert port.ask("DELETE", path, credential=False).status_code == 401
+    assert port.ask("DELETE", path).status_code == 204
+    for method, gone, content in (
+        ("GET", path, None),
+        ("PATCH", path, {"status": "new"}),
+        ("DELETE", path, None),
+        ("GET", f"{path}/comments", None),
+        ("POST", f"{path}/comments", {"text": "x"}),
+    ):
+        assert port.ask(method, gone, content).status_code == 404
+
+
+def test_insights_of_the_gateway_answer_as_described(gateway: GatewayPorts) -> None:
+    check_insights(gateway.admin, gateway_document(), gateway.other_key)
+    made = gateway.admin.ask("POST", "/v2/insights", example(gateway_document(), "NewInsight")).json()["insight"]["id"]
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    path = f"/insights/{made}/status"
+    assert gateway.admin.ask("POST", path, b"status=ignored", form).status_code == 303
+    assert gateway.admin.ask("POST", path, b"status=odd", form).status_code == 400
+    assert gateway.admin.ask("POST", "/insights/none/status", b"status=new", form).status_code == 404
+
+
+def test_insights_of_the_service_answer_as_described(service: ServicePort) -> None:
+    check_insights(service.port, service_document(), service.other_key)
+
+
+def test_dead_letters_answer_as_described(gateway: GatewayPorts) -> None:
+    admin = gateway.admin
+    letter = a_dead_letter(gateway)
+    assert letter["reason"] == "too_deep"
+    assert admin.ask("GET", f"/v2/dead-letters/{letter['id']}").json()["record"]["title"] == "deep"
+    assert admin.ask("GET", "/v2/dead-letters/0").status_code == 404
+    assert admin.ask("GET", "/v2/dead-letters?lane=ai_telemetry&since=2h").json()["dead_letters"] == []
+    assert admin.ask("GET", "/v2/dead-letters?sort_key=odd").status_code == 400
+    assert admin.ask("POST", "/v2/dead-letters/replay", {"id": letter["id"]}).json()["replayed"] == {"usage_events": 1}
+    assert admin.ask("POST", "/v2/dead-letters/replay", {"odd": 1}).status_code == 400
+    assert admin.ask("POST", "/v2/dead-letters/drop", {}).status_code == 400
+    a_dead_letter(gateway)
+    assert admin.ask("POST", "/v2/dead-letters/drop", {"all": True}).json()["dropped"] >= 1
+    assert admin.ask("POST", "/v2/replay", {"since": "1h"}).status_code == 200
+    assert admin.ask("POST", "/v2/replay", {}).status_code == 400
+
+
+def a_dead_letter(gateway: GatewayPorts) -> Json:
+    """An event that the edge takes and the service does not."""
+    deep: Json = {}
+    for _ in range(25):
+        deep = {"in": deep}
+    event = {"title": "deep", "source": "test", "metadata": deep}
+    assert gateway.senders.ask("POST", "/v1/events", event).status_code == 202
+
+    def buried() -> Json | None:
+        letters = gateway.admin.ask("GET", "/v2/dead-letters?lane=usage_events").json()["dead_letters"]
+        return letters[-1] if letters else None
+
+    return gateway.process.process.wait_until(buried, timeout_s=30, what="a dead letter")
+
+
+def test_the_spool_answers_as_described(gateway: GatewayPorts, tmp_path: Path) -> None:
+    admin = gateway.admin
+    assert admin.ask("POST", "/v2/spool/verify").json()["ok"] is True
+    copy = tmp_path / "spool.db"
+    assert admin.ask("POST", "/v2/spool/backup", {"file": str(copy)}).status_code == 200
+    assert copy.stat().st_size > 0
+    assert admin.ask("POST", "/v2/spool/backup", {"file": "relative"}).status_code == 400
+
+
+# ---- the service
+
+
+def test_ai_telemetry_of_the_service_answers_as_described(service: ServicePort) -> None:
+    port, record = service.port, example(service_document(), "Record")
+    envelope = {"schema": "ai-telemetry/1", "batch_id": "b", "gateway_id": "g", "sent_at": "2026-01-05T10:00:05Z"}
+    taken = port.ask("POST", "/v2/ai-telemetry/records", envelope | {"records": [record, {}]})
+    assert (taken.status_code, taken.json()["accepted"], len(taken.json()["rejected"])) == (202, 1, 1)
+    assert port.ask("POST", "/v2/ai-telemetry/records", envelope | {"records": [{}] * 1001}).status_code == 413
+    assert port.ask("GET", "/v2/ai-telemetry/records?billed=true&sort_key=model").json()["records"] == [record]
+    query = "group_by=provider,model,operation,kind,service_name,environment,user,team,project,device_id,key"
+    assert port.ask("GET", f"/v2/ai-telemetry/summary?{query}&from=2026-01-01").json()["totals"]["calls"] == 1
+    assert port.ask("GET", "/v2/ai-telemetry/summary?group_by=odd").status_code == 400
+    assert port.ask("GET", "/openapi.json").json() == service_document()
+
+
+def test_events_and_devices_of_the_service_answer_as_described(service: ServicePort) -> None:
+    port, document = service.port, service_document()
+    assert port.ask("POST", "/events/v1/events", example(document, "Event")).status_code == 202
+    assert port.ask("POST", "/events/v1/events", {"events": [{}] * 501}).status_code == 413
+    assert len(port.ask("GET", "/events/v1/events").json()["events"]) == 1
+    devices, enrolment = "/v2/ai-control-plane/devices", example(document, "Enrolment")
+    assert [port.ask("POST", devices, enrolment).status_code for _ in range(2)] == [201, 200]
+    assert port.ask("POST", devices, enrolment | {"enrollment_id": "other"}).status_code == 409
+    beat, one = example(document, "Heartbeat"), f"{devices}/{enrolment['device_id']}"
+    assert port.ask("POST", f"{one}/heartbeat", beat).status_code == 200
+    assert port.ask("POST", f"{devices}/none/heartbeat", beat).status_code == 404
+    assert port.ask("POST", f"{one}/ping").status_code == 204
+    assert port.ask("POST", f"{devices}/none/ping").status_code == 404
+    assert len(port.ask("GET", f"{devices}?kind=workstation&status=active").json()["devices"]) == 1
+
+
+def test_unit_cost_of_the_service_answers_as_described(service: ServicePort) -> None:
+    port, document = service.port, service_document()
+    for kind, records, deleted in (("allocation", "AllocationRecords", 201), ("metric", "MetricRecords", 200)):
+        base, body = f"/unit-cost/v1/telemetry/{kind}/of-{kind}", example(document, records)
+        assert port.ask("POST", f"{base}/delete", body).status_code == 400
+        for action in ("sum", "replace"):
+            assert port.ask("POST", f"{base}/{action}", body).json() == {"records": 1}
+        listed = port.ask("GET", f"/unit-cost/v1/telemetry/of-{kind}/records").json()["records"]
+        assert [record["value"] for record in listed] == ["1200"]
+        places = [{name: each for name, each in record.items() if name != "value"} for record in body["records"]]
+        assert port.ask("POST", f"{base}/delete", {"records": places}).status_code == deleted
+    assert port.ask("GET", "/unit-cost/v1/telemetry/none/records").status_code == 404
+
+
+@pytest.mark.parametrize("name", ["external", "anycost"])
+def test_billing_drops_of_the_service_answer_as_described(service: ServicePort, name: str) -> None:
+    port, body = service.port, example(service_document(), "BillingDrop")
+    base = f"/v2/connections/billing/{name}"
+    assert port.ask("POST", f"{base}/validate_billing_drop", body).json()["connection"]["row_count"] == 1
+    assert port.ask("POST", f"{base}/7/billing_drops", body).json()["connection"]["month"] == "2026-01"
+    assert port.ask("POST", f"{base}/7/billing_drops", {"month": "x"}).status_code == 400
+
+
+SERVICE_OPERATIONS = [(method, path) for method, path, _ in operations(service_document())]
+
+
+@pytest.mark.parametrize(("method", "path"), SERVICE_OPERATIONS, ids=lambda part: part.replace("/", " ").strip())
+def test_refusals_of_the_service_are_as_described(service: ServicePort, method: str, path: str) -> None:
+    port, asked = service.port, path.replace("{", "").replace("}", "")
+    assert port.ask(method, asked, credential=False).status_code == 401
+    bearer = {"Authorization": f"Bearer {port.headers['Authorization']}"}
+    assert port.ask(method, asked, headers=bearer).status_code == 401
+    if path == "/openapi.json":
+        return
+    assert port.ask(method, asked, headers={"Authorization": service.other_key}).status_code == 403
+    if "requestBody" in service_document()["paths"][path][method.lower()]:
+        assert port.ask(method, asked, b"{").status_code == 400
+        assert port.ask(method, asked, b"{}", {"Content-Encoding": "br"}).status_code == 415
+
+
+def test_what_a_gateway_delivers_is_a_record_as_described(gateway: GatewayPorts) -> None:
+    gateway.senders.ask("POST", "/v1/traces", example(gateway_document(), "ExportTraces"))
+    gateway.process.wait_until_delivered()
+    described = Described(service_document())
+    headers = {"Authorization": gateway.process.service_key()}
+    embedded = Port(gateway.process.service_url, described, headers, gateway.admin.client)
+    records = embedded.ask("GET", "/v2/ai-telemetry/records").json()["records"]
+    assert records
+    assert [described.schema_faults("Record", record) for record in records] == [[]] * len(records)
+
+
+# ---- all of it; last, so that what the tests above asked counts
+
+
+def test_every_operation_was_met_with_its_success(gateway: GatewayPorts, service: ServicePort) -> None:
+    assert unmet(gateway.admin.described, gateway_document(), ("4318", "4319")) == set()
+    assert unmet(service.port.described, service_document(), ("4320",)) == set()

@@ -1,0 +1,135 @@
+"""Outbound keys that are rotated while traffic flows: a real gateway, a real service, and an operator beside both."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from benchmarks.bodies import Shape, Template
+from gateway.keys.scopes import SEND_AI_TELEMETRY, Managed
+from tests.support.gateway_process import GatewayProcess, Status, broken_identities
+from tests.support.kill_load import Load
+from tests.support.polling import until_true
+from tests.support.service_keys import BY, service_keys
+from tests.support.service_process import ServiceProcess
+
+SHAPE = Shape(spans=5, attributes=15)
+SOME = 50
+"""Records that are to arrive before the next step."""
+STEP_S = 20.0
+"""Less than the 30 s to a held lane's first probe: whoever waited for one would be seen."""
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[ServiceProcess]:
+    process = ServiceProcess(tmp_path)
+    yield process
+    process.kill()
+
+
+async def make_key(service: ServiceProcess, name: str, file: Path) -> str:
+    """A key for AI telemetry, its secret put into *file* in one step, as those do who rotate."""
+    async with service_keys(service.data_dir / "service") as keys:
+        created = await keys.create(name, Managed(frozenset({SEND_AI_TELEMETRY})), by=BY)
+    beside = file.with_suffix(".new")
+    beside.write_text(created.secret.reveal() + "\n")
+    beside.rename(file)
+    return created.secret.reveal()
+
+
+async def delete_key(service: ServiceProcess, name: str) -> None:
+    async with service_keys(service.data_dir / "service") as keys:
+        await keys.delete(name, typed_name=name)
+
+
+class Seen(NamedTuple):
+    states: set[str]
+    """Of the AI lane."""
+    latest: list[Status]
+
+    @property
+    def delivered(self) -> int:
+        delivered: int = self.latest[0]["lanes"]["ai_telemetry"]["delivered"] if self.latest else 0
+        return delivered
+
+    async def until_more(self, what: str) -> None:
+        wanted = self.delivered + SOME
+        await until_true(lambda: self.delivered >= wanted, timeout_s=STEP_S, what=what)
+
+
+@asynccontextmanager
+async def watching(gateway: GatewayProcess) -> AsyncIterator[Seen]:
+    """The status, asked again and again."""
+    seen = Seen(set(), [])
+
+    async def watch() -> None:
+        while True:
+            status = await asyncio.to_thread(gateway.status)
+            seen.states.add(status["lanes"]["ai_telemetry"]["state"])
+            seen.latest[:] = [status]
+
+    task = asyncio.create_task(watch())
+    try:
+        yield seen
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_two_keys_rotate_with_no_gap_while_traffic_flows(tmp_path: Path, service: ServiceProcess) -> None:
+    current, following = tmp_path / "current.key", tmp_path / "next.key"
+    secrets = [await make_key(service, "first", current), await make_key(service, "second", following)]
+    await asyncio.to_thread(service.start)
+    keys = [
+        {"name": file.stem, "secret": f"${{file:{file}}}", "managed": [SEND_AI_TELEMETRY]}
+        for file in (current, following)
+    ]
+    upstream = {"base_url": f"http://127.0.0.1:{service.port}", "keys": keys}
+    gateway = GatewayProcess(tmp_path, settle="0s", config={"upstream": upstream})
+    await asyncio.to_thread(gateway.start)
+    load = Load(Template(SHAPE), lambda: gateway.intake_url, give_up=False)
+    load.gateway_is_up()
+    try:
+        async with watching(gateway) as seen:
+            sending = asyncio.create_task(load.run(workers=2))
+            await seen.until_more("delivered under the first key")
+            await delete_key(service, "first")
+            await seen.until_more("delivered under the second key")
+            secrets.append(await make_key(service, "third", current))
+            await delete_key(service, "second")
+            await seen.until_more("delivered under the third key, in the place of the first")
+            load.stop()
+            await sending
+            sent = len(load.acked) * SHAPE.spans
+            status = await asyncio.to_thread(gateway.wait_until_delivered, at_least=sent)
+    finally:
+        gateway.kill()
+    assert "held" not in seen.states
+    assert set(load.statuses) == {200}
+    assert status["lanes"]["ai_telemetry"]["delivered"] == sent
+    assert broken_identities(status) == []
+    assert len({record["record_id"] for record in service.records()}) == sent
+    logged = gateway.log.read_text()
+    assert [secret for secret in secrets if secret in logged or secret in str(status)] == []
+
+
+async def test_a_lane_that_no_key_serves_is_off_and_said_so_at_start_and_in_the_status(
+    tmp_path: Path, service: ServiceProcess
+) -> None:
+    file = tmp_path / "a.key"
+    await make_key(service, "first", file)
+    await asyncio.to_thread(service.start)
+    keys = [{"name": "a", "secret": f"${{file:{file}}}", "managed": [SEND_AI_TELEMETRY]}]
+    upstream = {"base_url": f"http://127.0.0.1:{service.port}", "keys": keys}
+    with GatewayProcess(tmp_path, config={"upstream": upstream}) as gateway:
+        lanes = gateway.status()["lanes"]
+        logged = gateway.log.read_text()
+    assert lanes["ai_telemetry"]["state"] == "ok"
+    for lane, scope in (("usage_events", "events_v1:create_event"), ("devices", "ai-control-plane:enroll-device")):
+        assert lanes[lane]["state"] == "off"
+        assert lanes[lane]["reason"].startswith("no configured key grants ")
+        assert scope in lanes[lane]["reason"]
+        assert any("lane off" in line and lane in line and scope in line for line in logged.splitlines())
