@@ -5,13 +5,28 @@ An error's text is shown to senders and written to the log: it holds reasons and
 
 from typing import NamedTuple
 
-from gateway.keys.errors import DatabaseUnavailable
-from gateway.list_conventions import BadListRequest
+from gateway.keys.errors import (
+    DatabaseUnavailable,
+    InvalidKey,
+    LegacyKeyExists,
+    NameTaken,
+    NoSuchKey,
+    NotConfirmed,
+    OpenIntakeInUse,
+)
+from gateway.lists.conventions import BadListRequest
 from spool.errors import NoSuchLane, SpoolError, SpoolFull
 
 
 class GatewayError(Exception):
     """Base of what the receiver raises on purpose."""
+
+    def __init__(self, text: str = "", *, reason: str | None = None, key: str | None = None) -> None:
+        super().__init__(text)
+        self.reason = reason
+        """A word for the operator, closer than the class: `key_disabled`; the sender is not told. None for the class's own."""
+        self.key = key
+        """Name of the key that was known, if one was."""
 
 
 class BadPayload(GatewayError):
@@ -51,6 +66,14 @@ class Overloaded(GatewayError):
         """None when nothing tells how long it lasts."""
 
 
+class OverQuota(GatewayError):
+    """The key has sent what it may send in a minute; nothing is wrong here, and the same is taken later."""
+
+    def __init__(self, text: str, *, retry_after_s: int, reason: str, key: str) -> None:
+        super().__init__(text, reason=reason, key=key)
+        self.retry_after_s = retry_after_s
+
+
 class Answer(NamedTuple):
     """How an error is told: HTTP status, gRPC code (google.rpc.Code), seconds for Retry-After, and whether its text is shown."""
 
@@ -65,12 +88,19 @@ ANSWERS: dict[type[BaseException], Answer] = {
     BadPayload: Answer(400, 3),
     BadListRequest: Answer(400, 3),
     NoSuchLane: Answer(400, 3),
+    InvalidKey: Answer(400, 3),
+    NotConfirmed: Answer(400, 3),
+    NoSuchKey: Answer(404, 5),
+    NameTaken: Answer(409, 6),
+    LegacyKeyExists: Answer(409, 6),
+    OpenIntakeInUse: Answer(409, 9),
     Unauthenticated: Answer(401, 16),
     Forbidden: Answer(403, 7),
     NotFound: Answer(404, 5),
     MethodNotAllowed: Answer(405, 12),
     TooLarge: Answer(413, 8),
     UnsupportedMedia: Answer(415, 3),
+    OverQuota: Answer(429, 8),
     Overloaded: Answer(503, 14, retry_after_s=1),
     SpoolFull: Answer(503, 14, retry_after_s=30),
     SpoolError: Answer(503, 14, retry_after_s=5),

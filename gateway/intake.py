@@ -14,6 +14,8 @@ class Sender(NamedTuple):
     """Name of the inbound key; None on open intake."""
     peer: str
     """Address without port, or `unix`."""
+    fixes: tuple[tuple[str, str], ...] = ()
+    """Attribution that the key fixes: (field, value), as `gateway.normalise.attribution.fixed_by` makes them of its labels."""
 
 
 class Receipt(NamedTuple):

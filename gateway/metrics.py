@@ -5,7 +5,7 @@ change while a record settles is a gauge; what is final is a counter.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal, NotRequired, TypedDict
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -14,6 +14,7 @@ from prometheus_client.registry import Collector
 from gateway.counting.gaps import Gap
 from gateway.dead_letters import ReasonFigures, ResendFigures
 from gateway.quarantine import QuarantineStatus
+from gateway.web.refused import RefusedStatus
 
 
 class LaneStatus(TypedDict):
@@ -65,6 +66,8 @@ class Status(TypedDict):
     """What is kept of refused records, by lane and reason; a second old at most."""
     resends: NotRequired[Mapping[str, ResendFigures]]
     """Lane -> what became of dead letters and of delivered records that were sent again."""
+    refused: NotRequired[Sequence[RefusedStatus]]
+    """Requests that senders made in vain since the start, the last one first: why nothing arrives."""
     version: NotRequired[str]
 
 
@@ -77,6 +80,8 @@ class WebFigures:
     unforeseen: int
     gone: int
     in_flight_bytes: int
+    over_quota: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """(key's name, `requests` or `bytes`) -> requests refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +178,12 @@ HTTP_ANSWERS: Final = Name(
 HTTP_GONE: Final = Name(
     "telemetry_gateway_http_senders_gone", "counter", "Requests whose sender went away before the answer."
 )
+OVER_QUOTA: Final = Name(
+    "telemetry_gateway_http_over_quota",
+    "counter",
+    "Requests refused with 429 because their key had sent what it may in a minute, by the key's name and what was used up.",
+    ("key", "quota"),
+)
 UNFORESEEN: Final = Name(
     "telemetry_gateway_unforeseen_errors", "counter", "Errors nobody foresaw, told to the sender as retryable."
 )
@@ -184,7 +195,7 @@ UP: Final = Name("telemetry_gateway_info", "gauge", "Always 1; its label says wh
 NAMES: Final[tuple[Name, ...]] = (
     ITEMS_RECEIVED, ITEMS, ITEM_REASONS, LANE_RECORDS, LANE_DELIVERED, LANE_EXPIRED, LANE_OLDEST, LANE_STATE,
     LANE_RESTARTS, DEAD_LETTERS, DEAD_LETTER_ENDS, SENDING_AGAIN, SENT_AGAIN,
-    UNPRICED, SPOOL_BYTES, SPOOL_USED, SPOOL_LIMIT, DISK_FREE, QUARANTINED, QUARANTINE_BYTES, SALVAGES, HTTP_ANSWERS, HTTP_GONE, UNFORESEEN, IN_FLIGHT_BYTES, UP,
+    UNPRICED, SPOOL_BYTES, SPOOL_USED, SPOOL_LIMIT, DISK_FREE, QUARANTINED, QUARANTINE_BYTES, SALVAGES, HTTP_ANSWERS, HTTP_GONE, OVER_QUOTA, UNFORESEEN, IN_FLIGHT_BYTES, UP,
 )  # fmt: skip
 
 EDGE_FATES: Final = ("kept", "duplicate", "suppressed", "rejected", "ignored")
@@ -213,6 +224,7 @@ class StatusCollector(Collector):
         yield from resend_metrics(status)
         yield family(HTTP_ANSWERS, [((route, str(code)), n) for (route, code), n in web.answers.items()])
         yield family(HTTP_GONE, [((), web.gone)])
+        yield family(OVER_QUOTA, list(web.over_quota.items()))
         yield family(UNFORESEEN, [((), web.unforeseen)])
         yield family(IN_FLIGHT_BYTES, [((), web.in_flight_bytes)])
         if "spool" in status:

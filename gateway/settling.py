@@ -287,7 +287,8 @@ class Counting:
             own = found[slot]
             known = [report for ref in refs if (report := found[ref]) is not None]
             if own is not None:
-                merged = merge(known, own["record_id"])
+                stamped = next((report for ref in refs if ref in verdict.stamped and (report := found[ref])), None)
+                merged = merge(known, own["record_id"], stamped=stamped)
                 self._estimate_anew(merged)
                 self._change(changes, slot, MERGED, merged)
         flagged = [ref for ref in verdict.conflicts if ledger.settles(ref) and position(ref).seq <= due_seq]

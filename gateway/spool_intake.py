@@ -188,7 +188,8 @@ class SpoolIntake:
 
     def _context(self, sender: Sender) -> Context:
         now_ms = self._now_ms()
-        return Context(now_ms, rfc3339_ms(now_ms), key=sender.key, users=self._users, peer=sender.peer)
+        context = Context(now_ms, rfc3339_ms(now_ms), key=sender.key, users=self._users, peer=sender.peer)
+        return context._replace(key_fixes=dict(sender.fixes)) if sender.fixes else context
 
     async def _keep(self, packed: Packed, context: Context) -> Receipt:
         """Count, append, and wait for the disk."""

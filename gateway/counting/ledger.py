@@ -53,7 +53,7 @@ from gateway.counting.resolve import Verdict, resolve
 from gateway.counting.table import MASK, Table
 from gateway.counting.twins import Source, TwinIndex
 from gateway.counting.versions import MAX_VERSIONS, SAME_SPAN, Versions, fold
-from gateway.normalise.call import LOG, RANK_SHIFT, REPEAT, UNFINISHED, Call
+from gateway.normalise.call import LOG, RANK_SHIFT, REPEAT, STAMPED, UNFINISHED, Call
 
 REPEATS_OTHERS = LOG | REPEAT | UNFINISHED | -1 << RANK_SHIFT
 """Marks of reports that other reports may stand for."""
@@ -409,6 +409,8 @@ class Ledger:
         )
         folded.unfold(verdict)
         verdict.dropped.update(dict.fromkeys(cluster.gone, SAME_SPAN))
+        if verdict.merged:
+            verdict.stamped = {ref for ref, member in cluster.members.items() if member.fact.marks & STAMPED}
         for group, session, taken, place in verdict.taken:
             verdict.fixed += self._order.fix(group, session, taken, place=place)
         for ref in verdict.dropped:

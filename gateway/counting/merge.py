@@ -33,15 +33,17 @@ _NESTED_PARTS = (
 """(part, the count that it lies within)"""
 
 
-def merge(reports: Sequence[Record], record_id: str) -> Record:
+def merge(reports: Sequence[Record], record_id: str, *, stamped: Record | None = None) -> Record:
     """The reports' common record: the first (fullest) one, completed by what only the others know, under *record_id*.
 
-    A gateway's cache hit makes the call unbilled, whoever else reports it. A reported cost goes before an estimate, which
+    Whose call it is, *stamped* says first, the fullest of those that came under a key with labels: no other report
+    may write over what the key fixes. A gateway's cache hit makes the call unbilled, whoever else reports it. A reported cost goes before an estimate, which
     goes before none.
     """
     merged: dict[str, Any] = dict(reports[0])
     merged["usage"] = dict(reports[0]["usage"])
-    merged["attribution"] = dict(reports[0]["attribution"])
+    attributed = [*([] if stamped is None else [stamped]), *reports]
+    merged["attribution"] = dict(attributed[0]["attribution"])
     merged["flags"] = list(reports[0]["flags"])
     for report in reports[1:]:
         complete_called(merged, report, is_finished=UNFINISHED not in reports[0]["flags"])
@@ -51,7 +53,6 @@ def merge(reports: Sequence[Record], record_id: str) -> Record:
         if merged["status"] == "error" and merged.get("error_type") is None:
             merged["error_type"] = report.get("error_type")
         complete_usage(merged["usage"], report["usage"])
-        complete_attribution(merged["attribution"], cast("dict[str, Any]", report["attribution"]))
         if report.get("batch"):
             merged["batch"] = True
         if not report["billed"]:
@@ -60,6 +61,8 @@ def merge(reports: Sequence[Record], record_id: str) -> Record:
         elif merged["billed"] and _says_more(report.get("cost"), merged.get("cost")):
             merged["cost"] = report.get("cost")
         merged["flags"] += [flag for flag in report["flags"] if flag not in merged["flags"]]
+    for report in attributed[1:]:
+        complete_attribution(merged["attribution"], cast("dict[str, Any]", report["attribution"]))
     complete_times(merged, reports)
     if merged.get("cost") is not None and UNPRICED in merged["flags"]:
         merged["flags"].remove(UNPRICED)

@@ -65,6 +65,8 @@ class Verdict:
     """Reference -> `duplicate.<reason>` or `suppressed.<reason>`."""
     merged: dict[int, list[int]] = field(default_factory=dict)
     """Reference that stands -> all references of its call, fullest first."""
+    stamped: set[int] = field(default_factory=set)
+    """Of those in `merged`, the ones that came under a key with labels: their attribution goes first."""
     conflicts: set[int] = field(default_factory=set)
     """References that stand with the flag `conflict`."""
     taken: list[tuple[int, int, int, int]] = field(default_factory=list)

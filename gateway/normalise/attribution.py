@@ -43,6 +43,8 @@ _RESOURCE_NAMES: dict[str, tuple[str, ...]] = {
     "label.surface": ("cursor.surface",),
 }
 
+_OF_LABELS = frozenset({"team", "project", "environment", "user"})
+"""Labels of a key that are fields of the attribution; any other is a label there too."""
 _MAX_ORIGINS = 1024
 _MAX_RESOURCE_BYTES = 4096
 _LABEL = "label."
@@ -61,6 +63,11 @@ RESOURCE_INTERESTS = _table()
 
 
 PLACE_MASK = (1 << 32) - 1
+
+
+def fixed_by(labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """What a key's *labels* fix: (field of `Context.key_fixes`, value)."""
+    return tuple((name if name in _OF_LABELS else _LABEL + name, value) for name, value in labels.items())
 
 
 class Origin(NamedTuple):
@@ -177,7 +184,11 @@ def attribute(base: Attribution, who: Mapping[str, str], context: Context) -> At
     """The attribution of one record: its own attributes over its resource's, under what the key fixes. A fresh object."""
     attribution = base.copy()
     if who:
-        _fill(attribution, who, context)
-        if context.key_fixes:
-            _fill(attribution, context.key_fixes, context)
+        fixes = context.key_fixes
+        if fixes:
+            # Left out rather than written over: a fixed user may come to nothing (hashed away, or "unknown").
+            _fill(attribution, {field: value for field, value in who.items() if field not in fixes}, context)
+            _fill(attribution, fixes, context)
+        else:
+            _fill(attribution, who, context)
     return attribution

@@ -19,6 +19,8 @@ REPEAT = 16
 """Mark of a span that repeats the call of its parent span; it counts only where the parent is no call."""
 UNFINISHED = 32
 """Mark of a report that only says that the call began."""
+STAMPED = 64
+"""Mark of a report that came under a key with labels: what these fix stands, whatever other reports of the call say."""
 RANK_SHIFT = 8
 """Marks from here on: the report's rank in its product's order of reports (`gateway.normalise.reports`); 0 for none."""
 
@@ -43,7 +45,7 @@ class Call(NamedTuple):
     event_id: str | None = None
     """The sender's own id of this report, for reports that have no span."""
     marks: int = 0
-    """`LOG`, `REPEAT`, `UNFINISHED` and the rank."""
+    """`LOG`, `REPEAT`, `UNFINISHED`, `STAMPED` and the rank."""
     group: int = 0
     """63-bit fingerprint of product and sender, within which one way of reporting counts; 0 for none."""
     session: int = 0

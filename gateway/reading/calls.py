@@ -10,7 +10,7 @@ from typing import NamedTuple
 from gateway.counting.facts import fact_rows
 from gateway.decode.otlp_json import decode_logs_json, decode_traces_json
 from gateway.decode.otlp_protobuf import decode_logs, decode_traces
-from gateway.normalise.call import Call, Normalised
+from gateway.normalise.call import STAMPED, Call, Normalised
 from gateway.normalise.context import Context
 from gateway.normalise.logs import normalise_logs
 from gateway.normalise.record import record_json
@@ -43,23 +43,26 @@ class Packed(NamedTuple):
 def pack_traces(body: bytes, *, json: bool, context: Context, prices: Prices, prefer_metrics: frozenset[str]) -> Packed:
     """An ExportTraceServiceRequest. Raises BadPayload."""
     traces = decode_traces_json(body) if json else decode_traces(body)
-    return pack(normalise_traces(traces, context), prices, prefer_metrics)
+    return pack(normalise_traces(traces, context), prices, prefer_metrics, is_stamped=bool(context.key_fixes))
 
 
 def pack_logs(body: bytes, *, json: bool, context: Context, prices: Prices, prefer_metrics: frozenset[str]) -> Packed:
     """An ExportLogsServiceRequest. Raises BadPayload."""
     logs = decode_logs_json(body) if json else decode_logs(body)
-    return pack(normalise_logs(logs, context), prices, prefer_metrics)
+    return pack(normalise_logs(logs, context), prices, prefer_metrics, is_stamped=bool(context.key_fixes))
 
 
 PACKERS: dict[str, Callable[..., Packed]] = {"traces": pack_traces, "logs": pack_logs}
 
 
-def pack(normalised: Normalised, prices: Prices, prefer_metrics: frozenset[str]) -> Packed:
+def pack(normalised: Normalised, prices: Prices, prefer_metrics: frozenset[str], *, is_stamped: bool = False) -> Packed:
+    """*is_stamped*: it came under a key with labels."""
     used = tokens_used(normalised.calls)
     if prefer_metrics:
         prefer_billed_calls(normalised, prefer_metrics)
     calls = normalised.calls
+    if is_stamped:
+        calls = [call._replace(marks=call.marks | STAMPED) for call in calls]
     price = prices.price
     for call in calls:
         if call.record["kind"] == "call":

@@ -49,5 +49,5 @@ def pack_source(
     threads = [
         (thread.id, cast("dict[str, Any]", attribute({}, thread.who, context)), thread.at_ms) for thread in read.threads
     ]
-    calls = tuple(pack(read.calls, prices, prefer_metrics))
+    calls = tuple(pack(read.calls, prices, prefer_metrics, is_stamped=bool(context.key_fixes)))
     return PackedSource(calls, measured, read.answer, threads, read.threads_of_calls)

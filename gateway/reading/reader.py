@@ -73,7 +73,8 @@ class Reader:
         return PackedSource._make(fields), unpriced
 
     async def _answer(self, kind: str, body: bytes, json: bool, context: Context) -> Answer:  # noqa: FBT001 passed on
-        job: Job = (kind, json, body, context.received_at_ms, context.received_at, context.key, context.peer)
+        fixes = tuple(context.key_fixes.items())
+        job: Job = (kind, json, body, context.received_at_ms, context.received_at, context.key, context.peer, fixes)
         if len(body) >= LARGE_BYTES:
             (answer,) = await self.worker.ask([job])
         else:

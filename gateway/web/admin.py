@@ -1,8 +1,8 @@
 """The admin listener: health, metrics, status as JSON and as a page, and the way in.
 
 /healthz and /readyz tell nothing and are open to every probe. /metrics and /v2/status need no credential on loopback. Everything
-else, and everything but the probes on another address, takes the admin token or a session opened with it. Further routes can be
-added to the application; the guard covers them.
+else, and everything but the probes on another address, takes the admin token or a session opened with it; insights also an inbound
+key with the scope (`gateway.web.insights`). Further routes can be added to the application; the guard covers them.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -20,12 +20,13 @@ from prometheus_client.exposition import choose_encoder
 
 from gateway.errors import Forbidden, Unauthenticated, answer_for
 from gateway.insights.finding import INSIGHT_LIST, Insight
-from gateway.list_conventions import ListRequest, Page, envelope, read_request
+from gateway.lists.conventions import ListRequest, Page, envelope, read_request
 from gateway.metrics import Status
 from gateway.quarantine import degraded
 from gateway.web.answers import json_error
 from gateway.web.faults import kind_of, places
-from gateway.web.gate import host_name, is_loopback_host
+from gateway.web.gate import Gate, credential, host_name, is_loopback_host
+from gateway.web.insights import BY, LIST_PATH, scope_of
 from gateway.web.page import CONTENT_SECURITY_POLICY, Total, login_page, status_page
 from gateway.web.ready import SERVER
 from gateway.web.session import COOKIE, AdminAccess, set_cookie
@@ -36,13 +37,14 @@ PROBES = frozenset({"/healthz", "/readyz"})
 FIGURES = frozenset({"/metrics", "/v2/status"})
 DOORS = frozenset({"/login"})
 
-MAX_BODY_BYTES = 64 * 1024
+MAX_BODY_BYTES = 256 * 1024
+"""The longest comment fits, also with each character escaped."""
 
 SAFE_HEADERS = {
     "Server": SERVER,
     "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",  # not no-referrer: with that, browsers send a form's Origin as null
     "Content-Security-Policy": CONTENT_SECURITY_POLICY,
     "Cross-Origin-Resource-Policy": "same-origin",
 }
@@ -62,6 +64,8 @@ class AdminParts:
     """A page of them, found a moment ago."""
     unsettled: Callable[[], Awaitable[Sequence[Insight]]]
     """Insights that somebody should still look at."""
+    gate: Gate | None = None
+    """Looks at inbound keys, for what they open here; None: nothing."""
 
 
 PARTS = web.AppKey("parts", AdminParts)
@@ -79,7 +83,7 @@ def admin_app(parts: AdminParts, *, loopback: bool, host_names: AbstractSet[str]
         web.get("/readyz", readyz),
         web.get("/metrics", metrics),
         web.get("/v2/status", status_json),
-        web.get("/v2/insights", insights),
+        web.get(LIST_PATH, insights),
         web.get("/", page),
         web.get("/login", login),
         web.post("/login", login_with_token),
@@ -104,6 +108,8 @@ async def answering(request: web.Request, handler: Handler) -> web.StreamRespons
             log.error("unforeseen error", error=type(error).__name__, at=places(error))  # noqa: TRY400
         message = str(error) if answer.show_text else "an unforeseen error"
         response = json_answer(answer.status, json_error(message, kind_of(error)))
+        if answer.retry_after_s is not None:
+            response.headers["Retry-After"] = str(answer.retry_after_s)
     for name, value in SAFE_HEADERS.items():
         response.headers.setdefault(name, value)
     return response
@@ -114,8 +120,8 @@ def host_guard(*, loopback: bool, host_names: AbstractSet[str]) -> Middleware:
 
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
-        host = request.headers.get("Host", "")
-        if not is_loopback_host(host) and (loopback or not is_own_host(host, host_names)):
+        hosts = request.headers.getall("Host", ("",))
+        if not all(is_loopback_host(host) or (not loopback and is_own_host(host, host_names)) for host in hosts):
             raise Forbidden("the Host header is not a name of this listener")
         return await handler(request)
 
@@ -137,13 +143,25 @@ def access_guard(*, loopback: bool) -> Middleware:
 
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if request.path in free or request.app[PARTS].access.allows(request):
+        if request.path in free or request.app[PARTS].access.allows(request) or opened_by_key(request):
             return await handler(request)
         if request.path == "/" and request.method == "GET" and "text/html" in request.headers.get("Accept", ""):
             return html(login_page("This page needs the admin token, or a one-time link."), HTTPStatus.UNAUTHORIZED)
         raise Unauthenticated("the admin token is needed, in the Authorization header")
 
     return guard
+
+
+def opened_by_key(request: web.Request) -> bool:
+    """Whether an inbound key opens this; notes whose it is. Raises Unauthenticated, Forbidden, DatabaseUnavailable."""
+    scope, gate = scope_of(request), request.app[PARTS].gate
+    if scope is None or gate is None or credential(request.headers) is None:
+        return False
+    key = gate.admit(request.headers, scope)
+    if key is None:
+        return False
+    request[BY] = key.name
+    return True
 
 
 async def healthz(request: web.Request) -> web.Response:

@@ -14,6 +14,7 @@ from aiohttp import web
 
 from gateway.errors import BadPayload, Overloaded, TooLarge
 from gateway.web.coding import Decode
+from gateway.web.quotas import Charge
 from spool.drain import Drain
 
 MIB: Final = 1024 * 1024
@@ -48,13 +49,15 @@ class Budget:
 
 
 class Hold:
-    """One request's share of the budget."""
+    """One request's share of the budget, and what it took of its key's quota."""
 
-    __slots__ = ("_budget", "_held_bytes")
+    __slots__ = ("_budget", "_held_bytes", "charge")
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
         self._held_bytes = 0
+        self.charge: Charge | None = None
+        """None where the key has no limits."""
 
     def take(self, n_bytes: int) -> None:
         """Raises Overloaded, with nothing taken, when the budget has no room."""
@@ -68,6 +71,16 @@ class Hold:
     def give(self, n_bytes: int) -> None:
         self._budget.used_bytes -= n_bytes
         self._held_bytes -= n_bytes
+
+    def take_of_quota(self, n_bytes: int) -> None:
+        """The plain body, or its next piece. Raises OverQuota."""
+        if self.charge is not None:
+            self.charge.take_body(n_bytes)
+
+    def give_back_quota(self) -> None:
+        """Nothing was kept, and the sender will come again with the same."""
+        if self.charge is not None:
+            self.charge.give_back()
 
     def release(self) -> None:
         """Give back whatever is still held."""

@@ -1,6 +1,7 @@
 """Puts the receiver together from the configuration."""
 
 import os
+import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -9,11 +10,15 @@ from gateway.config import Config
 from gateway.config_values import TcpAddress
 from gateway.intake import Intake
 from gateway.sources.catalogue import SOURCES
+from gateway.wall_clock import wall_ms
+from gateway.web.admission import Admission
 from gateway.web.body import Limits
 from gateway.web.cors import Cors
 from gateway.web.gate import Gate, IntakeGate, KeyGate, Keys, OpenGate
 from gateway.web.otlp import otlp_routes
+from gateway.web.quotas import Quotas
 from gateway.web.receiver import Receiver
+from gateway.web.recent import MAX_SENDERS, RecentSenders
 from gateway.web.routes import Route, RouteTable
 from gateway.web.sources import SourceAccess, source_routes
 from gateway.web.telemetry import telemetry_routes
@@ -28,16 +33,34 @@ class InboundKeys(Keys, Protocol):
 
 
 def build_gate(config: Config, keys: InboundKeys) -> Gate:
-    """Open intake checks the Host only on loopback TCP: no browser reaches a unix socket, and elsewhere our names are not known."""
+    """Open intake checks the Host only on loopback TCP: no browser reaches a unix socket, and elsewhere our names are not known.
+
+    Where others can reach the address, every request needs a key, were it that none exists, unless the configuration says
+    `auth: none`.
+    """
     address = config.listen.http
     opened = OpenGate(check_host=isinstance(address, TcpAddress) and address.is_loopback)
     if config.auth == "none":
         return opened
-    return IntakeGate(any_key_ever=keys.ever_created, opened=opened, keyed=KeyGate(keys))
+    keyed = KeyGate(keys)
+    if address is not None and not address.is_loopback:
+        return keyed
+    return IntakeGate(any_key_ever=keys.ever_created, opened=opened, keyed=keyed)
 
 
-def build_receiver(config: Config, intake: Intake, gate: Gate, further: Sequence[Route] = ()) -> Receiver:
+def build_receiver(
+    config: Config,
+    intake: Intake,
+    gate: Gate,
+    further: Sequence[Route] = (),
+    *,
+    now_ms: Callable[[], int] = wall_ms,
+    monotonic_s: Callable[[], float] = time.monotonic,
+) -> Receiver:
     """The receiver with OTLP, AI gateways, events, heartbeats, and *further* routes."""
+    # Where no key is ever asked for, the first one shuts nobody out.
+    recent = RecentSenders(now_ms, most=0 if config.auth == "none" else MAX_SENDERS)
+    admission = Admission(gate, Quotas(monotonic_s), recent)
     limits = Limits(
         max_body_bytes=config.limits.max_body_bytes,
         max_decompressed_bytes=config.limits.max_decompressed_bytes,
@@ -45,9 +68,9 @@ def build_receiver(config: Config, intake: Intake, gate: Gate, further: Sequence
         body_timeout_s=config.limits.body_timeout_s,
     )
     cors = Cors(frozenset(config.http.cors_origins))
-    sources = source_routes(tuple(SOURCES.values()), access_of(config), intake, gate, limits, cors)
+    sources = source_routes(tuple(SOURCES.values()), access_of(config), intake, admission, limits, cors)
     routes = RouteTable([*otlp_routes(intake), *telemetry_routes(intake), *sources, *further], config.http.base_path)
-    return Receiver(routes, gate, limits, cors)
+    return Receiver(routes, admission, limits, cors, now_ms=now_ms)
 
 
 def access_of(config: Config) -> dict[str, SourceAccess]:

@@ -5,7 +5,8 @@ import traceback
 from pathlib import PurePath
 
 from gateway.errors import GatewayError
-from gateway.list_conventions import BadListRequest
+from gateway.keys.errors import KeyRefused
+from gateway.lists.conventions import BadListRequest
 
 MAX_FRAMES = 6
 
@@ -18,6 +19,8 @@ def places(error: BaseException) -> list[str]:
 
 def kind_of(error: Exception) -> str:
     """The error's class as a word: TooLarge -> `too_large`; what is not ours -> `unavailable`."""
-    if not isinstance(error, GatewayError | BadListRequest):
+    if isinstance(error, BadListRequest):
+        return error.kind
+    if not isinstance(error, GatewayError | KeyRefused):
         return "unavailable"
     return re.sub(r"(?<!^)(?=[A-Z])", "_", type(error).__name__).lower()

@@ -3,6 +3,9 @@
 from aiohttp import web
 
 from gateway.config_values import Address, TcpAddress, UnixAddress
+from gateway.quiet_http import QuietRunner
+from gateway.web.answers import json_error
+from gateway.web.ready import SERVER
 
 SHUTDOWN_S = 10.0
 """How long requests that are under way may still take when the gateway stops."""
@@ -11,8 +14,14 @@ SHUTDOWN_S = 10.0
 def runner_for(served: web.Server | web.Application) -> web.BaseRunner:
     """Without access log: one line for each request would cost more than the request."""
     if isinstance(served, web.Application):
-        return web.AppRunner(served, access_log=None, shutdown_timeout=SHUTDOWN_S)
+        return QuietRunner(served, malformed, shutdown_timeout=SHUTDOWN_S)
     return web.ServerRunner(served, shutdown_timeout=SHUTDOWN_S)
+
+
+def malformed(request: web.BaseRequest, status: int) -> web.Response:
+    """What the HTTP parser refused."""
+    body = json_error("the HTTP request is malformed or its headers are too large", "bad_request")
+    return web.Response(status=status, body=body, headers={"Content-Type": "application/json", "Server": SERVER})
 
 
 class Listener:

@@ -23,7 +23,7 @@ from gateway.web.answers import (
 )
 from gateway.web.gate import Headers
 from gateway.web.ready import SERVER, Ready
-from gateway.web.routes import POST_ONLY, Route
+from gateway.web.routes import POST_ONLY, Route, ShownIn
 
 INGEST_SCOPE = "ai-telemetry-ingest:ingest-ai-telemetry"
 
@@ -67,17 +67,21 @@ class OtlpManner:
         return web.Response(status=answer.status, body=rpc_status(media, answer.code, message), headers=sent)
 
 
-def otlp_routes(intake: Intake, prefix: str = "", methods: AbstractSet[str] = POST_ONLY) -> list[Route]:
-    """`/v1/traces`, `/v1/logs` and `/v1/metrics`, behind *prefix*."""
+def otlp_routes(
+    intake: Intake, prefix: str = "", methods: AbstractSet[str] = POST_ONLY, shown: ShownIn | None = None
+) -> list[Route]:
+    """`/v1/traces`, `/v1/logs` and `/v1/metrics`, behind *prefix*; *shown* as in `Route`."""
     return [
-        signal_route("traces", intake.traces, prefix, methods),
-        signal_route("logs", intake.logs, prefix, methods),
-        signal_route("metrics", intake.metrics, prefix, methods),
+        signal_route("traces", intake.traces, prefix, methods, shown),
+        signal_route("logs", intake.logs, prefix, methods, shown),
+        signal_route("metrics", intake.metrics, prefix, methods, shown),
     ]
 
 
-def signal_route(signal: Signal, receive: SignalIntake, prefix: str, methods: AbstractSet[str]) -> Route:
+def signal_route(
+    signal: Signal, receive: SignalIntake, prefix: str, methods: AbstractSet[str], shown: ShownIn | None
+) -> Route:
     def call(body: bytes, media: str, sender: Sender, parameter: str) -> Awaitable[Receipt]:
         return receive(body, json=media == "json", sender=sender)
 
-    return Route(f"{prefix}/v1/{signal}", INGEST_SCOPE, OtlpManner(signal), call, methods=methods)
+    return Route(f"{prefix}/v1/{signal}", INGEST_SCOPE, OtlpManner(signal), call, methods=methods, shown=shown)

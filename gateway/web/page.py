@@ -10,7 +10,7 @@ from html import escape
 from typing import Final, TypedDict
 
 from gateway.dead_letters import ReasonFigures
-from gateway.insights.finding import Insight
+from gateway.insights.finding import STATUSES, Insight
 from gateway.metrics import EDGE_FATES, LANE_FATES, LaneStatus, Status
 from gateway.quarantine import degraded
 
@@ -27,6 +27,7 @@ table{border-collapse:collapse;width:100%}caption{text-align:left;color:var(--so
 th,td{text-align:left;padding:.35rem .6rem;border-bottom:1px solid var(--line)}
 .n{text-align:right;font-variant-numeric:tabular-nums}.wide{overflow-x:auto}
 input,button{font:inherit;padding:.4rem .6rem}
+td button{font-size:.85rem;padding:.1rem .4rem}
 """
 
 STYLE_HASH: Final = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
@@ -34,6 +35,9 @@ STYLE_HASH: Final = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).de
 CONTENT_SECURITY_POLICY: Final = (
     f"default-src 'none'; style-src 'sha256-{STYLE_HASH}'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
+
+STATUS_FORM_PATH: Final = "/insights/{insight_id}/status"
+"""Where a button beside an insight posts to."""
 
 REFRESH_S = 10
 MOST_INSIGHTS = 50
@@ -227,12 +231,27 @@ def insights_table(insights: Sequence[Insight]) -> str:
         return '<p class="soft">Nothing.</p>'
     shown = insights[:MOST_INSIGHTS]
     rows = [
-        [escape(x["title"]), escape(x["category"]), escape(x["effort"]), words(x["status"]), cell(x["cost_impact"])]
+        [
+            escape(x["title"]),
+            escape(x["category"]),
+            escape(x["effort"]),
+            words(x["status"]),
+            status_buttons(x),
+            cell(x["cost_impact"]),
+        ]
         for x in shown
     ]
     more = f"; {number(len(insights) - len(shown))} more in /v2/insights" if len(insights) > len(shown) else ""
-    head = ["Insight", "Category", "Effort", "Status", "Cost impact"]
-    return table(f"What the gateway found, the latest first{more}", head, rows, 4)
+    head = ["Insight", "Category", "Effort", "Status", "Set it to", "Cost impact"]
+    return table(f"What the gateway found, the latest first{more}", head, rows, 5)
+
+
+def status_buttons(insight: Insight) -> str:
+    """A form of its own a row: a button is pressed at once, so that the page coming anew loses no choice."""
+    others = [status for status in STATUSES if status not in ("new", insight["status"])]
+    buttons = " ".join(f'<button name="status" value="{status}">{words(status)}</button>' for status in others)
+    path = STATUS_FORM_PATH.replace("{insight_id}", escape(insight["id"]))
+    return f'<form method="post" action="{path}" aria-label="Status of {escape(insight["title"])}">{buttons}</form>'
 
 
 def table(caption: str, head: Sequence[str], rows: Sequence[Sequence[str]], text_columns: int) -> str:

@@ -12,17 +12,20 @@ from http import HTTPStatus
 
 import structlog
 from aiohttp import web
-from aiohttp.web_protocol import RequestHandler
+from multidict import CIMultiDict
 
 from gateway.errors import Answer, BadPayload, MethodNotAllowed, Unauthenticated, answer_for
-from gateway.intake import Sender
 from gateway.metrics import WebFigures
-from gateway.web.body import Budget, Hold, Limits, read_body
+from gateway.quiet_http import QuietServer
+from gateway.wall_clock import wall_ms
+from gateway.web.admission import Admission
+from gateway.web.body import INLINE_BYTES, Budget, Hold, Limits, read_body
 from gateway.web.coding import decoder_for
 from gateway.web.cors import Cors
 from gateway.web.faults import kind_of, places
-from gateway.web.gate import Gate
+from gateway.web.gate import sender_of
 from gateway.web.otlp import OtlpManner
+from gateway.web.refused import Refused
 from gateway.web.routes import POST_ONLY, Manner, Route, RouteTable
 
 log = structlog.get_logger()
@@ -38,6 +41,9 @@ UNROUTED: Manner = OtlpManner("traces")
 """How errors are told that belong to no route."""
 
 NO_ROUTE = "none"
+
+TO_COME_AGAIN = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE})
+"""Answers on which the sender is to send the same once more: it is charged for the one that is kept."""
 
 
 @dataclass(slots=True)
@@ -55,17 +61,26 @@ class WebCounts:
 class Receiver:
     """Takes requests for *routes*; give `make_server()` to a runner."""
 
-    def __init__(self, routes: RouteTable, gate: Gate, limits: Limits, cors: Cors) -> None:
+    def __init__(
+        self,
+        routes: RouteTable,
+        admission: Admission,
+        limits: Limits,
+        cors: Cors,
+        *,
+        now_ms: Callable[[], int] = wall_ms,
+    ) -> None:
         self.counts = WebCounts(Counter())
         self.budget = Budget(limits.max_in_flight_bytes)
+        self.admission = admission
+        self.refused = Refused(now_ms)
         self._routes = routes
-        self._gate = gate
         self._limits = limits
         self._cors = cors
 
     def make_server(self) -> web.Server:
         """Needs a running loop."""
-        return ReceiverServer(
+        return QuietServer(
             self.receive,
             self.malformed,
             access_log=None,
@@ -78,7 +93,13 @@ class Receiver:
 
     def figures(self) -> WebFigures:
         """What `gateway.metrics` shows."""
-        return WebFigures(self.counts.answers, self.counts.unforeseen, self.counts.gone, self.budget.used_bytes)
+        return WebFigures(
+            self.counts.answers,
+            self.counts.unforeseen,
+            self.counts.gone,
+            self.budget.used_bytes,
+            self.admission.quotas.refused,
+        )
 
     async def receive(self, request: web.BaseRequest) -> web.StreamResponse:
         """One request, from its headers to its answer; raises nothing but what says that the sender went away."""
@@ -97,6 +118,8 @@ class Receiver:
             raise
         except Exception as error:  # noqa: BLE001 - the one place where errors become answers; unknown ones are retryable
             response = self.refuse(request, route, error)
+            if response.status in TO_COME_AGAIN:
+                hold.give_back_quota()
         finally:
             hold.release()
         self.counts.answers[route.path if route else NO_ROUTE, response.status] += 1
@@ -104,11 +127,16 @@ class Receiver:
 
     async def accept(self, request: web.BaseRequest, route: Route, parameter: str, hold: Hold) -> web.StreamResponse:
         headers = request.headers
-        key = self._gate.admit(headers, route.scope)
+        shown = None if route.shown is None else route.shown(request, parameter)
+        key = self.admission.admit(request, route.path, route.scope, hold, shown)
         media = route.manner.media(headers.get("Content-Type", ""))
         decode = decoder_for(headers.get("Content-Encoding", ""))
+        came_at_once = request.content.is_eof()
         body = await read_body(request, decode, self._limits, hold)
-        receipt = await route.call(body, media, Sender(key, request.remote or "unix"), parameter)
+        if not came_at_once or len(body) > INLINE_BYTES:  # time has passed, in which the key may have been disabled
+            self.admission.ask_again(request, route.scope, shown)
+        hold.take_of_quota(len(body))
+        receipt = await route.call(body, media, sender_of(key, request.remote), parameter)
         return route.manner.success(request, media, receipt)
 
     def not_a_post(self, request: web.BaseRequest, route: Route) -> web.StreamResponse:
@@ -124,6 +152,9 @@ class Receiver:
         if not answer.show_text:
             self.counts.unforeseen += 1
             log.error("unforeseen error", error=type(error).__name__, at=places(error))
+        reason = getattr(error, "reason", None) or kind_of(error)
+        path = route.path if route else NO_ROUTE
+        self.refused.note(answer.status, reason, path, request.remote or "unix", getattr(error, "key", None))
         manner = route.manner if route else UNROUTED
         response = manner.failure(request.headers, answer, message, kind_of(error))
         if answer.retry_after_s is not None:
@@ -140,47 +171,7 @@ class Receiver:
         """What the HTTP parser refused. Its message quotes the bytes it stumbled over, which may be a key: not told, not logged."""
         status = status if status < HTTPStatus.INTERNAL_SERVER_ERROR else HTTPStatus.SERVICE_UNAVAILABLE
         self.counts.answers[NO_ROUTE, status] += 1
+        self.refused.note(status, "malformed_http", NO_ROUTE, request.remote or "unix")
         answer = Answer(status, answer_for(BadPayload()).code)
-        response = UNROUTED.failure(
-            {}, answer, "the HTTP request is malformed or its headers are too large", "bad_request"
-        )
-        response.force_close()
-        return response
-
-
-class ReceiverServer(web.Server):
-    """aiohttp's server, with our answer to requests that never reach a handler."""
-
-    def __init__(
-        self,
-        handler: Callable[[web.BaseRequest], object],
-        malformed: Callable[[web.BaseRequest, int], web.Response],
-        **options: object,
-    ) -> None:
-        super().__init__(handler, **options)  # type: ignore[arg-type]  # options are checked by aiohttp
-        self._malformed = malformed
-        self._options = options
-
-    def __call__(self) -> RequestHandler:
-        return Connection(self, self._malformed, asyncio.get_running_loop(), self._options)
-
-
-class Connection(RequestHandler):
-    def __init__(
-        self,
-        server: web.Server,
-        malformed: Callable[[web.BaseRequest, int], web.Response],
-        loop: asyncio.AbstractEventLoop,
-        options: dict[str, object],
-    ) -> None:
-        super().__init__(server, loop=loop, **options)  # type: ignore[arg-type]  # options are checked by aiohttp
-        self._malformed = malformed
-
-    def handle_error(
-        self,
-        request: web.BaseRequest,
-        status: int = 500,
-        exc: BaseException | None = None,
-        message: str | None = None,
-    ) -> web.StreamResponse:
-        return self._malformed(request, status)
+        text = "the HTTP request is malformed or its headers are too large"
+        return UNROUTED.failure(CIMultiDict(), answer, text, "bad_request")

@@ -19,6 +19,9 @@ from gateway.web.gate import Headers
 
 POST_ONLY = frozenset({"POST"})
 
+ShownIn = Callable[[web.BaseRequest, str], list[str]]
+"""(request, the route's parameter or "") -> every key that the request shows."""
+
 
 class Manner(Protocol):
     """How one family of formats reads Content-Type and words its answers. An encoding is its own word for it."""
@@ -44,6 +47,8 @@ class Route:
     methods: AbstractSet[str] = POST_ONLY
     take: Callable[[web.BaseRequest, str, Hold], Awaitable[web.StreamResponse]] | None = None
     """For routes that admit and read their requests themselves (`gateway.web.sources`); `call` is then unused."""
+    shown: ShownIn | None = None
+    """None where a key counts only in the headers that all routes take."""
 
 
 MAX_PARAMETER_CHARACTERS = 256
@@ -53,6 +58,7 @@ class RouteTable:
     """Finds a route by the raw request target."""
 
     def __init__(self, routes: Sequence[Route], base_path: str = "") -> None:
+        self.routes = tuple(routes)
         self._base = base = base_path.rstrip("/")
         self._fixed: Mapping[str, Route] = {base + r.path: r for r in routes if "{" not in r.path}
         self._patterns = [(pattern_of(base + r.path), r) for r in routes if "{" in r.path]

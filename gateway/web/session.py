@@ -103,9 +103,12 @@ def set_cookie(response: web.StreamResponse, session: str) -> None:
 
 
 def is_same_origin(request: web.BaseRequest) -> bool:
-    """Whether a page of this very listener sent it. Browsers put Origin on every request that writes."""
+    """Whether a page of this very listener sent it. Browsers put Origin on every request that writes, newer ones Sec-Fetch-Site too."""
+    origins = request.headers.getall("Origin", [])
+    if len(origins) != 1 or set(request.headers.getall("Sec-Fetch-Site", [])) - {"same-origin"}:
+        return False
     try:
-        origin = URL(request.headers.get("Origin", ""))
+        origin = URL(origins[0])
     except ValueError:
         return False
     return origin.authority != "" and origin.authority == URL(f"http://{request.headers.get('Host', '')}").authority

@@ -10,12 +10,15 @@ import pytest
 from gateway.config_values import Address, TcpAddress
 from gateway.keys.database import Database
 from gateway.keys.store import KeyStore
+from gateway.web.admission import Admission
 from gateway.web.body import Limits
 from gateway.web.cors import Cors
 from gateway.web.gate import Gate, OpenGate
 from gateway.web.listen import Listener, listen, runner_for
 from gateway.web.otlp import otlp_routes
+from gateway.web.quotas import Quotas
 from gateway.web.receiver import Receiver
+from gateway.web.recent import RecentSenders
 from gateway.web.routes import Route, RouteTable
 from gateway.web.telemetry import telemetry_routes
 from tests.conformance.otlp_http.recording import RecordingIntake
@@ -32,7 +35,7 @@ class Served:
 
 
 Serve = Callable[..., Awaitable[Served]]
-FurtherRoutes = Callable[[RecordingIntake, Gate, Limits, Cors], list[Route]]
+FurtherRoutes = Callable[[RecordingIntake, Admission, Limits, Cors], list[Route]]
 """Routes beside those of OTLP, events and heartbeats."""
 
 
@@ -50,11 +53,13 @@ async def serve() -> AsyncIterator[Serve]:
         intake: RecordingIntake | None = None,
         cors: Cors | None = None,
         further: FurtherRoutes = lambda *_: [],
+        quotas: Quotas | None = None,
+        recent: RecentSenders | None = None,
     ) -> Served:
-        intake, gate = intake or RecordingIntake(), gate or OpenGate(check_host=True)
+        intake, admission = intake or RecordingIntake(), Admission(gate or OpenGate(check_host=True), quotas, recent)
         limits, cors = limits or Limits(), cors or Cors()
-        own = [*otlp_routes(intake), *telemetry_routes(intake), *further(intake, gate, limits, cors)]
-        receiver = Receiver(RouteTable(own, base_path), gate, limits, cors)
+        own = [*otlp_routes(intake), *telemetry_routes(intake), *further(intake, admission, limits, cors)]
+        receiver = Receiver(RouteTable(own, base_path), admission, limits, cors)
         listener = await listen(runner_for(receiver.make_server()), address)
         assert listener is not None
         started.append(Served(intake, receiver, listener))

@@ -5,6 +5,7 @@ import re
 import stat
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 
 import aiohttp
@@ -16,7 +17,8 @@ from exporters.secret import Secret
 from gateway.config_values import TcpAddress
 from gateway.insights.finding import Insight
 from gateway.insights.finding import Status as InsightStatus
-from gateway.list_conventions import ListRequest, Page, page_of
+from gateway.lists.conventions import ListRequest, Page
+from gateway.lists.memory import page_of
 from gateway.metrics import NAMES, LaneStatus, Status, StatusCollector, WebFigures
 from gateway.web.admin import AdminParts, admin_app
 from gateway.web.listen import listen, runner_for
@@ -51,6 +53,7 @@ def figures(**fields: object) -> Status:
 
 def insight(title: str, status: InsightStatus) -> Insight:
     return Insight(
+        id=sha256(title.encode()).hexdigest()[:32],
         status=status,
         category="pricing",
         cost_impact=None,
@@ -281,7 +284,7 @@ async def test_insights_take_the_token_and_follow_the_list_conventions(
         assert response.status == 400
         fault = (await response.json())["error"]
         assert "status: one of new" in fault["message"]
-        assert fault["type"] == "bad_list_request"
+        assert fault["type"] == "invalid_request"
 
 
 def test_the_page_lists_what_to_look_at() -> None:
@@ -323,7 +326,7 @@ def test_everything_on_the_page_is_escaped() -> None:
     status = figures(lanes={evil: lane(state="held", reason=evil)})
     text = status_page(status, [{"provider": evil, "model": evil, "calls": 1, "cost": evil}], [insight(evil, "new")])
     assert "<img" not in text
-    assert text.count("&lt;img") == 7
+    assert text.count("&lt;img") == 8
 
 
 async def test_metrics_are_readable_complete_and_agree_with_the_status(

@@ -1,6 +1,5 @@
 """The pure pieces of the web code, each against something independent."""
 
-import base64
 import gzip
 import sys
 import zlib
@@ -17,7 +16,6 @@ from gateway.errors import BadPayload
 from gateway.normalise.call import Rejection
 from gateway.web.answers import MAX_MESSAGE_BYTES, partial_success, rejection_message, rpc_status
 from gateway.web.coding import BLOCK_BYTES, MAX_MEMBERS, Decode, deflate_blocks, gzip_blocks, zstd_blocks
-from gateway.web.gate import credential
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -107,27 +105,3 @@ def test_a_zstd_window_above_eight_mebibytes_is_refused() -> None:
     body = zstd.compress(bytes(range(256)) * 400_000, options=options)
     with pytest.raises(BadPayload):
         list(zstd_blocks(body))
-
-
-BASIC = "Basic " + base64.b64encode(b"user:the:key").decode()
-
-
-@pytest.mark.parametrize(
-    ("headers", "key"),
-    [
-        ({}, None),
-        ({"Authorization": "the-key"}, "the-key"),
-        ({"Authorization": "Bearer the-key"}, "the-key"),
-        ({"Authorization": "bearer  the-key "}, "the-key"),
-        ({"Authorization": BASIC}, "the:key"),
-        ({"Authorization": "Basic ???"}, None),
-        ({"Authorization": "Basic " + base64.b64encode(b"nopassword").decode()}, None),
-        ({"Authorization": ""}, None),
-        ({"Authorization": "Bearer"}, None),
-        ({"x-api-key": "the-key"}, "the-key"),
-        ({"api-key": "the-key"}, "the-key"),
-        ({"Authorization": "first", "x-api-key": "second"}, "first"),
-    ],
-)
-def test_a_key_is_found_wherever_senders_put_it(headers: dict[str, str], key: str | None) -> None:
-    assert credential(headers) == key

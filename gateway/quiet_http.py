@@ -1,0 +1,77 @@
+"""aiohttp's server without its words about requests that it cannot parse.
+
+It quotes the bytes that it stumbled over, in the answer and with a traceback in the log; among them may be a key. Here the
+answer is ours, and nothing is logged. Every listener is served by this.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from typing import Any
+
+from aiohttp import web
+from aiohttp.web_protocol import RequestHandler
+
+Malformed = Callable[[web.BaseRequest, int], web.Response]
+"""The answer to a request that cannot be parsed, and aiohttp's status for it; the connection is closed behind it."""
+
+
+Handle = Callable[[Any], Awaitable[web.StreamResponse]]
+
+
+class QuietServer(web.Server):
+    """*options* are aiohttp's."""
+
+    def __init__(self, handler: Callable[[Any], Any], malformed: Malformed, **options: Any) -> None:
+        super().__init__(handler, **options)
+        self._malformed = malformed
+
+    def __call__(self) -> RequestHandler:
+        return _Connection(self, self._malformed, loop=self._loop, **self._kwargs)
+
+
+class _Connection(RequestHandler):
+    def __init__(self, server: web.Server, malformed: Malformed, **options: Any) -> None:
+        super().__init__(server, **options)
+        self._malformed = malformed
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        if request.writer.output_size > 0:
+            raise ConnectionError("an answer is under way already")
+        response = self._malformed(request, status)
+        response.force_close()
+        return response
+
+
+class QuietRunner(web.AppRunner):
+    """Runs an application on a QuietServer."""
+
+    def __init__(self, app: web.Application, malformed: Malformed, **options: Any) -> None:
+        super().__init__(app, access_log=None, **options)
+        self._malformed = malformed
+
+    async def _make_server(self) -> web.Server:
+        made = await super()._make_server()
+        return QuietServer(
+            self._expecting(made.request_handler),
+            self._malformed,
+            request_factory=made.request_factory,
+            loop=asyncio.get_running_loop(),
+            **made._kwargs,  # noqa: SLF001 what the application asks of it
+        )
+
+    def _expecting(self, handle: Handle) -> Handle:
+        """An expectation that nobody knows is refused here, since aiohttp's refusal quotes it."""
+
+        async def handle_expected(request: web.BaseRequest) -> web.StreamResponse:
+            if request.headers.get("Expect", "100-continue").lower() != "100-continue":
+                return self._malformed(request, HTTPStatus.EXPECTATION_FAILED)
+            return await handle(request)
+
+        return handle_expected

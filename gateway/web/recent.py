@@ -1,0 +1,84 @@
+"""Who posted on open intake in the last hour: those that the first key would shut out. In memory, bounded, without any header but a name.
+
+Of a request is kept the peer's address, the product that its User-Agent begins with, and the route it took: nothing of what it
+showed as a key, and nothing of its own path or query, which may hold one.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import NamedTuple
+
+MAX_SENDERS = 1000
+"""The one that was silent longest goes first."""
+MAX_PATHS = 16
+MAX_PRODUCT_CHARACTERS = 64
+HOUR_MS = 3_600_000
+
+_PRODUCT = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+(?:/[!#$%&'*+.^_`|~0-9A-Za-z-]+)?")
+"""`OTel-OTLP-Exporter-Python/1.30.0`: a product of RFC 9110, with its version."""
+_LIKE_A_KEY = re.compile(r"[a-z]{2,8}_[0-9A-Za-z]{10}_", re.IGNORECASE)
+
+
+class RecentSender(NamedTuple):
+    peer: str
+    """Address without port, or `unix`."""
+    product: str
+    """What its User-Agent begins with; empty where it names none."""
+    paths: tuple[str, ...]
+    """Routes as they are listed, such as `/v1/devices/{device_id}/heartbeat`; the first few."""
+    last_seen_ms: int
+    requests: int
+    """Since it was first seen, or seen again after an hour of silence."""
+
+
+@dataclass(slots=True)
+class _Seen:
+    last_seen_ms: int
+    requests: int = 0
+    paths: set[str] = field(default_factory=set)
+
+
+class RecentSenders:
+    """Told of each request that open intake let in; *most* 0 remembers nobody."""
+
+    def __init__(self, now_ms: Callable[[], int], *, most: int = MAX_SENDERS) -> None:
+        self._now_ms = now_ms
+        self._most = most
+        self._seen: dict[tuple[str, str], _Seen] = {}
+        """The one seen last stands last."""
+
+    def note(self, peer: str, user_agent: str, path: str) -> None:
+        if not self._most:
+            return
+        now_ms = self._now_ms()
+        who = (peer, product_of(user_agent))
+        seen = self._seen.pop(who, None)
+        if seen is None or now_ms - seen.last_seen_ms > HOUR_MS:
+            seen = _Seen(now_ms)
+            if len(self._seen) >= self._most:
+                del self._seen[next(iter(self._seen))]
+        self._seen[who] = seen
+        seen.last_seen_ms = now_ms
+        seen.requests += 1
+        if len(seen.paths) < MAX_PATHS:
+            seen.paths.add(path)
+
+    def last_hour(self) -> list[RecentSender]:
+        """The one seen last first."""
+        since_ms = self._now_ms() - HOUR_MS
+        return [
+            RecentSender(peer, product, tuple(sorted(seen.paths)), seen.last_seen_ms, seen.requests)
+            for (peer, product), seen in reversed(self._seen.items())
+            if seen.last_seen_ms >= since_ms
+        ]
+
+
+@lru_cache(maxsize=256)
+def product_of(user_agent: str) -> str:
+    """The first product of a User-Agent, cut; empty where there is none, or it looks like a key."""
+    found = _PRODUCT.match(user_agent)
+    if found is None or _LIKE_A_KEY.search(found[0]):
+        return ""
+    return found[0][:MAX_PRODUCT_CHARACTERS]

@@ -1,0 +1,85 @@
+"""Requests that were refused, for an operator who wonders why nothing arrives. In memory, bounded, without anything that a sender chose.
+
+An entry is one status, reason and route: how often, when last, from which peer, and under which key where it was known. Never a
+path or query of the request's own, and never what it showed as a key.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import TypedDict
+
+import structlog
+
+from spool.clock import rfc3339_ms
+
+log = structlog.get_logger()
+
+MAX_ENTRIES = 100
+"""The one that was silent longest goes first."""
+QUIET_MS = 600_000
+"""An entry is logged when it is new, and again after this long without a line."""
+LOGGED = frozenset({
+    HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED,
+    HTTPStatus.UNSUPPORTED_MEDIA_TYPE, HTTPStatus.TOO_MANY_REQUESTS,
+})  # fmt: skip
+"""What somebody here or at the sender can mend. Others are logged where they arise, or are the sender's bytes."""
+
+
+class RefusedStatus(TypedDict):
+    """One entry of `refused` in `GET /v2/status`."""
+
+    status: int
+    """HTTP."""
+    reason: str
+    """`no_key`, `key_unknown_or_disabled`, `scope_missing`, `not_found` …: docs/operations.md has the list."""
+    route: str
+    """As it is listed; `none` for a path that is no route's."""
+    requests: int
+    last_at: str
+    last_peer: str
+    last_key: str | None
+    """Name of the key that the last one came under; null where it showed none that is known."""
+
+
+@dataclass(slots=True)
+class _Entry:
+    requests: int = 0
+    last_ms: int = 0
+    logged_ms: int | None = None
+    peer: str = ""
+    key: str | None = None
+
+
+class Refused:
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self._now_ms = now_ms
+        self._entries: dict[tuple[int, str, str], _Entry] = {}
+        """The one refused last stands last."""
+
+    def note(self, status: int, reason: str, route: str, peer: str, key: str | None = None) -> None:
+        now_ms = self._now_ms()
+        entry = self._entries.pop((status, reason, route), None) or _Entry()
+        if len(self._entries) >= MAX_ENTRIES:
+            del self._entries[next(iter(self._entries))]
+        self._entries[status, reason, route] = entry
+        entry.requests += 1
+        entry.last_ms, entry.peer, entry.key = now_ms, peer, key
+        if status in LOGGED and (entry.logged_ms is None or now_ms - entry.logged_ms >= QUIET_MS):
+            entry.logged_ms = now_ms
+            log.warning("request refused", status=status, reason=reason, route=route, peer=peer, key=key)
+
+    def status(self) -> list[RefusedStatus]:
+        """The one refused last first."""
+        return [
+            {
+                "status": status,
+                "reason": reason,
+                "route": route,
+                "requests": entry.requests,
+                "last_at": rfc3339_ms(entry.last_ms),
+                "last_peer": entry.peer,
+                "last_key": entry.key,
+            }
+            for (status, reason, route), entry in reversed(self._entries.items())
+        ]
