@@ -6,7 +6,6 @@ then take requests. Stop: take no more, answer what is under way, let sends land
 
 import asyncio
 import os
-import secrets
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, suppress
@@ -24,18 +23,19 @@ from gateway.config import Config, Upstream, refuse_open_intake
 from gateway.config_values import Address, TcpAddress
 from gateway.dead_letters import reason_figures, resend_figures
 from gateway.embedded import FOLDER, READ_KEY_FILE, ServiceSummary, embedded_upstream, prepare_keys
-from gateway.insights.detect import Figures, detect
+from gateway.insights.detect import Figures
 from gateway.insights.finding import Insight
+from gateway.insights.operations import DeadLetters, LaneWaits
+from gateway.insights.rounds import Rounds
 from gateway.insights.store import InsightStore
-from gateway.keys.database import Database
+from gateway.insights.usage.following import UsageFollower
+from gateway.keys.admin import SERVICE_PATH, Store
+from gateway.keys.control import open_control, open_keys
 from gateway.keys.errors import DatabaseUnavailable
-from gateway.keys.key import GATEWAY_PREFIX
-from gateway.keys.pepper import load_pepper
 from gateway.keys.private_file import read_or_create
 from gateway.keys.store import KeyStore
-from gateway.keys.whole import refuse_damaged
 from gateway.lanes import Lanes
-from gateway.list_conventions import ListRequest, Page
+from gateway.lists.conventions import ListRequest, Page
 from gateway.local_service.service import Service
 from gateway.metrics import SpoolStatus, Status, StatusCollector
 from gateway.normalise.context import UserPolicy
@@ -47,10 +47,15 @@ from gateway.reading.reader import Reader
 from gateway.settling import Counting
 from gateway.sources.catalogue import sources_with
 from gateway.spool_intake import SpoolIntake
+from gateway.wall_clock import wall_ms
 from gateway.web.admin import AdminParts, admin_app
 from gateway.web.build import build_gate, build_receiver
 from gateway.web.dead_letters import add_operator_routes
+from gateway.web.gate import KeyGate
+from gateway.web.insights import add_insight_routes
+from gateway.web.keys import add_key_routes
 from gateway.web.listen import Listener, listen, runner_for
+from gateway.web.openapi import add_description_route
 from gateway.web.page import Total
 from gateway.web.receiver import Receiver
 from gateway.web.session import AdminAccess, admin_token
@@ -62,22 +67,14 @@ from spool.sqlite.spool import SpoolSettings, SqliteSpool
 log = structlog.get_logger()
 
 DISTRIBUTION = "ai-telemetry-gateway"
-CONTROL_DATABASE = "control.db"
-PEPPER_FILE = "control.pepper"
 USER_SECRET_FILE = "user-secret"  # noqa: S105 - a file's name
 LOOK_AFTER_S = 1.0
 CORES_FOR_WORKER = 2
 NOTE_ACCESS_S = 60.0
-DETECT_S = 10.0
-"""Between two looks for insights; whoever asks for the list has one made at once."""
 
 
 class CannotStart(Exception):
     """Why the gateway does not start, in words for the operator."""
-
-
-def wall_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,20 +89,33 @@ class Ports:
 class Gateway:
     """One running gateway. `start` in a running loop, `stop` in the same."""
 
-    def __init__(self, config: Config, *, now_ms: Callable[[], int] = wall_ms) -> None:
+    def __init__(
+        self,
+        config: Config,
+        *,
+        now_ms: Callable[[], int] = wall_ms,
+        monotonic_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """*monotonic_s* tells insights for how long something lasts."""
         self.config = config
         self._now_ms = now_ms
+        self._monotonic_s = monotonic_s
         self._stack = AsyncExitStack()
         self.spool: SqliteSpool
         self.counting: Counting
         self.intake: SpoolIntake
         self.keys: KeyStore
         self.insights: InsightStore
+        self._usage: UsageFollower
+        self._rounds: Rounds
+        self._lane_waits = LaneWaits()
         self._lanes: Lanes
         self._receiver: Receiver
+        self.admin: web.Application
         self.access: AdminAccess
         self.prices = Prices()
         self._price_file: PriceFile | None = None
+        self._service_keys: KeyStore | None = None
         self._summary: ServiceSummary | None = None
         self.ports = Ports(None, None, None)
 
@@ -157,6 +167,7 @@ class Gateway:
         service = await self._start_service() if config.upstream is None else None
         upstream = config.upstream or await self._embedded(service)
         if service is not None:
+            self._service_keys = service[0].keys
             self._summary = ServiceSummary(service[1], config.data_dir / READ_KEY_FILE)
             self._stack.push_async_callback(self._summary.close)
         self._lanes = Lanes(config, upstream, self.spool, self._learn)
@@ -164,8 +175,9 @@ class Gateway:
         self._lanes.start()
         self._background(self.counting.run(), "settling")
         self._background(self._look_after(), "spool")
-        self._stack.push_async_callback(self._detect_last)
-        self._background(self._keep_detecting(), "insights")
+        self._stack.push_async_callback(self._rounds.last)
+        self._background(self._usage.run(), "usage by the hour")
+        self._background(self._rounds.run(), "insights")
         self.ports = Ports(
             http=await self._listen("http", self._receiver_runner(), config.listen.http),
             admin=await self._listen("admin", self._admin_runner(), config.listen.admin),
@@ -181,17 +193,21 @@ class Gateway:
                 raise CannotStart(f"pricing.file {path}: {error}") from error
 
     async def _open_keys(self) -> None:
-        data_dir = self.config.data_dir
-        refuse_damaged(data_dir / CONTROL_DATABASE, data_dir / PEPPER_FILE)
-        database = await Database.open(data_dir / CONTROL_DATABASE)
+        database = await open_control(self.config.data_dir)
         self._stack.push_async_callback(database.close)
-        pepper = load_pepper(data_dir / PEPPER_FILE, secrets.token_bytes)
-        self.keys = await KeyStore.open(
-            database, prefix=GATEWAY_PREFIX, pepper=pepper, now_ms=self._now_ms, random_bytes=secrets.token_bytes
-        )
+        self.keys = await open_keys(database, self.config.data_dir, self._now_ms)
         self._stack.push_async_callback(self.keys.close)
         self._background(self._note_access(), "keys")
         self.insights = await InsightStore.open(database, now_ms=self._now_ms)
+        self._usage = await UsageFollower.open(self.spool, database, now_ms=self._now_ms)
+        self._rounds = Rounds(
+            self.insights,
+            self._usage,
+            database,
+            figures=self._insight_figures,
+            now_ms=self._now_ms,
+            monotonic_s=self._monotonic_s,
+        )
 
     async def _note_access(self) -> None:
         """Write down now and then when keys were last used."""
@@ -274,7 +290,9 @@ class Gateway:
         return listener.address
 
     def _receiver_runner(self) -> web.BaseRunner:
-        self._receiver = build_receiver(self.config, self.intake, build_gate(self.config, self.keys))
+        self._receiver = build_receiver(
+            self.config, self.intake, build_gate(self.config, self.keys), now_ms=self._now_ms
+        )
         return runner_for(self._receiver.make_server())
 
     def _admin_runner(self) -> web.BaseRunner:
@@ -282,12 +300,25 @@ class Gateway:
         registry = CollectorRegistry()
         registry.register(StatusCollector(self.status, self._receiver.figures))
         parts = AdminParts(
-            self.status, self._totals, self._not_ready, registry, self.access, self._insight_page, self._unsettled
+            self.status,
+            self._totals,
+            self._not_ready,
+            registry,
+            self.access,
+            self._insight_page,
+            self._unsettled,
+            KeyGate(self.keys),
         )
         address = self.config.listen.admin
         app = admin_app(parts, loopback=address is None or address.is_loopback)
         add_spool_file_routes(app, self.config.data_dir)
         add_operator_routes(app, self.spool.operator(), self.spool.age_ms)
+        add_key_routes(app, Store(self.keys, self._receiver.admission.recent.last_hour))
+        if self._service_keys is not None:
+            add_key_routes(app, Store(self._service_keys), SERVICE_PATH)
+        add_insight_routes(app, self.insights)
+        add_description_route(app)
+        self.admin = app
         return runner_for(app)
 
     async def _totals(self) -> Sequence[Total]:
@@ -296,33 +327,31 @@ class Gateway:
             return []
         return await self._summary.totals()
 
-    async def _detect(self) -> None:
-        """One round of the detectors. Raises DatabaseUnavailable."""
+    def _insight_figures(self) -> Figures:
+        """How things stand now, for the detectors."""
         aggregates = self.counting.aggregates
-        figures = Figures(aggregates.gaps(), dict(self.prices.unpriced), aggregates.settings.prefer_metrics)
-        await self.insights.note(detect(figures))
-
-    async def _keep_detecting(self) -> None:
-        while True:
-            await asyncio.sleep(DETECT_S)
-            try:
-                await self._detect()
-            except Exception as error:  # noqa: BLE001 the next round makes up for whatever this one met
-                log.warning("insights could not be noted", error=type(error).__name__)
-
-    async def _detect_last(self) -> None:
-        """What was found since the last round outlives the process."""
-        with suppress(DatabaseUnavailable):
-            await self._detect()
+        lanes = self._lanes.status(self.spool.age_ms())
+        stuck = {
+            name: (lane["state"], lane["reason"] or "no reason is known")
+            for name, lane in lanes.items()
+            if lane["state"] != "ok" and lane["pending"]
+        }
+        return Figures(
+            self._now_ms(),
+            gaps=aggregates.gaps(),
+            prefer_metrics=aggregates.settings.prefer_metrics,
+            stuck_lanes=self._lane_waits.seen(stuck, self._monotonic_s()),
+            dead_letters=[DeadLetters(x.lane, x.reason, x.records) for x in self.spool.aside().reasons],
+        )
 
     async def _insight_page(self, request: ListRequest) -> Page:
-        await self._detect()
+        await self._rounds.asked()
         return await self.insights.page(request)
 
     async def _unsettled(self) -> Sequence[Insight]:
         """Nothing while the database cannot be read: the page tells of the lanes even then."""
         try:
-            await self._detect()
+            await self._rounds.asked()
             return await self.insights.unsettled()
         except DatabaseUnavailable:
             return []
@@ -346,6 +375,7 @@ class Gateway:
             "quarantine": quarantine_status(self.spool, self.config.data_dir),
             "dead_letters": reason_figures(self.spool.aside()),
             "resends": resend_figures(self.spool.aside()),
+            "refused": self._receiver.refused.status(),
             "version": version(DISTRIBUTION),
         }
 

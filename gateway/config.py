@@ -362,4 +362,4 @@ def refuse_open_intake(config: Config, enabled_keys: int) -> str | None:
     ]
     if not exposed:
         return None
-    return f"{' and '.join(exposed)} can be reached from other machines and no key is enabled: listen on loopback only, or write `auth: none` where all who reach it may post (this release has no command to make a key)"
+    return f"{' and '.join(exposed)} can be reached from other machines and no key is enabled: make one first (`telemetry-gateway keys create`), listen on loopback only, or write `auth: none` where all who reach it may post"

@@ -1,10 +1,6 @@
 """Dead letters from end to end: a far end that refuses some records, the commands over the running gateway and on its files."""
 
 import asyncio
-import json
-import os
-import subprocess
-import sys
 import urllib.request
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,6 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from benchmarks.bodies import Shape, Template
+from tests.support.commands import Ended, run_command
 from tests.support.gateway_process import GatewayProcess, Status, Upstream, broken_identities
 from tests.support.kill_load import Load
 from tests.support.refusing_service import RefusingService
@@ -21,16 +18,6 @@ from tests.support.upstream import running_upstream
 KEY = "an-outbound-key-of-the-test"
 SHAPE = Shape(spans=30, attributes=15)
 DELIVERY_S = 30.0
-
-
-class Ended(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
 
 
 class Rig(NamedTuple):
@@ -56,19 +43,7 @@ class Rig(NamedTuple):
         )
 
     async def command(self, *arguments: str, answer: str | None = None) -> Ended:
-        return await asyncio.to_thread(run_command, self.gateway, *arguments, answer=answer)
-
-
-def run_command(gateway: GatewayProcess, *arguments: str, answer: str | None = None) -> Ended:
-    """`telemetry-gateway spool …` as an operator has it."""
-    command = [sys.executable, "-m", "gateway.cli.main", "spool", *arguments]
-    environ = {**os.environ, "COLUMNS": "200", "TELEMETRY_GATEWAY_DATA": str(gateway.data_dir)}
-    if gateway.process.returncode() is None:
-        environ["TELEMETRY_GATEWAY_LISTEN_ADMIN"] = gateway.admin_url.removeprefix("http://")
-    ended = subprocess.run(
-        command, env=environ, input=answer or "", capture_output=True, text=True, timeout=60, check=False
-    )
-    return Ended(ended.returncode, ended.stdout, ended.stderr)
+        return await asyncio.to_thread(run_command, self.gateway, "spool", *arguments, answer=answer)
 
 
 def odd_code(record: dict[str, Any]) -> str | None:

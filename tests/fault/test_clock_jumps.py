@@ -9,12 +9,13 @@ import aiohttp
 import pytest
 
 from benchmarks.bodies import Shape, Template
-from gateway.app import Gateway, wall_ms
+from gateway.app import Gateway
 from gateway.config_load import load_config
 from gateway.insights.finding import INSIGHT_LIST, Finding
 from gateway.insights.store import InsightStore
 from gateway.keys.database import Database
-from gateway.list_conventions import envelope, read_request
+from gateway.lists.conventions import envelope, read_request
+from gateway.wall_clock import wall_ms
 from spool.record import AI_TELEMETRY
 from tests.support.calls import call
 from tests.support.metrics import export

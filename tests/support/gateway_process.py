@@ -65,6 +65,9 @@ class GatewayProcess:
         assert self._process is not None
         return self._process
 
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.returncode() is None
+
     def command(self) -> list[str]:
         """How it is started."""
         run = ["run", "--config", str(self._config_file), "--ports-file", str(self._ports_file)]

@@ -6,6 +6,7 @@ import aiohttp
 import pytest
 
 from gateway.config_values import TcpAddress
+from gateway.web.admission import Admission
 from gateway.web.body import Limits
 from gateway.web.cors import Cors
 from gateway.web.gate import OpenGate
@@ -24,7 +25,7 @@ async def base_url() -> AsyncIterator[str]:
     """A receiver on loopback with open intake, default limits, and ALLOWED_ORIGIN allowed."""
     intake = RecordingIntake()
     routes = RouteTable([*otlp_routes(intake), *telemetry_routes(intake)])
-    receiver = Receiver(routes, OpenGate(check_host=True), Limits(), Cors({ALLOWED_ORIGIN}))
+    receiver = Receiver(routes, Admission(OpenGate(check_host=True)), Limits(), Cors({ALLOWED_ORIGIN}))
     listener = await listen(runner_for(receiver.make_server()), TcpAddress("127.0.0.1", 0))
     assert listener is not None
     yield f"http://{listener.address}"
