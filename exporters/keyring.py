@@ -116,6 +116,8 @@ def read_secret(reference: Secret, environment: Mapping[str, str]) -> Secret:
     """The secret that *reference* names, trimmed. Raises KeyFault when it cannot be read or cannot be a header value."""
     match = _REFERENCE.fullmatch(reference.reveal().strip())
     if match is None:
+        if "${" in reference.reveal():  # else a mistyped reference would be sent as the key, and refused there
+            raise KeyFault('the secret in the config must be "${env:NAME}" or "${file:path}", and nothing around it')
         return checked_secret(reference.reveal(), "the secret in the config")
     kind, name = match.groups()
     if kind == "env":

@@ -68,6 +68,8 @@ log = structlog.get_logger()
 
 DISTRIBUTION = "ai-telemetry-gateway"
 USER_SECRET_FILE = "user-secret"  # noqa: S105 - a file's name
+USER_SECRET_BYTES = 32
+USER_SECRET_MIN_BYTES = 16
 LOOK_AFTER_S = 1.0
 CORES_FOR_WORKER = 2
 NOTE_ACCESS_S = 60.0
@@ -219,7 +221,13 @@ class Gateway:
     def _user_secret(self) -> bytes:
         if self.config.attributes.user != "hash":
             return b""
-        return read_or_create(self.config.data_dir / USER_SECRET_FILE, lambda: os.urandom(32))
+        path = self.config.data_dir / USER_SECRET_FILE
+        secret = read_or_create(path, lambda: os.urandom(USER_SECRET_BYTES))
+        if len(secret.strip()) < USER_SECRET_MIN_BYTES:
+            raise CannotStart(
+                f"{path} holds no secret: restore it; deleted, it is made anew, and users have other hashes"
+            )
+        return secret
 
     def _start_reader(self, user_secret: bytes) -> Reader | None:
         """A second process for large payloads, where there is a core for it."""

@@ -4,9 +4,7 @@
 (`gateway.config_load`). `docs/configuration.md` lists every option.
 """
 
-from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -24,6 +22,7 @@ from gateway.config_values import (
     word_for_off,
 )
 from gateway.keys.scopes import CATALOGUE, USE_CASES
+from gateway.near_miss import did_you_mean
 from gateway.sources.catalogue import SOURCES
 from gateway.sources.generic.mapping import fault_in
 from gateway.web.ways_in import SIGNATURES
@@ -317,14 +316,8 @@ def known(names: tuple[str, ...] | None, catalogue: AbstractSet[str], what: str)
     """The names as they are. Raises ValueError when *catalogue* lacks one."""
     for name in names or ():
         if name not in catalogue:
-            raise ValueError(f"unknown {what} {name!r}{near_miss(name, catalogue)}")
+            raise ValueError(f"unknown {what} {name!r}{did_you_mean(name, catalogue)}")
     return names
-
-
-def near_miss(name: str, names: Iterable[str]) -> str:
-    """`; did you mean …?`, or nothing when no name is near."""
-    near = get_close_matches(name, list(names), n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def parsed_url(value: str) -> URL:

@@ -13,8 +13,9 @@ from pydantic_core import ErrorDetails
 
 from exporters.keyring import KeyFault, read_secret
 from exporters.secret import Secret
-from gateway.config import Config, config_schema, near_miss
+from gateway.config import Config, config_schema
 from gateway.config_draft import SECRET_OPTION, ConfigFaults, Draft, Steps, at, expand, put, read_draft
+from gateway.near_miss import did_you_mean
 from gateway.pricing.own import BadPriceFile, parse_price_file
 
 PREFIX = "TELEMETRY_GATEWAY_"
@@ -119,7 +120,7 @@ WORDS = {
 def message_of(detail: ErrorDetails, path: Steps) -> str:
     match detail["type"]:
         case "extra_forbidden":
-            return "unknown option" + near_miss(str(path[-1]), sibling_options(path))
+            return "unknown option" + did_you_mean(str(path[-1]), sibling_options(path))
         case "missing" | "union_tag_not_found":
             return "is required" if detail["type"] == "missing" else "needs a `type`"
         case "value_error":

@@ -3,11 +3,13 @@
 An error's text is shown to senders and written to the log: it holds reasons and positions, never payload text or keys.
 """
 
+import re
 from typing import NamedTuple
 
 from gateway.keys.errors import (
     DatabaseUnavailable,
     InvalidKey,
+    KeyRefused,
     LegacyKeyExists,
     NameTaken,
     NoSuchKey,
@@ -118,3 +120,12 @@ def answer_for(error: BaseException) -> Answer:
         if cls in ANSWERS:
             return ANSWERS[cls] if known_s is None else ANSWERS[cls]._replace(retry_after_s=known_s)
     return UNFORESEEN
+
+
+def kind_of(error: Exception) -> str:
+    """The error's class as a word: TooLarge -> `too_large`; what is not ours -> `unavailable`."""
+    if isinstance(error, BadListRequest):
+        return error.kind
+    if not isinstance(error, GatewayError | KeyRefused):
+        return "unavailable"
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", type(error).__name__).lower()

@@ -18,10 +18,10 @@ from exporters.pump import Limits, Pump
 from exporters.registry import LanePlan, UpstreamSettings, build_client, build_extra, build_upstream
 from exporters.secret import Secret
 from gateway.config import Config, ExporterOptions, FileExporter, Upstream, UpstreamKey
+from gateway.faults import places
 from gateway.keys.scopes import Allowed, Fixed, Grant, Managed, decide
 from gateway.lane_watch import LaneWatch
 from gateway.metrics import LaneStatus
-from gateway.web.faults import places
 from spool.record import OWN_LANES, UNIT_COST, Lane
 from spool.sqlite.spool import SqliteSpool
 

@@ -12,6 +12,9 @@ from typing import Any
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
+FIRST_REQUEST_S = 30.0
+"""Until the headers of a connection's first request are whole; aiohttp waits for ever, and who shows no key could hold all there are."""
+
 Malformed = Callable[[web.BaseRequest, int], web.Response]
 """The answer to a request that cannot be parsed, and aiohttp's status for it; the connection is closed behind it."""
 
@@ -34,6 +37,20 @@ class _Connection(RequestHandler):
     def __init__(self, server: web.Server, malformed: Malformed, **options: Any) -> None:
         super().__init__(server, **options)
         self._malformed = malformed
+        self._silence: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._silence = self._loop.call_later(FIRST_REQUEST_S, self._end_silence)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        if self._silence is not None:
+            self._silence.cancel()
+        super().connection_lost(exc)
+
+    def _end_silence(self) -> None:
+        if self._request_count == 0 and self.transport is not None:
+            self.transport.close()
 
     def handle_error(
         self,

@@ -22,7 +22,7 @@ from gateway.counting.facts import of_this_size, split_ref
 from gateway.counting.ledger import MOVED, Ledger
 from gateway.counting.merge import UNPRICED, merge
 from gateway.counting.resolve import Verdict
-from gateway.web.faults import places
+from gateway.faults import places
 from spool.errors import SpoolError
 from spool.record import AI_TELEMETRY, Record
 from spool.sqlite.rows import MERGED, Change, Evidence, Moved, Position

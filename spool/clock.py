@@ -13,7 +13,7 @@ def rfc3339_ms(wall_ms: int) -> str:
 @lru_cache(maxsize=64)
 def _second(seconds: int) -> str:
     """To the second: most times that are written are of this one or the last few."""
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"
+    return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat()
 
 
 def uuid7(wall_ms: int, random_bytes: bytes) -> str:

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gateway.cli.asking import ask_spool
+from gateway.cli.printing import plain
 from gateway.config import Config
 from gateway.dead_letters import DROP_PATH, LIST_PATH, REPLAY_DELIVERED_PATH, REPLAY_PATH
 from gateway.lists.conventions import MAX_LIMIT
@@ -73,10 +74,6 @@ def print_table(answer: Mapping[str, Any]) -> None:
     console.print(table)
     total, shown = answer["pagination"]["total_count"], answer["pagination"]["item_count"]
     console.print(f"{shown} of {total} dead letters", highlight=False)
-
-
-def plain(text: str) -> str:
-    return "".join(c if c.isprintable() else "�" for c in text).replace("[", "\\[")
 
 
 async def print_letter(config: Config, id_: int, *, as_json: bool) -> int:

@@ -11,14 +11,14 @@ import orjson
 from gateway.cli.normalising import DEFAULTS, SENDER, apart, decompressed, forwarded, take
 from gateway.config import Config
 from gateway.errors import GatewayError
-from gateway.explain.explain import EXPLAINERS, SOURCES_PATH, Sent, explainer_of, explanations
+from gateway.explain.explain import EXPLAINERS, Sent, explainer_of, explanations
 from gateway.explain.fates import further_reports
 from gateway.explain.single import Single
 from gateway.explain.story import Explanation, as_object
 from gateway.explain.watch import WatchedCounting
 from gateway.explain.words import lines
 from gateway.normalise.context import Context
-from gateway.sources.source import Source
+from gateway.sources.source import SOURCES_PATH, Source
 from gateway.wall_clock import wall_ms
 from spool.clock import rfc3339_ms
 
@@ -37,7 +37,7 @@ def print_explanations(
 ) -> int:
     """Every item on stdout, the counts on stderr; 0 when the payload could be read."""
     if explainer_of(path) is None:
-        known = ", ".join([*(f"/v1/{x}" for x in EXPLAINERS), f"{SOURCES_PATH}NAME"])
+        known = ", ".join([*(f"/v1/{x}" for x in EXPLAINERS), f"{SOURCES_PATH}/NAME"])
         raise click.UsageError(f"{path} cannot be explained; known are {known}")
     try:
         explained = asyncio.run(explain_payloads([(body, path, content_type, content_encoding)], config))

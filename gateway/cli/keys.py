@@ -13,12 +13,14 @@ from rich.console import Console
 from rich.table import Table
 
 from gateway.cli.asking import KeyPlace, Refused, ask_keys
-from gateway.cli.dead_letters import plain
 from gateway.cli.keys_commands import NONE
-from gateway.keys.scopes import CATALOGUE, USE_CASES, nearest, quoted, scope_name, use_case_name
+from gateway.cli.printing import plain
+from gateway.keys.limits import NO_LIMITS
+from gateway.keys.scopes import CATALOGUE, USE_CASES, quoted, scope_name, use_case_name
 from gateway.lists.conventions import MAX_LIMIT
+from gateway.near_miss import nearest
 
-LIMITS: Final = ("requests_per_minute", "bytes_per_minute")
+LIMITS: Final = tuple(NO_LIMITS.as_json())
 FILTERS: Final = ("status", "mode", "managed", "scope")
 
 
@@ -113,11 +115,11 @@ def print_table(found: Sequence[Mapping[str, Any]]) -> None:
     for name in ("name", "status", "scopes", "id", "last accessed", "last modified", "updated by", "created by"):
         table.add_column(name, no_wrap=name in ("status", "id"), overflow="fold")
     for key in found:
-        what = ", ".join(key["managed"]) if "managed" in key else f"{key['scope_count']} fixed"
+        kind = f"of {', '.join(key['managed'])}" if "managed" in key else "fixed"
         cells = (
             key["name"],
             key["status"],
-            what,
+            f"{key['scope_count']} {kind}",
             key["id"],
             minute(key["last_accessed"]),
             minute(key["last_modified"]),

@@ -144,7 +144,12 @@ def import_legacy(
     """Take over the one key that your senders have from before there were several; it is listed as `Legacy API Key`."""
     from gateway.cli.keys import create_key  # noqa: PLC0415 as above
 
-    asked["secret"] = secret_file.read().strip()
+    try:
+        asked["secret"] = secret_file.read().strip()
+    except UnicodeDecodeError:
+        raise click.ClickException(
+            "--secret-file: it is no text; the key alone is needed"
+        ) from None  # the error quotes it
     sys.exit(asyncio.run(create_key(place, asked, is_sure=yes, as_json=as_json)))
 
 

@@ -9,8 +9,7 @@ from typing import Any
 import click
 
 from gateway.cli.keys_commands import keys
-from gateway.cli.options import Faulty, config_option, data_dir_option, json_option
-from gateway.cli.options import config_of as _config
+from gateway.cli.options import Faulty, config_of, config_option, data_dir_option, json_option
 from gateway.config import Config
 from gateway.local_service.misbehave import parse_misbehave
 
@@ -37,7 +36,7 @@ def run(
     """Run the gateway until SIGINT or SIGTERM."""
     from gateway.cli.running import run_gateway  # noqa: PLC0415 starting the other commands must not cost its imports
 
-    config = _config(config_file, data_dir, {"listen.http": listen_http, "listen.admin": listen_admin})
+    config = config_of(config_file, data_dir, {"listen.http": listen_http, "listen.admin": listen_admin})
     sys.exit(run_gateway(config, ports_file))
 
 
@@ -76,13 +75,13 @@ def normalise(
     if explain:
         from gateway.cli.explaining import print_explanations  # noqa: PLC0415 as above
 
-        config = Config() if config_file is None else _config(config_file, None, {})
+        config = Config() if config_file is None else config_of(config_file, None)
         sys.exit(print_explanations(file.read(), path, content_type, content_encoding, config, as_json=as_json))
     if as_json:
         raise click.UsageError("--json goes with --explain; without it the records are NDJSON already")
     from gateway.cli.normalising import print_records  # noqa: PLC0415 as above
 
-    config = Config() if config_file is None else _config(config_file, None, {})
+    config = Config() if config_file is None else config_of(config_file, None)
     sys.exit(print_records(file.read(), path, content_type, content_encoding, config))
 
 
@@ -97,7 +96,7 @@ def check(config_file: Path | None, data_dir: Path | None, schema: bool) -> None
     if schema:
         print_schema()
     else:
-        print_check(_config(config_file, data_dir, {}))
+        print_check(config_of(config_file, data_dir))
 
 
 @main.group()
@@ -155,7 +154,7 @@ def spool_status(config_file: Path | None, data_dir: Path | None, as_json: bool)
     """Show the counts of the spool: from the running gateway, or from the file when none runs."""
     from gateway.cli.spool_status import print_status  # noqa: PLC0415 as above
 
-    sys.exit(asyncio.run(print_status(_config(config_file, data_dir, {}), as_json=as_json)))
+    sys.exit(asyncio.run(print_status(config_of(config_file, data_dir), as_json=as_json)))
 
 
 @spool.command("verify")
@@ -166,7 +165,7 @@ def spool_verify(config_file: Path | None, data_dir: Path | None, as_json: bool)
     """Read the whole spool and check it: pages, rows, counts. Exit code 0 only when all is well."""
     from gateway.cli.spool_files import print_verified  # noqa: PLC0415 as above
 
-    sys.exit(asyncio.run(print_verified(_config(config_file, data_dir, {}), as_json=as_json)))
+    sys.exit(asyncio.run(print_verified(config_of(config_file, data_dir), as_json=as_json)))
 
 
 @spool.command("backup")
@@ -178,7 +177,7 @@ def spool_backup(config_file: Path | None, data_dir: Path | None, as_json: bool,
     """Write a copy of the spool as it is at one moment to FILE, also while the gateway runs."""
     from gateway.cli.spool_files import print_backup  # noqa: PLC0415 as above
 
-    sys.exit(asyncio.run(print_backup(_config(config_file, data_dir, {}), file.absolute(), as_json=as_json)))
+    sys.exit(asyncio.run(print_backup(config_of(config_file, data_dir), file.absolute(), as_json=as_json)))
 
 
 @spool.command("replay")
@@ -197,7 +196,7 @@ def spool_replay(
     """Send again what was delivered and is still kept (spool.keep_delivered), to a far end that lost it."""
     from gateway.cli.dead_letters import replay_delivered  # noqa: PLC0415 as above
 
-    config = _config(config_file, data_dir, {})
+    config = config_of(config_file, data_dir)
     sys.exit(asyncio.run(replay_delivered(config, lanes, since, as_json=as_json)))
 
 
@@ -228,7 +227,7 @@ def dead_letters_list(config_file: Path | None, data_dir: Path | None, as_json: 
     """List them, the oldest first: 50, or --limit."""
     from gateway.cli.dead_letters import Choice, print_list  # noqa: PLC0415 as above
 
-    sys.exit(asyncio.run(print_list(_config(config_file, data_dir, {}), Choice(**choice), as_json=as_json)))
+    sys.exit(asyncio.run(print_list(config_of(config_file, data_dir), Choice(**choice), as_json=as_json)))
 
 
 @dead_letters.command("show")
@@ -240,7 +239,7 @@ def dead_letters_show(config_file: Path | None, data_dir: Path | None, as_json: 
     """Show one with its record, and what the far end said."""
     from gateway.cli.dead_letters import print_letter  # noqa: PLC0415 as above
 
-    sys.exit(asyncio.run(print_letter(_config(config_file, data_dir, {}), id_, as_json=as_json)))
+    sys.exit(asyncio.run(print_letter(config_of(config_file, data_dir), id_, as_json=as_json)))
 
 
 @dead_letters.command("replay")
@@ -257,7 +256,7 @@ def dead_letters_replay(
     """Put them back to be sent, under their own record ids: all, or those that the filters and IDs name."""
     from gateway.cli.dead_letters import Choice, replay  # noqa: PLC0415 as above
 
-    sys.exit(asyncio.run(replay(_config(config_file, data_dir, {}), Choice(**choice), ids, as_json=as_json)))
+    sys.exit(asyncio.run(replay(config_of(config_file, data_dir), Choice(**choice), ids, as_json=as_json)))
 
 
 @dead_letters.command("drop")
@@ -276,7 +275,7 @@ def dead_letters_drop(
     """Delete them for good: all, or those that the filters and IDs name. They stay counted."""
     from gateway.cli.dead_letters import Choice, drop  # noqa: PLC0415 as above
 
-    config = _config(config_file, data_dir, {})
+    config = config_of(config_file, data_dir)
     sys.exit(asyncio.run(drop(config, Choice(**choice), ids, is_sure=yes, as_json=as_json)))
 
 

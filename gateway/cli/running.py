@@ -5,6 +5,7 @@ import gc
 import json
 import os
 import random
+import resource
 import signal
 import sys
 from collections.abc import Coroutine
@@ -27,6 +28,7 @@ from spool.sqlite.database import DataLock, make_private_dir
 
 SWITCH_S = 0.0005
 """How long the event loop keeps the interpreter from the thread that waits to start a commit; Python's own 5 ms would be the answer's latency."""
+OPEN_FILES = 16_384
 GC_YOUNGEST = 50_000
 """Allocations between collections of the youngest generation: the hot path makes no cycles, so fewer are enough."""
 
@@ -44,12 +46,21 @@ def run_service(
 def _run(work: Coroutine[Any, Any, None]) -> int:
     """0 after a clean stop, 1 with the reason on stderr."""
     configure_logging()
+    raise_open_files()
     try:
         uvloop.run(work)
     except (CannotStart, SpoolError, DatabaseUnavailable, PepperMismatch, OSError) as error:
         click.echo(f"Error: {error}", err=True)
         return 1
     return 0
+
+
+def raise_open_files() -> None:
+    """As many as the system allows, up to OPEN_FILES: each sender's connection is one, and of the usual 1024 a fleet soon takes all."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 async def _gateway_until_signal(config: Config, ports_file: Path | None) -> None:

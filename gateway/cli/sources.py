@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from gateway.config import near_miss
+from gateway.near_miss import did_you_mean
 from gateway.sources.catalogue import SOURCES
 from gateway.sources.source import Source
 
@@ -37,7 +37,7 @@ def print_source(name: str, address: str, *, as_json: bool) -> None:
     """What one source is, with its snippet. Raises UsageError for a name that is none."""
     source = SOURCES.get(name)
     if source is None:
-        raise click.UsageError(f"no source is named {name!r}{near_miss(name, SOURCES)}")
+        raise click.UsageError(f"no source is named {name!r}{did_you_mean(name, SOURCES)}")
     told = described(source, address)
     if as_json:
         click.echo(json.dumps(told, indent=2))

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from gateway.cli.asking import ask_gateway
+from gateway.cli.asking_gateway import ask_gateway
 from gateway.config import Config
 from gateway.quarantine import BACKUP_PATH, VERIFY_PATH, verified_json
 from spool.errors import SpoolError, SpoolLocked

@@ -26,7 +26,7 @@ from gateway.explain.story import Explanation
 from gateway.explain.watch import WatchedAggregates, WatchedLedger
 from gateway.normalise.context import Context
 from gateway.sources.catalogue import SOURCES
-from gateway.sources.source import Source
+from gateway.sources.source import SOURCES_PATH, Source
 from gateway.spool_intake import OTLP_JSON
 
 
@@ -39,9 +39,8 @@ class Sent(NamedTuple):
     """Among the payloads, from 0."""
 
 
-SOURCES_PATH = "/v1/sources/"
 """Formats of AI gateways: what follows it names the gateway. OTLP below such a path is OTLP."""
-_SOURCE = re.compile(rf"{SOURCES_PATH}([\w-]+)/?")
+_SOURCE = re.compile(rf"{SOURCES_PATH}/([\w-]+)/?")
 _OTLP = {b"Spans": "traces", b"Logs": "logs", b"Metrics": "metrics"}
 
 Explainer = Callable[[Sent, Context], Iterator[Single]]

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from gateway.insights.finding import Finding
 from gateway.insights.models import is_of_last_day
@@ -20,9 +20,6 @@ from gateway.insights.thresholds import (
 from gateway.insights.usage.history import History, Usage
 from gateway.insights.usage.tally import OTHER
 from gateway.insights.words import percent, shown
-
-DATA_QUALITY: Final = "data quality"
-RELIABILITY: Final = "reliability"
 
 
 class Share(NamedTuple):
@@ -51,14 +48,18 @@ def missing_usage_rising(history: History) -> Iterator[Finding]:
                 source=service,
                 model="",
                 title=f"{shown(service) or 'calls without a service name'}: {percent(found.share)} % of the calls come without their usage{after}",
-                category=DATA_QUALITY,
+                category="data quality",
                 effort="medium",
             )
 
 
 def error_burst(history: History) -> Iterator[Finding]:
     """Providers whose calls fail just now; and services whose calls fail while those of their providers do not."""
-    failing = bursting(history.usage, history.now_hour, provider_of)
+    failing = {
+        provider: share
+        for provider, share in bursting(history.usage, history.now_hour, provider_of).items()
+        if not is_of_one_service([usage for usage in history.usage if usage.provider == provider], history.now_hour)
+    }
     elsewhere = [usage for usage in history.usage if usage.provider not in failing]
     for kind, found in (("provider", failing), ("service", bursting(elsewhere, history.now_hour, service_of))):
         for name, share in sorted(found.items()):
@@ -67,9 +68,17 @@ def error_burst(history: History) -> Iterator[Finding]:
                 source=f"{kind}\x00{name}",
                 model="",
                 title=f"{kind} {shown(name) or 'unknown'}: {percent(share.share)} % of the calls of the last hours fail",
-                category=RELIABILITY,
+                category="reliability",
                 effort="high",
             )
+
+
+def is_of_one_service(usage: Collection[Usage], now_hour: int) -> bool:
+    """Whether all that fails of a provider is one service's, and others get answers from it: then it is no matter of the provider."""
+    services = bursting(usage, now_hour, service_of)
+    others = [each for each in usage if each.service_name not in services]
+    answered = sum(each.calls - each.failed_calls for each in others if each.hour > now_hour - ERROR_HOURS)
+    return len(services) == 1 and answered >= ERROR_LEAST_FAILED and not bursting(others, now_hour, provider_of)
 
 
 def bursting(usage: Collection[Usage], now_hour: int, name_of: Callable[[Usage], str]) -> dict[str, Share]:

@@ -8,7 +8,7 @@ from typing import Annotated, Final, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from gateway.insights.finding import STATUSES, Insight, Status
+from gateway.insights.finding import STATUSES, Status
 
 TITLE_MAX_CHARS: Final = 500
 WORD_MAX_CHARS: Final = 100
@@ -132,16 +132,6 @@ class CommentBody(_Body):
     """Of a new comment, or of one that is changed."""
 
     text: CommentText
-
-
-class InsightDetail(Insight):
-    """One insight as it is read by its id."""
-
-    cause: str | None
-    """Which detector found it; None when it was made by hand."""
-    status_set_by: str | None
-    """Name of the key; None when no person set the status."""
-    status_set_at: str | None
 
 
 B = TypeVar("B", bound=_Body)

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from gateway.counting.gaps import Gap
-from gateway.insights.calls import DATA_QUALITY, error_burst, missing_usage_rising
+from gateway.insights.calls import error_burst, missing_usage_rising
 from gateway.insights.finding import Finding
 from gateway.insights.models import cache_share_falling, new_model, no_price
 from gateway.insights.operations import DeadLetters, Device, StuckLane, dead_letters, held_lane, silent_device
@@ -77,7 +77,7 @@ def calls_lost(gaps: Sequence[Gap], prefer_metrics: frozenset[str]) -> Iterator[
                 source=f"{gap['sender']}\x00{gap['service_name']}",
                 model=gap["model"],
                 title=f"{source_name(gap)}: {what_is_lost(gap)}; spans are sampled or lost",
-                category=DATA_QUALITY,
+                category="data quality",
                 effort="medium",
             )
 

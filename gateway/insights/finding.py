@@ -2,15 +2,17 @@
 
 import json
 from hashlib import sha256
-from typing import Final, Literal, NamedTuple, TypedDict
+from typing import Final, Literal, NamedTuple, TypedDict, get_args
 
 from gateway.lists.conventions import Filterable, ListShape, Sort
 
 Status = Literal["new", "in_progress", "on_hold", "addressed", "ignored"]
-STATUSES: Final[tuple[Status, ...]] = ("new", "in_progress", "on_hold", "addressed", "ignored")
+STATUSES: Final[tuple[Status, ...]] = get_args(Status)
 UNSETTLED: Final[frozenset[Status]] = frozenset({"new", "in_progress", "on_hold"})
 
 Effort = Literal["low", "medium", "high"]
+Category = Literal["spend", "pricing", "data quality", "reliability", "delivery", "devices"]
+"""Of what is found; one that a person makes may have any."""
 
 INSIGHT_LIST: Final = ListShape(
     root="insights",
@@ -35,6 +37,16 @@ class Insight(TypedDict):
     last_updated: str
 
 
+class InsightDetail(Insight):
+    """One insight as it is read by its id."""
+
+    cause: str | None
+    """Which detector found it; None when it was made by hand."""
+    status_set_by: str | None
+    """Name of the key; None when no person set the status."""
+    status_set_at: str | None
+
+
 class Finding(NamedTuple):
     """One thing that an operator should know of."""
 
@@ -46,7 +58,7 @@ class Finding(NamedTuple):
     """"" when it is of no model."""
     title: str
     """Names of services and models, numbers, and our own words; never anything else of a payload."""
-    category: str
+    category: Category
     effort: Effort
     cost_impact: str | None = None
     """Decimal string; None when nobody knows."""

@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import Final
 
 from gateway.insights.finding import Finding
 from gateway.insights.thresholds import (
@@ -18,9 +17,6 @@ from gateway.insights.usage.history import History, Usage
 from gateway.insights.usage.tally import OTHER
 from gateway.insights.words import day_text, percent, rounded, shown
 
-SPEND: Final = "spend"
-PRICING: Final = "pricing"
-
 
 def new_model(history: History) -> Iterator[Finding]:
     """Models whose first call came lately, where there is history enough to say that it was the first."""
@@ -33,7 +29,7 @@ def new_model(history: History) -> Iterator[Finding]:
                 source=provider,
                 model=model,
                 title=f"{shown(model)}: a new model{by} is in use, first called on {day_text(first_hour)}",
-                category=SPEND,
+                category="spend",
                 effort="low",
             )
 
@@ -57,7 +53,7 @@ def no_price(history: History) -> Iterator[Finding]:
                 source="",
                 model=model,
                 title=f"{shown(model) or 'calls without a model'}: no price is known; {told} without a cost in the last 7 days",
-                category=PRICING,
+                category="pricing",
                 effort="low",
             )
 
@@ -85,7 +81,7 @@ def cache_share_falling(history: History) -> Iterator[Finding]:
                     f"{shown(model)}: {percent(share)} % of its input is read from a cache,"
                     f" after {percent(share_before)} % in the week before"
                 ),
-                category=SPEND,
+                category="spend",
                 effort="medium",
             )
 

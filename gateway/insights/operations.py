@@ -1,7 +1,7 @@
 """What is told of the gateway's own work: lanes that are held, records that were refused, devices that fell silent. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from gateway.insights.finding import Finding
 from gateway.insights.thresholds import (
@@ -13,9 +13,6 @@ from gateway.insights.thresholds import (
 )
 from gateway.insights.usage.tally import HOUR_MS
 from gateway.insights.words import day_text, rounded, shown
-
-DELIVERY: Final = "delivery"
-DEVICES: Final = "devices"
 
 
 class StuckLane(NamedTuple):
@@ -49,7 +46,7 @@ def held_lane(lanes: Sequence[StuckLane]) -> Iterator[Finding]:
                 source=lane,
                 model="",
                 title=f"lane {shown(lane)} is {state} and sends nothing: {shown(reason)}",
-                category=DELIVERY,
+                category="delivery",
                 effort="low",
             )
 
@@ -63,7 +60,7 @@ def dead_letters(refused: Sequence[DeadLetters]) -> Iterator[Finding]:
                 source=f"{lane}\x00{reason}",
                 model="",
                 title=f"lane {shown(lane)}: {told} refused as {shown(reason)}; kept as dead letters",
-                category=DELIVERY,
+                category="delivery",
                 effort="medium",
             )
 
@@ -79,7 +76,7 @@ def silent_device(devices: Sequence[Device], now_ms: int) -> Iterator[Finding]:
                 source=device_id,
                 model="",
                 title=f"device {shown(device_id)}: silent since {day_text(last_ms // HOUR_MS)}",
-                category=DEVICES,
+                category="devices",
                 effort="low",
             )
 

@@ -1,13 +1,14 @@
 """Spend and tokens beyond what is usual, by model and by team. Pure.
 
 What is usual of a window: the same window on each of the seven days before it, by their median; or the one of a week ago, where that
-is higher, so that a weekly job is no spike. Windows in which nobody reported anything say nothing (the gateway was off, nobody worked),
+is higher, so that a weekly job is no spike. Where nothing is known of a week ago, the highest of those that are known: the days before a first
+Monday may have been a weekend. Windows in which nobody reported anything say nothing (the gateway was off, nobody worked),
 nor do those before the first report of this model or team. The current hour counts as far as it has come: it can only add.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from statistics import median_high
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from gateway.insights.finding import Finding
 from gateway.insights.thresholds import (
@@ -26,8 +27,6 @@ from gateway.insights.thresholds import (
 from gateway.insights.usage.history import History, Usage
 from gateway.insights.usage.tally import OTHER, PICO
 from gateway.insights.words import amount, hour_text, is_main, money, rounded, shown, times
-
-SPEND: Final = "spend"
 
 Hours = Mapping[int, int]
 """Hour -> how much."""
@@ -82,7 +81,7 @@ def spike_finding(cause: str, subject: Subject, title: str, *, cost_impact: str 
         source=source_of(subject),
         model=subject.name if subject.kind == "model" else "",
         title=title,
-        category=SPEND,
+        category="spend",
         effort="medium",
         cost_impact=cost_impact,
     )
@@ -161,16 +160,19 @@ def stands_out(value: int, expected: int, window: Window, least_extra: int) -> b
 def usual(hours: Hours, alive: Collection[int], last_hour: int, window: Window) -> int | None:
     """What the window that ends with *last_hour* usually holds; None when too little is known to say."""
     first_known = min(hours)
-    before = [
-        total(hours, end, window.hours)
+    before = {
+        end: total(hours, end, window.hours)
         for end in range(last_hour - DAY_HOURS, last_hour - (WEEK_DAYS + 1) * DAY_HOURS, -DAY_HOURS)
         if end - window.hours + 1 >= first_known
         and any(hour in alive for hour in range(end - window.hours + 1, end + 1))
-    ]
+    }
     if len(before) < LEAST_WINDOWS:
         return None
-    week_ago = total(hours, last_hour - WEEK_DAYS * DAY_HOURS, window.hours)
-    return max(median_high(before), week_ago)
+    end_week_ago = last_hour - WEEK_DAYS * DAY_HOURS
+    is_week_known = end_week_ago in before
+    often = median_high(before.values()) if is_week_known else max(before.values())
+    # Credits may outweigh the spend: then there usually is none.
+    return max(often, total(hours, end_week_ago, window.hours), 0)
 
 
 def total(hours: Hours, last_hour: int, n: int) -> int:

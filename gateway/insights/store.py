@@ -14,11 +14,9 @@ from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Final, Self, TypeVar
 
-from gateway.insights.changes import InsightDetail
-from gateway.insights.finding import UNSETTLED, Finding, Insight
+from gateway.insights.finding import UNSETTLED, Finding, Insight, InsightDetail
 from gateway.insights.listing import INSIGHTS, OF_INSIGHT, comments_list
 from gateway.insights.tables import (
-    PART,
     Comment,
     add_comment,
     change_comment,
@@ -30,7 +28,7 @@ from gateway.insights.tables import (
     forget_old_settlements,
     insight_detail,
     insight_item,
-    migrations,
+    make_insight_tables,
     note_findings,
 )
 from gateway.keys.database import Database
@@ -63,7 +61,7 @@ class InsightStore:
     @classmethod
     async def open(cls, database: Database, *, now_ms: Callable[[], int]) -> Self:
         """The insights in *database*, their tables made when missing."""
-        await database.migrate(PART, migrations())
+        await make_insight_tables(database)
         await database.write(partial(forget_old_settlements, before_ms=now_ms() - SETTLEMENT_KEPT_MS))
         return cls(database, now_ms)
 

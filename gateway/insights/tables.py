@@ -7,7 +7,6 @@ two changes at the same time are one after the other, and each keeps what it doe
 import json
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
-from importlib.resources import files
 from typing import Final, NamedTuple, TypedDict
 
 from gateway.insights.changes import (
@@ -15,7 +14,6 @@ from gateway.insights.changes import (
     MOST_MADE,
     CommentBody,
     FoundInsight,
-    InsightDetail,
     NewInsight,
     NoSuchComment,
     NoSuchInsight,
@@ -25,14 +23,13 @@ from gateway.insights.changes import (
     status_when_found,
     status_when_gone,
 )
-from gateway.insights.finding import Finding, Insight, Status
-from gateway.keys.record import rfc3339
+from gateway.insights.finding import Finding, Insight, InsightDetail, Status
+from gateway.keys.database import Database, scripts_of
+from spool.clock import rfc3339_ms
 
-PART: Final = "insights"
 MOST_FOUND: Final = 5_000
 """Found insights that are kept; see `_FORGET`."""
 
-_MIGRATIONS = files("gateway.insights.migrations")
 # What is gone goes before what stands, what nobody touched before what somebody did, then what was updated longest ago.
 _UNTOUCHED = "status_set_by IS NULL AND insight_id NOT IN (SELECT insight_id FROM insight_comments)"
 _FORGET = (
@@ -93,10 +90,9 @@ class Comment(TypedDict):
     updated_at: str
 
 
-def migrations() -> list[str]:
-    """The scripts of `PART`, for `Database.migrate`."""
-    names = sorted(file.name for file in _MIGRATIONS.iterdir() if file.name.endswith(".sql"))
-    return [(_MIGRATIONS / name).read_text() for name in names]
+async def make_insight_tables(database: Database) -> None:
+    """Raises DatabaseUnavailable."""
+    await database.migrate("insights", scripts_of("gateway.insights.migrations"))
 
 
 def insight_item(row: InsightRow) -> Insight:
@@ -107,7 +103,7 @@ def insight_item(row: InsightRow) -> Insight:
         cost_impact=row.cost_impact,
         effort=row.effort,
         title=row.title,
-        last_updated=rfc3339(row.last_updated_ms),
+        last_updated=rfc3339_ms(row.last_updated_ms),
     )
 
 
@@ -117,7 +113,7 @@ def insight_detail(row: InsightRow) -> InsightDetail:
         **insight_item(row),
         cause=row.cause or None,
         status_set_by=row.status_set_by,
-        status_set_at=None if set_at_ms is None else rfc3339(set_at_ms),
+        status_set_at=None if set_at_ms is None else rfc3339_ms(set_at_ms),
     )
 
 
@@ -126,9 +122,9 @@ def comment_item(row: CommentRow) -> Comment:
         id=row.comment_id,
         author=row.author,
         text=row.text,
-        created_at=rfc3339(row.created_at_ms),
+        created_at=rfc3339_ms(row.created_at_ms),
         updated_by=row.updated_by,
-        updated_at=rfc3339(row.updated_at_ms),
+        updated_at=rfc3339_ms(row.updated_at_ms),
     )
 
 

@@ -11,9 +11,10 @@ from gateway.errors import NotFound
 from gateway.keys.asked import change_of, deletion, new_key, only_by
 from gateway.keys.errors import OpenIntakeInUse
 from gateway.keys.listing import key_page
-from gateway.keys.record import KeyId, KeyRecord, rfc3339
+from gateway.keys.record import KeyId, KeyRecord
 from gateway.keys.scopes import granted
 from gateway.keys.store import Created, KeyStore
+from spool.clock import rfc3339_ms
 
 INBOUND_PATH: Final = "/v2/keys"
 SERVICE_PATH: Final = "/v2/service/keys"
@@ -133,6 +134,6 @@ def sender_json(sender: Sender) -> dict[str, Any]:
         "peer": sender.peer,
         "product": sender.product or None,
         "paths": list(sender.paths),
-        "last_seen": rfc3339(sender.last_seen_ms),
+        "last_seen": rfc3339_ms(sender.last_seen_ms),
         "requests": sender.requests,
     }

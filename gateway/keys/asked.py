@@ -14,7 +14,7 @@ from gateway.keys.faults import Faults
 from gateway.keys.key import legacy_fault
 from gateway.keys.labels import NO_LABELS, Labels, valid_labels
 from gateway.keys.limits import NO_LIMITS, Limits, valid_limits
-from gateway.keys.record import LEGACY_NAME, KeyRecord, valid_description, valid_grant, valid_name, valid_person
+from gateway.keys.record import LEGACY_NAME, KeyRecord, edited, valid_description, valid_grant, valid_name, valid_person
 from gateway.keys.scopes import Fixed, Grant, Managed, scope_name, use_case_name
 
 OPERATOR = "operator"
@@ -78,14 +78,8 @@ def change_of(fields: Fields) -> Change:
     faults.refuse()
 
     def apply(key: KeyRecord) -> KeyRecord:
-        return replace(
-            key,
-            name=key.name if name is None else name,
-            description=key.description if description is None else description,
-            grant=grant or key.grant,
-            labels=_labels(key.labels)(fields),
-            limits=_limits(key.limits)(fields),
-        )
+        labels, limits = _labels(key.labels)(fields), _limits(key.limits)(fields)
+        return edited(key, name=name, description=description, grant=grant, labels=labels, limits=limits)
 
     return Change(by, apply)
 
@@ -206,9 +200,6 @@ def _limits(had: Limits) -> Callable[[Fields], Limits]:
         names = had.as_json().keys()
         if not isinstance(asked, dict) or asked.keys() - names:
             raise InvalidKey(f"limits: an object of {' and '.join(names)} is needed")
-        odd = [name for name, value in asked.items() if value is not None and type(value) is not int]
-        if odd:
-            raise InvalidKey(f"limits.{', '.join(odd)}: a whole number from 1 on is needed, or null for no limit")
         return valid_limits(replace(had, **asked))
 
     return merged

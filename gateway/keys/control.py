@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from gateway.keys.database import Database
 from gateway.keys.key import GATEWAY_PREFIX, SERVICE_PREFIX
 from gateway.keys.pepper import load_pepper
-from gateway.keys.store import KeyStore
+from gateway.keys.store import KeyStore, make_tables
 from gateway.keys.whole import refuse_damaged
 from spool.sqlite.database import DataLock, make_private_dir, mapped_errors
 
@@ -38,10 +38,25 @@ async def open_keys(
     database: Database, data_dir: Path, now_ms: Callable[[], int], files: KeyFiles = INBOUND
 ) -> KeyStore:
     """Raises PepperMismatch, DatabaseUnavailable."""
+    await make_tables(database)  # before the pepper is made: a file without them beside a pepper has lost them
     pepper = load_pepper(data_dir / files.pepper, secrets.token_bytes)
     return await KeyStore.open(
         database, prefix=files.prefix, pepper=pepper, now_ms=now_ms, random_bytes=secrets.token_bytes
     )
+
+
+@asynccontextmanager
+async def keys_in(data_dir: Path, files: KeyFiles, now_ms: Callable[[], int]) -> AsyncIterator[KeyStore]:
+    """The keys of *data_dir*, whose lock is the caller's matter. Raises PepperMismatch, DatabaseUnavailable."""
+    database = await open_control(data_dir, files)
+    try:
+        keys = await open_keys(database, data_dir, now_ms, files)
+        try:
+            yield keys
+        finally:
+            await keys.close()
+    finally:
+        await database.close()
 
 
 @asynccontextmanager
@@ -54,14 +69,7 @@ async def keys_at_rest(data_dir: Path, files: KeyFiles, now_ms: Callable[[], int
     with mapped_errors(str(data_dir)):
         lock = DataLock(data_dir)
     try:
-        database = await open_control(data_dir, files)
-        try:
-            keys = await open_keys(database, data_dir, now_ms, files)
-            try:
-                yield keys
-            finally:
-                await keys.close()
-        finally:
-            await database.close()
+        async with keys_in(data_dir, files, now_ms) as keys:
+            yield keys
     finally:
         lock.close()

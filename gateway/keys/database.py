@@ -11,6 +11,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from importlib.resources import files
 from pathlib import Path
 from typing import Self, TypeVar
 
@@ -56,10 +57,18 @@ class Database:
 
         def transaction() -> T:
             connection = _opened(self._write_connection)
+            if not self.path.exists():  # SQLite would go on writing to what the next start does not find
+                raise DatabaseUnavailable(f"{self.path.name} was taken away: put it back and start again")
             with one_commit(connection):
                 return change(connection)
 
         return await self._on(self._writer, transaction)
+
+    async def fold(self) -> None:
+        """Bring what was written until now into the file itself, as far as no reader is in the way."""
+        await self._on(
+            self._writer, lambda: _opened(self._write_connection).execute("PRAGMA wal_checkpoint(FULL)").fetchone()
+        )
 
     async def read(self, question: Callable[[sqlite3.Connection], T]) -> T:
         """Run *question* on one snapshot of the file."""
@@ -120,6 +129,12 @@ class Database:
             return await asyncio.get_running_loop().run_in_executor(executor, call)
         except sqlite3.Error as error:
             raise DatabaseUnavailable(f"{self.path.name}: {error}") from error
+
+
+def scripts_of(package: str) -> list[str]:
+    """The migrations in *package*, by their numbers, for `Database.migrate`."""
+    found = [file for file in files(package).iterdir() if file.name.endswith(".sql")]
+    return [file.read_text() for file in sorted(found, key=lambda file: file.name)]
 
 
 def read_only(path: Path, setup: Setup | None = None) -> sqlite3.Connection:

@@ -26,8 +26,12 @@ NO_LIMITS = Limits()
 
 
 def valid_limits(limits: Limits) -> Limits:
-    """*limits* itself. Raises InvalidKey with every fault."""
-    wrong = [name for name, value in limits.as_json().items() if value is not None and not 1 <= value <= MOST]
+    """*limits* itself, whose values may be of any type yet. Raises InvalidKey with every fault."""
+    wrong = [name for name, value in limits.as_json().items() if not is_limit(value)]
     if wrong:
         raise InvalidKey(f"limits.{', '.join(wrong)}: a whole number from 1 on is needed, or null for no limit")
     return limits
+
+
+def is_limit(value: object) -> bool:
+    return value is None or (type(value) is int and 1 <= value <= MOST)

@@ -1,15 +1,17 @@
 """The record of a key as people see it (service-interface part 2.1), and its row in the database. Pure."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from typing import Literal, NamedTuple
+from unicodedata import normalize
 
 from gateway.keys.errors import InvalidKey
 from gateway.keys.faults import Faults
 from gateway.keys.labels import NO_LABELS, Labels, labels_column, labels_from_column, valid_labels
 from gateway.keys.limits import NO_LIMITS, Limits, valid_limits
 from gateway.keys.scopes import Fixed, Grant, Managed, faults, granted
+from spool.clock import rfc3339_ms
 
 Status = Literal["Enabled", "Disabled"]
 
@@ -65,11 +67,11 @@ class KeyRecord:
 
     @property
     def last_modified(self) -> str:
-        return rfc3339(self.modified_at_ms)
+        return rfc3339_ms(self.modified_at_ms)
 
     @property
     def last_accessed(self) -> str:
-        return NOT_IN_USE if self.accessed_at_ms is None else rfc3339(self.accessed_at_ms)
+        return NOT_IN_USE if self.accessed_at_ms is None else rfc3339_ms(self.accessed_at_ms)
 
     @property
     def scope_count(self) -> int:
@@ -88,7 +90,7 @@ class KeyRecord:
             "status": self.status,
             "display": self.display,
             "created_by": self.created_by,
-            "created_at": rfc3339(self.created_at_ms),
+            "created_at": rfc3339_ms(self.created_at_ms),
             "updated_by": self.updated_by,
             "last_modified": self.last_modified,
             "last_accessed": self.last_accessed,
@@ -160,6 +162,20 @@ def grant_from_columns(mode: str, grants: str) -> Grant:
     return Managed(names) if mode == "managed" else Fixed(names)
 
 
+def edited(
+    key: KeyRecord,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    grant: Grant | None = None,
+    labels: Mapping[str, str] | None = None,
+    limits: Limits | None = None,
+) -> KeyRecord:
+    """*key* with what is given; None leaves as it is."""
+    given = {"name": name, "description": description, "grant": grant, "labels": labels, "limits": limits}
+    return replace(key, **{field: value for field, value in given.items() if value is not None})  # type: ignore[arg-type]  # each is its field's type
+
+
 def valid_key(key: KeyRecord) -> KeyRecord:
     """*key* with each field in its one form. Raises InvalidKey with every fault."""
     faults = Faults()
@@ -177,9 +193,14 @@ def valid_key(key: KeyRecord) -> KeyRecord:
     return valid
 
 
+def one_form(name: str) -> str:
+    """*name* as it is kept: an accent may be typed as a part of its letter or beside it, and two names must not look the same."""
+    return normalize("NFC", name)
+
+
 def valid_name(name: str) -> str:
-    """*name* without blanks around it. Raises InvalidKey."""
-    name = name.strip()
+    """*name* in its one form, without blanks around it. Raises InvalidKey."""
+    name = one_form(name).strip()
     if not NAME_MIN_CHARS <= len(name) <= NAME_MAX_CHARS:
         raise InvalidKey(f"name: {NAME_MIN_CHARS} to {NAME_MAX_CHARS} characters are needed")
     if not name.isprintable():
@@ -208,8 +229,3 @@ def valid_grant(grant: Grant) -> Grant:
     if found:
         raise InvalidKey("; ".join(found))
     return grant
-
-
-def rfc3339(time_ms: int) -> str:
-    """UTC with milliseconds and `Z`."""
-    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

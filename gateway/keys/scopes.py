@@ -8,8 +8,12 @@ table at each check, so a scope added to a use case reaches every key of that us
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import NamedTuple
+
+from gateway.near_miss import nearest
+
+INGEST_SCOPE = "ai-telemetry-ingest:ingest-ai-telemetry"
+"""Of every AI telemetry ingest endpoint."""
 
 SEND_AI_TELEMETRY = "send-ai-telemetry"
 SEND_BILLING_DATA = "send-billing-data"
@@ -32,7 +36,7 @@ class Scope(NamedTuple):
 
 
 CATALOGUE: tuple[Scope, ...] = (
-    Scope("ai-telemetry-ingest:ingest-ai-telemetry", "Send AI Telemetry", write_only=True, use_case=SEND_AI_TELEMETRY),
+    Scope(INGEST_SCOPE, "Send AI Telemetry", write_only=True, use_case=SEND_AI_TELEMETRY),
     Scope("billing:read_costs", "Cost & Usage Data"),
     Scope("billing:read_dimensions", "Cost & Usage Data"),
     Scope("billing:read_resource_tags", "Cost & Usage Data"),
@@ -197,13 +201,6 @@ def use_case_name(text: str) -> str:
     """The same for a use case, which people also call by the name they see: `Send AI Telemetry`."""
     name = re.sub(r"[\s_-]+", "-", text.strip().lower())
     return name if name in USE_CASES else text
-
-
-def nearest(text: str, names: Iterable[str]) -> str | None:
-    """The one of *names* that *text* was most likely meant to be."""
-    names, text = list(names), text.strip().lower()
-    close = get_close_matches(text, names, n=1) or [name for name in names if text and text in name]
-    return close[0] if close else None
 
 
 def _with_nearest(text: str, names: Collection[str], others: Collection[str]) -> str:

@@ -10,18 +10,18 @@ microseconds. Last Accessed is noted in memory and written in one batch by `flus
 import asyncio
 import sqlite3
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from importlib.resources import files
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, TypeVar
 
 from exporters.secret import Secret
-from gateway.keys.database import Database, read_only
+from gateway.keys.database import Database, read_only, scripts_of
 from gateway.keys.errors import DatabaseUnavailable, InvalidKey
 from gateway.keys.key import RandomBytes, display_form, keyed_hash, legacy_fault, matches, mint, new_id, parse
 from gateway.keys.labels import NO_LABELS
 from gateway.keys.limits import NO_LIMITS, Limits
-from gateway.keys.record import LEGACY_NAME, KeyRecord, Status, Which, valid_key
+from gateway.keys.record import LEGACY_NAME, KeyRecord, Status, Which, edited, valid_key
 from gateway.keys.scopes import Grant
 from gateway.keys.table import (
     check_pepper,
@@ -35,7 +35,9 @@ from gateway.keys.table import (
     save,
 )
 
-MIGRATIONS = files("gateway.keys.migrations")
+T = TypeVar("T")
+
+MIGRATIONS = "gateway.keys.migrations"
 _UNKNOWN_HASH = bytes(32)
 """Compared against when no key has the id, so that an unknown id takes as long as a wrong secret."""
 
@@ -49,6 +51,11 @@ class Created(NamedTuple):
 class _Stored(NamedTuple):
     key: KeyRecord
     secret_hash: bytes
+
+
+async def make_tables(database: Database) -> None:
+    """Bring the tables of keys to this release."""
+    await database.migrate("keys", scripts_of(MIGRATIONS))
 
 
 class KeyStore:
@@ -77,9 +84,8 @@ class KeyStore:
     ) -> Self:
         """The keys in *database*, its tables made when missing. Raises PepperMismatch when *pepper* is another file's."""
         store = cls(database, prefix=prefix, pepper=pepper, now_ms=now_ms, random_bytes=random_bytes)
-        scripts = sorted(file.name for file in MIGRATIONS.iterdir() if file.name.endswith(".sql"))
-        await database.migrate("keys", [(MIGRATIONS / name).read_text() for name in scripts])
-        await database.write(partial(check_pepper, keyed_hash(pepper, "pepper-check")))
+        await make_tables(database)
+        await store._change(partial(check_pepper, keyed_hash(pepper, "pepper-check")))
         store._watch = read_only(database.path)
         return store
 
@@ -132,18 +138,8 @@ class KeyStore:
         limits: Limits | None = None,
     ) -> KeyRecord:
         """Change what is given, leave the rest. Raises NoSuchKey, InvalidKey, NameTaken."""
-
-        def edited(key: KeyRecord) -> KeyRecord:
-            return replace(
-                key,
-                name=key.name if new_name is None else new_name,
-                description=key.description if description is None else description,
-                grant=key.grant if grant is None else grant,
-                labels=key.labels if labels is None else labels,
-                limits=key.limits if limits is None else limits,
-            )
-
-        return await self.revise(which, edited, by=by)
+        change = partial(edited, name=new_name, description=description, grant=grant, labels=labels, limits=limits)
+        return await self.revise(which, change, by=by)
 
     async def revise(self, which: Which, change: Callable[[KeyRecord], KeyRecord], *, by: str) -> KeyRecord:
         """Put what *change* makes of the key in its place; nobody else changes it meanwhile. Raises as `edit`."""
@@ -158,7 +154,7 @@ class KeyStore:
 
     async def delete(self, which: Which, *, typed_name: str) -> None:
         """Remove the key for good; *typed_name* is what the person typed to confirm. Raises NoSuchKey, NotConfirmed."""
-        await self._database.write(partial(delete, which, typed_name))
+        await self._change(partial(delete, which, typed_name))
 
     async def list(self) -> list[KeyRecord]:
         """Every key, by name; Last Accessed includes what was not flushed yet."""
@@ -206,10 +202,12 @@ class KeyStore:
 
     async def close(self) -> None:
         """Flush, and close the connection that watches."""
-        await self.flush_last_accessed()
-        if self._watch is not None:
-            self._watch.close()
-            self._watch = None
+        try:
+            await self.flush_last_accessed()
+        finally:
+            if self._watch is not None:
+                self._watch.close()
+                self._watch = None
 
     def _fresh(self, key_id: str, display: str, name: str, grant: Grant, by: str) -> KeyRecord:
         now_ms = self._now_ms()
@@ -229,7 +227,7 @@ class KeyStore:
 
     async def _insert(self, key: KeyRecord, secret: Secret) -> Created:
         key = valid_key(key)
-        await self._database.write(partial(insert, key, keyed_hash(self._pepper, secret.reveal())))
+        await self._change(partial(insert, key, keyed_hash(self._pepper, secret.reveal())))
         return Created(key, secret)
 
     async def _set_status(self, which: Which, status: Status, by: str) -> KeyRecord:
@@ -243,7 +241,17 @@ class KeyStore:
             save(key, connection)
             return key
 
-        return self._with_access(await self._database.write(updated))
+        return self._with_access(await self._change(updated))
+
+    async def _change(self, change: Callable[[sqlite3.Connection], T]) -> T:
+        """As `Database.write`. Afterwards the file tells it without its write-ahead log.
+
+        A file that was copied or left without that log must not bring a revoked key back, nor open the intake as if no key was ever made.
+        """
+        done = await self._database.write(change)
+        with suppress(DatabaseUnavailable):  # the change is on disk; the next one, or the end, makes up for this
+            await self._database.fold()
+        return done
 
     def _with_access(self, key: KeyRecord) -> KeyRecord:
         noted_ms = self._accessed.get(key.key_id)
@@ -267,7 +275,7 @@ class KeyStore:
             finally:
                 self._watch.execute("ROLLBACK")
             self._data_version = data_version
-        except sqlite3.Error as error:
+        except (sqlite3.Error, ValueError) as error:  # ValueError: a row that holds no JSON
             self._is_fresh = False
             raise DatabaseUnavailable(f"{self._database.path.name}: {error}") from error
 

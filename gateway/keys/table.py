@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Callable
 
 from gateway.keys.errors import LegacyKeyExists, NameTaken, NoSuchKey, NotConfirmed, PepperMismatch
-from gateway.keys.record import COLUMNS, KeyId, KeyRecord, Which, from_row, to_row
+from gateway.keys.record import COLUMNS, KeyId, KeyRecord, Which, from_row, one_form, to_row
 
 
 def check_pepper(check: bytes, connection: sqlite3.Connection) -> None:
@@ -55,7 +55,7 @@ def _unique(name: str, run: Callable[[], object]) -> None:
 
 def delete(which: Which, typed_name: str, connection: sqlite3.Connection) -> None:
     key = find(which, connection)
-    if typed_name != key.name:
+    if one_form(typed_name) != one_form(key.name):
         raise NotConfirmed("name: deleting a key needs its exact name")
     connection.execute("DELETE FROM keys WHERE key_id = ?", (key.key_id,))
     connection.execute("UPDATE key_facts SET generation = generation + 1")

@@ -9,8 +9,9 @@ from gateway.keys.errors import DatabaseUnavailable
 
 MEND = (
     "restore it from a backup together with its pepper file; or, to go on without the keys it held, move it and {pepper}"
-    " away: then every sender needs a new key"
+    " away and make a key before the start (telemetry-gateway keys create): without one, intake on loopback is open"
 )
+KEY_TABLES = "SELECT 1 FROM sqlite_schema WHERE name = 'key_facts'"
 
 
 def refuse_damaged(database: Path, pepper: Path) -> None:
@@ -23,6 +24,8 @@ def refuse_damaged(database: Path, pepper: Path) -> None:
     try:
         with closing(read_only(database)) as connection:
             (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+            if found == "ok" and pepper.exists() and not connection.execute(KEY_TABLES).fetchone():
+                found = "its keys are gone, as when its write-ahead log was deleted"
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
         found = "it cannot be read" if isinstance(error, UnicodeDecodeError) else str(error)
     if found != "ok":

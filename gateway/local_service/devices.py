@@ -7,13 +7,13 @@ a device only when its sequence is the highest of its instance, so a repeat or a
 import sqlite3
 from typing import NamedTuple
 
-from gateway.keys.record import rfc3339
 from gateway.lists.conventions import Filterable, ListShape, Sort
 from gateway.lists.table import ListTable
 from gateway.local_service.call import Answer, Call, json_answer
 from gateway.local_service.checks import Fields, choice, decoded_object, text, time_ms, whole
 from gateway.local_service.errors import DeviceBlocked, DeviceExists, DeviceUnknown
 from gateway.local_service.lists import list_answer
+from spool.clock import rfc3339_ms
 
 KINDS = ("workstation", "server", "gateway")
 STATUSES = ("active", "pending", "blocked")
@@ -30,7 +30,7 @@ class _Device(NamedTuple):
 def _item(row: tuple[object, ...]) -> dict[str, object]:
     names = ("device_id", "status", "kind", "instance_id", "epoch", "enrollments", "heartbeats", "health")
     times = ("first_seen_at", "enrolled_at", "last_heartbeat_at", "last_ping_at")
-    written = (rfc3339(time) if isinstance(time, int) else None for time in row[len(names) :])
+    written = (rfc3339_ms(time) if isinstance(time, int) else None for time in row[len(names) :])
     return dict(zip(names, row, strict=False)) | dict(zip(times, written, strict=True))
 
 

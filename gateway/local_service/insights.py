@@ -37,7 +37,7 @@ class Insight:
 
 async def open_insights(database: Database, moved: str) -> None:
     """Make the insights' tables; *moved*: the script that brings rows of the table that service 0001 made."""
-    await database.migrate(tables.PART, tables.migrations())
+    await tables.make_insight_tables(database)
     await database.migrate("service insights", [moved])
 
 

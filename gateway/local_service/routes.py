@@ -6,6 +6,7 @@ arrived can be checked, need `billing:read_costs`, and never misbehave.
 
 from typing import NamedTuple
 
+from gateway.keys.scopes import INGEST_SCOPE
 from gateway.local_service import (
     ai_telemetry,
     billing,
@@ -69,7 +70,7 @@ ROUTES: tuple[Route, ...] = (
     Route(
         "POST",
         "/v2/ai-telemetry/records",
-        "ai-telemetry-ingest:ingest-ai-telemetry",
+        INGEST_SCOPE,
         ai_telemetry.ingest,
         ai_telemetry.MAX_BYTES,
     ),

@@ -20,7 +20,7 @@ from gateway.keys.database import Database
 from gateway.keys.errors import DatabaseUnavailable
 from gateway.keys.key import SERVICE_PREFIX, RandomBytes
 from gateway.keys.pepper import load_pepper
-from gateway.keys.store import KeyStore
+from gateway.keys.store import KeyStore, make_tables
 from gateway.local_service import devices
 from gateway.local_service.amounts import add_sql_functions
 from gateway.local_service.finding import Finder
@@ -54,6 +54,7 @@ def build_service(
         try:
             await database.migrate("service", [_migration("0001_service.sql"), _migration("0002_insights_aside.sql")])
             await open_insights(database, _migration("0003_insights_moved.sql"))
+            await make_tables(database)  # before the pepper, as in gateway.keys.control
             pepper = load_pepper(data_path / PEPPER_NAME, random_bytes)
             keys = await KeyStore.open(
                 database, prefix=SERVICE_PREFIX, pepper=pepper, now_ms=now_ms, random_bytes=random_bytes

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import orjson
 
-from gateway.keys.record import rfc3339
 from gateway.lists.conventions import ListShape, Sort
 from gateway.lists.table import ListTable
 from gateway.local_service.call import Answer, Call, Operation, json_answer
@@ -26,6 +25,7 @@ from gateway.local_service.unit_cost_records import (
     one_shape,
     unit_records,
 )
+from spool.clock import rfc3339_ms
 
 _ON_PLACE = {
     "replace": "excluded.value",
@@ -42,7 +42,7 @@ class _Stream(NamedTuple):
 
 def _item(row: tuple[object, ...]) -> dict[str, object]:
     kind, granularity, bucket_ms, element_name, filter_, value = row
-    shared = {"timestamp": rfc3339(bucket_ms), "granularity": granularity, "value": value}  # type: ignore[arg-type]  # an INTEGER column
+    shared = {"timestamp": rfc3339_ms(bucket_ms), "granularity": granularity, "value": value}  # type: ignore[arg-type]  # an INTEGER column
     content: dict[str, list[str]] = orjson.loads(str(filter_))
     if kind == "metric":
         return shared | {"associated_cost": {name: values[0] for name, values in content.items()}}

@@ -71,8 +71,14 @@ def _malformed(request: web.BaseRequest, status: int) -> web.Response:
 
 def add_routes(app: web.Application) -> None:
     for route in ROUTES:
-        app.router.add_route(route.method, route.path, partial(_handle, route))
-    app.router.add_route("GET", OPENAPI_PATH, _describe)
+        for method in _methods(route):
+            app.router.add_route(method, route.path, partial(_handle, route))
+    app.router.add_get(OPENAPI_PATH, _describe)
+
+
+def _methods(route: Route) -> tuple[str, ...]:
+    """What is read can be asked for without its body."""
+    return (route.method,) if route.writes else (route.method, "HEAD")
 
 
 @web.middleware

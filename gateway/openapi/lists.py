@@ -16,8 +16,9 @@ def list_parameters(shape: ListShape) -> list[Json]:
         {
             "name": "limit",
             "in": "query",
-            "description": "Items per page.",
-            "schema": {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT},
+            # No `default`: a client that fills it in beside a cursor would ask for another page size than the cursor's.
+            "description": f"Items per page: {DEFAULT_LIMIT} where neither it nor a cursor is given.",
+            "schema": {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT},
         },
         {"$ref": "#/components/parameters/Cursor"},
     ]

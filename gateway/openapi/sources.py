@@ -4,14 +4,12 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from gateway.sources.source import Source, WayIn
+from gateway.keys.scopes import INGEST_SCOPE
+from gateway.sources.source import SOURCES_PATH, TOKEN_PATH, Source, WayIn
 
 Json = dict[str, Any]
 
-SOURCES_PATH = "/v1/sources"
-TOKEN_PATH = "/token/{token}"  # noqa: S105 - where one stands
 SIGNALS = ("traces", "logs", "metrics")
-INGEST_SCOPE = "ai-telemetry-ingest:ingest-ai-telemetry"
 ONLY_WITH_TOKEN = "Only where `sources.{name}.url_token` is on."  # noqa: S105 - words about one
 ONLY_WITH_VERIFY = "Only where `sources.{name}.verify` is set."
 
@@ -50,7 +48,7 @@ def with_404(item: Json) -> Json:
 
 
 def own_paths(source: Source, responses: Json) -> Iterator[tuple[str, Json]]:
-    base = f"{SOURCES_PATH}/{source.name}"
+    base = source.path
     for path in (base, *(base + path for path in source.native_paths), *source.native_paths, base + TOKEN_PATH):
         with_token = path.endswith(TOKEN_PATH)
         yield (

@@ -13,6 +13,10 @@ from gateway.normalise.context import Context
 from gateway.normalise.points import Measured
 from gateway.sources.documents import Document, ReadLine
 
+SOURCES_PATH = "/v1/sources"
+TOKEN_PATH = "/token/{token}"  # noqa: S105 - where one stands
+"""Behind a source's path."""
+
 WayIn = Literal["key", "firehose_access_key", "vendor_headers", "path_token", "hmac_sha256", "hmac_sha1"]
 """How a sender shows its key. `key`: as everywhere (bare, Bearer, Basic, x-api-key, api-key). The others are in
 `gateway.web.ways_in`; `path_token` and the signatures work only where the configuration turns them on."""
@@ -77,3 +81,7 @@ class Source:
     """Cuts out of a body, before it is parsed, what nobody reads; where the rest is no JSON, the whole body is read."""
     read_line: ReadLine | None = None
     """For log lines that are no JSON."""
+
+    @property
+    def path(self) -> str:
+        return f"{SOURCES_PATH}/{self.name}"

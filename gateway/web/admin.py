@@ -11,20 +11,20 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from ipaddress import ip_address
 
-import orjson
 import structlog
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
-from gateway.errors import Forbidden, Unauthenticated, answer_for
+from gateway.errors import BadPayload, Forbidden, Unauthenticated, answer_for, kind_of
+from gateway.faults import places
 from gateway.insights.finding import INSIGHT_LIST, Insight
 from gateway.lists.conventions import ListRequest, Page, envelope, read_request
 from gateway.metrics import Status
 from gateway.quarantine import degraded
+from gateway.web.admin_json import encoded_answer, json_answer
 from gateway.web.answers import json_error
-from gateway.web.faults import kind_of, places
 from gateway.web.gate import Gate, credential, host_name, is_loopback_host
 from gateway.web.insights import BY, LIST_PATH, scope_of
 from gateway.web.page import CONTENT_SECURITY_POLICY, Total, login_page, status_page
@@ -100,14 +100,15 @@ async def answering(request: web.Request, handler: Handler) -> web.StreamRespons
         response = await handler(request)
     except web.HTTPException as error:
         headers = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else {}
-        response = json_answer(error.status, json_error(error.reason, error.reason.lower().replace(" ", "_")), headers)
+        body = json_error(error.reason, error.reason.lower().replace(" ", "_"))
+        response = encoded_answer(body, error.status, headers)
     except Exception as error:  # noqa: BLE001 - an unforeseen error must not end in a traceback that quotes data
         answer = answer_for(error)
         if not answer.show_text:
             # Not `exception`: the error's text may quote data.
             log.error("unforeseen error", error=type(error).__name__, at=places(error))  # noqa: TRY400
         message = str(error) if answer.show_text else "an unforeseen error"
-        response = json_answer(answer.status, json_error(message, kind_of(error)))
+        response = encoded_answer(json_error(message, kind_of(error)), answer.status)
         if answer.retry_after_s is not None:
             response.headers["Retry-After"] = str(answer.retry_after_s)
     for name, value in SAFE_HEADERS.items():
@@ -185,14 +186,14 @@ async def metrics(request: web.Request) -> web.Response:
 
 
 async def status_json(request: web.Request) -> web.Response:
-    return json_answer(HTTPStatus.OK, orjson.dumps(request.app[PARTS].status()))
+    return json_answer(request.app[PARTS].status())
 
 
 async def insights(request: web.Request) -> web.Response:
     """As service-interface part 4.1 has it. Raises BadListRequest."""
     asked = read_request(INSIGHT_LIST, request.query.items())
     found = await request.app[PARTS].insights(asked)
-    return json_answer(HTTPStatus.OK, orjson.dumps(envelope(INSIGHT_LIST, asked, found)))
+    return json_answer(envelope(INSIGHT_LIST, asked, found))
 
 
 async def page(request: web.Request) -> web.Response:
@@ -212,7 +213,10 @@ async def login(request: web.Request) -> web.Response:
 
 
 async def login_with_token(request: web.Request) -> web.Response:
-    token = (await request.post()).get("token", "")
+    try:
+        token = (await request.post()).get("token", "")
+    except (LookupError, ValueError):  # a charset or a boundary that nobody knows
+        raise BadPayload("the form cannot be read") from None
     session = request.app[PARTS].access.session_for_token(token) if isinstance(token, str) else None
     if session is None:
         return html(login_page("That is not the admin token."), HTTPStatus.UNAUTHORIZED)
@@ -228,7 +232,7 @@ async def logout(request: web.Request) -> web.Response:
 
 async def login_link(request: web.Request) -> web.Response:
     """A one-time link for a browser, for whoever has the token."""
-    return json_answer(HTTPStatus.CREATED, orjson.dumps({"path": request.app[PARTS].access.login_path()}))
+    return json_answer({"path": request.app[PARTS].access.login_path()}, HTTPStatus.CREATED)
 
 
 def entered(session: str) -> web.Response:
@@ -239,7 +243,3 @@ def entered(session: str) -> web.Response:
 
 def html(text: str, status: int = HTTPStatus.OK) -> web.Response:
     return web.Response(text=text, status=status, content_type="text/html")
-
-
-def json_answer(status: int, body: bytes, headers: dict[str, str] | None = None) -> web.Response:
-    return web.Response(status=status, body=body, headers={"Content-Type": "application/json", **(headers or {})})

@@ -77,8 +77,13 @@ class Hold:
         if self.charge is not None:
             self.charge.take_body(n_bytes)
 
+    def spend_quota(self) -> None:
+        """What was sent until now is on disk, whatever becomes of the rest."""
+        if self.charge is not None:
+            self.charge.spend()
+
     def give_back_quota(self) -> None:
-        """Nothing was kept, and the sender will come again with the same."""
+        """What was not kept, the sender will send once more."""
         if self.charge is not None:
             self.charge.give_back()
 

@@ -1,14 +1,11 @@
 """The admin listener's way to dead letters and resends. The listener's guard covers it: the admin token, or a session."""
 
 from collections.abc import Callable
-from http import HTTPStatus
-from typing import Any
 
-import orjson
 from aiohttp import web
 
 from gateway.dead_letters import DROP_PATH, LIST_PATH, REPLAY_DELIVERED_PATH, REPLAY_PATH, operate
-from gateway.errors import BadPayload
+from gateway.web.admin_json import json_answer, json_body
 from spool.sqlite.operating import Operator
 
 
@@ -17,9 +14,7 @@ def add_operator_routes(app: web.Application, operator: Operator, now_ms: Callab
         body = await json_body(request) if request.method == "POST" else None
         query = list(request.query.items())
         answer = await operate(operator, request.method, request.path, query=query, body=body, now_ms=now_ms)
-        return web.Response(
-            status=HTTPStatus.OK, body=orjson.dumps(answer), headers={"Content-Type": "application/json"}
-        )
+        return json_answer(answer)
 
     app.add_routes([
         web.get(LIST_PATH, handle),
@@ -28,14 +23,3 @@ def add_operator_routes(app: web.Application, operator: Operator, now_ms: Callab
         web.post(DROP_PATH, handle),
         web.post(REPLAY_DELIVERED_PATH, handle),
     ])  # fmt: skip
-
-
-async def json_body(request: web.Request) -> dict[str, Any]:
-    """The object in the body; an empty body is an empty one."""
-    try:
-        found = orjson.loads(await request.read() or b"{}")
-    except orjson.JSONDecodeError:
-        raise BadPayload("the body is not JSON") from None
-    if not isinstance(found, dict):
-        raise BadPayload("the body must be a JSON object")
-    return found

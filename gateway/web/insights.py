@@ -8,15 +8,15 @@ from functools import wraps
 from http import HTTPStatus
 from typing import Final
 
-import orjson
 from aiohttp import web
 
 from gateway.insights.changes import InsightError
 from gateway.insights.listing import comments_list
 from gateway.insights.store import InsightStore
+from gateway.keys.asked import OPERATOR
 from gateway.lists.conventions import envelope, read_request
+from gateway.web.admin_json import encoded_answer, json_answer, json_body
 from gateway.web.answers import json_error
-from gateway.web.dead_letters import json_body
 from gateway.web.page import STATUS_FORM_PATH
 
 LIST_PATH: Final = "/v2/insights"
@@ -36,8 +36,6 @@ SCOPES: Final = {
 }
 """Method and path -> the scope that opens it to an inbound key."""
 
-OPERATOR: Final = "operator"
-"""Who acts with the admin token or a session."""
 BY: Final = web.RequestKey("by", str)
 """In a request: the name of the key it was made with."""
 
@@ -50,52 +48,20 @@ def scope_of(request: web.Request) -> str | None:
     return None if resource is None else SCOPES.get((request.method, resource.canonical))
 
 
+STORE: Final = web.AppKey("insights", InsightStore)
+
+
 def add_insight_routes(app: web.Application, store: InsightStore) -> None:
-    async def create(request: web.Request) -> web.Response:
-        return one("insight", await store.create(await json_body(request)), HTTPStatus.CREATED)
-
-    async def read(request: web.Request) -> web.Response:
-        return one("insight", await store.read(request.match_info["insight_id"]))
-
-    async def change(request: web.Request) -> web.Response:
-        content = await json_body(request)
-        return one("insight", await store.change(request.match_info["insight_id"], content, by=who(request)))
-
-    async def delete(request: web.Request) -> web.Response:
-        await store.delete(request.match_info["insight_id"])
-        return web.Response(status=HTTPStatus.NO_CONTENT)
-
-    async def comments(request: web.Request) -> web.Response:
-        insight_id = request.match_info["insight_id"]
-        shape = comments_list(insight_id).shape
-        asked = read_request(shape, request.query.items())
-        return json(envelope(shape, asked, await store.comments(insight_id, asked)))
-
-    async def add_comment(request: web.Request) -> web.Response:
-        content = await json_body(request)
-        written = await store.add_comment(request.match_info["insight_id"], content, by=who(request))
-        return one("comment", written, HTTPStatus.CREATED)
-
-    async def change_comment(request: web.Request) -> web.Response:
-        of, content = request.match_info, await json_body(request)
-        changed = await store.change_comment(of["insight_id"], of["comment_id"], content, by=who(request))
-        return one("comment", changed)
-
-    async def set_status(request: web.Request) -> web.Response:
-        """A button of the status page; back to the page."""
-        content = dict(await request.post())
-        await store.change(request.match_info["insight_id"], content, by=who(request))
-        return web.Response(status=HTTPStatus.SEE_OTHER, headers={"Location": "/"})
-
+    app[STORE] = store
     app.add_routes([
-        web.post(LIST_PATH, told(create)),
-        web.get(INSIGHT_PATH, told(read)),
-        web.patch(INSIGHT_PATH, told(change)),
-        web.delete(INSIGHT_PATH, told(delete)),
-        web.get(COMMENTS_PATH, told(comments)),
-        web.post(COMMENTS_PATH, told(add_comment)),
-        web.patch(COMMENT_PATH, told(change_comment)),
-        web.post(STATUS_FORM_PATH, told(set_status)),
+        web.post(LIST_PATH, create),
+        web.get(INSIGHT_PATH, read),
+        web.patch(INSIGHT_PATH, change),
+        web.delete(INSIGHT_PATH, delete),
+        web.get(COMMENTS_PATH, comments),
+        web.post(COMMENTS_PATH, add_comment),
+        web.patch(COMMENT_PATH, change_comment),
+        web.post(STATUS_FORM_PATH, set_status),
     ])  # fmt: skip
 
 
@@ -107,21 +73,68 @@ def told(handler: Handler) -> Handler:
         try:
             return await handler(request)
         except InsightError as error:
-            body = json_error(str(error), error.code)
-            return web.Response(status=error.status, body=body, content_type="application/json")
+            return encoded_answer(json_error(str(error), error.code), error.status)
 
     return answered
 
 
+@told
+async def create(request: web.Request) -> web.Response:
+    return one("insight", await request.app[STORE].create(await json_body(request)), HTTPStatus.CREATED)
+
+
+@told
+async def read(request: web.Request) -> web.Response:
+    return one("insight", await request.app[STORE].read(request.match_info["insight_id"]))
+
+
+@told
+async def change(request: web.Request) -> web.Response:
+    insight_id, content = request.match_info["insight_id"], await json_body(request)
+    return one("insight", await request.app[STORE].change(insight_id, content, by=who(request)))
+
+
+@told
+async def delete(request: web.Request) -> web.Response:
+    await request.app[STORE].delete(request.match_info["insight_id"])
+    return web.Response(status=HTTPStatus.NO_CONTENT)
+
+
+@told
+async def comments(request: web.Request) -> web.Response:
+    insight_id = request.match_info["insight_id"]
+    shape = comments_list(insight_id).shape
+    asked = read_request(shape, request.query.items())
+    return json_answer(envelope(shape, asked, await request.app[STORE].comments(insight_id, asked)))
+
+
+@told
+async def add_comment(request: web.Request) -> web.Response:
+    insight_id, content = request.match_info["insight_id"], await json_body(request)
+    written = await request.app[STORE].add_comment(insight_id, content, by=who(request))
+    return one("comment", written, HTTPStatus.CREATED)
+
+
+@told
+async def change_comment(request: web.Request) -> web.Response:
+    of, content = request.match_info, await json_body(request)
+    changed = await request.app[STORE].change_comment(of["insight_id"], of["comment_id"], content, by=who(request))
+    return one("comment", changed)
+
+
+@told
+async def set_status(request: web.Request) -> web.Response:
+    """A button of the status page; back to the page."""
+    content = dict(await request.post())
+    await request.app[STORE].change(request.match_info["insight_id"], content, by=who(request))
+    return web.Response(status=HTTPStatus.SEE_OTHER, headers={"Location": "/"})
+
+
 def who(request: web.Request) -> str:
-    """Name of the key, else the operator."""
+    """Name of the key; with the admin token or a session, the operator."""
     by: str = request.get(BY, OPERATOR)
     return by
 
 
 def one(name: str, item: object, status: int = HTTPStatus.OK) -> web.Response:
-    return json({name: item}, status)
-
-
-def json(content: object, status: int = HTTPStatus.OK) -> web.Response:
-    return web.Response(status=status, body=orjson.dumps(content), content_type="application/json")
+    return json_answer({name: item}, status)

@@ -4,16 +4,14 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, Final
 
-import orjson
 import structlog
 from aiohttp import web
 
-from gateway.errors import ANSWERS
+from gateway.errors import ANSWERS, kind_of
 from gateway.keys.admin import INBOUND_PATH, SendersWouldBeRefused, Store, operate
 from gateway.keys.asked import by_in
 from gateway.keys.errors import OpenIntakeInUse
-from gateway.web.dead_letters import json_body
-from gateway.web.faults import kind_of
+from gateway.web.admin_json import json_answer, json_body
 
 log = structlog.get_logger()
 
@@ -31,7 +29,7 @@ def add_key_routes(app: web.Application, store: Store, list_path: str = INBOUND_
         if request.method in WRITING:
             note(request.method, request.path, answer, body)
         is_new = (request.method, below) == ("POST", "")
-        return json_answer(HTTPStatus.CREATED if is_new else HTTPStatus.OK, answer)
+        return json_answer(answer, HTTPStatus.CREATED if is_new else HTTPStatus.OK)
 
     one = list_path + "/{id}"
     app.add_routes([
@@ -55,8 +53,4 @@ def note(method: str, path: str, answer: Mapping[str, Any], body: Mapping[str, A
 def refusal(error: SendersWouldBeRefused) -> web.Response:
     """Beside the error, the senders that it is about."""
     content = {"error": {"message": str(error), "type": kind_of(error)}, "senders": error.senders}
-    return json_answer(ANSWERS[OpenIntakeInUse].status, content)
-
-
-def json_answer(status: int, content: Mapping[str, Any]) -> web.Response:
-    return web.Response(status=status, body=orjson.dumps(content), headers={"Content-Type": "application/json"})
+    return json_answer(content, ANSWERS[OpenIntakeInUse].status)

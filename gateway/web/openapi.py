@@ -6,6 +6,7 @@ from typing import Final
 from aiohttp import web
 
 from gateway.openapi.gateway_document import gateway_openapi
+from gateway.web.admin_json import encoded_answer
 
 OPENAPI_PATH: Final = "/openapi.json"
 
@@ -16,4 +17,4 @@ def add_description_route(app: web.Application) -> None:
 
 async def describe(request: web.Request) -> web.Response:
     """Made at the first request, beside the loop: it takes a tenth of a second."""
-    return web.Response(body=await asyncio.to_thread(gateway_openapi), content_type="application/json")
+    return encoded_answer(await asyncio.to_thread(gateway_openapi))

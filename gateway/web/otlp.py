@@ -11,6 +11,7 @@ from aiohttp import web
 
 from gateway.errors import Answer, BadPayload, UnsupportedMedia
 from gateway.intake import Intake, Receipt, Sender
+from gateway.keys.scopes import INGEST_SCOPE
 from gateway.web.answers import (
     CONTENT_TYPES,
     EMPTY_MESSAGE,
@@ -23,9 +24,7 @@ from gateway.web.answers import (
 )
 from gateway.web.gate import Headers
 from gateway.web.ready import SERVER, Ready
-from gateway.web.routes import POST_ONLY, Route, ShownIn
-
-INGEST_SCOPE = "ai-telemetry-ingest:ingest-ai-telemetry"
+from gateway.web.routes import POST_ONLY, BodyRoute, Route, ShownIn
 
 SUCCESS: Final[dict[str, Ready]] = {
     media: Ready(content_type, EMPTY_MESSAGE[media]) for media, content_type in CONTENT_TYPES.items()
@@ -70,7 +69,7 @@ class OtlpManner:
 def otlp_routes(
     intake: Intake, prefix: str = "", methods: AbstractSet[str] = POST_ONLY, shown: ShownIn | None = None
 ) -> list[Route]:
-    """`/v1/traces`, `/v1/logs` and `/v1/metrics`, behind *prefix*; *shown* as in `Route`."""
+    """`/v1/traces`, `/v1/logs` and `/v1/metrics`, behind *prefix*; *shown* as in `BodyRoute`."""
     return [
         signal_route("traces", intake.traces, prefix, methods, shown),
         signal_route("logs", intake.logs, prefix, methods, shown),
@@ -80,8 +79,8 @@ def otlp_routes(
 
 def signal_route(
     signal: Signal, receive: SignalIntake, prefix: str, methods: AbstractSet[str], shown: ShownIn | None
-) -> Route:
+) -> BodyRoute:
     def call(body: bytes, media: str, sender: Sender, parameter: str) -> Awaitable[Receipt]:
         return receive(body, json=media == "json", sender=sender)
 
-    return Route(f"{prefix}/v1/{signal}", INGEST_SCOPE, OtlpManner(signal), call, methods=methods, shown=shown)
+    return BodyRoute(f"{prefix}/v1/{signal}", INGEST_SCOPE, OtlpManner(signal), call, methods=methods, shown=shown)

@@ -8,7 +8,8 @@ buckets. Bytes are those of bodies after decompression, so they are known when a
    one, and leaves a debt that the following minutes pay. So it waits for a minute at most, and the rate holds all the same.
 3. A body that is taken in pieces (`gateway.web.streaming`) is let in by its first piece; the others only leave a debt, since
    a refusal in the middle would make its sender begin again, for ever.
-4. What was taken for a request that we could not keep, or refused for its quota, is given back.
+4. What was taken for a request that we could not keep, or refused for its quota, is given back; but not what was taken for pieces
+   that are on disk, else a body that never ends would be free.
 """
 
 import math
@@ -49,14 +50,14 @@ class Bucket:
 class Charge:
     """What one request took from its key's buckets."""
 
-    __slots__ = ("_begun", "_bytes", "_quotas", "key", "taken_bytes")
+    __slots__ = ("_begun", "_bytes", "_is_spent", "_quotas", "key", "taken_bytes")
 
     def __init__(self, quotas: "Quotas", key: KeyRecord, in_bytes: Bucket | None) -> None:
         self.key = key
         self.taken_bytes = 0
         self._quotas = quotas
         self._bytes = in_bytes
-        self._begun = False
+        self._begun = self._is_spent = False
 
     def take_body(self, n_bytes: int) -> None:
         """The body, or its next piece. Raises OverQuota (rules 2 and 3)."""
@@ -70,9 +71,14 @@ class Charge:
         bucket.left -= n_bytes
         self.taken_bytes += n_bytes
 
+    def spend(self) -> None:
+        """What was taken until now was for pieces that are on disk."""
+        self._is_spent = True
+        self.taken_bytes = 0
+
     def give_back(self) -> None:
         """Rule 4."""
-        self._quotas.give_back(self.key, self.taken_bytes)
+        self._quotas.give_back(self.key, self.taken_bytes, n_requests=0 if self._is_spent else 1)
         self.taken_bytes = 0
 
 
@@ -106,11 +112,11 @@ class Quotas:
             in_requests.left -= 1
         return Charge(self, key, in_bytes)
 
-    def give_back(self, key: KeyRecord, n_bytes: int) -> None:
-        """A request of *key*, and *n_bytes*; a bucket never holds more than a minute's worth."""
+    def give_back(self, key: KeyRecord, n_bytes: int, *, n_requests: int = 1) -> None:
+        """To *key*; a bucket never holds more than a minute's worth."""
         in_requests, in_bytes = self._of(key)
         if in_requests is not None and key.limits.requests_per_minute is not None:
-            in_requests.left = min(in_requests.left + 1, key.limits.requests_per_minute)
+            in_requests.left = min(in_requests.left + n_requests, key.limits.requests_per_minute)
         if in_bytes is not None and key.limits.bytes_per_minute is not None:
             in_bytes.left = min(in_bytes.left + n_bytes, key.limits.bytes_per_minute)
 

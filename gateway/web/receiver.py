@@ -14,7 +14,8 @@ import structlog
 from aiohttp import web
 from multidict import CIMultiDict
 
-from gateway.errors import Answer, BadPayload, MethodNotAllowed, Unauthenticated, answer_for
+from gateway.errors import Answer, BadPayload, GatewayError, MethodNotAllowed, Unauthenticated, answer_for, kind_of
+from gateway.faults import places
 from gateway.metrics import WebFigures
 from gateway.quiet_http import QuietServer
 from gateway.wall_clock import wall_ms
@@ -22,11 +23,10 @@ from gateway.web.admission import Admission
 from gateway.web.body import INLINE_BYTES, Budget, Hold, Limits, read_body
 from gateway.web.coding import decoder_for
 from gateway.web.cors import Cors
-from gateway.web.faults import kind_of, places
 from gateway.web.gate import sender_of
 from gateway.web.otlp import OtlpManner
 from gateway.web.refused import Refused
-from gateway.web.routes import POST_ONLY, Manner, Route, RouteTable
+from gateway.web.routes import POST_ONLY, BodyRoute, Manner, Route, RouteTable
 
 log = structlog.get_logger()
 
@@ -109,7 +109,7 @@ class Receiver:
             route, parameter = self._routes.find(request.raw_path)
             if request.method not in route.methods:
                 return self.not_a_post(request, route)
-            if route.take is None:
+            if isinstance(route, BodyRoute):
                 response = await self.accept(request, route, parameter, hold)
             else:
                 response = await route.take(request, parameter, hold)
@@ -125,7 +125,9 @@ class Receiver:
         self.counts.answers[route.path if route else NO_ROUTE, response.status] += 1
         return self._cors.allowing(request, response)
 
-    async def accept(self, request: web.BaseRequest, route: Route, parameter: str, hold: Hold) -> web.StreamResponse:
+    async def accept(
+        self, request: web.BaseRequest, route: BodyRoute, parameter: str, hold: Hold
+    ) -> web.StreamResponse:
         headers = request.headers
         shown = None if route.shown is None else route.shown(request, parameter)
         key = self.admission.admit(request, route.path, route.scope, hold, shown)
@@ -152,9 +154,10 @@ class Receiver:
         if not answer.show_text:
             self.counts.unforeseen += 1
             log.error("unforeseen error", error=type(error).__name__, at=places(error))
-        reason = getattr(error, "reason", None) or kind_of(error)
+        # Another's `reason` or `key` may quote the request.
+        reason, key = (error.reason, error.key) if isinstance(error, GatewayError) else (None, None)
         path = route.path if route else NO_ROUTE
-        self.refused.note(answer.status, reason, path, request.remote or "unix", getattr(error, "key", None))
+        self.refused.note(answer.status, reason or kind_of(error), path, request.remote or "unix", key)
         manner = route.manner if route else UNROUTED
         response = manner.failure(request.headers, answer, message, kind_of(error))
         if answer.retry_after_s is not None:

@@ -13,12 +13,13 @@ from typing import NamedTuple
 MAX_SENDERS = 1000
 """The one that was silent longest goes first."""
 MAX_PATHS = 16
-MAX_PRODUCT_CHARACTERS = 64
+MAX_NAME_CHARACTERS = 48
 HOUR_MS = 3_600_000
 
-_PRODUCT = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+(?:/[!#$%&'*+.^_`|~0-9A-Za-z-]+)?")
-"""`OTel-OTLP-Exporter-Python/1.30.0`: a product of RFC 9110, with its version."""
-_LIKE_A_KEY = re.compile(r"[a-z]{2,8}_[0-9A-Za-z]{10}_", re.IGNORECASE)
+_PRODUCT = re.compile(
+    r"([A-Za-z]{1,24}[0-9]{0,2}(?:[-_.][A-Za-z]{1,24}[0-9]{0,2}){0,3})(?![^/ \t])(/v?[0-9]{1,4}(?:\.[0-9]{1,4}){0,2}(?![0-9]))?"
+)
+"""`OTel-OTLP-Exporter-Python/1.30.0`: words with a digit or two at their ends, and a version in numbers. No key looks like that."""
 
 
 class RecentSender(NamedTuple):
@@ -77,8 +78,6 @@ class RecentSenders:
 
 @lru_cache(maxsize=256)
 def product_of(user_agent: str) -> str:
-    """The first product of a User-Agent, cut; empty where there is none, or it looks like a key."""
+    """The product that a User-Agent begins with; empty where what stands there may be anything else, such as a key."""
     found = _PRODUCT.match(user_agent)
-    if found is None or _LIKE_A_KEY.search(found[0]):
-        return ""
-    return found[0][:MAX_PRODUCT_CHARACTERS]
+    return "" if found is None or len(found[1]) > MAX_NAME_CHARACTERS else found[1] + (found[2] or "")

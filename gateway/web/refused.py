@@ -18,7 +18,9 @@ log = structlog.get_logger()
 MAX_ENTRIES = 100
 """The one that was silent longest goes first."""
 QUIET_MS = 600_000
-"""An entry is logged when it is new, and again after this long without a line."""
+"""What is refused for one status, reason and route is logged once, and again after this long without a line."""
+MAX_QUIET = 10_000
+"""Of those that a line was logged for; all that there can be are fewer."""
 LOGGED = frozenset({
     HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED,
     HTTPStatus.UNSUPPORTED_MEDIA_TYPE, HTTPStatus.TOO_MANY_REQUESTS,
@@ -46,7 +48,6 @@ class RefusedStatus(TypedDict):
 class _Entry:
     requests: int = 0
     last_ms: int = 0
-    logged_ms: int | None = None
     peer: str = ""
     key: str | None = None
 
@@ -56,6 +57,8 @@ class Refused:
         self._now_ms = now_ms
         self._entries: dict[tuple[int, str, str], _Entry] = {}
         """The one refused last stands last."""
+        self._logged_ms: dict[tuple[int, str, str], int] = {}
+        """Outlives the entry, else whoever asks for all routes in turn gets a line for each request."""
 
     def note(self, status: int, reason: str, route: str, peer: str, key: str | None = None) -> None:
         now_ms = self._now_ms()
@@ -65,9 +68,16 @@ class Refused:
         self._entries[status, reason, route] = entry
         entry.requests += 1
         entry.last_ms, entry.peer, entry.key = now_ms, peer, key
-        if status in LOGGED and (entry.logged_ms is None or now_ms - entry.logged_ms >= QUIET_MS):
-            entry.logged_ms = now_ms
+        if status in LOGGED and self._is_news((status, reason, route), now_ms):
             log.warning("request refused", status=status, reason=reason, route=route, peer=peer, key=key)
+
+    def _is_news(self, what: tuple[int, str, str], now_ms: int) -> bool:
+        """Whether a line about *what* is due; noted as logged then."""
+        before_ms = self._logged_ms.get(what)
+        is_due = len(self._logged_ms) < MAX_QUIET if before_ms is None else now_ms - before_ms >= QUIET_MS
+        if is_due:
+            self._logged_ms[what] = now_ms
+        return is_due
 
     def status(self) -> list[RefusedStatus]:
         """The one refused last first."""

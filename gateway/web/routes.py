@@ -37,7 +37,9 @@ class Manner(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class BodyRoute:
+    """The receiver admits its requests and reads their bodies whole; then `call` is asked."""
+
     path: str
     """`/v1/traces`, or with one `{parameter}` segment: `/v1/devices/{device_id}/heartbeat`."""
     scope: str
@@ -45,10 +47,24 @@ class Route:
     call: Callable[[bytes, str, Sender, str], Awaitable[Receipt]]
     """(plain body, encoding, sender, the parameter or "") -> what became of it, once on disk."""
     methods: AbstractSet[str] = POST_ONLY
-    take: Callable[[web.BaseRequest, str, Hold], Awaitable[web.StreamResponse]] | None = None
-    """For routes that admit and read their requests themselves (`gateway.web.sources`); `call` is then unused."""
     shown: ShownIn | None = None
     """None where a key counts only in the headers that all routes take."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRoute:
+    """`take` is given the request as it comes, and admits and reads it itself (`gateway.web.sources`)."""
+
+    path: str
+    scope: str
+    """What `take` asks for."""
+    manner: Manner
+    take: Callable[[web.BaseRequest, str, Hold], Awaitable[web.StreamResponse]]
+    """(request, the parameter or "", what it holds) -> the answer. Raises what `gateway.errors` names."""
+    methods: AbstractSet[str]
+
+
+Route = BodyRoute | RequestRoute
 
 
 MAX_PARAMETER_CHARACTERS = 256

@@ -7,6 +7,7 @@ token typed into a form; from then on by a cookie. Codes and sessions live in me
 import base64
 import hashlib
 import hmac
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -28,6 +29,8 @@ MAX_ENTRIES = 256
 """Codes, and sessions, that are alive at once; the oldest go first."""
 
 SECRET_BYTES = 32
+TOKEN_MIN_CHARS = 16
+TOKEN_FORM = re.compile(rf"[!-~]{{{TOKEN_MIN_CHARS},}}")
 
 RandomBytes = Callable[[int], bytes]
 
@@ -35,9 +38,14 @@ SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 def admin_token(data_dir: Path, random_bytes: RandomBytes) -> Secret:
-    """The token of *data_dir*, made at first use. Raises OSError."""
-    made = read_or_create(data_dir / TOKEN_FILE, lambda: fresh(random_bytes).encode() + b"\n")
-    return Secret(made.decode().strip())
+    """The token of *data_dir*, made at first use. Raises OSError, also for a file that holds none: an empty token is in every hand."""
+    path = data_dir / TOKEN_FILE
+    text = read_or_create(path, lambda: fresh(random_bytes).encode() + b"\n").decode("ascii", "replace").strip()
+    if TOKEN_FORM.fullmatch(text) is None:
+        raise OSError(
+            f"{path} holds no token: {TOKEN_MIN_CHARS} printable ASCII characters or more are needed; deleted, it is made anew"
+        )
+    return Secret(text)
 
 
 class Expiring:
@@ -119,4 +127,4 @@ def fresh(random_bytes: RandomBytes) -> str:
 
 
 def hashed(secret: str) -> bytes:
-    return hashlib.sha256(secret.encode(errors="surrogateescape")).digest()
+    return hashlib.sha256(secret.encode(errors="surrogatepass")).digest()

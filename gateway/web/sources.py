@@ -4,29 +4,28 @@ A request is admitted by its key, by a token in its address or by its signature;
 answer is in the sender's own shape. What can be read is kept; what cannot is counted and told where that shape has a place for it.
 """
 
-from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from aiohttp import web
 
 from gateway.errors import Forbidden, Unauthenticated
 from gateway.intake import Intake, Receipt, Sender
+from gateway.keys.scopes import INGEST_SCOPE
 from gateway.normalise.call import Rejection
-from gateway.sources.source import Source
+from gateway.sources.source import TOKEN_PATH, Source
 from gateway.web.admission import Admission
 from gateway.web.body import Hold, Limits, read_body
 from gateway.web.coding import decoder_for
 from gateway.web.cors import Cors
 from gateway.web.gate import sender_of
-from gateway.web.otlp import INGEST_SCOPE, otlp_routes
-from gateway.web.routes import Route
+from gateway.web.otlp import otlp_routes
+from gateway.web.routes import RequestRoute, Route
 from gateway.web.source_answers import SourceManner
 from gateway.web.streaming import pieces
 from gateway.web.ways_in import shown_by, signature_of
 
-SOURCES_PATH = "/v1/sources"
 VERIFY_HEADER = "x-vercel-verify"
-TOKEN_PATH = "/token/{token}"  # noqa: S105 - where one stands
 PUSHED_BY = frozenset({"POST", "PUT"})
 TRIED_BY = frozenset({"GET", "HEAD"})
 MAX_REJECTIONS_KEPT = 1000
@@ -54,7 +53,7 @@ class SourceReceiver:
     def __init__(
         self, source: Source, access: SourceAccess, intake: Intake, admission: Admission, limits: Limits, cors: Cors
     ) -> None:
-        self.path = f"{SOURCES_PATH}/{source.name}"
+        self.path = source.path
         self._source = source
         self._signature = signature_of(source.ways_in, access.secret)
         self._shown_by = shown_by(source.ways_in, url_token=access.url_token)
@@ -140,6 +139,7 @@ class SourceReceiver:
             receipt = await self._intake.source(
                 self._source.name, piece.body, sender=sender, first_line=piece.first_line
             )
+            hold.spend_quota()
             items, ignored = items + receipt.items, ignored + receipt.ignored
             rejected += receipt.rejected[: max(0, MAX_REJECTIONS_KEPT - len(rejected))]
             answer = {**answer, **receipt.answer}
@@ -172,10 +172,6 @@ def routes_of(source: Source, receiver: SourceReceiver, intake: Intake, *, url_t
     tokens = [base + TOKEN_PATH] if url_token else []
     for path in (base, *(base + path for path in source.native_paths), *source.native_paths, *tokens):
         take = receiver.take if path in tokens else receiver.take_without_token
-        yield Route(path, INGEST_SCOPE, receiver.manner, unused, methods=receiver.methods, take=take)
+        yield RequestRoute(path, INGEST_SCOPE, receiver.manner, take, receiver.methods)
     for prefix in (base, *source.otlp_prefixes, *tokens):
         yield from otlp_routes(intake, prefix, PUSHED_BY, receiver.shown)
-
-
-def unused(body: bytes, media: str, sender: Sender, parameter: str) -> Awaitable[Receipt]:
-    raise AssertionError("a source's route takes the request itself")

@@ -12,7 +12,7 @@ from gateway.intake import Intake, Receipt, Sender
 from gateway.web.answers import json_error
 from gateway.web.gate import Headers
 from gateway.web.ready import SERVER
-from gateway.web.routes import Route
+from gateway.web.routes import BodyRoute, Route
 
 EVENT_SCOPE = "events_v1:create_event"
 HEARTBEAT_SCOPE = "ai-control-plane:heartbeat-device"
@@ -59,6 +59,6 @@ def telemetry_routes(intake: Intake) -> list[Route]:
         return intake.heartbeat(device_id, body, sender=sender)
 
     return [
-        Route("/v1/events", EVENT_SCOPE, JsonManner(ndjson=True), events),
-        Route("/v1/devices/{device_id}/heartbeat", HEARTBEAT_SCOPE, JsonManner(ndjson=False), heartbeat),
+        BodyRoute("/v1/events", EVENT_SCOPE, JsonManner(ndjson=True), events),
+        BodyRoute("/v1/devices/{device_id}/heartbeat", HEARTBEAT_SCOPE, JsonManner(ndjson=False), heartbeat),
     ]

@@ -27,7 +27,7 @@ from gateway.web.session import COOKIE
 from gateway.web.telemetry import EVENT_SCOPE
 from tests.support.corpus import CORPUS
 from tests.support.gateway_process import GatewayProcess, broken_identities
-from tests.support.inbound_keys import keys_of
+from tests.support.keys_beside import keys_beside
 from tests.support.spans import call_span
 
 WAIT_S = 10.0
@@ -43,7 +43,7 @@ class Made(NamedTuple):
 
 
 async def make_keys(data_dir: Path) -> Made:
-    async with keys_of(data_dir) as keys:
+    async with keys_beside(data_dir) as keys:
 
         async def made(name: str, scope: str) -> str:
             created = await keys.create(
@@ -550,7 +550,7 @@ def test_a_key_that_sent_its_minutes_worth_is_told_when_to_come_again(tmp_path: 
     gateway = GatewayProcess(tmp_path)
 
     async def limited() -> str:
-        async with keys_of(gateway.data_dir) as keys:
+        async with keys_beside(gateway.data_dir) as keys:
             created = await keys.create(
                 "batch job",
                 Fixed(frozenset({INGEST_SCOPE})),

@@ -9,11 +9,12 @@ from typing import NamedTuple
 import pytest
 
 from benchmarks.bodies import Shape, Template
+from gateway.keys.control import OF_SERVICE
 from gateway.keys.scopes import SEND_AI_TELEMETRY, Managed
 from tests.support.gateway_process import GatewayProcess, Status, broken_identities
+from tests.support.keys_beside import BY, keys_beside
 from tests.support.kill_load import Load
 from tests.support.polling import until_true
-from tests.support.service_keys import BY, service_keys
 from tests.support.service_process import ServiceProcess
 
 SHAPE = Shape(spans=5, attributes=15)
@@ -32,7 +33,7 @@ def service(tmp_path: Path) -> Iterator[ServiceProcess]:
 
 async def make_key(service: ServiceProcess, name: str, file: Path) -> str:
     """A key for AI telemetry, its secret put into *file* in one step, as those do who rotate."""
-    async with service_keys(service.data_dir / "service") as keys:
+    async with keys_beside(service.data_dir, OF_SERVICE) as keys:
         created = await keys.create(name, Managed(frozenset({SEND_AI_TELEMETRY})), by=BY)
     beside = file.with_suffix(".new")
     beside.write_text(created.secret.reveal() + "\n")
@@ -41,7 +42,7 @@ async def make_key(service: ServiceProcess, name: str, file: Path) -> str:
 
 
 async def delete_key(service: ServiceProcess, name: str) -> None:
-    async with service_keys(service.data_dir / "service") as keys:
+    async with keys_beside(service.data_dir, OF_SERVICE) as keys:
         await keys.delete(name, typed_name=name)
 
 

@@ -4,8 +4,6 @@ import asyncio
 import http.client
 import json
 import re
-import secrets
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
@@ -14,13 +12,10 @@ from urllib.parse import urlsplit
 import pytest
 
 from benchmarks.processes import ProcessFailed
-from gateway.keys.control import open_keys
-from gateway.keys.database import Database
-from gateway.keys.key import SERVICE_PREFIX
-from gateway.keys.pepper import load_pepper
-from gateway.keys.store import KeyStore
+from gateway.keys.control import OF_SERVICE
 from tests.support.commands import Ended, run_command, run_telemetry_gateway
 from tests.support.gateway_process import GatewayProcess
+from tests.support.keys_beside import keys_beside
 from tests.support.service_process import ServiceProcess
 
 SECRET = re.compile(r"tgk_[0-9A-Za-z]{10}_[0-9A-Za-z]{43}_[0-9A-Za-z]{6}")
@@ -102,6 +97,7 @@ def test_a_key_made_before_the_first_start_is_asked_for_from_then_on(stopped: Ga
     assert keys(stopped, "list", "--json").json["pagination"]["total_count"] == 1
 
 
+@pytest.mark.timeout(300)  # 26 processes
 def test_the_commands_give_the_same_beside_a_running_gateway_and_on_its_files(gateway: GatewayProcess) -> None:
     def life() -> list[Any]:
         name = "a life"
@@ -181,18 +177,15 @@ async def test_a_key_disabled_by_another_process_is_refused_by_the_gateway_at_th
 ) -> None:
     """This process opens the file beside the gateway, which no command does: it is about what the gateway looks at."""
     secret = await asyncio.to_thread(made, gateway, "sender")
-    database = await Database.open(gateway.data_dir / "control.db")
-    elsewhere = await open_keys(database, gateway.data_dir, wall_ms)
-    with OpenConnection(gateway.intake_url) as sender:
-        assert await asyncio.to_thread(sender.post, secret) == 200
-        await elsewhere.disable("sender", by="test@example.com")
-        assert await asyncio.to_thread(sender.post, secret) == 401
-        await elsewhere.enable("sender", by="test@example.com")
-        assert await asyncio.to_thread(sender.post, secret) == 200
-        await elsewhere.delete("sender", typed_name="sender")
-        assert await asyncio.to_thread(sender.post, secret) == 401
-    await elsewhere.close()
-    await database.close()
+    async with keys_beside(gateway.data_dir) as elsewhere:
+        with OpenConnection(gateway.intake_url) as sender:
+            assert await asyncio.to_thread(sender.post, secret) == 200
+            await elsewhere.disable("sender", by="test@example.com")
+            assert await asyncio.to_thread(sender.post, secret) == 401
+            await elsewhere.enable("sender", by="test@example.com")
+            assert await asyncio.to_thread(sender.post, secret) == 200
+            await elsewhere.delete("sender", typed_name="sender")
+            assert await asyncio.to_thread(sender.post, secret) == 401
 
 
 async def test_the_local_service_refuses_a_key_that_another_process_disabled_at_the_next_request(
@@ -203,21 +196,15 @@ async def test_the_local_service_refuses_a_key_that_another_process_disabled_at_
     folder = service.data_dir / "service"
     try:
         secret = (folder / "telemetry.key").read_text().strip()
-        database = await Database.open(folder / "service.db")
-        pepper = load_pepper(folder / "service.pepper", secrets.token_bytes)
-        elsewhere = await KeyStore.open(
-            database, prefix=SERVICE_PREFIX, pepper=pepper, now_ms=wall_ms, random_bytes=secrets.token_bytes
-        )
-        with OpenConnection(f"http://127.0.0.1:{service.port}") as sender:
-            path = "/v2/ai-telemetry/records"
-            known = await asyncio.to_thread(sender.post, secret, path, "{}")
-            assert known not in {401, 403, 404}
-            await elsewhere.disable("gateway telemetry", by="test@example.com")
-            assert await asyncio.to_thread(sender.post, secret, path, "{}") == 401
-            await elsewhere.enable("gateway telemetry", by="test@example.com")
-            assert await asyncio.to_thread(sender.post, secret, path, "{}") == known
-        await elsewhere.close()
-        await database.close()
+        async with keys_beside(service.data_dir, OF_SERVICE) as elsewhere:
+            with OpenConnection(f"http://127.0.0.1:{service.port}") as sender:
+                path = "/v2/ai-telemetry/records"
+                known = await asyncio.to_thread(sender.post, secret, path, "{}")
+                assert known not in {401, 403, 404}
+                await elsewhere.disable("gateway telemetry", by="test@example.com")
+                assert await asyncio.to_thread(sender.post, secret, path, "{}") == 401
+                await elsewhere.enable("gateway telemetry", by="test@example.com")
+                assert await asyncio.to_thread(sender.post, secret, path, "{}") == known
         alone = await asyncio.to_thread(command_on, service, "list")
         assert (alone.code, "stop it first" in alone.err) == (1, True)
         service.kill()
@@ -262,6 +249,13 @@ def test_the_key_from_before_there_were_several_is_taken_over_from_stdin(gateway
         assert (sender.post(LEGACY), sender.post(f"Bearer {LEGACY}"), sender.post(None)) == (200, 200, 401)
         assert keys(gateway, "disable", "Legacy API Key").code == 0
         assert sender.post(LEGACY) == 401
+
+
+def test_what_is_no_text_cannot_be_taken_over_and_is_not_quoted(stopped: GatewayProcess, tmp_path: Path) -> None:
+    (tmp_path / "key").write_bytes(b"\xff" + LEGACY.encode())
+    ended = keys(stopped, "import-legacy", *SENDING, "--secret-file", str(tmp_path / "key"))
+    assert (ended.code, ended.out) == (1, "")
+    assert ended.err == "Error: --secret-file: it is no text; the key alone is needed\n"
 
 
 def test_a_secret_is_in_no_file_log_or_later_answer(gateway: GatewayProcess) -> None:
@@ -316,5 +310,11 @@ def test_every_command_that_prints_data_prints_json(gateway: GatewayProcess) -> 
     assert shown(gateway, first["id"])["description"] == "d"
 
 
-def wall_ms() -> int:
-    return time.time_ns() // 1_000_000
+def test_the_list_has_the_scope_count_of_every_key_and_the_use_cases_of_a_managed_one(stopped: GatewayProcess) -> None:
+    made(stopped, "sender")
+    made(stopped, "biller", "--managed", "send-billing-data")
+    made(stopped, "reader", "--scope", "billing:read_costs", "--scope", "billing:read_dimensions")
+    lines = {line.split("  ")[0]: " ".join(line.split()) for line in keys(stopped, "list").out.splitlines()}
+    assert "Enabled 1 of send-ai-telemetry" in lines["sender"]
+    assert "Enabled 2 of send-billing-data" in lines["biller"]
+    assert "Enabled 2 fixed" in lines["reader"]

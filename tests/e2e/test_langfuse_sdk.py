@@ -8,23 +8,18 @@ import asyncio
 import json
 import os
 import re
-import secrets
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
 from benchmarks.processes import PROJECT_ROOT
 from benchmarks.scenario import fetch
-from gateway.keys.database import Database
-from gateway.keys.key import GATEWAY_PREFIX
-from gateway.keys.pepper import load_pepper
 from gateway.keys.scopes import Fixed
-from gateway.keys.store import KeyStore
 from tests.support.canary import files_with_canary
 from tests.support.client_environments import client_python, requirements
 from tests.support.gateway_process import GatewayProcess, broken_identities
+from tests.support.keys_beside import BY, keys_beside
 from tests.support.mock_llm import Served
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -42,24 +37,13 @@ COUNTS = {
 
 def inbound_key(data_dir: Path) -> str:
     """A key made before the gateway starts."""
-    data_dir.mkdir(mode=0o700)
     return asyncio.run(_made(data_dir))
 
 
 async def _made(data_dir: Path) -> str:
-    database = await Database.open(data_dir / "control.db")
-    store = await KeyStore.open(
-        database,
-        prefix=GATEWAY_PREFIX,
-        pepper=load_pepper(data_dir / "control.pepper", secrets.token_bytes),
-        now_ms=lambda: time.time_ns() // 1_000_000,
-        random_bytes=secrets.token_bytes,
-    )
     grant = Fixed(frozenset({"ai-telemetry-ingest:ingest-ai-telemetry"}))
-    created = await store.create("langfuse senders", grant, by="operator@example.com")
-    await store.close()
-    await database.close()
-    return created.secret.reveal()
+    async with keys_beside(data_dir) as keys:
+        return (await keys.create("langfuse senders", grant, by=BY)).secret.reveal()
 
 
 def run_client(module: str, provider_url: str, gateway_url: str, key: str) -> int:

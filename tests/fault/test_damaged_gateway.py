@@ -184,6 +184,22 @@ def test_damaged_keys_do_not_open_the_intake(tmp_path: Path, what: str) -> None:
         process.kill()
 
 
+@pytest.mark.parametrize("is_revoked", [False, True])
+def test_keys_that_lost_their_write_ahead_log_do_not_open_the_intake(tmp_path: Path, *, is_revoked: bool) -> None:
+    gateway = GatewayProcess(tmp_path, upstream=Upstream("http://127.0.0.1:9", secrets.token_hex(16)))
+    with gateway:
+        assert command(gateway, "keys", "create", "--name", "sender", "--managed", "send-ai-telemetry").returncode == 0
+        if is_revoked:
+            assert command(gateway, "keys", "delete", "sender", "--confirm", "sender").returncode == 0
+        gateway.kill()
+        (gateway.data_dir / "control.db-wal").unlink()
+        gateway.start()
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            fetch(gateway.intake_url + "/v1/events", method="POST", headers={"Content-Type": "application/json"})
+        with refused.value:
+            assert refused.value.code == 401
+
+
 def ended(process: Process) -> str:
     """What it said until it ended by itself."""
     with suppress(ProcessFailed):

@@ -6,12 +6,11 @@ models, each for `MODEL_HOURS` after its last call. At worst some 10 MiB.
 
 import sqlite3
 from collections.abc import Mapping
-from importlib.resources import files
 from typing import Final
 
 from gateway.insights.usage.history import History, Model, Usage
 from gateway.insights.usage.tally import COST, HOUR_MS, PICO, SUMS, Key, Tally
-from gateway.keys.database import Database
+from gateway.keys.database import Database, scripts_of
 
 KEPT_HOURS: Final = 9 * 24
 """A day to look at, a week before it to compare with, and one to spare."""
@@ -40,7 +39,7 @@ _INT64 = 2**63 - 1
 
 async def make_usage_tables(database: Database) -> None:
     """Raises DatabaseUnavailable."""
-    await database.migrate("usage", [(files("gateway.insights.usage.migrations") / "0001_usage.sql").read_text()])
+    await database.migrate("usage", scripts_of("gateway.insights.usage.migrations"))
 
 
 def through_no(connection: sqlite3.Connection, source: str) -> int:

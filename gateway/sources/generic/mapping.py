@@ -6,9 +6,9 @@ may have several; the first with a value counts.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import Any, Final
 
+from gateway.near_miss import did_you_mean
 from gateway.normalise.conventions.table import Convention, exclusive, inclusive, unstated
 from gateway.sources.fields import Path
 
@@ -72,12 +72,8 @@ def fault_in(fields: Mapping[str, Sequence[str]]) -> str | None:
     """What is wrong with the names and paths of *fields*; None when nothing is."""
     for name, paths in fields.items():
         if not is_field(name):
-            near = get_close_matches(name, [*FIELDS, *BESIDE], n=1)
-            hint = (
-                f"; did you mean {near[0]!r}?"
-                if near
-                else f"; known are {', '.join([*FIELDS, *BESIDE])} and {LABEL}<name>"
-            )
+            known = [*FIELDS, *BESIDE]
+            hint = did_you_mean(name, known) or f"; known are {', '.join(known)} and {LABEL}<name>"
             return f"unknown field {name!r}{hint}"
         if not paths or not all(map(is_path, paths)):
             return f"{name}: needs a path such as usage.prompt_tokens, or a list of them"

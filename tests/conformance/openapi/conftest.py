@@ -9,13 +9,14 @@ import httpx
 import orjson
 import pytest
 
+from gateway.keys.control import OF_SERVICE
 from gateway.keys.scopes import CATALOGUE, Fixed
 from gateway.openapi.gateway_document import gateway_document
 from gateway.openapi.service_document import service_document
 from gateway.sources.catalogue import SOURCES
 from tests.support.described import Answered, Described
 from tests.support.gateway_process import GatewayProcess
-from tests.support.service_keys import BY, service_keys
+from tests.support.keys_beside import BY, keys_beside
 from tests.support.service_process import ServiceProcess
 
 EVERY_SCOPE = sorted(scope.name for scope in CATALOGUE)
@@ -100,7 +101,7 @@ def made_key(admin: Port, name: str, scopes: list[str]) -> str:
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServicePort]:
     folder = tmp_path_factory.mktemp("service")
     process = ServiceProcess(folder)
-    every, other = asyncio.run(make_service_keys(process.data_dir / "service"))
+    every, other = asyncio.run(make_service_keys(process.data_dir))
     process.start()
     try:
         with httpx.Client() as client:
@@ -110,9 +111,9 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServicePort]:
         process.kill()
 
 
-async def make_service_keys(data_path: Path) -> tuple[str, str]:
+async def make_service_keys(data_dir: Path) -> tuple[str, str]:
     """(every scope, none that is asked for)"""
-    async with service_keys(data_path) as keys:
+    async with keys_beside(data_dir, OF_SERVICE) as keys:
         every = await keys.create("everything", Fixed(frozenset(EVERY_SCOPE)), by=BY)
         other = await keys.create("nothing", Fixed(frozenset({OTHER_SCOPE})), by=BY)
     return every.secret.reveal(), other.secret.reveal()

@@ -71,6 +71,13 @@ def test_a_text_that_cannot_be_a_bare_header_value_is_refused_without_being_quot
     assert "KEY" in str(caught.value)
 
 
+@pytest.mark.parametrize("text", ["${ENV:abc}", "${abc}", "x${env:KEY}", "${env:KEY}${env:KEY}", "${file:}"])
+def test_a_mistyped_reference_is_not_sent_as_the_key(text: str) -> None:
+    with pytest.raises(KeyFault, match="the secret in the config must be") as caught:
+        read_secret(Secret(text), {"KEY": "abc"})
+    assert "abc" not in str(caught.value)
+
+
 def test_faults_name_the_key_and_its_source(tmp_path: Path) -> None:
     ring = Keyring(
         [key("a", "${env:NOWHERE}", SEND), key("b", f"${{file:{tmp_path}/none}}", SEND), key("c", "fine", SEND)], {}

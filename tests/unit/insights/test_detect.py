@@ -117,6 +117,26 @@ def test_a_working_week_makes_no_spike_of_its_monday() -> None:
     assert causes(history(weekdays, days(8, 0, cost=1, model="always on"))) == []
 
 
+@pytest.mark.parametrize("began", range(3, 8))
+def test_a_first_weekend_makes_no_spike_of_the_days_after_it(began: int) -> None:
+    weekend = [usage for day in (2, 3) for usage in days(day, day, cost=0.1)]
+    before = [usage for day in (1, *range(4, began + 1)) for usage in days(day, day, cost=5)]
+    assert causes(history(weekend, before, days(0, 0, cost=5))) == []
+    assert causes(history(weekend, before, days(0, 0, cost=15))) == ["spend_spike"]
+
+
+def test_a_first_monday_is_no_spike_where_the_days_before_it_were_a_weekend() -> None:
+    weekend, friday = days(2, 1, cost=0.1), days(3, 3, cost=5)
+    assert causes(history(weekend, friday, days(0, 0, cost=5))) == []
+
+
+def test_a_week_in_which_credits_outweighed_the_spend_counts_as_one_without_any() -> None:
+    refunded = days(8, 1, cost=-1)
+    assert causes(history(refunded, used(0, cost=5))) == []
+    finding = of("spend_spike", history(refunded, used(0, cost=50)))
+    assert finding.title == "gpt-4o: spend of the last 24 hours, where there usually is none; 50 USD more than expected"
+
+
 def test_a_nightly_job_that_comes_an_hour_later_is_no_spike() -> None:
     nightly = [used(day * 24 + 10, cost=100) for day in range(1, 9)]
     quiet = days(8, 0, cost=0.1)
@@ -245,6 +265,15 @@ def test_a_service_that_fails_alone_is_told_and_one_whose_provider_fails_is_not(
     failing = used(0, calls=50, failed_calls=50)
     assert only(Figures(history=history(others, failing))).title.startswith("service app: 100 %")
     assert only(Figures(history=history(failing))).title.startswith("provider openai: 100 %")
+
+
+def test_a_provider_that_answers_others_is_not_told_for_one_service_that_fails() -> None:
+    failing, others = used(0, calls=12, failed_calls=12), used(0, calls=25, service_name="other")
+    assert only(Figures(history=history(failing, others))).title.startswith("service app: 100 %")
+    few = others._replace(calls=ERROR_LEAST_FAILED - 1)
+    assert only(Figures(history=history(failing, few))).title.startswith("provider openai: ")
+    second = failing._replace(service_name="second")
+    assert only(Figures(history=history(failing, second, others))).title.startswith("provider openai: ")
 
 
 def test_a_burst_keeps_its_text_while_its_share_moves_a_little() -> None:

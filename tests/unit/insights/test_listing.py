@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from gateway.insights.listing import INSIGHTS
-from gateway.insights.tables import InsightRow, migrations, put_insight
+from gateway.insights.tables import InsightRow, put_insight
+from gateway.keys.database import scripts_of
 from gateway.lists.conventions import Place, Position, read_request
 from gateway.lists.table import fetch_page
 
@@ -17,7 +18,7 @@ ROWS = 2_000
 @pytest.fixture(scope="module")
 def connection() -> Iterator[sqlite3.Connection]:
     opened = sqlite3.connect(":memory:")
-    for script in migrations():
+    for script in scripts_of("gateway.insights.migrations"):
         opened.executescript(script)
     for n in range(ROWS):
         status = ("new", "on_hold", "ignored")[n % 3]

@@ -12,7 +12,7 @@ from gateway.insights.changes import FoundInsight, NoSuchInsight, TooMany
 from gateway.insights.finding import INSIGHT_LIST, Finding
 from gateway.insights.listing import comments_list
 from gateway.insights.store import SETTLEMENT_KEPT_MS, InsightStore
-from gateway.keys.database import Database
+from gateway.keys.database import Database, scripts_of
 from gateway.keys.errors import DatabaseUnavailable
 from gateway.lists.conventions import read_request
 from tests.support.spool_rig import Clock
@@ -204,7 +204,7 @@ async def test_changes_at_once_keep_what_each_of_them_set(store: InsightStore) -
 
 
 async def test_a_table_of_the_release_before_is_brought_along(database: Database, clock: Clock) -> None:
-    await database.migrate(tables.PART, tables.migrations()[:1])
+    await database.migrate("insights", scripts_of("gateway.insights.migrations")[:1])
     rows = [(finding(str(n)).insight_id, n, status) for n, status in enumerate(("new", "addressed", "ignored"))]
     put = "INSERT INTO insights VALUES (?, ?, 'no_price', 't', 'pricing', 'low', NULL, ?, 0)"
     await database.write(lambda c: c.executemany(put, rows))
@@ -215,7 +215,7 @@ async def test_a_table_of_the_release_before_is_brought_along(database: Database
 
 
 async def test_what_stood_in_the_release_before_stands_still(database: Database, clock: Clock) -> None:
-    await database.migrate(tables.PART, tables.migrations()[:1])
+    await database.migrate("insights", scripts_of("gateway.insights.migrations")[:1])
     put = "INSERT INTO insights VALUES (?, 1, 'no_price', 't', 'pricing', 'low', NULL, 'new', 0)"
     await database.write(lambda c: c.execute(put, (finding().insight_id,)))
     store = await InsightStore.open(database, now_ms=clock)

@@ -14,7 +14,8 @@ from gateway.keys.errors import InvalidKey
 from gateway.keys.key import mint
 from gateway.keys.limits import Limits
 from gateway.keys.record import KeyRecord
-from gateway.keys.scopes import SEND_AI_TELEMETRY, Fixed, Managed, nearest
+from gateway.keys.scopes import SEND_AI_TELEMETRY, Fixed, Managed
+from gateway.near_miss import nearest
 
 NAME_AND_GRANT = {"name": "sender", "managed": ["send-ai-telemetry"]}
 READING = Fixed(frozenset({"billing:read_costs"}))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.keys.control import open_control
 from gateway.keys.database import Database
 from gateway.keys.errors import DatabaseUnavailable, PepperMismatch
 from gateway.keys.kept import kept_key
@@ -108,6 +109,15 @@ async def test_a_file_that_is_no_database_is_told_as_such(tmp_path: Path) -> Non
     (tmp_path / "some.db").write_bytes(b"this is no database at all" * 100)
     with pytest.raises(DatabaseUnavailable, match="not a database"):
         await Database.open(tmp_path / "some.db")
+
+
+async def test_a_file_that_lost_its_keys_beside_a_pepper_is_refused(tmp_path: Path) -> None:
+    database = await open_control(tmp_path)
+    await database.close()
+    await (await open_control(tmp_path)).close()  # ended before the pepper was made: nothing is lost
+    load_pepper(tmp_path / "control.pepper", bytes)
+    with pytest.raises(DatabaseUnavailable, match="its keys are gone"):
+        await open_control(tmp_path)
 
 
 async def test_a_kept_key_stays_the_same_until_it_no_longer_fits(keys: KeyStore, tmp_path: Path) -> None:

@@ -1,13 +1,23 @@
 """The life cycle of service-interface part 3.1 on a real file."""
 
+import shutil
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from exporters.secret import Secret
-from gateway.keys.database import Database
-from gateway.keys.errors import InvalidKey, LegacyKeyExists, NameTaken, NoSuchKey, NotConfirmed, PepperMismatch
+from gateway.keys.database import Database, scripts_of
+from gateway.keys.errors import (
+    DatabaseUnavailable,
+    InvalidKey,
+    LegacyKeyExists,
+    NameTaken,
+    NoSuchKey,
+    NotConfirmed,
+    PepperMismatch,
+)
 from gateway.keys.limits import Limits
 from gateway.keys.record import NOT_IN_USE, KeyId
 from gateway.keys.scopes import SEND_AI_TELEMETRY, SEND_BILLING_DATA, Fixed, Managed
@@ -71,6 +81,14 @@ async def test_a_name_is_unique_for_create_and_edit(keys: KeyStore) -> None:
     with pytest.raises(NameTaken):
         await keys.edit("two", by=EDITOR, new_name="one")
     assert [(key.name, key.updated_by) for key in await keys.list()] == [("one", MAKER), ("two", MAKER)]
+
+
+async def test_an_accent_makes_no_second_name_that_looks_the_same(keys: KeyStore) -> None:
+    key, _ = await keys.create("cafe\u0301", READING, by=MAKER)
+    assert key.name == "caf\u00e9"
+    with pytest.raises(NameTaken):
+        await keys.create("caf\u00e9", READING, by=MAKER)
+    await keys.delete(KeyId(key.key_id), typed_name="cafe\u0301")
 
 
 async def test_a_key_needs_a_scope_or_a_use_case_that_exists(keys: KeyStore) -> None:
@@ -221,6 +239,47 @@ async def test_another_pepper_is_refused_at_start_in_place_of_refusing_every_sen
         await open_store(database, clock, pepper=b"q" * 32)
 
 
+async def test_the_file_without_its_log_revokes_no_less_and_remembers_that_keys_were_made(
+    keys: KeyStore, clock: Clock, tmp_path: Path
+) -> None:
+    async def told_by_the_file_alone(copy: Path) -> tuple[bool, bool]:
+        shutil.copyfile(tmp_path / "control.db", copy)
+        copied = await Database.open(copy)
+        store = await open_store(copied, clock)
+        told = store.ever_created(), store.authenticate(secret.reveal()) is not None
+        await store.close()
+        await copied.close()
+        return told
+
+    _, secret = await keys.create("sender", SENDING, by=MAKER)
+    assert await told_by_the_file_alone(tmp_path / "1.db") == (True, True)
+    await keys.disable("sender", by=EDITOR)
+    assert await told_by_the_file_alone(tmp_path / "2.db") == (True, False)
+    await keys.enable("sender", by=EDITOR)
+    await keys.delete("sender", typed_name="sender")
+    assert await told_by_the_file_alone(tmp_path / "3.db") == (True, False)
+
+
+async def test_no_key_is_made_in_a_file_that_was_taken_away(keys: KeyStore, tmp_path: Path) -> None:
+    _, secret = await keys.create("before", SENDING, by=MAKER)
+    (tmp_path / "control.db").rename(tmp_path / "elsewhere.db")
+    with pytest.raises(DatabaseUnavailable, match=r"control\.db was taken away"):
+        await keys.create("after", SENDING, by=MAKER)
+    assert keys.authenticate(secret.reveal()) is not None
+    (tmp_path / "elsewhere.db").rename(tmp_path / "control.db")
+    assert [key.name for key in await keys.list()] == ["before"]
+
+
+async def test_a_row_that_cannot_be_read_refuses_no_key_as_unknown(keys: KeyStore, tmp_path: Path) -> None:
+    _, secret = await keys.create("sender", SENDING, by=MAKER)
+    with closing(sqlite3.connect(tmp_path / "control.db")) as connection, connection:
+        connection.execute("UPDATE keys SET labels = '{'")
+        connection.execute("UPDATE key_facts SET generation = generation + 1")
+    for _ in range(2):  # in one turn of the loop
+        with pytest.raises(DatabaseUnavailable):
+            keys.authenticate(secret.reveal())
+
+
 async def test_labels_and_limits_are_kept_edited_and_given_to_whoever_authenticates(
     keys: KeyStore, database: Database, clock: Clock
 ) -> None:
@@ -258,7 +317,7 @@ async def test_every_fault_of_a_new_key_is_told_at_once(keys: KeyStore) -> None:
 
 
 async def test_a_file_from_before_labels_and_limits_is_brought_forward(database: Database, clock: Clock) -> None:
-    first = (MIGRATIONS / "0001_keys.sql").read_text()
+    first, *_ = scripts_of(MIGRATIONS)
     await database.migrate("keys", [first])
     row = (
         "'0123456789', 'old key', '', 'managed', '[\"send-ai-telemetry\"]', 'Enabled', x'00', 'd', 'm', 1, 'm', 1, NULL"

@@ -87,4 +87,18 @@ async def test_what_is_not_there_is_told_as_json(client: Client) -> None:
     missing = await client.get("/v2/nothing")
     assert (missing.status, missing.json) == (404, {"message": "Not Found"})
     wrong = await client.post("/v2/ai-telemetry/summary", {})
-    assert (wrong.status, wrong.json, wrong.headers["Allow"]) == (405, {"message": "Method Not Allowed"}, "GET")
+    assert (wrong.status, wrong.json, wrong.headers["Allow"]) == (405, {"message": "Method Not Allowed"}, "GET,HEAD")
+
+
+READS = [route for route in ROUTES if not route.writes]
+
+
+@pytest.mark.parametrize("route", READS, ids=lambda route: route.path)
+async def test_whatever_is_read_answers_head_as_it_answers_get(client: Client, route: Route) -> None:
+    insider = await client.with_scopes("just one", route.scope)
+    whole, head = await ask(insider, route), await insider.ask("HEAD", path_of(route))
+    assert (head.status, head.body) == (whole.status, b"")
+    assert head.headers["Content-Length"] == str(len(whole.body))
+    assert (await client.with_authorization("").ask("HEAD", path_of(route))).status == 401
+    outsider = await client.with_scopes("another", "budgets:read_budget")
+    assert (await outsider.ask("HEAD", path_of(route))).status == 403

@@ -13,8 +13,8 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from gateway.app import Gateway
 from gateway.config_load import load_config
-from gateway.insights.changes import CommentBody, InsightChange, InsightDetail, NewInsight
-from gateway.insights.finding import Insight
+from gateway.insights.changes import CommentBody, InsightChange, NewInsight
+from gateway.insights.finding import Insight, InsightDetail
 from gateway.insights.tables import Comment
 from gateway.keys.asked import OF_A_KEY, OF_A_NEW_KEY
 from gateway.keys.key import GATEWAY_PREFIX, SERVICE_PREFIX
@@ -33,6 +33,7 @@ from spool.record import Record
 Json = dict[str, Any]
 DOCUMENTS = {"gateway": gateway_document, "service": service_document}
 SENDERS, ADMIN = "4318", "4319"
+CURSOR = "#/components/parameters/Cursor"
 Operations = set[tuple[str, str]]
 """(method, path)"""
 
@@ -54,6 +55,15 @@ def test_every_operation_has_a_summary_a_known_tag_and_an_id_of_its_own(document
     assert all(operation["summary"] for operation in found)
     ids = [operation["operationId"] for operation in found]
     assert len(set(ids)) == len(ids)
+
+
+def test_no_parameter_of_a_list_has_a_default_that_a_client_would_send_beside_a_cursor(document: Json) -> None:
+    lists = [
+        operation for _, _, operation in operations(document) if {"$ref": CURSOR} in operation.get("parameters", [])
+    ]
+    assert lists
+    for operation in lists:
+        assert not [each for each in operation["parameters"] if "default" in each.get("schema", {})]
 
 
 def test_every_component_is_used(document: Json) -> None:

@@ -366,6 +366,23 @@ def test_the_admin_token_is_made_once_and_for_the_owner_only(tmp_path: Path) -> 
     assert stat.S_IMODE((tmp_path / "admin-token").stat().st_mode) == 0o600
 
 
+@pytest.mark.parametrize("content", [b"", b"\n", b"short", b"\xff" * 40, b"two words and more of them"])
+def test_a_token_file_that_holds_none_opens_nothing(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "admin-token").write_bytes(content)
+    with pytest.raises(OSError, match="admin-token holds no token"):
+        admin_token(tmp_path, os.urandom)
+
+
+async def test_a_form_that_cannot_be_read_is_no_fault_of_ours(start: Start, client: aiohttp.ClientSession) -> None:
+    admin = await start()
+    form = "application/x-www-form-urlencoded; charset="
+    sent = ((form + "nobody-knows", 400), ("multipart/form-data", 400), (form + "utf-7", 401))
+    for content_type, status in sent:
+        headers = {"Content-Type": content_type}
+        async with client.post(admin.url + "/login", data=b"token=+2AA-", headers=headers) as response:
+            assert response.status == status
+
+
 def test_codes_are_bounded_and_the_oldest_goes_first() -> None:
     codes = Expiring(10, lambda: 0.0, os.urandom)
     issued = [codes.issue() for _ in range(MAX_ENTRIES + 1)]

@@ -24,7 +24,7 @@ from gateway.web.gate import Gate, KeyGate
 from gateway.web.listen import listen, runner_for
 from gateway.web.otlp import INGEST_SCOPE
 from gateway.web.recent import HOUR_MS, MAX_PATHS, RecentSender, RecentSenders, product_of
-from gateway.web.refused import MAX_ENTRIES, QUIET_MS, Refused
+from gateway.web.refused import MAX_ENTRIES, MAX_QUIET, QUIET_MS, Refused
 from gateway.web.sources import SourceAccess, source_routes
 from gateway.web.telemetry import EVENT_SCOPE, HEARTBEAT_SCOPE
 from tests.conformance.otlp_http.payloads import JSON, PROTOBUF, Raw, protobuf_body
@@ -299,11 +299,22 @@ def test_an_hour_later_a_sender_is_forgotten_and_begins_anew() -> None:
         ("", ""),
         (" x", ""),
         ("(comment)", ""),
+        ("OTel-OTLP-Exporter-Python/1.30.0b0", "OTel-OTLP-Exporter-Python/1.30.0"),
+        ("OTel OTLP Exporter Java/1.30.0", "OTel"),
+        ("python-urllib3/2.31", "python-urllib3/2.31"),
+        ("Go-http-client/1.1", "Go-http-client/1.1"),
+        ("opentelemetry-collector-contrib", "opentelemetry-collector-contrib"),
         ("a/\x1b[31m", "a"),
+        ("a\x1b[31m", ""),
         ("é", ""),
-        ("x" * 500, "x" * 64),
+        ("x" * 500, ""),
+        ("-".join(["x" * 24] * 4), ""),
+        ("CANARY-7Q-prompt", ""),
+        ("sdk/CANARY-7Q", "sdk"),
+        ("sdk/12345678901234567890", "sdk"),
+        ("sk-proj-Ab3dEfGhIjKlMnOpQr", ""),
         ("tgk_0123456789_" + "s" * 43 + "_abcdef", ""),
-        ("sdk/tgk_0123456789_" + "s" * 43, ""),
+        ("sdk/tgk_0123456789_" + "s" * 43, "sdk"),
     ],
 )
 def test_of_a_user_agent_its_first_product_is_kept_and_nothing_like_a_key(user_agent: str, product: str) -> None:
@@ -363,3 +374,15 @@ def test_refusals_are_bounded_and_logged_now_and_then() -> None:
         refused.note(400, f"reason {n}", "/v1/traces", "10.0.0.1")
     assert len(refused.status()) == MAX_ENTRIES
     assert refused.status()[0]["reason"] == f"reason {2 * MAX_ENTRIES - 1}"
+
+
+def test_whoever_is_refused_everywhere_in_turn_gets_no_line_for_each_request() -> None:
+    refused = Refused(lambda: 0)
+    with capture_logs() as logs:
+        for _ in range(3):
+            for n in range(2 * MAX_ENTRIES):
+                refused.note(401, "no_key", f"/v1/sources/{n}", "10.0.0.1")
+        assert len(logs) == 2 * MAX_ENTRIES
+        for n in range(MAX_QUIET):
+            refused.note(404, "not_found", f"/{n}", "10.0.0.1")
+    assert len(logs) == MAX_QUIET, "what is remembered of them is bounded too"

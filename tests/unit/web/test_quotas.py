@@ -3,7 +3,9 @@
 import asyncio
 import gzip
 import json
+import math
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 
 import aiohttp
 import pytest
@@ -12,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.errors import OverQuota
+from gateway.intake import Receipt, Sender
 from gateway.keys.limits import Limits as KeyLimits
 from gateway.keys.record import KeyRecord
 from gateway.keys.scopes import Fixed
@@ -156,6 +159,19 @@ def test_what_is_given_back_fills_no_bucket_above_its_size(clock: Clock) -> None
     assert waits_s(quotas, limited) == 30
 
 
+def test_what_is_given_back_is_not_what_was_spent(clock: Clock) -> None:
+    quotas, asked = Quotas(clock), key(requests=1, n_bytes=60)
+    charge = quotas.charge(asked)
+    assert charge is not None
+    charge.take_body(50)
+    charge.spend()
+    charge.take_body(100)
+    charge.give_back()
+    charge.give_back()
+    assert waits_s(quotas, asked) == 60, "the request is spent"
+    assert waits_s(quotas, key(n_bytes=60), 60) == 50, "so are the first 50 bytes, and no more"
+
+
 def test_a_limit_that_is_changed_holds_from_the_next_request_on(clock: Clock) -> None:
     quotas = Quotas(clock)
     for _ in range(3):
@@ -257,6 +273,34 @@ async def test_what_could_not_be_kept_is_not_charged(
         assert response.status == 200
     async with client.post(f"{served.url}/v1/traces", data=b"{}", headers=headers) as response:
         assert response.status == 429
+
+
+async def test_pieces_that_are_on_disk_are_charged_whatever_becomes_of_the_rest(
+    serve: Serve, client: aiohttp.ClientSession, keys: KeyStore, clock: Clock
+) -> None:
+    @dataclass(slots=True)
+    class FullFromTheThird(RecordingIntake):
+        async def source(self, name: str, body: bytes, *, sender: Sender, first_line: int = 1) -> Receipt:
+            if len(self.kept) == 2:
+                raise SpoolFull("full")
+            return await RecordingIntake.source(self, name, body, sender=sender, first_line=first_line)
+
+    intake = FullFromTheThird()
+    served = await serve(
+        gate=KeyGate(keys),
+        quotas=Quotas(clock),
+        intake=intake,
+        further=lambda *parts: source_routes(tuple(SOURCES.values()), {}, *parts),
+    )
+    headers = {"Authorization": await limited_key(keys, n_bytes=PIECE_BYTES)}
+    url, body = f"{served.url}/v1/sources/litellm", b'{"a":1}\n' * (3 * PIECE_BYTES // 8)
+    async with client.post(url, data=gzip.compress(body), headers=headers) as response:
+        assert response.status == 503
+    assert len(intake.kept) == 2
+    charged = sum(len(piece.body) for piece in intake.kept)
+    async with client.post(url, data=b"{}", headers=headers) as response:
+        waits_s = math.ceil((charged - PIECE_BYTES + 2) * 60 / PIECE_BYTES)
+        assert (response.status, response.headers["Retry-After"]) == (429, str(waits_s))
 
 
 async def test_a_body_in_pieces_is_let_in_whole_and_its_debt_holds_the_next_one(
