@@ -12,8 +12,8 @@ from itertools import accumulate
 
 from spool.dead_letters import Chosen, DeadLetter, Place, ReasonCount, SortKey
 from spool.figures import Figures
-from spool.record import Lane
-from spool.sqlite import again, rows, side_counts
+from spool.record import UNIT_COST, Lane
+from spool.sqlite import again, rows, side_counts, unit_totals
 
 PAGE_RECORDS = 500
 """Dead letters that one commit moves or deletes: keeps the wait of an append behind it short."""
@@ -102,8 +102,8 @@ def by_reason(connection: sqlite3.Connection) -> list[ReasonCount]:
     counts: list[ReasonCount] = []
     told: dict[Lane, int] = {}
     for lane, reason, records, size, oldest, newest in connection.execute(
-        "SELECT lane, code, count(*), sum(bytes), min(buried_ms), max(buried_ms) FROM dead_letter GROUP BY lane, code"
-        " ORDER BY lane, count(*) DESC, code"
+        "SELECT lane, code, sum(records), sum(bytes), min(buried_ms), max(buried_ms) FROM dead_letter GROUP BY lane, code"
+        " ORDER BY lane, sum(records) DESC, code"
     ):
         told[lane] = told.get(lane, 0) + 1
         if told[lane] <= MOST_REASONS:
@@ -127,7 +127,12 @@ def put_back(
     most: int,
     through_id: int,
 ) -> int:
-    """Make a page of *lane*'s *chosen* dead letters pending again, as chunk *seq*; how many, 0 when none is left."""
+    """Make a page of *lane*'s *chosen* dead letters pending again, as chunk *seq*; how many, 0 when none is left.
+
+    Those of unit cost go back into the totals that they were part of.
+    """
+    if lane == UNIT_COST:
+        return _put_back_totals(connection, figures, chosen, now_ms, most=most, through_id=through_id)
     condition, params = where(chosen)
     ids: list[int] = []
     records: list[bytes] = []
@@ -148,6 +153,24 @@ def put_back(
         figures.lane(lane).pending += len(ids)
         side_counts.add(connection, lane, "dead_letters.replayed", len(ids))
     return len(ids)
+
+
+def _put_back_totals(
+    connection: sqlite3.Connection, figures: Figures, chosen: Chosen, now_ms: int, *, most: int, through_id: int
+) -> int:
+    condition, params = where(chosen)
+    found = connection.execute(
+        f"SELECT id, record, records FROM dead_letter WHERE {condition} AND lane=? AND code!=? AND bytes>0 AND id<=?"  # noqa: S608 - own SQL
+        " ORDER BY id LIMIT ?",
+        (*params, UNIT_COST, rows.UNREADABLE, through_id, min(most, PAGE_RECORDS)),
+    ).fetchall()
+    back = [(id_, n) for id_, body, n in found if unit_totals.put_back(connection, body, n, now_ms)]
+    records = sum(n for _, n in back)
+    delete(connection, [id_ for id_, _ in back])
+    figures.lane(UNIT_COST).dead_lettered -= records
+    figures.lane(UNIT_COST).pending += records
+    side_counts.add(connection, UNIT_COST, "dead_letters.replayed", records)
+    return len(back)
 
 
 def chunk_of(lane: Lane, records: Sequence[bytes], seq: int, received_ms: int) -> rows.ChunkRow:
@@ -175,7 +198,7 @@ def drop(connection: sqlite3.Connection, chosen: Chosen, *, most: int, through_i
     condition, params = where(chosen)
     return _delete_counted(
         connection,
-        f"SELECT id, lane, bytes FROM dead_letter WHERE {condition} AND id<=? ORDER BY id LIMIT ?",  # noqa: S608 - own SQL
+        f"SELECT id, lane, bytes, records FROM dead_letter WHERE {condition} AND id<=? ORDER BY id LIMIT ?",  # noqa: S608 - own SQL
         (*params, through_id, min(most, PAGE_RECORDS)),
         "dead_letters.dropped",
     )
@@ -185,7 +208,7 @@ def expire(connection: sqlite3.Connection, buried_before_ms: int) -> int:
     """The same for a page of those that were set aside before that time."""
     return _delete_counted(
         connection,
-        "SELECT id, lane, bytes FROM dead_letter WHERE buried_ms<? ORDER BY buried_ms LIMIT ?",
+        "SELECT id, lane, bytes, records FROM dead_letter WHERE buried_ms<? ORDER BY buried_ms LIMIT ?",
         (buried_before_ms, PAGE_RECORDS),
         "dead_letters.expired",
     )
@@ -195,7 +218,7 @@ def make_room(connection: sqlite3.Connection, excess_bytes: int) -> int:
     """The same for a page of the oldest, until *excess_bytes* are gone."""
     return _delete_counted(
         connection,
-        "SELECT id, lane, bytes FROM dead_letter ORDER BY id LIMIT ?",
+        "SELECT id, lane, bytes, records FROM dead_letter ORDER BY id LIMIT ?",
         (PAGE_RECORDS,),
         "dead_letters.expired",
         enough_bytes=excess_bytes,
@@ -213,11 +236,11 @@ def _delete_counted(
     ids: list[int] = []
     lanes: dict[Lane, int] = {}
     size = 0
-    for id_, lane, bytes_ in connection.execute(select, params):
+    for id_, lane, bytes_, records in connection.execute(select, params):
         if enough_bytes is not None and size >= enough_bytes:
             break
         ids.append(id_)
-        lanes[lane] = lanes.get(lane, 0) + 1
+        lanes[lane] = lanes.get(lane, 0) + records
         size += bytes_
     delete(connection, ids)
     for lane, n in lanes.items():

@@ -14,7 +14,7 @@ import orjson
 
 from spool.figures import Figures, LaneFigures
 from spool.record import AI_TELEMETRY, OWN_LANES, Lane
-from spool.sqlite import again, rows
+from spool.sqlite import again, rows, unit_totals
 from spool.sqlite.rows import NEVER_SETTLES, Position
 from spool.sqlite.salvage import FINDINGS
 from spool.sqlite.summary import Summary
@@ -71,6 +71,8 @@ def reconcile(
     comes_again = bool(unknown or damaged.keys() & {"change", "batch", "lane"})
     if unknown or damaged.get("change"):
         settle_anew(connection)
+    if unknown or damaged.keys() & {"unit_total", "unit_stream", "unit_item"}:
+        unit_totals.distrust(connection, now_ms)
     for lane in lanes:
         if unknown or damaged.get("batch"):
             send_anew(connection, lane, summary)

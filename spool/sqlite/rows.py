@@ -16,7 +16,7 @@ from zlib import crc32
 
 from spool.age import Seen, age_at_start
 from spool.figures import Figures
-from spool.record import AI_TELEMETRY, Batch, Lane
+from spool.record import AI_TELEMETRY, UNIT_COST, Batch, Lane
 from spool.sqlite import room, side_counts
 from spool.store import Refusal
 
@@ -149,11 +149,22 @@ def close_lanes(connection: sqlite3.Connection, figures: Figures, open_lanes: Se
     return given_up
 
 
+_HELD = {
+    AI_TELEMETRY: "SELECT count(*) FROM held",
+    UNIT_COST: "SELECT (SELECT coalesce(sum(records), 0) FROM unit_total) + (SELECT coalesce(sum(records), 0) FROM unit_item)",
+}
+_OLDEST_HELD = {
+    AI_TELEMETRY: "SELECT min(received_ms) FROM held",
+    UNIT_COST: "SELECT min(since_ms) FROM"
+    " (SELECT since_ms FROM unit_total WHERE records>0 UNION ALL SELECT since_ms FROM unit_item)",
+}
+
+
 def held(connection: sqlite3.Connection, source: Lane) -> int:
-    """Records of *source* that wait outside of any chunk: aggregates, which are AI records."""
-    if source != AI_TELEMETRY:
+    """Records of *source* that wait outside of any chunk: aggregates, which are AI records, and what totals stand for."""
+    if source not in _HELD:
         return 0
-    (n,) = connection.execute("SELECT count(*) FROM held").fetchone()
+    (n,) = connection.execute(_HELD[source]).fetchone()
     return int(n)
 
 
@@ -695,8 +706,8 @@ def oldest_pending_ms(connection: sqlite3.Connection, lane: Lane) -> int | None:
             (again_lane(lane), again_floor(connection, lane)),
         )
     ]
-    if row.source == AI_TELEMETRY:
-        times += [at for (at,) in connection.execute("SELECT min(received_ms) FROM held") if at is not None]
+    if row.source in _OLDEST_HELD:
+        times += [at for (at,) in connection.execute(_OLDEST_HELD[row.source]) if at is not None]
     return min(times, default=None)
 
 
@@ -766,6 +777,6 @@ def recount(connection: sqlite3.Connection, lane: Lane) -> dict[str, int]:
         " + coalesce((SELECT sum(n) FROM stretch WHERE lane=?1 AND origin='dead_letter'), 0)",
         (lane,),
     ).fetchone()
-    (dead,) = connection.execute("SELECT count(*) FROM dead_letter WHERE lane=?", (lane,)).fetchone()
+    (dead,) = connection.execute("SELECT coalesce(sum(records), 0) FROM dead_letter WHERE lane=?", (lane,)).fetchone()
     pending = waiting - skipped - dropped + frozen + held(connection, row.source)
     return {"pending": pending, "dead_lettered": dead + side_counts.gone(connection, lane)}

@@ -284,7 +284,7 @@ class SqliteSpool:
         if self._writer.refuses_appends and self._lost is None:
             self._lose(SpoolError("the spool was damaged and is salvaged"), [])
         for own in gathered.chunks:
-            self._wake(own)
+            self.wake(own)
 
     def _lose(self, error: SpoolError, appenders: list[asyncio.Future[None]]) -> None:
         """A commit of appends failed: those waiting, and those counted upon them since, are refused."""
@@ -340,7 +340,7 @@ class SqliteSpool:
 
     async def _settled(self, lane: Lane, asked: Awaitable[None]) -> None:
         await asked
-        self._wake(lane)
+        self.wake(lane)
 
     async def read(self, lane: Lane, positions: Sequence[Position]) -> list[bytes | None]:
         """The records at *positions*, None for one that is gone or dropped."""
@@ -438,7 +438,8 @@ class SqliteSpool:
             return
         wake.clear()
 
-    def _wake(self, own: Lane) -> None:
+    def wake(self, own: Lane) -> None:
+        """Something may be ready in the lanes that read *own*."""
         for lane in self._followers[own]:
             self._wakes[lane].set()
 

@@ -15,8 +15,12 @@ from tests.support.spool_rig import Rig, assert_balanced, drained, frozen
 
 SPOOLS = Path(__file__).parent.parent / "data" / "spools"
 """One a layout, written by the last commit that had it: 2 delivered, 1 refused, a frozen batch of 2, 3 that wait, an event."""
-FROZEN = {1: "019b8d99-9010-71a8-9fad-1a4f5ad7a817", 2: "019b8d99-9010-7038-9b64-15d0e19cb7e5"}
-GATEWAY_IDS = {1: "gw-2c05a998a3a56d35", 2: "gw-3513bcba8d613320"}
+FROZEN = {
+    1: "019b8d99-9010-71a8-9fad-1a4f5ad7a817",
+    2: "019b8d99-9010-7038-9b64-15d0e19cb7e5",
+    3: "019b8d99-9010-7a5c-a4a5-3fd0611ba627",
+}
+GATEWAY_IDS = {1: "gw-2c05a998a3a56d35", 2: "gw-3513bcba8d613320", 3: "gw-7a9393eb2576d53e"}
 
 
 def laid_out(number: int, data_dir: Path) -> Path:

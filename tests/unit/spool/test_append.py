@@ -134,7 +134,7 @@ async def test_a_lower_limit_does_not_stop_a_start_and_is_left_by_draining(data_
     await spool.close()
     clock = Clock()
     clock.now_ms += 1000
-    spool = open_spool(data_dir, clock, settings=replace(SETTINGS, max_bytes=500_000))
+    spool = open_spool(data_dir, clock, settings=replace(SETTINGS, max_bytes=600_000))
     await spool.look_after()
     with pytest.raises(SpoolFull):
         spool.admit(1)

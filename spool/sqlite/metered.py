@@ -1,0 +1,199 @@
+"""Usage events and unit-cost records on their way in: each is known again by its id, and what it adds is in the same commit.
+
+An event may go to the `usage_events` lane as it is, into a total of a unit-cost stream, or both; then it counts as two items. A repeat within
+the window adds nothing, whatever it says; whether it says the same is told.
+"""
+
+import sqlite3
+from array import array
+from collections import Counter
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Literal, NamedTuple
+
+from spool.figures import Figures
+from spool.record import UNIT_COST, USAGE_EVENTS
+from spool.sqlite import rows, unit_totals
+from spool.sqlite.gathering import CHUNK_RECORDS
+from spool.sqlite.spool import SqliteSpool
+from spool.sqlite.unit_totals import Rules, Stream
+from spool.store import Tally
+from spool.unit_cost import Change, Metered, Mismatch
+
+FORGET_AT_ONCE = 2_000
+
+Told = Literal["kept", "duplicate", "conflict"]
+"""`conflict`: a repeat by its id that says something else; the first one stands."""
+Fate = Told | Mismatch
+
+
+class Mark(NamedTuple):
+    """By what a repeat is known."""
+
+    key: bytes
+    """16 bytes."""
+    content: bytes
+    """8 bytes of what the sender said."""
+
+
+class NewEvent(NamedTuple):
+    mark: Mark
+    event: bytes | None
+    """Ready JSON for the lane of events; None when it does not go there."""
+    metered: Metered | None
+    """What it adds to a stream."""
+
+    @property
+    def items(self) -> int:
+        return (self.event is not None) + (self.metered is not None)
+
+
+class MeteredStore:
+    """The part of a spool that events and unit-cost records use on their way in; on the event loop's thread."""
+
+    def __init__(self, spool: SqliteSpool, rules: Rules) -> None:
+        self._spool = spool
+        self._rules = rules
+
+    async def keep_events(self, events: Sequence[NewEvent], rejected: Counter[str]) -> list[Fate]:
+        """Keep what is new, in one commit with the count of the *rejected* (by reason); each event's fate. Raises SpoolError."""
+        rules, now_ms = self._rules, self._spool.age_ms()
+        with self._spool.turn():
+            kept = sum(event.event is not None for event in events)
+            seqs = [self._spool.number_chunk() for _ in range(0, kept, CHUNK_RECORDS)]
+            asked = self._spool.ask(lambda c, figures: keep_events(c, figures, events, rejected, rules, seqs, now_ms))
+        fates = await asked
+        self._spool.wake(USAGE_EVENTS)
+        self._spool.wake(UNIT_COST)
+        return fates
+
+    async def keep_records(self, records: Sequence[Metered], mark: Mark | None) -> Fate:
+        """Keep all *records* of one request or none. Without a *mark* a repeat cannot be known. Raises SpoolError."""
+        rules, now_ms = self._rules, self._spool.age_ms()
+        fate = await self._spool.ask(lambda c, figures: keep_records(c, figures, records, mark, rules, now_ms))
+        self._spool.wake(UNIT_COST)
+        return fate
+
+    async def note_rejected(self, items: int, reason: str) -> None:
+        """Count a request that was refused as a whole."""
+        tally = Tally(received=items, rejected=items, reasons={f"rejected.{reason}": items})
+        await self._spool.ask(lambda _, figures: figures.add(tally))
+
+    async def forget(self, taken_before_ms: int) -> int:
+        """Forget some of what was taken before then; how many."""
+        return await self._spool.ask(lambda c, _: forget(c, taken_before_ms))
+
+
+def keep_events(
+    connection: sqlite3.Connection,
+    figures: Figures,
+    events: Sequence[NewEvent],
+    rejected: Counter[str],
+    rules: Rules,
+    seqs: Sequence[int],
+    now_ms: int,
+) -> list[Fate]:
+    streams: dict[str, Stream] = {}
+    changes: dict[str, list[Change]] = {}
+    records: list[bytes] = []
+    fates: list[Fate] = []
+    for event in events:
+        fate = _taken(connection, event, streams, rules, now_ms)
+        fates.append(fate)
+        if fate == "kept":
+            if event.event is not None:
+                records.append(event.event)
+            if event.metered is not None:
+                changes.setdefault(event.metered.stream, []).append(event.metered.change)
+    for name, some in changes.items():
+        unit_totals.apply(connection, figures, streams[name], some, now_ms)
+    _insert_events(connection, figures, records, seqs, now_ms)
+    figures.add(_tally(events, fates, rejected))
+    return fates
+
+
+def _taken(
+    connection: sqlite3.Connection, event: NewEvent, streams: dict[str, Stream], rules: Rules, now_ms: int
+) -> Fate:
+    """What becomes of one event; its id is noted only when it is kept."""
+    metered = event.metered
+    if metered is not None:
+        known = streams.get(metered.stream)
+        found = known if known is not None and known.shape == metered.shape else None
+        fits = found or unit_totals.fitting(connection, metered, rules)
+        if isinstance(fits, Mismatch):
+            return fits
+        streams[metered.stream] = fits
+    return take_mark(connection, event.mark, now_ms)
+
+
+def take_mark(connection: sqlite3.Connection, mark: Mark, now_ms: int) -> Told:
+    """Note that *mark* was taken, unless it was before."""
+    noted = connection.execute("INSERT OR IGNORE INTO taken (key, content, taken_ms) VALUES (?, ?, ?)", (*mark, now_ms))
+    if noted.rowcount:
+        return "kept"
+    (content,) = connection.execute("SELECT content FROM taken WHERE key=?", (mark.key,)).fetchone()
+    return "duplicate" if content == mark.content else "conflict"
+
+
+def _insert_events(
+    connection: sqlite3.Connection, figures: Figures, records: Sequence[bytes], seqs: Sequence[int], now_ms: int
+) -> None:
+    for seq, start in zip(seqs, range(0, len(records), CHUNK_RECORDS), strict=False):
+        some = records[start : start + CHUNK_RECORDS]
+        ends = array("I", accumulate(map(len, some))).tobytes()
+        rows.insert_chunk(
+            connection, rows.ChunkRow(seq, USAGE_EVENTS, now_ms, ends, b"", b"", b"".join(some), len(some))
+        )
+    figures.keep(USAGE_EVENTS, len(records))
+
+
+def _tally(events: Sequence[NewEvent], fates: Sequence[Fate], rejected: Counter[str]) -> Tally:
+    tally = Tally(received=rejected.total(), rejected=rejected.total())
+    reasons = Counter({f"rejected.{reason}": n for reason, n in rejected.items()})
+    for event, fate in zip(events, fates, strict=True):
+        tally.received += event.items
+        if fate == "kept":
+            tally.kept += event.items
+        elif isinstance(fate, Mismatch):
+            tally.rejected += event.items
+            reasons[f"rejected.{fate.code}"] += event.items
+        else:
+            tally.duplicate += event.items
+            reasons[f"duplicate.{'event_id' if fate == 'duplicate' else 'event_id_of_another'}"] += event.items
+    tally.reasons = dict(reasons)
+    return tally
+
+
+def keep_records(
+    connection: sqlite3.Connection,
+    figures: Figures,
+    records: Sequence[Metered],
+    mark: Mark | None,
+    rules: Rules,
+    now_ms: int,
+) -> Fate:
+    """All of one request or nothing. The records belong to one stream, and those that make it have one shape."""
+    count = len(records)
+    fits: Stream | None = None
+    for record in records:
+        if fits is None or fits.shape != record.shape:
+            found = unit_totals.fitting(connection, record, rules)
+            if isinstance(found, Mismatch):
+                figures.add(Tally(received=count, rejected=count, reasons={f"rejected.{found.code}": count}))
+                return found
+            fits = found
+    fate: Told = "kept" if mark is None else take_mark(connection, mark, now_ms)
+    if fits is None or fate != "kept":
+        figures.add(Tally(received=count, duplicate=count, reasons={"duplicate.idempotency_key": count}))
+        return fate
+    unit_totals.apply(connection, figures, fits, (record.change for record in records), now_ms)
+    figures.add(Tally(received=count, kept=count))
+    return "kept"
+
+
+def forget(connection: sqlite3.Connection, taken_before_ms: int) -> int:
+    return connection.execute(
+        "DELETE FROM taken WHERE key IN (SELECT key FROM taken WHERE taken_ms<? LIMIT ?)",
+        (taken_before_ms, FORGET_AT_ONCE),
+    ).rowcount

@@ -1,0 +1,270 @@
+"""The batches that ship totals, in spool.db: frozen, acked, split, given back, buried, expired.
+
+A record is delivered when the far end accepted a total that it is part of, or one that came after it: what was replaced or deleted
+is accounted for by what stands in its place. One stream has its batches under way one at a time, and a new one is frozen only when
+none is left: so the far end sees a stream's totals in their order, whatever is retried meanwhile.
+"""
+
+import sqlite3
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Literal, NamedTuple
+
+import orjson
+
+from spool.figures import Figures
+from spool.record import UNIT_COST, Batch
+from spool.sqlite.rows import Limits, Waiting
+from spool.sqlite.unit_totals import Stream, begin_with_sums, stream_with
+from spool.store import Refusal
+from spool.unit_cost import EXACT, Operation, Place, Total, decimal_text, operation_of, sent_value, wire_record
+
+
+class Frozen(NamedTuple):
+    """A batch that is to be sent, and its stream."""
+
+    batch: Batch
+    stream_id: int
+
+
+class Moment(NamedTuple):
+    """What a new batch is stamped with."""
+
+    now_ms: int
+    """Of the clock of ages."""
+    wall_ms: int
+    batch_id: str
+    sent_at: str
+
+
+def freeze(
+    connection: sqlite3.Connection,
+    figures: Figures,
+    leased: set[int],
+    limits: Limits,
+    moment: Moment,
+    *,
+    can_read: bool,
+) -> Frozen | Waiting | None:
+    """The next batch: one that was frozen before, else of the stream whose totals wait longest. *leased*: streams under way."""
+    for (batch_id,) in connection.execute(
+        f"SELECT batch_id FROM unit_batch WHERE stream NOT IN ({', '.join(map(str, leased))})"  # noqa: S608 - whole numbers
+        " ORDER BY frozen_ms, batch_id LIMIT 1"
+    ):
+        return frozen(connection, batch_id)
+    settle_nothing(connection, figures)
+    found = _next_stream(connection)
+    if found is None:
+        return None
+    stream_id, since_ms = found
+    if since_ms <= moment.now_ms < since_ms + limits.linger_ms:
+        return Waiting(since_ms + limits.linger_ms)
+    _freeze_stream(connection, stream_id, limits, moment, can_read=can_read)
+    return frozen(connection, moment.batch_id)
+
+
+def _next_stream(connection: sqlite3.Connection) -> tuple[int, int] | None:
+    """(stream, since when its totals wait) of the stream that waits longest and has no batch."""
+    found: tuple[int, int] | None = connection.execute(
+        "SELECT stream, min(since_ms) FROM unit_total WHERE records>0 AND stream NOT IN (SELECT stream FROM unit_batch)"
+        " GROUP BY stream ORDER BY 2 LIMIT 1"
+    ).fetchone()
+    return found
+
+
+def is_ready(connection: sqlite3.Connection, since_ms: int) -> bool:
+    """Whether there is a batch, or a total that waits since then."""
+    if connection.execute("SELECT 1 FROM unit_batch LIMIT 1").fetchone() is not None:
+        return True
+    found = _next_stream(connection)
+    return found is not None and found[1] <= since_ms
+
+
+def settle_nothing(connection: sqlite3.Connection, figures: Figures) -> None:
+    """What came to nothing before any of it was sent needs no sending: a sum of zero changes nothing at the far end."""
+    is_nothing = "records>0 AND NOT whole AND value='0'"
+    (records,) = connection.execute(f"SELECT coalesce(sum(records), 0) FROM unit_total WHERE {is_nothing}").fetchone()  # noqa: S608 - own SQL
+    if records:
+        connection.execute(f"UPDATE unit_total SET records=0 WHERE {is_nothing}")  # noqa: S608 - own SQL
+        _ended(figures, delivered=records)
+
+
+def frozen(connection: sqlite3.Connection, batch_id: str) -> Frozen:
+    name, kind, stream_id, operation, generation, attempts, sent_at = connection.execute(
+        "SELECT name, kind, stream, operation, generation, attempts, sent_at FROM unit_batch"
+        " JOIN unit_stream ON unit_stream.id=stream WHERE batch_id=?",
+        (batch_id,),
+    ).fetchone()
+    bodies = tuple(item.body for item in items_of(connection, batch_id))
+    if operation == "read":
+        bodies = (orjson.dumps({"stream": name, "kind": kind, "operation": operation}),)
+    return Frozen(Batch(batch_id, UNIT_COST, generation, attempts, sent_at, bodies), stream_id)
+
+
+class Item(NamedTuple):
+    item_id: int
+    records: int
+    body: bytes
+
+
+def items_of(connection: sqlite3.Connection, batch_id: str) -> list[Item]:
+    """In the batch's order; none of a batch that reads."""
+    found = connection.execute("SELECT id, records, body FROM unit_item WHERE batch_id=? ORDER BY id", (batch_id,))
+    return [Item(*row) for row in found]
+
+
+_WAITING = {"sum": "NOT whole", "replace": "whole AND value!='0'", "delete": "whole AND value='0'"}
+"""Totals that are sent by an operation; as `spool.unit_cost.operation_of` says."""
+
+
+def _freeze_stream(
+    connection: sqlite3.Connection, stream_id: int, limits: Limits, moment: Moment, *, can_read: bool
+) -> None:
+    """Make the stream's next batch; the first one of all asks what the far end holds already, where that can be asked."""
+    stream = stream_with(connection, stream_id)
+    operation: Operation | Literal["read"] = "read"
+    if stream.whole_from_ms is None and not can_read:
+        begin_with_sums(connection, stream, moment.wall_ms)
+    if stream.whole_from_ms is not None or not can_read:
+        operation = _freeze_totals(connection, stream, limits, moment.batch_id)
+    connection.execute(
+        "INSERT INTO unit_batch (batch_id, stream, operation, frozen_ms, generation, attempts, sent_at)"
+        " VALUES (?, ?, ?, ?, 0, 0, ?)",
+        (moment.batch_id, stream_id, operation, moment.now_ms, moment.sent_at),
+    )
+
+
+def _freeze_totals(connection: sqlite3.Connection, stream: Stream, limits: Limits, batch_id: str) -> Operation:
+    """Make the items of one operation, which it returns. Wide deletes go first: what stands at a place they cover came after them."""
+    (is_whole, value) = connection.execute(
+        "SELECT whole, value FROM unit_total WHERE stream=? AND records>0 ORDER BY wide DESC, since_ms, id LIMIT 1",
+        (stream.stream_id,),
+    ).fetchone()
+    operation = operation_of(Total(Decimal(value), bool(is_whole), 0))
+    size = 0
+    for total_id, *place, text, records, since_ms in connection.execute(
+        "SELECT id, bucket_ms, element, filter, value, records, since_ms FROM unit_total"  # noqa: S608 - own SQL
+        f" WHERE stream=? AND records>0 AND {_WAITING[operation]} ORDER BY wide DESC, since_ms, id LIMIT ?",
+        (stream.stream_id, limits.max_records),
+    ).fetchall():
+        whole = Decimal(text)
+        value = None if operation == "delete" else sent_value(whole)
+        body = _body(stream, operation, Place(*place), value)
+        if size and size + len(body) + 1 > limits.max_bytes:
+            break
+        size += len(body) + 1
+        rest = EXACT.subtract(whole, value) if operation == "sum" and value is not None else whole
+        stays_whole = operation != "sum" and stream.ships == "replace"
+        connection.execute(
+            "INSERT INTO unit_item (batch_id, total, records, since_ms, body) VALUES (?, ?, ?, ?, ?)",
+            (batch_id, total_id, records, since_ms, body),
+        )
+        kept = decimal_text(rest) if stays_whole or operation == "sum" else "0"
+        connection.execute(
+            "UPDATE unit_total SET value=?, whole=?, records=0 WHERE id=?", (kept, stays_whole, total_id)
+        )
+    return operation
+
+
+def _body(stream: Stream, operation: Operation, place: Place, value: Decimal | None) -> bytes:
+    """An item as the exporter and a dead letter have it."""
+    return orjson.dumps(
+        {
+            "stream": stream.name,
+            "kind": stream.shape.kind,
+            "operation": operation,
+            "record": wire_record(stream.shape, place, value),
+        }
+    )
+
+
+def acked(
+    connection: sqlite3.Connection, figures: Figures, batch: Batch, refused: Sequence[Refusal], now_ms: int
+) -> None:
+    """The far end has the totals: what they stand for is delivered, but for the *refused*, which are dead letters."""
+    by_index = {refusal.index: refusal for refusal in refused}
+    items = items_of(connection, batch.batch_id)
+    for index, item in enumerate(items):
+        if index in by_index:
+            _bury(connection, figures, item, by_index[index].code, by_index[index].message, now_ms)
+        else:
+            _ended(figures, delivered=item.records)
+    _forget(connection, batch)
+
+
+def buried(
+    connection: sqlite3.Connection, figures: Figures, batch: Batch, code: str, message: str, now_ms: int
+) -> None:
+    for item in items_of(connection, batch.batch_id):
+        _bury(connection, figures, item, code, message, now_ms)
+    _forget(connection, batch)
+
+
+def released(connection: sqlite3.Connection, batch: Batch, *, answered: bool) -> None:
+    connection.execute(
+        "UPDATE unit_batch SET attempts=attempts+1, generation=generation+? WHERE batch_id=?",
+        (int(answered), batch.batch_id),
+    )
+
+
+def split(connection: sqlite3.Connection, batch: Batch, ids: tuple[str, str]) -> None:
+    """Replace the batch by its two halves. Needs at least two items."""
+    items = items_of(connection, batch.batch_id)
+    half = len(items) // 2
+    if not half:
+        raise ValueError("a batch of one record cannot be split")
+    for batch_id, some in ((ids[0], items[:half]), (ids[1], items[half:])):
+        connection.execute(
+            "INSERT INTO unit_batch SELECT ?, stream, operation, frozen_ms, 0, 0, sent_at FROM unit_batch WHERE batch_id=?",
+            (batch_id, batch.batch_id),
+        )
+        connection.executemany(
+            "UPDATE unit_item SET batch_id=? WHERE id=?", [(batch_id, item.item_id) for item in some]
+        )
+    connection.execute("DELETE FROM unit_batch WHERE batch_id=?", (batch.batch_id,))
+
+
+def _bury(connection: sqlite3.Connection, figures: Figures, item: Item, code: str, message: str, now_ms: int) -> None:
+    connection.execute(
+        "INSERT INTO dead_letter (lane, buried_ms, code, message, record, bytes, records) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (UNIT_COST, now_ms, code[:64], message[:512], item.body, len(item.body), item.records),
+    )
+    _ended(figures, dead_lettered=item.records)
+
+
+def _forget(connection: sqlite3.Connection, batch: Batch) -> None:
+    connection.execute("DELETE FROM unit_item WHERE batch_id=?", (batch.batch_id,))
+    connection.execute("DELETE FROM unit_batch WHERE batch_id=?", (batch.batch_id,))
+
+
+def _ended(figures: Figures, *, delivered: int = 0, dead_lettered: int = 0, expired: int = 0) -> None:
+    lane = figures.lane(UNIT_COST)
+    lane.pending -= delivered + dead_lettered + expired
+    lane.delivered += delivered
+    lane.dead_lettered += dead_lettered
+    lane.expired += expired
+
+
+def expire(connection: sqlite3.Connection, figures: Figures, since_before_ms: int, leased: set[int]) -> int:
+    """Give up records that wait for longer than that; how many. A whole total is kept, so a later record ships it again."""
+    too_old = "records>0 AND since_ms<?"
+    expired = 0
+    for batch_id, records in connection.execute(
+        "SELECT batch_id, sum(records) FROM unit_item JOIN unit_batch USING (batch_id)"  # noqa: S608 - whole numbers
+        f" WHERE stream NOT IN ({', '.join(map(str, leased))}) GROUP BY batch_id HAVING max(since_ms)<?",
+        (since_before_ms,),
+    ).fetchall():
+        connection.execute("DELETE FROM unit_item WHERE batch_id=?", (batch_id,))
+        connection.execute("DELETE FROM unit_batch WHERE batch_id=?", (batch_id,))
+        expired += records
+    (waiting,) = connection.execute(
+        f"SELECT coalesce(sum(records), 0) FROM unit_total WHERE {too_old}",  # noqa: S608 - own SQL
+        (since_before_ms,),
+    ).fetchone()
+    connection.execute(
+        f"UPDATE unit_total SET records=0, value=iif(whole, value, '0') WHERE {too_old}",  # noqa: S608 - own SQL
+        (since_before_ms,),
+    )
+    expired += waiting
+    _ended(figures, expired=expired)
+    return int(expired)

@@ -1,0 +1,111 @@
+"""The lane of unit cost as a pump sees it: `spool.store.LaneStore` over running totals in place of chunks."""
+
+import os
+import sqlite3
+from collections.abc import Callable, Sequence
+
+from spool.clock import rfc3339_ms, uuid7
+from spool.figures import Figures
+from spool.record import UNIT_COST, Batch, Lane
+from spool.sqlite import unit_batches, unit_totals
+from spool.sqlite.rows import Limits, Waiting
+from spool.sqlite.spool import SqliteSpool
+from spool.sqlite.unit_batches import Frozen, Moment
+from spool.sqlite.unit_totals import BaseRecord, Stream
+from spool.store import Depth, Refusal
+
+
+class UnitCostLane:
+    """Make inside a running loop; use on its thread only."""
+
+    def __init__(self, spool: SqliteSpool, *, can_read: Callable[[], bool] = lambda: False) -> None:
+        """*can_read* says whether the far end may be asked what it holds of a stream that is new here."""
+        self._spool = spool
+        self._can_read = can_read
+        self._leased: dict[str, int] = {}
+        """Batch -> its stream, while the pump has it."""
+        self._ready_ms: int | None = None
+
+    @property
+    def gateway_id(self) -> str:
+        return self._spool.gateway_id
+
+    async def freeze(self, lane: Lane, *, max_records: int, max_bytes: int) -> Batch | None:
+        """A batch holds totals of one stream, which has none other under way; `max_records` counts totals."""
+        limits = Limits(max_records, max_bytes, self._spool.settings.linger_ms)
+        wall_ms = self._spool.wall_ms()
+        moment = Moment(self._spool.age_ms(), wall_ms, uuid7(wall_ms, os.urandom(10)), rfc3339_ms(wall_ms))
+        leased, can_read = set(self._leased.values()), self._can_read()
+
+        def freeze(connection: sqlite3.Connection, figures: Figures) -> Frozen | Waiting | None:
+            return unit_batches.freeze(connection, figures, leased, limits, moment, can_read=can_read)
+
+        found = await self._spool.ask(freeze)
+        self._ready_ms = found.ready_ms if isinstance(found, Waiting) else None
+        if not isinstance(found, Frozen):
+            return None
+        self._leased[found.batch.batch_id] = found.stream_id
+        return found.batch
+
+    async def ack(self, batch: Batch, refused: Sequence[Refusal] = ()) -> None:
+        now_ms = self._spool.age_ms()
+        await self._spool.ask(lambda c, figures: unit_batches.acked(c, figures, batch, refused, now_ms))
+        self._let_go(batch)
+
+    async def release(self, batch: Batch, *, answered: bool) -> None:
+        await self._spool.ask(lambda c, _: unit_batches.released(c, batch, answered=answered))
+        self._let_go(batch)
+
+    async def split(self, batch: Batch) -> None:
+        wall_ms = self._spool.wall_ms()
+        ids = (uuid7(wall_ms, os.urandom(10)), uuid7(wall_ms, os.urandom(10)))
+        await self._spool.ask(lambda c, _: unit_batches.split(c, batch, ids))
+        self._let_go(batch)
+
+    async def bury(self, batch: Batch, code: str, message: str) -> None:
+        now_ms = self._spool.age_ms()
+        await self._spool.ask(lambda c, figures: unit_batches.buried(c, figures, batch, code, message, now_ms))
+        self._let_go(batch)
+
+    def _let_go(self, batch: Batch) -> None:
+        """The stream's next batch may be frozen."""
+        self._leased.pop(batch.batch_id, None)
+        self._spool.wake(UNIT_COST)
+
+    def depth(self, lane: Lane) -> Depth:
+        return self._spool.depth(lane)
+
+    async def wait_ready(self, lane: Lane, timeout_s: float) -> None:
+        if self._ready_ms is not None:
+            timeout_s = min(timeout_s, max(0.0, (self._ready_ms - self._spool.age_ms()) / 1000))
+        await self._spool.wait_ready(lane, timeout_s)
+
+    async def is_ready(self, lane: Lane, *, max_records: int, max_bytes: int) -> bool:
+        now_ms, linger_ms = self._spool.age_ms(), self._spool.settings.linger_ms
+        return await self._spool.ask(lambda c, _: unit_batches.is_ready(c, now_ms - linger_ms))
+
+    def forget_leases(self, lane: Lane) -> None:
+        self._leased.clear()
+        self._spool.wake(UNIT_COST)
+
+    # ---- beside the pump
+
+    async def learn_base(self, stream: str, base: Sequence[BaseRecord] | None) -> None:
+        """What the far end holds of a stream that nothing was sent of yet; None when it cannot be known. On disk when this returns."""
+        wall_ms, now_ms = self._spool.wall_ms(), self._spool.age_ms()
+        await self._spool.ask(lambda c, _: unit_totals.learn_base(c, stream, base, wall_ms, now_ms))
+
+    async def streams(self) -> list[Stream]:
+        return await self._spool.ask(lambda c, _: unit_totals.streams(c))
+
+    async def look_after(self, *, keep_totals_ms: int) -> int:
+        """What is due now and then: expire records that wait for too long, and forget totals that nothing came to. How many expired."""
+        now_ms, leased = self._spool.age_ms(), set(self._leased.values())
+        waited_ms = now_ms - self._spool.settings.max_age_ms
+        expired = await self._spool.ask(lambda c, figures: unit_batches.expire(c, figures, waited_ms, leased))
+        while (
+            await self._spool.ask(lambda c, _: unit_totals.prune(c, now_ms - keep_totals_ms))
+            >= unit_totals.PRUNE_AT_ONCE
+        ):
+            pass
+        return expired

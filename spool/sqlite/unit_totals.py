@@ -1,0 +1,310 @@
+"""Streams and running totals in spool.db. See `spool.unit_cost` for what they mean, `unit_batches` for how they are sent.
+
+Every function runs inside the writer's transaction, and changes the figures that are committed with it. An item of the lane is a
+*record* of a sender: it is kept and pending once it changed a total.
+"""
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from typing import NamedTuple
+
+import orjson
+
+from spool.figures import Figures
+from spool.record import UNIT_COST
+from spool.unit_cost import (
+    ALWAYS_WHOLE_MS,
+    EXACT,
+    NEVER_WHOLE_MS,
+    ZERO,
+    Change,
+    Metered,
+    Mismatch,
+    Operation,
+    Place,
+    Shape,
+    Ships,
+    Total,
+    changed,
+    decimal_text,
+    mismatch,
+    next_bucket_ms,
+    place_in,
+)
+
+PRUNE_AT_ONCE = 1_000
+
+
+class Stream(NamedTuple):
+    stream_id: int
+    name: str
+    shape: Shape
+    ships: Ships
+    whole_from_ms: int | None
+    """None until it is known what the far end holds already."""
+
+
+class Rules(NamedTuple):
+    """What a new stream begins with."""
+
+    ships: Ships
+    most_streams: int
+
+
+class BaseRecord(NamedTuple):
+    """What the far end holds at a place."""
+
+    place: Place
+    value: Decimal
+
+
+def stream_named(connection: sqlite3.Connection, name: str) -> Stream | None:
+    found = connection.execute(f"{_STREAMS} WHERE name=?", (name,)).fetchone()
+    return None if found is None else _stream(found)
+
+
+def stream_with(connection: sqlite3.Connection, stream_id: int) -> Stream:
+    return _stream(connection.execute(f"{_STREAMS} WHERE id=?", (stream_id,)).fetchone())
+
+
+def streams(connection: sqlite3.Connection) -> list[Stream]:
+    return [_stream(found) for found in connection.execute(f"{_STREAMS} ORDER BY name")]
+
+
+_STREAMS = "SELECT id, name, kind, granularity, dimensions, ships, whole_from_ms FROM unit_stream"
+
+
+def _stream(found: tuple[object, ...]) -> Stream:
+    stream_id, name, kind, granularity, dimensions, ships, whole_from_ms = found
+    shape = Shape(kind, granularity, tuple(orjson.loads(str(dimensions))))  # type: ignore[arg-type]  # as `_made` wrote them
+    return Stream(stream_id, name, shape, ships, whole_from_ms)  # type: ignore[arg-type]  # as above
+
+
+def fitting(connection: sqlite3.Connection, metered: Metered, rules: Rules) -> Stream | Mismatch:
+    """The stream of a record, made if it is new; or why it does not belong there. A delete makes no stream."""
+    stream = stream_named(connection, metered.stream)
+    is_delete = metered.change.operation == "delete"
+    if stream is not None:
+        is_wide = is_delete and metered.change.place.is_wide(metered.shape.kind)
+        return mismatch(stream.shape, metered.shape, is_wide=is_wide) or stream
+    if is_delete:
+        return Mismatch("stream_unknown", "")
+    (count,) = connection.execute("SELECT count(*) FROM unit_stream").fetchone()
+    if count >= rules.most_streams:
+        return Mismatch("too_many_streams", str(rules.most_streams))
+    return _made(connection, metered.stream, metered.shape, rules.ships)
+
+
+def _made(connection: sqlite3.Connection, name: str, shape: Shape, ships: Ships) -> Stream:
+    whole_from_ms = NEVER_WHOLE_MS if ships == "sum" else None
+    row = (name, shape.kind, shape.granularity, orjson.dumps(shape.dimensions).decode(), ships, whole_from_ms)
+    made = connection.execute(
+        "INSERT INTO unit_stream (name, kind, granularity, dimensions, ships, whole_from_ms) VALUES (?, ?, ?, ?, ?, ?)",
+        row,
+    )
+    return Stream(made.lastrowid or 0, name, shape, ships, whole_from_ms)
+
+
+def apply(
+    connection: sqlite3.Connection,
+    figures: Figures,
+    stream: Stream,
+    changes: Iterable[Change],
+    now_ms: int,
+) -> None:
+    """Change the totals of *stream* in that order, and count each change as a kept record."""
+    ledger = _Ledger(connection, stream)
+    count = 0
+    for change in changes:
+        ledger.take(change)
+        count += 1
+    ledger.write(now_ms)
+    figures.keep(UNIT_COST, count)
+
+
+class _Ledger:
+    """The totals that one request changes, each read once and written once."""
+
+    def __init__(self, connection: sqlite3.Connection, stream: Stream) -> None:
+        self._connection = connection
+        self._stream = stream
+        self._totals: dict[Place, Total] = {}
+        self._changed: set[Place] = set()
+        self._wide = _wide_places(connection, stream)
+
+    def take(self, change: Change) -> None:
+        place = change.place
+        if place.is_wide(self._stream.shape.kind):
+            self._delete_below(place)
+        self._put(place, changed(self._total(place), change, starts_whole=self._starts_whole(place)))
+
+    def _delete_below(self, wide: Place) -> None:
+        """Everything that *wide* covers comes to nothing, which the wide delete itself tells the far end.
+
+        Where others send to the stream as well, nothing is whole for longer than it takes to freeze it.
+        """
+        is_whole = self._stream.ships == "replace"
+        for place in [*_places_in(self._connection, self._stream, wide.bucket_ms), *self._totals]:
+            if wide.covers(place) and place != wide:
+                total = self._total(place)
+                assert total is not None  # noqa: S101 - it was just listed
+                self._put(place, total._replace(value=ZERO, is_whole=is_whole))
+        self._wide.append(wide)
+
+    def _put(self, place: Place, total: Total) -> None:
+        self._totals[place] = total
+        self._changed.add(place)
+
+    def _total(self, place: Place) -> Total | None:
+        if place not in self._totals:
+            found = _read(self._connection, self._stream, place)
+            if found is None:
+                return None
+            self._totals[place] = found
+        return self._totals[place]
+
+    def _starts_whole(self, place: Place) -> bool:
+        whole_from_ms = self._stream.whole_from_ms
+        if whole_from_ms is not None and place.bucket_ms >= whole_from_ms:
+            return True
+        return self._stream.ships == "replace" and any(wide.covers(place) for wide in self._wide)
+
+    def write(self, now_ms: int) -> None:
+        self._connection.executemany(
+            "INSERT INTO unit_total (stream, bucket_ms, element, filter, value, whole, wide, records, since_ms, touched_ms)"
+            " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9) ON CONFLICT DO UPDATE SET value=excluded.value, whole=excluded.whole,"
+            " records=excluded.records, since_ms=iif(records=0, excluded.since_ms, since_ms), touched_ms=excluded.touched_ms",
+            [self._row(place, now_ms) for place in self._changed],
+        )
+
+    def _row(self, place: Place, now_ms: int) -> tuple[object, ...]:
+        total, is_wide = self._totals[place], place.is_wide(self._stream.shape.kind)
+        value = decimal_text(total.value)
+        return (self._stream.stream_id, *place, value, total.is_whole, is_wide, total.records, now_ms)
+
+
+def _read(connection: sqlite3.Connection, stream: Stream, place: Place) -> Total | None:
+    found = connection.execute(
+        "SELECT value, whole, records FROM unit_total WHERE stream=? AND bucket_ms=? AND element=? AND filter=?",
+        (stream.stream_id, *place),
+    ).fetchone()
+    return None if found is None else Total(Decimal(found[0]), bool(found[1]), found[2])
+
+
+def _places_in(connection: sqlite3.Connection, stream: Stream, bucket_ms: int) -> list[Place]:
+    return [
+        Place(*found)
+        for found in connection.execute(
+            "SELECT bucket_ms, element, filter FROM unit_total WHERE stream=? AND bucket_ms=?",
+            (stream.stream_id, bucket_ms),
+        )
+    ]
+
+
+def _wide_places(connection: sqlite3.Connection, stream: Stream) -> list[Place]:
+    """What was deleted widely, for as long as totals are kept."""
+    found = connection.execute(
+        "SELECT bucket_ms, element, filter FROM unit_total WHERE stream=? AND wide", (stream.stream_id,)
+    )
+    return [Place(*row) for row in found]
+
+
+def learn_base(
+    connection: sqlite3.Connection, name: str, base: Sequence[BaseRecord] | None, wall_ms: int, now_ms: int
+) -> None:
+    """The far end holds *base* in a stream that nothing was sent of; None when that cannot be known. Once is enough."""
+    stream = stream_named(connection, name)
+    if stream is None or stream.whole_from_ms is not None:
+        return
+    if base is None:
+        begin_with_sums(connection, stream, wall_ms)
+        return
+    wide = _wide_places(connection, stream)
+    for place, value in base:
+        total = _read(connection, stream, place)
+        if total is None and any(deleted.covers(place) for deleted in wide):
+            continue
+        if total is None or not total.is_whole:
+            summed = value if total is None else EXACT.add(total.value, value)
+            connection.execute(
+                "INSERT INTO unit_total (stream, bucket_ms, element, filter, value, whole, wide, records, since_ms, touched_ms)"
+                " VALUES (?1, ?2, ?3, ?4, ?5, 1, 0, 0, ?6, ?6) ON CONFLICT DO UPDATE SET value=excluded.value, whole=1",
+                (stream.stream_id, *place, decimal_text(summed), now_ms),
+            )
+    _whole_from(connection, stream, ALWAYS_WHOLE_MS)
+
+
+def begin_with_sums(connection: sqlite3.Connection, stream: Stream, wall_ms: int) -> None:
+    """What the far end holds is not known: buckets that began already go by `sum`, the later ones are ours alone."""
+    _whole_from(connection, stream, next_bucket_ms(wall_ms, stream.shape.granularity))
+
+
+def _whole_from(connection: sqlite3.Connection, stream: Stream, whole_from_ms: int) -> None:
+    connection.execute("UPDATE unit_stream SET whole_from_ms=? WHERE id=?", (whole_from_ms, stream.stream_id))
+    connection.execute(
+        "UPDATE unit_total SET whole=1 WHERE stream=? AND bucket_ms>=?", (stream.stream_id, whole_from_ms)
+    )
+
+
+def distrust(connection: sqlite3.Connection, wall_ms: int) -> None:
+    """Totals may be lost: a place that is not here may hold something at the far end, up to the bucket of now."""
+    for stream in streams(connection):
+        if stream.whole_from_ms is not None:
+            later_ms = max(stream.whole_from_ms, next_bucket_ms(wall_ms, stream.shape.granularity))
+            connection.execute("UPDATE unit_stream SET whole_from_ms=? WHERE id=?", (later_ms, stream.stream_id))
+
+
+def put_back(connection: sqlite3.Connection, body: bytes, records: int, now_ms: int) -> bool:
+    """Make a dead letter's *records* pending again, at the total as it stands now; whether it could be read.
+
+    An old total is never sent again. What a `sum` carried is added to what waits, unless the place was replaced since.
+    """
+    try:
+        item = orjson.loads(body)
+        stream = stream_named(connection, item["stream"])
+        if stream is None:
+            return False
+        place = place_in(stream.shape, item["record"])
+    except (ValueError, KeyError, TypeError):
+        return False
+    total = _with_dead_letter(_read(connection, stream, place), item["operation"], _value_of(item["record"]))
+    connection.execute(
+        "INSERT INTO unit_total (stream, bucket_ms, element, filter, value, whole, wide, records, since_ms, touched_ms)"
+        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9) ON CONFLICT DO UPDATE SET value=excluded.value, whole=excluded.whole,"
+        " since_ms=iif(records=0, excluded.since_ms, since_ms), records=records+excluded.records, touched_ms=excluded.touched_ms",
+        (
+            stream.stream_id, *place, decimal_text(total.value), total.is_whole,
+            place.is_wide(stream.shape.kind), records, now_ms,
+        ),
+    )  # fmt: skip
+    return True
+
+
+def _value_of(record: dict[str, str]) -> Decimal:
+    return Decimal(record.get("value", "0"))
+
+
+def _with_dead_letter(total: Total | None, operation: Operation, carried: Decimal) -> Total:
+    """The total with what a dead letter *carried*: a sum is added to what waits; a total that is still whole stands as it is."""
+    if total is None:
+        return Total(carried, operation != "sum", 0)
+    if total.is_whole:
+        return total
+    return total._replace(value=EXACT.add(total.value, carried), is_whole=operation != "sum")
+
+
+def prune(connection: sqlite3.Connection, touched_before_ms: int) -> int:
+    """Forget some totals that nothing came to for long; how many. What comes later to such a bucket goes by `sum`."""
+    found = connection.execute(
+        "SELECT unit_total.id, stream, bucket_ms, granularity FROM unit_total JOIN unit_stream ON unit_stream.id=stream"
+        " WHERE touched_ms<? AND records=0 AND NOT EXISTS (SELECT 1 FROM unit_item WHERE total=unit_total.id) LIMIT ?",
+        (touched_before_ms, PRUNE_AT_ONCE),
+    ).fetchall()
+    for total_id, stream_id, bucket_ms, granularity in found:
+        connection.execute("DELETE FROM unit_total WHERE id=?", (total_id,))
+        connection.execute(
+            "UPDATE unit_stream SET whole_from_ms=max(whole_from_ms, ?) WHERE id=? AND whole_from_ms IS NOT NULL",
+            (next_bucket_ms(bucket_ms, granularity), stream_id),
+        )
+    return len(found)

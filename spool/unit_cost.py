@@ -1,0 +1,185 @@
+"""Unit cost as it is kept: streams, places, running totals, and what of a total is sent. Pure.
+
+A *place* is (bucket, element, filter) in a stream. Senders add to it, replace it or delete it; kept is what it comes to. What is
+sent is the total as it stands (`replace`, or `delete` where it is zero), so a resend and late data do no harm. A total is *whole* when
+nothing at the far end's place can be another's; one that is not travels as what came since the last batch (`sum`).
+
+All numbers are decimals. Totals are exact; what is sent has `DIGITS` significant digits, which is all that the far end keeps.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from decimal import ROUND_HALF_EVEN, Context, Decimal
+from typing import Any, Literal, NamedTuple
+
+import orjson
+
+Kind = Literal["allocation", "metric"]
+Granularity = Literal["HOURLY", "DAILY", "MONTHLY"]
+Operation = Literal["sum", "replace", "delete"]
+Ships = Literal["replace", "sum"]
+
+DIGITS = 15
+EXACT = Context(prec=200)
+"""More digits than a sum of numbers of everyday size can have: nothing is rounded."""
+_SENT = Context(prec=DIGITS, rounding=ROUND_HALF_EVEN)
+NEVER_WHOLE_MS = 1 << 62
+"""`whole_from_ms` of a stream that others send to as well."""
+ALWAYS_WHOLE_MS = -(1 << 62)
+ZERO = Decimal(0)
+
+
+class Shape(NamedTuple):
+    """What the first records of a stream fix for all later ones."""
+
+    kind: Kind
+    granularity: Granularity
+    dimensions: tuple[str, ...]
+    """The filter's keys, sorted."""
+
+
+class Place(NamedTuple):
+    bucket_ms: int
+    """Start of its hour, day or month, in UTC."""
+    element: str
+    """Empty in a metric stream; in an allocation stream, of a delete: every element."""
+    filter: str
+    """Canonical JSON, dimension -> sorted values; empty, of a delete: whatever the filter."""
+
+    def is_wide(self, kind: Kind) -> bool:
+        """Whether it stands for more than one place."""
+        return not self.filter or (kind == "allocation" and not self.element)
+
+    def covers(self, other: "Place") -> bool:
+        """Whether a delete of this place takes *other* with it."""
+        return (
+            self.bucket_ms == other.bucket_ms
+            and self.element in {"", other.element}
+            and self.filter in {"", other.filter}
+        )
+
+
+class Change(NamedTuple):
+    """One record of a sender."""
+
+    place: Place
+    operation: Operation
+    value: Decimal
+    """Zero for a delete."""
+
+
+class Metered(NamedTuple):
+    """A record and the stream that it belongs to."""
+
+    stream: str
+    shape: Shape
+    change: Change
+
+
+class Mismatch(NamedTuple):
+    """Why a stream does not take a record; closed codes, documented in docs/unit-cost.md."""
+
+    code: Literal["stream_kind", "stream_granularity", "stream_dimensions", "stream_unknown", "too_many_streams"]
+    known: str
+    """What the stream has; of names that its first sender gave."""
+
+
+class Total(NamedTuple):
+    """What a place comes to."""
+
+    value: Decimal
+    """The whole total; where it is not whole, what no batch holds yet."""
+    is_whole: bool
+    records: int
+    """Kept records that it stands for and that no batch holds yet."""
+
+
+def mismatch(known: Shape, new: Shape, *, is_wide: bool) -> Mismatch | None:
+    """Why a record of shape *new* does not belong to a stream of shape *known*; a wide delete may leave the filter out."""
+    if new.kind != known.kind:
+        return Mismatch("stream_kind", known.kind)
+    if new.granularity != known.granularity:
+        return Mismatch("stream_granularity", known.granularity)
+    if new.dimensions != known.dimensions and not (is_wide and not new.dimensions):
+        return Mismatch("stream_dimensions", ", ".join(known.dimensions) or "none")
+    return None
+
+
+def changed(before: Total | None, change: Change, *, starts_whole: bool, records: int = 1) -> Total:
+    """The total after *change*; *starts_whole* says whether a place that was never seen holds nothing at the far end."""
+    total = before or Total(ZERO, starts_whole, 0)
+    match change.operation:
+        case "sum":
+            return total._replace(value=EXACT.add(total.value, change.value), records=total.records + records)
+        case "replace" | "delete":
+            return Total(change.value, is_whole=True, records=total.records + records)
+
+
+def operation_of(total: Total) -> Operation:
+    """How the total is sent. A value of zero cannot be kept at the far end: what came to nothing is deleted there."""
+    if not total.is_whole:
+        return "sum"
+    return "replace" if total.value else "delete"
+
+
+def sent_value(value: Decimal) -> Decimal:
+    """*value* as it is sent: rounded, where it has more digits than the far end keeps."""
+    return _SENT.plus(value)
+
+
+def decimal_text(value: Decimal) -> str:
+    """Plain digits: no exponent, no trailing zeros, no negative zero."""
+    return format(value.normalize(EXACT), "f") if value else "0"
+
+
+def bucket_start_ms(time_ms: int, granularity: Granularity) -> int:
+    """Start of the hour, day or month that *time_ms* lies in, in UTC."""
+    time = datetime.fromtimestamp(time_ms // 1000, UTC).replace(minute=0, second=0)
+    if granularity != "HOURLY":
+        time = time.replace(hour=0)
+    if granularity == "MONTHLY":
+        time = time.replace(day=1)
+    return int(time.timestamp()) * 1000
+
+
+def next_bucket_ms(time_ms: int, granularity: Granularity) -> int:
+    """Start of the bucket after the one that *time_ms* lies in."""
+    longest_ms = {"HOURLY": 1, "DAILY": 24, "MONTHLY": 24 * 31}[granularity] * 3_600_000
+    return bucket_start_ms(bucket_start_ms(time_ms, granularity) + longest_ms, granularity)
+
+
+def wire_record(shape: Shape, place: Place, value: Decimal | None) -> dict[str, object]:
+    """A record as the contract has it; *value* is None for a delete."""
+    stamp = datetime.fromtimestamp(place.bucket_ms // 1000, UTC).replace(tzinfo=None).isoformat()
+    record: dict[str, object] = {"timestamp": f"{stamp}Z", "granularity": shape.granularity}
+    filter_: dict[str, list[str]] | None = orjson.loads(place.filter) if place.filter else None
+    if shape.kind == "allocation":
+        if place.element:
+            record["element_name"] = place.element
+        if filter_ is not None:
+            record["filter"] = filter_
+    elif filter_:
+        record["associated_cost"] = {name: values[0] for name, values in filter_.items()}
+    if value is not None:
+        record["value"] = decimal_text(value)
+    return record
+
+
+def place_in(shape: Shape, record: dict[str, Any]) -> Place:
+    """The place of a `wire_record`. Raises KeyError, TypeError, ValueError when it is none."""
+    start = datetime.fromisoformat(record["timestamp"])
+    filter_ = record.get("filter")
+    if shape.kind == "metric":
+        costs = record.get("associated_cost")
+        filter_ = (
+            None if costs is None and shape.dimensions else {name: [value] for name, value in (costs or {}).items()}
+        )
+    text = "" if filter_ is None else filter_text(filter_)
+    return Place(int(start.timestamp()) * 1000, record.get("element_name", ""), text)
+
+
+def filter_text(filter_: Mapping[str, Sequence[str]]) -> str:
+    """The filter as a place has it: one text for every order of keys and values."""
+    return orjson.dumps(
+        {name: sorted(set(values)) for name, values in filter_.items()}, option=orjson.OPT_SORT_KEYS
+    ).decode()

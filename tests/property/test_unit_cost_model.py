@@ -1,0 +1,124 @@
+"""Whatever senders post and whatever happens to batches in between, the far end ends with the sums that a dict comes to."""
+
+import asyncio
+import tempfile
+from collections import defaultdict
+from decimal import Decimal
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spool.record import UNIT_COST, Batch
+from spool.unit_cost import Operation, Place
+from tests.support.unit_streams import SHAPE, STREAM, UnitRig, metered, place
+
+VALUES = st.decimals(min_value="0.000001", max_value="99999999", places=6, allow_nan=False)
+POSTED = st.tuples(
+    st.just("post"), st.sampled_from(["sum", "sum", "sum", "replace", "delete"]), st.sampled_from("ab"),
+    st.integers(0, 1), VALUES,
+)  # fmt: skip
+Step = tuple[object, ...]
+STEPS: st.SearchStrategy[list[Step]] = st.lists(
+    st.one_of(
+        POSTED,
+        POSTED,
+        st.tuples(st.just("wide"), st.integers(0, 1)),
+        st.tuples(st.just("freeze"), st.integers(1, 4)),
+        st.tuples(st.sampled_from(["acked", "lost_answer", "refused", "split", "reopen"])),
+    ),
+    min_size=1,
+    max_size=30,
+)
+
+
+@given(STEPS, st.booleans(), st.sampled_from(["replace", "sum"]))
+@settings(max_examples=80, deadline=None)
+def test_the_far_end_ends_with_what_the_senders_said(steps: list[Step], can_read: bool, ships: str) -> None:  # noqa: FBT001 - drawn
+    async def run(folder: Path) -> None:
+        course = Course(UnitRig(folder / "data", ships=ships, can_read=can_read))
+        for name, *arguments in steps:
+            await getattr(course, str(name))(*arguments)
+        await course.finish()
+
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(run(Path(folder)))
+
+
+class Course:
+    """One course of events; each method is a step."""
+
+    def __init__(self, rig: UnitRig) -> None:
+        self.rig = rig
+        self.model: dict[Place, Decimal] = defaultdict(Decimal)
+        self.posted = 0
+        self.flying: Batch | None = None
+        self.seen: set[tuple[str, int]] = set()
+
+    async def post(self, operation: Operation, element: str, hour: int, value: Decimal) -> None:
+        at = place(element, hour)
+        amount = Decimal(0) if operation == "delete" else value
+        if await self.rig.keep(metered(str(amount), at, operation)) == "kept":
+            self.posted += 1
+            self.model[at] = self.model[at] + amount if operation == "sum" else amount
+
+    async def wide(self, hour: int) -> None:
+        bucket_ms = place(hour=hour).bucket_ms
+        shape = SHAPE._replace(dimensions=())
+        if await self.rig.keep(metered(operation="delete", at=Place(bucket_ms, "", ""), shape=shape)) == "kept":
+            self.posted += 1
+            self.model |= {at: Decimal(0) for at in self.model if at.bucket_ms == bucket_ms}
+
+    async def freeze(self, most: int) -> None:
+        if self.flying is None:
+            self.flying = await self.rig.freeze(max_records=most)
+
+    async def arrive(self, batch: Batch) -> None:
+        """At the far end, which knows a repeat under the same key as its own idempotency cache does."""
+        if b'"operation":"read"' in batch.records[0]:
+            await self.rig.lane.learn_base(STREAM, self.rig.base())
+        elif (batch.batch_id, batch.generation) not in self.seen:
+            self.seen.add((batch.batch_id, batch.generation))
+            self.rig.far.apply(batch)
+
+    async def acked(self) -> None:
+        if self.flying is not None:
+            await self.arrive(self.flying)
+            await self.rig.lane.ack(self.flying)
+            self.flying = None
+
+    async def lost_answer(self) -> None:
+        if self.flying is not None:
+            await self.arrive(self.flying)
+            await self.rig.lane.release(self.flying, answered=False)
+            self.flying = None
+
+    async def refused(self) -> None:
+        if self.flying is not None:
+            await self.rig.lane.release(self.flying, answered=True)
+            self.flying = None
+
+    async def split(self) -> None:
+        if self.flying is not None and len(self.flying.records) > 1:
+            await self.rig.lane.split(self.flying)
+            self.flying = None
+
+    async def reopen(self) -> None:
+        self.flying = None
+        await self.rig.reopen()
+
+    async def finish(self) -> None:
+        await self.lost_answer()
+        while (batch := await self.rig.freeze()) is not None:
+            await self.arrive(batch)
+            await self.rig.lane.ack(batch)
+        held = {(key[1], key[2]): value for key, value in self.rig.far.values.items()}
+        wanted = {
+            (f"2026-01-05T{10 + hour}:00:00Z", element): self.model[place(element, hour)]
+            for element in "ab"
+            for hour in (0, 1)
+        }
+        assert held == {key: value for key, value in wanted.items() if value}
+        depth = self.rig.spool.depth(UNIT_COST)
+        assert (depth.kept, depth.delivered, depth.pending) == (self.posted, self.posted, 0)
+        await self.rig.close()

@@ -1,0 +1,136 @@
+"""Unit cost for tests of the spool: records to put in, and a far end that keeps what it is sent as the contract says."""
+
+from collections import Counter
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from spool.record import UNIT_COST, Batch
+from spool.sqlite.metered import Fate, Mark, MeteredStore, NewEvent
+from spool.sqlite.unit_lane import UnitCostLane
+from spool.sqlite.unit_totals import BaseRecord, Rules
+from spool.unit_cost import Change, Metered, Operation, Place, Shape, filter_text
+from tests.support.calls import EPOCH_MS
+from tests.support.spool_rig import Clock, assert_balanced, copied, open_spool
+
+HOUR_MS = 3_600_000
+SHAPE = Shape("allocation", "HOURLY", ("custom:Product",))
+METRIC = Shape("metric", "DAILY", ())
+STREAM = "tokens"
+
+
+def place(element: str = "acme", hour: int = 0, product: str = "chat") -> Place:
+    return Place(EPOCH_MS + hour * HOUR_MS, element, filter_text({"custom:Product": [product]}))
+
+
+def metered(
+    value: str | int = 0,
+    at: Place | None = None,
+    operation: Operation = "sum",
+    stream: str = STREAM,
+    shape: Shape = SHAPE,
+) -> Metered:
+    return Metered(stream, shape, Change(at or place(), operation, Decimal(value)))
+
+
+class FarEnd:
+    """Applies batches as the service would; keeps (stream, timestamp, element, filter) -> value."""
+
+    def __init__(self) -> None:
+        self.values: dict[tuple[str, str, str, str], Decimal] = {}
+        self.operations: list[tuple[str, str]] = []
+        """(stream, operation) of each batch."""
+
+    def apply(self, batch: Batch) -> None:
+        items = [orjson.loads(record) for record in batch.records]
+        self.operations.append((items[0]["stream"], items[0]["operation"]))
+        assert len({(item["stream"], item["operation"]) for item in items}) == 1
+        for item in items:
+            self._apply(item["stream"], item["operation"], item["record"])
+
+    def _apply(self, stream: str, operation: str, record: dict[str, Any]) -> None:
+        element = record.get("element_name")
+        filter_ = orjson.dumps(record["filter"]).decode() if "filter" in record else None
+        if operation == "delete":
+            assert "value" not in record
+            for key in list(self.values):
+                if key[:2] == (stream, record["timestamp"]) and element in {None, key[2]} and filter_ in {None, key[3]}:
+                    del self.values[key]
+            return
+        value = Decimal(record["value"])
+        assert operation == "sum" or value, "a value of zero is deleted, not sent"
+        key = (stream, record["timestamp"], element or "", filter_ or "")
+        self.values[key] = value if operation == "replace" else self.values.get(key, Decimal(0)) + value
+
+    def at(self, element: str = "acme", hour: int = 0, product: str = "chat", stream: str = STREAM) -> Decimal | None:
+        where = place(element, hour, product)
+        stamp = f"2026-01-05T{10 + hour:02}:00:00Z"
+        return self.values.get((stream, stamp, element, where.filter))
+
+
+class UnitRig:
+    """A real spool with its unit-cost lane and a far end."""
+
+    def __init__(self, data_dir: Path, *, ships: str = "replace", can_read: bool = False) -> None:
+        self.clock = Clock()
+        self.data_dir = data_dir
+        self.far = FarEnd()
+        self._rules = Rules("sum" if ships == "sum" else "replace", 100)
+        self._can_read = can_read
+        self._open()
+
+    def _open(self) -> None:
+        self.spool = open_spool(self.data_dir, self.clock)
+        self.store = MeteredStore(self.spool, self._rules)
+        self.lane = UnitCostLane(self.spool, can_read=lambda: self._can_read)
+
+    async def keep(self, *records: Metered, mark: Mark | None = None) -> Fate:
+        return await self.store.keep_records(records, mark)
+
+    async def event(self, name: str, *records: Metered, says: str = "") -> list[Fate]:
+        mark = Mark(name.encode().ljust(16), says.encode().ljust(8))
+        return await self.store.keep_events([NewEvent(mark, None, record) for record in records], Counter())
+
+    async def freeze(self, *, max_records: int = 3000, max_bytes: int = 1 << 22) -> Batch | None:
+        return await self.lane.freeze(UNIT_COST, max_records=max_records, max_bytes=max_bytes)
+
+    async def frozen(self) -> Batch:
+        batch = await self.freeze()
+        assert batch is not None
+        return batch
+
+    async def ship(self) -> None:
+        """Everything that waits, to the far end."""
+        while (batch := await self.freeze()) is not None:
+            if orjson.loads(batch.records[0])["operation"] == "read":
+                await self.lane.learn_base(STREAM, self.base())
+            else:
+                self.far.apply(batch)
+            await self.lane.ack(batch)
+
+    def base(self) -> list[BaseRecord]:
+        """What the far end holds, as a read tells it."""
+        found = []
+        for (_, stamp, element, filter_), value in self.far.values.items():
+            found.append(BaseRecord(Place(EPOCH_MS + (int(stamp[11:13]) - 10) * HOUR_MS, element, filter_), value))
+        return found
+
+    async def reopen(self) -> None:
+        await assert_balanced(self.spool)
+        await self.spool.close()
+        self._open()
+
+    async def killed(self, to: Path) -> "UnitRig":
+        """The gateway that starts on the files as kill -9 leaves them now; the far end is the same."""
+        other = object.__new__(UnitRig)
+        other.clock, other.far, other._rules, other._can_read = self.clock, self.far, self._rules, self._can_read
+        other.data_dir = copied(self.data_dir, to)
+        (other.data_dir / "lock").unlink()
+        other._open()
+        return other
+
+    async def close(self) -> None:
+        await assert_balanced(self.spool)
+        await self.spool.close()

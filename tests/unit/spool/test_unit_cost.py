@@ -1,0 +1,339 @@
+"""Totals, their order and their endings: what the far end holds after whatever happened in between."""
+
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import orjson
+import pytest
+
+from spool.dead_letters import Chosen
+from spool.record import UNIT_COST
+from spool.sqlite.metered import Mark
+from spool.sqlite.unit_totals import BaseRecord
+from spool.store import Refusal
+from spool.unit_cost import Mismatch, Place, bucket_start_ms, decimal_text, next_bucket_ms, sent_value
+from tests.support.calls import EPOCH_MS
+from tests.support.unit_streams import HOUR_MS, METRIC, SHAPE, STREAM, UnitRig, metered, place
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> UnitRig:
+    return UnitRig(tmp_path / "data", can_read=True)
+
+
+def operations(rig: UnitRig) -> list[str]:
+    return [operation for _, operation in rig.far.operations]
+
+
+async def test_what_came_to_a_place_travels_as_one_total(rig: UnitRig) -> None:
+    await rig.keep(metered("0.1"), metered("0.2"), metered(5, place("other")))
+    await rig.keep(metered("0.000000000000001"))
+    await rig.ship()
+    assert rig.far.at() == Decimal("0.300000000000001")
+    assert rig.far.at("other") == 5
+    depth = rig.spool.depth(UNIT_COST)
+    assert (depth.kept, depth.delivered, depth.pending) == (4, 4, 0)
+    assert rig.spool.edge()["received"] == rig.spool.edge()["kept"] == 4
+    await rig.close()
+
+
+async def test_late_data_ships_the_whole_total_again(rig: UnitRig) -> None:
+    await rig.keep(metered(3))
+    await rig.ship()
+    await rig.keep(metered(4), metered(1, place(hour=1)))
+    await rig.ship()
+    assert (rig.far.at(), rig.far.at(hour=1)) == (7, 1)
+    assert operations(rig) == ["replace", "replace"]
+    await rig.close()
+
+
+async def test_a_resend_after_a_kill_changes_nothing(rig: UnitRig, tmp_path: Path) -> None:
+    await rig.keep(metered(3))
+    await rig.ship()
+    await rig.keep(metered(4))
+    batch = await rig.frozen()
+    rig.far.apply(batch)  # it arrived, and the answer was lost
+    await rig.keep(metered(5))
+    other = await rig.killed(tmp_path / "killed")
+    again = await other.frozen()
+    assert (again.batch_id, again.records, again.generation) == (batch.batch_id, batch.records, 0)
+    other.far.apply(again)
+    await other.lane.ack(again)
+    await other.ship()
+    assert other.far.at() == 12
+    assert other.spool.depth(UNIT_COST).delivered == 3
+    await other.close()
+    await rig.spool.close()
+
+
+async def test_a_stream_has_one_batch_under_way_and_others_do_not_wait_for_it(rig: UnitRig) -> None:
+    await rig.keep(metered(1))
+    await rig.ship()
+    await rig.keep(metered(1))
+    held = await rig.frozen()
+    await rig.keep(metered(1, place("later")))
+    await rig.keep(metered(2, stream="second"))
+    second = await rig.frozen()
+    assert orjson.loads(second.records[0])["stream"] == "second"
+    assert await rig.freeze() is None
+    await rig.lane.release(held, answered=True)
+    again = await rig.frozen()
+    assert (again.batch_id, again.generation) == (held.batch_id, 1)
+    for batch in (again, second):
+        await rig.lane.ack(batch)
+    await rig.close()
+
+
+async def test_halves_of_a_batch_go_before_anything_newer_of_their_stream(rig: UnitRig) -> None:
+    await rig.keep(*(metered(1, place(element)) for element in "abcd"))
+    await rig.ship()
+    await rig.keep(*(metered(1, place(element)) for element in "abcd"))
+    batch = await rig.frozen()
+    await rig.lane.split(batch)
+    await rig.keep(metered(1, place("a")))
+    half = await rig.frozen()
+    assert len(half.records) == 2
+    assert await rig.freeze() is None
+    await rig.lane.bury(half, "invalid_filter", "no such dimension")
+    other = await rig.frozen()
+    assert {*half.records, *other.records} == {*batch.records}
+    await rig.lane.ack(other)
+    await rig.ship()
+    depth = rig.spool.depth(UNIT_COST)
+    assert (depth.kept, depth.delivered, depth.dead_lettered) == (9, 7, 2)
+    assert rig.far.at("a") == 3, "what came later carries the whole total, also what was refused"
+    await rig.close()
+
+
+async def test_a_total_that_comes_to_nothing_is_deleted(rig: UnitRig) -> None:
+    at = Place(bucket_start_ms(EPOCH_MS, "DAILY"), "", "{}")
+    await rig.keep(metered(7, at, shape=METRIC, stream="m"))
+    await rig.lane.ack(await rig.frozen())  # the read, which found nothing
+    await rig.lane.learn_base("m", [])
+    await rig.ship()
+    await rig.keep(metered(-7, at, shape=METRIC, stream="m"))
+    await rig.ship()
+    assert operations(rig) == ["replace", "delete"]
+    assert rig.far.values == {}
+    await rig.close()
+
+
+async def test_replace_and_delete_of_a_sender_stand_for_what_came_before(rig: UnitRig) -> None:
+    await rig.keep(metered(1))
+    await rig.keep(metered(50, operation="replace"), metered(2))
+    await rig.keep(metered(9, place("gone")), metered(operation="delete", at=place("gone")))
+    await rig.ship()
+    assert rig.far.at() == 52
+    assert rig.far.at("gone") is None
+    assert rig.spool.depth(UNIT_COST).delivered == 5
+    await rig.close()
+
+
+async def test_a_wide_delete_takes_what_the_far_end_holds_and_spares_what_came_after(rig: UnitRig) -> None:
+    await rig.keep(metered(1), metered(2, place("other")), metered(3, place(hour=1)))
+    await rig.ship()
+    rig.far.values[(STREAM, "2026-01-05T10:00:00Z", "foreign", place().filter)] = Decimal(4)
+    wide = Place(EPOCH_MS, "", "")
+    await rig.keep(metered(10), metered(operation="delete", at=wide, shape=SHAPE._replace(dimensions=())), metered(6))
+    await rig.ship()
+    assert rig.far.at() == 6
+    assert rig.far.at("other") is None
+    assert rig.far.at("foreign") is None
+    assert rig.far.at(hour=1) == 3
+    await rig.keep(metered(8, place("fresh")), metered(1))
+    await rig.ship()
+    assert (rig.far.at("fresh"), rig.far.at()) == (8, 7)
+    assert rig.spool.depth(UNIT_COST).pending == 0
+    await rig.close()
+
+
+# ---- what the far end holds already
+
+
+async def test_an_empty_data_directory_reads_first_and_wipes_nothing(rig: UnitRig) -> None:
+    rig.far.values[(STREAM, "2026-01-05T10:00:00Z", "acme", place().filter)] = Decimal(100)
+    await rig.keep(metered(5))
+    await rig.ship()
+    assert rig.far.at() == 105
+    assert operations(rig) == ["replace"]
+    await rig.close()
+
+
+async def test_without_a_read_the_buckets_that_began_go_by_sum(tmp_path: Path) -> None:
+    rig = UnitRig(tmp_path / "data")
+    rig.far.values[(STREAM, "2026-01-05T10:00:00Z", "acme", place().filter)] = Decimal(100)
+    await rig.keep(metered(5), metered(7, place(hour=1)))
+    await rig.ship()
+    await rig.keep(metered(1), metered(1, place(hour=1)))
+    await rig.ship()
+    assert (rig.far.at(), rig.far.at(hour=1)) == (106, 8)
+    assert sorted(operations(rig)) == ["replace", "replace", "sum", "sum"]
+    await rig.close()
+
+
+async def test_a_sum_that_comes_to_nothing_is_delivered_without_being_sent(tmp_path: Path) -> None:
+    rig = UnitRig(tmp_path / "data", ships="sum")
+    at = Place(bucket_start_ms(EPOCH_MS, "DAILY"), "", "{}")
+    await rig.keep(metered(7, at, shape=METRIC), metered(-7, at, shape=METRIC))
+    await rig.ship()
+    assert rig.far.operations == []
+    assert rig.spool.depth(UNIT_COST).delivered == 2
+    await rig.close()
+
+
+async def test_a_stream_that_others_send_to_travels_by_sum_but_for_what_its_sender_replaces(tmp_path: Path) -> None:
+    rig = UnitRig(tmp_path / "data", ships="sum")
+    await rig.keep(metered(5))
+    await rig.ship()
+    rig.far.values[(STREAM, "2026-01-05T10:00:00Z", "acme", place().filter)] += 100  # another gateway's
+    await rig.keep(metered(1))
+    await rig.ship()
+    assert rig.far.at() == 106
+    await rig.keep(metered(10, operation="replace"))
+    await rig.ship()
+    await rig.keep(metered(1))
+    await rig.ship()
+    assert operations(rig) == ["sum", "sum", "replace", "sum"]
+    assert rig.far.at() == 11
+    await rig.close()
+
+
+async def test_what_is_too_long_for_the_far_end_is_rounded_when_sent_and_kept_exactly(tmp_path: Path) -> None:
+    rig = UnitRig(tmp_path / "data", ships="sum")
+    await rig.keep(metered("123456789012345"), metered("0.4"))
+    await rig.ship()
+    assert rig.far.at() == Decimal(123456789012345)
+    await rig.keep(metered("0.6"))
+    await rig.ship()
+    assert rig.far.at() == Decimal(123456789012346)
+    await rig.close()
+
+
+# ---- refusals, age
+
+
+async def test_a_stream_keeps_its_shape_and_a_refused_request_leaves_nothing(rig: UnitRig) -> None:
+    assert await rig.keep(metered(operation="delete")) == Mismatch("stream_unknown", "")
+    assert await rig.keep(metered(1)) == "kept"
+    assert await rig.keep(metered(1, shape=METRIC)) == Mismatch("stream_kind", "allocation")
+    assert await rig.keep(metered(1), metered(1, shape=SHAPE._replace(granularity="DAILY"))) == Mismatch(
+        "stream_granularity", "HOURLY"
+    )
+    other = SHAPE._replace(dimensions=("custom:Other",))
+    assert await rig.keep(metered(1, shape=other)) == Mismatch("stream_dimensions", "custom:Product")
+    await rig.ship()
+    assert rig.far.at() == 1
+    edge = rig.spool.edge()
+    assert (edge["received"], edge["kept"], edge["rejected"]) == (6, 1, 5)
+    await rig.close()
+
+
+async def test_a_repeat_counts_once_and_what_says_something_else_is_told(rig: UnitRig) -> None:
+    mark = Mark(b"k" * 16, b"c" * 8)
+    assert await rig.keep(metered(1), metered(2), mark=mark) == "kept"
+    await rig.reopen()
+    assert await rig.keep(metered(1), metered(2), mark=mark) == "duplicate"
+    assert await rig.keep(metered(9), mark=mark._replace(content=b"d" * 8)) == "conflict"
+    assert await rig.event("e1", metered(4), metered(4)) == ["kept", "duplicate"]
+    assert await rig.event("e1", metered(4), says="else") == ["conflict"]
+    assert await rig.event("e2", metered(4, shape=METRIC)) == [Mismatch("stream_kind", "allocation")]
+    assert await rig.event("e2", metered(4)) == ["kept"], "what was refused was not taken"
+    await rig.ship()
+    assert rig.far.at() == 11
+    assert rig.spool.edge()["duplicate"] == 5
+    assert await rig.store.forget(rig.spool.age_ms() + 1) == 3
+    await rig.close()
+
+
+async def test_a_dead_letter_stands_for_all_its_records_and_goes_back_as_the_total_is_now(rig: UnitRig) -> None:
+    await rig.keep(metered(1), metered(2))
+    await rig.lane.learn_base(STREAM, [BaseRecord(place("foreign"), Decimal(5))])
+    batch = await rig.frozen()
+    await rig.lane.ack(batch, [Refusal(0, "invalid_filter", "no such dimension")])
+    depth = rig.spool.depth(UNIT_COST)
+    assert (depth.kept, depth.dead_lettered) == (2, 2)
+    await rig.keep(metered(4))
+    await rig.ship()
+    assert rig.far.at() == 7
+    await rig.keep(metered(1))
+    put_back = await rig.spool.operator().replay_dead_letters(Chosen())
+    assert put_back.replayed == {UNIT_COST: 1}
+    await rig.ship()
+    assert rig.far.at() == 8
+    depth = rig.spool.depth(UNIT_COST)
+    assert (depth.kept, depth.delivered, depth.dead_lettered) == (4, 4, 0)
+    await rig.close()
+
+
+async def test_a_sum_that_was_set_aside_is_added_when_it_is_put_back(tmp_path: Path) -> None:
+    rig = UnitRig(tmp_path / "data", ships="sum")
+    await rig.keep(metered(5))
+    await rig.lane.bury(await rig.frozen(), "ambiguous_answer", "HTTP 500")
+    await rig.keep(metered(2))
+    await rig.spool.operator().replay_dead_letters(Chosen())
+    await rig.ship()
+    assert rig.far.at() == 7
+    await rig.close()
+
+
+async def test_dropped_dead_letters_stay_counted(rig: UnitRig) -> None:
+    await rig.keep(metered(1), metered(2))
+    await rig.lane.learn_base(STREAM, [])
+    await rig.lane.bury(await rig.frozen(), "invalid_filter", "no such dimension")
+    assert await rig.spool.operator().drop_dead_letters(Chosen()) == 1
+    assert rig.spool.depth(UNIT_COST).dead_lettered == 2
+    await rig.close()
+
+
+async def test_records_that_wait_too_long_expire_and_totals_outlive_them(rig: UnitRig) -> None:
+    await rig.keep(metered(5))
+    await rig.lane.learn_base(STREAM, [])
+    await rig.lane.release(await rig.frozen(), answered=False)
+    await rig.keep(metered(1, place("other")))
+    rig.clock.now_ms += rig.spool.settings.max_age_ms + 1
+    assert await rig.lane.look_after(keep_totals_ms=45 * 24 * HOUR_MS) == 2
+    assert rig.spool.depth(UNIT_COST).expired == 2
+    await rig.keep(metered(2))
+    await rig.ship()
+    assert rig.far.at() == 7, "the total is whole again"
+    await rig.close()
+
+
+async def test_what_comes_to_a_bucket_whose_totals_were_forgotten_goes_by_sum(rig: UnitRig) -> None:
+    await rig.keep(metered(5), metered(5, place(hour=1)))
+    await rig.ship()
+    await rig.keep(metered(1, place(hour=1)))
+    rig.clock.now_ms += 45 * 24 * HOUR_MS
+    await rig.keep(metered(1, place(hour=1)))
+    await rig.ship()
+    await rig.lane.look_after(keep_totals_ms=24 * HOUR_MS)
+    await rig.keep(metered(2), metered(2, place(hour=1)))
+    await rig.ship()
+    assert (rig.far.at(), rig.far.at(hour=1)) == (7, 9)
+    assert operations(rig)[-2:] in (["sum", "replace"], ["replace", "sum"])
+    await rig.close()
+
+
+# ---- decimals and buckets
+
+
+@pytest.mark.parametrize(
+    ("granularity", "start", "following"),
+    [("HOURLY", "2026-01-31T23", "2026-02-01T00"), ("DAILY", "2026-01-31T00", "2026-02-01T00"),
+     ("MONTHLY", "2026-01-01T00", "2026-02-01T00")],
+)  # fmt: skip
+def test_buckets_begin_and_end_at_utc_hours_days_and_months(granularity: str, start: str, following: str) -> None:
+    time_ms = 1_769_903_999_999  # 2026-01-31T23:59:59.999Z
+
+    def stamp(ms: int) -> str:
+        return datetime.fromtimestamp(ms / 1000, UTC).isoformat()[:13]
+
+    assert stamp(bucket_start_ms(time_ms, granularity)) == start  # type: ignore[arg-type]
+    assert stamp(next_bucket_ms(time_ms, granularity)) == following  # type: ignore[arg-type]
+
+
+def test_decimals_are_plain_digits() -> None:
+    assert decimal_text(Decimal("1E+3")) == "1000"
+    assert decimal_text(Decimal("-0.00")) == "0"
+    assert decimal_text(sent_value(Decimal("1.2345678901234565"))) == "1.23456789012346"
