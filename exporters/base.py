@@ -44,6 +44,8 @@ class Refused:
     message: str
     too_large: bool = False
     """The size was the reason, so smaller batches may pass whole."""
+    may_be_there: bool = False
+    """The target may have taken it, and would not know it as a repeat: nothing of it is sent again unasked, whole or in parts."""
 
 
 Outcome = Delivered | Retry | Hold | Refused

@@ -295,6 +295,12 @@ class Pump:
         await self._persist(lambda: self._store.release(batch, answered=retry.answered))
 
     async def _settle_refused(self, batch: Batch, refused: Refused, turn: int) -> None:
+        if refused.may_be_there:
+            # The target is in trouble: what follows waits, so that not all of it ends like this.
+            retry = Retry(f"{refused.code}: {refused.message}", answered=True)
+            self._pacing.failed(retry, now_s=self._clock.monotonic_s(), turn=turn, chance=self._chance())
+            await self._bury(batch, refused)
+            return
         verdict = self._pacing.refused(
             refused,
             records=len(batch.records),
@@ -307,15 +313,18 @@ class Pump:
             case "split":
                 await self._split(batch)
             case "bury":
-                self._suspects.forget(batch.batch_id)
-                log.warning("record refused", lane=self.lane, code=refused.code)
-                await self._persist(lambda: self._store.bury(batch, refused.code, refused.message))
-                self.counts.dead_lettered_records += len(batch.records)
+                await self._bury(batch, refused)
             case "set_aside":
                 await self._set_aside(batch)
             case _:
                 assert_never(verdict)
         await self._take_up_aside()
+
+    async def _bury(self, batch: Batch, refused: Refused) -> None:
+        self._suspects.forget(batch.batch_id)
+        log.warning("record refused", lane=self.lane, code=refused.code)
+        await self._persist(lambda: self._store.bury(batch, refused.code, refused.message))
+        self.counts.dead_lettered_records += len(batch.records)
 
     async def _split(self, batch: Batch) -> None:
         self.counts.splits += 1

@@ -16,15 +16,18 @@ from exporters.cost_service.client import CostServiceClient, Endpoint
 from exporters.cost_service.devices import SCOPES, DevicesExporter, Learn
 from exporters.cost_service.lanes import AI_TELEMETRY_SCOPE, EVENTS_SCOPE, AiTelemetryExporter, UsageEventsExporter
 from exporters.cost_service.preset import preset_with
+from exporters.cost_service.unit_cost import MANAGE_SCOPE, UnitCostExporter, UnitCostSettings
 from exporters.destination import Destination
 from exporters.file import FileExporter
 from exporters.keyring import Keyring
 from exporters.pump import Limits
 from exporters.secret import Secret
-from spool.record import AI_TELEMETRY, DEVICES, USAGE_EVENTS, Lane
+from spool.record import AI_TELEMETRY, DEVICES, UNIT_COST, USAGE_EVENTS, Lane
 
 AI_TELEMETRY_LIMITS = Limits()
 USAGE_EVENTS_LIMITS = Limits(max_records=1, in_flight=8)
+UNIT_COST_LIMITS = Limits(max_records=3000)
+"""The lane's store has one batch a stream under way, so those under way at once are of different streams."""
 DEVICES_LIMITS = Limits(max_records=1, in_flight=4)
 
 
@@ -41,7 +44,9 @@ class UpstreamSettings:
     connect_timeout_s: float = 10.0
     timeout_s: float = 60.0
     sum_retry: Literal["park", "at_least_once"] = "park"
-    """After an ambiguous 5xx on a usage event: set it aside for the operator, or send again to a far end that knows repeats."""
+    """After an ambiguous 5xx on a usage event or a sum: set it aside for the operator, or send it again."""
+    knows_event_ids: bool = False
+    """The far end knows a repeated event: nothing speaks against sending it again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +69,19 @@ def build_client(settings: UpstreamSettings, keyring: Keyring, gateway_id: str) 
     return CostServiceClient(endpoint, keyring, gateway_id, preset=preset_with(settings.preset, settings.names))
 
 
-def build_upstream(settings: UpstreamSettings, client: CostServiceClient, learn: Learn, clock: Clock) -> list[LanePlan]:
+def build_upstream(
+    settings: UpstreamSettings, client: CostServiceClient, learn: Learn, clock: Clock, unit_cost: UnitCostSettings
+) -> list[LanePlan]:
     """The service's lanes, each on or off by what the keys grant. Close the client after the last of them."""
     ai_telemetry = AiTelemetryExporter(client)
-    usage_events = UsageEventsExporter(client, repeatable=settings.sum_retry == "at_least_once")
+    usage_events = UsageEventsExporter(
+        client, repeatable=settings.knows_event_ids or settings.sum_retry == "at_least_once"
+    )
     devices = DevicesExporter(client, learn, clock)
     return [
         _plan(client, AI_TELEMETRY, ai_telemetry, AI_TELEMETRY_LIMITS, AI_TELEMETRY_SCOPE),
         _plan(client, USAGE_EVENTS, usage_events, USAGE_EVENTS_LIMITS, EVENTS_SCOPE),
+        _plan(client, UNIT_COST, UnitCostExporter(client, unit_cost, clock), UNIT_COST_LIMITS, MANAGE_SCOPE),
         _plan(client, DEVICES, devices, DEVICES_LIMITS, *SCOPES.values()),
     ]
 

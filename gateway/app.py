@@ -22,6 +22,7 @@ from gateway.aggregates import Settings as MetricsSettings
 from gateway.config import Config, Upstream, refuse_open_intake
 from gateway.config_values import Address, TcpAddress
 from gateway.dead_letters import reason_figures, resend_figures
+from gateway.decode.events import EventRules
 from gateway.embedded import FOLDER, READ_KEY_FILE, ServiceSummary, embedded_upstream, prepare_keys
 from gateway.insights.detect import Figures
 from gateway.insights.finding import Insight
@@ -37,6 +38,7 @@ from gateway.keys.store import KeyStore
 from gateway.lanes import Lanes
 from gateway.lists.conventions import ListRequest, Page
 from gateway.local_service.service import Service
+from gateway.metering import Metering
 from gateway.metrics import SpoolStatus, Status, StatusCollector
 from gateway.normalise.context import UserPolicy
 from gateway.pricing.file import PriceFile
@@ -62,7 +64,9 @@ from gateway.web.session import AdminAccess, admin_token
 from gateway.web.spool_files import add_spool_file_routes
 from spool.errors import SpoolError
 from spool.sqlite.database import make_private_dir
+from spool.sqlite.metered import MeteredStore
 from spool.sqlite.spool import SpoolSettings, SqliteSpool
+from spool.sqlite.unit_totals import Rules
 
 log = structlog.get_logger()
 
@@ -106,6 +110,7 @@ class Gateway:
         self.spool: SqliteSpool
         self.counting: Counting
         self.intake: SpoolIntake
+        self._metering: Metering
         self.keys: KeyStore
         self.insights: InsightStore
         self._usage: UsageFollower
@@ -157,6 +162,11 @@ class Gateway:
         self._stack.push_async_callback(self.counting.aggregates.close)
         await self.counting.rebuild()
         secret = self._user_secret()
+        self._metering = Metering(
+            MeteredStore(self.spool, Rules(config.unit_cost.operation, config.unit_cost.max_streams)),
+            event_rules(config),
+            now_ms=self._now_ms,
+        )
         self.intake = SpoolIntake(
             self.spool,
             self.counting,
@@ -165,6 +175,7 @@ class Gateway:
             now_ms=self._now_ms,
             reader=self._start_reader(secret),
             sources=sources_with(mapping_of(config)),
+            metering=self._metering,
         )
         service = await self._start_service() if config.upstream is None else None
         upstream = config.upstream or await self._embedded(service)
@@ -174,6 +185,7 @@ class Gateway:
             self._stack.push_async_callback(self._summary.close)
         self._lanes = Lanes(config, upstream, self.spool, self._learn)
         self._stack.push_async_callback(self._lanes.stop)
+        await self._refuse_shared_totals()
         self._lanes.start()
         self._background(self.counting.run(), "settling")
         self._background(self._look_after(), "spool")
@@ -266,6 +278,18 @@ class Gateway:
         if answer.state == "unknown":
             self.intake.forget_device(answer.device_id)
 
+    async def _refuse_shared_totals(self) -> None:
+        """Totals that one gateway replaces whole must not be sent by several. Raises CannotStart."""
+        options = self.config.unit_cost
+        if options.replicas > 1 and not options.suffix:
+            whole = [stream.name for stream in await self._lanes.unit_cost.streams() if stream.ships == "replace"]
+            if whole:
+                raise CannotStart(
+                    f"unit_cost.replicas is {options.replicas}, and {len(whole)} streams were begun with operation: replace"
+                    f" ({', '.join(whole[:5])}): their totals would wipe the other gateways'; set unit_cost.suffix, or"
+                    " begin with an empty data directory"
+                )
+
     def _background(self, work: Coroutine[Any, Any, None], name: str) -> None:
         task = asyncio.create_task(work, name=name)
 
@@ -281,11 +305,20 @@ class Gateway:
                 await self.spool.look_after()
                 await self.spool.look_after_aside()
                 await self.counting.aggregates.look_after()
+                await self._look_after_metering()
                 if self._price_file is not None:
                     self._price_file.look()
             except Exception as error:  # noqa: BLE001 upkeep must go on whatever one round met
                 log.warning("spool upkeep failed", error=type(error).__name__)
             await asyncio.sleep(LOOK_AFTER_S)
+
+    async def _look_after_metering(self) -> None:
+        config = self.config
+        expired = await self._lanes.unit_cost.look_after(keep_totals_ms=int(config.unit_cost.keep_totals_s * 1000))
+        if expired:
+            log.warning("unit-cost records waited for too long and are expired", records=expired)
+        window_ms = int(max(config.spool.max_age_s + config.spool.keep_delivered_s, config.counting.window_s) * 1000)
+        await self._metering.forget(self.spool.age_ms() - window_ms)
 
     async def _listen(self, option: str, runner: web.BaseRunner, address: Address) -> Address:
         try:
@@ -420,6 +453,12 @@ def spool_settings(config: Config) -> SpoolSettings:
         max_dead_letter_bytes=config.spool.max_dead_letter_bytes,
         window_ms=int(config.counting.window_s * 1000),
         reserve_bytes=config.spool.reserve_bytes,
+    )
+
+
+def event_rules(config: Config) -> EventRules:
+    return EventRules(
+        config.events.route, config.events.angle_brackets == "replace", frozenset(config.unit_cost.dimensions)
     )
 
 

@@ -113,6 +113,38 @@ class Devices(Options):
     max_new_per_hour: int = Field(default=1000, ge=0)
 
 
+class Events(Options):
+    route: Literal["auto", "event", "record", "both"] = "auto"
+    """Where a usage event goes that does not say it: `auto` puts those with a stream and a value into the stream's total."""
+    angle_brackets: Literal["refuse", "replace"] = "refuse"
+    """What becomes of an event with < or > in a text, which the service would refuse."""
+
+
+class UnitCost(Options):
+    operation: Literal["replace", "sum"] = "replace"
+    """How totals travel: whole, which no resend can distort, or as what came since, where several gateways send to one stream."""
+    replicas: int = Field(default=1, ge=1)
+    """How many gateways send to the same streams."""
+    suffix: str = Field(default="", pattern=r"^[A-Za-z0-9_.-]{0,64}$")
+    """After each stream's name at the service: gives each of several gateways streams of its own."""
+    dimensions: tuple[str, ...] = ()
+    """Dimensions without a prefix that the service knows besides those that are known here."""
+    keep_totals_s: DurationS = Field(default=45 * DAY_S, alias="keep_totals", ge=45 * DAY_S)
+    """How long a total is kept that nothing came to; what comes later to its bucket travels by `sum`."""
+    max_streams: int = Field(default=1000, ge=1)
+    max_records_per_s: int = Field(default=100, ge=1)
+    """That are sent, on average; a burst may have 10000."""
+
+    @model_validator(mode="after")
+    def one_writer_a_stream(self) -> Self:
+        if self.replicas > 1 and self.operation == "replace" and not self.suffix:
+            raise ValueError(
+                "with replicas above 1, totals that each gateway replaces would wipe the others': give each gateway a suffix"
+                " of its own, or set operation: sum"
+            )
+        return self
+
+
 class SpoolOptions(Options):
     max_bytes: SizeBytes = Field(default=8 * GIB, ge=MIB)
     """On disk; above it senders are told to keep their data."""
@@ -164,6 +196,8 @@ class Upstream(Options):
     keys: tuple[UpstreamKey, ...]
     sum_retry: Literal["park", "at_least_once"] = "park"
     """After an ambiguous 5xx on what the far end cannot know as a repeat: set it aside as a dead letter, or send it again."""
+    knows_event_ids: bool = False
+    """Whether the far end knows a repeated usage event by its `metadata.event_id`: then no event is ever set aside for that."""
     ca_file: Path | None = None
     """PEM of a private certificate authority."""
     proxy: str | None = None
@@ -279,6 +313,8 @@ class Config(Options):
     attributes: Attributes = Attributes()
     pricing: Pricing = Pricing()
     devices: Devices = Devices()
+    events: Events = Events()
+    unit_cost: UnitCost = UnitCost()
     spool: SpoolOptions = SpoolOptions()
     upstream: Upstream | None = None
     sources: dict[str, SourceOptions] = Field(default_factory=dict)

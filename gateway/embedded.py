@@ -27,6 +27,7 @@ CONTROL_SCOPES = (
     "events_v1:create_event",
     "unit-cost_v1:create_telemetry_stream",
     "unit-cost_v1:manage_telemetry_records",
+    "unit-cost_v1:read_telemetry",
 )
 READ_SCOPES = ("billing:read_costs", "insights:read_insight", "insights:read_insights", "unit-cost_v1:read_telemetry")
 
@@ -53,8 +54,8 @@ def read_if_there(path: Path) -> str | None:
 
 
 def embedded_upstream(port: int, keys: tuple[UpstreamKey, ...]) -> Upstream:
-    """It knows a repeated event by its id, so nothing needs to be parked."""
-    return Upstream(base_url=f"http://127.0.0.1:{port}", keys=keys, sum_retry="at_least_once")
+    """It knows a repeated event by its id, so none needs to be set aside."""
+    return Upstream(base_url=f"http://127.0.0.1:{port}", keys=keys, knows_event_ids=True)
 
 
 class ServiceSummary:

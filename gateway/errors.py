@@ -35,6 +35,23 @@ class BadPayload(GatewayError):
     """The body can never be read: truncated, not the format it says, not UTF-8, nested without end."""
 
 
+class BadRecord(BadPayload):
+    """A record or request that the far end would refuse; it was not kept."""
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(text, reason=code)
+        self.code = code
+        """`error.type` of the answer."""
+
+
+class StreamMismatch(GatewayError):
+    """A record that does not belong to its stream as that is; nothing of the request was kept."""
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(text, reason=code)
+        self.code = code
+
+
 class TooLarge(GatewayError):
     """The body is larger than the limit, before or after decompression."""
 
@@ -89,6 +106,7 @@ class Answer(NamedTuple):
 ANSWERS: dict[type[BaseException], Answer] = {
     BadPayload: Answer(400, 3),
     BadListRequest: Answer(400, 3),
+    StreamMismatch: Answer(422, 3),
     NoSuchLane: Answer(400, 3),
     InvalidKey: Answer(400, 3),
     NotConfirmed: Answer(400, 3),
@@ -123,9 +141,11 @@ def answer_for(error: BaseException) -> Answer:
 
 
 def kind_of(error: Exception) -> str:
-    """The error's class as a word: TooLarge -> `too_large`; what is not ours -> `unavailable`."""
+    """The error's class as a word: TooLarge -> `too_large`; what is not ours -> `unavailable`; some have a code of their own."""
     if isinstance(error, BadListRequest):
         return error.kind
+    if isinstance(error, BadRecord | StreamMismatch):
+        return error.code
     if not isinstance(error, GatewayError | KeyRefused):
         return "unavailable"
     return re.sub(r"(?<!^)(?=[A-Z])", "_", type(error).__name__).lower()

@@ -5,6 +5,7 @@ from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from gateway.normalise.call import Rejection
+from gateway.unit_cost.records import Target
 
 
 class Sender(NamedTuple):
@@ -16,6 +17,8 @@ class Sender(NamedTuple):
     """Address without port, or `unix`."""
     fixes: tuple[tuple[str, str], ...] = ()
     """Attribution that the key fixes: (field, value), as `gateway.normalise.attribution.fixed_by` makes them of its labels."""
+    repeat_key: str | None = None
+    """The request's `Idempotency-Key`."""
 
 
 class Receipt(NamedTuple):
@@ -26,7 +29,7 @@ class Receipt(NamedTuple):
     warning: str | None = None
     """Shown as partial_success with 0 rejected items, such as "no known usage fields found"."""
     answer: Mapping[str, object] = MappingProxyType({})
-    """What a source's answer repeats of the payload: ids."""
+    """What else the answer tells: of a source's payload, ids; of events, how many are repeats."""
     ignored: int = 0
     """Of a source's items, those that are no AI usage."""
 
@@ -48,6 +51,9 @@ class Intake(Protocol):
 
     async def events(self, body: bytes, *, sender: Sender) -> Receipt:
         """Usage events: one JSON object, an array, `{"events": […]}` or NDJSON."""
+
+    async def unit_cost(self, target: Target, body: bytes, *, sender: Sender) -> Receipt:
+        """Unit-cost records, `{"records": […]}`; all of them are kept, or none."""
 
     async def heartbeat(self, device_id: str, body: bytes, *, sender: Sender) -> Receipt:
         """One device heartbeat, JSON."""

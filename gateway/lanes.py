@@ -12,6 +12,7 @@ from exporters.clock import SystemClock
 from exporters.cost_service.client import CostServiceClient
 from exporters.cost_service.devices import Learn
 from exporters.cost_service.liveness import check_liveness
+from exporters.cost_service.unit_cost import READ_SCOPE, UnitCostSettings
 from exporters.keyring import Keyring, KeySetting
 from exporters.pacing import LaneState
 from exporters.pump import Limits, Pump
@@ -24,6 +25,7 @@ from gateway.lane_watch import LaneWatch
 from gateway.metrics import LaneStatus
 from spool.record import OWN_LANES, UNIT_COST, Lane
 from spool.sqlite.spool import SqliteSpool
+from spool.sqlite.unit_lane import UnitCostLane
 
 log = structlog.get_logger()
 
@@ -46,8 +48,15 @@ class Lanes:
         self._keyring = Keyring([KeySetting(key.name, key.secret, grants_of(key)) for key in upstream.keys])
         settings = upstream_settings(upstream)
         self._client: CostServiceClient = build_client(settings, self._keyring, spool.gateway_id)
+        self.unit_cost = UnitCostLane(spool, can_read=lambda: self._keyring.grants(READ_SCOPE))
+        unit_cost = UnitCostSettings(
+            self.unit_cost.learn_base,
+            config.unit_cost.suffix,
+            config.unit_cost.max_records_per_s,
+            repeatable_sums=upstream.sum_retry == "at_least_once",
+        )
         self._plans: dict[Lane, LanePlan] = {
-            plan.lane: plan for plan in build_upstream(settings, self._client, learn, clock)
+            plan.lane: plan for plan in build_upstream(settings, self._client, learn, clock, unit_cost)
         }
         for name, options in config.exporters.items():
             self._plans[name] = build_extra(name, options.type, exporter_options(options))
@@ -57,6 +66,10 @@ class Lanes:
         self._pumping: dict[Lane, asyncio.Task[None]] = {}
         self._restarts: Counter[Lane] = Counter()
         self._running: list[asyncio.Task[None]] = []
+
+    def _store(self, lane: Lane) -> UnitCostLane | SqliteSpool:
+        """Where the lane's batches come from."""
+        return self.unit_cost if lane == UNIT_COST else self._spool
 
     def start(self) -> None:
         for lane in OWN_LANES:
@@ -78,7 +91,7 @@ class Lanes:
         while not self._stopping:
             pump = Pump(
                 lane,
-                self._spool,
+                self._store(lane),
                 exporter,
                 limits=plan.limits,
                 clock=self._clock,
@@ -95,7 +108,7 @@ class Lanes:
                 await self._let_go(self._pumping[lane])
             if not self._stopping:
                 self._restarts[lane] += 1
-                self._spool.forget_leases(lane)
+                self._store(lane).forget_leases(lane)
                 tell_end(lane, self._pumping[lane])
                 await asyncio.sleep(0 if watching.done() and not watching.cancelled() else RESTART_S)
 
@@ -117,7 +130,9 @@ class Lanes:
         """False also when the spool cannot be asked: that is not the pump's fault."""
         try:
             async with asyncio.timeout(LET_GO_S):
-                return await self._spool.is_ready(lane, max_records=limits.max_records, max_bytes=limits.max_bytes)
+                return await self._store(lane).is_ready(
+                    lane, max_records=limits.max_records, max_bytes=limits.max_bytes
+                )
         except Exception as error:  # noqa: BLE001 as above, whatever it was
             log.warning("the lane cannot be looked at", lane=lane, error=type(error).__name__)
             return False
@@ -168,7 +183,7 @@ class Lanes:
             state, reason = shown_state(pump.state, pump.reason, depth.pending)
         else:
             state = "off"
-            reason = plan.reason if plan is not None else off_reason(lane)
+            reason = plan.reason if plan is not None else "no exporter of this name is configured"
         oldest = depth.oldest_pending_ms
         return {
             "kept": depth.kept,
@@ -196,10 +211,6 @@ def shown_state(state: LaneState, reason: str | None, pending: int) -> tuple[Lan
     return ("ok", None) if state == "retrying" and not pending else (state, reason)
 
 
-def off_reason(lane: Lane) -> str:
-    return "no exporter serves this lane yet" if lane == UNIT_COST else "no exporter of this name is configured"
-
-
 def grants_of(key: UpstreamKey) -> Callable[[str], bool]:
     """What the key grants, asked of the catalogue at each use."""
     grant: Grant = Managed(frozenset(key.managed)) if key.managed else Fixed(frozenset(key.scopes or ()))
@@ -212,6 +223,7 @@ def upstream_settings(upstream: Upstream) -> UpstreamSettings:
         preset=upstream.preset,
         names=upstream.names,
         sum_retry=upstream.sum_retry,
+        knows_event_ids=upstream.knows_event_ids,
         ca_file=upstream.ca_file,
         proxy=None if upstream.proxy is None else Secret(upstream.proxy),
     )

@@ -9,10 +9,11 @@ from functools import partial
 
 from gateway.aggregates import POINTS_HERE
 from gateway.counting.facts import FACT_BYTES
-from gateway.decode.events import decode_events
+from gateway.decode.events import EventRules
 from gateway.decode.heartbeat import decode_heartbeat
 from gateway.errors import BadPayload
 from gateway.intake import Receipt, Sender
+from gateway.metering import Metering
 from gateway.normalise.call import Rejection
 from gateway.normalise.context import Context, UserPolicy
 from gateway.normalise.device import enrolment_record, heartbeat_record
@@ -29,9 +30,12 @@ from gateway.settling import Counting
 from gateway.sources.catalogue import SOURCES
 from gateway.sources.source import Source
 from gateway.sources.threads import Threads
+from gateway.unit_cost.records import Target
 from spool.clock import rfc3339_ms
-from spool.record import AI_TELEMETRY, DEVICES, USAGE_EVENTS
+from spool.record import AI_TELEMETRY, DEVICES
+from spool.sqlite.metered import MeteredStore
 from spool.sqlite.spool import SqliteSpool
+from spool.sqlite.unit_totals import Rules
 from spool.store import Tally
 
 OTLP_JSON = re.compile(rb'\s*\{\s*"resource(Spans|Logs|Metrics)"')
@@ -60,6 +64,7 @@ class SpoolIntake:
         now_ms: Callable[[], int],
         reader: Reader | None = None,
         sources: Mapping[str, Source] = SOURCES,
+        metering: Metering | None = None,
     ) -> None:
         self._spool = spool
         self._counting = counting
@@ -68,6 +73,7 @@ class SpoolIntake:
         self._now_ms = now_ms
         self._reader = reader
         self._sources = sources
+        self._metering = metering or Metering(MeteredStore(spool, Rules()), EventRules(), now_ms=now_ms)
         self._prefer_metrics = counting.aggregates.settings.prefer_metrics
         self._threads = Threads(counting.settle_ms)
         self._devices: set[str] = set()
@@ -167,10 +173,11 @@ class SpoolIntake:
 
     async def events(self, body: bytes, *, sender: Sender) -> Receipt:
         self._spool.admit(len(body))
-        events = decode_events(body, self._now_ms())
-        tally = Tally(received=events.items, kept=len(events.records), rejected=len(events.rejected))
-        await self._spool.append(USAGE_EVENTS, events.records, tally)
-        return Receipt(events.items, tuple(events.rejected))
+        return await self._metering.events(body)
+
+    async def unit_cost(self, target: Target, body: bytes, *, sender: Sender) -> Receipt:
+        self._spool.admit(len(body))
+        return await self._metering.unit_cost(target, body, sender)
 
     async def heartbeat(self, device_id: str, body: bytes, *, sender: Sender) -> Receipt:
         self._spool.admit(len(body))

@@ -76,6 +76,13 @@ class Metered(NamedTuple):
     change: Change
 
 
+class BaseRecord(NamedTuple):
+    """What the far end holds at a place."""
+
+    place: Place
+    value: Decimal
+
+
 class Mismatch(NamedTuple):
     """Why a stream does not take a record; closed codes, documented in docs/unit-cost.md."""
 

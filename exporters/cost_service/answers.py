@@ -86,7 +86,7 @@ def outcome(  # noqa: C901, PLR0911, PLR0912 - the whole table in one place, a l
         case _ if status >= 500 and repeatable:  # noqa: PLR2004 - the 5xx class
             return Retry(_said(status, body), answered=True)
         case _ if status >= 500:  # noqa: PLR2004 - the 5xx class
-            return Refused("ambiguous_answer", _said(status, body))
+            return Refused("ambiguous_answer", _said(status, body), may_be_there=True)
         case _:
             return Hold(f"{lane}: {_said(status, body)}")
 

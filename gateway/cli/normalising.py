@@ -12,10 +12,11 @@ from typing import Generic, NamedTuple, TypeVar
 import click
 
 from gateway.aggregates import Settings as MetricsSettings
-from gateway.app import mapping_of
+from gateway.app import event_rules, mapping_of
 from gateway.config import Config
 from gateway.errors import GatewayError
 from gateway.intake import Receipt, Sender
+from gateway.metering import Metering
 from gateway.normalise.context import UserPolicy
 from gateway.pricing.file import PriceFile
 from gateway.pricing.prices import Prices
@@ -23,12 +24,17 @@ from gateway.settling import Counting
 from gateway.sources.catalogue import SOURCES, sources_with
 from gateway.sources.source import Source
 from gateway.spool_intake import SpoolIntake
+from gateway.unit_cost.records import Target
 from gateway.wall_clock import wall_ms
 from gateway.web.coding import decoder_for
-from spool.record import AI_TELEMETRY, DEVICES, USAGE_EVENTS
+from spool.record import AI_TELEMETRY, DEVICES, UNIT_COST, USAGE_EVENTS
+from spool.sqlite.metered import MeteredStore
 from spool.sqlite.spool import SpoolSettings, SqliteSpool
+from spool.sqlite.unit_lane import UnitCostLane
+from spool.sqlite.unit_totals import Rules
 
 SOURCE_PATH = re.compile(r"/v1/sources/([\w-]+)/?")
+UNIT_COST_PATH = re.compile(r"/v1/unit-cost/(allocation|metric)/([^/]+)/(sum|replace|delete)/?")
 SENDER = Sender(key=None, peer="normalise")
 DEFAULTS = Config()
 
@@ -99,7 +105,10 @@ async def apart(
             )
             users = UserPolicy(config.attributes.user, os.urandom(32))
             sources = sources_with(mapping_of(config))
-            intake = SpoolIntake(spool, counting, users=users, prices=prices, now_ms=now_ms, sources=sources)
+            metering = Metering(MeteredStore(spool, Rules()), event_rules(config), now_ms=now_ms)
+            intake = SpoolIntake(
+                spool, counting, users=users, prices=prices, now_ms=now_ms, sources=sources, metering=metering
+            )
             yield Apart(spool, counting, intake, users, sources)
         finally:
             await spool.close()
@@ -112,6 +121,10 @@ async def forwarded(gateway: Apart[CountingT]) -> list[bytes]:
     for lane in (AI_TELEMETRY, USAGE_EVENTS, DEVICES):
         while batch := await gateway.spool.freeze(lane, max_records=1000, max_bytes=1 << 22):
             records += batch.records
+    totals = UnitCostLane(gateway.spool)
+    while batch := await totals.freeze(UNIT_COST, max_records=1000, max_bytes=1 << 22):
+        records += batch.records
+        await totals.ack(batch)
     return records
 
 
@@ -130,6 +143,10 @@ async def take(intake: SpoolIntake, body: bytes, path: str, content_type: str, c
         if source[1] not in SOURCES:
             raise click.UsageError(f"no source is named {source[1]!r}; `telemetry-gateway sources` lists them")
         return await intake.source(source[1], plain, sender=SENDER)
+    totals = UNIT_COST_PATH.fullmatch(path)
+    if totals is not None:
+        target = Target(totals[1], totals[2], totals[3])  # type: ignore[arg-type]  # as the pattern has them
+        return await intake.unit_cost(target, plain, sender=SENDER)
     match path.rstrip("/").rpartition("/")[2]:
         case "traces":
             return await intake.traces(plain, json=json, sender=SENDER)
@@ -141,5 +158,6 @@ async def take(intake: SpoolIntake, body: bytes, path: str, content_type: str, c
             return await intake.events(plain, sender=SENDER)
         case _:
             raise click.UsageError(
-                f"nothing is known to read {path}; known are /v1/traces, /v1/logs, /v1/metrics, /v1/events and /v1/sources/NAME"
+                f"nothing is known to read {path}; known are /v1/traces, /v1/logs, /v1/metrics, /v1/events,"
+                " /v1/unit-cost/KIND/STREAM/OPERATION and /v1/sources/NAME"
             )

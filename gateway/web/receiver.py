@@ -23,12 +23,15 @@ from gateway.web.admission import Admission
 from gateway.web.body import INLINE_BYTES, Budget, Hold, Limits, read_body
 from gateway.web.coding import decoder_for
 from gateway.web.cors import Cors
-from gateway.web.gate import sender_of
+from gateway.web.gate import Headers, sender_of
 from gateway.web.otlp import OtlpManner
 from gateway.web.refused import Refused
 from gateway.web.routes import POST_ONLY, BodyRoute, Manner, Route, RouteTable
 
 log = structlog.get_logger()
+
+REPEAT_KEY_HEADERS = ("Idempotency-Key", "cloudzero-idempotency-key")
+"""What tells a repeated request from a second one, where its items have no ids of their own."""
 
 MAX_LINE_BYTES = 8 * 1024
 MAX_HEADER_BYTES = 16 * 1024
@@ -138,7 +141,10 @@ class Receiver:
         if not came_at_once or len(body) > INLINE_BYTES:  # time has passed, in which the key may have been disabled
             self.admission.ask_again(request, route.scope, shown)
         hold.take_of_quota(len(body))
-        receipt = await route.call(body, media, sender_of(key, request.remote), parameter)
+        sender = sender_of(key, request.remote)
+        if (repeat_key := repeat_key_of(headers)) is not None:
+            sender = sender._replace(repeat_key=repeat_key)
+        receipt = await route.call(body, media, sender, parameter)
         return route.manner.success(request, media, receipt)
 
     def not_a_post(self, request: web.BaseRequest, route: Route) -> web.StreamResponse:
@@ -178,3 +184,12 @@ class Receiver:
         answer = Answer(status, answer_for(BadPayload()).code)
         text = "the HTTP request is malformed or its headers are too large"
         return UNROUTED.failure(CIMultiDict(), answer, text, "bad_request")
+
+
+def repeat_key_of(headers: Headers) -> str | None:
+    """The request's idempotency key, if it has one."""
+    for name in REPEAT_KEY_HEADERS:
+        value = headers.get(name, "").strip()
+        if value:
+            return value
+    return None

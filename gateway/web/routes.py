@@ -95,6 +95,7 @@ class RouteTable:
                     return candidate, parameter
         raise NotFound(
             f"no such path; known below {self._base or '/'} are v1/traces, v1/logs and v1/metrics (OTLP), v1/events, "
+            "v1/unit-cost/{kind}/{stream}/{operation}, "
             "v1/devices/{device_id}/heartbeat and v1/sources/{name}"
         )
 

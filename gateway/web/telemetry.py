@@ -1,20 +1,24 @@
-"""Usage events and device heartbeats: JSON in, JSON out."""
+"""Usage events, unit-cost records and device heartbeats: JSON in, JSON out."""
 
 from collections.abc import Awaitable
 from http import HTTPStatus
-from typing import Final
+from typing import Final, get_args
 
 import orjson
 from aiohttp import web
 
 from gateway.errors import Answer, UnsupportedMedia
 from gateway.intake import Intake, Receipt, Sender
+from gateway.unit_cost.faults import MENDS
+from gateway.unit_cost.records import Target
 from gateway.web.answers import json_error
 from gateway.web.gate import Headers
 from gateway.web.ready import SERVER
 from gateway.web.routes import BodyRoute, Route
+from spool.unit_cost import Kind, Operation
 
 EVENT_SCOPE = "events_v1:create_event"
+UNIT_COST_SCOPE = "unit-cost_v1:manage_telemetry_records"
 HEARTBEAT_SCOPE = "ai-control-plane:heartbeat-device"
 
 JSON_HEADERS: Final = {"Content-Type": "application/json", "Server": SERVER}
@@ -23,7 +27,7 @@ NDJSON_TYPES = frozenset({"application/x-ndjson", "application/ndjson", "applica
 
 
 class JsonManner:
-    """`{"accepted": n, "rejected": [{"reason", "position"}]}`, and `{"error": {"message", "type"}}`."""
+    """`{"accepted": n, "rejected": [{"reason", "position", "message"}]}`, and `{"error": {"message", "type"}}`."""
 
     def __init__(self, *, ndjson: bool) -> None:
         self._ndjson = ndjson
@@ -39,8 +43,11 @@ class JsonManner:
 
     def success(self, request: web.BaseRequest, media: str, receipt: Receipt) -> web.StreamResponse:
         """202: on disk here, and not yet where it is sent to."""
-        rejected = [{"reason": r.reason, "position": r.position} for r in receipt.rejected]
-        body = {"accepted": receipt.items - len(rejected), "rejected": rejected}
+        rejected = [
+            {"reason": r.reason, "position": r.position, "message": MENDS.get(r.reason, r.reason)}
+            for r in receipt.rejected
+        ]
+        body = {"accepted": receipt.items - len(rejected), "rejected": rejected, **receipt.answer}
         if receipt.warning is not None:
             body["warning"] = receipt.warning
         return web.Response(status=HTTPStatus.ACCEPTED, body=orjson.dumps(body), headers=JSON_HEADERS)
@@ -50,7 +57,7 @@ class JsonManner:
 
 
 def telemetry_routes(intake: Intake) -> list[Route]:
-    """`/v1/events` and `/v1/devices/{device_id}/heartbeat`."""
+    """`/v1/events`, `/v1/unit-cost/…` and `/v1/devices/{device_id}/heartbeat`."""
 
     def events(body: bytes, media: str, sender: Sender, parameter: str) -> Awaitable[Receipt]:
         return intake.events(body, sender=sender)
@@ -58,7 +65,15 @@ def telemetry_routes(intake: Intake) -> list[Route]:
     def heartbeat(body: bytes, media: str, sender: Sender, device_id: str) -> Awaitable[Receipt]:
         return intake.heartbeat(device_id, body, sender=sender)
 
+    def unit_cost(kind: Kind, operation: Operation) -> Route:
+        def call(body: bytes, media: str, sender: Sender, stream: str) -> Awaitable[Receipt]:
+            return intake.unit_cost(Target(kind, stream, operation), body, sender=sender)
+
+        path = f"/v1/unit-cost/{kind}/{{stream}}/{operation}"
+        return BodyRoute(path, UNIT_COST_SCOPE, JsonManner(ndjson=False), call)
+
     return [
+        *(unit_cost(kind, operation) for kind in get_args(Kind) for operation in get_args(Operation)),
         BodyRoute("/v1/events", EVENT_SCOPE, JsonManner(ndjson=True), events),
         BodyRoute("/v1/devices/{device_id}/heartbeat", HEARTBEAT_SCOPE, JsonManner(ndjson=False), heartbeat),
     ]

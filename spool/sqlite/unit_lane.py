@@ -11,8 +11,9 @@ from spool.sqlite import unit_batches, unit_totals
 from spool.sqlite.rows import Limits, Waiting
 from spool.sqlite.spool import SqliteSpool
 from spool.sqlite.unit_batches import Frozen, Moment
-from spool.sqlite.unit_totals import BaseRecord, Stream
+from spool.sqlite.unit_totals import Stream
 from spool.store import Depth, Refusal
+from spool.unit_cost import BaseRecord
 
 
 class UnitCostLane:

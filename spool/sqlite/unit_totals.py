@@ -18,6 +18,7 @@ from spool.unit_cost import (
     EXACT,
     NEVER_WHOLE_MS,
     ZERO,
+    BaseRecord,
     Change,
     Metered,
     Mismatch,
@@ -48,15 +49,8 @@ class Stream(NamedTuple):
 class Rules(NamedTuple):
     """What a new stream begins with."""
 
-    ships: Ships
-    most_streams: int
-
-
-class BaseRecord(NamedTuple):
-    """What the far end holds at a place."""
-
-    place: Place
-    value: Decimal
+    ships: Ships = "replace"
+    most_streams: int = 1000
 
 
 def stream_named(connection: sqlite3.Connection, name: str) -> Stream | None:

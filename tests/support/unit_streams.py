@@ -10,8 +10,8 @@ import orjson
 from spool.record import UNIT_COST, Batch
 from spool.sqlite.metered import Fate, Mark, MeteredStore, NewEvent
 from spool.sqlite.unit_lane import UnitCostLane
-from spool.sqlite.unit_totals import BaseRecord, Rules
-from spool.unit_cost import Change, Metered, Operation, Place, Shape, filter_text
+from spool.sqlite.unit_totals import Rules
+from spool.unit_cost import BaseRecord, Change, Metered, Operation, Place, Shape, filter_text
 from tests.support.calls import EPOCH_MS
 from tests.support.spool_rig import Clock, assert_balanced, copied, open_spool
 

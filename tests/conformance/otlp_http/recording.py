@@ -14,6 +14,7 @@ from gateway.errors import BadPayload
 from gateway.intake import Receipt, Sender
 from gateway.normalise.call import Rejection
 from gateway.sources.documents import documents_in
+from gateway.unit_cost.records import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,11 @@ class RecordingIntake:
         documents = documents_in(body, first_line=first_line)
         self._take(f"{name} {first_line}", body, sender, lambda _: [], json=True)
         return Receipt(len(documents.found) + len(documents.rejected), tuple(documents.rejected))
+
+    async def unit_cost(self, target: Target, body: bytes, *, sender: Sender) -> Receipt:
+        records = parsed_json(body)["records"]
+        self._take(f"unit_cost {'/'.join(target)}", body, sender, lambda _: [], json=True)
+        return Receipt(len(records), ())
 
     async def heartbeat(self, device_id: str, body: bytes, *, sender: Sender) -> Receipt:
         parsed_json(body)

@@ -10,9 +10,8 @@ import pytest
 from spool.dead_letters import Chosen
 from spool.record import UNIT_COST
 from spool.sqlite.metered import Mark
-from spool.sqlite.unit_totals import BaseRecord
 from spool.store import Refusal
-from spool.unit_cost import Mismatch, Place, bucket_start_ms, decimal_text, next_bucket_ms, sent_value
+from spool.unit_cost import BaseRecord, Mismatch, Place, bucket_start_ms, decimal_text, next_bucket_ms, sent_value
 from tests.support.calls import EPOCH_MS
 from tests.support.unit_streams import HOUR_MS, METRIC, SHAPE, STREAM, UnitRig, metered, place
 

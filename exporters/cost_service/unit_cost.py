@@ -1,0 +1,198 @@
+"""The exporter of the `unit_cost` lane: totals of one stream and operation a request (`replace`, `delete`, `sum`), and the one read before.
+
+A record of the lane is `{"stream","kind","operation","record"}`; a batch has one stream and operation. `replace` and `delete` may be sent
+any number of times. A `sum` may not: after an answer that leaves open whether it was carried out, it is set aside for the operator.
+A stream that nothing was sent of begins with a `read`: what the far end holds goes to `learn`, which must be idempotent and on
+disk when it returns; None tells it that this cannot be known.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from typing import Any
+from urllib.parse import quote
+
+import orjson
+import structlog
+
+from exporters.base import Delivered, Hold, Outcome, Refused, Retry
+from exporters.clock import Clock
+from exporters.cost_service.answers import fault, outcome
+from exporters.cost_service.client import Answer, CostServiceClient
+from exporters.cost_service.encode import idempotency_key
+from exporters.cost_service.lanes import KEY_REFUSALS, next_key, no_key
+from exporters.rate import TokenBucket
+from spool.record import Batch
+from spool.unit_cost import BaseRecord, Shape, place_in
+
+MANAGE_SCOPE = "unit-cost_v1:manage_telemetry_records"
+READ_SCOPE = "unit-cost_v1:read_telemetry"
+RECORDS_BURST = 10_000
+MOST_BASE_RECORDS = 200_000
+"""A stream that holds more than this is not read: its buckets that began go by `sum`."""
+GONE_CODES = frozenset({"stream_unknown", "stream_not_found"})
+
+log = structlog.get_logger("exporters.unit_cost")
+
+Learn = Callable[[str, Sequence[BaseRecord] | None], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class UnitCostSettings:
+    learn: Learn
+    suffix: str = ""
+    """After each stream's name, at the far end."""
+    records_per_s: float = 100.0
+    repeatable_sums: bool = False
+    """Send a `sum` again after an answer that leaves open whether it was carried out."""
+
+
+class UnitCostExporter:
+    def __init__(self, client: CostServiceClient, settings: UnitCostSettings, clock: Clock) -> None:
+        self._client = client
+        self._settings = settings
+        self._clock = clock
+        self._rate = TokenBucket(per_s=settings.records_per_s, burst=RECORDS_BURST)
+        self._never = asyncio.Event()
+
+    async def send(self, batch: Batch) -> Outcome:
+        items = read_items(batch)
+        if items is None:
+            return Refused("not_unit_cost", "the batch is no records of one stream and operation")
+        if items[0]["operation"] == "read":
+            return await self._read(items[0]["stream"], items[0]["kind"], batch)
+        if delay_s := self._rate.take(self._clock.monotonic_s(), len(items)):
+            await self._clock.wait(self._never, delay_s)
+        return await self._post(items, batch)
+
+    async def close(self) -> None:
+        """The client is shared; its owner closes it."""
+
+    async def _post(self, items: Sequence[dict[str, Any]], batch: Batch) -> Outcome:
+        key = self._client.keyring.key_for(MANAGE_SCOPE)
+        if key is None:
+            return no_key(MANAGE_SCOPE)
+        body = encode_unit_cost(items, self._client.preset.unit_cost_element)
+        answer = await self._client.post(
+            self._path(items[0]), body, key, idempotency_key=idempotency_key(batch, self._client.gateway_id)
+        )
+        if isinstance(answer, Retry | Hold):
+            return answer
+        if answer.status in KEY_REFUSALS and (turn := next_key(self._client, key, MANAGE_SCOPE, answer.status)):
+            return turn
+        operation = items[0]["operation"]
+        if operation == "delete" and is_gone(answer):
+            return Delivered()
+        return self._outcome(answer, batch, repeatable=operation != "sum" or self._settings.repeatable_sums)
+
+    def _outcome(self, answer: Answer, batch: Batch, *, repeatable: bool) -> Outcome:
+        return outcome(
+            answer.status,
+            answer.headers,
+            answer.body,
+            batch.lane,
+            records=len(batch.records),
+            now_unix_s=self._client.now_unix_s(),
+            repeatable=repeatable,
+        )
+
+    def _path(self, item: dict[str, Any]) -> str:
+        template = self._client.preset.unit_cost_records
+        return self._with_stream(template.replace("{kind}", item["kind"]), item["stream"]).replace(
+            "{operation}", item["operation"]
+        )
+
+    def _with_stream(self, template: str, stream: str) -> str:
+        return template.replace("{stream}", quote(stream + self._settings.suffix, safe=""))
+
+    async def _read(self, stream: str, kind: str, batch: Batch) -> Outcome:
+        """Ask what the far end holds of *stream*, all pages, and pass it on."""
+        base: list[BaseRecord] = []
+        cursor: str | None = None
+        while True:
+            answer = await self._page(stream, cursor)
+            if isinstance(answer, Retry | Hold):
+                return answer
+            if answer.status == 404:  # noqa: PLR2004 - nobody sent to it yet
+                break
+            page = base_page(answer.body, kind) if 200 <= answer.status < 300 else None  # noqa: PLR2004 - the 2xx class
+            if page is None or len(base) + len(page[0]) > MOST_BASE_RECORDS:
+                return await self._unknown(stream, answer, batch)
+            records, cursor = page
+            base += records
+            if cursor is None:
+                break
+        await self._settings.learn(stream, base)
+        return Delivered()
+
+    async def _page(self, stream: str, cursor: str | None) -> Answer | Retry | Hold:
+        key = self._client.keyring.key_for(READ_SCOPE)
+        if key is None:
+            return Answer(403, {}, b"")
+        path = self._with_stream(self._client.preset.unit_cost_read, stream)
+        query = "" if cursor is None else f"?cursor={quote(cursor, safe='')}"
+        answer = await self._client.request("GET", path + query, key, headers={})
+        if (
+            isinstance(answer, Answer)
+            and answer.status in KEY_REFUSALS
+            and (turn := next_key(self._client, key, READ_SCOPE, answer.status))
+        ):
+            return turn
+        return answer
+
+    async def _unknown(self, stream: str, answer: Answer, batch: Batch) -> Outcome:
+        """No answer to build upon: wait where it may come, else begin with sums."""
+        general = self._outcome(answer, batch, repeatable=True)
+        if isinstance(general, Retry):
+            return general
+        log.warning("a stream cannot be read; its buckets that began go by sum", stream=stream, status=answer.status)
+        await self._settings.learn(stream, None)
+        return Delivered()
+
+
+def read_items(batch: Batch) -> list[dict[str, Any]] | None:
+    """The batch's items; None when they are not of one stream and operation."""
+    try:
+        items: list[dict[str, Any]] = [orjson.loads(record) for record in batch.records]
+        kinds = {(item["stream"], item["kind"], item["operation"]) for item in items}
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        return None
+    return items if len(kinds) == 1 else None
+
+
+def encode_unit_cost(items: Sequence[dict[str, Any]], element_name: str) -> bytes:
+    """The request's body; the same bytes on every try."""
+    records = [item["record"] for item in items]
+    if element_name != "element_name":
+        records = [
+            {element_name if name == "element_name" else name: value for name, value in record.items()}
+            for record in records
+        ]
+    return orjson.dumps({"records": records})
+
+
+def is_gone(answer: Answer) -> bool:
+    """Whether a delete was refused because there is nothing to delete from."""
+    if answer.status not in {400, 404}:
+        return False
+    said = fault(answer.body)
+    message = said.message.lower()
+    return said.code in GONE_CODES or ("stream" in message and "exist" in message)
+
+
+def base_page(body: bytes, kind: str) -> tuple[list[BaseRecord], str | None] | None:
+    """The records of one page of a stream, and the cursor of the next; None when it cannot be read."""
+    try:
+        page = orjson.loads(body)
+        records = [base_record(record, kind) for record in page["records"]]
+        cursor = (page.get("pagination") or {}).get("cursor") or {}
+        following = cursor.get("next_cursor")
+    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError, InvalidOperation):
+        return None
+    return records, following if isinstance(following, str) else None
+
+
+def base_record(record: dict[str, Any], kind: str) -> BaseRecord:
+    shape = Shape("metric" if kind == "metric" else "allocation", record.get("granularity", "DAILY"), ())
+    return BaseRecord(place_in(shape, record), Decimal(str(record["value"])))

@@ -1,0 +1,93 @@
+"""The intake of usage events and unit-cost records: read, known again, on disk, told."""
+
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+
+from gateway.decode.events import EventRules, decode_events
+from gateway.errors import BadRecord, StreamMismatch, TooLarge
+from gateway.intake import Receipt, Sender
+from gateway.normalise.call import Rejection
+from gateway.reading.off_loop import off_loop
+from gateway.unit_cost.faults import MENDS, told
+from gateway.unit_cost.records import MAX_BYTES, BadUnitCost, Target, read_records
+from spool.sqlite.metered import FORGET_AT_ONCE, Mark, MeteredStore, NewEvent
+from spool.unit_cost import Metered, Mismatch
+
+LARGE_BYTES = 256 * 1024
+"""Reading such a body takes some ten milliseconds, too long for the loop."""
+
+
+class Metering:
+    def __init__(self, store: MeteredStore, rules: EventRules, *, now_ms: Callable[[], int]) -> None:
+        """*now_ms* is the wall clock: times of events and buckets are told by it."""
+        self._store = store
+        self._rules = rules
+        self._now_ms = now_ms
+
+    async def events(self, body: bytes) -> Receipt:
+        """Keep what is sound and new of *body*; each event that is not is told by its position. Raises BadPayload, SpoolError."""
+        read = partial(decode_events, body, self._now_ms(), self._rules, nonce=os.urandom(8))
+        events = await off_loop(read, is_long=len(body) > LARGE_BYTES)
+        new = [NewEvent(event_mark(x.event_id, x.content), x.record, x.metered) for x in events.events]
+        fates = await self._store.keep_events(new, Counter(rejection.reason for rejection in events.rejected))
+        rejected = [
+            *events.rejected,
+            *(
+                Rejection(fate.code, event.position)
+                for event, fate in zip(events.events, fates, strict=True)
+                if isinstance(fate, Mismatch)
+            ),
+        ]
+        conflicts = fates.count("conflict")
+        return Receipt(
+            events.items,
+            tuple(rejected),
+            warning=CONFLICTS.format(conflicts) if conflicts else None,
+            answer={"duplicate": fates.count("duplicate") + conflicts},
+        )
+
+    async def unit_cost(self, target: Target, body: bytes, sender: Sender) -> Receipt:
+        """Keep all records of *body* or none. Raises TooLarge, BadRecord, StreamMismatch, SpoolError."""
+        if len(body) > MAX_BYTES:
+            raise TooLarge(f"the body is larger than {MAX_BYTES} bytes: send the records in several requests")
+        records = await self._read(target, body)
+        fate = await self._store.keep_records(records, request_mark(target, body, sender))
+        if isinstance(fate, Mismatch):
+            raise StreamMismatch(fate.code, told(fate))
+        if fate == "conflict":
+            raise StreamMismatch("idempotency_key_reused", MENDS["idempotency_key_reused"])
+        return Receipt(len(records), (), answer={"duplicate": len(records) if fate == "duplicate" else 0})
+
+    async def _read(self, target: Target, body: bytes) -> list[Metered]:
+        read = partial(read_records, body, target, self._now_ms(), self._rules.more_dimensions)
+        try:
+            return await off_loop(read, is_long=len(body) > LARGE_BYTES)
+        except BadUnitCost as error:
+            fault = error.fault
+            if error.records:
+                await self._store.note_rejected(error.records, fault.code)
+            refused = StreamMismatch if fault.code.startswith("stream_") else BadRecord
+            raise refused(fault.code, fault.message) from error
+
+    async def forget(self, taken_before_ms: int) -> None:
+        """Forget what was taken before then."""
+        while await self._store.forget(taken_before_ms) >= FORGET_AT_ONCE:
+            pass
+
+
+CONFLICTS = "{} events carry an event_id under which something else was sent before; what came first stands"
+
+
+def event_mark(event_id: str, content: bytes) -> Mark:
+    return Mark(hashlib.sha256(b"event\x00" + event_id.encode("utf-8", "replace")).digest()[:16], content[:8])
+
+
+def request_mark(target: Target, body: bytes, sender: Sender) -> Mark | None:
+    """By which a repeated request is known: its path, its key, and who sent it. None without a key."""
+    if sender.repeat_key is None:
+        return None
+    text = "\x00".join(("unit-cost", *target, sender.key or "", sender.repeat_key))
+    return Mark(hashlib.sha256(text.encode("utf-8", "replace")).digest()[:16], hashlib.sha256(body).digest()[:8])

@@ -1,0 +1,80 @@
+"""What may be wrong with a usage event or a unit-cost record: closed codes, and what a sender does about each. Pure.
+
+The words name fields and limits, never what a sender wrote.
+"""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from spool.unit_cost import Mismatch
+
+UNIT_FIELDS: Final = "timestamp, granularity, element_name, filter, associated_cost and value"
+
+MENDS: Final[Mapping[str, str]] = {
+    # events
+    "not_an_object": "an event is a JSON object",
+    "title_missing": "title: give 1 to 256 characters",
+    "title_longer_than_256": "title: give at most 256 characters",
+    "source_missing": "source: give 1 to 256 characters, the system that the event comes from",
+    "source_longer_than_256": "source: give at most 256 characters",
+    "timestamp_not_rfc3339": "timestamp: give RFC 3339 in UTC, such as 2026-01-05T10:00:00Z, or leave it out",
+    "filters_not_lists_of_texts": "filters: give an object of lists of texts, such as a dimension and its values",
+    "metadata_not_an_object": "metadata: give an object",
+    "event_id_not_text": "metadata.event_id: give text of 1 to 256 characters, the same on each resend",
+    "event_larger_than_64_kib": "the event: at most 64 KiB",
+    "angle_bracket_in_text": "no text of an event may hold < or >; events.angle_brackets: replace lets the gateway replace them",
+    "route_unknown": "route: one of event, record, both, or leave it out",
+    "stream_missing": "metadata.stream: the route names a record, so name its stream",
+    "value_missing": "metadata.value: the route names a record, so give its quantity",
+    "filters_not_one_value": "filters: for a metric stream each dimension has one value; metadata.element_name makes it an allocation",
+    # records, of events too
+    "invalid_json": "the body is not JSON",
+    "invalid_records": 'records: give {"records": [...]} with at least one record',
+    "too_many_records": "records: at most 10000 a request; send several",
+    "invalid_stream": "stream: letters, digits, _ . and - alone, 1 to 256 of them, and not dots alone",
+    "invalid_record": "a record is a JSON object",
+    "unknown_field": f"there is a field that such a record does not have; known are {UNIT_FIELDS}",
+    "missing_timestamp": "timestamp: it is needed",
+    "invalid_timestamp": "timestamp: give ISO 8601 with Z or an offset, or a date",
+    "future_timestamp": "timestamp: at most 24 hours from now",
+    "missing_granularity": "granularity: one of HOURLY, DAILY, MONTHLY is needed",
+    "invalid_granularity": "granularity: one of HOURLY, DAILY, MONTHLY; for a metric stream DAILY or MONTHLY",
+    "missing_element_name": "element_name: it is needed in an allocation stream",
+    "invalid_element_name": "element_name: give text of 1 to 256 characters; a metric stream has none",
+    "missing_filter": 'filter: it is needed in an allocation stream; {} or "*" stands for all spend',
+    "invalid_filter": "filter: give an object, dimension -> list of texts",
+    "too_many_dimensions": "filter (associated_cost of a metric): at most 5 dimensions",
+    "too_many_values": "filter: 1 to 20 values a dimension",
+    "unrecognized_filter": "filter (associated_cost of a metric): a dimension is custom:<name>, tag:<name> or a known one; unit_cost.dimensions adds others",
+    "invalid_associated_cost": "associated_cost: give an object, dimension -> one text",
+    "missing_value": "value: it is needed",
+    "invalid_value": "value: give a decimal number, as text or number",
+    "value_too_long": "value: at most 15 significant digits",
+    "value_not_positive": "value: it needs to be greater than 0 in an allocation stream; to take a record away, delete it",
+    "value_in_delete": "value: a delete has none",
+    # against the stream
+    "stream_kind": "the stream is of the other kind",
+    "stream_granularity": "granularity: the stream has another one",
+    "stream_dimensions": "filter (associated_cost of a metric): the stream has another set of dimensions, and every record needs them all",
+    "stream_unknown": "the stream is not known here: nothing was sent to it yet, so there is nothing to delete",
+    "too_many_streams": "there are as many streams as unit_cost.max_streams allows",
+    "idempotency_key_reused": "the Idempotency-Key was used for another request: take a new one",
+}
+
+
+class Fault(NamedTuple):
+    """One thing that is wrong, and which record it is wrong with."""
+
+    code: str
+    position: str = ""
+    """`records[3]`; empty for the request itself."""
+
+    @property
+    def message(self) -> str:
+        return f"{self.position}: {MENDS[self.code]}" if self.position else MENDS[self.code]
+
+
+def told(mismatch: Mismatch) -> str:
+    """What a sender is told of a stream that does not take its record; the stream's own shape is named."""
+    known = f" (it has: {mismatch.known})" if mismatch.known else ""
+    return MENDS[mismatch.code] + known
