@@ -70,6 +70,10 @@ class ServiceProcess:
             ],
         }
 
+    def read_key(self) -> str:
+        """The operator's key, with read scopes."""
+        return (self.data_dir / "service-key").read_text().strip()
+
     def records(self) -> list[dict[str, Any]]:
         """Every AI record that it stored."""
         return [orjson.loads(row) for row in self._column("SELECT record FROM ai_record_bodies")]
