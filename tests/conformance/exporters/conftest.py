@@ -13,10 +13,12 @@ from exporters.clock import SystemClock
 from exporters.cost_service.client import CostServiceClient, Endpoint
 from exporters.cost_service.devices import SCOPES, DeviceAnswer, DevicesExporter
 from exporters.cost_service.lanes import AI_TELEMETRY_SCOPE, EVENTS_SCOPE, AiTelemetryExporter, UsageEventsExporter
+from exporters.cost_service.unit_cost import MANAGE_SCOPE, READ_SCOPE, UnitCostExporter, UnitCostSettings
 from exporters.keyring import Keyring, KeySetting
 from exporters.pump import Limits
 from exporters.secret import Secret
 from spool.store import LaneStore
+from spool.unit_cost import BaseRecord
 from tests.support.durable_spool import DurableSpool
 from tests.support.manual_clock import ManualClock
 from tests.support.memory_spool import MemorySpool
@@ -52,6 +54,16 @@ def enroll_record(number: int) -> bytes:
     return orjson.dumps({"type": "enroll", "device_id": f"dev/{number}", "body": body})
 
 
+def unit_record(number: int) -> bytes:
+    record = {"timestamp": "2026-01-05T10:00:00Z", "granularity": "HOURLY", "element_name": f"e{number}", "filter": {}}
+    item = {"stream": "tokens", "kind": "allocation", "operation": "replace", "record": record | {"value": "7"}}
+    return orjson.dumps(item)
+
+
+async def learn_no_base(stream: str, base: Sequence[BaseRecord] | None) -> None:
+    raise AssertionError("nothing was to be read")
+
+
 CASES = {
     "ai_telemetry": Case(
         "ai_telemetry",
@@ -68,6 +80,14 @@ CASES = {
         "/events/v1/events",
         event_record,
         lambda seen: [int(orjson.loads(seen.body)["metadata"]["event_id"].removeprefix("evt-"))],
+    ),
+    "unit_cost": Case(
+        "unit_cost",
+        "unit_cost",
+        Limits(max_records=3000),
+        "/unit-cost/v1/telemetry/allocation/tokens/replace",
+        unit_record,
+        lambda seen: [int(record["element_name"].removeprefix("e")) for record in orjson.loads(seen.body)["records"]],
     ),
     "devices": Case(
         "devices",
@@ -120,7 +140,14 @@ def key_file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def keyring(key_file: Path) -> Keyring:
-    everything = {AI_TELEMETRY_SCOPE, EVENTS_SCOPE, *SCOPES.values(), "insights:read_insights"}
+    everything = {
+        AI_TELEMETRY_SCOPE,
+        EVENTS_SCOPE,
+        *SCOPES.values(),
+        "insights:read_insights",
+        MANAGE_SCOPE,
+        READ_SCOPE,
+    }
     return Keyring([KeySetting("all", Secret(f"${{file:{key_file}}}"), everything.__contains__)])
 
 
@@ -158,5 +185,7 @@ def exporter(case: Case, client: CostServiceClient, devices_exporter: DevicesExp
             return AiTelemetryExporter(client)
         case "usage_events":
             return UsageEventsExporter(client, repeatable=True)
+        case "unit_cost":
+            return UnitCostExporter(client, UnitCostSettings(learn_no_base), SystemClock())
         case _:
             return devices_exporter

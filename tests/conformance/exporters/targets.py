@@ -19,9 +19,10 @@ from exporters.console import ConsoleExporter
 from exporters.cost_service.client import CostServiceClient
 from exporters.cost_service.devices import DeviceAnswer, DevicesExporter
 from exporters.cost_service.lanes import AiTelemetryExporter, UsageEventsExporter
+from exporters.cost_service.unit_cost import UnitCostExporter, UnitCostSettings
 from exporters.file import FileExporter
 from exporters.pump import Limits
-from tests.conformance.exporters.conftest import CASES, ai_record
+from tests.conformance.exporters.conftest import CASES, ai_record, learn_no_base
 from tests.support.upstream import Reply, Seen, Upstream
 
 SLOW_S = 0.02
@@ -73,6 +74,8 @@ class ServiceTarget:
                 return AiTelemetryExporter(self._client)
             case "usage_events":
                 return UsageEventsExporter(self._client, repeatable=True)
+            case "unit_cost":
+                return UnitCostExporter(self._client, UnitCostSettings(learn_no_base), Impatient())
             case _:
                 return DevicesExporter(self._client, _learn_nothing, Impatient())
 
@@ -238,8 +241,8 @@ class BrokenStream(BytesIO):
             raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
-TargetName = Literal["ai_telemetry", "usage_events", "devices", "file", "console"]
-TARGETS: tuple[TargetName, ...] = ("ai_telemetry", "usage_events", "devices", "file", "console")
+TargetName = Literal["ai_telemetry", "usage_events", "unit_cost", "devices", "file", "console"]
+TARGETS: tuple[TargetName, ...] = ("ai_telemetry", "usage_events", "unit_cost", "devices", "file", "console")
 
 
 def target_named(name: TargetName, client: CostServiceClient, upstream: Upstream, folder: Path) -> Target:
