@@ -13,6 +13,7 @@ from gateway.config import MAPPING_OPTIONS, config_schema
 from gateway.config_load import leaf_options
 from gateway.sources.catalogue import SOURCES
 from gateway.sources.source import Source as PushSource
+from gateway.unit_cost.faults import MENDS
 from spool.record import Attribution, Cost, Record, Source, Trace, Usage
 
 ROOT = Path(__file__).parents[2]
@@ -78,3 +79,8 @@ def test_every_source_has_a_page_with_the_snippet_that_the_command_prints(source
             f"http://127.0.0.1:4318/v1/sources/{source.name}", "URL"
         )
     assert f"{source.name}.md" in (ROOT / "docs/senders/README.md").read_text()
+
+
+def test_every_fault_of_events_and_unit_cost_is_documented() -> None:
+    pages = "".join((ROOT / "docs" / name).read_text() for name in ("events.md", "unit-cost.md"))
+    assert [code for code in MENDS if f"`{code}`" not in pages] == []

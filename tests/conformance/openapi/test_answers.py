@@ -51,6 +51,20 @@ def test_every_sender_operation_answers_as_described(gateway: GatewayPorts) -> N
     assert senders.ask("POST", "/v1/devices/dev-1/heartbeat", example(document, "Heartbeat")).status_code == 202
 
 
+@pytest.mark.parametrize("kind", ["Allocation", "Metric"])
+def test_unit_cost_of_senders_answers_as_described(gateway: GatewayPorts, kind: str) -> None:
+    senders, document = gateway.senders, gateway_document()
+    path, records = f"/v1/unit-cost/{kind.lower()}/{kind}", example(document, f"{kind}Records")
+    for operation in ("sum", "replace"):
+        sent = senders.ask("POST", f"{path}/{operation}", records, {"Idempotency-Key": operation})
+        assert sent.json() == {"accepted": 1, "rejected": [], "duplicate": 0}
+    again = senders.ask("POST", f"{path}/sum", records, {"Idempotency-Key": "sum"})
+    assert again.json() == {"accepted": 1, "rejected": [], "duplicate": 1}
+    assert senders.ask("POST", f"{path}/delete", example(document, f"{kind}Places")).status_code == 202
+    assert senders.ask("POST", f"{path}-unknown/delete", example(document, f"{kind}Places")).status_code == 422
+    assert senders.ask("POST", f"{path}/sum", {"records": [{}]}).status_code == 400
+
+
 @pytest.mark.parametrize("source", SOURCES.values(), ids=lambda source: source.name)
 def test_every_source_answers_as_described(gateway: GatewayPorts, source: Any) -> None:
     senders = gateway.senders
@@ -74,7 +88,10 @@ def test_every_source_answers_as_described(gateway: GatewayPorts, source: Any) -
     assert senders.ask("POST", base, body, {"Content-Encoding": "gzip"}).status_code == 400
 
 
-@pytest.mark.parametrize("path", ["/v1/traces", "/v1/logs", "/v1/metrics", "/v1/events", "/v1/devices/d/heartbeat"])
+@pytest.mark.parametrize(
+    "path",
+    ["/v1/traces", "/v1/logs", "/v1/metrics", "/v1/events", "/v1/unit-cost/metric/m/sum", "/v1/devices/d/heartbeat"],
+)
 def test_refusals_of_senders_are_as_described(gateway: GatewayPorts, path: str) -> None:
     senders = gateway.senders
     assert senders.ask("POST", path, {}, credential=False).status_code == 401
