@@ -71,8 +71,8 @@ def reconcile(
     comes_again = bool(unknown or damaged.keys() & {"change", "batch", "lane"})
     if unknown or damaged.get("change"):
         settle_anew(connection)
-    if unknown or damaged.keys() & {"unit_total", "unit_stream", "unit_item"}:
-        unit_totals.distrust(connection, now_ms)
+    if unknown or damaged.keys() & {"unit_total", "unit_stream", "unit_batch", "unit_item"}:
+        unit_totals.distrust(connection)
     for lane in lanes:
         if unknown or damaged.get("batch"):
             send_anew(connection, lane, summary)

@@ -17,7 +17,7 @@ from spool.record import UNIT_COST, Batch
 from spool.sqlite.rows import Limits, Waiting
 from spool.sqlite.unit_totals import Stream, begin_with_sums, stream_with
 from spool.store import Refusal
-from spool.unit_cost import EXACT, Operation, Place, Total, decimal_text, operation_of, sent_value, wire_record
+from spool.unit_cost import EXACT, ZERO, Operation, Place, Total, decimal_text, operation_of, sent_value, wire_record
 
 
 class Frozen(NamedTuple):
@@ -103,13 +103,17 @@ def frozen(connection: sqlite3.Connection, batch_id: str) -> Frozen:
 
 class Item(NamedTuple):
     item_id: int
+    total_id: int
+    value: str
     records: int
     body: bytes
 
 
 def items_of(connection: sqlite3.Connection, batch_id: str) -> list[Item]:
     """In the batch's order; none of a batch that reads."""
-    found = connection.execute("SELECT id, records, body FROM unit_item WHERE batch_id=? ORDER BY id", (batch_id,))
+    found = connection.execute(
+        "SELECT id, total, value, records, body FROM unit_item WHERE batch_id=? ORDER BY id", (batch_id,)
+    )
     return [Item(*row) for row in found]
 
 
@@ -156,8 +160,8 @@ def _freeze_totals(connection: sqlite3.Connection, stream: Stream, limits: Limit
         rest = EXACT.subtract(whole, value) if operation == "sum" and value is not None else whole
         stays_whole = operation != "sum" and stream.ships == "replace"
         connection.execute(
-            "INSERT INTO unit_item (batch_id, total, records, since_ms, body) VALUES (?, ?, ?, ?, ?)",
-            (batch_id, total_id, records, since_ms, body),
+            "INSERT INTO unit_item (batch_id, total, value, records, since_ms, body) VALUES (?, ?, ?, ?, ?, ?)",
+            (batch_id, total_id, decimal_text(value or ZERO), records, since_ms, body),
         )
         kept = decimal_text(rest) if stays_whole or operation == "sum" else "0"
         connection.execute(
@@ -189,6 +193,7 @@ def acked(
             _bury(connection, figures, item, by_index[index].code, by_index[index].message, now_ms)
         else:
             _ended(figures, delivered=item.records)
+            connection.execute("UPDATE unit_total SET held=? WHERE id=? AND whole", (item.value, item.total_id))
     _forget(connection, batch)
 
 

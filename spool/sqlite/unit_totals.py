@@ -222,9 +222,10 @@ def learn_base(
         if total is None or not total.is_whole:
             summed = value if total is None else EXACT.add(total.value, value)
             connection.execute(
-                "INSERT INTO unit_total (stream, bucket_ms, element, filter, value, whole, wide, records, since_ms, touched_ms)"
-                " VALUES (?1, ?2, ?3, ?4, ?5, 1, 0, 0, ?6, ?6) ON CONFLICT DO UPDATE SET value=excluded.value, whole=1",
-                (stream.stream_id, *place, decimal_text(summed), now_ms),
+                "INSERT INTO unit_total (stream, bucket_ms, element, filter, value, held, whole, wide, records, since_ms, touched_ms)"
+                " VALUES (?1, ?2, ?3, ?4, ?5, ?6, 1, 0, 0, ?7, ?7)"
+                " ON CONFLICT DO UPDATE SET value=excluded.value, held=excluded.held, whole=1",
+                (stream.stream_id, *place, decimal_text(summed), decimal_text(value), now_ms),
             )
     _whole_from(connection, stream, ALWAYS_WHOLE_MS)
 
@@ -241,12 +242,48 @@ def _whole_from(connection: sqlite3.Connection, stream: Stream, whole_from_ms: i
     )
 
 
-def distrust(connection: sqlite3.Connection, wall_ms: int) -> None:
-    """Totals may be lost: a place that is not here may hold something at the far end, up to the bucket of now."""
+def distrust(connection: sqlite3.Connection) -> None:
+    """The rows may be older than what the far end holds, or not be all: find out anew what it holds before anything is replaced.
+
+    What came since a total was accepted is kept, to be added to what is found there. Batches of old totals are taken back.
+    """
+    for statement in _WITHOUT_ROWS_LOST:
+        connection.execute(statement)
     for stream in streams(connection):
-        if stream.whole_from_ms is not None:
-            later_ms = max(stream.whole_from_ms, next_bucket_ms(wall_ms, stream.shape.granularity))
-            connection.execute("UPDATE unit_stream SET whole_from_ms=? WHERE id=?", (later_ms, stream.stream_id))
+        if stream.ships == "replace" and stream.whole_from_ms is not None:
+            _take_back(connection, stream)
+            for total_id, value, held in connection.execute(
+                "SELECT id, value, held FROM unit_total WHERE stream=? AND whole AND NOT wide", (stream.stream_id,)
+            ).fetchall():
+                unsent = decimal_text(EXACT.subtract(Decimal(value), Decimal(held)))
+                connection.execute("UPDATE unit_total SET value=?, held='0', whole=0 WHERE id=?", (unsent, total_id))
+            connection.execute("UPDATE unit_stream SET whole_from_ms=NULL WHERE id=?", (stream.stream_id,))
+
+
+_WITHOUT_ROWS_LOST = (
+    "DELETE FROM unit_total WHERE stream NOT IN (SELECT id FROM unit_stream)",
+    "DELETE FROM unit_batch WHERE stream NOT IN (SELECT id FROM unit_stream)",
+    "DELETE FROM unit_item WHERE batch_id NOT IN (SELECT batch_id FROM unit_batch)",
+    "DELETE FROM unit_batch WHERE operation!='read' AND batch_id NOT IN (SELECT batch_id FROM unit_item)",
+)
+"""Rows that are of no use without others, which are gone: what they stood for is counted as lost."""
+
+
+def _take_back(connection: sqlite3.Connection, stream: Stream) -> None:
+    """Let the records of frozen totals wait again; a `sum` stays frozen, for the far end may know it by its key."""
+    frozen = "SELECT batch_id FROM unit_batch WHERE stream=? AND operation IN ('replace', 'delete')"
+    for total_id, records, since_ms in connection.execute(
+        f"SELECT total, records, since_ms FROM unit_item WHERE batch_id IN ({frozen})",  # noqa: S608 - own SQL
+        (stream.stream_id,),
+    ).fetchall():
+        connection.execute(
+            "UPDATE unit_total SET since_ms=iif(records=0, ?2, min(since_ms, ?2)), records=records+?1 WHERE id=?3",
+            (records, since_ms, total_id),
+        )
+    connection.execute(f"DELETE FROM unit_item WHERE batch_id IN ({frozen})", (stream.stream_id,))  # noqa: S608 - own SQL
+    connection.execute(
+        "DELETE FROM unit_batch WHERE stream=? AND operation IN ('replace', 'delete')", (stream.stream_id,)
+    )
 
 
 def put_back(connection: sqlite3.Connection, body: bytes, records: int, now_ms: int) -> bool:

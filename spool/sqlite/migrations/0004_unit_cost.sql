@@ -19,6 +19,7 @@ CREATE TABLE unit_total (
     element    TEXT    NOT NULL,      -- '' in a metric stream; in an allocation stream: every element (deletes only)
     filter     TEXT    NOT NULL,      -- JSON, keys and values sorted; '': whatever the filter (deletes only)
     value      TEXT    NOT NULL,      -- decimal: the whole total, or where it is not whole, what no batch holds yet
+    held       TEXT    NOT NULL DEFAULT '0', -- what the far end is known to hold of a whole total
     whole      INTEGER NOT NULL,
     wide       INTEGER NOT NULL,      -- whether it stands for more than one place: a delete
     records    INTEGER NOT NULL,      -- kept records that it stands for and that no batch holds: pending
@@ -45,6 +46,7 @@ CREATE TABLE unit_item (
     id       INTEGER PRIMARY KEY,
     batch_id TEXT    NOT NULL,
     total    INTEGER NOT NULL,
+    value    TEXT    NOT NULL,        -- decimal, as it is sent; '0' for a delete
     records  INTEGER NOT NULL,        -- pending, until its end
     since_ms INTEGER NOT NULL,
     body     BLOB    NOT NULL

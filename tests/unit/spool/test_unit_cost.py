@@ -9,10 +9,12 @@ import pytest
 
 from spool.dead_letters import Chosen
 from spool.record import UNIT_COST
+from spool.sqlite import unit_totals
 from spool.sqlite.metered import Mark
 from spool.store import Refusal
 from spool.unit_cost import BaseRecord, Mismatch, Place, bucket_start_ms, decimal_text, next_bucket_ms, sent_value
 from tests.support.calls import EPOCH_MS
+from tests.support.spool_rig import copied
 from tests.support.unit_streams import HOUR_MS, METRIC, SHAPE, STREAM, UnitRig, metered, place
 
 
@@ -336,3 +338,39 @@ def test_decimals_are_plain_digits() -> None:
     assert decimal_text(Decimal("1E+3")) == "1000"
     assert decimal_text(Decimal("-0.00")) == "0"
     assert decimal_text(sent_value(Decimal("1.2345678901234565"))) == "1.23456789012346"
+
+
+# ---- files that are older than the far end
+
+
+@pytest.mark.parametrize("can_read", [True, False])
+async def test_a_backup_that_was_put_back_wipes_nothing(tmp_path: Path, can_read: bool) -> None:  # noqa: FBT001 - a parameter
+    rig = UnitRig(tmp_path / "data", can_read=can_read)
+    await rig.lane.learn_base(STREAM, [])
+    await rig.keep(metered(5), metered(1, place("steady")))
+    await rig.lane.learn_base(STREAM, [])
+    await rig.ship()
+    await rig.keep(metered(4))
+    backup = copied(rig.data_dir, tmp_path / "backup")
+    await rig.ship()
+    await rig.keep(metered(3), metered(7, place("new")))
+    await rig.ship()
+    assert (rig.far.at(), rig.far.at("new")) == (12, 7)
+    await rig.spool.close()
+    for name in ("spool.db", "spool.db-wal"):
+        (backup / name).replace(rig.data_dir / name)
+    rig._open()
+    await rig.keep(metered(2), metered(1, place("new")))
+    await rig.ship()
+    assert rig.far.at("steady") == 1
+    assert rig.far.at("new") == 8
+    assert rig.far.at() == 12 + 2 + 4, "what waited at the moment of the backup goes out again: nobody knows better"
+    await rig.close()
+
+
+async def test_totals_whose_stream_is_gone_are_counted_as_lost(rig: UnitRig) -> None:
+    await rig.keep(metered(5))
+    await rig.spool.ask(lambda c, _: c.execute("DELETE FROM unit_stream").rowcount)
+    await rig.spool.ask(lambda c, _: unit_totals.distrust(c))
+    assert (await rig.spool.recount())[UNIT_COST]["pending"] == 0
+    await rig.spool.close()
