@@ -162,11 +162,8 @@ class Gateway:
         self._stack.push_async_callback(self.counting.aggregates.close)
         await self.counting.rebuild()
         secret = self._user_secret()
-        self._metering = Metering(
-            MeteredStore(self.spool, Rules(config.unit_cost.operation, config.unit_cost.max_streams)),
-            event_rules(config),
-            now_ms=self._now_ms,
-        )
+        metered = MeteredStore(self.spool, Rules(config.unit_cost.operation, config.unit_cost.max_streams))
+        self._metering = Metering(metered, event_rules(config), now_ms=self._now_ms)
         self.intake = SpoolIntake(
             self.spool,
             self.counting,
@@ -183,7 +180,7 @@ class Gateway:
             self._service_keys = service[0].keys
             self._summary = ServiceSummary(service[1], config.data_dir / READ_KEY_FILE)
             self._stack.push_async_callback(self._summary.close)
-        self._lanes = Lanes(config, upstream, self.spool, self._learn)
+        self._lanes = Lanes(config, upstream, self.spool, self._learn, metered)
         self._stack.push_async_callback(self._lanes.stop)
         await self._refuse_shared_totals()
         self._lanes.start()

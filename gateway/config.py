@@ -25,8 +25,12 @@ from gateway.keys.scopes import CATALOGUE, USE_CASES
 from gateway.near_miss import did_you_mean
 from gateway.sources.catalogue import SOURCES
 from gateway.sources.generic.mapping import fault_in
+from gateway.unit_cost.derived import SOURCES as DERIVED_FIELDS
+from gateway.unit_cost.derived import Measure
+from gateway.unit_cost.records import MAX_DIMENSIONS, BadUnitCost, check_dimensions
 from gateway.web.ways_in import SIGNATURES
 from spool.record import OWN_LANES
+from spool.unit_cost import Granularity
 
 SCOPE_NAMES = frozenset(scope.name for scope in CATALOGUE)
 
@@ -298,7 +302,35 @@ class ConsoleExporter(Options):
     type: Literal["console"]
 
 
-ExporterOptions = Annotated[FileExporter | ConsoleExporter, Field(discriminator="type")]
+class StreamExporter(Options):
+    """A unit-cost stream that is made of the AI records."""
+
+    type: Literal["stream"]
+    stream: str = Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,255}$")
+    measure: Measure = "tokens"
+    granularity: Granularity | None = None
+    """`HOURLY` of an allocation stream and `DAILY` of a metric stream, unless set."""
+    element: str | None = None
+    """The field whose values are the elements of an allocation stream; without it the stream is a metric's."""
+    dimensions: dict[str, str] = Field(default_factory=dict, max_length=MAX_DIMENSIONS)
+    """Dimension -> field: `custom:Model: response_model`."""
+    currency: str = "USD"
+    """Of `cost`: records in another one add nothing."""
+
+    @model_validator(mode="after")
+    def known_fields_and_dimensions(self) -> Self:
+        fields = tuple(field for field in (self.element, *self.dimensions.values()) if field is not None)
+        known(fields, DERIVED_FIELDS, "field")
+        try:
+            check_dimensions({name: ["x"] for name in self.dimensions}, frozenset())
+        except BadUnitCost as error:
+            raise ValueError(str(error)) from None
+        if self.element is None and self.granularity == "HOURLY":
+            raise ValueError("a metric stream has no hours: set element, or DAILY or MONTHLY")
+        return self
+
+
+ExporterOptions = Annotated[FileExporter | ConsoleExporter | StreamExporter, Field(discriminator="type")]
 
 
 class Config(Options):

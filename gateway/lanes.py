@@ -18,17 +18,20 @@ from exporters.pacing import LaneState
 from exporters.pump import Limits, Pump
 from exporters.registry import LanePlan, UpstreamSettings, build_client, build_extra, build_upstream
 from exporters.secret import Secret
-from gateway.config import Config, ExporterOptions, FileExporter, Upstream, UpstreamKey
+from gateway.config import Config, ExporterOptions, FileExporter, StreamExporter, Upstream, UpstreamKey
 from gateway.faults import places
 from gateway.keys.scopes import Allowed, Fixed, Grant, Managed, decide
 from gateway.lane_watch import LaneWatch
 from gateway.metrics import LaneStatus
+from gateway.unit_cost.derived import Derivation, DerivedStream
 from spool.record import OWN_LANES, UNIT_COST, Lane
+from spool.sqlite.metered import MeteredStore
 from spool.sqlite.spool import SqliteSpool
 from spool.sqlite.unit_lane import UnitCostLane
 
 log = structlog.get_logger()
 
+DERIVED_LIMITS = Limits(in_flight=1)
 RESTART_S = 1.0
 """Before a pump that ended by a fault is replaced."""
 LOOK_FOR_KEYS_S = 1.0
@@ -42,7 +45,9 @@ LET_GO_S = 5.0
 class Lanes:
     """Make inside a running loop; `start`, then `stop`."""
 
-    def __init__(self, config: Config, upstream: Upstream, spool: SqliteSpool, learn: Learn) -> None:
+    def __init__(
+        self, config: Config, upstream: Upstream, spool: SqliteSpool, learn: Learn, metered: MeteredStore
+    ) -> None:
         self._spool = spool
         clock = SystemClock()
         self._keyring = Keyring([KeySetting(key.name, key.secret, grants_of(key)) for key in upstream.keys])
@@ -59,7 +64,11 @@ class Lanes:
             plan.lane: plan for plan in build_upstream(settings, self._client, learn, clock, unit_cost)
         }
         for name, options in config.exporters.items():
-            self._plans[name] = build_extra(name, options.type, exporter_options(options))
+            self._plans[name] = (
+                LanePlan(name, DerivedStream(derivation_of(options), metered), DERIVED_LIMITS)
+                if isinstance(options, StreamExporter)
+                else build_extra(name, options.type, exporter_options(options))
+            )
         self._clock = clock
         self._stopping = False
         self._pumps: dict[Lane, Pump] = {}
@@ -226,6 +235,13 @@ def upstream_settings(upstream: Upstream) -> UpstreamSettings:
         knows_event_ids=upstream.knows_event_ids,
         ca_file=upstream.ca_file,
         proxy=None if upstream.proxy is None else Secret(upstream.proxy),
+    )
+
+
+def derivation_of(options: StreamExporter) -> Derivation:
+    granularity = options.granularity or ("DAILY" if options.element is None else "HOURLY")
+    return Derivation(
+        options.stream, options.measure, granularity, options.element, options.dimensions, options.currency
     )
 
 

@@ -55,13 +55,24 @@ class MeteredStore:
         self._spool = spool
         self._rules = rules
 
-    async def keep_events(self, events: Sequence[NewEvent], rejected: Counter[str]) -> list[Fate]:
-        """Keep what is new, in one commit with the count of the *rejected* (by reason); each event's fate. Raises SpoolError."""
+    async def keep_events(
+        self, events: Sequence[NewEvent], rejected: Counter[str], *, counts_repeats: bool = True
+    ) -> list[Fate]:
+        """Keep what is new, in one commit with the count of the *rejected* (by reason); each event's fate. Raises SpoolError.
+
+        Where nobody sent them (*counts_repeats* is false), only what is kept was an item at all.
+        """
         rules, now_ms = self._rules, self._spool.age_ms()
         with self._spool.turn():
             kept = sum(event.event is not None for event in events)
             seqs = [self._spool.number_chunk() for _ in range(0, kept, CHUNK_RECORDS)]
-            asked = self._spool.ask(lambda c, figures: keep_events(c, figures, events, rejected, rules, seqs, now_ms))
+
+            def keep(connection: sqlite3.Connection, figures: Figures) -> list[Fate]:
+                fates = keep_events(connection, figures, events, rules, seqs, now_ms)
+                figures.add(_tally(events, fates, rejected, counts_repeats=counts_repeats))
+                return fates
+
+            asked = self._spool.ask(keep)
         fates = await asked
         self._spool.wake(USAGE_EVENTS)
         self._spool.wake(UNIT_COST)
@@ -88,7 +99,6 @@ def keep_events(
     connection: sqlite3.Connection,
     figures: Figures,
     events: Sequence[NewEvent],
-    rejected: Counter[str],
     rules: Rules,
     seqs: Sequence[int],
     now_ms: int,
@@ -108,7 +118,6 @@ def keep_events(
     for name, some in changes.items():
         unit_totals.apply(connection, figures, streams[name], some, now_ms)
     _insert_events(connection, figures, records, seqs, now_ms)
-    figures.add(_tally(events, fates, rejected))
     return fates
 
 
@@ -148,10 +157,12 @@ def _insert_events(
     figures.keep(USAGE_EVENTS, len(records))
 
 
-def _tally(events: Sequence[NewEvent], fates: Sequence[Fate], rejected: Counter[str]) -> Tally:
+def _tally(events: Sequence[NewEvent], fates: Sequence[Fate], rejected: Counter[str], *, counts_repeats: bool) -> Tally:
     tally = Tally(received=rejected.total(), rejected=rejected.total())
     reasons = Counter({f"rejected.{reason}": n for reason, n in rejected.items()})
     for event, fate in zip(events, fates, strict=True):
+        if fate != "kept" and not counts_repeats:
+            continue
         tally.received += event.items
         if fate == "kept":
             tally.kept += event.items
