@@ -8,6 +8,7 @@ import os
 import random
 import sys
 from collections import defaultdict
+from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -17,8 +18,11 @@ import aiohttp
 import orjson
 import pytest
 
+from benchmarks.processes import ProcessFailed
 from spool.unit_cost import EXACT, decimal_text
+from tests.support.dying import POINTS as POINTS_OF_DEATH
 from tests.support.gateway_process import GatewayProcess, broken_identities
+from tests.support.polling import until_true
 from tests.support.service_process import ServiceProcess
 
 EVENTS = int(os.environ.get("UNIT_COST_EVENTS", "20000"))
@@ -64,10 +68,10 @@ def events(chance: random.Random, now: datetime) -> Sent:
 class Senders:
     """Send each request until it is acknowledged, and some of them again."""
 
-    def __init__(self, requests: list[bytes], url: "GatewayProcess", chance: random.Random) -> None:
+    def __init__(self, requests: list[bytes], gateway: GatewayProcess, chance: random.Random) -> None:
         self._left = [*requests, *chance.sample(requests, len(requests) // 10)]
         chance.shuffle(self._left)
-        self._gateway = url
+        self._gateway = gateway
         self.duplicates = 0
         self.resent = 0
         self.acknowledged = 0
@@ -80,6 +84,14 @@ class Senders:
         async with aiohttp.ClientSession() as session, asyncio.TaskGroup() as group:
             for _ in range(WORKERS):
                 group.create_task(self._work(session))
+
+    async def run_until(self, over: Callable[[], bool]) -> None:
+        """Send until all is acknowledged or the gateway is gone; then wait until it is *over*."""
+        async with aiohttp.ClientSession() as session:
+            while self._left and self._gateway.process.returncode() is None:
+                if await self._take(session, self._left[-1]):
+                    self._left.pop()
+        await until_true(over, timeout_s=30, what="over")
 
     async def _work(self, session: aiohttp.ClientSession) -> None:
         while self._left:
@@ -155,6 +167,46 @@ async def test_totals_are_the_sums_of_distinct_events_over_kills_and_resends(
     lane = status["lanes"]["unit_cost"]
     assert (lane["kept"], lane["delivered"], lane["dead_lettered"]) == (EVENTS, EVENTS, 0)
     assert status["lanes"]["usage_events"]["kept"] == 0
+
+
+POINTS = [name for name in POINTS_OF_DEATH if name.startswith("unit cost: ")]
+
+
+def is_over(gateway: GatewayProcess) -> bool:
+    """It died, or there is nothing left that it could die of."""
+    if gateway.process.returncode() is not None:
+        return True
+    try:
+        return bool(gateway.status()["lanes"]["unit_cost"]["pending"] == 0)
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize("point", [*POINTS, "between answer and ack", "after a commit"])
+async def test_totals_are_exact_when_the_gateway_dies_at(tmp_path: Path, chance: random.Random, point: str) -> None:
+    """Up to three deaths there, each at another passing, while senders resend until they are acknowledged."""
+    sent = events(chance, datetime.now(UTC)).requests[:30]
+    gateway = GatewayProcess(tmp_path)
+    deaths = 0
+    for at, nth in enumerate((1, 2, 3)):
+        gateway.dies_at = (point, nth)
+        try:
+            gateway.start()
+            await Senders(sent[10 * at :], gateway, chance).run_until(lambda: is_over(gateway))
+            deaths += gateway.process.returncode() is not None
+        except ProcessFailed:  # it came by there while it started
+            deaths += 1
+        finally:
+            gateway.kill()
+    assert deaths, "it never came by there"
+    gateway.dies_at = None
+    with gateway:
+        await Senders(sent, gateway, chance).run()
+        status = await asyncio.to_thread(gateway.wait_until_delivered, "unit_cost", at_least=len(sent) * IN_A_REQUEST)
+        held = await at_service(gateway.service_url, gateway.service_key())
+    assert held == sums(sent)
+    assert broken_identities(status) == []
+    assert status["lanes"]["unit_cost"]["kept"] == len(sent) * IN_A_REQUEST
 
 
 @pytest.mark.parametrize("can_read", [True, False])

@@ -43,6 +43,11 @@ POINTS = {
     "start: keys are open": Point("gateway.app", "Gateway._open_keys", after=True),
     "stop: a pump lands": Point("exporters.pump", "Pump._land", after=False),
     "stop: the spool closes": Point("spool.sqlite.spool", "SqliteSpool.close", after=False),
+    "unit cost: inside a commit of records": Point("spool.sqlite.unit_totals", "apply", after=True),
+    "unit cost: an id is noted": Point("spool.sqlite.metered", "take_mark", after=True),
+    "unit cost: inside a freeze": Point("spool.sqlite.unit_batches", "freeze", after=True),
+    "unit cost: inside an ack": Point("spool.sqlite.unit_batches", "acked", after=True),
+    "unit cost: inside a read": Point("spool.sqlite.unit_totals", "learn_base", after=True),
     "service: before an answer": Point("gateway.local_service.web", "_handle", after=True),
 }
 AT_START = [name for name in POINTS if name.startswith("start: ")]

@@ -467,6 +467,14 @@ def test_the_published_schema_is_the_one_of_this_release() -> None:
     assert json.loads((EXAMPLE.parent / "gateway.schema.json").read_text()) == config_schema()
 
 
+def test_several_gateways_on_one_stream_are_a_fault_unless_something_keeps_them_apart(tmp_path: Path) -> None:
+    said = "totals that each gateway replaces would wipe the others'"
+    assert any(said in fault for fault in faults(tmp_path, "unit_cost: {replicas: 2}"))
+    for apart in ("suffix: -a", "operation: sum"):
+        assert load(tmp_path, f"unit_cost: {{replicas: 2, {apart}}}").unit_cost.replicas == 2
+    assert any("keep_totals" in fault for fault in faults(tmp_path, "unit_cost: {keep_totals: 30d}"))
+
+
 def test_an_encoding_that_is_not_sent_is_a_fault(tmp_path: Path) -> None:
     text = "upstream: {base_url: https://service.example, encoding: otlp, keys: [{name: k, secret: x, managed: [send-ai-telemetry]}]}"
     assert any("this release sends `records` only" in fault for fault in faults(tmp_path, text))

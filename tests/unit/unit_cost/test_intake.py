@@ -10,7 +10,7 @@ import orjson
 import pytest
 from yarl import URL
 
-from gateway.app import Gateway
+from gateway.app import CannotStart, Gateway
 from gateway.config import Config, Events, UnitCost
 from gateway.unit_cost.faults import MENDS
 
@@ -393,3 +393,18 @@ def test_every_reason_has_words_and_every_word_its_reason_in_the_code() -> None:
         if path.name != "faults.py" and "local_service" not in path.parts
     )
     assert [name for name in MENDS if f'"{name}"' not in code and not name.startswith(("title", "source"))] == []
+
+
+async def test_streams_that_were_begun_whole_do_not_start_among_replicas(tmp_path: Path) -> None:
+    """The registry remembers what a configuration alone cannot know."""
+    gateway = Gateway(config(tmp_path / "data"), now_ms=lambda: NOW_MS)
+    await gateway.start()
+    async with aiohttp.ClientSession() as session:
+        await Sender(gateway, session).records(f"{ALLOCATION}/sum", hourly())
+    await gateway.stop()
+    summing = Gateway(config(tmp_path / "data", unit_cost=UnitCost(replicas=2, operation="sum")))
+    with pytest.raises(CannotStart, match=r"1 streams were begun with operation: replace \(tokens\)"):
+        await summing.start()
+    apart = Gateway(config(tmp_path / "data", unit_cost=UnitCost(replicas=2, suffix="-a")))
+    await apart.start()
+    await apart.stop()
