@@ -62,12 +62,15 @@ def _points(sent: Sent, context: Context) -> Iterator[Single]:
 
 
 def _events(sent: Sent, context: Context) -> Iterator[Single]:
-    """Usage events are kept as they are sent, or rejected: each names its field."""
+    """Usage events are kept as they are sent, added to a stream's total, or rejected: each names its field."""
     events = decode_events(sent.body, context.received_at_ms)
+    added = {event.position for event in events.events if event.record is None}
     faults = {rejection.position: rejection.reason for rejection in events.rejected}
     for i in range(events.items):
         position = f"events[{i}]"
         told = Explanation(sent.number, position, "event", fate="kept", because="a usage event is kept as it was sent")
+        if position in added:
+            told.because = "its value is added to the total of its unit-cost stream"
         if position in faults:
             told.fate, told.reason, told.because = "rejected", faults[position], "the service would refuse it"
         yield Single(told)
