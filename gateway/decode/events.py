@@ -38,7 +38,7 @@ class EventRules(NamedTuple):
     """What an operator sets."""
 
     route: Route = "auto"
-    """Of events that do not say it."""
+    """Of metered events that do not say it; every other one goes to the lane of events."""
     replace_brackets: bool = False
     more_dimensions: AbstractSet[str] = frozenset()
 
@@ -135,9 +135,9 @@ def _event(item: dict[str, Any], position: str, now_ms: int, rules: EventRules, 
     content = hashlib.sha256(orjson.dumps(item, option=orjson.OPT_SORT_KEYS)).digest()
     record = event_record(item, content, f"{position}|{now_ms}".encode() + nonce, now_ms)
     metadata = record["metadata"]
-    route = item.get("route") or rules.route
+    route = item.get("route") or (rules.route if is_metered(metadata) else "event")
     if route == "auto":
-        route = "record" if is_metered(metadata) else "event"
+        route = "record"
     metered = metered_in(record, rules.more_dimensions, now_ms) if route != "event" else None
     kept = orjson.dumps(record) if route != "record" else None
     return Event(position, metadata["event_id"], content, kept, metered)

@@ -408,3 +408,15 @@ async def test_streams_that_were_begun_whole_do_not_start_among_replicas(tmp_pat
     apart = Gateway(config(tmp_path / "data", unit_cost=UnitCost(replicas=2, suffix="-a")))
     await apart.start()
     await apart.stop()
+
+
+async def test_the_operators_route_is_for_metered_events_alone(tmp_path: Path) -> None:
+    gateway = Gateway(config(tmp_path / "data", events=Events(route="both")), now_ms=lambda: NOW_MS)
+    await gateway.start()
+    async with aiohttp.ClientSession() as session:
+        told = await Sender(gateway, session).post(
+            "/v1/events", [event(), event(metadata={"stream": "tokens", "value": 1}), event(route="event")]
+        )
+    assert told.json["rejected"] == []
+    assert (gateway.spool.depth("usage_events").kept, gateway.spool.depth("unit_cost").kept) == (3, 1)
+    await gateway.stop()
