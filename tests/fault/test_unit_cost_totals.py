@@ -233,6 +233,8 @@ async def test_an_empty_data_directory_does_not_wipe_the_services_totals(
                     gateway.wait_until_delivered, "unit_cost", at_least=len(bodies) * IN_A_REQUEST
                 )
                 assert status["lanes"]["unit_cost"]["dead_lettered"] == 0
+        service.kill()
+        service.start()  # in good order, to be asked
         held = await at_service(f"http://127.0.0.1:{service.port}", service.read_key())
     finally:
         service.kill()
