@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from gateway.cli.devices_commands import devices
 from gateway.cli.keys_commands import keys
 from gateway.cli.options import Faulty, config_option, data_dir_option, json_option
 from gateway.cli.options import config_of as _config
@@ -280,6 +281,7 @@ def dead_letters_drop(
     sys.exit(asyncio.run(drop(config, Choice(**choice), ids, is_sure=yes, as_json=as_json)))
 
 
+main.add_command(devices)
 main.add_command(keys)
 
 
