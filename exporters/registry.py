@@ -13,7 +13,6 @@ from exporters.base import Exporter
 from exporters.clock import Clock
 from exporters.console import ConsoleExporter
 from exporters.cost_service.client import CostServiceClient, Endpoint
-from exporters.cost_service.devices import SCOPES, DevicesExporter, Learn
 from exporters.cost_service.lanes import AI_TELEMETRY_SCOPE, EVENTS_SCOPE, AiTelemetryExporter, UsageEventsExporter
 from exporters.cost_service.preset import preset_with
 from exporters.cost_service.unit_cost import MANAGE_SCOPE, UnitCostExporter, UnitCostSettings
@@ -22,13 +21,12 @@ from exporters.file import FileExporter
 from exporters.keyring import Keyring
 from exporters.pump import Limits
 from exporters.secret import Secret
-from spool.record import AI_TELEMETRY, DEVICES, UNIT_COST, USAGE_EVENTS, Lane
+from spool.record import AI_TELEMETRY, UNIT_COST, USAGE_EVENTS, Lane
 
 AI_TELEMETRY_LIMITS = Limits()
 USAGE_EVENTS_LIMITS = Limits(max_records=1, in_flight=8)
 UNIT_COST_LIMITS = Limits(max_records=3000)
 """The lane's store has one batch a stream under way, so those under way at once are of different streams."""
-DEVICES_LIMITS = Limits(max_records=1, in_flight=4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,19 +68,17 @@ def build_client(settings: UpstreamSettings, keyring: Keyring, gateway_id: str) 
 
 
 def build_upstream(
-    settings: UpstreamSettings, client: CostServiceClient, learn: Learn, clock: Clock, unit_cost: UnitCostSettings
+    settings: UpstreamSettings, client: CostServiceClient, clock: Clock, unit_cost: UnitCostSettings
 ) -> list[LanePlan]:
-    """The service's lanes, each on or off by what the keys grant. Close the client after the last of them."""
+    """The service's lanes of records, each on or off by what the keys grant. Close the client after the last of them."""
     ai_telemetry = AiTelemetryExporter(client)
     usage_events = UsageEventsExporter(
         client, repeatable=settings.knows_event_ids or settings.sum_retry == "at_least_once"
     )
-    devices = DevicesExporter(client, learn, clock)
     return [
         _plan(client, AI_TELEMETRY, ai_telemetry, AI_TELEMETRY_LIMITS, AI_TELEMETRY_SCOPE),
         _plan(client, USAGE_EVENTS, usage_events, USAGE_EVENTS_LIMITS, EVENTS_SCOPE),
         _plan(client, UNIT_COST, UnitCostExporter(client, unit_cost, clock), UNIT_COST_LIMITS, MANAGE_SCOPE),
-        _plan(client, DEVICES, devices, DEVICES_LIMITS, *SCOPES.values()),
     ]
 
 

@@ -10,7 +10,7 @@ import structlog
 from exporters.base import Exporter
 from exporters.clock import SystemClock
 from exporters.cost_service.client import CostServiceClient
-from exporters.cost_service.devices import Learn
+from exporters.cost_service.devices import DeviceCalls
 from exporters.cost_service.liveness import check_liveness
 from exporters.cost_service.unit_cost import READ_SCOPE, UnitCostSettings
 from exporters.keyring import Keyring, KeySetting
@@ -24,7 +24,7 @@ from gateway.keys.scopes import Allowed, Fixed, Grant, Managed, decide
 from gateway.lane_watch import LaneWatch
 from gateway.metrics import LaneStatus
 from gateway.unit_cost.derived import Derivation, DerivedStream
-from spool.record import OWN_LANES, UNIT_COST, Lane
+from spool.record import DEVICES, OWN_LANES, UNIT_COST, Lane
 from spool.sqlite.metered import MeteredStore
 from spool.sqlite.spool import SqliteSpool
 from spool.sqlite.unit_lane import UnitCostLane
@@ -46,8 +46,14 @@ class Lanes:
     """Make inside a running loop; `start`, then `stop`."""
 
     def __init__(
-        self, config: Config, upstream: Upstream, spool: SqliteSpool, learn: Learn, metered: MeteredStore
+        self,
+        config: Config,
+        upstream: Upstream,
+        spool: SqliteSpool,
+        metered: MeteredStore,
+        devices: Exporter | None = None,
     ) -> None:
+        """*devices* takes what an earlier release left in the spool's lane of that name; devices have a lane of their own."""
         self._spool = spool
         clock = SystemClock()
         self._keyring = Keyring([KeySetting(key.name, key.secret, grants_of(key)) for key in upstream.keys])
@@ -61,8 +67,12 @@ class Lanes:
             repeatable_sums=upstream.sum_retry == "at_least_once",
         )
         self._plans: dict[Lane, LanePlan] = {
-            plan.lane: plan for plan in build_upstream(settings, self._client, learn, clock, unit_cost)
+            plan.lane: plan for plan in build_upstream(settings, self._client, clock, unit_cost)
         }
+        if devices is not None:
+            self._plans[DEVICES] = LanePlan(DEVICES, devices, Limits())
+        self.device_calls = DeviceCalls(self._client)
+        self.on_new_keys: Callable[[], None] = lambda: None
         for name, options in config.exporters.items():
             self._plans[name] = (
                 LanePlan(name, DerivedStream(derivation_of(options), metered), DERIVED_LIMITS)
@@ -162,6 +172,7 @@ class Lanes:
             await asyncio.sleep(LOOK_FOR_KEYS_S)
             if self._keyring.look():
                 log.info("a key file changed; held lanes try again")
+                self.on_new_keys()
                 for pump in self._pumps.values():
                     if pump.state == "held":
                         pump.wake()

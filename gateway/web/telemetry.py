@@ -19,7 +19,9 @@ from spool.unit_cost import Kind, Operation
 
 EVENT_SCOPE = "events_v1:create_event"
 UNIT_COST_SCOPE = "unit-cost_v1:manage_telemetry_records"
+ENROLL_SCOPE = "ai-control-plane:enroll-device"
 HEARTBEAT_SCOPE = "ai-control-plane:heartbeat-device"
+PING_SCOPE = "ai-control-plane:ping-device"
 
 JSON_HEADERS: Final = {"Content-Type": "application/json", "Server": SERVER}
 
@@ -47,9 +49,10 @@ class JsonManner:
             {"reason": r.reason, "position": r.position, "message": MENDS.get(r.reason, r.reason)}
             for r in receipt.rejected
         ]
-        body = {"accepted": receipt.items - len(rejected), "rejected": rejected, **receipt.answer}
+        body: dict[str, object] = {"accepted": receipt.items - len(rejected), "rejected": rejected}
         if receipt.warning is not None:
             body["warning"] = receipt.warning
+        body |= receipt.answer
         return web.Response(status=HTTPStatus.ACCEPTED, body=orjson.dumps(body), headers=JSON_HEADERS)
 
     def failure(self, headers: Headers, answer: Answer, message: str, kind: str) -> web.Response:
@@ -57,13 +60,19 @@ class JsonManner:
 
 
 def telemetry_routes(intake: Intake) -> list[Route]:
-    """`/v1/events`, `/v1/unit-cost/…` and `/v1/devices/{device_id}/heartbeat`."""
+    """`/v1/events`, `/v1/unit-cost/…`, `/v1/devices`, and below it a device's heartbeat and ping."""
 
     def events(body: bytes, media: str, sender: Sender, parameter: str) -> Awaitable[Receipt]:
         return intake.events(body, sender=sender)
 
     def heartbeat(body: bytes, media: str, sender: Sender, device_id: str) -> Awaitable[Receipt]:
         return intake.heartbeat(device_id, body, sender=sender)
+
+    def ping(body: bytes, media: str, sender: Sender, device_id: str) -> Awaitable[Receipt]:
+        return intake.ping(device_id, body, sender=sender)
+
+    def enroll(body: bytes, media: str, sender: Sender, parameter: str) -> Awaitable[Receipt]:
+        return intake.enroll(body, sender=sender)
 
     def unit_cost(kind: Kind, operation: Operation) -> Route:
         def call(body: bytes, media: str, sender: Sender, stream: str) -> Awaitable[Receipt]:
@@ -75,5 +84,7 @@ def telemetry_routes(intake: Intake) -> list[Route]:
     return [
         *(unit_cost(kind, operation) for kind in get_args(Kind) for operation in get_args(Operation)),
         BodyRoute("/v1/events", EVENT_SCOPE, JsonManner(ndjson=True), events),
+        BodyRoute("/v1/devices", ENROLL_SCOPE, JsonManner(ndjson=False), enroll),
         BodyRoute("/v1/devices/{device_id}/heartbeat", HEARTBEAT_SCOPE, JsonManner(ndjson=False), heartbeat),
+        BodyRoute("/v1/devices/{device_id}/ping", PING_SCOPE, JsonManner(ndjson=False), ping),
     ]

@@ -11,7 +11,7 @@ import pytest
 from exporters.base import Exporter
 from exporters.clock import SystemClock
 from exporters.cost_service.client import CostServiceClient, Endpoint
-from exporters.cost_service.devices import SCOPES, DeviceAnswer, DevicesExporter
+from exporters.cost_service.devices import SCOPES, DeviceCalls
 from exporters.cost_service.lanes import AI_TELEMETRY_SCOPE, EVENTS_SCOPE, AiTelemetryExporter, UsageEventsExporter
 from exporters.cost_service.unit_cost import MANAGE_SCOPE, READ_SCOPE, UnitCostExporter, UnitCostSettings
 from exporters.keyring import Keyring, KeySetting
@@ -49,11 +49,6 @@ def event_record(number: int) -> bytes:
     return orjson.dumps({"title": "tokens.used", "source": "s", "metadata": {"event_id": f"evt-{number}"}})
 
 
-def enroll_record(number: int) -> bytes:
-    body = {"enrollment_id": f"enr-{number}", "epoch": 1, "device_id": f"dev/{number}"}
-    return orjson.dumps({"type": "enroll", "device_id": f"dev/{number}", "body": body})
-
-
 def unit_record(number: int) -> bytes:
     record = {"timestamp": "2026-01-05T10:00:00Z", "granularity": "HOURLY", "element_name": f"e{number}", "filter": {}}
     item = {"stream": "tokens", "kind": "allocation", "operation": "replace", "record": record | {"value": "7"}}
@@ -88,14 +83,6 @@ CASES = {
         "/unit-cost/v1/telemetry/allocation/tokens/replace",
         unit_record,
         lambda seen: [int(record["element_name"].removeprefix("e")) for record in orjson.loads(seen.body)["records"]],
-    ),
-    "devices": Case(
-        "devices",
-        "devices",
-        Limits(max_records=1, in_flight=4),
-        "/v2/ai-control-plane/devices",
-        enroll_record,
-        lambda seen: [int(orjson.loads(seen.body)["device_id"].removeprefix("dev/"))],
     ),
 }
 
@@ -165,27 +152,16 @@ def case(request: pytest.FixtureRequest) -> Case:
 
 
 @pytest.fixture
-def learnt() -> list[DeviceAnswer]:
-    """What the devices exporter told of devices, in order."""
-    return []
+def device_calls(client: CostServiceClient) -> DeviceCalls:
+    return DeviceCalls(client)
 
 
 @pytest.fixture
-def devices_exporter(client: CostServiceClient, learnt: list[DeviceAnswer]) -> DevicesExporter:
-    async def learn(answer: DeviceAnswer) -> None:
-        learnt.append(answer)
-
-    return DevicesExporter(client, learn, SystemClock())
-
-
-@pytest.fixture
-def exporter(case: Case, client: CostServiceClient, devices_exporter: DevicesExporter) -> Exporter:
+def exporter(case: Case, client: CostServiceClient) -> Exporter:
     match case.name:
         case "ai_telemetry":
             return AiTelemetryExporter(client)
-        case "usage_events":
-            return UsageEventsExporter(client, repeatable=True)
         case "unit_cost":
             return UnitCostExporter(client, UnitCostSettings(learn_no_base), SystemClock())
         case _:
-            return devices_exporter
+            return UsageEventsExporter(client, repeatable=True)

@@ -7,7 +7,6 @@ import pytest
 from exporters.base import Delivered
 from exporters.clock import SystemClock
 from exporters.console import ConsoleExporter
-from exporters.cost_service.devices import DeviceAnswer
 from exporters.cost_service.unit_cost import UnitCostSettings
 from exporters.file import FileExporter
 from exporters.keyring import Keyring, KeySetting
@@ -17,9 +16,6 @@ from spool.record import Batch
 from spool.unit_cost import BaseRecord
 
 
-async def learn(answer: DeviceAnswer) -> None: ...
-
-
 async def learn_base(stream: str, base: Sequence[BaseRecord] | None) -> None: ...
 
 
@@ -27,14 +23,10 @@ async def test_a_lane_is_on_when_a_key_grants_its_scope_and_off_with_the_reason_
     grants = frozenset({"ai-telemetry-ingest:ingest-ai-telemetry", "ai-control-plane:enroll-device"}).__contains__
     settings = UpstreamSettings("https://service.example")
     client = build_client(settings, Keyring([KeySetting("k", Secret("s"), grants)]), "gw")
-    plans = {
-        plan.lane: plan for plan in build_upstream(settings, client, learn, SystemClock(), UnitCostSettings(learn_base))
-    }
+    plans = {plan.lane: plan for plan in build_upstream(settings, client, SystemClock(), UnitCostSettings(learn_base))}
     await client.close()
     assert plans["ai_telemetry"].exporter is not None
     assert plans["ai_telemetry"].limits.max_records == 1000
-    assert plans["devices"].exporter is not None
-    assert plans["devices"].limits.max_records == 1
     assert plans["unit_cost"].reason == "no configured key grants unit-cost_v1:manage_telemetry_records"
     assert plans["usage_events"].exporter is None
     assert plans["usage_events"].reason == "no configured key grants events_v1:create_event"
