@@ -20,6 +20,7 @@ from tests.support.device_senders import (
     heartbeat,
     ping,
     resource_spans,
+    run_command,
     run_devices,
     telemetry,
     telemetry_of,
@@ -137,6 +138,10 @@ async def test_commands_work_on_the_files_of_a_stopped_gateway_too(rig: Rig) -> 
     assert (await rig.command("ping", "host:a/b"))["answer"] == "known"
     before = rig.gateway.status()["lanes"]["devices"]
     assert rig.gateway.stop() == 0
+    status = await asyncio.to_thread(run_command, rig.gateway, "spool", "status", "--json", runs=False)
+    at_rest = json.loads(status.out)
+    assert {name: at_rest["lanes"]["devices"][name] for name in ("kept", "delivered")} == {"kept": 2, "delivered": 2}
+    assert at_rest["edge"]["received"] == 2
     listed = await rig.command("list", "--state", "enrolled", runs=False)
     assert [device["device_id"] for device in listed["devices"]][:2] == ["c", listed["devices"][1]["device_id"]]
     assert (await rig.command("block", "host:a/b", runs=False))["reason"] == "an operator blocked it"

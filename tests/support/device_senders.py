@@ -168,7 +168,11 @@ class Ended(NamedTuple):
 
 def run_devices(gateway: GatewayProcess, *arguments: str, runs: bool = True) -> Ended:
     """`telemetry-gateway devices …` as an operator has it; *runs*: the gateway does."""
-    command = [sys.executable, "-m", "gateway.cli.main", "devices", *arguments]
+    return run_command(gateway, "devices", *arguments, runs=runs)
+
+
+def run_command(gateway: GatewayProcess, *arguments: str, runs: bool = True) -> Ended:
+    command = [sys.executable, "-m", "gateway.cli.main", *arguments]
     environ = {**os.environ, "COLUMNS": "200", "TELEMETRY_GATEWAY_DATA": str(gateway.data_dir)}
     if runs:
         environ["TELEMETRY_GATEWAY_LISTEN_ADMIN"] = gateway.admin_url.removeprefix("http://")
