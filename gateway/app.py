@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
@@ -28,15 +29,18 @@ from gateway.devices.earlier import EarlierItems
 from gateway.devices.intake import DeviceIntake
 from gateway.devices.lane import DeviceLane, HerdLimits
 from gateway.devices.named import add_named
+from gateway.devices.rows import silent_for
 from gateway.devices.status import device_status, edge_with, lane_with
 from gateway.devices.store import DeviceStore
 from gateway.embedded import FOLDER, READ_KEY_FILE, ServiceSummary, embedded_upstream, prepare_keys
 from gateway.insights.detect import Figures
 from gateway.insights.finding import Insight
-from gateway.insights.operations import DeadLetters, LaneWaits
+from gateway.insights.operations import DeadLetters, Device, LaneWaits
 from gateway.insights.rounds import Rounds
 from gateway.insights.store import InsightStore
+from gateway.insights.thresholds import SILENT_DEVICE_HOURS
 from gateway.insights.usage.following import UsageFollower
+from gateway.insights.usage.tally import HOUR_MS
 from gateway.keys.admin import SERVICE_PATH, Store
 from gateway.keys.control import open_control, open_keys
 from gateway.keys.database import Database
@@ -414,13 +418,12 @@ class Gateway:
             return []
         return await self._summary.totals()
 
-    def _insight_figures(self) -> Figures:
-        """How things stand now, for the detectors."""
+    async def _insight_figures(self) -> Figures:
+        """How things stand now, for the detectors. Raises DatabaseUnavailable."""
         aggregates = self.counting.aggregates
-        lanes = self._lanes.status(self.spool.age_ms())
         stuck = {
             name: (lane["state"], lane["reason"] or "no reason is known")
-            for name, lane in lanes.items()
+            for name, lane in self._lane_status().items()
             if lane["state"] != "ok" and lane["pending"]
         }
         return Figures(
@@ -429,7 +432,17 @@ class Gateway:
             prefer_metrics=aggregates.settings.prefer_metrics,
             stuck_lanes=self._lane_waits.seen(stuck, self._monotonic_s()),
             dead_letters=[DeadLetters(x.lane, x.reason, x.records) for x in self.spool.aside().reasons],
+            devices=await self._silent_devices(),
         )
+
+    async def _silent_devices(self) -> list[Device]:
+        """Their times are by the clock of ages: here they are as the wall tells them now."""
+        now_ms, age_ms = self._now_ms(), self.spool.age_ms()
+        silent_ms = SILENT_DEVICE_HOURS * HOUR_MS
+        found = await self.devices.read(partial(silent_for, silent_ms=silent_ms, now_ms=age_ms))
+        return [
+            Device(name, first_ms + now_ms - age_ms, last_ms + now_ms - age_ms) for name, first_ms, last_ms in found
+        ]
 
     async def _insight_page(self, request: ListRequest) -> Page:
         await self._rounds.asked()

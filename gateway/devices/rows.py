@@ -9,7 +9,7 @@ import sqlite3
 from typing import Any, Final, NamedTuple
 
 from gateway.devices.identity import enrollment_id
-from gateway.devices.states import ENROLS, Event, State, after
+from gateway.devices.states import ENROLS, KNOWN, Event, State, after
 
 _EDGE: Final = "edge."
 _LANE: Final = "lane."
@@ -82,6 +82,15 @@ def by_number(connection: sqlite3.Connection, device_no: int) -> Device | None:
 def chosen(connection: sqlite3.Connection, where: str, values: tuple[object, ...]) -> list[Device]:
     """*where* is SQL of ours."""
     return [Device(*row) for row in connection.execute(f"{_SELECT} WHERE {where}", values)]
+
+
+def silent_for(connection: sqlite3.Connection, silent_ms: int, now_ms: int) -> list[tuple[str, int, int]]:
+    """Of those that the service knows: (device id, first contact, last contact), where that is so long ago."""
+    states = ", ".join("?" * len(KNOWN))
+    return connection.execute(
+        f"SELECT device_id, first_seen_ms, last_contact_ms FROM devices WHERE state IN ({states}) AND last_contact_ms <= ?",  # noqa: S608 own SQL
+        (*sorted(KNOWN), now_ms - silent_ms),
+    ).fetchall()
 
 
 def insert(connection: sqlite3.Connection, new: New, now_ms: int) -> Device:

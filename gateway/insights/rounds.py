@@ -3,7 +3,7 @@
 import asyncio
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -39,7 +39,7 @@ class Rounds:
         follower: UsageFollower,
         database: Database,
         *,
-        figures: Callable[[], Figures],
+        figures: Callable[[], Awaitable[Figures]],
         now_ms: Callable[[], int],
         monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -80,15 +80,15 @@ class Rounds:
     async def _round(self, usage_s: float) -> None:
         async with self._turn:
             await self._look_at_usage(usage_s)
-            found = [*self._usage, *detect(self._figures())]
+            found = [*self._usage, *detect(await self._figures())]
             await self._store.note(found, remembered=self._remembered())
 
     def _remembered(self) -> frozenset[str]:
         """Causes that this process knows all of by now."""
         runs_s = self._monotonic_s() - self._began_s
         remembered = USAGE_CAUSES if self._usage_is_of[1] >= 0 else frozenset()
-        if runs_s > ROUND_S:  # dead letters were looked at
-            remembered |= {"dead_letters"}
+        if runs_s > ROUND_S:  # both were looked at
+            remembered |= {"dead_letters", "silent_device"}
         if runs_s > RETRYING_LANE_S + ROUND_S:  # a lane that is still stuck was told of
             remembered |= {"held_lane"}
         return remembered

@@ -243,3 +243,35 @@ async def test_what_was_mended_while_the_gateway_was_off_is_over_once_it_can_tel
             await eventually(rig.listed, both, "addressed")
         finally:
             await rig.gateway.stop()
+
+
+async def test_a_device_that_fell_silent_is_told_until_it_speaks_again(rig: Rig) -> None:
+    async def speak() -> None:
+        body = {"instance_id": "i-1", "sequence": rig.clock.now_ms, "status": "healthy"}
+        url = f"http://{rig.gateway.ports.http}/v1/devices/laptop-1/heartbeat"
+        async with aiohttp.ClientSession() as session, session.post(url, json=body) as answer:
+            assert answer.status == 202
+        await rig.until(lambda: rig.gateway.status()["devices"]["states"].get("enrolled", 0) > 0, "enrolled")
+
+    async def restart(after_ms: int) -> None:
+        """A stop counts as time that passed, up to a day."""
+        await rig.gateway.stop()
+        rig.clock.now_ms += after_ms
+        rig.clock.passed_s += 2
+        await rig.start()
+
+    await speak()
+    await restart(2 * HOUR_MS)
+    await speak()
+    for _ in range(3):
+        assert await rig.listed() == []
+        await restart(DAY_MS - HOUR_MS)
+    assert await rig.listed() == []
+    await restart(4 * HOUR_MS)
+    silent = "device laptop-1: silent since "
+    await eventually(rig.listed, [silent])
+    await speak()
+    rig.clock.passed_s += 2 * ROUND_S
+    await restart(HOUR_MS)
+    rig.clock.passed_s += 2 * ROUND_S
+    await eventually(rig.listed, [silent], "addressed")
