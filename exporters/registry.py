@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import Literal
 
 from exporters.base import Exporter
-from exporters.clock import Clock
 from exporters.console import ConsoleExporter
 from exporters.cost_service.client import CostServiceClient, Endpoint
-from exporters.cost_service.devices import SCOPES, DevicesExporter, Learn
 from exporters.cost_service.lanes import AI_TELEMETRY_SCOPE, EVENTS_SCOPE, AiTelemetryExporter, UsageEventsExporter
 from exporters.cost_service.preset import preset_with
 from exporters.destination import Destination
@@ -21,11 +19,10 @@ from exporters.file import FileExporter
 from exporters.keyring import Keyring
 from exporters.pump import Limits
 from exporters.secret import Secret
-from spool.record import AI_TELEMETRY, DEVICES, USAGE_EVENTS, Lane
+from spool.record import AI_TELEMETRY, USAGE_EVENTS, Lane
 
 AI_TELEMETRY_LIMITS = Limits()
 USAGE_EVENTS_LIMITS = Limits(max_records=1, in_flight=8)
-DEVICES_LIMITS = Limits(max_records=1, in_flight=4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +61,13 @@ def build_client(settings: UpstreamSettings, keyring: Keyring, gateway_id: str) 
     return CostServiceClient(endpoint, keyring, gateway_id, preset=preset_with(settings.preset, settings.names))
 
 
-def build_upstream(settings: UpstreamSettings, client: CostServiceClient, learn: Learn, clock: Clock) -> list[LanePlan]:
-    """The service's lanes, each on or off by what the keys grant. Close the client after the last of them."""
+def build_upstream(settings: UpstreamSettings, client: CostServiceClient) -> list[LanePlan]:
+    """The service's lanes of records, each on or off by what the keys grant. Close the client after the last of them."""
     ai_telemetry = AiTelemetryExporter(client)
     usage_events = UsageEventsExporter(client, repeatable=settings.sum_retry == "at_least_once")
-    devices = DevicesExporter(client, learn, clock)
     return [
         _plan(client, AI_TELEMETRY, ai_telemetry, AI_TELEMETRY_LIMITS, AI_TELEMETRY_SCOPE),
         _plan(client, USAGE_EVENTS, usage_events, USAGE_EVENTS_LIMITS, EVENTS_SCOPE),
-        _plan(client, DEVICES, devices, DEVICES_LIMITS, *SCOPES.values()),
     ]
 
 

@@ -6,6 +6,7 @@ then take requests. Stop: take no more, answer what is under way, let sends land
 
 import asyncio
 import os
+import random
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, suppress
@@ -17,11 +18,17 @@ import structlog
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
-from exporters.cost_service.devices import DeviceAnswer
+from exporters.clock import SystemClock
 from gateway.aggregates import Settings as MetricsSettings
 from gateway.config import Config, Upstream, refuse_open_intake
 from gateway.config_values import Address, TcpAddress
 from gateway.dead_letters import reason_figures, resend_figures
+from gateway.devices.earlier import EarlierItems
+from gateway.devices.intake import DeviceIntake
+from gateway.devices.lane import DeviceLane, HerdLimits
+from gateway.devices.named import add_named
+from gateway.devices.status import device_status, edge_with, lane_with
+from gateway.devices.store import DeviceStore
 from gateway.embedded import FOLDER, READ_KEY_FILE, ServiceSummary, embedded_upstream, prepare_keys
 from gateway.insights.detect import Figures
 from gateway.insights.finding import Insight
@@ -31,14 +38,15 @@ from gateway.insights.store import InsightStore
 from gateway.insights.usage.following import UsageFollower
 from gateway.keys.admin import SERVICE_PATH, Store
 from gateway.keys.control import open_control, open_keys
+from gateway.keys.database import Database
 from gateway.keys.errors import DatabaseUnavailable
 from gateway.keys.private_file import read_or_create
 from gateway.keys.store import KeyStore
 from gateway.lanes import Lanes
 from gateway.lists.conventions import ListRequest, Page
 from gateway.local_service.service import Service
-from gateway.metrics import SpoolStatus, Status, StatusCollector
-from gateway.normalise.context import UserPolicy
+from gateway.metrics import LaneStatus, SpoolStatus, Status, StatusCollector
+from gateway.normalise.context import Machines, UserPolicy
 from gateway.pricing.file import PriceFile
 from gateway.pricing.own import BadPriceFile
 from gateway.pricing.prices import Prices
@@ -51,6 +59,7 @@ from gateway.wall_clock import wall_ms
 from gateway.web.admin import AdminParts, admin_app
 from gateway.web.build import build_gate, build_receiver
 from gateway.web.dead_letters import add_operator_routes
+from gateway.web.devices import add_device_routes
 from gateway.web.gate import KeyGate
 from gateway.web.insights import add_insight_routes
 from gateway.web.keys import add_key_routes
@@ -61,6 +70,7 @@ from gateway.web.receiver import Receiver
 from gateway.web.session import AdminAccess, admin_token
 from gateway.web.spool_files import add_spool_file_routes
 from spool.errors import SpoolError
+from spool.record import DEVICES
 from spool.sqlite.database import make_private_dir
 from spool.sqlite.spool import SpoolSettings, SqliteSpool
 
@@ -68,8 +78,9 @@ log = structlog.get_logger()
 
 DISTRIBUTION = "ai-telemetry-gateway"
 USER_SECRET_FILE = "user-secret"  # noqa: S105 - a file's name
-USER_SECRET_BYTES = 32
-USER_SECRET_MIN_BYTES = 16
+MACHINE_SECRET_FILE = "machine-secret"  # noqa: S105 as above
+SECRET_BYTES = 32
+SECRET_MIN_BYTES = 16
 LOOK_AFTER_S = 1.0
 CORES_FOR_WORKER = 2
 NOTE_ACCESS_S = 60.0
@@ -111,7 +122,10 @@ class Gateway:
         self._usage: UsageFollower
         self._rounds: Rounds
         self._lane_waits = LaneWaits()
+        self.devices: DeviceStore
+        self._control: Database
         self._lanes: Lanes
+        self._device_lane: DeviceLane
         self._receiver: Receiver
         self.admin: web.Application
         self.access: AdminAccess
@@ -156,15 +170,18 @@ class Gateway:
         )
         self._stack.push_async_callback(self.counting.aggregates.close)
         await self.counting.rebuild()
-        secret = self._user_secret()
+        await self._open_devices()
+        secret, machine_secret = self._user_secret(), self._machine_secret()
         self.intake = SpoolIntake(
             self.spool,
             self.counting,
             users=UserPolicy(config.attributes.user, secret),
             prices=self.prices,
             now_ms=self._now_ms,
-            reader=self._start_reader(secret),
+            reader=self._start_reader(secret, machine_secret),
             sources=sources_with(mapping_of(config)),
+            machines=Machines(machine_secret),
+            devices=DeviceIntake(self.devices, telemetry_enrolls=config.devices.enroll != "off"),
         )
         service = await self._start_service() if config.upstream is None else None
         upstream = config.upstream or await self._embedded(service)
@@ -172,9 +189,12 @@ class Gateway:
             self._service_keys = service[0].keys
             self._summary = ServiceSummary(service[1], config.data_dir / READ_KEY_FILE)
             self._stack.push_async_callback(self._summary.close)
-        self._lanes = Lanes(config, upstream, self.spool, self._learn)
+        self._lanes = Lanes(config, upstream, self.spool, EarlierItems(self.devices))
         self._stack.push_async_callback(self._lanes.stop)
         self._lanes.start()
+        await self._start_device_lane()
+        if config.devices.enroll != "off":
+            self._background(add_named(config.data_dir, self.devices), "named devices")
         self._background(self.counting.run(), "settling")
         self._background(self._look_after(), "spool")
         self._stack.push_async_callback(self._rounds.last)
@@ -195,7 +215,7 @@ class Gateway:
                 raise CannotStart(f"pricing.file {path}: {error}") from error
 
     async def _open_keys(self) -> None:
-        database = await open_control(self.config.data_dir)
+        self._control = database = await open_control(self.config.data_dir)
         self._stack.push_async_callback(database.close)
         self.keys = await open_keys(database, self.config.data_dir, self._now_ms)
         self._stack.push_async_callback(self.keys.close)
@@ -221,15 +241,22 @@ class Gateway:
     def _user_secret(self) -> bytes:
         if self.config.attributes.user != "hash":
             return b""
-        path = self.config.data_dir / USER_SECRET_FILE
-        secret = read_or_create(path, lambda: os.urandom(USER_SECRET_BYTES))
-        if len(secret.strip()) < USER_SECRET_MIN_BYTES:
-            raise CannotStart(
-                f"{path} holds no secret: restore it; deleted, it is made anew, and users have other hashes"
-            )
+        return self._secret(USER_SECRET_FILE, "users have other hashes")
+
+    def _machine_secret(self) -> bytes:
+        """Keys the ids of machines that say none; nothing where telemetry enrols nobody."""
+        if self.config.devices.enroll == "off":
+            return b""
+        return self._secret(MACHINE_SECRET_FILE, "machines without an id are other devices")
+
+    def _secret(self, file_name: str, where_made_anew: str) -> bytes:
+        path = self.config.data_dir / file_name
+        secret = read_or_create(path, lambda: os.urandom(SECRET_BYTES))
+        if len(secret.strip()) < SECRET_MIN_BYTES:
+            raise CannotStart(f"{path} holds no secret: restore it; deleted, it is made anew, and {where_made_anew}")
         return secret
 
-    def _start_reader(self, user_secret: bytes) -> Reader | None:
+    def _start_reader(self, user_secret: bytes, machine_secret: bytes) -> Reader | None:
         """A second process for large payloads, where there is a core for it."""
         config = self.config
         if config.workers == "off" or len(os.sched_getaffinity(0)) < CORES_FOR_WORKER:
@@ -240,6 +267,7 @@ class Gateway:
             price_file=config.pricing.file,
             prefer_metrics=self.counting.aggregates.settings.prefer_metrics,
             mapping=mapping_of(config),
+            machine_secret=machine_secret,
         )
         reader.start()
         self._stack.push_async_callback(reader.stop)
@@ -261,10 +289,31 @@ class Gateway:
         assert service is not None  # noqa: S101 embedded whenever there is no upstream
         return embedded_upstream(service[1], await prepare_keys(service[0], self.config.data_dir))
 
-    async def _learn(self, answer: DeviceAnswer) -> None:
-        """What the service says of a device: one that it does not know is enrolled again at its next heartbeat."""
-        if answer.state == "unknown":
-            self.intake.forget_device(answer.device_id)
+    async def _open_devices(self) -> None:
+        options = self.config.devices
+        self.devices = await DeviceStore.open(
+            self._control,
+            gateway_id=self.spool.gateway_id,
+            max_new_per_hour=options.max_new_per_hour,
+            interval_ms=int(options.heartbeat_interval_s * 1000),
+            now_ms=self.spool.age_ms,
+        )
+        self._stack.push_async_callback(self.devices.close)
+
+    async def _start_device_lane(self) -> None:
+        options = self.config.devices
+        self._device_lane = DeviceLane(
+            self.devices,
+            self._lanes.device_calls,
+            limits=HerdLimits(options.enroll_per_s, options.enroll_burst),
+            clock=SystemClock(),
+            now_ms=self.spool.age_ms,
+            chance=random.random,
+            enrols_itself=options.enroll != "off",
+        )
+        self._lanes.on_new_keys = self._device_lane.wake
+        self._stack.push_async_callback(self._device_lane.stop)
+        await self._device_lane.start()
 
     def _background(self, work: Coroutine[Any, Any, None], name: str) -> None:
         task = asyncio.create_task(work, name=name)
@@ -321,6 +370,7 @@ class Gateway:
         app = admin_app(parts, loopback=address is None or address.is_loopback)
         add_spool_file_routes(app, self.config.data_dir)
         add_operator_routes(app, self.spool.operator(), self.spool.age_ms)
+        add_device_routes(app, self.devices, self.spool.age_ms)
         add_key_routes(app, Store(self.keys, self._receiver.admission.recent.last_hour))
         if self._service_keys is not None:
             add_key_routes(app, Store(self._service_keys), SERVICE_PATH)
@@ -373,10 +423,12 @@ class Gateway:
 
     def status(self) -> Status:
         """What `GET /v2/status` answers."""
+        figures = self.devices.figures
         return {
-            "edge": dict(self.spool.edge()),
-            "lanes": self._lanes.status(self.spool.age_ms()),
-            "reasons": dict(self.spool.reasons()),
+            "edge": edge_with(self.spool.edge(), figures.edge),
+            "lanes": self._lane_status(),
+            "reasons": edge_with(self.spool.reasons(), figures.reasons),
+            "devices": device_status(self.devices),
             "unpriced": dict(self.prices.unpriced),
             "gaps": self.counting.aggregates.gaps(),
             "spool": spool_status(self.spool),
@@ -386,6 +438,14 @@ class Gateway:
             "refused": self._receiver.refused.status(),
             "version": version(DISTRIBUTION),
         }
+
+    def _lane_status(self) -> dict[str, LaneStatus]:
+        """The lanes of the spool; that of devices is theirs, beside what an earlier release left in the spool."""
+        now_ms = self.spool.age_ms()
+        lanes = dict(self._lanes.status(now_ms))
+        lane = self._device_lane
+        lanes[DEVICES] = lane_with(lanes[DEVICES], self.devices.figures, now_ms, lane.state, lane.reason)
+        return lanes
 
 
 def spool_status(spool: SqliteSpool) -> SpoolStatus:

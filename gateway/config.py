@@ -110,7 +110,14 @@ class Pricing(Options):
 
 class Devices(Options):
     enroll: Annotated[Literal["explicit", "off"], BeforeValidator(word_for_off)] = "explicit"
+    """`explicit`: a device that telemetry names is enrolled. `off`: only one that is posted to `/v1/devices`."""
     max_new_per_hour: int = Field(default=1000, ge=0)
+    heartbeat_interval_s: DurationS = Field(default=60.0, alias="heartbeat_interval", ge=1, le=3600)
+    """Between a device's heartbeats to the service, where that says nothing else."""
+    enroll_per_s: float = Field(default=10.0, gt=0, le=1000)
+    """Enrolments to the service, as the mean of a fleet that starts at once."""
+    enroll_burst: int = Field(default=50, ge=1, le=10_000)
+    """Enrolments that may go out at once after a while without any."""
 
 
 class SpoolOptions(Options):

@@ -51,6 +51,17 @@ class Forbidden(GatewayError):
     """A known key without the scope, or a Host that is not ours."""
 
 
+class DeviceBlocked(Forbidden):
+    """A device that is blocked, whoever sends for it."""
+
+
+class TooManyDevices(GatewayError):
+    """More new devices than an hour may bring: a quota."""
+
+    retry_after_s: int | None = None
+    """None when nothing tells how long it lasts."""
+
+
 class NotFound(GatewayError):
     """No route has this path."""
 
@@ -74,6 +85,10 @@ class OverQuota(GatewayError):
     def __init__(self, text: str, *, retry_after_s: int, reason: str, key: str) -> None:
         super().__init__(text, reason=reason, key=key)
         self.retry_after_s = retry_after_s
+
+
+class NoAnswer(GatewayError):
+    """Nobody can ask the service now, or it did not answer; the text says why."""
 
 
 class Answer(NamedTuple):
@@ -103,7 +118,9 @@ ANSWERS: dict[type[BaseException], Answer] = {
     TooLarge: Answer(413, 8),
     UnsupportedMedia: Answer(415, 3),
     OverQuota: Answer(429, 8),
+    TooManyDevices: Answer(429, 8, retry_after_s=60),
     Overloaded: Answer(503, 14, retry_after_s=1),
+    NoAnswer: Answer(503, 14),
     SpoolFull: Answer(503, 14, retry_after_s=30),
     SpoolError: Answer(503, 14, retry_after_s=5),
     DatabaseUnavailable: Answer(503, 14, retry_after_s=5),

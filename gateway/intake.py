@@ -51,3 +51,9 @@ class Intake(Protocol):
 
     async def heartbeat(self, device_id: str, body: bytes, *, sender: Sender) -> Receipt:
         """One device heartbeat, JSON."""
+
+    async def ping(self, device_id: str, body: bytes, *, sender: Sender) -> Receipt:
+        """A device's sign of life."""
+
+    async def enroll(self, body: bytes, *, sender: Sender) -> Receipt:
+        """One device, JSON, to be enrolled before it says anything else."""

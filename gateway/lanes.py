@@ -10,7 +10,7 @@ import structlog
 from exporters.base import Exporter
 from exporters.clock import SystemClock
 from exporters.cost_service.client import CostServiceClient
-from exporters.cost_service.devices import Learn
+from exporters.cost_service.devices import DeviceCalls
 from exporters.cost_service.liveness import check_liveness
 from exporters.keyring import Keyring, KeySetting
 from exporters.pacing import LaneState
@@ -22,7 +22,7 @@ from gateway.faults import places
 from gateway.keys.scopes import Allowed, Fixed, Grant, Managed, decide
 from gateway.lane_watch import LaneWatch
 from gateway.metrics import LaneStatus
-from spool.record import OWN_LANES, UNIT_COST, Lane
+from spool.record import DEVICES, OWN_LANES, UNIT_COST, Lane
 from spool.sqlite.spool import SqliteSpool
 
 log = structlog.get_logger()
@@ -40,15 +40,18 @@ LET_GO_S = 5.0
 class Lanes:
     """Make inside a running loop; `start`, then `stop`."""
 
-    def __init__(self, config: Config, upstream: Upstream, spool: SqliteSpool, learn: Learn) -> None:
+    def __init__(self, config: Config, upstream: Upstream, spool: SqliteSpool, devices: Exporter | None = None) -> None:
+        """*devices* takes what an earlier release left in the spool's lane of that name; devices have a lane of their own."""
         self._spool = spool
         clock = SystemClock()
         self._keyring = Keyring([KeySetting(key.name, key.secret, grants_of(key)) for key in upstream.keys])
         settings = upstream_settings(upstream)
         self._client: CostServiceClient = build_client(settings, self._keyring, spool.gateway_id)
-        self._plans: dict[Lane, LanePlan] = {
-            plan.lane: plan for plan in build_upstream(settings, self._client, learn, clock)
-        }
+        self._plans: dict[Lane, LanePlan] = {plan.lane: plan for plan in build_upstream(settings, self._client)}
+        if devices is not None:
+            self._plans[DEVICES] = LanePlan(DEVICES, devices, Limits())
+        self.device_calls = DeviceCalls(self._client)
+        self.on_new_keys: Callable[[], None] = lambda: None
         for name, options in config.exporters.items():
             self._plans[name] = build_extra(name, options.type, exporter_options(options))
         self._clock = clock
@@ -138,6 +141,7 @@ class Lanes:
             await asyncio.sleep(LOOK_FOR_KEYS_S)
             if self._keyring.look():
                 log.info("a key file changed; held lanes try again")
+                self.on_new_keys()
                 for pump in self._pumps.values():
                     if pump.state == "held":
                         pump.wake()

@@ -68,7 +68,15 @@ class Status(TypedDict):
     """Lane -> what became of dead letters and of delivered records that were sent again."""
     refused: NotRequired[Sequence[RefusedStatus]]
     """Requests that senders made in vain since the start, the last one first: why nothing arrives."""
+    devices: NotRequired["DeviceStatus"]
     version: NotRequired[str]
+
+
+class DeviceStatus(TypedDict):
+    states: Mapping[str, int]
+    """State -> devices; a few seconds old at most."""
+    enrolments_waiting: int
+    """Enrolments that the service has not answered for good."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,12 +198,16 @@ UNFORESEEN: Final = Name(
 IN_FLIGHT_BYTES: Final = Name(
     "telemetry_gateway_http_in_flight_bytes", "gauge", "Bytes of request bodies that have no answer yet."
 )
+DEVICES: Final = Name("telemetry_gateway_devices", "gauge", "Devices by their state.", ("state",))
+ENROLMENTS: Final = Name(
+    "telemetry_gateway_device_enrolments_waiting", "gauge", "Enrolments of devices that the service has not answered."
+)
 UP: Final = Name("telemetry_gateway_info", "gauge", "Always 1; its label says which release runs.", ("version",))
 
 NAMES: Final[tuple[Name, ...]] = (
     ITEMS_RECEIVED, ITEMS, ITEM_REASONS, LANE_RECORDS, LANE_DELIVERED, LANE_EXPIRED, LANE_OLDEST, LANE_STATE,
     LANE_RESTARTS, DEAD_LETTERS, DEAD_LETTER_ENDS, SENDING_AGAIN, SENT_AGAIN,
-    UNPRICED, SPOOL_BYTES, SPOOL_USED, SPOOL_LIMIT, DISK_FREE, QUARANTINED, QUARANTINE_BYTES, SALVAGES, HTTP_ANSWERS, HTTP_GONE, OVER_QUOTA, UNFORESEEN, IN_FLIGHT_BYTES, UP,
+    UNPRICED, SPOOL_BYTES, SPOOL_USED, SPOOL_LIMIT, DISK_FREE, QUARANTINED, QUARANTINE_BYTES, SALVAGES, HTTP_ANSWERS, HTTP_GONE, OVER_QUOTA, UNFORESEEN, IN_FLIGHT_BYTES, DEVICES, ENROLMENTS, UP,
 )  # fmt: skip
 
 EDGE_FATES: Final = ("kept", "duplicate", "suppressed", "rejected", "ignored")
@@ -231,6 +243,9 @@ class StatusCollector(Collector):
             yield from spool_metrics(status["spool"])
         if "quarantine" in status:
             yield from quarantine_metrics(status["quarantine"])
+        if "devices" in status:
+            yield family(DEVICES, [((state,), n) for state, n in status["devices"]["states"].items()])
+            yield family(ENROLMENTS, [((), status["devices"]["enrolments_waiting"])])
         if "version" in status:
             yield family(UP, [((status["version"],), 1)])
 

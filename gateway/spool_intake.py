@@ -10,12 +10,11 @@ from functools import partial
 from gateway.aggregates import POINTS_HERE
 from gateway.counting.facts import FACT_BYTES
 from gateway.decode.events import decode_events
-from gateway.decode.heartbeat import decode_heartbeat
-from gateway.errors import BadPayload
+from gateway.devices.intake import DeviceIntake
+from gateway.errors import BadPayload, DeviceBlocked, NotFound
 from gateway.intake import Receipt, Sender
 from gateway.normalise.call import Rejection
-from gateway.normalise.context import Context, UserPolicy
-from gateway.normalise.device import enrolment_record, heartbeat_record
+from gateway.normalise.context import NO_MACHINES, Context, Machines, UserPolicy
 from gateway.normalise.metrics import sender_of
 from gateway.normalise.points import Measured
 from gateway.pricing.prices import Prices
@@ -30,7 +29,7 @@ from gateway.sources.catalogue import SOURCES
 from gateway.sources.source import Source
 from gateway.sources.threads import Threads
 from spool.clock import rfc3339_ms
-from spool.record import AI_TELEMETRY, DEVICES, USAGE_EVENTS
+from spool.record import AI_TELEMETRY, USAGE_EVENTS
 from spool.sqlite.spool import SqliteSpool
 from spool.store import Tally
 
@@ -41,6 +40,10 @@ MAX_SCOPES = 1000
 """Unknown scopes that are counted by name."""
 PIECE_CALLS = 2000
 """Calls appended at once: a larger payload is cut, in one commit, so that no chunk grows past a few MiB."""
+
+BLOCKED = (
+    "the device is blocked: its data is refused until an operator lets it in again (telemetry-gateway devices unblock)"
+)
 
 LARGE_SOURCE_BYTES = 1024 * 1024
 LARGE_METRICS_BYTES = 256 * 1024
@@ -60,7 +63,10 @@ class SpoolIntake:
         now_ms: Callable[[], int],
         reader: Reader | None = None,
         sources: Mapping[str, Source] = SOURCES,
+        devices: DeviceIntake | None = None,
+        machines: Machines = NO_MACHINES,
     ) -> None:
+        """Without *devices* no device is known: one payload is looked at by itself."""
         self._spool = spool
         self._counting = counting
         self._users = users
@@ -70,8 +76,8 @@ class SpoolIntake:
         self._sources = sources
         self._prefer_metrics = counting.aggregates.settings.prefer_metrics
         self._threads = Threads(counting.settle_ms)
-        self._devices: set[str] = set()
-        """Devices whose enrolment is on disk; after a restart it is asked for again, under the same enrolment id."""
+        self._devices = devices
+        self._machines = machines
         self.unknown_conventions: Counter[str] = Counter()
         """Scope name -> calls that only the generic table could read."""
 
@@ -106,7 +112,10 @@ class SpoolIntake:
         self._spool.admit(len(body))
         context = self._context(sender)
         measured = await self._measured(body, json, context)
+        is_admitted = self._devices is None or await self._devices.admit_points(measured)
         await self._counting.aggregates.take(measured, context)
+        if not is_admitted:
+            raise DeviceBlocked(BLOCKED)
         return Receipt(measured.items, tuple(measured.rejected))
 
     async def source(self, name: str, body: bytes, *, sender: Sender, first_line: int = 1) -> Receipt:
@@ -120,10 +129,12 @@ class SpoolIntake:
         packed = await self._packed_source(kind_of(name, first_line), body, context)
         calls = Packed._make(packed.calls)
         calls = self._threads.complete(name, calls, packed.threads, packed.threads_of_calls, context)
-        receipt = (await self._keep(calls, context))._replace(answer=packed.answer, ignored=calls.ignored)
+        receipt = (await self._keep(calls, context, refuse=False))._replace(answer=packed.answer, ignored=calls.ignored)
         if packed.measured is None:
             return receipt
         measured = measured_in(PackedMetrics._make(packed.measured))
+        if self._devices is not None:
+            await self._devices.admit_points(measured)
         await self._counting.aggregates.take(measured, context)
         return receipt._replace(
             items=receipt.items + measured.items,
@@ -173,26 +184,32 @@ class SpoolIntake:
         return Receipt(events.items, tuple(events.rejected))
 
     async def heartbeat(self, device_id: str, body: bytes, *, sender: Sender) -> Receipt:
-        self._spool.admit(len(body))
-        beat, now_ms = decode_heartbeat(body), self._now_ms()
-        records = [heartbeat_record(device_id, beat, self._spool.gateway_id, now_ms)]
-        if device_id not in self._devices:
-            records.insert(0, enrolment_record(device_id, beat, self._spool.gateway_id, now_ms))
-        await self._spool.append(DEVICES, records, Tally(received=len(records), kept=len(records)))
-        self._devices.add(device_id)
-        return Receipt(1, ())
+        return await self._known_devices.heartbeat(device_id, body)
 
-    def forget_device(self, device_id: str) -> None:
-        """The service does not know it any more: enrol it again at its next heartbeat."""
-        self._devices.discard(device_id)
+    async def ping(self, device_id: str, body: bytes, *, sender: Sender) -> Receipt:
+        return await self._known_devices.ping(device_id, body)
+
+    async def enroll(self, body: bytes, *, sender: Sender) -> Receipt:
+        return await self._known_devices.enroll(body)
+
+    @property
+    def _known_devices(self) -> DeviceIntake:
+        if self._devices is None:
+            raise NotFound("devices are not kept here")
+        return self._devices
 
     def _context(self, sender: Sender) -> Context:
         now_ms = self._now_ms()
-        context = Context(now_ms, rfc3339_ms(now_ms), key=sender.key, users=self._users, peer=sender.peer)
+        context = Context(
+            now_ms, rfc3339_ms(now_ms), key=sender.key, users=self._users, peer=sender.peer, machines=self._machines
+        )
         return context._replace(key_fixes=dict(sender.fixes)) if sender.fixes else context
 
-    async def _keep(self, packed: Packed, context: Context) -> Receipt:
-        """Count, append, and wait for the disk."""
+    async def _keep(self, packed: Packed, context: Context, *, refuse: bool = True) -> Receipt:
+        """Count, append, and wait for the disk. Raises DeviceBlocked where a blocked device sent all of it, unless told not to *refuse*."""
+        had_calls = bool(packed.records)
+        if self._devices is not None:
+            packed = await self._devices.admitted(packed)
         for scope, calls in packed.unknown_conventions.items():
             if scope in self.unknown_conventions or len(self.unknown_conventions) < MAX_SCOPES:
                 self.unknown_conventions[scope] += calls
@@ -209,6 +226,8 @@ class SpoolIntake:
             tally.reasons[name] = tally.reasons.get(name, 0) + 1
         await self._append(packed, tally, context)
         self._counting.counted()
+        if refuse and had_calls and not packed.records:
+            raise DeviceBlocked(BLOCKED)
         return Receipt(packed.items, tuple(Rejection(*x) for x in packed.rejected))
 
     async def _append(self, packed: Packed, tally: Tally, context: Context) -> None:

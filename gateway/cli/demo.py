@@ -74,7 +74,7 @@ def send_all(intake_url: str) -> None:
 async def wait_until_delivered(gateway: Gateway) -> None:
     """Until no lane holds anything pending. Raises TimeoutError."""
     async with asyncio.timeout(DELIVERY_TIMEOUT_S):
-        while any(gateway.spool.depth(lane).pending for lane in gateway.spool.lanes()):  # noqa: ASYNC110 see below
+        while any(lane["pending"] for lane in gateway.status()["lanes"].values()):  # noqa: ASYNC110 see below
             await asyncio.sleep(POLL_S)  # the counts change with every commit; looking now and then is enough
 
 
@@ -82,7 +82,7 @@ async def show(service_url: str, read_key: str) -> bool:
     """Print what the service has, and whether it is what was sent."""
     async with aiohttp.ClientSession(service_url, headers={"Authorization": read_key}) as session:
         summary = await _ask(session, "/v2/ai-telemetry/summary?group_by=provider,model")
-        devices = (await _ask(session, "/v2/ai-control-plane/devices"))["devices"]
+        devices = (await _ask(session, "/v2/ai-control-plane/devices?kind=workstation"))["devices"]
         events = (await _ask(session, "/events/v1/events"))["events"]
     console = Console(width=max(120, Console().width))
     console.print(calls_table(summary["summary"], summary["totals"]))

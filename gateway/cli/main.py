@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from gateway.cli.devices_commands import devices
 from gateway.cli.keys_commands import keys
 from gateway.cli.options import Faulty, config_of, config_option, data_dir_option, json_option
 from gateway.config import Config
@@ -279,6 +280,7 @@ def dead_letters_drop(
     sys.exit(asyncio.run(drop(config, Choice(**choice), ids, is_sure=yes, as_json=as_json)))
 
 
+main.add_command(devices)
 main.add_command(keys)
 
 

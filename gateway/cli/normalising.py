@@ -25,7 +25,7 @@ from gateway.sources.source import Source
 from gateway.spool_intake import SpoolIntake
 from gateway.wall_clock import wall_ms
 from gateway.web.coding import decoder_for
-from spool.record import AI_TELEMETRY, DEVICES, USAGE_EVENTS
+from spool.record import AI_TELEMETRY, USAGE_EVENTS
 from spool.sqlite.spool import SpoolSettings, SqliteSpool
 
 SOURCE_PATH = re.compile(r"/v1/sources/([\w-]+)/?")
@@ -109,7 +109,7 @@ async def forwarded(gateway: Apart[CountingT]) -> list[bytes]:
     """Settle all that was taken; the records as they would be forwarded."""
     await gateway.counting.settle_due(wall_ms() + 1)
     records: list[bytes] = []
-    for lane in (AI_TELEMETRY, USAGE_EVENTS, DEVICES):
+    for lane in (AI_TELEMETRY, USAGE_EVENTS):
         while batch := await gateway.spool.freeze(lane, max_records=1000, max_bytes=1 << 22):
             records += batch.records
     return records

@@ -1,7 +1,10 @@
 """`spool status`: the counts, asked of the running gateway or read from the file when none runs."""
 
 import json
+import sqlite3
+from contextlib import closing
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -11,9 +14,15 @@ from rich.table import Table
 
 from gateway.config import Config
 from gateway.config_values import TcpAddress
+from gateway.devices.rows import Figures
+from gateway.devices.rows import figures as figures_of
+from gateway.devices.status import edge_with
+from gateway.keys.control import INBOUND
+from gateway.keys.database import read_only
 from gateway.wall_clock import wall_ms
 from spool.errors import SpoolError, SpoolLocked
 from spool.figures import LaneFigures
+from spool.record import DEVICES
 from spool.sqlite.database import DATABASE
 from spool.sqlite.reading import read_held
 
@@ -46,7 +55,26 @@ async def read_status(config: Config) -> dict[str, Any]:
         raise click.ClickException(str(error)) from error
     figures = held.figures
     lanes = {lane: lane_json(figures.lane(lane), oldest_ms) for lane, oldest_ms in held.oldest_ms.items()}
+    devices = device_figures(config.data_dir / INBOUND.database)
+    if devices is not None:
+        lanes[DEVICES] = {**lanes[DEVICES], **edge_with({x: lanes[DEVICES][x] for x in LANE_COLUMNS}, devices.lane)}
+        return {
+            "edge": edge_with(figures.edge, devices.edge),
+            "lanes": lanes,
+            "reasons": edge_with(figures.reasons, devices.reasons),
+        }
     return {"edge": figures.edge, "lanes": lanes, "reasons": figures.reasons}
+
+
+def device_figures(control_database: Path) -> Figures | None:
+    """What control.db counts; None where there is none yet."""
+    if not control_database.exists():
+        return None
+    try:
+        with closing(read_only(control_database)) as connection:
+            return figures_of(connection)
+    except sqlite3.Error:
+        return None  # of a release that kept no devices there, or damaged: the gateway tells at its start
 
 
 def lane_json(figures: LaneFigures, oldest_ms: int | None) -> dict[str, Any]:

@@ -12,6 +12,9 @@ from gateway.errors import BadPayload
 from spool.clock import rfc3339_ms
 
 MAX_NAME = 128
+MAX_TEXTS = 64
+"""Entries of `host`, `client`, `labels` and `counters` each."""
+MAX_COUNT = 2**63 - 1
 KINDS = ("workstation", "server", "gateway")
 
 
@@ -31,21 +34,14 @@ class Heartbeat(NamedTuple):
 
 def decode_heartbeat(body: bytes) -> Heartbeat:
     """Raises BadPayload, naming the field."""
-    try:
-        value = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        raise BadPayload("the body is not JSON") from error
-    if not isinstance(value, dict):
-        raise BadPayload("the body must be a JSON object")
+    value = _object(body)
     instance_id = value.get("instance_id")
     if not isinstance(instance_id, str) or not 1 <= len(instance_id) <= MAX_NAME:
         raise BadPayload("instance_id must be a text of 1 to 128 characters")
     sequence = value.get("sequence")
-    if not isinstance(sequence, int) or isinstance(sequence, bool) or sequence < 0:
+    if not isinstance(sequence, int) or isinstance(sequence, bool) or not 0 <= sequence <= MAX_COUNT:
         raise BadPayload("sequence must be a whole number from 0 up")
-    kind = value.get("kind", "workstation")
-    if kind not in KINDS:
-        raise BadPayload(f"kind must be one of {', '.join(KINDS)}")
+    kind = _kind(value)
     return Heartbeat(
         instance_id,
         sequence,
@@ -58,6 +54,48 @@ def decode_heartbeat(body: bytes) -> Heartbeat:
         _texts(value, "labels"),
         _counters(value),
     )
+
+
+class Enrolment(NamedTuple):
+    device_id: str
+    instance_id: str | None
+    """None when the device did not say."""
+    kind: str
+    details: dict[str, dict[str, str]]
+    """`host`, `client` and `labels`, as far as they were told."""
+
+
+def decode_enrolment(body: bytes) -> Enrolment:
+    """Raises BadPayload, naming the field."""
+    value = _object(body)
+    device_id = value.get("device_id")
+    if not isinstance(device_id, str):
+        raise BadPayload("device_id must be a text of 1 to 128 characters")
+    instance_id = value.get("instance_id")
+    details = {name: _texts(value, name) for name in ("host", "client", "labels")}
+    return Enrolment(
+        device_id,
+        None if instance_id is None else _text(instance_id, "instance_id"),
+        _kind(value),
+        {name: said for name, said in details.items() if said},
+    )
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    try:
+        value = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise BadPayload("the body is not JSON") from error
+    if not isinstance(value, dict):
+        raise BadPayload("the body must be a JSON object")
+    return value
+
+
+def _kind(value: dict[str, Any]) -> str:
+    kind = value.get("kind", "workstation")
+    if kind not in KINDS:
+        raise BadPayload(f"kind must be one of {', '.join(KINDS)}")
+    return str(kind)
 
 
 def _time(value: dict[str, Any], name: str) -> str | None:
@@ -80,11 +118,15 @@ def _texts(value: dict[str, Any], name: str) -> dict[str, str]:
     found = value.get(name) or {}
     if not isinstance(found, dict):
         raise BadPayload(f"{name} must be an object of texts")
-    return {key: _text(text, f"{name}.{key[:32]}") for key, text in found.items()}
+    if len(found) > MAX_TEXTS:
+        raise BadPayload(f"{name} must have at most {MAX_TEXTS} entries")
+    return {_text(key, f"a name in {name}"): _text(text, f"a value in {name}") for key, text in found.items()}
 
 
 def _counters(value: dict[str, Any]) -> dict[str, int]:
     found = value.get("counters") or {}
-    if not isinstance(found, dict) or not all(isinstance(n, int) and n >= 0 for n in found.values()):
+    if not isinstance(found, dict) or len(found) > MAX_TEXTS:
+        raise BadPayload(f"counters must be an object of at most {MAX_TEXTS} whole numbers from 0 up")
+    if not all(isinstance(n, int) and not isinstance(n, bool) and 0 <= n <= MAX_COUNT for n in found.values()):
         raise BadPayload("counters must be an object of whole numbers from 0 up")
-    return found
+    return {_text(key, "a name in counters"): n for key, n in found.items()}

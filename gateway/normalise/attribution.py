@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from gateway.decode.view import Attributes, Resource
+from gateway.devices.identity import ASSISTANTS
 from gateway.normalise.context import Context
 from gateway.normalise.fingerprint import fingerprint, source_fingerprint
 from gateway.normalise.pick import NO_INTEREST, WHO, Interest, Interests, pick
@@ -83,6 +84,10 @@ class Origin(NamedTuple):
     """Fingerprint of the service's instance; 0 where the resource states none."""
     place: int = 0
     """32-bit fingerprint of the pod, container or host it runs in; 0 where the resource states none."""
+    host: str = ""
+    """Name of the machine that a coding assistant runs on, where it states no id of it; with the user it names the machine."""
+    user: str = ""
+    """Of the resource, as it was sent; only beside *host*."""
 
 
 def origin(resource: Attributes, context: Context) -> Origin:
@@ -105,7 +110,21 @@ def origin(resource: Attributes, context: Context) -> Origin:
         fingerprint("sender", context.key or context.peer, device_id or "", service, told.get("instance", "")),
         fingerprint("instance", told["instance"]) if "instance" in told else 0,
         fingerprint("place", place) & PLACE_MASK if place else 0,
+        *(_unnamed(merged, service) if context.machines.are_named and not device_id else ()),
     )
+
+
+def _unnamed(merged: Mapping[str, str], service: str) -> tuple[str, str]:
+    """Host and user of a coding assistant's machine."""
+    host = merged.get("host") if service in ASSISTANTS else None
+    return (host, merged.get("user", "")) if host else ("", "")
+
+
+def name_machine(attribution: Attribution, made: Origin, who: Mapping[str, str], context: Context) -> None:
+    """Add the machine's id, for an *attribution* that has none of a device; call it where *made* has a host."""
+    user = context.key_fixes.get("user") or who.get("user") or made.user
+    if user and user not in _NO_ONE and not attribution.get("device_id"):
+        attribution["device_id"] = context.machines.name(made.host, user)
 
 
 _OriginKey = tuple[object, ...]
@@ -147,7 +166,7 @@ def _remember(key: _OriginKey, made: Origin) -> None:
 
 def _told_by(context: Context) -> _OriginKey:
     """All of *context* but its time."""
-    sender = (context.key, context.device_id, context.users, context.peer)
+    sender = (context.key, context.device_id, context.users, context.machines, context.peer)
     if context.device or context.key_gives or context.key_fixes:
         mappings = (context.device, context.key_gives, context.key_fixes)
         return (*sender, *(tuple(mapping.items()) for mapping in mappings))

@@ -6,6 +6,8 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
+from gateway.devices.identity import machine_id
+
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
@@ -40,6 +42,33 @@ class UserPolicy:
 KEEP_USERS = UserPolicy("keep")
 
 
+class Machines:
+    """Gives a machine that says no id one of its own; the secret shows in no repr."""
+
+    __slots__ = ("_named", "_secret")
+
+    def __init__(self, secret: bytes = b"") -> None:
+        """Without a secret no machine is named."""
+        self._secret = secret
+        self._named = lru_cache(maxsize=4096)(self._name)
+
+    @property
+    def are_named(self) -> bool:
+        return bool(self._secret)
+
+    def name(self, host: str, user: str) -> str:
+        return self._named(host, user)
+
+    def _name(self, host: str, user: str) -> str:
+        return machine_id(self._secret, host, user)
+
+    def __repr__(self) -> str:
+        return "Machines()"
+
+
+NO_MACHINES = Machines()
+
+
 class Context(NamedTuple):
     """Who sent a payload and when. Attribution fields are `user`, `session`, `team`, `project`, `environment`, `service_name`."""
 
@@ -60,3 +89,4 @@ class Context(NamedTuple):
     users: UserPolicy = KEEP_USERS
     peer: str = ""
     """Address of the sender: tells senders apart where there is no key."""
+    machines: Machines = NO_MACHINES

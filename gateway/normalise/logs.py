@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from gateway.decode.view import Attributes, Faults, LogRecord, Logs, ScopeLogs
 from gateway.normalise import times
-from gateway.normalise.attribution import Origin, resource_origin
+from gateway.normalise.attribution import Origin, name_machine, resource_origin
 from gateway.normalise.call import LOG, Call, Normalised, Rejection
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.events import EventRule, choose_event, status_failed
@@ -187,6 +187,8 @@ def _call(
         base=made.attribution,
         context=context,
     )
+    if made.host:
+        name_machine(record["attribution"], made, picked.who, context)
     if failed:
         record["error_type"] = error_name(sent_error or picked.texts.get("status_code") or "error")
     rank = _rank(rule.convention.name, rule.name)

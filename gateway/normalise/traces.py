@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from gateway.decode.view import Event, Faults, ScopeSpans, Span, Traces
 from gateway.normalise import times
-from gateway.normalise.attribution import Origin, resource_origin
+from gateway.normalise.attribution import Origin, name_machine, resource_origin
 from gateway.normalise.call import REPEAT, Call, Normalised, Rejection
 from gateway.normalise.companions import Companions
 from gateway.normalise.context import Context
@@ -319,6 +319,8 @@ def _call(
         base=made.attribution,
         context=context,
     )
+    if made.host:
+        name_machine(record["attribution"], made, picked.who, context)
     if failed:
         record["error_type"] = _error_type(error_type, span)
     if duration_ms is None and end_ns and "clock_skew" not in record["flags"]:

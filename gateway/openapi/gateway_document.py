@@ -5,6 +5,7 @@ from functools import cache
 import orjson
 
 from gateway.dead_letters import list_shape
+from gateway.devices.operating import DEVICE_LIST
 from gateway.insights.finding import INSIGHT_LIST
 from gateway.insights.listing import comments_list
 from gateway.keys.admin import INBOUND_PATH, SERVICE_PATH
@@ -33,6 +34,7 @@ SHAPES = {
     "comments": comments_list("").shape,
     "keys": KEY_LIST,
     "dead_letters": list_shape([]),
+    "devices": DEVICE_LIST,
 }
 
 

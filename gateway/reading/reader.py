@@ -34,6 +34,7 @@ class Reader:
         price_file: Path | None,
         prefer_metrics: frozenset[str],
         mapping: dict[str, Any] | None = None,
+        machine_secret: bytes = b"",
     ) -> None:
         setup = Setup(
             users=users,
@@ -41,6 +42,7 @@ class Reader:
             price_file=None if price_file is None else str(price_file),
             prefer_metrics=sorted(prefer_metrics),
             mapping=mapping,
+            machine_secret=machine_secret,
         )
         self.worker = Worker("gateway.reading.worker", lambda: setup)
         self._small: list[tuple[Job, asyncio.Future[Answer]]] = []

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypedDict
 
 from gateway.errors import BadPayload
-from gateway.normalise.context import Context, UserPolicy
+from gateway.normalise.context import NO_MACHINES, Context, Machines, UserPolicy
 from gateway.pricing.file import PriceFile
 from gateway.pricing.prices import Prices
 from gateway.reading.calls import PACKERS
@@ -38,6 +38,8 @@ class Setup(TypedDict):
     prefer_metrics: list[str]
     mapping: dict[str, Any] | None
     """Of `sources.generic`."""
+    machine_secret: bytes
+    """Empty where no machine is named."""
 
 
 Job = tuple[str, bool, bytes, int, str, str | None, str, tuple[tuple[str, str], ...]]
@@ -53,6 +55,7 @@ def main() -> None:
     source, target = os.fdopen(0, "rb", buffering=1 << 16), os.fdopen(1, "wb", buffering=0)
     setup: Setup = read(source)
     users = UserPolicy(setup["users"], setup["user_secret"])  # type: ignore[arg-type]  # our own parent wrote it
+    machines = Machines(setup["machine_secret"])
     prices = Prices()
     price_file = None if setup["price_file"] is None else PriceFile(Path(setup["price_file"]), prices)
     prefer_metrics = frozenset(setup["prefer_metrics"])
@@ -65,14 +68,21 @@ def main() -> None:
         jobs: list[Job] = read(source)
         if price_file is not None:
             price_file.look()
-        write(target, [answer(job, users, prices, prefer_metrics, sources) for job in jobs])
+        write(target, [answer(job, users, prices, prefer_metrics, sources, machines) for job in jobs])
 
 
 def answer(
-    job: Job, users: UserPolicy, prices: Prices, prefer_metrics: frozenset[str], sources: Mapping[str, Source] = SOURCES
+    job: Job,
+    users: UserPolicy,
+    prices: Prices,
+    prefer_metrics: frozenset[str],
+    sources: Mapping[str, Source] = SOURCES,
+    machines: Machines = NO_MACHINES,
 ) -> Answer:
     kind, json, body, received_at_ms, received_at, key, peer, key_fixes = job
-    context = Context(received_at_ms, received_at, key=key, users=users, peer=peer, key_fixes=dict(key_fixes))
+    context = Context(
+        received_at_ms, received_at, key=key, users=users, peer=peer, key_fixes=dict(key_fixes), machines=machines
+    )
     try:
         read = READERS.get(kind) or partial(pack_source, kind, sources=sources)
         packed = read(body, json=json, context=context, prices=prices, prefer_metrics=prefer_metrics)

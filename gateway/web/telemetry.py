@@ -15,7 +15,9 @@ from gateway.web.ready import SERVER
 from gateway.web.routes import BodyRoute, Route
 
 EVENT_SCOPE = "events_v1:create_event"
+ENROLL_SCOPE = "ai-control-plane:enroll-device"
 HEARTBEAT_SCOPE = "ai-control-plane:heartbeat-device"
+PING_SCOPE = "ai-control-plane:ping-device"
 
 JSON_HEADERS: Final = {"Content-Type": "application/json", "Server": SERVER}
 
@@ -40,9 +42,10 @@ class JsonManner:
     def success(self, request: web.BaseRequest, media: str, receipt: Receipt) -> web.StreamResponse:
         """202: on disk here, and not yet where it is sent to."""
         rejected = [{"reason": r.reason, "position": r.position} for r in receipt.rejected]
-        body = {"accepted": receipt.items - len(rejected), "rejected": rejected}
+        body: dict[str, object] = {"accepted": receipt.items - len(rejected), "rejected": rejected}
         if receipt.warning is not None:
             body["warning"] = receipt.warning
+        body |= receipt.answer
         return web.Response(status=HTTPStatus.ACCEPTED, body=orjson.dumps(body), headers=JSON_HEADERS)
 
     def failure(self, headers: Headers, answer: Answer, message: str, kind: str) -> web.Response:
@@ -50,7 +53,7 @@ class JsonManner:
 
 
 def telemetry_routes(intake: Intake) -> list[Route]:
-    """`/v1/events` and `/v1/devices/{device_id}/heartbeat`."""
+    """`/v1/events`, `/v1/devices`, and below it a device's heartbeat and ping."""
 
     def events(body: bytes, media: str, sender: Sender, parameter: str) -> Awaitable[Receipt]:
         return intake.events(body, sender=sender)
@@ -58,7 +61,15 @@ def telemetry_routes(intake: Intake) -> list[Route]:
     def heartbeat(body: bytes, media: str, sender: Sender, device_id: str) -> Awaitable[Receipt]:
         return intake.heartbeat(device_id, body, sender=sender)
 
+    def ping(body: bytes, media: str, sender: Sender, device_id: str) -> Awaitable[Receipt]:
+        return intake.ping(device_id, body, sender=sender)
+
+    def enroll(body: bytes, media: str, sender: Sender, parameter: str) -> Awaitable[Receipt]:
+        return intake.enroll(body, sender=sender)
+
     return [
         BodyRoute("/v1/events", EVENT_SCOPE, JsonManner(ndjson=True), events),
+        BodyRoute("/v1/devices", ENROLL_SCOPE, JsonManner(ndjson=False), enroll),
         BodyRoute("/v1/devices/{device_id}/heartbeat", HEARTBEAT_SCOPE, JsonManner(ndjson=False), heartbeat),
+        BodyRoute("/v1/devices/{device_id}/ping", PING_SCOPE, JsonManner(ndjson=False), ping),
     ]

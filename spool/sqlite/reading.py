@@ -1,6 +1,8 @@
 """What the file of a stopped gateway says. Nothing in it is changed: no lane is opened or closed, nothing expires."""
 
 import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,6 +11,9 @@ from spool.figures import Figures
 from spool.record import OWN_LANES, Lane
 from spool.sqlite import database, rows
 from spool.sqlite.writer import load_figures
+
+CHUNKS_READ = 16
+"""In one snapshot: a longer one would keep the log from being folded into the file."""
 
 
 class Held(NamedTuple):
@@ -46,3 +51,22 @@ def _read(connection: sqlite3.Connection) -> Held:
             for lane in (*OWN_LANES, *further)
         },
     )
+
+
+def waiting_bodies(data_dir: Path, lane: Lane) -> Iterator[bytes]:
+    """The records that *lane* did not deliver yet, a chunk at a time and one record behind the other, also of a spool that is in use.
+
+    Records that settling dropped may be among them. Raises SpoolCorrupt, SpoolError.
+    """
+    with database.mapped_errors(str(data_dir)), closing(database.connect_to_read(data_dir)) as connection:
+        (seq,) = connection.execute(
+            "SELECT min(seq) FROM (SELECT next_seq AS seq FROM lane WHERE name = ?1"
+            " UNION ALL SELECT min(seq_lo) FROM batch WHERE lane = ?1)",
+            (lane,),
+        ).fetchone()
+        while seq is not None:
+            found = connection.execute(
+                "SELECT seq, body FROM chunk WHERE lane = ? AND seq >= ? ORDER BY seq LIMIT ?", (lane, seq, CHUNKS_READ)
+            ).fetchall()
+            yield from (body for _, body in found)
+            seq = found[-1][0] + 1 if found else None

@@ -9,9 +9,8 @@ import orjson
 import pytest
 
 from exporters.base import Exporter
-from exporters.clock import SystemClock
 from exporters.cost_service.client import CostServiceClient, Endpoint
-from exporters.cost_service.devices import SCOPES, DeviceAnswer, DevicesExporter
+from exporters.cost_service.devices import SCOPES, DeviceCalls
 from exporters.cost_service.lanes import AI_TELEMETRY_SCOPE, EVENTS_SCOPE, AiTelemetryExporter, UsageEventsExporter
 from exporters.keyring import Keyring, KeySetting
 from exporters.pump import Limits
@@ -47,11 +46,6 @@ def event_record(number: int) -> bytes:
     return orjson.dumps({"title": "tokens.used", "source": "s", "metadata": {"event_id": f"evt-{number}"}})
 
 
-def enroll_record(number: int) -> bytes:
-    body = {"enrollment_id": f"enr-{number}", "epoch": 1, "device_id": f"dev/{number}"}
-    return orjson.dumps({"type": "enroll", "device_id": f"dev/{number}", "body": body})
-
-
 CASES = {
     "ai_telemetry": Case(
         "ai_telemetry",
@@ -68,14 +62,6 @@ CASES = {
         "/events/v1/events",
         event_record,
         lambda seen: [int(orjson.loads(seen.body)["metadata"]["event_id"].removeprefix("evt-"))],
-    ),
-    "devices": Case(
-        "devices",
-        "devices",
-        Limits(max_records=1, in_flight=4),
-        "/v2/ai-control-plane/devices",
-        enroll_record,
-        lambda seen: [int(orjson.loads(seen.body)["device_id"].removeprefix("dev/"))],
     ),
 }
 
@@ -138,25 +124,14 @@ def case(request: pytest.FixtureRequest) -> Case:
 
 
 @pytest.fixture
-def learnt() -> list[DeviceAnswer]:
-    """What the devices exporter told of devices, in order."""
-    return []
+def device_calls(client: CostServiceClient) -> DeviceCalls:
+    return DeviceCalls(client)
 
 
 @pytest.fixture
-def devices_exporter(client: CostServiceClient, learnt: list[DeviceAnswer]) -> DevicesExporter:
-    async def learn(answer: DeviceAnswer) -> None:
-        learnt.append(answer)
-
-    return DevicesExporter(client, learn, SystemClock())
-
-
-@pytest.fixture
-def exporter(case: Case, client: CostServiceClient, devices_exporter: DevicesExporter) -> Exporter:
+def exporter(case: Case, client: CostServiceClient) -> Exporter:
     match case.name:
         case "ai_telemetry":
             return AiTelemetryExporter(client)
-        case "usage_events":
-            return UsageEventsExporter(client, repeatable=True)
         case _:
-            return devices_exporter
+            return UsageEventsExporter(client, repeatable=True)

@@ -17,7 +17,6 @@ import pytest
 from exporters.base import Exporter
 from exporters.console import ConsoleExporter
 from exporters.cost_service.client import CostServiceClient
-from exporters.cost_service.devices import DeviceAnswer, DevicesExporter
 from exporters.cost_service.lanes import AiTelemetryExporter, UsageEventsExporter
 from exporters.file import FileExporter
 from exporters.pump import Limits
@@ -71,10 +70,8 @@ class ServiceTarget:
         match self.lane:
             case "ai_telemetry":
                 return AiTelemetryExporter(self._client)
-            case "usage_events":
-                return UsageEventsExporter(self._client, repeatable=True)
             case _:
-                return DevicesExporter(self._client, _learn_nothing, Impatient())
+                return UsageEventsExporter(self._client, repeatable=True)
 
     @contextmanager
     def misbehaving(self, chance: random.Random, share: float) -> Iterator[None]:
@@ -127,22 +124,6 @@ class ServiceTarget:
                 return Reply(chance.choice([200, 202]), body=chance.choice(LIES))
             case _:
                 return Reply(chance.choice([301, 302, 307, 308]), headers={"Location": f"{self._upstream.base_url}/x"})
-
-
-class Impatient:
-    """A clock by which enrolments never have to wait for their turn."""
-
-    def __init__(self) -> None:
-        self._now_s = 0.0
-
-    def monotonic_s(self) -> float:
-        self._now_s += 1.0
-        return self._now_s
-
-    async def wait(self, event: asyncio.Event, timeout_s: float) -> None: ...
-
-
-async def _learn_nothing(answer: DeviceAnswer) -> None: ...
 
 
 class FileTarget:
@@ -238,8 +219,8 @@ class BrokenStream(BytesIO):
             raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
-TargetName = Literal["ai_telemetry", "usage_events", "devices", "file", "console"]
-TARGETS: tuple[TargetName, ...] = ("ai_telemetry", "usage_events", "devices", "file", "console")
+TargetName = Literal["ai_telemetry", "usage_events", "file", "console"]
+TARGETS: tuple[TargetName, ...] = ("ai_telemetry", "usage_events", "file", "console")
 
 
 def target_named(name: TargetName, client: CostServiceClient, upstream: Upstream, folder: Path) -> Target:

@@ -49,6 +49,9 @@ def test_every_sender_operation_answers_as_described(gateway: GatewayPorts) -> N
     assert senders.ask("POST", "/v1/events", example(document, "Event")).status_code == 202
     assert senders.ask("POST", "/v1/events", [{"title": "no source"}]).json()["rejected"]
     assert senders.ask("POST", "/v1/devices/dev-1/heartbeat", example(document, "Heartbeat")).status_code == 202
+    assert senders.ask("POST", "/v1/devices/dev-1/ping", {}).status_code == 202
+    assert senders.ask("POST", "/v1/devices", example(document, "NewDevice")).status_code == 202
+    assert senders.ask("POST", "/v1/devices", {"device_id": " "}).status_code == 400
 
 
 @pytest.mark.parametrize("source", SOURCES.values(), ids=lambda source: source.name)
@@ -161,6 +164,36 @@ def test_keys_answer_as_described(gateway: GatewayPorts, keys: str) -> None:
         assert gone.status_code == 404
     assert admin.ask("GET", keys, credential=False).status_code == 401
     assert admin.ask("POST", keys, b'{"name": "' + bytes(300_000) + b'"}').status_code == 413
+
+
+def test_devices_answer_as_described(gateway: GatewayPorts) -> None:
+    admin, senders = gateway.admin, gateway.senders
+    path = "/v2/devices/rack%2F1"
+    assert senders.ask("POST", "/v1/devices", {"device_id": "rack/1", "labels": {"team": "core"}}).status_code == 202
+    assert admin.ask("GET", "/v2/devices?state=pending&state=enrolled&state=enrolling&kind=workstation&limit=5").json()[
+        "devices"
+    ]
+    assert admin.ask("GET", "/v2/devices?state=odd").status_code == 400
+    assert admin.ask("GET", path).json()["labels"] == {"team": "core"}
+    assert admin.ask("POST", f"{path}/block", {}).json()["state"] == "blocked"
+    assert senders.ask("POST", "/v1/devices/rack%2F1/ping", {}).status_code == 403
+    assert admin.ask("POST", f"{path}/enroll").status_code == 400
+    assert admin.ask("POST", f"{path}/unblock").json()["state"] == "pending"
+    assert admin.ask("POST", f"{path}/unblock").status_code == 400
+    enrolled = f"{path}/enroll"
+    gateway.process.process.wait_until(
+        lambda: admin.ask("GET", path).json()["state"] == "enrolled" or None, timeout_s=30, what="enrolled"
+    )
+    assert admin.ask("POST", enrolled).json()["epoch"] == 3
+    assert admin.ask("POST", f"{path}/ping").json()["answer"] == "known"
+    assert admin.ask("POST", "/v2/devices/enroll", {"all": True}).status_code == 200
+    assert admin.ask("POST", "/v2/devices/enroll", {}).status_code == 400
+    assert admin.ask("POST", f"{path}/forget").status_code == 200
+    assert senders.ask("POST", "/v1/devices/rack%2F1/ping", {}).status_code == 202
+    assert admin.ask("DELETE", path).status_code == 200
+    for method, of_it in (("GET", ""), ("DELETE", ""), ("POST", "/block"), ("POST", "/ping")):
+        assert admin.ask(method, path + of_it).status_code == 404
+    assert admin.ask("GET", "/v2/devices", credential=False).status_code == 401
 
 
 def check_insights(port: Port, document: Json, other_key: str) -> None:

@@ -57,6 +57,15 @@ class RecordingIntake:
         self._take(f"heartbeat {device_id}", body, sender, lambda _: [], json=True)
         return Receipt(1, ())
 
+    async def ping(self, device_id: str, body: bytes, *, sender: Sender) -> Receipt:
+        self._take(f"ping {device_id}", body, sender, lambda _: [], json=True)
+        return Receipt(1, ())
+
+    async def enroll(self, body: bytes, *, sender: Sender) -> Receipt:
+        parsed_json(body)
+        self._take("enroll", body, sender, lambda _: [], json=True)
+        return Receipt(1, ())
+
     def _take(
         self, what: str, body: bytes, sender: Sender, trace_ids: Callable[[bytes], Iterable[bytes]], *, json: bool
     ) -> Receipt:

@@ -4,9 +4,7 @@ from pathlib import Path
 import pytest
 
 from exporters.base import Delivered
-from exporters.clock import SystemClock
 from exporters.console import ConsoleExporter
-from exporters.cost_service.devices import DeviceAnswer
 from exporters.file import FileExporter
 from exporters.keyring import Keyring, KeySetting
 from exporters.registry import UpstreamSettings, build_client, build_extra, build_upstream
@@ -14,19 +12,14 @@ from exporters.secret import Secret
 from spool.record import Batch
 
 
-async def learn(answer: DeviceAnswer) -> None: ...
-
-
 async def test_a_lane_is_on_when_a_key_grants_its_scope_and_off_with_the_reason_else() -> None:
     grants = frozenset({"ai-telemetry-ingest:ingest-ai-telemetry", "ai-control-plane:enroll-device"}).__contains__
     settings = UpstreamSettings("https://service.example")
     client = build_client(settings, Keyring([KeySetting("k", Secret("s"), grants)]), "gw")
-    plans = {plan.lane: plan for plan in build_upstream(settings, client, learn, SystemClock())}
+    plans = {plan.lane: plan for plan in build_upstream(settings, client)}
     await client.close()
     assert plans["ai_telemetry"].exporter is not None
     assert plans["ai_telemetry"].limits.max_records == 1000
-    assert plans["devices"].exporter is not None
-    assert plans["devices"].limits.max_records == 1
     assert plans["usage_events"].exporter is None
     assert plans["usage_events"].reason == "no configured key grants events_v1:create_event"
 

@@ -1,0 +1,138 @@
+"""What senders bring of devices: heartbeats, pings and enrolments by themselves, and first contacts beside telemetry.
+
+Telemetry never waits for the service: a device that is new is on disk with its enrolment before the sender is answered, one that is known costs a
+look into memory. What a blocked device sends is refused item by item, so that others in the same payload lose nothing.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import orjson
+import structlog
+
+from gateway.counting.facts import FACT_BYTES
+from gateway.decode.heartbeat import decode_enrolment, decode_heartbeat
+from gateway.devices.identity import is_device_id, kind_of_service
+from gateway.devices.rows import New
+from gateway.devices.store import DeviceStore
+from gateway.devices.taking import Taken
+from gateway.errors import BadPayload, DeviceBlocked, TooManyDevices
+from gateway.intake import Receipt
+from gateway.keys.errors import DatabaseUnavailable
+from gateway.normalise.call import Rejection
+from gateway.normalise.points import Measured
+from gateway.reading.calls import Packed
+
+log = structlog.get_logger()
+
+REASON: Final = "device_blocked"
+
+
+class DeviceIntake:
+    def __init__(self, store: DeviceStore, *, telemetry_enrolls: bool) -> None:
+        """*telemetry_enrolls*: a device that is named by telemetry alone is enrolled too."""
+        self._store = store
+        self._telemetry_enrolls = telemetry_enrolls
+
+    # ---- by themselves
+
+    async def heartbeat(self, device_id: str, body: bytes) -> Receipt:
+        """Raises BadPayload, DeviceBlocked, TooManyDevices, DatabaseUnavailable."""
+        beat = decode_heartbeat(body)
+        return self._receipt(await self._store.heartbeat(checked(device_id), beat))
+
+    async def ping(self, device_id: str, body: bytes) -> Receipt:
+        """Raises as `heartbeat`. The body says nothing."""
+        return self._receipt(await self._store.ping(checked(device_id)))
+
+    async def enroll(self, body: bytes) -> Receipt:
+        """Raises as `heartbeat`."""
+        said = decode_enrolment(body)
+        new = New(checked(said.device_id), said.kind, "enrolment", orjson.dumps(said.details), said.instance_id)
+        return self._receipt(await self._store.enroll(new))
+
+    def _receipt(self, taken: Taken) -> Receipt:
+        if taken.state is None:
+            error = TooManyDevices("more new devices than devices.max_new_per_hour allows: come again later")
+            error.retry_after_s = self._store.new_device_wait_s()
+            raise error
+        if taken.fate == "rejected":
+            raise DeviceBlocked(
+                f"the device is {taken.state}: nothing of it is taken until an operator lets it in again"
+                " (telemetry-gateway devices unblock)"
+            )
+        interval_ms = taken.interval_ms or self._store.interval_ms
+        return Receipt(1, (), answer={"state": taken.state, "heartbeat_interval_s": interval_ms / 1000})
+
+    # ---- beside telemetry
+
+    async def admitted(self, packed: Packed) -> Packed:
+        """*packed* itself, or without the calls of blocked devices. Who is new is on disk when this returns."""
+        services = {used[1]: used[0] for used in packed.used if used[1] is not None}
+        blocked = await self._met(services) if services else None
+        return without(packed, blocked) if blocked else packed
+
+    async def admit_points(self, measured: Measured) -> bool:
+        """The same for points of usage, which are taken out of *measured*; False when none is left of those that there were."""
+        resources = {point.labels.resource for point in measured.points}
+        attributions = [measured.attributions[resource] for resource in resources]
+        services = {said["device_id"]: said.get("service_name") for said in attributions if said.get("device_id")}
+        blocked = await self._met({key: value for key, value in services.items() if key}) if services else None
+        if not blocked:
+            return True
+        refused = {at for at in resources if measured.attributions[at].get("device_id") in blocked}
+        kept = [point for point in measured.points if point.labels.resource not in refused]
+        measured.rejected += [
+            Rejection(REASON, f"resourceMetrics[{point.labels.resource}]")
+            for point in measured.points
+            if point.labels.resource in refused
+        ]
+        measured.points = kept
+        return bool(kept)
+
+    async def _met(self, services: Mapping[str, str | None]) -> set[str]:
+        """Who of these devices is blocked. *services*: device -> the name of its service."""
+        strangers = self._store.strangers(services)
+        if strangers:
+            await self._meet(strangers, services)
+        return {device_id for device_id in services if self._store.is_blocked(device_id)}
+
+    async def _meet(self, strangers: Iterable[str], services: Mapping[str, str | None]) -> None:
+        """First contacts. Telemetry is not refused because they cannot be written: the device's next payload is another one."""
+        new = [
+            New(x, kind_of_service(services[x]), "telemetry", client_of(services[x]))
+            for x in strangers
+            if is_device_id(x)
+        ]
+        try:
+            await self._store.meet(new, insert=self._telemetry_enrolls)
+        except DatabaseUnavailable as error:
+            log.warning("devices cannot be written down", error=str(error))
+
+
+def checked(device_id: str) -> str:
+    """Raises BadPayload."""
+    if not is_device_id(device_id):
+        raise BadPayload("device_id must be a text of 1 to 128 printable characters, without white space at its ends")
+    return device_id
+
+
+def client_of(service_name: str | None) -> bytes:
+    """What is known of a device that only sends telemetry."""
+    return orjson.dumps({"client": {"name": service_name}} if service_name else {})
+
+
+def without(packed: Packed, blocked: set[str]) -> Packed:
+    """*packed* less the calls of the *blocked* devices, which are rejected."""
+    kept, rejected = [], list(packed.rejected)
+    for at, record in enumerate(packed.records):
+        if orjson.loads(record)["attribution"].get("device_id") in blocked:
+            rejected.append((REASON, f"calls[{at}]"))
+        else:
+            kept.append(at)
+    return packed._replace(
+        records=[packed.records[at] for at in kept],
+        rows=b"".join(packed.rows[at * FACT_BYTES : (at + 1) * FACT_BYTES] for at in kept),
+        used=[used for used in packed.used if used[1] not in blocked],
+        rejected=rejected,
+    )

@@ -1,0 +1,53 @@
+"""Devices that the spool names and control.db lacks: it was restored from a backup, or could not be written when they spoke first.
+
+Records that wait are looked through after each start, beside everything else; who is named there and is not known is met as if it spoke now.
+"""
+
+import asyncio
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import orjson
+import structlog
+
+from gateway.devices.identity import is_device_id
+from gateway.devices.intake import client_of
+from gateway.devices.rows import New
+from gateway.devices.store import DeviceStore
+from gateway.keys.errors import DatabaseUnavailable
+from spool.errors import SpoolError
+from spool.record import AI_TELEMETRY
+from spool.sqlite.reading import waiting_bodies
+
+log = structlog.get_logger()
+
+NAMED: Final = re.compile(rb""""device_id":("(?:[^"\\]|\\.)*")""")
+"""Within a text the quotes would be escaped, so this is the record's own field."""
+TOGETHER: Final = 200
+MOST: Final = 50_000
+
+
+async def add_named(data_dir: Path, store: DeviceStore) -> None:
+    try:
+        names = await asyncio.to_thread(named_in, data_dir)
+        for some in _in_groups(sorted(names)):
+            strangers = store.strangers(some)
+            await store.meet([New(name, "server", "telemetry", client_of(None)) for name in strangers])
+    except (SpoolError, DatabaseUnavailable) as error:
+        log.warning("devices that the spool names could not be looked for", error=str(error))
+
+
+def named_in(data_dir: Path) -> set[str]:
+    """The devices of all records that wait. Raises SpoolError."""
+    quoted: set[bytes] = set()
+    for body in waiting_bodies(data_dir, AI_TELEMETRY):
+        quoted.update(NAMED.findall(body))
+        if len(quoted) >= MOST:
+            break
+    return {name for name in map(orjson.loads, quoted) if is_device_id(name)}
+
+
+def _in_groups(names: list[str]) -> Iterator[list[str]]:
+    return (names[start : start + TOGETHER] for start in range(0, len(names), TOGETHER))

@@ -1,0 +1,192 @@
+"""Devices of the real process: enrolled by what they post, blocked over restarts, in the hands of an operator's commands."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from gateway.wall_clock import wall_ms
+from spool.record import DEVICES
+from spool.sqlite.spool import SpoolSettings, SqliteSpool
+from spool.store import Tally
+from tests.support.device_senders import (
+    JSON,
+    Message,
+    enrolled_at,
+    heartbeat,
+    ping,
+    resource_spans,
+    run_command,
+    run_devices,
+    telemetry,
+    telemetry_of,
+)
+from tests.support.gateway_process import GatewayProcess, broken_identities
+from tests.support.polling import until_true
+
+
+class Rig:
+    def __init__(self, gateway: GatewayProcess, session: aiohttp.ClientSession) -> None:
+        self.gateway = gateway
+        self.session = session
+
+    async def post(self, message: Message) -> tuple[int, dict[str, Any]]:
+        async with self.session.post(self.gateway.intake_url + message.path, data=message.body, headers=JSON) as answer:
+            return answer.status, await answer.json()
+
+    async def command(self, *arguments: str, runs: bool = True) -> dict[str, Any]:
+        ended = await asyncio.to_thread(run_devices, self.gateway, *arguments, "--json", runs=runs)
+        assert ended.code == 0, ended.err
+        answer: dict[str, Any] = json.loads(ended.out)
+        return answer
+
+    def service_devices(self) -> dict[str, int]:
+        """Device -> enrolments, as the embedded service has them."""
+        return {each.device_id: each.enrolments for each in enrolled_at(self.gateway.data_dir / "service")}
+
+    async def until(self, condition: Callable[[], bool], what: str) -> None:
+        await until_true(condition, timeout_s=30, what=what)
+
+    async def restart(self) -> None:
+        self.gateway.kill()
+        await asyncio.to_thread(self.gateway.restart)
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
+    with GatewayProcess(tmp_path) as gateway:
+        async with aiohttp.ClientSession() as session:
+            yield Rig(gateway, session)
+
+
+async def test_each_way_of_first_contact_enrols_and_the_gateway_is_a_device_too(rig: Rig) -> None:
+    status, answer = await rig.post(heartbeat("laptop"))
+    assert (status, answer) == (
+        202, {"accepted": 1, "rejected": [], "state": answer["state"], "heartbeat_interval_s": 60.0}
+    )  # fmt: skip
+    assert (await rig.post(ping("printer")))[0] == 202
+    assert (await rig.post(Message("/v1/devices", b'{"device_id":"rack/1","kind":"server","labels":{"team":"core"}}')))[
+        0
+    ] == 202
+    assert (await rig.post(telemetry_of("node-1")))[0] == 200
+    wanted = {"laptop": 1, "printer": 1, "rack/1": 1, "node-1": 1}
+    await rig.until(lambda: rig.service_devices() == wanted, "enrolled")
+    await rig.until(lambda: rig.gateway.status()["lanes"]["devices"]["pending"] == 0, "delivered")
+    listed = await rig.command("list", "--kind", "gateway")
+    assert [device["first_contact"] for device in listed["devices"]] == ["gateway"]
+    assert (await rig.command("show", "rack/1"))["labels"] == {"team": "core"}
+    status_now = rig.gateway.status()
+    assert status_now["lanes"]["devices"]["delivered"] == 3
+    assert not broken_identities(status_now)
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        (Message("/v1/devices", b"{}"), "device_id"),
+        (Message("/v1/devices", b'{"device_id":"a\\nb"}'), "device_id"),
+        (Message("/v1/devices", b'{"device_id":"a","kind":"toaster"}'), "kind"),
+        (Message("/v1/devices", b'{"device_id":"a","labels":{"x":1}}'), "labels"),
+        (Message("/v1/devices/%00/ping", b"{}"), "device_id"),
+        (Message("/v1/devices/a/heartbeat", b'{"instance_id":"i","sequence":-1}'), "sequence"),
+        (Message("/v1/devices/a/heartbeat", b'{"instance_id":"i","sequence":1e30}'), "sequence"),
+        (Message("/v1/devices/a/heartbeat", b'{"instance_id":"i","sequence":99999999999999999999}'), "sequence"),
+        (Message("/v1/devices/a/heartbeat", b'{"instance_id":"i","sequence":1,"counters":{"x":1e99}}'), "counters"),
+        (Message("/v1/devices/a/heartbeat", b"nonsense"), "JSON"),
+    ],
+)
+async def test_what_cannot_be_is_refused_by_the_fields_name(rig: Rig, message: Message, told: str) -> None:
+    status, answer = await rig.post(message)
+    assert status == 400
+    assert told in answer["error"]["message"]
+
+
+async def test_a_blocked_device_is_refused_over_restarts_until_it_is_let_in(rig: Rig) -> None:
+    await rig.post(heartbeat("bad"))
+    await rig.until(lambda: rig.service_devices() == {"bad": 1}, "enrolled")
+    assert (await rig.command("block", "bad"))["state"] == "blocked"
+    for _ in range(2):
+        for message in (
+            heartbeat("bad", 7),
+            ping("bad"),
+            telemetry_of("bad"),
+            Message("/v1/devices", b'{"device_id":"bad"}'),
+        ):
+            status, answer = await rig.post(message)
+            assert status == 403
+            assert "the device is blocked" in str(answer)
+        mixed = telemetry(resource_spans({"device.id": "bad"}), resource_spans({"device.id": "good"}))
+        status, answer = await rig.post(mixed)
+        assert (status, answer["partialSuccess"]["rejectedSpans"]) == (200, "1")
+        await rig.restart()
+    await rig.command("unblock", "bad")
+    assert (await rig.post(heartbeat("bad", 8)))[0] == 202
+    await rig.until(lambda: rig.service_devices().get("bad") == 2, "enrolled anew")
+    status_now = rig.gateway.status()
+    assert status_now["reasons"]["rejected.device_blocked"] >= 10
+    assert not broken_identities(status_now)
+
+
+async def test_commands_work_on_the_files_of_a_stopped_gateway_too(rig: Rig) -> None:
+    await rig.post(heartbeat("host:a/b"))
+    await rig.post(heartbeat("c"))
+    await rig.until(lambda: rig.gateway.status()["lanes"]["devices"]["pending"] == 0, "delivered")
+    assert (await rig.command("ping", "host:a/b"))["answer"] == "known"
+    before = rig.gateway.status()["lanes"]["devices"]
+    assert rig.gateway.stop() == 0
+    status = await asyncio.to_thread(run_command, rig.gateway, "spool", "status", "--json", runs=False)
+    at_rest = json.loads(status.out)
+    assert {name: at_rest["lanes"]["devices"][name] for name in ("kept", "delivered")} == {"kept": 2, "delivered": 2}
+    assert at_rest["edge"]["received"] == 2
+    listed = await rig.command("list", "--state", "enrolled", runs=False)
+    assert [device["device_id"] for device in listed["devices"]][:2] == ["c", listed["devices"][1]["device_id"]]
+    assert (await rig.command("block", "host:a/b", runs=False))["reason"] == "an operator blocked it"
+    assert (await rig.command("forget", "c", runs=False))["device_id"] == "c"
+    ended = await asyncio.to_thread(run_devices, rig.gateway, "ping", "host:a/b", runs=False)
+    assert (ended.code, "start it first" in ended.err) == (1, True)
+    ended = await asyncio.to_thread(run_devices, rig.gateway, "show", "c", runs=False)
+    assert (ended.code, "no device has this id" in ended.err) == (1, True)
+    await asyncio.to_thread(rig.gateway.restart)
+    assert (await rig.post(heartbeat("host:a/b", 2)))[0] == 403
+    after = rig.gateway.status()["lanes"]["devices"]
+    assert (after["kept"], after["delivered"]) == (before["kept"], before["delivered"])
+    table = await asyncio.to_thread(run_devices, rig.gateway, "list")
+    assert "host:a/b" in table.out
+    assert "blocked" in table.out
+
+
+async def test_a_device_that_the_service_lost_is_told_by_a_ping_and_enrolled_by_an_operators_word(rig: Rig) -> None:
+    await rig.post(heartbeat("d"))
+    await rig.until(lambda: rig.gateway.status()["lanes"]["devices"]["pending"] == 0, "delivered")
+    assert (await rig.command("enroll", "d"))["epoch"] == 2
+    await rig.until(lambda: rig.service_devices() == {"d": 2}, "enrolled anew")
+    ended = await asyncio.to_thread(run_devices, rig.gateway, "enroll", "--all", "d")
+    assert ended.code == 2
+
+
+async def test_what_an_earlier_release_left_in_the_spool_is_taken_over(tmp_path: Path) -> None:
+    left = [
+        {"type": "enroll", "device_id": "old", "body": {"enrollment_id": "x", "kind": "server", "labels": {"team": "core"}}},
+        {"type": "heartbeat", "device_id": "old", "body": {"instance_id": "i", "sequence": 1}},
+        {"type": "heartbeat", "device_id": "older", "body": {"instance_id": "i", "sequence": 4}},
+    ]  # fmt: skip
+    gateway = GatewayProcess(tmp_path)
+    spool = SqliteSpool(gateway.data_dir, SpoolSettings(), now_ms=wall_ms)
+    records = [json.dumps(each).encode() for each in left]
+    await spool.append(DEVICES, [*records, b"nonsense"], Tally(received=4, kept=4))
+    await spool.close()
+    with gateway:
+        await until_true(
+            lambda: (
+                {x.device_id: x.enrolments for x in enrolled_at(gateway.data_dir / "service")} == {"old": 1, "older": 1}
+            ),
+            timeout_s=30,
+            what="enrolled",
+        )
+        status = await asyncio.to_thread(gateway.wait_until_delivered, DEVICES)
+        assert status["lanes"]["devices"]["delivered"] == 4
+        assert not broken_identities(status)

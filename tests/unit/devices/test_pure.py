@@ -1,0 +1,155 @@
+"""Names, slots and the herd's limits."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.devices.heartbeats import due_ms, is_stale, next_slot_ms, offline_after_ms
+from gateway.devices.herd import FAILURES, Budget, Forgetting, Gate, retry_delay_s
+from gateway.devices.identity import enrollment_id, fraction, is_device_id, kind_of_service, machine_id
+
+NOW_MS = 1_767_607_200_000
+MINUTE_MS = 60_000
+
+
+@pytest.mark.parametrize("text", ["a", "host:a/b", "dev-01J…", "ü" * 128])
+def test_a_printable_text_is_a_device_id(text: str) -> None:
+    assert is_device_id(text)
+
+
+@pytest.mark.parametrize("text", ["", " a", "a ", "a\n", "a\x00b", "x" * 129])
+def test_an_empty_long_or_unprintable_text_is_none(text: str) -> None:
+    assert not is_device_id(text)
+
+
+def test_a_machines_id_tells_neither_host_nor_user_and_hangs_on_both_and_on_the_secret() -> None:
+    made = machine_id(b"s", "mbp-of-ann", "ann@example.com")
+    assert made == machine_id(b"s", "mbp-of-ann", "ann@example.com")
+    assert "ann" not in made
+    others = [
+        machine_id(b"t", "mbp-of-ann", "ann@example.com"),
+        machine_id(b"s", "mbp-of-bob", "ann@example.com"),
+        machine_id(b"s", "mbp-of-ann", "bob@example.com"),
+        machine_id(b"s", "mbp-of-anna", "nn@example.com"),
+        machine_id(b"s", "mbp-of-an", "nann@example.com"),
+    ]
+    assert len({made, *others}) == 6
+
+
+def test_an_enrolment_is_the_same_for_one_device_and_epoch() -> None:
+    assert enrollment_id("d", 1) == enrollment_id("d", 1)
+    assert len({enrollment_id("d", 1), enrollment_id("d", 2), enrollment_id("e", 1)}) == 3
+
+
+def test_coding_assistants_run_on_workstations() -> None:
+    assert kind_of_service("claude-code") == "workstation"
+    assert kind_of_service("checkout") == kind_of_service(None) == "server"
+
+
+@given(st.text(min_size=1, max_size=20), st.integers(1_000, 3_600_000), st.integers(0, NOW_MS * 2))
+def test_a_slot_comes_later_and_within_twelve_tenths_of_an_interval(name: str, interval_ms: int, after_ms: int) -> None:
+    slot_ms = next_slot_ms(name, interval_ms, after_ms)
+    assert after_ms < slot_ms <= after_ms + 1.2 * interval_ms + 1
+    assert next_slot_ms(name, interval_ms, after_ms) == slot_ms
+
+
+def test_a_fleet_that_starts_at_once_beats_spread_over_the_interval() -> None:
+    seconds = Counter((next_slot_ms(f"d{n}", MINUTE_MS, NOW_MS) - NOW_MS) // 1000 for n in range(6_000))
+    busiest = max(seconds.values())
+    assert busiest < 160  # of 100 in the mean
+    assert len(seconds) >= 60
+
+
+def test_the_first_beat_goes_at_once_and_the_next_in_its_slot() -> None:
+    assert due_ms("d", MINUTE_MS, NOW_MS, None) == NOW_MS
+    second_ms = due_ms("d", MINUTE_MS, NOW_MS, NOW_MS)
+    assert NOW_MS + MINUTE_MS // 2 < second_ms <= NOW_MS + 1.7 * MINUTE_MS
+    assert due_ms("d", MINUTE_MS, NOW_MS + 10 * MINUTE_MS, NOW_MS) <= NOW_MS + 11.2 * MINUTE_MS
+
+
+def test_a_beat_late_by_more_than_an_interval_is_stale() -> None:
+    assert not is_stale(NOW_MS, MINUTE_MS, NOW_MS + MINUTE_MS)
+    assert is_stale(NOW_MS, MINUTE_MS, NOW_MS + MINUTE_MS + 1)
+
+
+def test_offline_is_five_minutes_or_three_intervals() -> None:
+    assert offline_after_ms(MINUTE_MS) == 5 * MINUTE_MS
+    assert offline_after_ms(10 * MINUTE_MS) == 30 * MINUTE_MS
+
+
+def test_an_hour_brings_so_many_new_devices_and_no_more() -> None:
+    budget = Budget(100, used=40, now_s=0.0)
+    assert sum(budget.take(0.0) for _ in range(200)) == 60
+    assert budget.wait_s(0.0) == 37
+    assert budget.take(37.0)
+    assert not budget.take(37.0)
+    assert sum(budget.take(37.0 + 7200) for _ in range(200)) == 100
+
+
+def test_a_budget_of_none_never_lets_one_in() -> None:
+    budget = Budget(0, used=0, now_s=0.0)
+    assert not budget.take(1e9)
+    assert budget.wait_s(1e9) is None
+
+
+def test_retries_grow_to_ten_minutes() -> None:
+    assert [retry_delay_s(n, 1.0) for n in (1, 2, 3, 20, 999)] == [1, 2, 4, 600, 600]
+    assert retry_delay_s(5, 0.5) == 8
+
+
+def test_a_gate_closes_after_failures_in_a_row_and_probes_with_one() -> None:
+    gate = Gate()
+    for _ in range(FAILURES - 1):
+        gate.failed("HTTP 500", turn=gate.turn, now_s=0.0, chance=1.0)
+    assert gate.reason is None
+    gate.succeeded(gate.turn)
+    for _ in range(FAILURES):
+        assert gate.slots == 4
+        gate.failed("HTTP 500", turn=gate.turn, now_s=0.0, chance=1.0)
+    assert (gate.reason, gate.slots, gate.opens_at_s) == ("HTTP 500", 1, 1.0)
+    gate.failed("HTTP 502", turn=gate.turn, now_s=1.0, chance=1.0)
+    assert gate.opens_at_s == 3.0
+    gate.succeeded(gate.turn)
+    assert (gate.reason, gate.slots) == (None, 4)
+
+
+def test_news_of_an_earlier_turn_move_no_gate() -> None:
+    gate = Gate()
+    turn = gate.turn
+    gate.held("no such path", turn=turn, now_s=0.0)
+    assert (gate.is_held, gate.opens_at_s) == (True, 30.0)
+    gate.succeeded(turn)
+    gate.failed("HTTP 500", turn=turn, now_s=0.0, chance=1.0)
+    assert gate.is_held
+    gate.held("no such path", turn=gate.turn, now_s=30.0)
+    assert gate.opens_at_s == 90.0
+    gate.succeeded(gate.turn)
+    assert not gate.is_held
+
+
+def test_one_forgotten_device_is_one_forgotten_device() -> None:
+    forgetting = Forgetting()
+    lost = [forgetting.note(f"d{n}", n / 100, is_unknown=n % 7 == 0) for n in range(1_000)]
+    assert not any(lost)
+
+
+def test_five_in_a_row_are_an_outage_however_many_were_known_before() -> None:
+    forgetting = Forgetting()
+    for n in range(5_000):
+        assert not forgetting.note(f"d{n}", 0.0, is_unknown=False)
+    assert [forgetting.note(f"x{n}", 1.0, is_unknown=True) for n in range(5)] == [False] * 4 + [True]
+
+
+def test_more_than_a_fifth_within_a_minute_is_an_outage_and_what_is_older_does_not_count() -> None:
+    forgetting = Forgetting()
+    assert not any(forgetting.note(f"a{n}", 0.0, is_unknown=n % 2 == 0) for n in range(8))
+    assert forgetting.note("a8", 0.0, is_unknown=True)
+    forgetting.clear()
+    assert not any(forgetting.note(f"b{n}", 40.0 * n, is_unknown=n % 2 == 0) for n in range(40))
+
+
+@given(st.text(), st.text())
+def test_a_fraction_lies_below_one(one: str, other: str) -> None:
+    assert 0 <= fraction(one, other) < 1

@@ -1,0 +1,276 @@
+"""What senders bring, on a real control.db: fates, clones, limits, verdicts, restarts, and an operator's words."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from gateway.devices import rows
+from gateway.devices.operating import operate
+from gateway.devices.rows import New
+from gateway.errors import BadPayload, NoAnswer, NotFound
+from gateway.keys.errors import DatabaseUnavailable
+from tests.unit.devices.conftest import GATEWAY_ID, Rig, beat_of
+
+
+async def test_a_burst_of_first_contacts_is_few_commits(rig: Rig) -> None:
+    await rig.open(lane=False)
+    commits = 0
+    counted = rig.store._commits._committed
+
+    def count(figures: Any) -> None:
+        nonlocal commits
+        commits += 1
+        counted(figures)
+
+    rig.store._commits._committed = count
+    await asyncio.gather(*(rig.beat(f"d{n}") for n in range(400)))
+    assert commits <= 3
+    assert rig.store.figures.enrolments == 400
+
+
+async def test_a_known_device_is_looked_for_in_memory_alone(rig: Rig) -> None:
+    await rig.open(lane=False)
+    assert rig.store.strangers(["d"]) == ["d"]
+    await rig.telemetry("d")
+    assert rig.store.strangers(["d"]) == []
+    await rig.close()
+    await rig.open(lane=False)
+    assert rig.store.strangers(["d"]) == ["d"]
+    await rig.telemetry("d")
+    assert rig.store.figures.enrolments == 1
+
+
+async def test_fates_of_heartbeats_pings_and_enrolments(rig: Rig) -> None:
+    await rig.open(lane=False)
+    fates = [
+        (await rig.beat("d", 5)).fate,  # waits
+        (await rig.beat("d", 5)).fate,  # again
+        (await rig.beat("d", 4)).fate,  # late
+        (await rig.beat("d", 6)).fate,  # takes the other's place
+        (await rig.store.ping("d")).fate,  # says less than what waits
+        (await rig.store.ping("p")).fate,
+        (await rig.store.enroll(New("e", "server", "enrolment"))).fate,
+        (await rig.store.enroll(New("e", "server", "enrolment"))).fate,
+    ]
+    assert fates == ["kept", "duplicate", "suppressed", "suppressed", "suppressed", "kept", "kept", "duplicate"]
+    figures = rig.store.figures
+    assert figures.edge == {"received": 8, "kept": 3, "duplicate": 2, "suppressed": 3, "rejected": 0, "ignored": 0}
+    assert figures.reasons == {"duplicate.heartbeat": 1, "suppressed.superseded": 3, "duplicate.enrolment": 1}
+    assert figures.lane["pending"] == 3
+    device = await rig.device("d")
+    assert b'"sequence":6' in (device.beat or b"")
+
+
+async def test_figures_outlive_the_process(rig: Rig) -> None:
+    await rig.open(lane=False)
+    await rig.beat("d")
+    before = rig.store.figures
+    await rig.close()
+    await rig.open(lane=False)
+    assert rig.store.figures == before
+
+
+async def test_a_change_that_raises_takes_nothing_of_the_others_with_it(rig: Rig) -> None:
+    await rig.open(lane=False)
+
+    def bad(connection: Any) -> None:
+        rows.count(connection, "kept")
+        raise BadPayload("no")
+
+    results = await asyncio.gather(rig.beat("a"), rig.store.change(bad), rig.beat("b"), return_exceptions=True)
+    assert isinstance(results[1], BadPayload)
+    assert rig.store.figures.edge["kept"] == 2
+    assert sorted(await rig.states()) == ["a", "b"]
+
+
+async def test_who_cannot_be_written_down_is_asked_about_again(rig: Rig) -> None:
+    await rig.open(lane=False)
+    await rig.store._database.write(lambda c: c.execute("ALTER TABLE enrolments RENAME TO gone"))
+    with pytest.raises(DatabaseUnavailable):
+        await rig.telemetry("d")
+    with pytest.raises(DatabaseUnavailable):
+        await rig.beat("d")
+    await rig.store._database.write(lambda c: c.execute("ALTER TABLE gone RENAME TO enrolments"))
+    await rig.telemetry("d")
+    assert list(await rig.states()) == ["d"]
+
+
+async def test_an_hour_brings_so_many_new_devices_also_over_a_restart(rig: Rig) -> None:
+    rig.max_new_per_hour = 3
+    await rig.open(lane=False)
+    await rig.telemetry("a", "b", "c", "too many")
+    assert (await rig.beat("d")).state is None
+    assert rig.store.figures.reasons == {"rejected.too_many_new_devices": 1}
+    assert rig.store.new_device_wait_s() == 1201
+    assert rig.store.strangers(["too many"]) == ["too many"]
+    await rig.close()
+    await rig.open(lane=False)
+    assert (await rig.beat("d")).state is None
+    assert (await rig.beat("a")).fate == "kept"
+    rig.clock.advance(3600)
+    assert (await rig.beat("d")).fate == "kept"
+    assert sorted(await rig.states()) == ["a", "b", "c", "d"]
+
+
+async def test_the_gateway_itself_is_not_one_new_device_too_many(rig: Rig) -> None:
+    rig.max_new_per_hour = 0
+    await rig.open(lane=False)
+    await rig.store.meet([New(GATEWAY_ID, "gateway", "gateway")])
+    assert list(await rig.states()) == [GATEWAY_ID]
+
+
+async def enroll_all(rig: Rig) -> None:
+    """As if the service had taken all of them."""
+    await rig.open()
+    await rig.until(lambda: rig.store.figures.enrolments == 0)
+    await rig.close()
+    await rig.open(lane=False)
+
+
+async def test_two_instances_that_take_turns_are_two_machines(rig: Rig) -> None:
+    await rig.open(lane=False)
+    await rig.beat("d", 1, "a")
+    await rig.close()
+    await enroll_all(rig)
+    await rig.beat("d", 1, "b")
+    assert (await rig.states()) == {"d": "enrolled"}, "a restart has a new instance too"
+    await rig.beat("d", 2, "a")
+    assert (await rig.states()) == {"d": "conflict"}
+    for n in range(3, 9):
+        await rig.beat("d", n, "a")
+        await rig.beat("d", n, "b")
+    assert await rig.states() == {"d": "conflict", "d~2": "pending"}
+    assert (await rig.device("d~2")).clone_of == "d"
+    assert (await rig.device("d")).instance_id == "a"
+    assert rig.store.figures.enrolments == 1
+
+
+async def test_an_instance_that_comes_back_after_long_is_a_machine_that_was_switched(rig: Rig) -> None:
+    await rig.open(lane=False)
+    await rig.beat("d", 1, "a")
+    await rig.close()
+    await enroll_all(rig)
+    await rig.beat("d", 1, "b")
+    rig.clock.advance(11 * 60)
+    await rig.beat("d", 2, "a")
+    assert list(await rig.states()) == ["d"]
+
+
+async def test_many_machines_under_one_id_get_eight_ids_and_no_more(rig: Rig) -> None:
+    await rig.open(lane=False)
+    await rig.beat("d", 0, "m0")
+    await rig.close()
+    await enroll_all(rig)
+    for n in range(40):
+        for machine in range(20):
+            await rig.beat("d", n + 1, f"m{machine}")
+    assert len(await rig.states()) == 8
+
+
+async def test_who_is_silent_is_offline_then_inactive_then_forgotten_and_comes_back_by_speaking(rig: Rig) -> None:
+    await rig.open(lane=False)
+    await rig.telemetry("d", "b")
+    await rig.close()
+    await enroll_all(rig)
+    await rig.operate("POST", "/v2/devices/b/block")
+
+    async def later(seconds: float) -> dict[str, str]:
+        rig.clock.advance(seconds)
+        await rig.store.look_after(())
+        return await rig.states()
+
+    assert (await later(290))["d"] == "enrolled"
+    assert (await later(40))["d"] == "offline"
+    await rig.telemetry("d")
+    assert (await later(1))["d"] == "enrolled"
+    assert (await later(15 * 86_400))["d"] == "inactive"
+    assert await later(80 * 86_400) == {"b": "blocked"}
+
+
+async def test_last_contacts_are_written_now_and_then(rig: Rig) -> None:
+    await rig.open(lane=False)
+    await rig.telemetry("d")
+    rig.clock.advance(30)
+    await rig.telemetry("d")
+    assert (await rig.device("d")).last_contact_ms == rig.now_ms() - 30_000
+    await rig.store.look_after(())
+    assert (await rig.device("d")).last_contact_ms == rig.now_ms()
+    rig.clock.advance(30)
+    await rig.telemetry("d")
+    await rig.close()
+    await rig.open(lane=False)
+    assert (await rig.device("d")).last_contact_ms == rig.now_ms(), "a stop writes them down"
+
+
+async def test_an_operator_blocks_lets_in_and_forgets(rig: Rig) -> None:
+    await rig.open(lane=False)
+    await rig.store.heartbeat("d", beat_of(1, labels={"team": "core"}))
+    shown = await rig.operate("GET", "/v2/devices/d")
+    assert (shown["state"], shown["labels"], shown["enrolment"]["attempts"]) == ("pending", {"team": "core"}, 0)
+    blocked = await rig.operate("POST", "/v2/devices/d/block")
+    assert (blocked["state"], blocked["reason"]) == ("blocked", "an operator blocked it")
+    assert rig.store.figures.lane["expired"] == 1
+    assert (await rig.beat("d", 2)).fate == "rejected"
+    with pytest.raises(BadPayload, match="unblock it first"):
+        await rig.operate("POST", "/v2/devices/d/enroll")
+    assert (await rig.operate("POST", "/v2/devices/d/unblock"))["epoch"] == 2
+    with pytest.raises(BadPayload, match="only one that is blocked or quarantined"):
+        await rig.operate("POST", "/v2/devices/d/unblock")
+    assert (await rig.beat("d", 3)).fate == "kept"
+    await rig.operate("DELETE", "/v2/devices/d")
+    assert await rig.states() == {}
+    assert (rig.store.figures.lane["pending"], rig.store.figures.enrolments) == (0, 0)
+    with pytest.raises(NotFound):
+        await rig.operate("GET", "/v2/devices/d")
+    with pytest.raises(BadPayload, match="all"):
+        await rig.operate("POST", "/v2/devices/enroll")
+
+
+async def test_nobody_asks_the_service_while_there_is_no_lane(rig: Rig) -> None:
+    await rig.open(lane=False)
+    await rig.beat("d")
+    with pytest.raises(NoAnswer):
+        await rig.operate("POST", "/v2/devices/d/ping")
+
+
+async def test_the_list_has_filters_sorting_and_pages(rig: Rig) -> None:
+    await rig.open(lane=False)
+    for n in range(5):
+        rig.clock.advance(1)
+        await rig.telemetry(f"d{n}")
+    await rig.beat("laptop")
+    await rig.operate("POST", "/v2/devices/d3/block")
+
+    async def page(**query: str) -> tuple[list[str], dict[str, Any]]:
+        answer = await operate(rig.store, "GET", "/v2/devices", query=list(query.items()), now_ms=rig.now_ms)
+        return [device["device_id"] for device in answer["devices"]], answer
+
+    assert (await page())[0] == ["d0", "d1", "d2", "d3", "d4", "laptop"]
+    assert (await page(state="blocked"))[0] == ["d3"]
+    assert (await page(kind="workstation"))[0] == ["laptop"]
+    assert (await page(first_contact="telemetry", sort_key="first_seen_at", sort_order="desc", limit="2"))[0] == [
+        "d4",
+        "d3",
+    ]
+    first, answer = await page(limit="4")
+    second, _ = await page(cursor=answer["pagination"]["cursor"]["next_cursor"])
+    assert first + second == ["d0", "d1", "d2", "d3", "d4", "laptop"]
+    assert answer["pagination"]["total_count"] == 6
+
+
+async def test_an_enrolment_that_was_taken_is_not_taken_again_before_its_lease_ends_or_the_next_start(rig: Rig) -> None:
+    await rig.open(lane=False)
+    await rig.telemetry("a", "b")
+    first = await rig.store.claim(10, again=True)
+    assert len(first) == 2
+    assert await rig.store.read(lambda c: c.execute("SELECT count(*) FROM enrolments").fetchone()) == (2,)
+    await rig.telemetry("c")
+    assert [each.device.device_id for each in await rig.store.claim(10, again=True)] == ["c"]
+    rig.clock.advance(121)
+    assert len(await rig.store.claim(2, again=True)) == 2
+    await rig.close()
+    await rig.open(lane=False)
+    again = await rig.store.claim(10, again=True)
+    assert {each.enrollment_id for each in first} < {each.enrollment_id for each in again}
+    assert [each.attempts for each in again][:2] == [3, 3]
