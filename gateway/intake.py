@@ -16,6 +16,8 @@ class Sender(NamedTuple):
     """Address without port, or `unix`."""
     fixes: tuple[tuple[str, str], ...] = ()
     """Attribution that the key fixes: (field, value), as `gateway.normalise.attribution.fixed_by` makes them of its labels."""
+    counted_as: str | None = None
+    """What counting knows the key by, whatever it is renamed to; None: its name."""
 
 
 class Receipt(NamedTuple):
