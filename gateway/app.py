@@ -20,9 +20,11 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from exporters.clock import SystemClock
+from gateway.admin_address import WrittenAddress
 from gateway.aggregates import Settings as MetricsSettings
 from gateway.config import Config, Upstream, refuse_open_intake
 from gateway.config_values import Address, TcpAddress
+from gateway.counting.gaps import Gap, sender_shown
 from gateway.dead_letters import reason_figures, resend_figures
 from gateway.decode.events import EventRules
 from gateway.devices.earlier import EarlierItems
@@ -69,7 +71,7 @@ from gateway.web.devices import add_device_routes
 from gateway.web.gate import KeyGate
 from gateway.web.insights import add_insight_routes
 from gateway.web.keys import add_key_routes
-from gateway.web.listen import Listener, listen, runner_for
+from gateway.web.listen import OWNER_AND_GROUP, OWNER_ONLY, Listener, listen, runner_for
 from gateway.web.openapi import add_description_route
 from gateway.web.page import Total
 from gateway.web.receiver import Receiver
@@ -77,7 +79,7 @@ from gateway.web.session import AdminAccess, admin_token
 from gateway.web.spool_files import add_spool_file_routes
 from spool.errors import SpoolError
 from spool.record import DEVICES
-from spool.sqlite.database import make_private_dir
+from spool.sqlite.database import make_data_dir
 from spool.sqlite.metered import MeteredStore
 from spool.sqlite.spool import SpoolSettings, SqliteSpool
 from spool.sqlite.unit_totals import Rules
@@ -158,7 +160,7 @@ class Gateway:
 
     async def _start(self) -> None:
         config = self.config
-        make_private_dir(config.data_dir)
+        make_data_dir(config.data_dir)
         self.spool = SqliteSpool(
             config.data_dir, spool_settings(config), now_ms=self._now_ms, exporters=list(config.exporters)
         )
@@ -218,6 +220,7 @@ class Gateway:
             admin=await self._listen("admin", self._admin_runner(), config.listen.admin),
             service=None if service is None else TcpAddress("127.0.0.1", service[1]),
         )
+        self._write_admin_address(self.ports.admin)
 
     def _read_prices(self) -> None:
         path = self.config.pricing.file
@@ -371,13 +374,26 @@ class Gateway:
 
     async def _listen(self, option: str, runner: web.BaseRunner, address: Address) -> Address:
         try:
-            listener: Listener | None = await listen(runner, address)
+            listener: Listener | None = await listen(
+                runner, address, socket_mode=OWNER_ONLY if option == "admin" else OWNER_AND_GROUP
+            )
         except OSError as error:
             raise not_bound(option, address, error) from error
         if listener is None:
             return None
         self._stack.push_async_callback(listener.close)
         return listener.address
+
+    def _write_admin_address(self, address: Address) -> None:
+        """For commands beside the gateway, which finds it with no need of them."""
+        if address is None:
+            return
+        try:
+            written = WrittenAddress(self.config.data_dir, address)
+        except OSError as error:
+            log.warning("commands must be told the admin address: it cannot be written", error=type(error).__name__)
+        else:
+            self._stack.callback(written.close)
 
     def _receiver_runner(self) -> web.BaseRunner:
         self._receiver = build_receiver(
@@ -430,6 +446,7 @@ class Gateway:
             self._now_ms(),
             gaps=aggregates.gaps(),
             prefer_metrics=aggregates.settings.prefer_metrics,
+            key_names=self.keys.names(),
             stuck_lanes=self._lane_waits.seen(stuck, self._monotonic_s()),
             dead_letters=[DeadLetters(x.lane, x.reason, x.records) for x in self.spool.aside().reasons],
             devices=await self._silent_devices(),
@@ -443,6 +460,11 @@ class Gateway:
         return [
             Device(name, first_ms + now_ms - age_ms, last_ms + now_ms - age_ms) for name, first_ms, last_ms in found
         ]
+
+    def _gaps_shown(self) -> list[Gap]:
+        key_names = self.keys.names()
+        gaps = self.counting.aggregates.gaps()
+        return [{**gap, "sender": sender_shown(gap["sender"], key_names)} for gap in gaps]
 
     async def _insight_page(self, request: ListRequest) -> Page:
         await self._rounds.asked()
@@ -472,7 +494,7 @@ class Gateway:
             "reasons": edge_with(self.spool.reasons(), figures.reasons),
             "devices": device_status(self.devices),
             "unpriced": dict(self.prices.unpriced),
-            "gaps": self.counting.aggregates.gaps(),
+            "gaps": self._gaps_shown(),
             "spool": spool_status(self.spool),
             "quarantine": quarantine_status(self.spool, self.config.data_dir),
             "dead_letters": reason_figures(self.spool.aside()),

@@ -19,6 +19,8 @@ class Sender(NamedTuple):
     """Attribution that the key fixes: (field, value), as `gateway.normalise.attribution.fixed_by` makes them of its labels."""
     repeat_key: str | None = None
     """The request's `Idempotency-Key`."""
+    counted_as: str | None = None
+    """What counting knows the key by, whatever it is renamed to; None: its name."""
 
 
 class Receipt(NamedTuple):

@@ -210,6 +210,8 @@ class SpoolIntake:
         context = Context(
             now_ms, rfc3339_ms(now_ms), key=sender.key, users=self._users, peer=sender.peer, machines=self._machines
         )
+        if sender.counted_as is not None:
+            context = context._replace(counted_as=sender.counted_as)
         return context._replace(key_fixes=dict(sender.fixes)) if sender.fixes else context
 
     async def _keep(self, packed: Packed, context: Context, *, refuse: bool = True) -> Receipt:

@@ -6,9 +6,10 @@ from typing import Any
 import aiohttp
 import click
 
+from gateway.admin_address import running_address
 from gateway.cli.asking import Refused
 from gateway.config import Config
-from gateway.config_values import TcpAddress, UnixAddress
+from gateway.config_values import Address, TcpAddress, UnixAddress
 from gateway.web.session import TOKEN_FILE
 from spool.errors import SpoolLocked
 
@@ -25,8 +26,8 @@ async def ask_gateway(
     body: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
     """Its answer. *locked*: what says that one runs. Raises Refused, ClickException with the reason."""
-    connector, base = reach(config, locked)
     headers = {"Authorization": token_of(config)}
+    connector, base = reach(config, locked)
     timeout = aiohttp.ClientTimeout(total=TIMEOUT_S, sock_connect=10)
     try:
         async with (
@@ -35,24 +36,42 @@ async def ask_gateway(
         ):
             answer: dict[str, Any] = await response.json()
     except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-        raise click.ClickException(
-            f"{locked}; {base} does not answer ({type(error).__name__}): give the --config that it runs with,"
-            " or TELEMETRY_GATEWAY_LISTEN_ADMIN"
-        ) from error
+        raise click.ClickException(unanswered(locked, base, error)) from error
     if not response.ok:
         raise Refused(response.status, answer)
     return answer
 
 
 def reach(config: Config, locked: SpoolLocked) -> tuple[aiohttp.BaseConnector, str]:
-    """How to connect to the admin listener, and its base URL."""
-    match config.listen.admin:
+    """How to connect to the admin listener, and its base URL. Raises ClickException where it is not known."""
+    match admin_address(config):
         case TcpAddress() as address:
             return aiohttp.TCPConnector(), f"http://{address}"
         case UnixAddress() as address:
             return aiohttp.UnixConnector(str(address.path)), "http://localhost"
         case _:
-            raise click.ClickException(f"{locked}; and its admin listener is off: stop it first, or turn that on")
+            raise click.ClickException(
+                f"{locked}; it tells of no admin listener that is reached from here: name its address in"
+                " TELEMETRY_GATEWAY_LISTEN_ADMIN, or stop the gateway first"
+            )
+
+
+def admin_address(config: Config) -> Address:
+    """What the configuration names, but for port 0, which names none; else what the running gateway wrote.
+
+    The default is not tried: the token would go to whoever listens there.
+    """
+    named = config.listen.admin
+    if "admin" in config.listen.model_fields_set and not (isinstance(named, TcpAddress) and named.port == 0):
+        return named
+    return running_address(config.data_dir)
+
+
+def unanswered(locked: SpoolLocked, base: str, error: Exception) -> str:
+    return (
+        f"{locked}; {base} does not answer ({type(error).__name__}): leave out listen.admin and"
+        " TELEMETRY_GATEWAY_LISTEN_ADMIN, and the address that the gateway wrote is asked"
+    )
 
 
 def has_token(config: Config) -> bool:

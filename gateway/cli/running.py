@@ -24,7 +24,7 @@ from gateway.keys.errors import DatabaseUnavailable, PepperMismatch
 from gateway.local_service.misbehave import Misbehave
 from gateway.local_service.service import Service
 from spool.errors import SpoolError
-from spool.sqlite.database import DataLock, make_private_dir
+from spool.sqlite.database import DataLock, make_data_dir
 
 SWITCH_S = 0.0005
 """How long the event loop keeps the interpreter from the thread that waits to start a commit; Python's own 5 ms would be the answer's latency."""
@@ -90,7 +90,7 @@ async def _service_until_signal(
         raise CannotStart(f"--listen {error}") from error
     if not isinstance(address, TcpAddress):
         raise CannotStart("--listen must be host:port")
-    make_private_dir(data_dir)
+    make_data_dir(data_dir)
     lock = DataLock(data_dir)  # commands on its keys wait until it is stopped, as on a gateway's
     service = Service(data_dir / "service", misbehave=misbehave, random=random.Random(seed))  # noqa: S311 decides about misbehaviour only
     port = await service.start(address.host, address.port)

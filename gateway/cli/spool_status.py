@@ -12,8 +12,8 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from gateway.cli.asking_gateway import reach, unanswered
 from gateway.config import Config
-from gateway.config_values import TcpAddress
 from gateway.devices.rows import Figures
 from gateway.devices.rows import figures as figures_of
 from gateway.devices.status import edge_with
@@ -83,19 +83,14 @@ def lane_json(figures: LaneFigures, oldest_ms: int | None) -> dict[str, Any]:
 
 
 async def ask_gateway(config: Config, locked: SpoolLocked) -> dict[str, Any]:
-    address = config.listen.admin
-    if not isinstance(address, TcpAddress):
-        raise click.ClickException(f"{locked}; and its admin listener is not on a port that can be asked")
-    url = f"http://{address}/v2/status"
+    """Needs no token on loopback, so that it is asked without one."""
+    connector, base = reach(config, locked)
     try:
-        async with aiohttp.ClientSession() as session, session.get(url) as response:
+        async with aiohttp.ClientSession(connector=connector) as session, session.get(f"{base}/v2/status") as response:
             response.raise_for_status()
             status: dict[str, Any] = await response.json()
-    except aiohttp.ClientError as error:
-        raise click.ClickException(
-            f"{locked}; {url} does not answer ({type(error).__name__}): give the --config that it runs with,"
-            " or TELEMETRY_GATEWAY_LISTEN_ADMIN"
-        ) from error
+    except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+        raise click.ClickException(unanswered(locked, base, error)) from error
     return status
 
 

@@ -12,7 +12,7 @@ Totals run from the start of this process; aggregates of an earlier time are lef
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypedDict
 
@@ -34,6 +34,7 @@ class Gap(TypedDict):
     """One source and model of which metrics tell more tokens than calls do."""
 
     sender: str
+    """As `Reporter` has it; `sender_shown` for people."""
     service_name: str
     model: str
     tokens_by_calls: int
@@ -97,6 +98,12 @@ class Totals:
         for whose, tokens in lost.items():
             if _exceeds(claimed[whose[:2]], told[whose[:2]]):
                 yield _gap(whose, 0, tokens)
+
+
+def sender_shown(sender: str, key_names: Mapping[str, str]) -> str:
+    """*sender* with its key's name; *key_names*: what counting knows each key by -> its name."""
+    kind, _, key = sender.partition(":")
+    return f"key:{key_names.get(key, key)}" if kind == "key" else sender
 
 
 def _exceeds(metrics: int, calls: int) -> bool:

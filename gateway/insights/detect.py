@@ -5,11 +5,12 @@ kinds: of the usage by the hour (`USAGE_DETECTORS`, on the gateway and on the lo
 A further one is a function, a line here, and a section in docs/insights.md. Its thresholds are in `thresholds.py`.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from gateway.counting.gaps import Gap
+from gateway.counting.gaps import Gap, sender_shown
 from gateway.insights.calls import error_burst, missing_usage_rising
 from gateway.insights.finding import Finding
 from gateway.insights.models import cache_share_falling, new_model, no_price
@@ -54,13 +55,15 @@ class Figures(NamedTuple):
     stuck_lanes: Sequence[StuckLane] = ()
     dead_letters: Sequence[DeadLetters] = ()
     devices: Sequence[Device] = ()
+    key_names: Mapping[str, str] = MappingProxyType({})
+    """What counting knows each key by -> its name."""
 
 
 def detect(figures: Figures) -> list[Finding]:
     """All that is found; at most `MOST_FINDINGS` of one detector."""
     found = [detector(figures.history) for detector in USAGE_DETECTORS]
     found += [
-        calls_lost(figures.gaps, figures.prefer_metrics),
+        calls_lost(figures.gaps, figures.prefer_metrics, figures.key_names),
         held_lane(figures.stuck_lanes),
         dead_letters(figures.dead_letters),
         silent_device(figures.devices, figures.now_ms),
@@ -68,7 +71,7 @@ def detect(figures: Figures) -> list[Finding]:
     return [finding for each in found for finding in islice(each, MOST_FINDINGS)]
 
 
-def calls_lost(gaps: Sequence[Gap], prefer_metrics: frozenset[str]) -> Iterator[Finding]:
+def calls_lost(gaps: Sequence[Gap], prefer_metrics: frozenset[str], key_names: Mapping[str, str]) -> Iterator[Finding]:
     """Tokens that metrics tell of and no call does. A service that is billed by its metrics loses nothing by it."""
     for gap in gaps:
         if gap["service_name"] not in prefer_metrics:
@@ -76,7 +79,7 @@ def calls_lost(gaps: Sequence[Gap], prefer_metrics: frozenset[str]) -> Iterator[
                 cause="calls_lost",
                 source=f"{gap['sender']}\x00{gap['service_name']}",
                 model=gap["model"],
-                title=f"{source_name(gap)}: {what_is_lost(gap)}; spans are sampled or lost",
+                title=f"{source_name(gap, key_names)}: {what_is_lost(gap)}; spans are sampled or lost",
                 category="data quality",
                 effort="medium",
             )
@@ -91,6 +94,6 @@ def what_is_lost(gap: Gap) -> str:
     return f"{lost} % of the tokens of {model or 'calls without a model'} are in metrics and in no call"
 
 
-def source_name(gap: Gap) -> str:
-    sender = shown(gap["sender"].replace(":", " ", 1))
+def source_name(gap: Gap, key_names: Mapping[str, str]) -> str:
+    sender = shown(sender_shown(gap["sender"], key_names).replace(":", " ", 1))
     return f"{shown(gap['service_name'])} ({sender})" if gap["service_name"] else sender

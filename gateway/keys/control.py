@@ -11,7 +11,7 @@ from gateway.keys.key import GATEWAY_PREFIX, SERVICE_PREFIX
 from gateway.keys.pepper import load_pepper
 from gateway.keys.store import KeyStore, make_tables
 from gateway.keys.whole import refuse_damaged
-from spool.sqlite.database import DataLock, make_private_dir, mapped_errors
+from spool.sqlite.database import DataLock, make_data_dir, mapped_errors
 
 
 class KeyFiles(NamedTuple):
@@ -65,7 +65,7 @@ async def keys_at_rest(data_dir: Path, files: KeyFiles, now_ms: Callable[[], int
 
     Raises SpoolLocked while a gateway runs, SpoolError, PepperMismatch, DatabaseUnavailable.
     """
-    make_private_dir(data_dir)
+    make_data_dir(data_dir)
     with mapped_errors(str(data_dir)):
         lock = DataLock(data_dir)
     try:

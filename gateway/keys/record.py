@@ -27,9 +27,11 @@ LEGACY_NAME = "Legacy API Key"
 COLUMNS = (
     "key_id, name, description, mode, grants, status, display, "
     "created_by, created_at_ms, updated_by, modified_at_ms, accessed_at_ms, "
-    "labels, requests_per_minute, bytes_per_minute, is_legacy"
+    "labels, requests_per_minute, bytes_per_minute, is_legacy, counted_by_name"
 )
-Row = tuple[str, str, str, str, str, Status, str, str, int, str, int, int | None, str, int | None, int | None, int]
+Row = tuple[
+    str, str, str, str, str, Status, str, str, int, str, int, int | None, str, int | None, int | None, int, str | None
+]
 
 
 class KeyId(NamedTuple):
@@ -64,6 +66,8 @@ class KeyRecord:
     limits: Limits = NO_LIMITS
     is_legacy: bool = False
     """Its secret is not of our form: it was in use before there were several keys."""
+    counted_by_name: str | None = None
+    """The name that it had when counting still knew keys by their names; None for a key that was made since."""
 
     @property
     def last_modified(self) -> str:
@@ -72,6 +76,11 @@ class KeyRecord:
     @property
     def last_accessed(self) -> str:
         return NOT_IN_USE if self.accessed_at_ms is None else rfc3339_ms(self.accessed_at_ms)
+
+    @property
+    def counted_as(self) -> str:
+        """What counting knows it by; no renaming changes that."""
+        return self.counted_by_name or self.key_id
 
     @property
     def scope_count(self) -> int:
@@ -116,6 +125,7 @@ def from_row(row: Row) -> KeyRecord:
         labels=labels_from_column(row[12]),
         limits=Limits(row[13], row[14]),
         is_legacy=bool(row[15]),
+        counted_by_name=row[16],
     )
 
 
@@ -137,6 +147,7 @@ def to_row(key: KeyRecord) -> Row:
         key.limits.requests_per_minute,
         key.limits.bytes_per_minute,
         int(key.is_legacy),
+        key.counted_by_name,
     )
 
 

@@ -184,6 +184,12 @@ class KeyStore:
         self._refresh()
         return any(stored.key.status == "Enabled" for stored in self._keys.values())
 
+    def names(self) -> dict[str, str]:
+        """What counting knows each key by -> its name, as last read where the file cannot be read now."""
+        with suppress(DatabaseUnavailable):
+            self._refresh()
+        return {stored.key.counted_as: stored.key.name for stored in self._keys.values()}
+
     def ever_created(self) -> bool:
         """Whether a key was ever made, also one that was deleted since: open intake ends with the first one."""
         self._refresh()

@@ -107,7 +107,7 @@ def origin(resource: Attributes, context: Context) -> Origin:
     return Origin(
         attribution,
         source_fingerprint(service, instance),
-        fingerprint("sender", context.key or context.peer, device_id or "", service, told.get("instance", "")),
+        fingerprint("sender", context.counted_key or context.peer, device_id or "", service, told.get("instance", "")),
         fingerprint("instance", told["instance"]) if "instance" in told else 0,
         fingerprint("place", place) & PLACE_MASK if place else 0,
         *(_unnamed(merged, service) if context.machines.are_named and not device_id else ()),
@@ -150,7 +150,7 @@ def gateway_origin(source: str, context: Context) -> Origin:
     known = _origins.get(key)
     if known is not None:
         return known
-    sender = context.key or context.peer
+    sender = context.counted_key or context.peer
     made = origin({}, context)._replace(
         source=fingerprint("gateway source", source, sender), sender=fingerprint("sender", source, sender)
     )
@@ -166,7 +166,7 @@ def _remember(key: _OriginKey, made: Origin) -> None:
 
 def _told_by(context: Context) -> _OriginKey:
     """All of *context* but its time."""
-    sender = (context.key, context.device_id, context.users, context.machines, context.peer)
+    sender = (context.key, context.counted_as, context.device_id, context.users, context.machines, context.peer)
     if context.device or context.key_gives or context.key_fixes:
         mappings = (context.device, context.key_gives, context.key_fixes)
         return (*sender, *(tuple(mapping.items()) for mapping in mappings))

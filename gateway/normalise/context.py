@@ -78,6 +78,8 @@ class Context(NamedTuple):
     """The same, RFC 3339 UTC with milliseconds."""
     key: str | None = None
     """Name of the inbound key."""
+    counted_as: str | None = None
+    """What counting knows that key by, whatever it is renamed to; None: its name."""
     device_id: str | None = None
     """The enrolled device that sent it; wins over what the payload says."""
     device: Mapping[str, str] = _NOTHING
@@ -90,3 +92,8 @@ class Context(NamedTuple):
     peer: str = ""
     """Address of the sender: tells senders apart where there is no key."""
     machines: Machines = NO_MACHINES
+
+    @property
+    def counted_key(self) -> str | None:
+        """The inbound key, as what is counted and kept tells it from others; None on open intake."""
+        return self.counted_as or self.key

@@ -110,7 +110,8 @@ def normalise_metrics(metrics: Metrics, context: Context) -> Measured:
 
 def sender_of(context: Context) -> str:
     """Who sent a payload: the inbound key, else the address."""
-    return f"key:{context.key}" if context.key else f"peer:{context.peer}"
+    key = context.counted_key
+    return f"key:{key}" if key else f"peer:{context.peer}"
 
 
 def points(metric: Metric) -> int:

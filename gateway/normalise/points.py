@@ -28,7 +28,7 @@ class Reporter(NamedTuple):
     """Whose numbers these are, as far as it is stated; "" where it is not."""
 
     sender: str
-    """`key:<name>` of the inbound key, else `peer:<address>`."""
+    """`key:<what counting knows the inbound key by>`, else `peer:<address>`."""
     service_name: str
     device: str
     instance: str

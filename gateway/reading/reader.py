@@ -76,7 +76,8 @@ class Reader:
 
     async def _answer(self, kind: str, body: bytes, json: bool, context: Context) -> Answer:  # noqa: FBT001 passed on
         fixes = tuple(context.key_fixes.items())
-        job: Job = (kind, json, body, context.received_at_ms, context.received_at, context.key, context.peer, fixes)
+        who = (context.key, context.counted_as, context.peer, fixes)
+        job: Job = (kind, json, body, context.received_at_ms, context.received_at, *who)
         if len(body) >= LARGE_BYTES:
             (answer,) = await self.worker.ask([job])
         else:

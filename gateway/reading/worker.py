@@ -42,8 +42,8 @@ class Setup(TypedDict):
     """Empty where no machine is named."""
 
 
-Job = tuple[str, bool, bytes, int, str, str | None, str, tuple[tuple[str, str], ...]]
-"""`traces`, `logs`, `metrics` or a source (`gateway.reading.pushed.kind_of`); whether it is JSON; the body; when it was received, in ms and as text; the inbound key's name; the peer; what the key fixes."""
+Job = tuple[str, bool, bytes, int, str, str | None, str | None, str, tuple[tuple[str, str], ...]]
+"""`traces`, `logs`, `metrics` or a source (`gateway.reading.pushed.kind_of`); whether it is JSON; the body; when it was received, in ms and as text; the inbound key's name, and what counting knows it by; the peer; what the key fixes."""
 READERS: dict[str, Callable[..., tuple[Any, ...]]] = {**PACKERS, "metrics": pack_metrics}
 Answer = tuple[Any, Any]
 """The fields of a Packed, PackedMetrics or PackedSource, and model -> calls without a price; or None, and why the payload can never be read; or None twice."""
@@ -79,9 +79,16 @@ def answer(
     sources: Mapping[str, Source] = SOURCES,
     machines: Machines = NO_MACHINES,
 ) -> Answer:
-    kind, json, body, received_at_ms, received_at, key, peer, key_fixes = job
+    kind, json, body, received_at_ms, received_at, key, counted_as, peer, key_fixes = job
     context = Context(
-        received_at_ms, received_at, key=key, users=users, peer=peer, key_fixes=dict(key_fixes), machines=machines
+        received_at_ms,
+        received_at,
+        key,
+        counted_as,
+        users=users,
+        peer=peer,
+        key_fixes=dict(key_fixes),
+        machines=machines,
     )
     try:
         read = READERS.get(kind) or partial(pack_source, kind, sources=sources)

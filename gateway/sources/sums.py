@@ -48,7 +48,7 @@ class Sum(NamedTuple):
 
     identity: tuple[str, ...]
     """All that tells this row from others of its stretch: every dimension, mapped or not, and which export it is of. It is only hashed.
-    Where no dimension names the account, `context.key` belongs in it."""
+    Where no dimension names the account, `context.counted_key` belongs in it."""
     picked: Picked
     start_ms: int | None
     """Epoch ms; None where the row has none, and then it is rejected."""

@@ -70,7 +70,7 @@ class Threads:
         """
         if not told and not threads_of_calls:
             return packed
-        sender = context.key or context.peer
+        sender = context.counted_key or context.peer
         reports: list[tuple[bytes, bytes]] = []
         for thread_id, said, at_ms in told:
             thread = self._thread(name, sender, thread_id)

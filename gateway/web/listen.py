@@ -1,5 +1,10 @@
 """Binds a server to an address of the configuration, and says what it became."""
 
+import asyncio
+import socket
+from pathlib import Path
+from typing import Final
+
 from aiohttp import web
 
 from gateway.config_values import Address, TcpAddress, UnixAddress
@@ -7,6 +12,9 @@ from gateway.quiet_http import QuietRunner
 from gateway.web.answers import json_error
 from gateway.web.ready import SERVER
 
+OWNER_ONLY: Final = 0o600
+OWNER_AND_GROUP: Final = 0o660
+"""Rights to a Unix socket: whoever may write to it may connect."""
 SHUTDOWN_S = 10.0
 """How long requests that are under way may still take when the gateway stops."""
 
@@ -38,15 +46,18 @@ class Listener:
             self.address.path.unlink(missing_ok=True)
 
 
-async def listen(runner: web.BaseRunner, address: Address) -> Listener | None:
-    """Set *runner* up and bind it; None when the address is off. Raises OSError when it cannot be bound."""
+async def listen(runner: web.BaseRunner, address: Address, *, socket_mode: int = OWNER_ONLY) -> Listener | None:
+    """Set *runner* up and bind it; None when the address is off. Raises OSError when it cannot be bound.
+
+    *socket_mode*: the rights to a Unix socket, whatever the umask is.
+    """
     if address is None:
         return None
     await runner.setup()
     try:
         match address:
             case UnixAddress(path):
-                await bind_unix(runner, address)
+                await UnixSocketSite(runner, bound_unix(path, socket_mode)).start()
                 return Listener(runner, UnixAddress(path))
             case TcpAddress(host, port):
                 await web.TCPSite(runner, host, port, backlog=1024).start()
@@ -56,11 +67,40 @@ async def listen(runner: web.BaseRunner, address: Address) -> Listener | None:
         raise
 
 
-async def bind_unix(runner: web.BaseRunner, address: UnixAddress) -> None:
-    """A socket file that a killed process left behind is replaced; anything else at that path is left alone."""
-    if address.path.is_socket():
-        address.path.unlink()
-    await web.UnixSite(runner, str(address.path), backlog=1024).start()
+def bound_unix(path: Path, mode: int) -> socket.socket:
+    """A socket file that a killed process left behind is replaced; anything else at that path is left alone.
+
+    Nobody can connect before the file has its rights: that begins with listening.
+    """
+    if path.is_socket():
+        path.unlink()
+    bound = socket.socket(socket.AF_UNIX)
+    try:
+        bound.bind(str(path))
+        path.chmod(mode)
+    except BaseException:
+        bound.close()
+        raise
+    return bound
+
+
+class UnixSocketSite(web.BaseSite):
+    """Serves on a Unix socket that is bound already, and that is its own from then on."""
+
+    def __init__(self, runner: web.BaseRunner, bound: socket.socket) -> None:
+        super().__init__(runner, backlog=1024)
+        self._bound = bound
+
+    @property
+    def name(self) -> str:
+        return f"http://unix:{self._bound.getsockname()}:"
+
+    async def start(self) -> None:
+        await super().start()
+        server = self._runner.server
+        assert server is not None  # noqa: S101 the base class asks for it
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_unix_server(server, sock=self._bound, backlog=self._backlog)
 
 
 def bound_port(runner: web.BaseRunner) -> int:

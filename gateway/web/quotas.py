@@ -8,8 +8,9 @@ buckets. Bytes are those of bodies after decompression, so they are known when a
    one, and leaves a debt that the following minutes pay. So it waits for a minute at most, and the rate holds all the same.
 3. A body that is taken in pieces (`gateway.web.streaming`) is let in by its first piece; the others only leave a debt, since
    a refusal in the middle would make its sender begin again, for ever.
-4. What was taken for a request that we could not keep, or refused for its quota, is given back; but not what was taken for pieces
-   that are on disk, else a body that never ends would be free.
+4. What was taken for a request that we could not keep is given back; but not what was taken for pieces that are on disk, else a
+   body that never ends would be free. A body that is refused for its size takes no bytes, but it was read and decompressed to
+   know that: its request stays taken, else that work would be free. Its sender is told to wait for both.
 """
 
 import math
@@ -50,12 +51,13 @@ class Bucket:
 class Charge:
     """What one request took from its key's buckets."""
 
-    __slots__ = ("_begun", "_bytes", "_is_spent", "_quotas", "key", "taken_bytes")
+    __slots__ = ("_begun", "_bytes", "_is_spent", "_quotas", "_requests", "key", "taken_bytes")
 
-    def __init__(self, quotas: "Quotas", key: KeyRecord, in_bytes: Bucket | None) -> None:
+    def __init__(self, quotas: "Quotas", key: KeyRecord, in_requests: Bucket | None, in_bytes: Bucket | None) -> None:
         self.key = key
         self.taken_bytes = 0
         self._quotas = quotas
+        self._requests = in_requests
         self._bytes = in_bytes
         self._begun = self._is_spent = False
 
@@ -66,10 +68,19 @@ class Charge:
             return
         bucket.fill(size, self._quotas.now_s())
         if not self._begun and (wait_s := bucket.wait_s(n_bytes, size)):
-            raise self._quotas.over(self.key, "bytes", wait_s)
+            self._is_spent = True
+            raise self._quotas.over(self.key, "bytes", max(wait_s, self._request_wait_s()))
         self._begun = True
         bucket.left -= n_bytes
         self.taken_bytes += n_bytes
+
+    def _request_wait_s(self) -> int:
+        """Until the same request can be taken again."""
+        bucket, size = self._requests, self.key.limits.requests_per_minute
+        if bucket is None or size is None:
+            return 0
+        bucket.fill(size, self._quotas.now_s())
+        return bucket.wait_s(1, size)
 
     def spend(self) -> None:
         """What was taken until now was for pieces that are on disk."""
@@ -110,7 +121,7 @@ class Quotas:
                 raise self.over(key, "bytes", wait_s)
         if in_requests is not None:
             in_requests.left -= 1
-        return Charge(self, key, in_bytes)
+        return Charge(self, key, in_requests, in_bytes)
 
     def give_back(self, key: KeyRecord, n_bytes: int, *, n_requests: int = 1) -> None:
         """To *key*; a bucket never holds more than a minute's worth."""

@@ -8,6 +8,7 @@ user_version` is the number of the last migration; a file from a newer release i
 import fcntl
 import os
 import sqlite3
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import resources
@@ -16,6 +17,11 @@ from pathlib import Path
 from spool.errors import SpoolCorrupt, SpoolError, SpoolFull, SpoolLocked, SpoolTooNew
 
 DATABASE = "spool.db"
+LOCK = "lock"
+OF_A_GATEWAY = (DATABASE, LOCK, "control.db", "service/service.db")
+"""One of these is in every data directory, also where one was restored in part."""
+LOST_AND_FOUND = "lost+found"
+"""Of every new disk."""
 WAL_CHECKPOINT_PAGES = 4000
 """32 MiB of WAL: measured, larger gains nothing and makes recovery at start slower."""
 LEAST_LOG_PAGES = 16
@@ -28,6 +34,37 @@ def make_private_dir(path: Path) -> None:
     """Make *path* and its missing parents, 0700."""
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     path.chmod(0o700)
+
+
+def make_data_dir(path: Path) -> None:
+    """Make the data directory *path*, or make the one that is there private, 0700. Raises SpoolError where that may be another's matter.
+
+    1. What only its owner can enter is taken as it is.
+    2. A directory with the sticky bit (`/tmp`), or of another user, is left alone.
+    3. So is one that others can enter and that holds files, but none of a gateway.
+    """
+    if path.is_dir():
+        status = path.stat()
+        if not status.st_mode & 0o077 and status.st_mode & stat.S_IRWXU == stat.S_IRWXU:
+            return
+        fault = _why_not_ours(path, status)
+        if fault is not None:
+            raise SpoolError(
+                f"{path}: others can enter this folder, and {fault}, so its rights are not changed:"
+                " name a folder of the gateway's own"
+            )
+    make_private_dir(path)
+
+
+def _why_not_ours(path: Path, status: os.stat_result) -> str | None:
+    if status.st_mode & stat.S_ISVTX:
+        return "many use it (it has the sticky bit)"
+    if status.st_uid != os.geteuid():
+        return "it belongs to another user"
+    is_used = any(found.name != LOST_AND_FOUND for found in path.iterdir())
+    if is_used and not any((path / name).is_file() for name in OF_A_GATEWAY):
+        return "it holds other files, and none of a gateway"
+    return None
 
 
 def touch_private(path: Path) -> None:
@@ -53,7 +90,7 @@ class DataLock:
     """The exclusive lock on a data directory; held until closed or the process ends."""
 
     def __init__(self, data_dir: Path) -> None:
-        path = data_dir / "lock"
+        path = data_dir / LOCK
         touch_private(path)
         self._file = path.open("r+")
         try:

@@ -106,7 +106,7 @@ class SqliteSpool:
         self._data_dir = data_dir
         self._wall_ms = now_ms
         with database.mapped_errors(str(data_dir)):
-            database.make_private_dir(data_dir)
+            database.make_data_dir(data_dir)
             self._lock = database.DataLock(data_dir)
         self._sources: dict[Lane, Lane] = {lane: lane for lane in OWN_LANES} | dict.fromkeys(exporters, AI_TELEMETRY)
         self._followers = {own: [x for x, source in self._sources.items() if source == own] for own in OWN_LANES}

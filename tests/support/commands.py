@@ -23,10 +23,8 @@ class Ended(NamedTuple):
 
 
 def run_command(gateway: GatewayProcess, *arguments: str, answer: str | None = None) -> Ended:
-    """The data directory, and the admin listener while there is one, are told by the environment."""
+    """The environment tells the data directory; where a gateway runs on it, the command finds it."""
     environ = {"TELEMETRY_GATEWAY_DATA": str(gateway.data_dir)}
-    if gateway.is_running():
-        environ["TELEMETRY_GATEWAY_LISTEN_ADMIN"] = gateway.admin_url.removeprefix("http://")
     return run_telemetry_gateway(*arguments, answer=answer, environ=environ)
 
 

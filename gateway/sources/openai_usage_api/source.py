@@ -168,7 +168,7 @@ def _identity(result: Mapping[str, Json], context: Context) -> tuple[str, ...]:
         for name, value in sorted(result.items())
         if isinstance(value, str | bool) and value != ""
     ]
-    return (context.key or "", *told[:_MAX_DIMENSIONS])
+    return (context.counted_key or "", *told[:_MAX_DIMENSIONS])
 
 
 SOURCE = Source(

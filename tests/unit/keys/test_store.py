@@ -316,16 +316,38 @@ async def test_every_fault_of_a_new_key_is_told_at_once(keys: KeyStore) -> None:
         await keys.create("x", Fixed(frozenset()), by=MAKER, labels={"x": ""}, limits=Limits(1, 0))
 
 
+OLD_KEY = (
+    "'0123456789', 'old key', '', 'managed', '[\"send-ai-telemetry\"]', 'Enabled', x'00', 'd', 'm', 1, 'm', 1, NULL"
+)
+"""The values of the first columns that keys had."""
+
+
 async def test_a_file_from_before_labels_and_limits_is_brought_forward(database: Database, clock: Clock) -> None:
     first, *_ = scripts_of(MIGRATIONS)
     await database.migrate("keys", [first])
-    row = (
-        "'0123456789', 'old key', '', 'managed', '[\"send-ai-telemetry\"]', 'Enabled', x'00', 'd', 'm', 1, 'm', 1, NULL"
-    )
-    await database.write(lambda connection: connection.execute(f"INSERT INTO keys VALUES ({row})"))
+    await database.write(lambda connection: connection.execute(f"INSERT INTO keys VALUES ({OLD_KEY})"))
     store = await open_store(database, clock)
     (key,) = await store.list()
     assert (key.name, dict(key.labels), key.limits, key.is_legacy) == ("old key", {}, Limits(), False)
+    await store.close()
+
+
+async def test_counting_knows_a_key_by_its_id_and_one_from_before_by_the_name_it_had_then(
+    database: Database, clock: Clock
+) -> None:
+    await database.migrate("keys", scripts_of(MIGRATIONS)[:2])
+    await database.write(
+        lambda connection: connection.execute(f"INSERT INTO keys VALUES ({OLD_KEY}, '{{}}', NULL, NULL, 0)")
+    )
+    store = await open_store(database, clock)
+    new = (await store.create("new key", SENDING, by=MAKER)).key
+    for name in ("old key", "new key"):
+        await store.edit(name, by=EDITOR, new_name=f"{name}, renamed")
+    assert {key.name: key.counted_as for key in await store.list()} == {
+        "old key, renamed": "old key",
+        "new key, renamed": new.key_id,
+    }
+    assert store.names() == {"old key": "old key, renamed", new.key_id: "new key, renamed"}
     await store.close()
 
 

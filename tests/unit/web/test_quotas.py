@@ -254,6 +254,49 @@ async def test_bytes_are_those_of_the_plain_body(
         assert response.status == 202
 
 
+async def test_a_body_that_was_decompressed_to_be_refused_is_charged_as_a_request(
+    serve: Serve, client: aiohttp.ClientSession, keys: KeyStore, clock: Clock
+) -> None:
+    served = await serve(
+        gate=KeyGate(keys),
+        quotas=Quotas(clock),
+        further=lambda *parts: source_routes(tuple(SOURCES.values()), {}, *parts),
+    )
+    headers = {"Content-Type": JSON, "Authorization": await limited_key(keys, requests=3, n_bytes=6000)}
+    gzipped = headers | {"Content-Encoding": "gzip"}
+    url, large = f"{served.url}/v1/events", gzip.compress(b'{"pad":"' + b"x" * 5000 + b'"}')
+
+    async def answer(url: str, body: bytes, sent: dict[str, str]) -> tuple[int, str | None]:
+        async with client.post(url, data=body, headers=sent) as response:
+            return response.status, response.headers.get("Retry-After")
+
+    assert await answer(url, large, gzipped) == (202, None)
+    for _ in range(5):  # told unread, by the length that is announced, and so for nothing
+        assert (await answer(url, b"x" * 5000, headers))[0] == 429
+    assert await answer(url, large, gzipped) == (429, "41")
+    assert await answer(f"{served.url}/v1/sources/litellm", large, gzipped) == (429, "41"), "in pieces as well"
+    assert served.receiver.figures().over_quota == {("team-a", "bytes"): 7}
+    assert await answer(url, large, gzipped) == (429, "20")
+    assert served.receiver.figures().over_quota[("team-a", "requests")] == 1, "it was not read"
+    clock.s += 41
+    assert await answer(url, large, gzipped) == (202, None), "who waits as told is let in"
+
+
+def test_a_body_refused_for_its_size_waits_for_a_request_too(clock: Clock) -> None:
+    quotas, limited = Quotas(clock), key(requests=1, n_bytes=60)
+    charge = quotas.charge(limited)
+    assert charge is not None
+    quotas.give_back(limited, -30, n_requests=0)  # others of the key sent as much meanwhile
+    with pytest.raises(OverQuota) as refused:
+        charge.take_body(40)
+    charge.give_back()
+    assert refused.value.retry_after_s == 60, "10 s for the bytes, 60 s for the request"
+    clock.s += 60
+    again = quotas.charge(limited)
+    assert again is not None
+    again.take_body(40)
+
+
 async def test_what_could_not_be_kept_is_not_charged(
     serve: Serve, client: aiohttp.ClientSession, keys: KeyStore, clock: Clock
 ) -> None:
