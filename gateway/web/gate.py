@@ -84,7 +84,8 @@ def sender_of(key: KeyRecord | None, peer: str | None) -> Sender:
     """Who sends under *key*, None on open intake; *peer* as the transport knows it."""
     if key is None:
         return Sender(None, peer or "unix")
-    return Sender(key.name, peer or "unix", fixed_by(key.labels) if key.labels else (), key.counted_as)
+    fixes = fixed_by(key.labels) if key.labels else ()
+    return Sender(key.name, peer or "unix", fixes, counted_as=key.counted_as)
 
 
 class Keys(Protocol):
