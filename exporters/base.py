@@ -25,6 +25,8 @@ class Retry:
     """The target's own wish (`Retry-After`), bounded to an hour; None lets the back-off decide."""
     throttled: bool = False
     """The target asks the whole lane to slow down (429, 503): says nothing against this batch."""
+    may_be_there: bool = False
+    """No answer came, and the request may have arrived: a connection was made."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -312,6 +312,7 @@ class Gateway:
             max_new_per_hour=options.max_new_per_hour,
             interval_ms=int(options.heartbeat_interval_s * 1000),
             now_ms=self.spool.age_ms,
+            wall_ms=self._now_ms,
         )
         self._stack.push_async_callback(self.devices.close)
 
@@ -371,6 +372,9 @@ class Gateway:
             log.warning("unit-cost records waited for too long and are expired", records=expired)
         window_ms = int(max(config.spool.max_age_s + config.spool.keep_delivered_s, config.counting.window_s) * 1000)
         await self._metering.forget(self.spool.age_ms() - window_ms)
+        known_ms = self.spool.age_ms() - int(max(config.spool.keep_delivered_s, config.counting.window_s) * 1000)
+        if forgotten := await self._metering.make_room(known_ms, lambda: self.spool.is_crowded):
+            log.warning("the spool fills up: older event ids are forgotten, and repeats of them count", ids=forgotten)
 
     async def _listen(self, option: str, runner: web.BaseRunner, address: Address) -> Address:
         try:
@@ -419,7 +423,7 @@ class Gateway:
         app = admin_app(parts, loopback=address is None or address.is_loopback)
         add_spool_file_routes(app, self.config.data_dir)
         add_operator_routes(app, self.spool.operator(), self.spool.age_ms)
-        add_device_routes(app, self.devices, self.spool.age_ms)
+        add_device_routes(app, self.devices)
         add_key_routes(app, Store(self.keys, self._receiver.admission.recent.last_hour))
         if self._service_keys is not None:
             add_key_routes(app, Store(self._service_keys), SERVICE_PATH)

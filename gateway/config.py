@@ -384,6 +384,11 @@ class Config(Options):
     def lanes_are_free(cls, value: dict[str, ExporterOptions]) -> dict[str, ExporterOptions]:
         if taken := sorted(set(value) & set(OWN_LANES)):
             raise ValueError(f"{taken[0]} is the name of one of the gateway's own lanes")
+        streams = [options.stream for options in value.values() if isinstance(options, StreamExporter)]
+        if twice := sorted({stream for stream in streams if streams.count(stream) > 1}):
+            raise ValueError(
+                f"stream {twice[0]} is made by two exporters: a record adds to a stream once; name another"
+            )
         return value
 
 

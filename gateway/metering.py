@@ -77,6 +77,16 @@ class Metering:
         while await self._store.forget(taken_before_ms) >= FORGET_AT_ONCE:
             pass
 
+    async def make_room(self, taken_before_ms: int, is_crowded: Callable[[], bool]) -> int:
+        """Forget the oldest of what was taken before then for as long as the spool *is_crowded*; how many.
+
+        Ids alone could fill it, and nothing that is sent would make room for anything.
+        """
+        forgotten = 0
+        while is_crowded() and (some := await self._store.forget(taken_before_ms)):
+            forgotten += some
+        return forgotten
+
 
 CONFLICTS = "{} events carry an event_id under which something else was sent before; what came first stands"
 

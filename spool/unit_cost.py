@@ -173,8 +173,12 @@ def wire_record(shape: Shape, place: Place, value: Decimal | None) -> dict[str, 
 
 
 def place_in(shape: Shape, record: dict[str, Any]) -> Place:
-    """The place of a `wire_record`. Raises KeyError, TypeError, ValueError when it is none."""
+    """The place of a `wire_record`, or of one that the far end tells in its own way: with `element-name`, a time in the bucket, no offset.
+
+    Raises KeyError, TypeError, ValueError, AttributeError when it is none.
+    """
     start = datetime.fromisoformat(record["timestamp"])
+    start_ms = int((start.replace(tzinfo=UTC) if start.tzinfo is None else start).timestamp() * 1000)
     filter_ = record.get("filter")
     if shape.kind == "metric":
         costs = record.get("associated_cost")
@@ -182,7 +186,8 @@ def place_in(shape: Shape, record: dict[str, Any]) -> Place:
             None if costs is None and shape.dimensions else {name: [value] for name, value in (costs or {}).items()}
         )
     text = "" if filter_ is None else filter_text(filter_)
-    return Place(int(start.timestamp()) * 1000, record.get("element_name", ""), text)
+    element = record.get("element_name", record.get("element-name", ""))
+    return Place(bucket_start_ms(start_ms, shape.granularity), element, text)
 
 
 def filter_text(filter_: Mapping[str, Sequence[str]]) -> str:

@@ -144,11 +144,13 @@ def silence(error: BaseException) -> Retry | Hold:
         case aiohttp.ClientHttpProxyError():
             return Hold(f"the proxy answered HTTP {error.status}", answered=False)
         case TimeoutError():
-            return Retry("the target did not answer in time", answered=False)
+            text = "the target did not answer in time"
         case aiohttp.ClientConnectorDNSError():
-            return Retry("the target's name cannot be resolved", answered=False)
+            text = "the target's name cannot be resolved"
         case _:
-            return Retry(f"no answer: {type(error).__name__}", answered=False)
+            text = f"no answer: {type(error).__name__}"
+    never_connected = isinstance(error, aiohttp.ConnectionTimeoutError | aiohttp.ClientConnectorError)
+    return Retry(text, answered=False, may_be_there=not never_connected)
 
 
 async def _bounded_body(response: aiohttp.ClientResponse) -> bytes:

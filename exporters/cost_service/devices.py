@@ -121,9 +121,7 @@ def device_answer(call: DeviceCall, answer: Answer) -> DeviceAnswer | None:  # n
             return DeviceAnswer(call.type, call.device_id, "blocked", told=str(said))
         case 403:
             return DeviceAnswer(call.type, call.device_id, "forbidden", told=str(said))
-        case 404 if call.type != "enroll":
-            return DeviceAnswer(call.type, call.device_id, "unknown")
-        case 410 if call.type != "enroll" and said.code == "device_unknown":
+        case 404 | 410 if call.type != "enroll":
             return DeviceAnswer(call.type, call.device_id, "unknown")
         case 409 if call.type == "enroll":
             return _accepted(call, answer.body)

@@ -3,6 +3,7 @@
 from exporters.base import Hold, Outcome, Retry
 from exporters.cost_service.answers import outcome
 from exporters.cost_service.client import CostServiceClient
+from exporters.cost_service.doubts import Doubts
 from exporters.cost_service.encode import encode_event, encode_records, idempotency_key
 from exporters.keyring import OutboundKey
 from spool.record import Batch
@@ -36,12 +37,14 @@ class UsageEventsExporter:
     def __init__(self, client: CostServiceClient, *, repeatable: bool) -> None:
         self._client = client
         self._repeatable = repeatable
+        self._doubts = Doubts()
 
     async def send(self, batch: Batch) -> Outcome:
         (record,) = batch.records
         body = encode_event(record, batch, self._client.gateway_id)
         path = self._client.preset.create_event
-        return await post_batch(self._client, path, body, batch, EVENTS_SCOPE, repeatable=self._repeatable)
+        found = await post_batch(self._client, path, body, batch, EVENTS_SCOPE, repeatable=self._repeatable)
+        return found if self._repeatable else self._doubts.settled(batch, found)
 
     async def close(self) -> None:
         """The client is shared; its owner closes it."""

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
-from typing import Any
+from typing import Any, get_args
 from urllib.parse import quote
 
 import orjson
@@ -20,11 +20,12 @@ from exporters.base import Delivered, Hold, Outcome, Refused, Retry
 from exporters.clock import Clock
 from exporters.cost_service.answers import fault, outcome
 from exporters.cost_service.client import Answer, CostServiceClient
+from exporters.cost_service.doubts import Doubts
 from exporters.cost_service.encode import idempotency_key
 from exporters.cost_service.lanes import KEY_REFUSALS, next_key, no_key
 from exporters.rate import TokenBucket
 from spool.record import Batch
-from spool.unit_cost import BaseRecord, Shape, place_in
+from spool.unit_cost import BaseRecord, Granularity, Shape, place_in
 
 MANAGE_SCOPE = "unit-cost_v1:manage_telemetry_records"
 READ_SCOPE = "unit-cost_v1:read_telemetry"
@@ -55,6 +56,7 @@ class UnitCostExporter:
         self._clock = clock
         self._rate = TokenBucket(per_s=settings.records_per_s, burst=RECORDS_BURST)
         self._never = asyncio.Event()
+        self._doubts = Doubts()
 
     async def send(self, batch: Batch) -> Outcome:
         items = read_items(batch)
@@ -64,12 +66,14 @@ class UnitCostExporter:
             return await self._read(items[0]["stream"], items[0]["kind"], batch)
         if delay_s := self._rate.take(self._clock.monotonic_s(), len(items)):
             await self._clock.wait(self._never, delay_s)
-        return await self._post(items, batch)
+        repeatable = items[0]["operation"] != "sum" or self._settings.repeatable_sums
+        found = await self._post(items, batch, repeatable=repeatable)
+        return found if repeatable else self._doubts.settled(batch, found)
 
     async def close(self) -> None:
         """The client is shared; its owner closes it."""
 
-    async def _post(self, items: Sequence[dict[str, Any]], batch: Batch) -> Outcome:
+    async def _post(self, items: Sequence[dict[str, Any]], batch: Batch, *, repeatable: bool) -> Outcome:
         key = self._client.keyring.key_for(MANAGE_SCOPE)
         if key is None:
             return no_key(MANAGE_SCOPE)
@@ -81,10 +85,9 @@ class UnitCostExporter:
             return answer
         if answer.status in KEY_REFUSALS and (turn := next_key(self._client, key, MANAGE_SCOPE, answer.status)):
             return turn
-        operation = items[0]["operation"]
-        if operation == "delete" and is_gone(answer):
+        if items[0]["operation"] == "delete" and is_gone(answer):
             return Delivered()
-        return self._outcome(answer, batch, repeatable=operation != "sum" or self._settings.repeatable_sums)
+        return self._outcome(answer, batch, repeatable=repeatable)
 
     def _outcome(self, answer: Answer, batch: Batch, *, repeatable: bool) -> Outcome:
         return outcome(
@@ -110,16 +113,18 @@ class UnitCostExporter:
         """Ask what the far end holds of *stream*, all pages, and pass it on."""
         base: list[BaseRecord] = []
         cursor: str | None = None
+        cursors: set[str] = set()
         while True:
             answer = await self._page(stream, cursor)
             if isinstance(answer, Retry | Hold):
                 return answer
-            if answer.status == 404:  # noqa: PLR2004 - nobody sent to it yet
+            if is_unknown_stream(answer):
                 break
             page = base_page(answer.body, kind) if 200 <= answer.status < 300 else None  # noqa: PLR2004 - the 2xx class
-            if page is None or len(base) + len(page[0]) > MOST_BASE_RECORDS:
+            if page is None or len(base) + len(page[0]) > MOST_BASE_RECORDS or page[1] in cursors:
                 return await self._unknown(stream, answer, batch)
             records, cursor = page
+            cursors.add(cursor or "")
             base += records
             if cursor is None:
                 break
@@ -174,11 +179,19 @@ def encode_unit_cost(items: Sequence[dict[str, Any]], element_name: str) -> byte
 
 def is_gone(answer: Answer) -> bool:
     """Whether a delete was refused because there is nothing to delete from."""
-    if answer.status not in {400, 404}:
-        return False
-    said = fault(answer.body)
+    return answer.status in {400, 404} and names_no_stream(answer.body)
+
+
+def is_unknown_stream(answer: Answer) -> bool:
+    """Whether nobody sent to the stream yet. A bare 404 may as well be a wrong path, behind which there are totals."""
+    return answer.status == 404 and names_no_stream(answer.body)  # noqa: PLR2004 - as it says
+
+
+def names_no_stream(body: bytes) -> bool:
+    """Whether the answer's own words are that there is no such stream."""
+    said = fault(body)
     message = said.message.lower()
-    return said.code in GONE_CODES or ("stream" in message and "exist" in message)
+    return said.code in GONE_CODES or ("stream" in message and ("exist" in message or "not found" in message))
 
 
 def base_page(body: bytes, kind: str) -> tuple[list[BaseRecord], str | None] | None:
@@ -194,5 +207,11 @@ def base_page(body: bytes, kind: str) -> tuple[list[BaseRecord], str | None] | N
 
 
 def base_record(record: dict[str, Any], kind: str) -> BaseRecord:
-    shape = Shape("metric" if kind == "metric" else "allocation", record.get("granularity", "DAILY"), ())
-    return BaseRecord(place_in(shape, record), Decimal(str(record["value"])))
+    """Raises ValueError and others for what names no single place: it must not be taken for another one."""
+    granularities: dict[object, Granularity] = {known: known for known in get_args(Granularity)}
+    granularity = granularities[record.get("granularity") or "DAILY"]
+    shape = Shape("metric" if kind == "metric" else "allocation", granularity, ())
+    place, value = place_in(shape, record), Decimal(str(record["value"]))
+    if place.is_wide(shape.kind) or not value.is_finite():
+        raise ValueError("not the record of one place")
+    return BaseRecord(place, value)

@@ -92,7 +92,7 @@ async def replay(config: Config, choice: Choice, ids: Sequence[int], *, as_json:
         print_counts(answer["replayed"], "dead letters are pending again")
         if answer["skipped"]:
             click.echo(
-                f"{answer['skipped']} stay: their lane is not set up any more, or the spool could not read them",
+                f"{answer['skipped']} stay: their lane is not set up any more, the spool could not read them, or they would wipe newer totals",
                 err=True,
             )
     return 1 if answer["skipped"] else 0

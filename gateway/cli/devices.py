@@ -9,7 +9,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from gateway.cli.printing import plain
+from gateway.cli.printing import harmless, plain
 from gateway.config import Config
 from gateway.devices.at_rest import at_rest
 from gateway.devices.operating import LIST_PATH, operate
@@ -50,8 +50,8 @@ async def ask_devices(
             f"{config.data_dir} holds no devices: name the gateway's with --data-dir or --config"
         )
     try:
-        async with at_rest(config.data_dir, database) as devices:
-            return await operate(devices, method, path, query=query, body=body, now_ms=wall_ms)
+        async with at_rest(config.data_dir, database, wall_ms) as devices:
+            return await operate(devices, method, path, query=query, body=body)
     except SpoolLocked as error:
         from gateway.cli.asking_gateway import ask_gateway  # noqa: PLC0415 nothing at rest must cost an HTTP client's imports
 
@@ -112,7 +112,7 @@ async def enroll_all(config: Config, *, as_json: bool) -> int:
 async def ping(config: Config, device_id: str, *, as_json: bool) -> int:
     """0 when the service knows the device."""
     answer = await ask_devices(config, "POST", f"{path_of(device_id)}/ping")
-    said = f": {answer['message']}" if answer.get("message") else ""
+    said = f": {harmless(answer['message'])}" if answer.get("message") else ""
     click.echo(json.dumps(answer) if as_json else f"{answer['device_id']}: {answer['answer']}{said}")
     return 0 if answer["answer"] == "known" else 1
 

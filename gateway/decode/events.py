@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 
 import orjson
 
-from gateway.decode.json_items import json_items
+from gateway.decode.json_items import UNREADABLE, json_items
 from gateway.normalise.call import Rejection
 from gateway.unit_cost.faults import Fault
 from gateway.unit_cost.records import BadUnitCost, check_dimensions, check_stream, read_record
@@ -82,6 +82,8 @@ def decode_events(body: bytes, now_ms: int, rules: EventRules = EventRules(), *,
 
 def event_fault(item: Any, rules: EventRules) -> str | None:
     """What is wrong with an event: `<field>_<fault>`; None when nothing is."""
+    if item is UNREADABLE:
+        return "line_not_json"
     if not isinstance(item, dict):
         return "not_an_object"
     return next((fault for fault, is_so in event_faults(item, rules) if is_so), None)
@@ -101,9 +103,19 @@ def event_faults(item: dict[str, Any], rules: EventRules) -> Iterator[tuple[str,
     yield "metadata_not_an_object", not isinstance(metadata, dict)
     yield "event_id_not_text", not is_event_id(metadata.get("event_id"))
     yield "route_unknown", item.get("route") not in (None, *ROUTES)
-    text = orjson.dumps(item)
+    text = _dumped(item)
+    yield "event_too_deep", text is None
+    assert text is not None  # noqa: S101 - the first fault ends the event
     yield "event_larger_than_64_kib", len(text) > MAX_EVENT_BYTES
     yield "angle_bracket_in_text", not rules.replace_brackets and (b"<" in text or b">" in text)
+
+
+def _dumped(item: dict[str, Any]) -> bytes | None:
+    """None when it is nested deeper than can be written again: JSON is read some levels deeper than that."""
+    try:
+        return orjson.dumps(item)
+    except orjson.JSONEncodeError:
+        return None
 
 
 def is_filters(value: Any) -> bool:

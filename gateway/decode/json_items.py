@@ -10,8 +10,15 @@ from gateway.errors import BadPayload
 BOM = b"\xef\xbb\xbf"
 
 
+class Unreadable:
+    """Stands for a line that is no JSON, among others that are: one torn line must not cost them."""
+
+
+UNREADABLE = Unreadable()
+
+
 def json_items(body: bytes, under: str) -> list[Any]:
-    """The items of *body*; `{"<under>": […]}` is unpacked. Raises BadPayload."""
+    """The items of *body*; `{"<under>": […]}` is unpacked. A line of NDJSON may be UNREADABLE. Raises BadPayload when no item can be read."""
     text = body.removeprefix(BOM)
     try:
         value: Any = loads(text)
@@ -23,13 +30,18 @@ def json_items(body: bytes, under: str) -> list[Any]:
 
 
 def _lines(text: bytes) -> list[Any]:
-    items: list[Any] = []
-    for number, line in enumerate(text.splitlines(), start=1):
-        if line.strip():
-            try:
-                items.append(loads(line))
-            except orjson.JSONDecodeError as error:
-                raise BadPayload(f"line {number} is not JSON, and the body as a whole is not either") from error
+    items = {number: _line(line) for number, line in enumerate(text.splitlines(), start=1) if line.strip()}
     if not items:
         raise BadPayload("the body is empty: send a JSON object, an array of them, or one a line")
-    return items
+    if not any(isinstance(item, dict) for item in items.values()):
+        bad = next((number for number, item in items.items() if item is UNREADABLE), None)
+        if bad is not None:
+            raise BadPayload(f"line {bad} is not JSON, and the body as a whole is not either")
+    return list(items.values())
+
+
+def _line(line: bytes) -> Any:
+    try:
+        return loads(line)
+    except orjson.JSONDecodeError:
+        return UNREADABLE

@@ -6,18 +6,24 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from gateway.devices.clocks import Now, now_by
 from gateway.devices.rows import Device
 from gateway.devices.tables import migrate
 from gateway.errors import NoAnswer
 from gateway.keys.database import Database
 from spool.sqlite.database import DataLock, mapped_errors
+from spool.sqlite.reading import age_at_rest
 
 T = TypeVar("T")
 
 
 class AtRest:
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, now: Now) -> None:
         self._database = database
+        self._now = now
+
+    def now(self) -> Now:
+        return self._now
 
     async def read(self, question: Callable[[sqlite3.Connection], T]) -> T:
         return await self._database.read(question)
@@ -31,7 +37,7 @@ class AtRest:
 
 
 @asynccontextmanager
-async def at_rest(data_dir: Path, control_database: Path) -> AsyncIterator[AtRest]:
+async def at_rest(data_dir: Path, control_database: Path, wall_ms: Callable[[], int]) -> AsyncIterator[AtRest]:
     """Raises SpoolLocked, SpoolError, DatabaseUnavailable."""
     with mapped_errors(str(data_dir)):
         lock = DataLock(data_dir)
@@ -39,7 +45,7 @@ async def at_rest(data_dir: Path, control_database: Path) -> AsyncIterator[AtRes
         database = await Database.open(control_database)
         try:
             await migrate(database)
-            yield AtRest(database)
+            yield AtRest(database, now_by(age_at_rest(data_dir, wall_ms()), wall_ms()))
         finally:
             await database.close()
     finally:

@@ -4,7 +4,6 @@
 devices, or seems to have forgotten them all, which is an outage or a wrong path and no reason to enrol a fleet again.
 """
 
-from collections import deque
 from typing import Final
 
 from exporters.backoff import probe_delay_s
@@ -120,20 +119,24 @@ class Forgetting:
     def __init__(self) -> None:
         self._answers: dict[str, tuple[float, bool]] = {}
         """Device -> when it was answered last, and whether as unknown; the oldest first."""
-        self._row: deque[bool] = deque(maxlen=FORGOTTEN_LEAST)
-        """The last answers of distinct devices."""
+        self._row: dict[str, bool] = {}
+        """The devices that were answered last, however long ago, and whether as unknown."""
 
     def note(self, device_id: str, now_s: float, *, is_unknown: bool) -> bool:
         """Take one answer; True when by now too many devices are unknown."""
         self._answers.pop(device_id, None)
         self._answers[device_id] = (now_s, is_unknown)
-        self._row.append(is_unknown)
+        self._row.pop(device_id, None)
+        self._row[device_id] = is_unknown
+        if len(self._row) > FORGOTTEN_LEAST:
+            del self._row[next(iter(self._row))]
         while self._answers and next(iter(self._answers.values()))[0] < now_s - WINDOW_S:
             del self._answers[next(iter(self._answers))]
-        unknown = sum(each for _, each in self._answers.values()) if is_unknown else 0
-        if unknown < FORGOTTEN_LEAST:
+        if not is_unknown:
             return False
-        return all(self._row) or unknown > FORGOTTEN_SHARE * len(self._answers)
+        unknown = sum(each for _, each in self._answers.values())
+        is_many = unknown >= FORGOTTEN_LEAST and unknown > FORGOTTEN_SHARE * len(self._answers)
+        return is_many or (len(self._row) == FORGOTTEN_LEAST and all(self._row.values()))
 
     def clear(self) -> None:
         self._answers.clear()

@@ -26,8 +26,11 @@ ASSISTANTS: Final[frozenset[str]] = frozenset(
 
 
 def is_device_id(text: str) -> bool:
-    """1 to 128 printable characters, none of them white space at an end; anything else enrols nobody."""
-    return 0 < len(text) <= MAX_ID and text.isprintable() and text == text.strip()
+    """1 to 128 printable characters, none of them white space at an end; anything else enrols nobody.
+
+    `.` and `..` are none: in the path of a request they name another path, however they are written.
+    """
+    return 0 < len(text) <= MAX_ID and text.isprintable() and text == text.strip() and text not in {".", ".."}
 
 
 def machine_id(secret: bytes, host: str, user: str) -> str:

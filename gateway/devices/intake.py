@@ -4,7 +4,7 @@ Telemetry never waits for the service: a device that is new is on disk with its 
 look into memory. What a blocked device sends is refused item by item, so that others in the same payload lose nothing.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import orjson
@@ -26,6 +26,7 @@ from gateway.reading.calls import Packed
 log = structlog.get_logger()
 
 REASON: Final = "device_blocked"
+SUM: Final = b'"kind":"aggregate"'
 
 
 class DeviceIntake:
@@ -68,7 +69,7 @@ class DeviceIntake:
 
     async def admitted(self, packed: Packed) -> Packed:
         """*packed* itself, or without the calls of blocked devices. Who is new is on disk when this returns."""
-        services = {used[1]: used[0] for used in packed.used if used[1] is not None}
+        services = {used[1]: used[0] for used in packed.used if used[1] is not None} | of_sums(packed.records)
         blocked = await self._met(services) if services else None
         return without(packed, blocked) if blocked else packed
 
@@ -113,13 +114,21 @@ class DeviceIntake:
 def checked(device_id: str) -> str:
     """Raises BadPayload."""
     if not is_device_id(device_id):
-        raise BadPayload("device_id must be a text of 1 to 128 printable characters, without white space at its ends")
+        raise BadPayload(
+            "device_id must be a text of 1 to 128 printable characters, without white space at its ends, and neither . nor .."
+        )
     return device_id
 
 
 def client_of(service_name: str | None) -> bytes:
     """What is known of a device that only sends telemetry."""
     return orjson.dumps({"client": {"name": service_name}} if service_name else {})
+
+
+def of_sums(records: Sequence[bytes]) -> dict[str, str | None]:
+    """Device -> service of the records that are another gateway's sums: `Packed.used` names calls alone."""
+    said = (orjson.loads(record)["attribution"] for record in records if SUM in record)
+    return {who["device_id"]: who.get("service_name") for who in said if who.get("device_id")}
 
 
 def without(packed: Packed, blocked: set[str]) -> Packed:

@@ -81,6 +81,10 @@ class DeviceLane:
         self._beats_due = asyncio.Event()
         self._never = asyncio.Event()
         self._lost_probes = 0
+        self._probed_no = 0
+        """The lost device that was asked for last."""
+        self._enrolling: set[str] = set()
+        """Enrolments under way: one that lasts longer than its lease is not sent beside itself."""
         self._landings: set[asyncio.Task[None]] = set()
         self._under_way = 0
         self._beating: dict[int, float] = {}
@@ -242,6 +246,8 @@ class DeviceLane:
         if not claimed:
             await self._pause(self._enrolments_due)
         for at, enrolment in enumerate(claimed):
+            if enrolment.enrollment_id in self._enrolling:
+                continue
             if self._clock.monotonic_s() < self._gate.opens_at_s:
                 for left in claimed[at:]:
                     await self._store.put_back(left, 0.0, answered=False, tried=False)
@@ -249,10 +255,16 @@ class DeviceLane:
             if delay_s := self._bucket.take(self._clock.monotonic_s()):
                 await self._clock.wait(self._never, delay_s)
             await self._slot()
+            self._enrolling.add(enrolment.enrollment_id)
             self._launch(self._enroll_one(enrolment))
 
     async def _enroll_one(self, enrolment: Enrolment) -> None:
-        reply, turn = await self._send(self._enrolment_call(enrolment))
+        try:
+            await self._settle_enrolment(enrolment, *await self._send(self._enrolment_call(enrolment)))
+        finally:
+            self._enrolling.discard(enrolment.enrollment_id)
+
+    async def _settle_enrolment(self, enrolment: Enrolment, reply: DeviceReply, turn: int) -> None:
         match reply:
             case DeviceAnswer(state="forbidden"):
                 await self._forbidden(reply, enrolment.device, turn)
@@ -289,7 +301,7 @@ class DeviceLane:
             "device_id": device.sent_id,
             "instance_id": device.instance_id or self._store.gateway_id,
             "kind": device.kind,
-            "first_seen_at": rfc3339_ms(device.first_seen_ms),
+            "first_seen_at": rfc3339_ms(self._store.told_ms(device.first_seen_ms)),
             "gateway_id": self._store.gateway_id,
             **orjson.loads(device.details),
         }
@@ -369,11 +381,13 @@ class DeviceLane:
                 assert_never(reply)
 
     def _beat_call(self, device: Device) -> DeviceCall:
-        if device.beat == b"":
+        """Without the scope to ping, a device's ping goes as a heartbeat: it says as much."""
+        told_ms = self._store.told_ms
+        if device.beat == b"" and self._calls.grants("ping"):
             return DeviceCall("ping", device.sent_id)
-        if device.beat is not None:
+        if device.beat:
             return DeviceCall("heartbeat", device.sent_id, device.beat)
-        body = spoken_for(self._store.gateway_id, device.last_contact_ms, self._now_ms())
+        body = spoken_for(self._store.gateway_id, told_ms(device.last_contact_ms), told_ms(self._now_ms()))
         return DeviceCall("heartbeat", device.sent_id, orjson.dumps(body))
 
     # ---- a service that forgot everybody
@@ -396,10 +410,11 @@ class DeviceLane:
 
     async def _probe_once(self) -> None:
         """Ask for one that was lost; when the service knows it, it was an outage, and all stay enrolled."""
-        lost = await self._store.lost()
+        lost = await self._store.lost(after_no=self._probed_no)
         if lost is None:
             await self._found_again()
             return
+        self._probed_no = lost.device_no
         self._under_way += 1
         reply, _ = await self._send(self._probe_call(lost))
         if isinstance(reply, DeviceAnswer) and reply.state not in {"unknown", "forbidden"}:

@@ -5,6 +5,8 @@ Records that wait are looked through after each start, beside everything else; w
 
 import asyncio
 import re
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -27,25 +29,32 @@ NAMED: Final = re.compile(rb""""device_id":("(?:[^"\\]|\\.)*")""")
 """Within a text the quotes would be escaped, so this is the record's own field."""
 TOGETHER: Final = 200
 MOST: Final = 50_000
+SHARE: Final = 0.1
+"""Of the time: a large backlog is to be sent meanwhile."""
 
 
 async def add_named(data_dir: Path, store: DeviceStore) -> None:
+    stop = threading.Event()
     try:
-        names = await asyncio.to_thread(named_in, data_dir)
+        names = await asyncio.to_thread(named_in, data_dir, stop)
         for some in _in_groups(sorted(names)):
             strangers = store.strangers(some)
             await store.meet([New(name, "server", "telemetry", client_of(None)) for name in strangers])
     except (SpoolError, DatabaseUnavailable) as error:
         log.warning("devices that the spool names could not be looked for", error=str(error))
+    finally:
+        stop.set()
 
 
-def named_in(data_dir: Path) -> set[str]:
-    """The devices of all records that wait. Raises SpoolError."""
+def named_in(data_dir: Path, stop: threading.Event) -> set[str]:
+    """The devices of all records that wait, or of those that were read before *stop*. Raises SpoolError."""
     quoted: set[bytes] = set()
+    began_s = time.perf_counter()
     for body in waiting_bodies(data_dir, AI_TELEMETRY):
         quoted.update(NAMED.findall(body))
-        if len(quoted) >= MOST:
+        if len(quoted) >= MOST or stop.wait((time.perf_counter() - began_s) * (1 / SHARE - 1)):
             break
+        began_s = time.perf_counter()
     return {name for name in map(orjson.loads, quoted) if is_device_id(name)}
 
 

@@ -12,6 +12,7 @@ from urllib.parse import unquote
 import orjson
 
 from gateway.devices import rows
+from gateway.devices.clocks import Now
 from gateway.devices.identity import Origin
 from gateway.devices.rows import Device
 from gateway.devices.states import ENROLS, STATES
@@ -41,6 +42,8 @@ class Operations(Protocol):
 
     async def change(self, change: Callable[[sqlite3.Connection], T]) -> T: ...
 
+    def now(self) -> Now: ...
+
     async def ask_service(self, device: Device) -> dict[str, Any]: ...
 
 
@@ -51,35 +54,35 @@ async def operate(
     *,
     query: Sequence[tuple[str, str]] = (),
     body: Mapping[str, Any] | None = None,
-    now_ms: Callable[[], int],
 ) -> dict[str, Any]:
     """The answer to one request. Raises NotFound, BadListRequest, BadPayload, NoAnswer, DatabaseUnavailable."""
+    now_ms, ahead = where.now()
     parts = [unquote(part) for part in path.removeprefix(LIST_PATH).split("/") if part]
     match method, parts:
         case "GET", []:
             request = read_request(DEVICE_LIST, query)
-            return envelope(DEVICE_LIST, request, await where.read(partial(_page, request)))
+            return envelope(DEVICE_LIST, request, await where.read(partial(_page, request, ahead)))
         case "GET", [device_id]:
-            return await where.read(partial(_shown, device_id))
+            return await where.read(partial(_shown, device_id, ahead))
         case "POST", ["enroll"]:
             if (body or {}).get("all") is not True:
                 raise BadPayload(
                     "all: to enrol every device anew, say true; one alone: POST /v2/devices/{device_id}/enroll"
                 )
-            return {"enrolling": await where.change(partial(_enroll_all, now_ms()))}
+            return {"enrolling": await where.change(partial(_enroll_all, now_ms))}
         case "POST", [device_id, "block" | "unblock" | "enroll" as what]:
             change = {"block": _block, "unblock": _unblock, "enroll": _enroll}[what]
-            return await where.change(partial(change, device_id, now_ms()))
+            return item(await where.change(partial(change, device_id, now_ms)), ahead)
         case ("DELETE", [device_id]) | ("POST", [device_id, "forget"]):
-            return await where.change(partial(_forget, device_id))
+            return item(await where.change(partial(_forget, device_id)), ahead)
         case "POST", [device_id, "ping"]:
             return await where.ask_service(await where.read(partial(_found, device_id)))
         case _:
             raise NotFound("there is nothing at this path")
 
 
-def item(device: Device) -> dict[str, Any]:
-    """An item of the list."""
+def item(device: Device, ahead: int) -> dict[str, Any]:
+    """An item of the list; *ahead* (ms) makes its times those of the wall clock."""
     return {
         "device_id": device.device_id,
         "state": device.state,
@@ -89,16 +92,16 @@ def item(device: Device) -> dict[str, Any]:
         "upstream_id": device.upstream_id,
         "clone_of": device.clone_of,
         "epoch": device.epoch,
-        "first_seen_at": rfc3339_ms(device.first_seen_ms),
-        "last_contact_at": rfc3339_ms(device.last_contact_ms),
-        "enrolled_at": _time(device.enrolled_ms),
-        "last_heartbeat_at": _time(device.beat_sent_ms),
+        "first_seen_at": rfc3339_ms(device.first_seen_ms + ahead),
+        "last_contact_at": rfc3339_ms(device.last_contact_ms + ahead),
+        "enrolled_at": _time(device.enrolled_ms, ahead),
+        "last_heartbeat_at": _time(device.beat_sent_ms, ahead),
         "heartbeat_interval_s": None if device.interval_ms is None else device.interval_ms / 1000,
     }
 
 
-def _time(ms: int | None) -> str | None:
-    return None if ms is None else rfc3339_ms(ms)
+def _time(ms: int | None, ahead: int) -> str | None:
+    return None if ms is None else rfc3339_ms(ms + ahead)
 
 
 DEVICES: Final = ListTable(
@@ -115,12 +118,13 @@ DEVICES: Final = ListTable(
         "enrolled_at": "ifnull(enrolled_ms, 0)",
     },
     select=rows.COLUMNS,
-    item_of=lambda row: item(Device(*row)),  # type: ignore[arg-type]  # the columns of COLUMNS
+    item_of=lambda row: Device(*row),  # type: ignore[arg-type]  # the columns of COLUMNS
 )
 
 
-def _page(request: ListRequest, connection: sqlite3.Connection) -> Page:
-    return fetch_page(connection, DEVICES, request)
+def _page(request: ListRequest, ahead: int, connection: sqlite3.Connection) -> Page:
+    page = fetch_page(connection, DEVICES, request)
+    return page._replace(items=[item(device, ahead) for device in page.items if isinstance(device, Device)])
 
 
 def _found(device_id: str, connection: sqlite3.Connection) -> Device:
@@ -130,7 +134,7 @@ def _found(device_id: str, connection: sqlite3.Connection) -> Device:
     return device
 
 
-def _shown(device_id: str, connection: sqlite3.Connection) -> dict[str, Any]:
+def _shown(device_id: str, ahead: int, connection: sqlite3.Connection) -> dict[str, Any]:
     """One device, with what it said of itself and the enrolment that is under way."""
     device = _found(device_id, connection)
     waiting = connection.execute(
@@ -138,33 +142,33 @@ def _shown(device_id: str, connection: sqlite3.Connection) -> dict[str, Any]:
     ).fetchone()
     enrolment = None
     if waiting is not None:
-        enrolment = {"enrollment_id": waiting[0], "attempts": waiting[1], "due_at": rfc3339_ms(waiting[2])}
+        enrolment = {"enrollment_id": waiting[0], "attempts": waiting[1], "due_at": rfc3339_ms(waiting[2] + ahead)}
     said: dict[str, Any] = orjson.loads(device.details)
     return {
-        **item(device),
+        **item(device, ahead),
         "instance_id": device.instance_id,
         **{name: said.get(name, {}) for name in ("host", "client", "labels")},
-        "heartbeat_due_at": _time(device.beat_due_ms),
+        "heartbeat_due_at": _time(device.beat_due_ms, ahead),
         "enrolment": enrolment,
     }
 
 
-def _block(device_id: str, now_ms: int, connection: sqlite3.Connection) -> dict[str, Any]:
-    return item(rows.blocked(connection, _found(device_id, connection), BY_OPERATOR))
+def _block(device_id: str, now_ms: int, connection: sqlite3.Connection) -> Device:
+    return rows.blocked(connection, _found(device_id, connection), BY_OPERATOR)
 
 
-def _unblock(device_id: str, now_ms: int, connection: sqlite3.Connection) -> dict[str, Any]:
+def _unblock(device_id: str, now_ms: int, connection: sqlite3.Connection) -> Device:
     device = _found(device_id, connection)
     if device.state not in {"blocked", "quarantined"}:
         raise BadPayload(f"the device is {device.state}: only one that is blocked or quarantined can be let in again")
-    return item(_anew(connection, device, now_ms))
+    return _anew(connection, device, now_ms)
 
 
-def _enroll(device_id: str, now_ms: int, connection: sqlite3.Connection) -> dict[str, Any]:
+def _enroll(device_id: str, now_ms: int, connection: sqlite3.Connection) -> Device:
     device = _found(device_id, connection)
     if device.state == "blocked":
         raise BadPayload("the device is blocked: unblock it first")
-    return item(_anew(connection, device, now_ms))
+    return _anew(connection, device, now_ms)
 
 
 def _enroll_all(now_ms: int, connection: sqlite3.Connection) -> int:
@@ -184,8 +188,8 @@ def _anew(connection: sqlite3.Connection, device: Device, now_ms: int) -> Device
     return device
 
 
-def _forget(device_id: str, connection: sqlite3.Connection) -> dict[str, Any]:
+def _forget(device_id: str, connection: sqlite3.Connection) -> Device:
     """As if it had never been; if it speaks again, it is new."""
     device = _found(device_id, connection)
     rows.delete(connection, device)
-    return item(device)
+    return device

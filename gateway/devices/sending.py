@@ -150,20 +150,24 @@ def forbidden(connection: sqlite3.Connection, device_no: int, told: str) -> bool
     return True
 
 
-_LOST: Final = "state = 'reenrolling' AND device_no IN (SELECT device_no FROM enrolments WHERE again = 1)"
+_LOST: Final = "device_no IN (SELECT device_no FROM enrolments WHERE again = 1)"
 
 
-def lost(connection: sqlite3.Connection) -> Device | None:
-    """One of those that are to be enrolled again because the service had forgotten them."""
-    found = rows.chosen(connection, _LOST + " ORDER BY device_no LIMIT 1", ())
+def lost(connection: sqlite3.Connection, after_no: int) -> Device | None:
+    """One of those that are to be enrolled again because the service had forgotten them: the next after *after_no*, and round again.
+
+    So that one which the service really dropped is not the only one that is asked for.
+    """
+    found = rows.chosen(connection, _LOST + " ORDER BY device_no <= ?, device_no LIMIT 1", (after_no,))
     return found[0] if found else None
 
 
 def recall(connection: sqlite3.Connection) -> int:
-    """The service knows them after all: drop the enrolments that were to come, and were not sent."""
-    devices = rows.chosen(connection, _LOST, ())
+    """The service knows them after all: drop the enrolments that were to come, and were not sent. They count as no cycle."""
+    devices = rows.chosen(connection, _LOST + " AND state = 'reenrolling'", ())
     for device in devices:
-        rows.move(connection, device, "recalled")
+        cycles = orjson.loads(device.cycles)[:-1]
+        rows.move(connection, device, "recalled", cycles=orjson.dumps(cycles))
     return len(devices)
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple, Protocol, Self, TypeVar
 from exporters.cost_service.devices import DeviceAnswer
 from gateway.decode.heartbeat import Heartbeat
 from gateway.devices import rows, sending, taking
+from gateway.devices.clocks import Now, now_by
 from gateway.devices.commits import Commits
 from gateway.devices.herd import Budget
 from gateway.devices.rows import Device, Figures, New
@@ -45,7 +46,14 @@ class _Known(NamedTuple):
 class DeviceStore:
     """Open with `DeviceStore.open`."""
 
-    def __init__(self, database: Database, gateway_id: str, interval_ms: int, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        database: Database,
+        gateway_id: str,
+        interval_ms: int,
+        now_ms: Callable[[], int],
+        wall_ms: Callable[[], int],
+    ) -> None:
         self.gateway_id = gateway_id
         self.interval_ms = interval_ms
         """Between heartbeats, where the service does not say."""
@@ -58,6 +66,7 @@ class DeviceStore:
         """Asks the service."""
         self._database = database
         self._now_ms = now_ms
+        self._wall_ms = wall_ms
         self._commits = Commits(database, rows.figures, self._counted)
         self._known: OrderedDict[str, _Known] = OrderedDict()
         self._spoke: dict[int, int] = {}
@@ -69,10 +78,17 @@ class DeviceStore:
 
     @classmethod
     async def open(
-        cls, database: Database, *, gateway_id: str, max_new_per_hour: int, interval_ms: int, now_ms: Callable[[], int]
+        cls,
+        database: Database,
+        *,
+        gateway_id: str,
+        max_new_per_hour: int,
+        interval_ms: int,
+        now_ms: Callable[[], int],
+        wall_ms: Callable[[], int],
     ) -> Self:
-        """The devices in *database*, their tables made when missing."""
-        store = cls(database, gateway_id, interval_ms, now_ms)
+        """The devices in *database*, their tables made when missing. *now_ms*: the clock of ages (`spool.age`)."""
+        store = cls(database, gateway_id, interval_ms, now_ms, wall_ms)
         await migrate(database)
         at_ms = now_ms()
         used = await database.read(partial(_new_since, at_ms - HOUR_MS))
@@ -159,7 +175,14 @@ class DeviceStore:
             self._known.popitem(last=False)
 
     def _moment(self) -> Moment:
-        return Moment(self._now_ms(), self.interval_ms, self.gateway_id, self._budget)
+        return Moment(self._now_ms(), self.interval_ms, self.gateway_id, self._budget, self.now().ahead_ms)
+
+    def now(self) -> Now:
+        return now_by(self._now_ms(), self._wall_ms())
+
+    def told_ms(self, ms: int) -> int:
+        """A time of the devices, as the wall clock would tell it."""
+        return ms + self.now().ahead_ms
 
     # ---- what goes out
 
@@ -177,16 +200,16 @@ class DeviceStore:
     async def enrolled(self, sent: Enrolment, answer: DeviceAnswer) -> None:
         now_ms = self._now_ms()
         await self._commits.commit(lambda c: sending.enrolled(c, sent, answer, now_ms))
-        if answer.state in {"blocked", "quarantined"}:
-            self._known.pop(sent.device.device_id, None)
+        if answer.state == "blocked":
+            self._ask_anew(sent.device.device_no)
         self.on_due()
 
     async def forbidden(self, device: Device, told: str) -> bool:
         return await self._commits.commit(lambda c: sending.forbidden(c, device.device_no, told))
 
-    async def lost(self) -> Device | None:
-        """One of the devices that the service forgot and that are to be enrolled again."""
-        return await self._database.read(sending.lost)
+    async def lost(self, *, after_no: int = 0) -> Device | None:
+        """One of the devices that the service forgot and that are to be enrolled again, each in its turn."""
+        return await self._database.read(lambda c: sending.lost(c, after_no))
 
     async def recall(self) -> int:
         return await self._commits.commit(sending.recall)
@@ -199,7 +222,12 @@ class DeviceStore:
         now_ms = self._now_ms()
         await self._commits.commit(lambda c: sending.beaten(c, sent, answer, now_ms))
         if answer.state == "blocked":
-            self._known.pop(sent.device_id, None)
+            self._ask_anew(sent.device_no)
+
+    def _ask_anew(self, device_no: int) -> None:
+        """What memory knows of the device is wrong, under each of its names."""
+        for name in [name for name, known in self._known.items() if known.device_no == device_no]:
+            del self._known[name]
 
     async def given_up(self, sent: Device) -> None:
         await self._commits.commit(lambda c: sending.given_up(c, sent))

@@ -24,6 +24,8 @@ from gateway.devices.rows import Device, New
 from gateway.devices.states import State, may
 from spool.clock import rfc3339_ms
 
+INSTANCES_MOST: Final = 64
+"""Of one device that are remembered; those silent for longest are dropped, so that invented ones neither grow the file nor slow it down."""
 TAKES_TURNS_MS: Final = 10 * 60_000
 """An instance that comes back within this time, after another one spoke, is a machine of its own."""
 CLONED: Final = "several machines send heartbeats under this id; each gets one of its own"
@@ -50,6 +52,8 @@ class Moment(NamedTuple):
     """Between heartbeats, where the service says nothing."""
     gateway_id: str
     budget: Budget
+    ahead_ms: int = 0
+    """What to add to a time here for what the wall clock would tell."""
 
 
 def contact(connection: sqlite3.Connection, new: New, moment: Moment, *, insert: bool = True) -> Taken:
@@ -79,12 +83,18 @@ def enrolment(connection: sqlite3.Connection, new: New, moment: Moment) -> Taken
 
 def heartbeat(connection: sqlite3.Connection, device_id: str, beat: Heartbeat, moment: Moment) -> Taken:
     new = New(device_id, beat.kind, "heartbeat", _details(beat), beat.instance_id)
-    device = rows.find(connection, device_id) or _insert(connection, new, moment)
+    named = rows.find(connection, device_id) or _insert(connection, new, moment)
+    if named is None:
+        return _too_many(connection)
+    if named.state == "blocked":  # whichever machine speaks under that id
+        return _blocked(connection, named)
+    device = _speaking(connection, named, beat, moment)
     if device is None:
         return _too_many(connection)
-    device = _speaking(connection, device, beat, moment)
-    if device is None:
-        return _too_many(connection)
+    return _beat(connection, device, beat, moment)._replace(is_clone=device.device_no != named.device_no)
+
+
+def _beat(connection: sqlite3.Connection, device: Device, beat: Heartbeat, moment: Moment) -> Taken:
     if refused := _refused(connection, device, moment.now_ms):
         return refused
     device = _spoke(connection, device, moment.now_ms)
@@ -127,7 +137,7 @@ def _wait(connection: sqlite3.Connection, device: Device, beat: bytes, moment: M
 
 
 def _told(device: Device, fate: str) -> Taken:
-    return Taken(device.state, fate, device.device_no, device.interval_ms, device.clone_of is not None)
+    return Taken(device.state, fate, device.device_no, device.interval_ms)
 
 
 def _insert(connection: sqlite3.Connection, new: New, moment: Moment) -> Device | None:
@@ -144,12 +154,16 @@ def _too_many(connection: sqlite3.Connection) -> Taken:
 
 def _refused(connection: sqlite3.Connection, device: Device, now_ms: int) -> Taken | None:
     if device.state == "blocked":
-        rows.count(connection, "rejected", "device_blocked")
-        return _told(device, "rejected")
+        return _blocked(connection, device)
     if device.state == "quarantined":
         rows.count(connection, "suppressed", "device_quarantined")
         return _told(_spoke(connection, device, now_ms), "suppressed")
     return None
+
+
+def _blocked(connection: sqlite3.Connection, device: Device) -> Taken:
+    rows.count(connection, "rejected", "device_blocked")
+    return _told(device, "rejected")
 
 
 def _spoke(connection: sqlite3.Connection, device: Device, now_ms: int) -> Device:
@@ -165,7 +179,7 @@ def _beat_body(beat: Heartbeat, moment: Moment) -> bytes:
     body: dict[str, object] = {
         "instance_id": beat.instance_id,
         "sequence": beat.sequence,
-        "observed_at": beat.observed_at or rfc3339_ms(moment.now_ms),
+        "observed_at": beat.observed_at or rfc3339_ms(moment.now_ms + moment.ahead_ms),
         "status": beat.status,
         "gateway_id": moment.gateway_id,
     }
@@ -228,4 +242,9 @@ def _note_instance(connection: sqlite3.Connection, device: Device, beat: Heartbe
         "INSERT INTO device_instances (device_no, instance_id, sequence, seen_ms, number) VALUES (?, ?, ?, ?, 1)"
         " ON CONFLICT DO UPDATE SET sequence = max(sequence, excluded.sequence), seen_ms = excluded.seen_ms",
         (device.device_no, beat.instance_id, beat.sequence, now_ms),
+    )
+    connection.execute(
+        "DELETE FROM device_instances WHERE device_no = ?1 AND instance_id <> ?2 AND instance_id IN"
+        " (SELECT instance_id FROM device_instances WHERE device_no = ?1 ORDER BY seen_ms DESC LIMIT -1 OFFSET ?3)",
+        (device.device_no, beat.instance_id, INSTANCES_MOST),
     )

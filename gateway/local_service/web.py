@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 import socket
 import struct
 import traceback
@@ -69,10 +70,14 @@ def _malformed(request: web.BaseRequest, status: int) -> web.Response:
     return _response(json_answer(status, {"message": "Bad Request"}))
 
 
+_PARAMETER = re.compile(r"\{(\w+)\}")
+"""What aiohttp takes for one has no braces; a device's id may."""
+
+
 def add_routes(app: web.Application) -> None:
     for route in ROUTES:
         for method in _methods(route):
-            app.router.add_route(method, route.path, partial(_handle, route))
+            app.router.add_route(method, _PARAMETER.sub(r"{\1:[^/]+}", route.path), partial(_handle, route))
     app.router.add_get(OPENAPI_PATH, _describe)
 
 

@@ -22,6 +22,8 @@ MENDS: Final[Mapping[str, str]] = {
     "metadata_not_an_object": "metadata: give an object",
     "event_id_not_text": "metadata.event_id: give text of 1 to 256 characters, the same on each resend",
     "event_larger_than_64_kib": "the event: at most 64 KiB",
+    "event_too_deep": "the event: at most 200 levels of objects and lists",
+    "line_not_json": "the line is not JSON; those around it are taken",
     "angle_bracket_in_text": "no text of an event may hold < or >; events.angle_brackets: replace lets the gateway replace them",
     "route_unknown": "route: one of event, record, both, or leave it out",
     "stream_missing": "metadata.stream: the route names a record, so name its stream",

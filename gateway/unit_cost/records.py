@@ -8,10 +8,11 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any, NamedTuple, get_args
 
+from gateway.decode.loose_json import whole_escapes
 from gateway.unit_cost.faults import Fault
 from spool.unit_cost import (
     DIGITS,
@@ -100,7 +101,8 @@ def check_stream(name: str) -> None:
 
 def _listed(body: bytes) -> Sequence[object]:
     try:
-        content = json.loads(body, parse_float=Decimal, parse_int=Decimal, parse_constant=_no_number)
+        text = whole_escapes(body).decode("utf-8-sig")
+        content = json.loads(text, parse_float=Decimal, parse_int=Decimal, parse_constant=_no_number)
     except (ValueError, RecursionError, InvalidOperation) as error:
         raise BadUnitCost(Fault("invalid_json")) from error
     records = content.get("records") if isinstance(content, dict) else None
@@ -182,9 +184,9 @@ def time_ms(record: Mapping[str, Any], now_ms: int) -> int:
 def _time(text: str) -> datetime | None:
     try:
         time = datetime.fromisoformat(text)
-        if time.tzinfo is None and len(text) != len("2026-01-05"):
-            return None
-        return (time.replace(tzinfo=UTC) if time.tzinfo is None else time).astimezone(UTC)
+        if time.tzinfo is None:
+            time = datetime.fromisoformat(date.fromisoformat(text).isoformat()).replace(tzinfo=UTC)
+        return time.astimezone(UTC)
     except (ValueError, OverflowError):
         return None
 

@@ -160,11 +160,13 @@ def _put_back_totals(
 ) -> int:
     condition, params = where(chosen)
     found = connection.execute(
-        f"SELECT id, record, records FROM dead_letter WHERE {condition} AND lane=? AND code!=? AND bytes>0 AND id<=?"  # noqa: S608 - own SQL
+        f"SELECT id, record, records, buried_ms FROM dead_letter WHERE {condition} AND lane=? AND code!=? AND bytes>0 AND id<=?"  # noqa: S608 - own SQL
         " ORDER BY id LIMIT ?",
         (*params, UNIT_COST, rows.UNREADABLE, through_id, min(most, PAGE_RECORDS)),
     ).fetchall()
-    back = [(id_, n) for id_, body, n in found if unit_totals.put_back(connection, body, n, now_ms)]
+    back = [
+        (id_, n) for id_, body, n, buried_ms in found if unit_totals.put_back(connection, body, n, buried_ms, now_ms)
+    ]
     records = sum(n for _, n in back)
     delete(connection, [id_ for id_, _ in back])
     figures.lane(UNIT_COST).dead_lettered -= records

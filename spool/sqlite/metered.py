@@ -91,7 +91,7 @@ class MeteredStore:
         await self._spool.ask(lambda _, figures: figures.add(tally))
 
     async def forget(self, taken_before_ms: int) -> int:
-        """Forget some of what was taken before then; how many."""
+        """Forget some of what was taken before then, the oldest first; how many."""
         return await self._spool.ask(lambda c, _: forget(c, taken_before_ms))
 
 
@@ -205,6 +205,6 @@ def keep_records(
 
 def forget(connection: sqlite3.Connection, taken_before_ms: int) -> int:
     return connection.execute(
-        "DELETE FROM taken WHERE key IN (SELECT key FROM taken WHERE taken_ms<? LIMIT ?)",
+        "DELETE FROM taken WHERE key IN (SELECT key FROM taken WHERE taken_ms<? ORDER BY taken_ms LIMIT ?)",
         (taken_before_ms, FORGET_AT_ONCE),
     ).rowcount

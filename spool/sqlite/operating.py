@@ -87,7 +87,9 @@ class Operator:
             ):
                 replayed[lane] = replayed.get(lane, 0) + n
                 self._wake(lane)
-        skipped = await self._ask(lambda connection, _: dead_letters.count_left(connection, chosen, lanes, through_id))
+        # A total that was tried and is still there had to stay (`unit_totals.put_back`).
+        done = [lane for lane in lanes if lane != UNIT_COST or sum(replayed.values()) == most]
+        skipped = await self._ask(lambda connection, _: dead_letters.count_left(connection, chosen, done, through_id))
         return PutBack(replayed, skipped)
 
     async def _put_back(self, chosen: Chosen, lane: Lane, most: int, through_id: int) -> int:

@@ -12,7 +12,7 @@ from spool.record import OWN_LANES, Lane
 from spool.sqlite import database, rows
 from spool.sqlite.writer import load_figures
 
-CHUNKS_READ = 16
+CHUNKS_READ = 2
 """In one snapshot: a longer one would keep the log from being folded into the file."""
 
 
@@ -51,6 +51,15 @@ def _read(connection: sqlite3.Connection) -> Held:
             for lane in (*OWN_LANES, *further)
         },
     )
+
+
+def age_at_rest(data_dir: Path, wall_ms: int) -> int:
+    """What time it is by the clock of ages (`spool.age`), as a gateway that starts now will have it; the lock is held by the caller."""
+    try:
+        with closing(database.connect_to_read(data_dir)) as connection:
+            return rows.age_ms(connection, wall_ms)
+    except sqlite3.Error:  # of a file that is missing or damaged no time is known
+        return wall_ms
 
 
 def waiting_bodies(data_dir: Path, lane: Lane) -> Iterator[bytes]:

@@ -524,6 +524,11 @@ def released(connection: sqlite3.Connection, batch: Batch, *, answered: bool) ->
     )
 
 
+def note_silence(connection: sqlite3.Connection, lane: Lane) -> None:
+    """What lies frozen in *lane* may have gone out without an answer, by whoever had it before."""
+    connection.execute("UPDATE batch SET attempts=attempts+1 WHERE lane=?", (lane,))
+
+
 def split(connection: sqlite3.Connection, batch: Batch, ids: tuple[str, str]) -> None:
     """Replace the batch by its two halves."""
     origin, seq_lo, idx_lo, seq_hi, idx_hi = connection.execute(

@@ -23,7 +23,7 @@ from spool.dead_letters import Aside
 from spool.drain import Drain
 from spool.errors import SpoolError, SpoolFull
 from spool.figures import Figures
-from spool.record import AI_TELEMETRY, OWN_LANES, Batch, Lane
+from spool.record import AI_TELEMETRY, OWN_LANES, USAGE_EVENTS, Batch, Lane
 from spool.sqlite import again, database, dead_letters, reconciling, rows, side_counts
 from spool.sqlite.gathering import Gathered, Gathering
 from spool.sqlite.operating import Operator
@@ -162,6 +162,7 @@ class SqliteSpool:
             )
             for lane, source in self._sources.items():
                 rows.open_lane(connection, figures, lane, source, settles=source in settling)
+            rows.note_silence(connection, USAGE_EVENTS)
             for lane, n in rows.close_lanes(connection, figures, list(self._sources)).items():
                 log.warning("the exporter %s is no longer set up: %d records that waited for it are expired", lane, n)
             salvaged = reconciling.reconcile(connection, figures, list(self._sources), summary, self._wall_ms())
@@ -207,6 +208,11 @@ class SqliteSpool:
     def _refuse_if_lost(self) -> None:
         if self._lost is not None:
             raise self._lost.again()
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether what need not be kept should make room, before senders are refused."""
+        return self.used_bytes > self.settings.max_bytes * 3 // 4 or self._is_short_of_disk
 
     def turn(self) -> AbstractContextManager[object]:
         """While it is held, a `position` stays true until the `append` that takes it; hold it briefly."""
@@ -503,7 +509,7 @@ class SqliteSpool:
     async def _reclaim(self, now_ms: int) -> None:
         """Delete what is delivered and old; all that is delivered while the spool is crowded, down to half of its limit."""
         settings = self.settings
-        crowded = self.used_bytes > settings.max_bytes * 3 // 4 or self._is_short_of_disk
+        crowded = self.is_crowded
         before_ms = now_ms if crowded else now_ms - max(settings.keep_delivered_ms, settings.window_ms)
 
         def reclaim(connection: sqlite3.Connection, _: Figures) -> rows.Reclaimed:

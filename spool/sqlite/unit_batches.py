@@ -212,6 +212,11 @@ def released(connection: sqlite3.Connection, batch: Batch, *, answered: bool) ->
     )
 
 
+def note_silence(connection: sqlite3.Connection) -> None:
+    """Each frozen `sum` may have gone out unanswered: its idempotency key must stay (`exporters.cost_service.doubts`)."""
+    connection.execute("UPDATE unit_batch SET attempts=attempts+1 WHERE operation='sum'")
+
+
 def split(connection: sqlite3.Connection, batch: Batch, ids: tuple[str, str]) -> None:
     """Replace the batch by its two halves. Needs at least two items."""
     items = items_of(connection, batch.batch_id)

@@ -26,6 +26,8 @@ class UnitCostLane:
         self._leased: dict[str, int] = {}
         """Batch -> its stream, while the pump has it."""
         self._ready_ms: int | None = None
+        self._may_have_gone_out = True
+        """What lies frozen may have been sent by whoever had it before, who can tell nothing any more."""
 
     @property
     def gateway_id(self) -> str:
@@ -36,12 +38,15 @@ class UnitCostLane:
         limits = Limits(max_records, max_bytes, self._spool.settings.linger_ms)
         wall_ms = self._spool.wall_ms()
         moment = Moment(self._spool.age_ms(), wall_ms, uuid7(wall_ms, os.urandom(10)), rfc3339_ms(wall_ms))
-        leased, can_read = set(self._leased.values()), self._can_read()
+        leased, can_read, may_have_gone_out = set(self._leased.values()), self._can_read(), self._may_have_gone_out
 
         def freeze(connection: sqlite3.Connection, figures: Figures) -> Frozen | Waiting | None:
+            if may_have_gone_out:
+                unit_batches.note_silence(connection)
             return unit_batches.freeze(connection, figures, leased, limits, moment, can_read=can_read)
 
         found = await self._spool.ask(freeze)
+        self._may_have_gone_out = False
         self._ready_ms = found.ready_ms if isinstance(found, Waiting) else None
         if not isinstance(found, Frozen):
             return None
@@ -87,6 +92,7 @@ class UnitCostLane:
 
     def forget_leases(self, lane: Lane) -> None:
         self._leased.clear()
+        self._may_have_gone_out = True
         self._spool.wake(UNIT_COST)
 
     # ---- beside the pump

@@ -215,7 +215,10 @@ def learn_base(
         begin_with_sums(connection, stream, wall_ms)
         return
     wide = _wide_places(connection, stream)
-    for place, value in base:
+    held: dict[Place, Decimal] = {}
+    for place, value in base:  # the far end may list what it was sent one by one
+        held[place] = EXACT.add(held.get(place, ZERO), value)
+    for place, value in held.items():
         total = _read(connection, stream, place)
         if total is None and any(deleted.covers(place) for deleted in wide):
             continue
@@ -286,10 +289,11 @@ def _take_back(connection: sqlite3.Connection, stream: Stream) -> None:
     )
 
 
-def put_back(connection: sqlite3.Connection, body: bytes, records: int, now_ms: int) -> bool:
-    """Make a dead letter's *records* pending again, at the total as it stands now; whether it could be read.
+def put_back(connection: sqlite3.Connection, body: bytes, records: int, buried_ms: int, now_ms: int) -> bool:
+    """Make a dead letter's *records* pending again, at the total as it stands now; whether that could be done.
 
-    An old total is never sent again. What a `sum` carried is added to what waits, unless the place was replaced since.
+    An old total is never sent again. What a `sum` carried is added to what waits, unless the place was replaced since. What would wipe
+    sums or totals that were sent since it was buried stays a dead letter.
     """
     try:
         item = orjson.loads(body)
@@ -297,9 +301,12 @@ def put_back(connection: sqlite3.Connection, body: bytes, records: int, now_ms: 
         if stream is None:
             return False
         place = place_in(stream.shape, item["record"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         return False
-    total = _with_dead_letter(_read(connection, stream, place), item["operation"], _value_of(item["record"]))
+    operation: Operation = item["operation"]
+    if _wipes_later(connection, stream, place, operation, buried_ms):
+        return False
+    total = _with_dead_letter(_read(connection, stream, place), operation, _value_of(item["record"]))
     connection.execute(
         "INSERT INTO unit_total (stream, bucket_ms, element, filter, value, whole, wide, records, since_ms, touched_ms)"
         " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9) ON CONFLICT DO UPDATE SET value=excluded.value, whole=excluded.whole,"
@@ -310,6 +317,20 @@ def put_back(connection: sqlite3.Connection, body: bytes, records: int, now_ms: 
         ),
     )  # fmt: skip
     return True
+
+
+def _wipes_later(
+    connection: sqlite3.Connection, stream: Stream, place: Place, operation: Operation, buried_ms: int
+) -> bool:
+    """Whether the far end may hold what came since: below a delete of several places, or, where totals travel by `sum`, at the place."""
+    is_wide = place.is_wide(stream.shape.kind)
+    if not is_wide and (operation == "sum" or stream.ships == "replace"):
+        return False
+    came = connection.execute(
+        "SELECT bucket_ms, element, filter FROM unit_total WHERE stream=? AND bucket_ms=? AND touched_ms>=?",
+        (stream.stream_id, place.bucket_ms, buried_ms),
+    )
+    return any(place.covers(other) and not (is_wide and other == place) for other in (Place(*row) for row in came))
 
 
 def _value_of(record: dict[str, str]) -> Decimal:

@@ -159,6 +159,22 @@ async def test_commands_work_on_the_files_of_a_stopped_gateway_too(rig: Rig) -> 
     assert "blocked" in table.out
 
 
+async def test_an_id_of_any_printable_characters_is_enrolled_and_in_an_operators_hands(rig: Rig) -> None:
+    names = ["{id}", "a?b#c", "50%", "%2e%2e", "...", "<b>x</b>", "[bold]x[/bold]", "~", "ü-ñ", "enroll", "x" * 128]
+    for name in names:
+        assert (await rig.post(heartbeat(name)))[0] == 202
+    await rig.until(lambda: rig.gateway.status()["lanes"]["devices"]["delivered"] == len(names), "delivered")
+    assert rig.service_devices() == dict.fromkeys(names, 1)
+    for name in names:
+        shown = await rig.command("show", name)
+        assert (shown["device_id"], shown["state"]) == (name, "enrolled")
+        assert (await rig.command("block", name))["state"] == "blocked"
+    table = (await asyncio.to_thread(run_devices, rig.gateway, "list")).out
+    assert [name for name in names if name not in table] == ["x" * 128], "wider than its column"
+    status, answer = await rig.post(Message("/v1/devices", b'{"device_id":".."}'))
+    assert (status, "neither . nor .." in str(answer)) == (400, True)
+
+
 async def test_a_device_that_the_service_lost_is_told_by_a_ping_and_enrolled_by_an_operators_word(rig: Rig) -> None:
     await rig.post(heartbeat("d"))
     await rig.until(lambda: rig.gateway.status()["lanes"]["devices"]["pending"] == 0, "delivered")

@@ -191,7 +191,7 @@ def commits_fail(gateway: Gateway) -> Iterator[None]:
     transaction = writer._transaction
 
     def fail(group: object) -> list[object]:
-        if getattr(group, "chunks", ()) or getattr(group, "tallies", ()):
+        if any(getattr(group, part, ()) for part in ("chunks", "tallies", "operations")):
             raise sqlite3.OperationalError("disk I/O error")
         return transaction(group)  # type: ignore[arg-type]  # what it was given
 

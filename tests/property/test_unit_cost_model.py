@@ -6,9 +6,11 @@ from collections import defaultdict
 from decimal import Decimal
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from exporters.base import Outcome, Retry
+from exporters.cost_service.doubts import Doubts
 from spool.record import UNIT_COST, Batch
 from spool.unit_cost import Operation, Place
 from tests.support.unit_streams import SHAPE, STREAM, UnitRig, metered, place
@@ -25,13 +27,22 @@ STEPS: st.SearchStrategy[list[Step]] = st.lists(
         POSTED,
         st.tuples(st.just("wide"), st.integers(0, 1)),
         st.tuples(st.just("freeze"), st.integers(1, 4)),
-        st.tuples(st.sampled_from(["acked", "lost_answer", "refused", "split", "reopen"])),
+        st.tuples(st.sampled_from(["acked", "lost_answer", "refused", "split", "reopen", "killed_unheard"])),
     ),
     min_size=1,
     max_size=30,
 )
 
 
+def sum_that(*endings: str) -> list[Step]:
+    steps: list[Step] = [("post", "sum", "a", 0, Decimal(1))]
+    for ending in endings:
+        steps += [("freeze", 1), (ending,)]
+    return steps
+
+
+@example(sum_that("lost_answer", "refused", "acked"), False, "sum")  # noqa: FBT003 - as drawn
+@example(sum_that("killed_unheard", "refused", "acked"), False, "sum")  # noqa: FBT003 - as drawn
 @given(STEPS, st.booleans(), st.sampled_from(["replace", "sum"]))
 @settings(max_examples=80, deadline=None)
 def test_the_far_end_ends_with_what_the_senders_said(steps: list[Step], can_read: bool, ships: str) -> None:  # noqa: FBT001 - drawn
@@ -53,6 +64,7 @@ class Course:
         self.model: dict[Place, Decimal] = defaultdict(Decimal)
         self.posted = 0
         self.flying: Batch | None = None
+        self.doubts = Doubts()
         self.seen: set[tuple[str, int]] = set()
 
     async def post(self, operation: Operation, element: str, hour: int, value: Decimal) -> None:
@@ -90,12 +102,22 @@ class Course:
     async def lost_answer(self) -> None:
         if self.flying is not None:
             await self.arrive(self.flying)
-            await self.rig.lane.release(self.flying, answered=False)
+            silence = Retry("no answer", answered=False, may_be_there=True)
+            await self.rig.lane.release(self.flying, answered=self.understood(silence))
             self.flying = None
 
+    def understood(self, said: Retry) -> bool:
+        assert self.flying is not None
+        found: Outcome = said
+        if b'"operation":"sum"' in self.flying.records[0]:
+            found = self.doubts.settled(self.flying, said)
+        assert isinstance(found, Retry)
+        return found.answered
+
     async def refused(self) -> None:
+        """By a far end in trouble, as the exporter understands it."""
         if self.flying is not None:
-            await self.rig.lane.release(self.flying, answered=True)
+            await self.rig.lane.release(self.flying, answered=self.understood(Retry("HTTP 503", answered=True)))
             self.flying = None
 
     async def split(self) -> None:
@@ -105,7 +127,14 @@ class Course:
 
     async def reopen(self) -> None:
         self.flying = None
+        self.doubts = Doubts()
         await self.rig.reopen()
+
+    async def killed_unheard(self) -> None:
+        """The batch arrived, and nobody lived to hear of it."""
+        if self.flying is not None:
+            await self.arrive(self.flying)
+        await self.reopen()
 
     async def finish(self) -> None:
         await self.lost_answer()

@@ -48,6 +48,15 @@ POINTS = {
     "unit cost: inside a freeze": Point("spool.sqlite.unit_batches", "freeze", after=True),
     "unit cost: inside an ack": Point("spool.sqlite.unit_batches", "acked", after=True),
     "unit cost: inside a read": Point("spool.sqlite.unit_totals", "learn_base", after=True),
+    "devices: before a commit": Point("gateway.devices.commits", "Commits._write_group", after=False),
+    "devices: inside a first contact": Point("gateway.devices.rows", "insert", after=True),
+    "devices: after a commit": Point("gateway.devices.commits", "Commits._write_group", after=True),
+    "devices: in control.db and not in the spool": Point("gateway.devices.intake", "DeviceIntake.admitted", after=True),
+    "devices: inside a claim": Point("gateway.devices.sending", "claim", after=True),
+    "devices: before a call": Point("exporters.cost_service.devices", "DeviceCalls.send", after=False),
+    "devices: between answer and settling": Point("exporters.cost_service.devices", "DeviceCalls.send", after=True),
+    "devices: inside the settling of an enrolment": Point("gateway.devices.sending", "enrolled", after=True),
+    "devices: inside the settling of a heartbeat": Point("gateway.devices.sending", "beaten", after=True),
     "service: before an answer": Point("gateway.local_service.web", "_handle", after=True),
 }
 AT_START = [name for name in POINTS if name.startswith("start: ")]

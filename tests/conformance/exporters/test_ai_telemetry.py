@@ -133,6 +133,27 @@ async def test_two_keys_on_one_lane_rotate_with_no_gap(
     assert keys[1] != keys[2], "the far end may replay its 401 under the first one"
 
 
+@pytest.mark.parametrize("repeatable", [True, False])
+async def test_an_event_keeps_its_key_after_silence_where_nothing_else_tells_it_is_a_repeat(
+    store: SpoolUnderTest,
+    client: CostServiceClient,
+    upstream: Upstream,
+    clock: ManualClock,
+    repeatable: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    events = CASES["usage_events"]
+    upstream.script.extend([Reply(503), Reply(reset="after_reading"), Reply(503), Reply(429), Reply(202)])
+    await store.put(events.lane, [events.make_record(1)])
+    exporter = UsageEventsExporter(client, repeatable=repeatable)
+    async with running_pump(store, exporter, clock, lane=events.lane, limits=Limits(max_records=1)) as pump:
+        await skip_pauses_until(lambda: store.depth(events.lane).pending == 0, pump, clock)
+    keys = [seen.headers["Idempotency-Key"] for seen in upstream.seen]
+    assert len(keys) == 5
+    assert keys[0] != keys[1] == keys[2]
+    assert len(set(keys[2:])) == (3 if repeatable else 1)
+    assert store.depth(events.lane).delivered == 1
+
+
 async def test_an_event_that_cannot_be_repeated_is_set_aside_after_an_ambiguous_error(
     store: SpoolUnderTest, client: CostServiceClient, upstream: Upstream, clock: ManualClock
 ) -> None:

@@ -70,7 +70,7 @@ def said(kind: CallType, state: str | None, told: str = "") -> DeviceAnswer:
         ("heartbeat", 410, b'{"code":"device_unknown"}', said("heartbeat", "unknown")),
         ("heartbeat", 410, b'{"code":"device_revoked","message":"m"}', said("heartbeat", "blocked", "device_revoked: m")),
         ("heartbeat", 403, b'{"error":{"type":"device_blocked","message":"m"}}', said("heartbeat", "blocked", "device_blocked: m")),
-        ("heartbeat", 410, b"", Hold("devices: HTTP 410: the target does not know the path: ")),
+        ("heartbeat", 410, b"", said("heartbeat", "unknown")),
         ("heartbeat", 401, b"", Hold("devices: HTTP 401: the key is refused or lacks the scope: ")),
         ("heartbeat", 409, b'{"code":"duplicate"}', said("heartbeat", None)),
         ("heartbeat", 429, b"", Retry("HTTP 429", answered=True, throttled=True)),

@@ -1,6 +1,7 @@
 """The unit-cost lane over a real spool, pump and socket: paths, order, what a delete, a read and an ambiguous answer come to."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from exporters.base import Delivered, Retry
 from exporters.clock import SystemClock
 from exporters.cost_service.client import CostServiceClient, Endpoint
+from exporters.cost_service.doubts import SAME_KEY_TRIES
 from exporters.cost_service.preset import preset_with
 from exporters.cost_service.unit_cost import UnitCostExporter, UnitCostSettings
 from exporters.keyring import Keyring
@@ -48,8 +50,11 @@ async def ship(rig: UnitRig, exporter: UnitCostExporter, clock: ManualClock) -> 
         await skip_pauses_until(lambda: rig.spool.depth(UNIT_COST).pending == 0, pump, clock)
 
 
+NO_STREAM = Reply(404, body=b'{"error":{"type":"stream_unknown","message":"no stream has this name"}}')
+
+
 def nothing_there(seen: Seen) -> Reply:
-    return Reply(404) if seen.method == "GET" else Reply(200)
+    return NO_STREAM if seen.method == "GET" else Reply(200)
 
 
 def page_of(*records: dict[str, object], following: str | None = None) -> Reply:
@@ -86,7 +91,7 @@ async def test_a_delete_of_what_is_not_there_is_done(
     upstream.respond = nothing_there
     await rig.keep(metered(1))
     await rig.keep(metered(operation="delete"))
-    upstream.script.extend([Reply(404), Reply(400, body=b'{"error":{"type":"x","message":"The stream must exist"}}')])
+    upstream.script.extend([NO_STREAM, Reply(400, body=b'{"error":{"type":"x","message":"The stream must exist"}}')])
     await ship(rig, exporter_of(rig, client, clock), clock)
     assert upstream.seen[-1].path == f"{BASE}/allocation/tokens/delete"
     assert b"value" not in upstream.seen[-1].body
@@ -117,7 +122,19 @@ async def test_what_the_far_end_holds_is_read_page_by_page_and_added_to(
     assert (record["element_name"], record["value"]) == ("acme", "101.5")
 
 
-@pytest.mark.parametrize("reply", [Reply(403), Reply(400), Reply(200, body=b"<html>"), Reply(405)])
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Reply(403),
+        Reply(400),
+        Reply(405),
+        Reply(200, body=b"<html>"),
+        Reply(404, body=b'{"message":"Not Found"}'),
+        page_of(following="the same for ever"),
+        page_of({"timestamp": "2026-01-05", "granularity": "WEEKLY", "element_name": "acme", "filter": {}, "value": 1}),
+        page_of({"timestamp": "2026-01-05", "granularity": "DAILY", "filter": {}, "value": 1}),
+    ],
+)
 async def test_a_stream_that_cannot_be_read_begins_with_sums(
     rig: UnitRig, client: CostServiceClient, upstream: Upstream, clock: ManualClock, reply: Reply
 ) -> None:
@@ -141,16 +158,96 @@ async def test_an_ambiguous_answer_sets_a_whole_batch_of_sums_aside_and_sends_no
     assert (depth.dead_lettered, depth.delivered) == (3, 0)
 
 
-async def test_silence_repeats_a_sum_under_the_same_key_and_503_under_another(
+async def test_a_sum_goes_under_another_key_after_503_and_under_the_same_once_a_try_got_no_answer(
     summing: UnitRig, client: CostServiceClient, upstream: Upstream, clock: ManualClock
 ) -> None:
+    """What the silent try did is only known under its key; a 503, 429 or 403 that comes later says nothing of it."""
     await summing.keep(metered(1))
-    upstream.script.extend([Reply(reset="after_reading"), Reply(503), Reply(200)])
+    upstream.script.extend([Reply(503), Reply(reset="after_reading"), Reply(503), Reply(403), Reply(429), Reply(200)])
     await ship(summing, exporter_of(summing, client, clock), clock)
     keys = [seen.headers["Idempotency-Key"] for seen in upstream.seen]
-    assert keys[0] == keys[1] != keys[2]
+    assert keys[0] != keys[1]
+    assert len(set(keys[1:])) == 1
     assert len({seen.body for seen in upstream.seen}) == 1
     assert summing.spool.depth(UNIT_COST).delivered == 1
+
+
+async def test_a_sum_that_may_have_gone_out_before_a_kill_keeps_its_key(
+    summing: UnitRig, client: CostServiceClient, upstream: Upstream, clock: ManualClock, tmp_path: Path
+) -> None:
+    await summing.keep(metered(1))
+    assert (
+        await exporter_of(summing, client, clock).send(await summing.frozen()) == Delivered()
+    )  # and dies before the ack
+    other = await summing.killed(tmp_path / "killed")
+    upstream.script.extend([Reply(503), Reply(200)])
+    await ship(other, exporter_of(other, client, clock), clock)
+    assert len({seen.headers["Idempotency-Key"] for seen in upstream.seen}) == 1
+    assert len(upstream.seen) == 3
+    await other.close()
+    summing.lane.forget_leases(UNIT_COST)
+
+
+async def test_a_sum_whose_key_is_refused_for_ever_after_silence_gets_through_under_another(
+    summing: UnitRig, client: CostServiceClient, upstream: Upstream, clock: ManualClock
+) -> None:
+    """A far end that keeps its first answer to a key repeats an error that nobody heard."""
+    await summing.keep(metered(1), metered(1, place("other")))
+    answers: dict[str, Reply] = {}
+    upstream.script.append(Reply(reset="after_reading"))
+    upstream.respond = lambda seen: answers.setdefault(
+        seen.headers["Idempotency-Key"], Reply(200) if answers else Reply(429)
+    )
+    await ship(summing, exporter_of(summing, client, clock), clock)
+    keys = [seen.headers["Idempotency-Key"] for seen in upstream.seen]
+    assert keys == [keys[0]] * (2 + SAME_KEY_TRIES) + [keys[-1]]
+    assert keys[0] != keys[-1]
+    assert summing.spool.depth(UNIT_COST).delivered == 2
+
+
+async def test_a_try_that_never_got_to_the_target_leaves_no_doubt(
+    summing: UnitRig, upstream: Upstream, client: CostServiceClient, keyring: Keyring, clock: ManualClock
+) -> None:
+    nobody = CostServiceClient(Endpoint("http://127.0.0.1:9"), keyring, "gw-7f3a")
+    exporter = exporter_of(summing, nobody, clock)
+    await summing.keep(metered(1))
+    refused = await exporter.send(batch := await summing.frozen())
+    assert refused == Retry(refused.reason, answered=False)  # type: ignore[union-attr]  # it is a Retry
+    await nobody.close()
+    await summing.lane.release(batch, answered=False)
+    exporter._client = client
+    upstream.script.append(Reply(503))
+    answered = await exporter.send(await summing.frozen())
+    assert isinstance(answered, Retry)
+    assert answered.answered
+    summing.lane.forget_leases(UNIT_COST)
+
+
+async def test_what_the_far_end_tells_in_its_own_way_is_found_at_its_place(
+    rig: UnitRig,
+    client: CostServiceClient,
+    upstream: Upstream,
+    clock: ManualClock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A place that is not recognised would be taken for empty, and what it holds be replaced."""
+    told = {"granularity": "HOURLY", "filter": {"custom:Product": ["chat"]}}
+    upstream.script.append(
+        page_of(
+            told | {"timestamp": "2026-01-05 10:20:00", "element_name": "acme", "value": 100},
+            told | {"timestamp": "2026-01-05T12:00:00+02:00", "element-name": "acme", "value": "20"},
+        )
+    )
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        await rig.keep(metered(3))
+        await ship(rig, exporter_of(rig, client, clock), clock)
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    (record,) = orjson.loads(upstream.seen[-1].body)["records"]
+    assert (record["timestamp"], record["value"]) == ("2026-01-05T10:00:00Z", "123")
 
 
 async def test_sums_are_sent_again_where_the_operator_says_so(
@@ -167,7 +264,7 @@ async def test_a_bad_record_is_found_by_halves_and_the_others_arrive(
 ) -> None:
     def respond(seen: Seen) -> Reply:
         if seen.method == "GET":
-            return Reply(404)
+            return NO_STREAM
         bad = b'"e7"' in seen.body
         return Reply(400, body=b'{"error":{"type":"unrecognized_filter","message":"m"}}') if bad else Reply(200)
 

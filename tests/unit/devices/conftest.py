@@ -41,6 +41,7 @@ class Rig:
         self.clock = ManualClock()
         self.began_s = self.clock.now_s
         self.max_new_per_hour = 1000
+        self.wall_ahead_ms = 0
         self.limits = HerdLimits(per_s=1000, burst=1000)
         self.grants: Callable[[str], bool] = frozenset(SCOPES.values()).__contains__
         self.store: DeviceStore
@@ -58,6 +59,7 @@ class Rig:
             max_new_per_hour=self.max_new_per_hour,
             interval_ms=60_000,
             now_ms=self.now_ms,
+            wall_ms=lambda: self.now_ms() + self.wall_ahead_ms,
         )
         self._open = [self.store.close, database.close]
         if lane:
@@ -123,7 +125,7 @@ class Rig:
         await self.store.meet([New(name, "server", "telemetry") for name in strangers])
 
     async def operate(self, method: str, path: str, **body: Any) -> dict[str, Any]:
-        return await operate(self.store, method, path, body=body, now_ms=self.now_ms)
+        return await operate(self.store, method, path, body=body)
 
 
 def kind_of(seen: Seen) -> str:

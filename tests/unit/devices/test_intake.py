@@ -71,7 +71,7 @@ async def whole(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     )  # fmt: skip
     database = await Database.open(tmp_path / "control.db")
     store = await DeviceStore.open(
-        database, gateway_id=GATEWAY_ID, max_new_per_hour=10, interval_ms=60_000, now_ms=spool.age_ms
+        database, gateway_id=GATEWAY_ID, max_new_per_hour=10, interval_ms=60_000, now_ms=spool.age_ms, wall_ms=clock
     )
     yield Whole(spool, counting, store, enrolls=request.param, clock=clock)
     await counting.aggregates.close()
@@ -212,6 +212,26 @@ async def test_a_pushed_body_of_a_blocked_device_tells_its_calls_as_rejected(who
     body = json.dumps({**record, "record_id": "0" * 32}).encode()
     receipt = await whole.intake.source("records", body, sender=ANYONE)
     assert [rejection.reason for rejection in receipt.rejected] == ["device_blocked"]
+
+
+async def test_another_gateways_sums_name_a_device_too(whole: Whole) -> None:
+    def sum_of(record_id: str) -> bytes:
+        return json.dumps({
+            "schema": "inference/1", "record_id": record_id * 32, "kind": "aggregate", "started_at": "2026-01-05T10:00:00Z",
+            "period": {"start": "2026-01-05T10:00:00Z", "end": "2026-01-05T11:00:00Z"}, "calls": 3, "status": "ok",
+            "operation": "chat", "provider": "openai", "request_model": "gpt-4o-mini",
+            "usage": {"status": "aggregate", "input_tokens": 120, "output_tokens": 17},
+            "attribution": {"service_name": "s", "device_id": "d"},
+        }).encode()  # fmt: skip
+
+    receipt = await whole.intake.source("records", sum_of("a"), sender=ANYONE)
+    assert (receipt.items, receipt.rejected) == (1, ())
+    assert await whole.states() == {"d": "pending"}
+    await whole.block("d")
+    receipt = await whole.intake.source("records", sum_of("b"), sender=ANYONE)
+    assert [rejection.reason for rejection in receipt.rejected] == ["device_blocked"]
+    edge = whole.spool.edge()
+    assert (edge["received"], edge["kept"], edge["rejected"]) == (2, 1, 1)
 
 
 async def test_more_devices_than_an_hour_may_bring_are_kept_and_not_enrolled(whole: Whole) -> None:

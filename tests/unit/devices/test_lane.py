@@ -7,6 +7,7 @@ import pytest
 
 from exporters.cost_service.devices import SCOPES
 from gateway.devices.lane import HerdLimits
+from gateway.devices.sending import LEASE_MS
 from gateway.devices.states import State
 from gateway.errors import NoAnswer
 from tests.support.polling import until_true
@@ -341,3 +342,91 @@ async def test_an_operators_ping_tells_what_the_service_says(rig: Rig) -> None:
     rig.upstream.respond = lambda seen: Reply(500)
     with pytest.raises(NoAnswer, match="HTTP 500"):
         await rig.operate("POST", "/v2/devices/d/ping")
+
+
+async def test_a_ping_goes_as_a_heartbeat_where_no_key_may_ping_and_holds_nothing(rig: Rig) -> None:
+    rig.grants = {SCOPES["enroll"], SCOPES["heartbeat"]}.__contains__
+    await rig.open()
+    await rig.store.ping("d")
+    await rig.until(lambda: rig.store.figures.lane["delivered"] == 1)
+    assert [kind_of(seen) for seen in rig.calls()] == ["enroll", "heartbeat"]
+    assert json.loads(rig.calls("heartbeat")[0].body)["instance_id"] == "gw-7f3a"
+    assert (rig.lane.state, rig.lane.reason) == ("ok", None)
+
+
+async def test_a_device_that_is_gone_is_enrolled_again_and_holds_no_other(rig: Rig) -> None:
+    await rig.open()
+    for name in ("gone", "there"):
+        await rig.beat(name)
+    await rig.until(lambda: len(rig.calls("heartbeat")) == 2)
+    rig.upstream.respond = lambda seen: Reply(410 if "/gone/" in seen.path else FINE[kind_of(seen)])
+    for name in ("gone", "there"):
+        await rig.beat(name, 2)
+    await rig.until(lambda: len(rig.enrolments("gone")) == 2)
+    await rig.until(lambda: rig.store.figures.lane["delivered"] >= 3)
+    assert rig.lane.state == "ok"
+
+
+async def test_a_device_that_the_service_blocks_is_refused_under_each_of_its_ids(rig: Rig) -> None:
+    rig.upstream.respond = lambda seen: Reply(
+        FINE[kind_of(seen)], body=b'{"device_id":"theirs"}' if kind_of(seen) == "enroll" else b""
+    )
+    await rig.open()
+    await rig.beat("ours")
+    await rig.until(lambda: rig.store.figures.lane["delivered"] == 1)
+    await rig.telemetry("ours", "theirs")
+    rig.upstream.respond = lambda seen: Reply(403, body=b'{"error":{"type":"device_blocked"}}')
+    await rig.beat("theirs", 2)
+    await rig.until(lambda: rig.store.figures.lane["expired"] == 1)
+    await rig.telemetry("ours", "theirs")
+    assert [rig.store.is_blocked(name) for name in ("ours", "theirs")] == [True, True]
+
+
+async def lose(rig: Rig, names: list[str]) -> None:
+    """The service knows none of these devices any more, and the lane sees that it is no single one."""
+    for name in names:
+        await rig.beat(name)
+    await rig.until(lambda: len(rig.calls("heartbeat")) == len(names))
+    rig.upstream.respond = lambda seen: Reply(201 if kind_of(seen) == "enroll" else 404)
+    for name in names:
+        await rig.beat(name, 2)
+    await rig.until(lambda: rig.lane.state == "held")
+
+
+async def test_one_device_that_the_service_really_dropped_does_not_keep_a_fleet_from_being_found_again(
+    rig: Rig,
+) -> None:
+    await rig.open()
+    names = [f"d{n:02}" for n in range(20)]
+    await lose(rig, names)
+    lost = [name for name, state in (await rig.states()).items() if state == "reenrolling"]
+    dropped = min(lost)
+    rig.upstream.respond = lambda seen: Reply(404 if f"/{dropped}/" in seen.path else FINE[kind_of(seen)])
+    await rig.until(lambda: rig.lane.state == "ok", most_s=600)
+    assert next(device_in(seen) for seen in rig.calls("ping")) == dropped
+    assert (await rig.device(lost[-1])).cycles == b"[]", "an outage of the service is no cycle of theirs"
+
+
+async def test_a_lost_fleet_stays_lost_while_the_enrolments_of_some_are_tried_again(rig: Rig) -> None:
+    await rig.open()
+    await lose(rig, [f"d{n}" for n in range(6)])
+    await rig.store.change(  # as after a first try that failed before the others showed
+        lambda c: c.execute("UPDATE devices SET state = 'pending' WHERE state = 'reenrolling'")
+    )
+    asked = len(rig.enrolments())
+    await rig.until(lambda: len(rig.calls("ping")) == 2)
+    assert rig.lane.state == "held"
+    assert len(rig.enrolments()) == asked
+
+
+async def test_an_enrolment_that_lasts_longer_than_its_lease_is_not_sent_beside_itself(rig: Rig) -> None:
+    answer = asyncio.Event()
+    rig.upstream.respond = lambda seen: Reply(201, until=answer)
+    await rig.open()
+    await rig.telemetry("slow")
+    await rig.upstream.seen_at_least(1)
+    await rig.go_on(LEASE_MS / 1000 + 5)
+    assert len(rig.enrolments()) == 1
+    answer.set()
+    await rig.until(lambda: rig.store.figures.enrolments == 0)
+    assert (await rig.device("slow")).state == "enrolled"

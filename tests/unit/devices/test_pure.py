@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.devices.clocks import now_by
 from gateway.devices.heartbeats import due_ms, is_stale, next_slot_ms, offline_after_ms
 from gateway.devices.herd import FAILURES, Budget, Forgetting, Gate, retry_delay_s
 from gateway.devices.identity import enrollment_id, fraction, is_device_id, kind_of_service, machine_id
@@ -14,12 +15,12 @@ NOW_MS = 1_767_607_200_000
 MINUTE_MS = 60_000
 
 
-@pytest.mark.parametrize("text", ["a", "host:a/b", "dev-01J…", "ü" * 128])
+@pytest.mark.parametrize("text", ["a", "host:a/b", "dev-01J…", "ü" * 128, "...", "a/../b", "50%"])
 def test_a_printable_text_is_a_device_id(text: str) -> None:
     assert is_device_id(text)
 
 
-@pytest.mark.parametrize("text", ["", " a", "a ", "a\n", "a\x00b", "x" * 129])
+@pytest.mark.parametrize("text", ["", " a", "a ", "a\n", "a\x00b", "x" * 129, ".", "..", "a\u202eb", "\ud800"])
 def test_an_empty_long_or_unprintable_text_is_none(text: str) -> None:
     assert not is_device_id(text)
 
@@ -140,6 +141,22 @@ def test_five_in_a_row_are_an_outage_however_many_were_known_before() -> None:
     for n in range(5_000):
         assert not forgetting.note(f"d{n}", 0.0, is_unknown=False)
     assert [forgetting.note(f"x{n}", 1.0, is_unknown=True) for n in range(5)] == [False] * 4 + [True]
+
+
+def test_five_in_a_row_are_an_outage_however_slowly_they_beat() -> None:
+    forgetting = Forgetting()
+    assert [forgetting.note(f"d{n}", 900.0 * n, is_unknown=True) for n in range(5)] == [False] * 4 + [True]
+
+
+def test_two_devices_that_are_forgotten_again_and_again_are_no_fleet() -> None:
+    forgetting = Forgetting()
+    assert not any(forgetting.note(f"d{n % 2}", 60.0 * n, is_unknown=True) for n in range(20))
+
+
+def test_times_are_told_by_the_wall_clock_and_small_corrections_of_it_tell_no_other_time() -> None:
+    assert now_by(NOW_MS, NOW_MS + 29_000) == (NOW_MS, 0)
+    assert now_by(NOW_MS, NOW_MS - 29_000) == (NOW_MS, 0)
+    assert now_by(NOW_MS, NOW_MS + 6 * 86_400_000 + 5) == (NOW_MS, 6 * 86_400_000)
 
 
 def test_more_than_a_fifth_within_a_minute_is_an_outage_and_what_is_older_does_not_count() -> None:

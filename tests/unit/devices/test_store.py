@@ -1,6 +1,7 @@
 """What senders bring, on a real control.db: fates, clones, limits, verdicts, restarts, and an operator's words."""
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from gateway.devices import rows
 from gateway.devices.operating import operate
 from gateway.devices.rows import New
+from gateway.devices.taking import INSTANCES_MOST
 from gateway.errors import BadPayload, NoAnswer, NotFound
 from gateway.keys.errors import DatabaseUnavailable
 from tests.unit.devices.conftest import GATEWAY_ID, Rig, beat_of
@@ -146,6 +148,66 @@ async def test_two_instances_that_take_turns_are_two_machines(rig: Rig) -> None:
     assert rig.store.figures.enrolments == 1
 
 
+async def test_a_block_of_an_id_holds_for_every_machine_that_speaks_under_it(rig: Rig) -> None:
+    await rig.open(lane=False)
+    await rig.beat("d", 1, "a")
+    await rig.close()
+    await enroll_all(rig)
+    for n in range(2, 5):
+        await rig.beat("d", n, "b")
+        await rig.beat("d", n, "a")
+    assert await rig.states() == {"d": "conflict", "d~2": "pending"}
+    await rig.operate("POST", "/v2/devices/d/block")
+    taken = [(await rig.beat("d", 9, instance)).fate for instance in ("a", "b", "new")]
+    assert taken == ["rejected"] * 3
+    assert rig.store.figures.reasons["rejected.device_blocked"] == 3
+
+
+async def test_a_block_of_one_machine_holds_for_what_is_sent_under_its_own_id(rig: Rig) -> None:
+    await rig.open(lane=False)
+    await rig.beat("d", 1, "a")
+    await rig.close()
+    await enroll_all(rig)
+    for n in range(2, 5):
+        await rig.beat("d", n, "b")
+        await rig.beat("d", n, "a")
+    await rig.telemetry("d~2")
+    assert rig.store.strangers(["d~2"]) == []
+    await rig.operate("POST", "/v2/devices/d~2/block")
+    assert (await rig.beat("d", 9, "b")).fate == "rejected"
+    await rig.telemetry("d", "d~2")
+    assert [rig.store.is_blocked(name) for name in ("d", "d~2")] == [False, True]
+
+
+async def test_invented_instances_neither_grow_the_file_nor_make_one_device_slow(rig: Rig) -> None:
+    await rig.open(lane=False)
+    for n in range(200):
+        assert (await rig.beat("d", 1, f"i{n}")).fate in {"kept", "suppressed"}
+        rig.clock.advance(1)
+    rows = await rig.store.read(lambda c: c.execute("SELECT instance_id FROM device_instances").fetchall())
+    assert {name for (name,) in rows} == {f"i{n}" for n in range(200 - INSTANCES_MOST, 200)}
+    assert (await rig.beat("d", 1, "i199")).fate == "duplicate"
+
+
+async def test_times_are_told_by_the_wall_clock_after_it_was_put_right(rig: Rig) -> None:
+    await rig.open()
+    rig.wall_ahead_ms = 6 * 86_400_000  # as after a week in which no gateway ran: that counts as one day
+    await rig.beat("d")
+    await rig.telemetry("t")
+    await rig.until(lambda: len(rig.calls("heartbeat")) == 1)
+    await rig.telemetry("t")
+    await rig.until(lambda: len(rig.calls("heartbeat")) == 2)
+    told = [json.loads(seen.body) for seen in rig.calls("heartbeat")]
+    assert [body["first_seen_at"][:10] for body in rig.enrolments()] == ["2026-01-11"] * 2
+    assert [body["observed_at"][:10] for body in told] == ["2026-01-11"] * 2
+    assert told[1]["last_activity_at"][:10] == "2026-01-11"
+    shown = await rig.operate("GET", "/v2/devices/d")
+    times = ("first_seen_at", "last_contact_at", "enrolled_at", "last_heartbeat_at")
+    assert {shown[name][:10] for name in times} == {"2026-01-11"}
+    (listed, _) = (await rig.operate("GET", "/v2/devices"))["devices"]
+    assert {name: listed[name] for name in times} == {name: shown[name] for name in times}
+
+
 async def test_an_instance_that_comes_back_after_long_is_a_machine_that_was_switched(rig: Rig) -> None:
     await rig.open(lane=False)
     await rig.beat("d", 1, "a")
@@ -243,7 +305,7 @@ async def test_the_list_has_filters_sorting_and_pages(rig: Rig) -> None:
     await rig.operate("POST", "/v2/devices/d3/block")
 
     async def page(**query: str) -> tuple[list[str], dict[str, Any]]:
-        answer = await operate(rig.store, "GET", "/v2/devices", query=list(query.items()), now_ms=rig.now_ms)
+        answer = await operate(rig.store, "GET", "/v2/devices", query=list(query.items()))
         return [device["device_id"] for device in answer["devices"]], answer
 
     assert (await page())[0] == ["d0", "d1", "d2", "d3", "d4", "laptop"]

@@ -1,5 +1,6 @@
 """Totals, their order and their endings: what the far end holds after whatever happened in between."""
 
+from collections import Counter
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -7,14 +8,18 @@ from pathlib import Path
 import orjson
 import pytest
 
+from gateway.decode.events import EventRules
+from gateway.metering import Metering
 from spool.dead_letters import Chosen
 from spool.record import UNIT_COST
 from spool.sqlite import unit_totals
-from spool.sqlite.metered import Mark
+from spool.sqlite.metered import Fate, Mark, MeteredStore, NewEvent
+from spool.sqlite.spool import SpoolSettings
+from spool.sqlite.unit_totals import Rules
 from spool.store import Refusal
 from spool.unit_cost import BaseRecord, Mismatch, Place, bucket_start_ms, decimal_text, next_bucket_ms, sent_value
 from tests.support.calls import EPOCH_MS
-from tests.support.spool_rig import copied
+from tests.support.spool_rig import Clock, copied, open_spool
 from tests.support.unit_streams import HOUR_MS, METRIC, SHAPE, STREAM, UnitRig, metered, place
 
 
@@ -267,6 +272,42 @@ async def test_a_dead_letter_stands_for_all_its_records_and_goes_back_as_the_tot
     await rig.close()
 
 
+async def test_a_refused_delete_of_several_places_is_not_put_back_over_what_came_after(rig: UnitRig) -> None:
+    await rig.keep(metered(1), metered(2, place("other")))
+    await rig.ship()
+    wide = metered(operation="delete", at=Place(EPOCH_MS, "", ""), shape=SHAPE._replace(dimensions=()))
+    await rig.keep(wide)
+    rig.clock.now_ms += 1
+    await rig.lane.bury(await rig.frozen(), "forbidden_delete", "not now")
+    (letters,) = [await rig.spool.operator().replay_dead_letters(Chosen(reasons=("forbidden_delete",)), most=1)]
+    assert sum(letters.replayed.values()) == 1, "nothing came after"
+    await rig.lane.bury(await rig.frozen(), "forbidden_delete", "not now")
+    await rig.keep(metered(5))
+    await rig.ship()
+    put_back = await rig.spool.operator().replay_dead_letters(Chosen())
+    assert put_back.skipped == 1
+    await rig.ship()
+    assert rig.far.at() == 5
+    await rig.keep(wide)
+    await rig.ship()
+    assert rig.far.values == {}, "posted again it takes what stands by then"
+    await rig.close()
+
+
+async def test_a_refused_replace_is_not_put_back_over_sums_that_came_after(tmp_path: Path) -> None:
+    rig = UnitRig(tmp_path / "data", ships="sum")
+    await rig.keep(metered(100, operation="replace"), metered(7, place("other"), operation="replace"))
+    rig.clock.now_ms += 1
+    await rig.lane.bury(await rig.frozen(), "invalid_filter", "no such dimension")
+    await rig.keep(metered(5))
+    await rig.ship()
+    put_back = await rig.spool.operator().replay_dead_letters(Chosen())
+    assert (put_back.replayed, put_back.skipped) == ({UNIT_COST: 1}, 1)
+    await rig.ship()
+    assert (rig.far.at(), rig.far.at("other")) == (5, 7)
+    await rig.close()
+
+
 async def test_a_sum_that_was_set_aside_is_added_when_it_is_put_back(tmp_path: Path) -> None:
     rig = UnitRig(tmp_path / "data", ships="sum")
     await rig.keep(metered(5))
@@ -314,6 +355,31 @@ async def test_what_comes_to_a_bucket_whose_totals_were_forgotten_goes_by_sum(ri
     assert (rig.far.at(), rig.far.at(hour=1)) == (7, 9)
     assert operations(rig)[-2:] in (["sum", "replace"], ["replace", "sum"])
     await rig.close()
+
+
+async def test_ids_make_room_when_they_alone_fill_the_spool(tmp_path: Path) -> None:
+    spool = open_spool(tmp_path / "data", clock := Clock(), settings=SpoolSettings(max_bytes=2 << 20))
+    store = MeteredStore(spool, Rules())
+    metering = Metering(store, EventRules(), now_ms=clock)
+
+    async def take(number: int) -> list[Fate]:
+        marks = [Mark(f"{number}-{n}".encode().ljust(16), b"c" * 8) for n in range(1000)]
+        return await store.keep_events([NewEvent(mark, None, metered(1)) for mark in marks], Counter())
+
+    taken = 0
+    while not spool.is_crowded:
+        clock.now_ms += 1
+        assert set(await take(taken)) == {"kept"}
+        taken += 1
+    day_ms = spool.settings.keep_delivered_ms
+    assert await metering.make_room(spool.age_ms() - day_ms, lambda: spool.is_crowded) == 0, "they are too young"
+    clock.now_ms += day_ms
+    forgotten = await metering.make_room(spool.age_ms() - day_ms, lambda: spool.is_crowded)
+    assert 0 < forgotten < 1000 * taken
+    assert not spool.is_crowded
+    assert set(await take(taken - 1)) == {"duplicate"}, "the youngest are still known"
+    assert set(await take(0)) == {"kept"}, "the oldest went first"
+    await spool.close()
 
 
 # ---- decimals and buckets

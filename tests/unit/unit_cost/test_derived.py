@@ -112,6 +112,14 @@ def test_what_cannot_be_derived_is_a_fault_of_the_configuration(options: dict[st
         Config.model_validate({"exporters": {"x": {"type": "stream", "stream": "s", **options}}})
 
 
+def test_a_stream_is_made_by_one_exporter() -> None:
+    """A record is noted under the stream's name: the second one would add nothing, unseen."""
+    made = {"type": "stream", "stream": "s", "element": "team"}
+    both = {"in": made | {"measure": "input_tokens"}, "out": made | {"measure": "output_tokens"}}
+    with pytest.raises(ValidationError, match="stream s is made by two exporters"):
+        Config.model_validate({"exporters": both})
+
+
 async def test_tokens_of_a_team_reach_the_service_as_a_stream(tmp_path: Path) -> None:
     port = "127.0.0.1:0"
     config = Config.model_validate(

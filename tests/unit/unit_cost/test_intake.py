@@ -125,6 +125,7 @@ async def test_a_sound_request_is_kept_and_told(sender: Sender) -> None:
         ({"timestamp": "now"}, "invalid_timestamp"),
         ({"timestamp": 1767607200}, "invalid_timestamp"),
         ({"timestamp": "2026-01-05T10:00:00"}, "invalid_timestamp"),
+        ({"timestamp": "2026W01T10"}, "invalid_timestamp"),
         ({"timestamp": "2026-01-06T10:00:01Z"}, "future_timestamp"),
         ({"granularity": "absent"}, "missing_granularity"),
         ({"granularity": "WEEKLY"}, "invalid_granularity"),
@@ -299,6 +300,7 @@ async def test_streams_are_as_many_as_the_operator_allows_and_dimensions_may_be_
         ({"metadata": {"event_id": ["x"]}}, "event_id_not_text"),
         ({"metadata": {"event_id": "x" * 257}}, "event_id_not_text"),
         ({"metadata": {"text": "x" * 70_000}}, "event_larger_than_64_kib"),
+        ({"metadata": {"deep": orjson.Fragment(b"[" * 300 + b"]" * 300)}}, "event_too_deep"),
         ({"title": "<script>"}, "angle_bracket_in_text"),
         ({"metadata": {"a>b": 1}}, "angle_bracket_in_text"),
         ({"route": "elsewhere"}, "route_unknown"),
@@ -333,6 +335,29 @@ async def test_one_several_and_lines_of_events_are_taken(sender: Sender) -> None
     told = await sender.post("/v1/events", lines, {"Content-Type": "application/x-ndjson"})
     assert told.json == {"accepted": 2, "rejected": [], "duplicate": 0}
     assert sender.edge["kept"] == 5, "nothing tells that events without id and time are one"
+
+
+async def test_a_torn_line_does_not_cost_the_others(sender: Sender) -> None:
+    line = orjson.dumps(event())
+    told = await sender.post("/v1/events", line + b"\r\n{torn\r\n\r\n" + line + b"\n" + line[:-9])
+    assert told.status == 202
+    assert (told.json["accepted"], sender.edge["kept"], sender.edge["rejected"]) == (2, 2, 2)
+    assert [(x["reason"], x["position"]) for x in told.json["rejected"]] == [
+        ("line_not_json", "events[1]"),
+        ("line_not_json", "events[3]"),
+    ]
+    for unreadable in (b"{torn\n{torn", b'{\n"title": "x",\n}'):
+        assert (await sender.post("/v1/events", unreadable)).status == 400
+
+
+async def test_text_that_was_cut_inside_a_character_is_kept_and_cannot_block_its_sender(sender: Sender) -> None:
+    record = orjson.dumps(hourly(element_name="@", filter={"custom:@": ["@"]})).replace(b"@", rb"a\ud83d")
+    body = b'{"records":[' + record + b"]}"
+    assert (await sender.post(f"{ALLOCATION}/sum", body)).status == 202
+    assert (await sender.post(f"{ALLOCATION}/sum", body.replace(rb"\ud83d", b"\xed\xa0\xbd"))).error[:2] == (
+        400,
+        "invalid_json",
+    )
 
 
 async def test_an_event_that_comes_again_counts_once_over_restarts(tmp_path: Path) -> None:
