@@ -470,6 +470,7 @@ class Gateway:
             stuck_lanes=self._lane_waits.seen(stuck, self._monotonic_s()),
             dead_letters=[DeadLetters(x.lane, x.reason, x.records) for x in self.spool.aside().reasons],
             devices=await self._silent_devices(),
+            has_prices=self.config.pricing.price_list == "on",
         )
 
     async def _silent_devices(self) -> list[Device]:

@@ -1,5 +1,7 @@
 """Profiles: whose defaults hold, and that whatever an operator sets stands over them."""
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,9 @@ from gateway.config import Config
 from gateway.config_draft import ConfigFaults
 from gateway.config_load import load_config
 from gateway.profiles import DEVICE
+from tests.support.gateway_pair import EDGE_SCOPES
 
+EXAMPLE = Path(__file__).parents[2] / "deploy" / "examples" / "device.yaml"
 KEY = {"name": "hub", "secret": "k", "managed": ["send-ai-telemetry"]}
 HUB = {"base_url": "https://hub.example", "keys": [KEY]}
 
@@ -89,3 +93,29 @@ def test_an_unknown_profile_is_a_fault_of_that_option() -> None:
 def test_an_id_of_its_own_is_one_that_a_device_may_have(own_id: str) -> None:
     with pytest.raises(ConfigFaults, match=r"devices\.own_id"):
         load_config(None, {"devices": {"own_id": own_id}}, {})
+
+
+def test_the_example_of_a_device_loads_and_grants_every_lane(tmp_path: Path) -> None:
+    copy = tmp_path / "device.yaml"
+    copy.write_text(EXAMPLE.read_text("utf-8"))
+    (tmp_path / "hub.key").write_text("a-key")
+    config = load_config(copy, {}, {})
+    assert config.profile == "device"
+    assert config.upstream is not None
+    assert set(config.upstream.keys[0].scopes or ()) == set(EDGE_SCOPES)
+
+
+def test_a_device_does_not_load_what_it_goes_without() -> None:
+    """Some ten MiB of a process that shall be small."""
+    script = (
+        "import sys, gateway.cli.running\n"
+        "from gateway.pricing.prices import Prices\n"
+        "record = {'billed': True, 'usage': {'input_tokens': 1, 'output_tokens': 1}, 'operation': 'chat', 'flags': [],"
+        " 'response_model': 'gpt-4o', 'provider': 'openai'}\n"
+        "prices = Prices(has_list=False)\n"
+        "prices.price(record, 0)\n"
+        "assert record['flags'] == ['unpriced'] and not prices.unpriced, record\n"
+        "assert 'genai_prices' not in sys.modules\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
