@@ -25,7 +25,7 @@ The names are those of the configuration file; a group that the operator does no
 """
 
 _DEFAULTS: Mapping[Profile, Mapping[str, Any]] = {"server": {}, "device": DEVICE}
-_NEEDED_GROUPS = frozenset({"upstream"})
+_NOT_MADE_HERE = frozenset({"upstream"})
 
 
 def with_profile(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def laid_under(options: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[
         if isinstance(default, Mapping):
             if isinstance(given, Mapping):
                 whole[name] = laid_under(given, default)
-            elif name not in whole and name not in _NEEDED_GROUPS:
+            elif name not in whole and name not in _NOT_MADE_HERE:
                 whole[name] = dict(default)
         elif name not in whole:
             whole[name] = default

@@ -1,7 +1,7 @@
 """Two gateways in a row under load, whose parts break at random: what the first one acknowledged is at the service once.
 
 The edge is killed, also at chosen points of its code, the hub is killed, the network is cut or hangs between edge and hub and between hub and
-service, and the service misbehaves. PAIR_TEST_SECONDS=600 is the long run; KILL_TEST_SEED repeats the moments of an earlier one.
+service, or loses their answers alone, and the service misbehaves. PAIR_TEST_SECONDS=600 is the long run; KILL_TEST_SEED repeats the moments of an earlier one.
 """
 
 import asyncio
@@ -137,6 +137,13 @@ class Run:
         await asyncio.sleep(self.chance.uniform(0.2, 3))
         network.mend()
 
+    async def lose_answers(self, network: TcpProxy) -> None:
+        """What comes over *network* meanwhile is done, and nobody is told."""
+        network.lose_answers()
+        await asyncio.sleep(self.chance.uniform(1.5, 3))
+        await network.cut()
+        network.mend()
+
     async def revive(self) -> None:
         """Whoever died at a point of its code lives again."""
         for gateway, what in ((self.edge, "edge"), (self.pair.hub, "hub")):
@@ -149,18 +156,22 @@ class Run:
         self._is_up = True
 
     async def misfortunes(self) -> None:
+        """Each kind once, and then at random for as long as there is time."""
         ways: dict[str, Callable[[], Awaitable[None]]] = {
             "edge killed": self.kill_edge,
             "hub killed": self.kill_hub,
             "network cut before the hub": lambda: self.cut(self.pair.near),
             "network cut behind the hub": lambda: self.cut(self.pair.far),
+            "answers lost before the hub": lambda: self.lose_answers(self.pair.near),
+            "answers lost behind the hub": lambda: self.lose_answers(self.pair.far),
             "service killed": self.kill_service,
         }
+        first = self.chance.sample(list(ways), len(ways))
         ends_s = time.monotonic() + SECONDS
-        while time.monotonic() < ends_s:
+        while first or time.monotonic() < ends_s:
             await asyncio.sleep(self.chance.uniform(0.2, 1.5))
             await self.revive()
-            name = self.chance.choice(list(ways))
+            name = first.pop() if first else self.chance.choice(list(ways))
             self.did[name] += 1
             await ways[name]()
 
