@@ -6,6 +6,7 @@ then take requests. Stop: take no more, answer what is under way, let sends land
 
 import asyncio
 import os
+import platform
 import random
 import time
 from collections.abc import Callable, Coroutine, Sequence
@@ -31,7 +32,8 @@ from gateway.devices.earlier import EarlierItems
 from gateway.devices.intake import DeviceIntake
 from gateway.devices.lane import DeviceLane, HerdLimits
 from gateway.devices.named import add_named
-from gateway.devices.rows import silent_for
+from gateway.devices.own import own_device
+from gateway.devices.rows import New, silent_for
 from gateway.devices.status import device_status, edge_with, lane_with
 from gateway.devices.store import DeviceStore
 from gateway.embedded import FOLDER, READ_KEY_FILE, ServiceSummary, embedded_upstream, prepare_keys
@@ -68,6 +70,7 @@ from gateway.web.admin import AdminParts, admin_app
 from gateway.web.build import build_gate, build_receiver
 from gateway.web.dead_letters import add_operator_routes
 from gateway.web.devices import add_device_routes
+from gateway.web.forwarded import liveness_route
 from gateway.web.gate import KeyGate
 from gateway.web.insights import add_insight_routes
 from gateway.web.keys import add_key_routes
@@ -134,13 +137,14 @@ class Gateway:
         self._rounds: Rounds
         self._lane_waits = LaneWaits()
         self.devices: DeviceStore
+        self._itself: New
         self._control: Database
         self._lanes: Lanes
         self._device_lane: DeviceLane
         self._receiver: Receiver
         self.admin: web.Application
         self.access: AdminAccess
-        self.prices = Prices()
+        self.prices = Prices(has_list=config.pricing.price_list == "on")
         self._price_file: PriceFile | None = None
         self._service_keys: KeyStore | None = None
         self._summary: ServiceSummary | None = None
@@ -195,6 +199,7 @@ class Gateway:
             sources=sources_with(mapping_of(config)),
             metering=self._metering,
             machines=Machines(machine_secret),
+            own_device=self._device_of_the_nameless(),
             devices=DeviceIntake(self.devices, telemetry_enrolls=config.devices.enroll != "off"),
         )
         service = await self._start_service() if config.upstream is None else None
@@ -283,6 +288,8 @@ class Gateway:
             prefer_metrics=self.counting.aggregates.settings.prefer_metrics,
             mapping=mapping_of(config),
             machine_secret=machine_secret,
+            price_list=config.pricing.price_list == "on",
+            own_device=self._device_of_the_nameless(),
         )
         reader.start()
         self._stack.push_async_callback(reader.stop)
@@ -315,6 +322,18 @@ class Gateway:
             wall_ms=self._now_ms,
         )
         self._stack.push_async_callback(self.devices.close)
+        self._itself = own_device(
+            self.spool.gateway_id,
+            options.own_id,
+            is_workstation=self.config.profile == "device",
+            os=platform.system(),
+            arch=platform.machine(),
+        )
+
+    def _device_of_the_nameless(self) -> str | None:
+        """Whose telemetry it is that names no device: on a device its own, elsewhere nobody knows."""
+        is_of_this_machine = self.config.profile == "device" and self.config.devices.enroll != "off"
+        return self._itself.device_id if is_of_this_machine else None
 
     async def _start_device_lane(self) -> None:
         options = self.config.devices
@@ -325,7 +344,7 @@ class Gateway:
             clock=SystemClock(),
             now_ms=self.spool.age_ms,
             chance=random.random,
-            enrols_itself=options.enroll != "off",
+            itself=None if options.enroll == "off" else self._itself,
         )
         self._lanes.on_new_keys = self._device_lane.wake
         self._stack.push_async_callback(self._device_lane.stop)
@@ -400,8 +419,9 @@ class Gateway:
             self._stack.callback(written.close)
 
     def _receiver_runner(self) -> web.BaseRunner:
+        liveness = liveness_route(self._insight_page, KeyGate(self.keys))
         self._receiver = build_receiver(
-            self.config, self.intake, build_gate(self.config, self.keys), now_ms=self._now_ms
+            self.config, self.intake, build_gate(self.config, self.keys), [liveness], now_ms=self._now_ms
         )
         return runner_for(self._receiver.make_server())
 
@@ -454,6 +474,7 @@ class Gateway:
             stuck_lanes=self._lane_waits.seen(stuck, self._monotonic_s()),
             dead_letters=[DeadLetters(x.lane, x.reason, x.records) for x in self.spool.aside().reasons],
             devices=await self._silent_devices(),
+            has_prices=self.config.pricing.price_list == "on",
         )
 
     async def _silent_devices(self) -> list[Device]:

@@ -20,9 +20,12 @@ from gateway.config_values import (
     SizeBytes,
     TcpAddress,
     word_for_off,
+    word_for_switch,
 )
+from gateway.devices.identity import MAX_ID, is_device_id
 from gateway.keys.scopes import CATALOGUE, USE_CASES
 from gateway.near_miss import did_you_mean
+from gateway.profiles import Profile, with_profile
 from gateway.sources.catalogue import SOURCES
 from gateway.sources.generic.mapping import fault_in
 from gateway.unit_cost.derived import SOURCES as DERIVED_FIELDS
@@ -108,6 +111,8 @@ class Attributes(Options):
 
 
 class Pricing(Options):
+    price_list: Annotated[Literal["on", "off"], BeforeValidator(word_for_switch)] = "on"
+    """`off`: calls without a price of your own are left to the next gateway, and the price list is not loaded."""
     file: Path | None = None
     """YAML with aliases and prices of your own, which win over the price list; read again when it changes."""
 
@@ -122,6 +127,15 @@ class Devices(Options):
     """Enrolments to the service, as the mean of a fleet that starts at once."""
     enroll_burst: int = Field(default=50, ge=1, le=10_000)
     """Enrolments that may go out at once after a while without any."""
+    own_id: str | None = Field(default=None, max_length=MAX_ID)
+    """Id of the device that the gateway is itself, such as the machine's serial number; else one that it made in its data directory."""
+
+    @field_validator("own_id")
+    @classmethod
+    def printable_id(cls, value: str | None) -> str | None:
+        if value is not None and not is_device_id(value):
+            raise ValueError("must be a text of 1 to 128 printable characters, without white space at its ends")
+        return value
 
 
 class Events(Options):
@@ -341,6 +355,8 @@ ExporterOptions = Annotated[FileExporter | ConsoleExporter | StreamExporter, Fie
 
 
 class Config(Options):
+    profile: Profile = "server"
+    """Whose defaults hold: `device` for a laptop or a node that forwards to another gateway (`gateway.profiles`)."""
     data_dir: Path = Field(default_factory=lambda: user_state_path("telemetry-gateway"))
     listen: Listen = Listen()
     http: Http = Http()
@@ -360,6 +376,26 @@ class Config(Options):
     """Settings of AI gateways that push in shapes of their own, by the source's name."""
     exporters: dict[str, ExporterOptions] = Field(default_factory=dict)
     """Further destinations of the AI records, a lane each, by the lane's name."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def defaults_of_the_profile(cls, options: Any) -> Any:
+        return with_profile(options) if isinstance(options, dict) else options
+
+    @model_validator(mode="after")
+    def a_device_forwards(self) -> Self:
+        if self.profile == "device":
+            if self.upstream is None:
+                raise ValueError(
+                    "upstream.base_url: the profile device needs the address of the gateway that it forwards to, and"
+                    " upstream.keys a key of that one"
+                )
+            if self.unit_cost.operation == "replace" and not self.unit_cost.suffix:
+                raise ValueError(
+                    "unit_cost.operation: totals that each device replaces would wipe the others': leave it at sum, or give"
+                    " this device a unit_cost.suffix of its own"
+                )
+        return self
 
     @field_validator("sources")
     @classmethod

@@ -118,6 +118,11 @@ def word_for_off(value: object) -> object:
     return "off" if value is False else value
 
 
+def word_for_switch(value: object) -> object:
+    """The same where the other word is `on`, which YAML reads as true."""
+    return "on" if value is True else word_for_off(value)
+
+
 DurationS = Annotated[
     float,
     BeforeValidator(parse_duration_s, json_schema_input_type=str),

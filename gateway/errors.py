@@ -72,6 +72,18 @@ class DeviceBlocked(Forbidden):
     """A device that is blocked, whoever sends for it."""
 
 
+class DeviceUnknown(GatewayError):
+    """A device that was never enrolled here, where it is not enrolled by speaking."""
+
+
+class DeviceQuarantined(DeviceBlocked):
+    """A device that the service refused to enrol as it is."""
+
+
+class EnrolmentRefused(GatewayError):
+    """The same, told to a gateway that forwards: its device is refused, not its key."""
+
+
 class TooManyDevices(GatewayError):
     """More new devices than an hour may bring: a quota."""
 
@@ -132,6 +144,8 @@ ANSWERS: dict[type[BaseException], Answer] = {
     Unauthenticated: Answer(401, 16),
     Forbidden: Answer(403, 7),
     NotFound: Answer(404, 5),
+    DeviceUnknown: Answer(404, 5),
+    EnrolmentRefused: Answer(422, 9),
     MethodNotAllowed: Answer(405, 12),
     TooLarge: Answer(413, 8),
     UnsupportedMedia: Answer(415, 3),

@@ -21,6 +21,8 @@ class Sender(NamedTuple):
     """The request's `Idempotency-Key`."""
     counted_as: str | None = None
     """What counting knows the key by, whatever it is renamed to; None: its name."""
+    batch: tuple[str, str] | None = None
+    """Ids of the gateway that forwards it and of its batch, the same on every try of it; None where the headers name no batch."""
 
 
 class Receipt(NamedTuple):
@@ -51,17 +53,20 @@ class Intake(Protocol):
     async def source(self, name: str, body: bytes, *, sender: Sender, first_line: int = 1) -> Receipt:
         """What an AI gateway pushes in its own shape (`gateway.sources`), or the part of it that begins with that line."""
 
-    async def events(self, body: bytes, *, sender: Sender) -> Receipt:
-        """Usage events: one JSON object, an array, `{"events": […]}` or NDJSON."""
+    async def forwarded(self, body: bytes, *, sender: Sender) -> Receipt:
+        """Records of another gateway, in its envelope (`gateway.sources.records.envelope`). The position of each rejection begins with `records[3]`."""
+
+    async def events(self, body: bytes, *, sender: Sender, are_metered: bool = True) -> Receipt:
+        """Usage events: one JSON object, an array, `{"events": […]}` or NDJSON. Unless *are_metered*, none goes into a total by itself."""
 
     async def unit_cost(self, target: Target, body: bytes, *, sender: Sender) -> Receipt:
         """Unit-cost records, `{"records": […]}`; all of them are kept, or none."""
 
-    async def heartbeat(self, device_id: str, body: bytes, *, sender: Sender) -> Receipt:
-        """One device heartbeat, JSON."""
+    async def heartbeat(self, device_id: str, body: bytes, *, sender: Sender, enrolls: bool = True) -> Receipt:
+        """One device heartbeat, JSON; raises DeviceUnknown for a device that is new, unless it *enrolls*."""
 
-    async def ping(self, device_id: str, body: bytes, *, sender: Sender) -> Receipt:
-        """A device's sign of life."""
+    async def ping(self, device_id: str, body: bytes, *, sender: Sender, enrolls: bool = True) -> Receipt:
+        """A device's sign of life; as above."""
 
     async def enroll(self, body: bytes, *, sender: Sender) -> Receipt:
         """One device, JSON, to be enrolled before it says anything else."""

@@ -27,9 +27,13 @@ class Metering:
         self._rules = rules
         self._now_ms = now_ms
 
-    async def events(self, body: bytes) -> Receipt:
-        """Keep what is sound and new of *body*; each event that is not is told by its position. Raises BadPayload, SpoolError."""
-        read = partial(decode_events, body, self._now_ms(), self._rules, nonce=os.urandom(8))
+    async def events(self, body: bytes, *, are_metered: bool = True) -> Receipt:
+        """Keep what is sound and new of *body*; each event that is not is told by its position. Raises BadPayload, SpoolError.
+
+        Unless *are_metered*, what does not say its route goes nowhere but to the lane of events.
+        """
+        rules = self._rules if are_metered else self._rules._replace(route="event")
+        read = partial(decode_events, body, self._now_ms(), rules, nonce=os.urandom(8))
         events = await off_loop(read, is_long=len(body) > LARGE_BYTES)
         new = [NewEvent(event_mark(x.event_id, x.content), x.record, x.metered) for x in events.events]
         fates = await self._store.keep_events(new, Counter(rejection.reason for rejection in events.rejected))
@@ -96,8 +100,15 @@ def event_mark(event_id: str, content: bytes) -> Mark:
 
 
 def request_mark(target: Target, body: bytes, sender: Sender) -> Mark | None:
-    """By which a repeated request is known: its path, its key, and who sent it. None without a key."""
-    if sender.repeat_key is None:
+    """By which a repeated request is known: its path, its key, and who sent it. None without a key.
+
+    Another gateway's batch is known by its own id: after an answer that was an error it comes under another key, and it may have been taken
+    by then, whoever stands between says what.
+    """
+    if sender.batch is not None:
+        text = "\x00".join(("unit-cost batch", *target, *sender.batch))
+    elif sender.repeat_key is not None:
+        text = "\x00".join(("unit-cost", *target, sender.key or "", sender.repeat_key))
+    else:
         return None
-    text = "\x00".join(("unit-cost", *target, sender.key or "", sender.repeat_key))
     return Mark(hashlib.sha256(text.encode("utf-8", "replace")).digest()[:16], hashlib.sha256(body).digest()[:8])

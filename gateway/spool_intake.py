@@ -3,9 +3,11 @@
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+
+import orjson
 
 from gateway.aggregates import POINTS_HERE
 from gateway.counting.facts import FACT_BYTES
@@ -27,6 +29,8 @@ from gateway.reading.pushed import PackedSource, kind_of, pack_source
 from gateway.reading.reader import Reader
 from gateway.settling import Counting
 from gateway.sources.catalogue import SOURCES
+from gateway.sources.records.envelope import index_of, positions_in
+from gateway.sources.records.source import NAME as RECORDS
 from gateway.sources.source import Source
 from gateway.sources.threads import Threads
 from gateway.unit_cost.records import Target
@@ -70,8 +74,9 @@ class SpoolIntake:
         metering: Metering | None = None,
         devices: DeviceIntake | None = None,
         machines: Machines = NO_MACHINES,
+        own_device: str | None = None,
     ) -> None:
-        """Without *devices* no device is known: one payload is looked at by itself."""
+        """Without *devices* no device is known: one payload is looked at by itself. *own_device*: as `Context` has it."""
         self._spool = spool
         self._counting = counting
         self._users = users
@@ -84,6 +89,7 @@ class SpoolIntake:
         self._threads = Threads(counting.settle_ms)
         self._devices = devices
         self._machines = machines
+        self._own_device = own_device
         self.unknown_conventions: Counter[str] = Counter()
         """Scope name -> calls that only the generic table could read."""
 
@@ -182,19 +188,33 @@ class SpoolIntake:
             partial(read_metrics, body, json=json, context=context), is_long=len(body) > LARGE_METRICS_BYTES
         )
 
-    async def events(self, body: bytes, *, sender: Sender) -> Receipt:
+    async def forwarded(self, body: bytes, *, sender: Sender) -> Receipt:
         self._spool.admit(len(body))
-        return await self._metering.events(body)
+        context = self._context(sender)
+        read = await self._packed_source(kind_of(RECORDS, 1), body, context)
+        packed = Packed._make(read.calls)
+        if any(index_of(position) is None for _, position in packed.rejected):
+            raise BadPayload('the body must be {"schema": "ai-telemetry/1", "records": […]}')
+        receipt = await self._keep(packed, context, refuse=False)
+        blocked = receipt.rejected[len(packed.rejected) :]
+        if not blocked:
+            return receipt
+        found = blocked_records(packed.records, body, blocked)
+        return receipt._replace(rejected=(*receipt.rejected[: len(packed.rejected)], *found))
+
+    async def events(self, body: bytes, *, sender: Sender, are_metered: bool = True) -> Receipt:
+        self._spool.admit(len(body))
+        return await self._metering.events(body, are_metered=are_metered)
 
     async def unit_cost(self, target: Target, body: bytes, *, sender: Sender) -> Receipt:
         self._spool.admit(len(body))
         return await self._metering.unit_cost(target, body, sender)
 
-    async def heartbeat(self, device_id: str, body: bytes, *, sender: Sender) -> Receipt:
-        return await self._known_devices.heartbeat(device_id, body)
+    async def heartbeat(self, device_id: str, body: bytes, *, sender: Sender, enrolls: bool = True) -> Receipt:
+        return await self._known_devices.heartbeat(device_id, body, enrolls=enrolls)
 
-    async def ping(self, device_id: str, body: bytes, *, sender: Sender) -> Receipt:
-        return await self._known_devices.ping(device_id, body)
+    async def ping(self, device_id: str, body: bytes, *, sender: Sender, enrolls: bool = True) -> Receipt:
+        return await self._known_devices.ping(device_id, body, enrolls=enrolls)
 
     async def enroll(self, body: bytes, *, sender: Sender) -> Receipt:
         return await self._known_devices.enroll(body)
@@ -208,7 +228,13 @@ class SpoolIntake:
     def _context(self, sender: Sender) -> Context:
         now_ms = self._now_ms()
         context = Context(
-            now_ms, rfc3339_ms(now_ms), key=sender.key, users=self._users, peer=sender.peer, machines=self._machines
+            now_ms,
+            rfc3339_ms(now_ms),
+            key=sender.key,
+            users=self._users,
+            peer=sender.peer,
+            machines=self._machines,
+            own_device=self._own_device,
         )
         if sender.counted_as is not None:
             context = context._replace(counted_as=sender.counted_as)
@@ -269,6 +295,14 @@ class SpoolIntake:
             tally.duplicate = len(duplicates)
         tally.kept = len(records)
         return self._spool.append(AI_TELEMETRY, records, tally, facts=counted.facts, links=counted.links)
+
+
+def blocked_records(records: Sequence[bytes], body: bytes, blocked: Iterable[Rejection]) -> Iterator[Rejection]:
+    """*blocked*, which names calls among *records*, with the place of each in the envelope *body* instead."""
+    positions = positions_in(body)
+    for reason, position in blocked:
+        record_id = orjson.loads(records[int(position.removeprefix("calls[").removesuffix("]"))])["record_id"]
+        yield Rejection(reason, positions[record_id].pop(0))
 
 
 def piece_of(packed: Packed, start: int) -> tuple[list[bytes], bytes]:

@@ -99,12 +99,21 @@ class CostServiceClient:
         )
 
     async def post(
-        self, path: str, body: bytes, key: OutboundKey, *, idempotency_key: str | None = None, content_type: str = JSON
+        self,
+        path: str,
+        body: bytes,
+        key: OutboundKey,
+        *,
+        idempotency_key: str | None = None,
+        batch_id: str | None = None,
+        content_type: str = JSON,
     ) -> Answer | Retry | Hold:
         """Post *body* once. Retry or Hold when no answer came, or none that can be read."""
         headers = {"Content-Type": content_type}
         if idempotency_key is not None:
             headers[self.preset.idempotency_header] = idempotency_key
+        if batch_id is not None:
+            headers[self.preset.batch_id_header] = batch_id
         return await self.request("POST", path, key, headers=headers, body=body)
 
     async def request(

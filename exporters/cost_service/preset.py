@@ -22,6 +22,8 @@ class Preset:
     authorization_header: str = "Authorization"
     idempotency_header: str = "Idempotency-Key"
     gateway_id_header: str = "X-Gateway-Id"
+    batch_id_header: str = "X-Batch-Id"
+    """Names a batch whatever the idempotency key is by then: another gateway knows a repeat by it."""
 
 
 PRESETS: Mapping[str, Preset] = {

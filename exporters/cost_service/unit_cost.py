@@ -79,7 +79,11 @@ class UnitCostExporter:
             return no_key(MANAGE_SCOPE)
         body = encode_unit_cost(items, self._client.preset.unit_cost_element)
         answer = await self._client.post(
-            self._path(items[0]), body, key, idempotency_key=idempotency_key(batch, self._client.gateway_id)
+            self._path(items[0]),
+            body,
+            key,
+            idempotency_key=idempotency_key(batch, self._client.gateway_id),
+            batch_id=batch.batch_id,
         )
         if isinstance(answer, Retry | Hold):
             return answer
@@ -179,7 +183,7 @@ def encode_unit_cost(items: Sequence[dict[str, Any]], element_name: str) -> byte
 
 def is_gone(answer: Answer) -> bool:
     """Whether a delete was refused because there is nothing to delete from."""
-    return answer.status in {400, 404} and names_no_stream(answer.body)
+    return answer.status in {400, 404, 422} and names_no_stream(answer.body)
 
 
 def is_unknown_stream(answer: Answer) -> bool:

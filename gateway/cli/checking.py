@@ -9,6 +9,7 @@ from gateway.config import Config, config_schema
 
 def print_check(config: Config) -> None:
     """Say what would run; secrets show masked."""
+    click.echo(f"profile          {config.profile}")
     click.echo(f"data directory   {config.data_dir}")
     for name in ("http", "grpc", "admin", "service"):
         address = getattr(config.listen, name)

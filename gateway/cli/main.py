@@ -10,7 +10,7 @@ import click
 
 from gateway.cli.devices_commands import devices
 from gateway.cli.keys_commands import keys
-from gateway.cli.options import Faulty, config_of, config_option, data_dir_option, json_option
+from gateway.cli.options import Faulty, config_of, config_option, data_dir_option, json_option, profile_option
 from gateway.config import Config
 from gateway.local_service.misbehave import parse_misbehave
 
@@ -24,12 +24,14 @@ def main() -> None:
 @main.command()
 @config_option
 @data_dir_option
+@profile_option
 @click.option("--listen-http", help="host:port of the senders' listener; port 0 picks a free one.")
 @click.option("--listen-admin", help="host:port of the admin listener.")
 @click.option("--ports-file", type=click.Path(path_type=Path), help="Write the bound ports here as JSON once ready.")
 def run(
     config_file: Path | None,
     data_dir: Path | None,
+    profile: str | None,
     listen_http: str | None,
     listen_admin: str | None,
     ports_file: Path | None,
@@ -37,7 +39,8 @@ def run(
     """Run the gateway until SIGINT or SIGTERM."""
     from gateway.cli.running import run_gateway  # noqa: PLC0415 starting the other commands must not cost its imports
 
-    config = config_of(config_file, data_dir, {"listen.http": listen_http, "listen.admin": listen_admin})
+    flags: dict[str, object] = {"profile": profile, "listen.http": listen_http, "listen.admin": listen_admin}
+    config = config_of(config_file, data_dir, flags)
     sys.exit(run_gateway(config, ports_file))
 
 
@@ -89,15 +92,16 @@ def normalise(
 @main.command()
 @config_option
 @data_dir_option
+@profile_option
 @click.option("--schema", is_flag=True, help="Print the configuration's JSON Schema instead.")
-def check(config_file: Path | None, data_dir: Path | None, schema: bool) -> None:  # noqa: FBT001 a flag of the command line
+def check(config_file: Path | None, data_dir: Path | None, profile: str | None, schema: bool) -> None:  # noqa: FBT001 a flag of the command line
     """Check a configuration and tell all its faults at once. Opens nothing."""
     from gateway.cli.checking import print_check, print_schema  # noqa: PLC0415 as above
 
     if schema:
         print_schema()
     else:
-        print_check(config_of(config_file, data_dir))
+        print_check(config_of(config_file, data_dir, {"profile": profile}))
 
 
 @main.group()

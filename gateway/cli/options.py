@@ -7,12 +7,16 @@ import click
 from gateway.config import Config
 from gateway.config_draft import ConfigFaults
 from gateway.config_load import load_config
+from gateway.profiles import PROFILES
 
 config_option = click.option(
     "--config", "config_file", type=click.Path(path_type=Path, dir_okay=False), help="YAML; see docs/configuration.md."
 )
 data_dir_option = click.option(
     "--data-dir", type=click.Path(path_type=Path, file_okay=False), help="Where everything is kept."
+)
+profile_option = click.option(
+    "--profile", type=click.Choice(PROFILES), help="Whose defaults hold; device forwards to another gateway."
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 

@@ -16,7 +16,7 @@ from gateway.devices.identity import is_device_id, kind_of_service
 from gateway.devices.rows import New
 from gateway.devices.store import DeviceStore
 from gateway.devices.taking import Taken
-from gateway.errors import BadPayload, DeviceBlocked, TooManyDevices
+from gateway.errors import BadPayload, DeviceBlocked, DeviceQuarantined, DeviceUnknown, TooManyDevices
 from gateway.intake import Receipt
 from gateway.keys.errors import DatabaseUnavailable
 from gateway.normalise.call import Rejection
@@ -37,14 +37,23 @@ class DeviceIntake:
 
     # ---- by themselves
 
-    async def heartbeat(self, device_id: str, body: bytes) -> Receipt:
-        """Raises BadPayload, DeviceBlocked, TooManyDevices, DatabaseUnavailable."""
+    async def heartbeat(self, device_id: str, body: bytes, *, enrolls: bool = True) -> Receipt:
+        """Raises BadPayload, DeviceBlocked, TooManyDevices, DatabaseUnavailable, and unless it *enrolls* DeviceUnknown."""
         beat = decode_heartbeat(body)
+        if not enrolls:
+            await self._refuse_stranger(checked(device_id))
         return self._receipt(await self._store.heartbeat(checked(device_id), beat))
 
-    async def ping(self, device_id: str, body: bytes) -> Receipt:
+    async def ping(self, device_id: str, body: bytes, *, enrolls: bool = True) -> Receipt:
         """Raises as `heartbeat`. The body says nothing."""
+        if not enrolls:
+            await self._refuse_stranger(checked(device_id))
         return self._receipt(await self._store.ping(checked(device_id)))
+
+    async def _refuse_stranger(self, device_id: str) -> None:
+        """For a gateway that forwards: its enrolment says more of the device than the heartbeat that it would begin with here."""
+        if not await self._store.knows(device_id):
+            raise DeviceUnknown("the device is not enrolled here: enrol it again")
 
     async def enroll(self, body: bytes) -> Receipt:
         """Raises as `heartbeat`."""
@@ -58,7 +67,8 @@ class DeviceIntake:
             error.retry_after_s = self._store.new_device_wait_s()
             raise error
         if taken.fate == "rejected":
-            raise DeviceBlocked(
+            refused = DeviceQuarantined if taken.state == "quarantined" else DeviceBlocked
+            raise refused(
                 f"the device is {taken.state}: nothing of it is taken until an operator lets it in again"
                 " (telemetry-gateway devices unblock)"
             )

@@ -59,16 +59,16 @@ class DeviceLane:
         clock: Clock,
         now_ms: Callable[[], int],
         chance: Callable[[], float],
-        enrols_itself: bool = True,
+        itself: New | None = None,
     ) -> None:
-        """*now_ms* is the store's clock; *chance* draws from [0, 1)."""
+        """*now_ms* is the store's clock; *chance* draws from [0, 1). *itself*: the device that the gateway enrols itself as."""
         self._store = store
         self._calls = calls
         self._limits = limits
         self._clock = clock
         self._now_ms = now_ms
         self._chance = chance
-        self._enrols_itself = enrols_itself
+        self._itself = itself
         self._gate = Gate()
         self._forgetting = Forgetting()
         self._is_lost = False
@@ -439,16 +439,15 @@ class DeviceLane:
     # ---- beside that
 
     async def _look_after(self) -> None:
-        if self._enrols_itself:
-            await self._speak_for_itself()
+        if self._itself is not None:
+            await self._speak_for(self._itself)
         await self._store.look_after([no for no, at_s in self._beating.items() if at_s == _UNDER_WAY])
         await self._clock.wait(self._never, LOOK_AFTER_S)
 
-    async def _speak_for_itself(self) -> None:
+    async def _speak_for(self, itself: New) -> None:
         """The gateway is a device too, and speaks as long as it runs."""
-        gateway_id = self._store.gateway_id
-        if self._store.strangers([gateway_id]):
-            await self._store.meet([New(gateway_id, "gateway", "gateway")])
+        if self._store.strangers([itself.device_id]):
+            await self._store.meet([itself])
 
     async def ping(self, device: Device) -> dict[str, Any]:
         """Ask the service for one device, on an operator's word. Raises NoAnswer."""

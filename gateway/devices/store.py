@@ -146,6 +146,9 @@ class DeviceStore:
         known = self._known.get(device_id)
         return known is not None and known.is_blocked
 
+    async def knows(self, device_id: str) -> bool:
+        return device_id in self._known or await self._database.read(partial(_is_there, device_id))
+
     async def heartbeat(self, device_id: str, beat: Heartbeat) -> Taken:
         return await self._take(device_id, partial(_heartbeat, device_id, beat, self._moment()))
 
@@ -281,6 +284,10 @@ class DeviceStore:
         if self.pinging is None:
             raise NoAnswer("the lane to the service is not set up yet")
         return await self.pinging(device)
+
+
+def _is_there(device_id: str, connection: sqlite3.Connection) -> bool:
+    return rows.find(connection, device_id) is not None
 
 
 def _heartbeat(device_id: str, beat: Heartbeat, moment: Moment, connection: sqlite3.Connection) -> Taken:

@@ -57,11 +57,15 @@ class Figures(NamedTuple):
     devices: Sequence[Device] = ()
     key_names: Mapping[str, str] = MappingProxyType({})
     """What counting knows each key by -> its name."""
+    has_prices: bool = True
+    """Whether calls are priced here; else one without a price says nothing."""
 
 
 def detect(figures: Figures) -> list[Finding]:
     """All that is found; at most `MOST_FINDINGS` of one detector."""
-    found = [detector(figures.history) for detector in USAGE_DETECTORS]
+    found = [
+        detector(figures.history) for detector in USAGE_DETECTORS if figures.has_prices or detector is not no_price
+    ]
     found += [
         calls_lost(figures.gaps, figures.prefer_metrics, figures.key_names),
         held_lane(figures.stuck_lanes),

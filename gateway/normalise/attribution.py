@@ -1,7 +1,7 @@
 """Who a call belongs to. Precedence, for each field by itself:
 
 1. what the inbound key fixes, 2. the record's own attribute, 3. the resource's attribute, 4. the enrolled device,
-5. what the inbound key brings.
+5. what the inbound key brings. Of the device: the one that the telemetry names, else the one that the gateway itself is.
 
 The user goes through the operator's policy (keep, hash, drop) before it is written anywhere.
 """
@@ -96,7 +96,7 @@ def origin(resource: Attributes, context: Context) -> Origin:
     merged = {**context.key_gives, **context.device, **told, **context.key_fixes}
     attribution: Attribution = {}
     _fill(attribution, merged, context)
-    device_id = context.device_id or told.get("device_id")
+    device_id = context.device_id or told.get("device_id") or context.own_device
     if device_id:
         attribution["device_id"] = device_id
     if context.key:
@@ -166,7 +166,15 @@ def _remember(key: _OriginKey, made: Origin) -> None:
 
 def _told_by(context: Context) -> _OriginKey:
     """All of *context* but its time."""
-    sender = (context.key, context.counted_as, context.device_id, context.users, context.machines, context.peer)
+    sender = (
+        context.key,
+        context.counted_as,
+        context.device_id,
+        context.users,
+        context.machines,
+        context.peer,
+        context.own_device,
+    )
     if context.device or context.key_gives or context.key_fixes:
         mappings = (context.device, context.key_gives, context.key_fixes)
         return (*sender, *(tuple(mapping.items()) for mapping in mappings))

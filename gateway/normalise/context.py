@@ -92,6 +92,8 @@ class Context(NamedTuple):
     peer: str = ""
     """Address of the sender: tells senders apart where there is no key."""
     machines: Machines = NO_MACHINES
+    own_device: str | None = None
+    """The device that this gateway is itself and whose telemetry it takes: of whatever names no other one. None where it stands apart."""
 
     @property
     def counted_key(self) -> str | None:

@@ -13,11 +13,12 @@ from gateway.keys.listing import KEY_LIST
 from gateway.openapi.document import Json, document, read_folder, written_out
 from gateway.openapi.sources import source_paths
 from gateway.sources.catalogue import SOURCES
+from gateway.web.insights import LIST_PATH
 
 TEXT = """What senders post, and what operators ask.
 
 Senders (default port 4318) show an inbound key with the scope that an operation names. While no key was ever created, a gateway that
-listens on loopback takes them without one. `http.base_path` stands before their paths. What is answered 2xx is on disk. A request that
+listens on loopback takes them without one (but for `GET /v2/insights`, which always needs a key). `http.base_path` stands before their paths. What is answered 2xx is on disk. A request that
 no path takes is answered as OTLP has it (`RpcStatus`), also one that is no HTTP.
 
 The admin port (default 4319) takes the admin token, or a session opened with it. `x-open` says what needs neither: `everywhere`, or on
@@ -45,6 +46,7 @@ def gateway_document() -> Json:
     senders["paths"] |= source_paths(tuple(SOURCES.values()), answers, senders["paths"])
     admin = read_folder("admin")
     admin["paths"] |= service_key_paths(admin["paths"])
+    admin["paths"][LIST_PATH]["get"]["servers"] = [*ADMIN, *SENDERS]  # to a key also there: `gateway.web.forwarded`
     parts = [
         read_folder("schemas"),
         written_out(senders, senders_security, {}, SENDERS),

@@ -2,12 +2,14 @@
 
 Precedence: 1. what the sender reported stays as said; 2. the operator's own price; 3. the price list. A call whose model has
 no price keeps `cost` empty, gets the flag `unpriced`, and is counted by model: never a cost of 0.
+
+Without the price list (`pricing.price_list: off`) what has no price of the operator's is flagged alike, for the next gateway to price, and not
+counted; the list, of some ten MiB, is then not loaded.
 """
 
 from collections import Counter
 from typing import NamedTuple
 
-from gateway.pricing.catalogue import PRICE_VERSION, model_rates
 from gateway.pricing.own import OwnPrices
 from gateway.pricing.rates import Rates, amount
 from spool.record import Record, Usage
@@ -30,8 +32,9 @@ class _Tariff(NamedTuple):
 class Prices:
     """Prices with what was looked up before. Change *own* at any time with `use`."""
 
-    def __init__(self, own: OwnPrices | None = None) -> None:
+    def __init__(self, own: OwnPrices | None = None, *, has_list: bool = True) -> None:
         self._own = own or OwnPrices()
+        self._has_list = has_list
         self._known: dict[tuple[object, ...], _Tariff | None] = {}
         self.unpriced: Counter[str] = Counter()
         """Model -> calls that no price was found for."""
@@ -67,7 +70,8 @@ class Prices:
             tariff = self._look_up(key, record, at_ms)
         if tariff is None:
             record["flags"] = [*record["flags"], "unpriced"]
-            self.note_unpriced(record.get("response_model") or record.get("request_model") or "unknown", 1)
+            if self._has_list:
+                self.note_unpriced(record.get("response_model") or record.get("request_model") or "unknown", 1)
             return
         total = amount(
             tariff.tiers if record.get("kind") != "aggregate" else tiers_of_aggregate(tariff.tiers, record), usage
@@ -114,6 +118,10 @@ class Prices:
             if own is not None:
                 return _Tariff((own[0],), own[1], OWN_VERSION)
             provider, name = own_provider, own_name
+        if not self._has_list:
+            return None
+        from gateway.pricing.catalogue import PRICE_VERSION, model_rates  # noqa: PLC0415 who goes without it need not load it
+
         tiers = model_rates(
             provider, name, tier=record.get("service_tier"), batch=bool(record.get("batch")), at_ms=at_ms
         )

@@ -65,8 +65,12 @@ def pack(normalised: Normalised, prices: Prices, prefer_metrics: frozenset[str],
         calls = [call._replace(marks=call.marks | STAMPED) for call in calls]
     price = prices.price
     for call in calls:
-        if call.record["kind"] == "call":
-            price(call.record, call.start_ms)
+        record = call.record
+        if record["kind"] == "aggregate":  # that another gateway made
+            if "unpriced" not in record["flags"]:
+                continue
+            record["flags"].remove("unpriced")
+        price(record, call.start_ms)
     return Packed(
         normalised.items,
         normalised.ignored,

@@ -35,6 +35,8 @@ class Reader:
         prefer_metrics: frozenset[str],
         mapping: dict[str, Any] | None = None,
         machine_secret: bytes = b"",
+        price_list: bool = True,
+        own_device: str | None = None,
     ) -> None:
         setup = Setup(
             users=users,
@@ -43,6 +45,8 @@ class Reader:
             prefer_metrics=sorted(prefer_metrics),
             mapping=mapping,
             machine_secret=machine_secret,
+            price_list=price_list,
+            own_device=own_device,
         )
         self.worker = Worker("gateway.reading.worker", lambda: setup)
         self._small: list[tuple[Job, asyncio.Future[Answer]]] = []

@@ -40,6 +40,9 @@ class Setup(TypedDict):
     """Of `sources.generic`."""
     machine_secret: bytes
     """Empty where no machine is named."""
+    price_list: bool
+    own_device: str | None
+    """As `gateway.normalise.context.Context` has it."""
 
 
 Job = tuple[str, bool, bytes, int, str, str | None, str | None, str, tuple[tuple[str, str], ...]]
@@ -56,7 +59,7 @@ def main() -> None:
     setup: Setup = read(source)
     users = UserPolicy(setup["users"], setup["user_secret"])  # type: ignore[arg-type]  # our own parent wrote it
     machines = Machines(setup["machine_secret"])
-    prices = Prices()
+    prices = Prices(has_list=setup["price_list"])
     price_file = None if setup["price_file"] is None else PriceFile(Path(setup["price_file"]), prices)
     prefer_metrics = frozenset(setup["prefer_metrics"])
     sources = sources_with(setup["mapping"])
@@ -68,7 +71,9 @@ def main() -> None:
         jobs: list[Job] = read(source)
         if price_file is not None:
             price_file.look()
-        write(target, [answer(job, users, prices, prefer_metrics, sources, machines) for job in jobs])
+        write(
+            target, [answer(job, users, prices, prefer_metrics, sources, machines, setup["own_device"]) for job in jobs]
+        )
 
 
 def answer(
@@ -78,6 +83,7 @@ def answer(
     prefer_metrics: frozenset[str],
     sources: Mapping[str, Source] = SOURCES,
     machines: Machines = NO_MACHINES,
+    own_device: str | None = None,
 ) -> Answer:
     kind, json, body, received_at_ms, received_at, key, counted_as, peer, key_fixes = job
     context = Context(
@@ -89,6 +95,7 @@ def answer(
         peer=peer,
         key_fixes=dict(key_fixes),
         machines=machines,
+        own_device=own_device,
     )
     try:
         read = READERS.get(kind) or partial(pack_source, kind, sources=sources)

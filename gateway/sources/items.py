@@ -2,7 +2,7 @@
 
 import contextlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from http import HTTPStatus
 
 from gateway.normalise.call import Rejection
@@ -15,7 +15,7 @@ _SPOKEN_DURATION = re.compile(r"(\d{1,12}(?:\.\d{1,9})?)(ns|us|µs|ms|s|m)")
 _MS = {"ns": 1e-6, "us": 1e-3, "µs": 1e-3, "ms": 1.0, "s": 1e3, "m": 6e4}
 
 
-def objects(documents: Sequence[Document], out: SourceRead) -> Iterator[tuple[str, dict[str, Json]]]:
+def objects(documents: Iterable[Document], out: SourceRead) -> Iterator[tuple[str, dict[str, Json]]]:
     """Position and value of each object; whatever else stands there is rejected, counted as an item."""
     for document in documents:
         if isinstance(document.value, dict):

@@ -189,7 +189,9 @@ def _labels(picked: Picked, convention: Convention, context: Context) -> Labels:
         served_by = convention.default_provider or (None if request_model else _UNKNOWN_PROVIDER)
     tier = texts.get("service_tier")
     return Labels(
-        Reporter(sender_of(context), who.get("service_name", ""), context.device_id or "", "", ""),
+        Reporter(
+            sender_of(context), who.get("service_name", ""), context.device_id or context.own_device or "", "", ""
+        ),
         convention.name,
         "",
         served_by,

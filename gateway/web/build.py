@@ -14,6 +14,7 @@ from gateway.wall_clock import wall_ms
 from gateway.web.admission import Admission
 from gateway.web.body import Limits
 from gateway.web.cors import Cors
+from gateway.web.forwarded import forwarded_routes
 from gateway.web.gate import Gate, IntakeGate, KeyGate, Keys, OpenGate
 from gateway.web.otlp import otlp_routes
 from gateway.web.quotas import Quotas
@@ -57,7 +58,7 @@ def build_receiver(
     now_ms: Callable[[], int] = wall_ms,
     monotonic_s: Callable[[], float] = time.monotonic,
 ) -> Receiver:
-    """The receiver with OTLP, AI gateways, events, heartbeats, and *further* routes."""
+    """The receiver with OTLP, AI gateways, events, heartbeats, what other gateways forward, and *further* routes."""
     # Where no key is ever asked for, the first one shuts nobody out.
     recent = RecentSenders(now_ms, most=0 if config.auth == "none" else MAX_SENDERS)
     admission = Admission(gate, Quotas(monotonic_s), recent)
@@ -69,7 +70,8 @@ def build_receiver(
     )
     cors = Cors(frozenset(config.http.cors_origins))
     sources = source_routes(tuple(SOURCES.values()), access_of(config), intake, admission, limits, cors)
-    routes = RouteTable([*otlp_routes(intake), *telemetry_routes(intake), *sources, *further], config.http.base_path)
+    own = (*otlp_routes(intake), *telemetry_routes(intake), *forwarded_routes(intake))
+    routes = RouteTable([*own, *sources, *further], config.http.base_path)
     return Receiver(routes, admission, limits, cors, now_ms=now_ms)
 
 

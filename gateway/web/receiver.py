@@ -33,6 +33,8 @@ log = structlog.get_logger()
 REPEAT_KEY_HEADERS = ("Idempotency-Key", "cloudzero-idempotency-key")
 """What tells a repeated request from a second one, where its items have no ids of their own."""
 
+BATCH_HEADERS = ("X-Gateway-Id", "X-Batch-Id")
+
 MAX_LINE_BYTES = 8 * 1024
 MAX_HEADER_BYTES = 16 * 1024
 MAX_HEADERS = 100
@@ -143,7 +145,7 @@ class Receiver:
         hold.take_of_quota(len(body))
         sender = sender_of(key, request.remote)
         if (repeat_key := repeat_key_of(headers)) is not None:
-            sender = sender._replace(repeat_key=repeat_key)
+            sender = sender._replace(repeat_key=repeat_key, batch=batch_of(headers))
         receipt = await route.call(body, media, sender, parameter)
         return route.manner.success(request, media, receipt)
 
@@ -193,3 +195,9 @@ def repeat_key_of(headers: Headers) -> str | None:
         if value:
             return value
     return None
+
+
+def batch_of(headers: Headers) -> tuple[str, str] | None:
+    """The batch of another gateway that the request is, as that one names itself and it."""
+    gateway_id, batch_id = (headers.get(name, "").strip() for name in BATCH_HEADERS)
+    return (gateway_id, batch_id) if gateway_id and batch_id else None

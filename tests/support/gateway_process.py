@@ -65,6 +65,10 @@ class GatewayProcess:
         assert self._process is not None
         return self._process
 
+    @property
+    def was_started(self) -> bool:
+        return self._process is not None
+
     def is_running(self) -> bool:
         return self._process is not None and self._process.returncode() is None
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Literal, Self
 
-State = Literal["up", "cut", "hanging"]
+State = Literal["up", "cut", "hanging", "losing answers"]
 _PIECE_BYTES = 64 * 1024
 
 
@@ -46,6 +46,10 @@ class TcpProxy:
         self.state = "hanging"
         self._up.clear()
 
+    def lose_answers(self) -> None:
+        """What is asked passes, what is answered is gone; `cut` it before it is mended, for every connection lacks a piece by then."""
+        self.state = "losing answers"
+
     async def cut(self) -> None:
         """Reset every connection, and refuse new ones until `mend`."""
         self.state = "cut"
@@ -69,8 +73,8 @@ class TcpProxy:
                 return
             far_reader, far_writer = await asyncio.open_connection("127.0.0.1", port)
             passing = [
-                asyncio.create_task(self._pass_on(reader, far_writer)),
-                asyncio.create_task(self._pass_on(far_reader, writer)),
+                asyncio.create_task(self._pass_on(reader, far_writer, are_answers=False)),
+                asyncio.create_task(self._pass_on(far_reader, writer, are_answers=True)),
             ]
             try:
                 await asyncio.wait(passing, return_when=asyncio.FIRST_COMPLETED)
@@ -85,9 +89,11 @@ class TcpProxy:
                 if end is not None:
                     end.transport.abort()
 
-    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, are_answers: bool) -> None:
         with suppress(OSError):
             while piece := await reader.read(_PIECE_BYTES):
                 await self._up.wait()
+                if are_answers and self.state == "losing answers":
+                    continue
                 writer.write(piece)
                 await writer.drain()

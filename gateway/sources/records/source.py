@@ -4,8 +4,9 @@
 2. The record id is kept: a record that comes again, over whatever way, counts once. One that stands in a trace is also the report of that span.
 3. Attribution is the record's own; what the inbound key or the device brings fills what it lacks, and what the key fixes goes over it.
    `key` stays the name of the key that the first gateway knew.
-4. Cost, `billed` and flags are kept. A call without a cost gets an estimate as any other; an aggregate is taken as it is, for another
-   record may hold its cost.
+4. Cost, `billed` and flags are kept. A call without a cost gets an estimate as any other, an aggregate only where its first gateway had no
+   price for it (`unpriced`): else another record may hold its cost.
+5. What another gateway forwards comes in an envelope (`envelope.py`); each record in it stands at `records[3]`.
 """
 
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from gateway.normalise.context import Context
 from gateway.normalise.fingerprint import scope_fingerprint
 from gateway.sources.documents import Document
 from gateway.sources.items import at, objects, reject
+from gateway.sources.records.envelope import opened
 from gateway.sources.records.fields import Fault, record_of
 from gateway.sources.reporting import epoch_ms
 from gateway.sources.source import Snippet, Source, SourceRead
@@ -26,7 +28,7 @@ _WHO = ("service_name", "environment", "user", "session", "team", "project")
 
 
 def read(documents: Sequence[Document], out: SourceRead, context: Context) -> None:
-    for position, value in objects(documents, out):
+    for position, value in objects(opened(documents), out):
         try:
             record = record_of(value, context.received_at)
         except Fault as fault:

@@ -68,6 +68,32 @@ def test_unit_cost_of_senders_answers_as_described(gateway: GatewayPorts, kind: 
     assert senders.ask("POST", f"{path}/sum", {"records": [{}]}).status_code == 400
 
 
+def test_what_other_gateways_forward_is_answered_as_described(gateway: GatewayPorts) -> None:
+    senders, document = gateway.senders, gateway_document()
+    envelope = example(document, "ForwardedRecords")
+    assert senders.ask("POST", "/v2/ai-telemetry/records", envelope).json() == {"accepted": 1, "rejected": []}
+    assert senders.ask("POST", "/v2/ai-telemetry/records", {**envelope, "records": [{}]}).json()["rejected"]
+    assert senders.ask("POST", "/v2/ai-telemetry/records", {}).status_code == 400
+    assert senders.ask("POST", "/events/v1/events", example(document, "Event")).status_code == 202
+    for kind in ("Allocation", "Metric"):
+        path, records = f"/unit-cost/v1/telemetry/{kind.lower()}/fwd-{kind}", example(document, f"{kind}Records")
+        batch = {"Idempotency-Key": "k", "X-Gateway-Id": "gw", "X-Batch-Id": kind}
+        for duplicate in (0, 1):
+            assert senders.ask("POST", f"{path}/sum", records, batch).json()["duplicate"] == duplicate
+        assert senders.ask("POST", f"{path}/replace", records).status_code == 202
+        assert senders.ask("POST", f"{path}/delete", example(document, f"{kind}Places")).status_code == 202
+        assert senders.ask("POST", f"{path}-unknown/delete", example(document, f"{kind}Places")).status_code == 422
+    devices = "/v2/ai-control-plane/devices"
+    beat = example(document, "Heartbeat")
+    assert senders.ask("POST", f"{devices}/forwarded/heartbeat", beat).status_code == 404
+    assert senders.ask("POST", devices, {"device_id": "forwarded"}).status_code == 200
+    assert senders.ask("POST", f"{devices}/forwarded/heartbeat", beat).status_code == 200
+    assert senders.ask("POST", f"{devices}/forwarded/ping").status_code == 204
+    assert senders.ask("GET", "/v2/insights?limit=1").status_code == 200
+    assert senders.ask("HEAD", "/v2/insights").status_code == 200
+    assert senders.ask("GET", "/v2/insights", credential=False).status_code == 401
+
+
 @pytest.mark.parametrize("source", SOURCES.values(), ids=lambda source: source.name)
 def test_every_source_answers_as_described(gateway: GatewayPorts, source: Any) -> None:
     senders = gateway.senders

@@ -76,7 +76,6 @@ class Rig:
             clock=self.clock,
             now_ms=self.now_ms,
             chance=lambda: 0.5,
-            enrols_itself=False,
         )
         await self.lane.start()
         self._open = [self.lane.stop, client.close, *self._open]

@@ -205,6 +205,11 @@ def test_models_without_a_price_are_told_with_their_calls() -> None:
     assert {first.cost_impact, second.cost_impact} == {None}, "nobody knows it, so it is not 0"
 
 
+def test_where_no_price_list_is_no_model_lacks_a_price() -> None:
+    past = history(used(0, model="new-model", calls_without_price=1))
+    assert detect(Figures(history=past, has_prices=False)) == []
+
+
 def test_a_price_is_missed_no_more_once_an_hour_passed_in_which_all_calls_had_one() -> None:
     unpriced = used(3, calls_without_price=5)
     assert causes(history(unpriced, used(3))) == ["no_price"]
