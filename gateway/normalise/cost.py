@@ -10,9 +10,14 @@ _DIGITS = ".15g"
 _MAX_AMOUNT = 1e9
 """No call costs a billion; such a number is another unit."""
 
+_MIN_AMOUNT = 1e-30
+"""What is less, whatever its sign, is nothing: written out it would be hundreds of zeros."""
+
 
 def decimal_string(amount: float) -> str:
     """*amount* without exponent and without binary noise."""
+    if abs(amount) < _MIN_AMOUNT:
+        return "0"
     text = format(amount, _DIGITS)
     return format(Decimal(text), "f") if "e" in text else text
 
