@@ -156,14 +156,13 @@ async def test_one_forgotten_device_is_enrolled_again_and_a_forgotten_fleet_is_n
             await speak(gateway, names, sequence := sequence + 1)
             await until(lambda: gateway.status()["lanes"]["devices"]["state"] == "held", 120, "held")
             assert "does not know device after device" in gateway.status()["lanes"]["devices"]["reason"]
-            await asyncio.sleep(
-                70
-            )  # longer than a device's cool-down: that nobody was enrolled shows only as time goes by
-            assert devices(service) == []
+            await until(lambda: cool_down_is_over(gateway), 120, "at the end of each cool-down")
+            await meet_stranger(gateway, service, "new-1")
+            assert devices(service) == [], "the lane enrols, and nobody that was forgotten"
             await asyncio.to_thread(gateway.stop)
             await asyncio.to_thread(gateway.start)
-            await asyncio.sleep(10)  # a restart is no reason either
-            assert devices(service) == []
+            await meet_stranger(gateway, service, "new-2")
+            assert devices(service) == [], "a restart is no reason either"
             assert not broken_identities(gateway.status())
 
             ended = await asyncio.to_thread(run_devices, gateway, "enroll", "--all")
@@ -174,6 +173,20 @@ async def test_one_forgotten_device_is_enrolled_again_and_a_forgotten_fleet_is_n
         finally:
             gateway.kill()
             service.kill()
+
+
+def cool_down_is_over(gateway: GatewayProcess) -> bool:
+    """Whether each enrolment that waits is due by now."""
+    with closing(sqlite3.connect(f"file:{gateway.data_dir / 'control.db'}?mode=ro", uri=True)) as connection:
+        waiting, last_due_ms = connection.execute("SELECT count(*), max(due_ms) FROM enrolments").fetchone()
+    return bool(waiting) and last_due_ms < time.time() * 1000
+
+
+async def meet_stranger(gateway: GatewayProcess, service: ServiceProcess, name: str) -> None:
+    """The lane looks at all that is due, and enrols who is new."""
+    await speak(gateway, [name], 1)
+    folder = service.data_dir / "service"
+    await until(lambda: any(each.device_id == name for each in enrolled_at(folder)), 60, f"{name} enrolled")
 
 
 async def speak(gateway: GatewayProcess, names: list[str], sequence: int) -> None:
