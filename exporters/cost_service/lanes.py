@@ -2,7 +2,7 @@
 
 from exporters.base import Hold, Outcome, Retry
 from exporters.cost_service.answers import outcome
-from exporters.cost_service.client import CostServiceClient
+from exporters.cost_service.client import Answer, CostServiceClient
 from exporters.cost_service.doubts import Doubts
 from exporters.cost_service.encode import encode_event, encode_records, idempotency_key
 from exporters.keyring import OutboundKey
@@ -62,6 +62,11 @@ async def post_batch(
         return answer
     if answer.status in KEY_REFUSALS and (turn := next_key(client, key, scope, answer.status)):
         return turn
+    return batch_outcome(client, answer, batch, repeatable=repeatable)
+
+
+def batch_outcome(client: CostServiceClient, answer: Answer, batch: Batch, *, repeatable: bool) -> Outcome:
+    """What the answer to the whole batch means for it."""
     return outcome(
         answer.status,
         answer.headers,

@@ -18,11 +18,11 @@ import structlog
 
 from exporters.base import Delivered, Hold, Outcome, Refused, Retry
 from exporters.clock import Clock
-from exporters.cost_service.answers import fault, outcome
+from exporters.cost_service.answers import fault
 from exporters.cost_service.client import Answer, CostServiceClient
 from exporters.cost_service.doubts import Doubts
 from exporters.cost_service.encode import idempotency_key
-from exporters.cost_service.lanes import KEY_REFUSALS, next_key, no_key
+from exporters.cost_service.lanes import KEY_REFUSALS, batch_outcome, next_key, no_key
 from exporters.rate import TokenBucket
 from spool.record import Batch
 from spool.unit_cost import BaseRecord, Granularity, Shape, place_in
@@ -91,18 +91,7 @@ class UnitCostExporter:
             return turn
         if items[0]["operation"] == "delete" and is_gone(answer):
             return Delivered()
-        return self._outcome(answer, batch, repeatable=repeatable)
-
-    def _outcome(self, answer: Answer, batch: Batch, *, repeatable: bool) -> Outcome:
-        return outcome(
-            answer.status,
-            answer.headers,
-            answer.body,
-            batch.lane,
-            records=len(batch.records),
-            now_unix_s=self._client.now_unix_s(),
-            repeatable=repeatable,
-        )
+        return batch_outcome(self._client, answer, batch, repeatable=repeatable)
 
     def _path(self, item: dict[str, Any]) -> str:
         template = self._client.preset.unit_cost_records
@@ -152,7 +141,7 @@ class UnitCostExporter:
 
     async def _unknown(self, stream: str, answer: Answer, batch: Batch) -> Outcome:
         """No answer to build upon: wait where it may come, else begin with sums."""
-        general = self._outcome(answer, batch, repeatable=True)
+        general = batch_outcome(self._client, answer, batch, repeatable=True)
         if isinstance(general, Retry):
             return general
         log.warning("a stream cannot be read; its buckets that began go by sum", stream=stream, status=answer.status)

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
@@ -200,28 +200,20 @@ def edit(place: "KeyPlace", as_json: bool, key: str, **asked: Any) -> None:  # n
     sys.exit(asyncio.run(edit_key(place, key, asked, as_json=as_json)))
 
 
-@keys.command("disable")
-@_on_gateway
-@by_option
-@json_option
-@click.argument("key", metavar="NAME|ID")
-def disable(place: "KeyPlace", as_json: bool, by: str | None, key: str) -> None:  # noqa: FBT001 as above
-    """Refuse the key from the next request on; it can be enabled again."""
-    from gateway.cli.keys import turn_key  # noqa: PLC0415 as above
+def _turn_command(verb: Literal["disable", "enable"], meaning: str) -> None:
+    @keys.command(verb, help=meaning)
+    @_on_gateway
+    @by_option
+    @json_option
+    @click.argument("key", metavar="NAME|ID")
+    def command(place: "KeyPlace", as_json: bool, by: str | None, key: str) -> None:  # noqa: FBT001 as above
+        from gateway.cli.keys import turn_key  # noqa: PLC0415 as above
 
-    sys.exit(asyncio.run(turn_key(place, key, "disable", by, as_json=as_json)))
+        sys.exit(asyncio.run(turn_key(place, key, verb, by, as_json=as_json)))
 
 
-@keys.command("enable")
-@_on_gateway
-@by_option
-@json_option
-@click.argument("key", metavar="NAME|ID")
-def enable(place: "KeyPlace", as_json: bool, by: str | None, key: str) -> None:  # noqa: FBT001 as above
-    """Take the key again."""
-    from gateway.cli.keys import turn_key  # noqa: PLC0415 as above
-
-    sys.exit(asyncio.run(turn_key(place, key, "enable", by, as_json=as_json)))
+_turn_command("disable", "Refuse the key from the next request on; it can be enabled again.")
+_turn_command("enable", "Take the key again.")
 
 
 @keys.command("delete")

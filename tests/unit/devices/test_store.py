@@ -148,7 +148,8 @@ async def test_two_instances_that_take_turns_are_two_machines(rig: Rig) -> None:
     assert rig.store.figures.enrolments == 1
 
 
-async def test_a_block_of_an_id_holds_for_every_machine_that_speaks_under_it(rig: Rig) -> None:
+async def meet_two_machines(rig: Rig) -> None:
+    """Two that speak in turns under the id of one that is enrolled."""
     await rig.open(lane=False)
     await rig.beat("d", 1, "a")
     await rig.close()
@@ -156,6 +157,10 @@ async def test_a_block_of_an_id_holds_for_every_machine_that_speaks_under_it(rig
     for n in range(2, 5):
         await rig.beat("d", n, "b")
         await rig.beat("d", n, "a")
+
+
+async def test_a_block_of_an_id_holds_for_every_machine_that_speaks_under_it(rig: Rig) -> None:
+    await meet_two_machines(rig)
     assert await rig.states() == {"d": "conflict", "d~2": "pending"}
     await rig.operate("POST", "/v2/devices/d/block")
     taken = [(await rig.beat("d", 9, instance)).fate for instance in ("a", "b", "new")]
@@ -164,13 +169,7 @@ async def test_a_block_of_an_id_holds_for_every_machine_that_speaks_under_it(rig
 
 
 async def test_a_block_of_one_machine_holds_for_what_is_sent_under_its_own_id(rig: Rig) -> None:
-    await rig.open(lane=False)
-    await rig.beat("d", 1, "a")
-    await rig.close()
-    await enroll_all(rig)
-    for n in range(2, 5):
-        await rig.beat("d", n, "b")
-        await rig.beat("d", n, "a")
+    await meet_two_machines(rig)
     await rig.telemetry("d~2")
     assert rig.store.strangers(["d~2"]) == []
     await rig.operate("POST", "/v2/devices/d~2/block")

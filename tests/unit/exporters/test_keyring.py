@@ -21,6 +21,15 @@ def revealed(ring: Keyring, scope: str) -> str | None:
     return None if found is None else found.secret.reveal()
 
 
+def secret_in_file(folder: Path) -> tuple[Path, Keyring]:
+    """A key's file, and the ring that read `old` from it."""
+    path = folder / "key"
+    path.write_text("old")
+    ring = Keyring([key("a", f"${{file:{path}}}", SEND)])
+    assert revealed(ring, SEND) == "old"
+    return path, ring
+
+
 def test_the_first_key_that_grants_the_scope_serves_it() -> None:
     ring = Keyring([key("a", "secret-a", ENROLL), key("b", "secret-b", SEND), key("c", "secret-c", SEND, ENROLL)])
     assert revealed(ring, SEND) == "secret-b"
@@ -90,20 +99,14 @@ def test_faults_name_the_key_and_its_source(tmp_path: Path) -> None:
 
 
 def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
-    path = tmp_path / "key"
-    path.write_text("old")
-    ring = Keyring([key("a", f"${{file:{path}}}", SEND)])
-    assert revealed(ring, SEND) == "old"
+    path, ring = secret_in_file(tmp_path)
     path.write_text("newer")
     assert revealed(ring, SEND) == "newer"
 
 
 def test_a_file_that_is_swapped_by_rename_is_read_again(tmp_path: Path) -> None:
-    path = tmp_path / "key"
-    path.write_text("old")
+    path, ring = secret_in_file(tmp_path)
     before = path.stat()
-    ring = Keyring([key("a", f"${{file:{path}}}", SEND)])
-    assert revealed(ring, SEND) == "old"
     beside = tmp_path / "key.new"
     beside.write_text("new")
     os.utime(beside, ns=(before.st_atime_ns, before.st_mtime_ns))  # the same age and size: only the file is another
@@ -129,10 +132,7 @@ def test_a_mounted_secret_that_is_swapped_by_its_folder_is_read_again(tmp_path: 
 
 
 def test_a_file_that_is_empty_for_a_moment_leaves_its_last_secret_in_use(tmp_path: Path) -> None:
-    path = tmp_path / "key"
-    path.write_text("old")
-    ring = Keyring([key("a", f"${{file:{path}}}", SEND)])
-    assert revealed(ring, SEND) == "old"
+    path, ring = secret_in_file(tmp_path)
     path.write_text("")
     assert revealed(ring, SEND) == "old"
     path.write_text("new")
@@ -140,9 +140,7 @@ def test_a_file_that_is_empty_for_a_moment_leaves_its_last_secret_in_use(tmp_pat
 
 
 def test_a_refusal_that_comes_late_does_not_mark_the_secret_that_took_over(tmp_path: Path) -> None:
-    path = tmp_path / "key"
-    path.write_text("old")
-    ring = Keyring([key("a", f"${{file:{path}}}", SEND)])
+    path, ring = secret_in_file(tmp_path)
     old = ring.key_for(SEND)
     assert old is not None
     path.write_text("newer")
@@ -152,10 +150,7 @@ def test_a_refusal_that_comes_late_does_not_mark_the_secret_that_took_over(tmp_p
 
 
 def test_a_file_that_vanishes_leaves_its_last_secret_in_use(tmp_path: Path) -> None:
-    path = tmp_path / "key"
-    path.write_text("old")
-    ring = Keyring([key("a", f"${{file:{path}}}", SEND)])
-    assert revealed(ring, SEND) == "old"
+    path, ring = secret_in_file(tmp_path)
     path.unlink()
     assert revealed(ring, SEND) == "old"
 

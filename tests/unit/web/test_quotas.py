@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from functools import partial
 
 import aiohttp
 import pytest
@@ -33,6 +34,7 @@ from tests.unit.web.conftest import Serve
 
 SCOPES = frozenset({INGEST_SCOPE, EVENT_SCOPE, HEARTBEAT_SCOPE})
 BODY = protobuf_body("traces")
+all_sources = partial(source_routes, tuple(SOURCES.values()), {})
 
 
 class Clock:
@@ -212,11 +214,7 @@ ROUTES = [
 async def test_over_quota_is_429_with_the_time_to_wait_in_the_manner_of_each_route(
     serve: Serve, client: aiohttp.ClientSession, keys: KeyStore, clock: Clock, path: str, content_type: str, body: bytes
 ) -> None:
-    served = await serve(
-        gate=KeyGate(keys),
-        quotas=Quotas(clock),
-        further=lambda *parts: source_routes(tuple(SOURCES.values()), {}, *parts),
-    )
+    served = await serve(gate=KeyGate(keys), quotas=Quotas(clock), further=all_sources)
     sent = {"Content-Type": content_type, "Authorization": await limited_key(keys, requests=1)}
     async with client.post(served.url + path, data=body, headers=sent) as response:
         assert response.status in {200, 202, 207}
@@ -257,11 +255,7 @@ async def test_bytes_are_those_of_the_plain_body(
 async def test_a_body_that_was_decompressed_to_be_refused_is_charged_as_a_request(
     serve: Serve, client: aiohttp.ClientSession, keys: KeyStore, clock: Clock
 ) -> None:
-    served = await serve(
-        gate=KeyGate(keys),
-        quotas=Quotas(clock),
-        further=lambda *parts: source_routes(tuple(SOURCES.values()), {}, *parts),
-    )
+    served = await serve(gate=KeyGate(keys), quotas=Quotas(clock), further=all_sources)
     headers = {"Content-Type": JSON, "Authorization": await limited_key(keys, requests=3, n_bytes=6000)}
     gzipped = headers | {"Content-Encoding": "gzip"}
     url, large = f"{served.url}/v1/events", gzip.compress(b'{"pad":"' + b"x" * 5000 + b'"}')
@@ -301,12 +295,7 @@ async def test_what_could_not_be_kept_is_not_charged(
     serve: Serve, client: aiohttp.ClientSession, keys: KeyStore, clock: Clock
 ) -> None:
     intake = RecordingIntake(fail_with=SpoolFull("full"))
-    served = await serve(
-        gate=KeyGate(keys),
-        quotas=Quotas(clock),
-        intake=intake,
-        further=lambda *parts: source_routes(tuple(SOURCES.values()), {}, *parts),
-    )
+    served = await serve(gate=KeyGate(keys), quotas=Quotas(clock), intake=intake, further=all_sources)
     headers = {"Content-Type": JSON, "Authorization": await limited_key(keys, requests=1, n_bytes=2)}
     for path in ("/v1/traces", "/v1/sources/litellm", "/v1/events"):
         async with client.post(served.url + path, data=b"{}", headers=headers) as response:
@@ -329,12 +318,7 @@ async def test_pieces_that_are_on_disk_are_charged_whatever_becomes_of_the_rest(
             return await RecordingIntake.source(self, name, body, sender=sender, first_line=first_line)
 
     intake = FullFromTheThird()
-    served = await serve(
-        gate=KeyGate(keys),
-        quotas=Quotas(clock),
-        intake=intake,
-        further=lambda *parts: source_routes(tuple(SOURCES.values()), {}, *parts),
-    )
+    served = await serve(gate=KeyGate(keys), quotas=Quotas(clock), intake=intake, further=all_sources)
     headers = {"Authorization": await limited_key(keys, n_bytes=PIECE_BYTES)}
     url, body = f"{served.url}/v1/sources/litellm", b'{"a":1}\n' * (3 * PIECE_BYTES // 8)
     async with client.post(url, data=gzip.compress(body), headers=headers) as response:
@@ -349,11 +333,7 @@ async def test_pieces_that_are_on_disk_are_charged_whatever_becomes_of_the_rest(
 async def test_a_body_in_pieces_is_let_in_whole_and_its_debt_holds_the_next_one(
     serve: Serve, client: aiohttp.ClientSession, keys: KeyStore, clock: Clock
 ) -> None:
-    served = await serve(
-        gate=KeyGate(keys),
-        quotas=Quotas(clock),
-        further=lambda *parts: source_routes(tuple(SOURCES.values()), {}, *parts),
-    )
+    served = await serve(gate=KeyGate(keys), quotas=Quotas(clock), further=all_sources)
     headers = {"Authorization": await limited_key(keys, n_bytes=PIECE_BYTES // 2)}
     lines = b'{"a":1}\n' * (PIECE_BYTES // 8)
 
