@@ -16,7 +16,7 @@ run: $(VENV)/.run
 	$(BIN)/telemetry-gateway run
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(TESTS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(TESTS)
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -25,7 +25,7 @@ from tests.support.upstream import Reply, Seen, Upstream, running_upstream
 
 START_MS = 1_767_607_200_000
 GATEWAY_ID = "gw-7f3a"
-STEP_S = 0.25
+STEP_S = 1.0
 
 
 def beat_of(sequence: int = 1, instance: str = "one", **fields: Any) -> Heartbeat:
