@@ -29,6 +29,7 @@ from gateway.counting.gaps import Gap, sender_shown
 from gateway.dead_letters import reason_figures, resend_figures
 from gateway.decode.events import EventRules
 from gateway.devices.earlier import EarlierItems
+from gateway.devices.gate import EnrolmentGate
 from gateway.devices.intake import DeviceIntake
 from gateway.devices.lane import DeviceLane, HerdLimits
 from gateway.devices.named import add_named
@@ -141,6 +142,7 @@ class Gateway:
         self._control: Database
         self._lanes: Lanes
         self._device_lane: DeviceLane
+        self._gate: EnrolmentGate
         self._receiver: Receiver
         self.admin: web.Application
         self.access: AdminAccess
@@ -174,6 +176,8 @@ class Gateway:
         refused = refuse_open_intake(config, enabled_keys=int(self.keys.any_enabled()))
         if refused is not None:
             raise CannotStart(refused)
+        await self._open_devices()
+        self._gate = EnrolmentGate(self.devices, self.spool.age_ms)
         self.counting = Counting(
             self.spool,
             settle_ms=int(config.counting.settle_s * 1000),
@@ -182,10 +186,10 @@ class Gateway:
             now_ms=self.spool.age_ms,
             metrics=metrics_settings(config),
             price=self.prices.price,
+            held_from_ms=self._gate.held_from_ms if config.devices.gate == "hold" else None,
         )
         self._stack.push_async_callback(self.counting.aggregates.close)
         await self.counting.rebuild()
-        await self._open_devices()
         secret, machine_secret = self._user_secret(), self._machine_secret()
         metered = MeteredStore(self.spool, Rules(config.unit_cost.operation, config.unit_cost.max_streams))
         self._metering = Metering(metered, event_rules(config), now_ms=self._now_ms)
@@ -517,7 +521,7 @@ class Gateway:
             "edge": edge_with(self.spool.edge(), figures.edge),
             "lanes": self._lane_status(),
             "reasons": edge_with(self.spool.reasons(), figures.reasons),
-            "devices": device_status(self.devices),
+            "devices": device_status(self.devices, self._gate),
             "unpriced": dict(self.prices.unpriced),
             "gaps": self._gaps_shown(),
             "spool": spool_status(self.spool),

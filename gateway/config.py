@@ -127,6 +127,8 @@ class Devices(Options):
     """Enrolments to the service, as the mean of a fleet that starts at once."""
     enroll_burst: int = Field(default=50, ge=1, le=10_000)
     """Enrolments that may go out at once after a while without any."""
+    gate: Literal["none", "hold"] = "none"
+    """`hold`: telemetry waits, for 15 minutes at most, until the service knows the device that it comes from."""
     own_id: str | None = Field(default=None, max_length=MAX_ID)
     """Id of the device that the gateway is itself, such as the machine's serial number; else one that it made in its data directory."""
 

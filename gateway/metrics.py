@@ -77,6 +77,8 @@ class DeviceStatus(TypedDict):
     """State -> devices; a few seconds old at most."""
     enrolments_waiting: int
     """Enrolments that the service has not answered for good."""
+    telemetry_held_s: float | None
+    """How long telemetry has waited for one (`devices.gate: hold`); None while none waits."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ report refers to them, records of one call are merged, and all changes of a pass
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import datetime
 from functools import partial
@@ -39,8 +39,13 @@ RETRY_S = 1.0
 """Before settling, or reading the ledger again, is tried once more."""
 UNFINISHED_SETTLES = 30
 """A call of which only the beginning was told waits for its end this many times as long as others settle: 5 minutes by default."""
+HELD_LOOK_S = 0.2
+"""How often it is looked whether what is held may go."""
 TURN_S = 30.0
 """How often the ledger forgets silent sources."""
+
+
+HeldFrom = Callable[[], Awaitable[int | None]]
 
 
 class Counting:
@@ -59,7 +64,9 @@ class Counting:
         now_ms: Callable[[], int],
         metrics: MetricsSettings | None = None,
         price: Price = lambda _record, _at_ms: None,
+        held_from_ms: HeldFrom | None = None,
     ) -> None:
+        """*held_from_ms*: from when on what was received is not to be let go yet, however long it has waited."""
         self.ledger = self.ledger_type(max_keys)
         self._price = price
         self.aggregates = self.aggregates_type(spool, metrics or MetricsSettings(), price=price, now_ms=now_ms)
@@ -68,6 +75,7 @@ class Counting:
         self._window_ms = window_ms
         self._max_keys = max_keys
         self._now_ms = now_ms
+        self._held_from_ms = held_from_ms
         self._counted = asyncio.Event()
         self._rebuilding: asyncio.Task[None] | None = None
         self.rebuilds = 0
@@ -156,7 +164,8 @@ class Counting:
     async def _settle_or_wait(self) -> None:
         try:
             if not await self._settle_chunks(self._now_ms()):
-                await asyncio.sleep(0.01)  # the chunk that is due is still on its way to the disk
+                # The chunk that is due is still on its way to the disk, or held.
+                await asyncio.sleep(0.01 if self._held_from_ms is None else HELD_LOOK_S)
         except Exception as error:  # noqa: BLE001 were this task to end, no call would ever be forwarded again
             log.warning("settling failed; it is tried again", error=type(error).__name__, at=places(error))
             await asyncio.sleep(RETRY_S)
@@ -179,7 +188,7 @@ class Counting:
         if self._rebuilding is not None:
             await self._rebuilding
         ledger, lost_appends = self.ledger, self._spool.lost_appends
-        due = ledger.due(now_ms - self.settle_ms, self._spool.sealed_seq)
+        due = ledger.due(await self._through_ms(now_ms), self._spool.sealed_seq)
         if not due:
             return 0
         verdicts: list[Verdict] = []
@@ -194,6 +203,12 @@ class Counting:
         for seq in due:
             ledger.settled(seq)
         return len(due)
+
+    async def _through_ms(self, now_ms: int) -> int:
+        """What was received up to then may be settled."""
+        through_ms = now_ms - self.settle_ms
+        held_ms = None if self._held_from_ms is None else await self._held_from_ms()
+        return through_ms if held_ms is None else min(through_ms, held_ms - 1)
 
     async def _waiting(self, ledger: Ledger, due: Sequence[int]) -> dict[tuple[int, ...], list[bytes]]:
         """Reports of calls in the chunks *due* that wait on for their end -> their records."""

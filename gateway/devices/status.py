@@ -3,13 +3,18 @@
 from collections.abc import Mapping
 
 from exporters.pacing import LaneState
+from gateway.devices.gate import EnrolmentGate
 from gateway.devices.rows import Figures
 from gateway.devices.store import DeviceStore
 from gateway.metrics import DeviceStatus, LaneStatus
 
 
-def device_status(store: DeviceStore) -> DeviceStatus:
-    return {"states": dict(store.states), "enrolments_waiting": store.figures.enrolments}
+def device_status(store: DeviceStore, gate: EnrolmentGate) -> DeviceStatus:
+    return {
+        "states": dict(store.states),
+        "enrolments_waiting": store.figures.enrolments,
+        "telemetry_held_s": gate.held_s,
+    }
 
 
 def edge_with(counts: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:

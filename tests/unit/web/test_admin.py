@@ -46,7 +46,7 @@ def figures(**fields: object) -> Status:
         "unpriced": {"m-new": 3},
         "spool": {"used_bytes": 4096, "max_bytes": 8192, "file_bytes": 5000, "disk_free_bytes": 1 << 30},
         "quarantine": {"salvages": 0, "records": 0, "bytes": 0, "latest": None},
-        "devices": {"states": {"enrolled": 2, "blocked": 1}, "enrolments_waiting": 3},
+        "devices": {"states": {"enrolled": 2, "blocked": 1}, "enrolments_waiting": 3, "telemetry_held_s": None},
         "version": "0.1.0",
     }
     return {**made, **fields}  # type: ignore[typeddict-item]  # the test's own keywords

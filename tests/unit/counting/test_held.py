@@ -1,0 +1,53 @@
+"""Chunks that are held for longer than they settle: nothing of them goes out, and what comes meanwhile is counted with them."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.calls import call
+from tests.support.spool_rig import Rig
+
+DAY_MS = 86_400_000
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
+    rig = await Rig.opened(tmp_path / "data")
+    yield rig
+    await rig.close()
+
+
+def hold(rig: Rig, from_ms: int | None) -> None:
+    async def held_from_ms() -> int | None:
+        return from_ms
+
+    rig.counting._held_from_ms = held_from_ms
+
+
+async def test_what_was_received_before_goes_and_what_came_since_waits(rig: Rig) -> None:
+    await rig.send(call("a"))
+    rig.clock.now_ms += 1000
+    hold(rig, rig.spool.age_ms())
+    await rig.send(call("b", trace="b"))
+    assert await rig.settle() == 1
+    assert [record["record_id"] for record in await rig.records()] == [call("a").record["record_id"]]
+    assert await rig.settle(after_ms=DAY_MS) == 0
+    assert await rig.records() == []
+    hold(rig, None)
+    assert await rig.settle(after_ms=0) == 1
+    assert await rig.totals() == (1, 100, 20)
+
+
+async def test_reports_that_come_while_a_call_is_held_are_counted_with_it(rig: Rig) -> None:
+    hold(rig, rig.spool.age_ms())
+    await rig.send(call("a", response="r", tokens=(None, None)))
+    await rig.settle()
+    await rig.send(call("a", response="r", tokens=(None, None)))
+    await rig.send(call("b", trace="other", response="r", service="gateway", cost="0.01"))
+    await rig.settle()
+    await rig.reopen()
+    hold(rig, None)
+    await rig.settle(after_ms=0)
+    assert await rig.totals() == (1, 100, 20)
+    assert rig.spool.edge()["duplicate"] == 2
