@@ -8,22 +8,19 @@ import asyncio
 import os
 import random
 import signal
-import sqlite3
 import sys
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from contextlib import closing, suppress
-from decimal import Decimal
+from contextlib import suppress
 from pathlib import Path
 
-import aiohttp
 import pytest
 
 from benchmarks.processes import ProcessFailed
 from tests.fault.torture import MISBEHAVE, names_of
 from tests.support.device_senders import enrolled_at
-from tests.support.dying import UNDER_LOAD
+from tests.support.dying import UNDER_ANY_LOAD
 from tests.support.gateway_pair import GatewayPair, gateway_pair, until_empty
 from tests.support.gateway_process import GatewayProcess, broken_identities
 from tests.support.polling import until_true
@@ -33,47 +30,8 @@ from tests.support.torture_senders import Senders
 SECONDS = float(os.environ.get("PAIR_TEST_SECONDS", "30"))
 DELIVERED_WITHIN_S = 420.0
 """After all is mended: longer than the longest back-off."""
-STREAM = "answers"
-MACHINES = {f"machine-{number}" for number in range(5)}
-"""That send heartbeats to the edge."""
-UNIT_COST_DEATHS = ("unit cost: inside a commit of records", "unit cost: inside a freeze", "unit cost: inside an ack")
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(SECONDS + 2 * DELIVERED_WITHIN_S)]
-
-
-class Sums:
-    """A sender of unit-cost records of 1, each request under a key of its own, that resends until it is acknowledged."""
-
-    def __init__(self, intake_url: Callable[[], str | None]) -> None:
-        self.acked = 0
-        self.tried = 0
-        self._intake_url = intake_url
-        self._stopping = asyncio.Event()
-
-    def stop(self) -> None:
-        self._stopping.set()
-
-    async def run(self) -> None:
-        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=15)) as session:
-            while not self._stopping.is_set():
-                self.tried += 1
-                while not await self._try(session, f"sum-{self.tried}"):  # noqa: ASYNC110 a sender's pause before it tries again
-                    await asyncio.sleep(0.1)
-                self.acked += 1
-                await asyncio.sleep(0.05)
-
-    async def _try(self, session: aiohttp.ClientSession, key: str) -> bool:
-        base = self._intake_url()
-        record = {"timestamp": time.strftime("%Y-%m-%d"), "granularity": "MONTHLY", "value": 1}
-        if base is None:
-            return False
-        try:
-            url = f"{base}/v1/unit-cost/metric/{STREAM}/sum"
-            async with session.post(url, json={"records": [record]}, headers={"Idempotency-Key": key}) as answer:
-                await answer.read()
-                return answer.status == 202
-        except (aiohttp.ClientError, OSError, TimeoutError):
-            return False
 
 
 class Run:
@@ -85,7 +43,6 @@ class Run:
         self.did: Counter[str] = Counter()
         self._is_up = False
         self.senders = Senders(self._intake_url, random.Random(chance.random()))
-        self.sums = Sums(self._intake_url)
 
     def _intake_url(self) -> str | None:
         return self.edge.intake_url if self._is_up else None
@@ -121,8 +78,7 @@ class Run:
 
     def _death(self) -> tuple[str, int] | None:
         """Where in its code the next process ends itself, half of the time."""
-        points = [*UNDER_LOAD, *UNIT_COST_DEATHS]
-        return (self.chance.choice(points), self.chance.randint(1, 60)) if self.chance.random() < 0.5 else None
+        return (self.chance.choice(UNDER_ANY_LOAD), self.chance.randint(1, 60)) if self.chance.random() < 0.5 else None
 
     async def kill_service(self) -> None:
         self.pair.service.kill()
@@ -195,21 +151,24 @@ async def test_what_the_edge_acknowledged_is_at_the_service_once_whatever_breaks
         try:
             await run._start(pair.hub)
             await run.start_edge()
-            sending = [asyncio.create_task(run.senders.run()), asyncio.create_task(run.sums.run())]
+            sending = asyncio.create_task(run.senders.run())
             await run.misfortunes()
             await run.mend()
             run.senders.stop()
-            run.sums.stop()
-            await asyncio.gather(*sending)
+            await sending
             edge = await until_empty(run.edge, timeout_s=DELIVERED_WITHIN_S)
             hub = await until_empty(pair.hub, timeout_s=DELIVERED_WITHIN_S)
-            await until_true(lambda: enrolments(pair).keys() >= MACHINES, timeout_s=60, what="enrolled")
+            machines = {name.partition(" ")[2] for name in run.senders.sent.acked if name.startswith("device ")}
+            await until_true(lambda: enrolments(pair).keys() >= machines, timeout_s=60, what="enrolled")
         finally:
             run.edge.kill()
         sent, records, event_ids = run.senders.sent, pair.service.records(), pair.service.event_ids()
         stored = Counter(name for record in records for name in names_of(record))
         stored.update(f"event {event_id}" for event_id in event_ids)
-        told = {"acknowledged": len(sent.acked), "records": len(records), "sums": run.sums.acked, **run.did}
+        stored.update(
+            {f"device {device}": n for device, n in enrolments(pair).items() if device.startswith("machine-")}
+        )
+        told = {"acknowledged": len(sent.acked), "records": len(records), "unit cost": sent.summed, **run.did}
         sys.stderr.write(f"{told}\n")
         assert run.faults + broken_identities(edge) + broken_identities(hub) == []
         assert sent.acked - stored.keys() == set(), "acknowledged, and not at the service"
@@ -219,7 +178,8 @@ async def test_what_the_edge_acknowledged_is_at_the_service_once_whatever_breaks
             assert not any(lane["dead_lettered"] or lane["expired"] for lane in gateway["lanes"].values())
         assert edge["lanes"]["ai_telemetry"]["delivered"] == hub["lanes"]["ai_telemetry"]["delivered"] == len(records)
         assert edge["lanes"]["usage_events"]["delivered"] == hub["lanes"]["usage_events"]["delivered"] == len(event_ids)
-        assert total_of(pair) == run.sums.acked == run.sums.tried == edge["lanes"]["unit_cost"]["kept"]
+        assert pair.service.unit_cost_total() == sent.total
+        assert edge["lanes"]["unit_cost"]["kept"] == sent.summed > SECONDS
         assert set(enrolments(pair).values()) == {1}
         assert len(sent.acked) > 5 * SECONDS, "hardly any load"
 
@@ -227,10 +187,3 @@ async def test_what_the_edge_acknowledged_is_at_the_service_once_whatever_breaks
 def enrolments(pair: GatewayPair) -> dict[str, int]:
     """Device -> enrolments at the service; without the hub, with the edge."""
     return {each.device_id: each.enrolments for each in enrolled_at(pair.service.data_dir / "service")}
-
-
-def total_of(pair: GatewayPair) -> Decimal:
-    """The stream's one place, as the service holds it."""
-    with closing(sqlite3.connect(pair.service.data_dir / "service" / "service.db")) as connection:
-        ((value,),) = connection.execute("SELECT value FROM unit_cost_records WHERE NOT deleted").fetchall()
-    return Decimal(value)

@@ -23,7 +23,7 @@ from spool.unit_cost import EXACT, decimal_text
 from tests.support.dying import POINTS as POINTS_OF_DEATH
 from tests.support.gateway_process import GatewayProcess, broken_identities
 from tests.support.polling import until_true
-from tests.support.service_process import ServiceProcess
+from tests.support.service_process import UNIT_COST_SCOPES, ServiceProcess
 
 EVENTS = int(os.environ.get("UNIT_COST_EVENTS", "20000"))
 KILLS = int(os.environ.get("UNIT_COST_KILLS", "8"))
@@ -219,9 +219,8 @@ async def test_an_empty_data_directory_does_not_wipe_the_services_totals(
     service = ServiceProcess(tmp_path)
     service.start("--fail", "429:0.1", "--reset", "0.05")
     assert service.port is not None
-    upstream = service.upstream(service.port)
-    scopes = upstream["keys"][1]["scopes"]  # type: ignore[index]  # as it is made
-    scopes += ["unit-cost_v1:manage_telemetry_records"] + ["unit-cost_v1:read_telemetry"] * can_read
+    manage, read = UNIT_COST_SCOPES
+    upstream = service.upstream(service.port, [manage, *[read] * can_read])
     sent = events(chance, datetime.now(UTC))
     half = len(sent.requests) // 20
     try:

@@ -2,8 +2,8 @@
 
 Senders of every kind, the gateway, and a service that misbehaves, behind a network that is cut. Each is killed and started again at
 random, also at chosen points of the gateway's own code and while it starts; the disk is filled; processes are stopped for a while. At the end all
-is mended, and what was acknowledged is looked for: in the service and in the file that an extra exporter writes, each item exactly once, with both
-identities and the lanes' figures equal to what the service holds. Prints a summary as JSON; exit code 1 when anything is not as promised.
+is mended, and what was acknowledged is looked for: in the service and in the file that an extra exporter writes, each item exactly once, each device
+enrolled once, the totals of unit cost exact, with both identities and the lanes' figures equal to what the service holds. Prints a summary as JSON; exit code 1 when anything is not as promised.
 
 The disk is filled only where a small file system can be mounted (as root).
 """
@@ -29,10 +29,11 @@ from typing import Any
 import orjson
 
 from benchmarks.processes import ProcessFailed
-from tests.support.dying import AT_START, UNDER_LOAD
+from tests.support.device_senders import enrolled_at
+from tests.support.dying import AT_START, UNDER_ANY_LOAD
 from tests.support.gateway_process import GatewayProcess, Status, broken_identities
 from tests.support.polling import until_true
-from tests.support.service_process import ServiceProcess
+from tests.support.service_process import UNIT_COST_SCOPES, ServiceProcess
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.torture_senders import Senders
 
@@ -61,7 +62,7 @@ class Torture:
         self._disk = disk
         self._is_up = False
         config: dict[str, object] = {
-            "upstream": service.upstream(proxy_port),
+            "upstream": service.upstream(proxy_port, UNIT_COST_SCOPES),
             "exporters": {"archive": {"type": "file", "path": str(self.archive)}},
             "spool": {"max_bytes": SPOOL_BYTES},
         }
@@ -94,7 +95,7 @@ class Torture:
         self._is_up = False
         self.gateway.kill()
         if self.chance.random() < 0.4:
-            self.gateway.dies_at = (self.chance.choice([*AT_START, *UNDER_LOAD]), self.chance.randint(1, 40))
+            self.gateway.dies_at = (self.chance.choice([*AT_START, *UNDER_ANY_LOAD]), self.chance.randint(1, 40))
         await self.start_gateway()
 
     async def terminate_gateway(self) -> None:
@@ -109,7 +110,7 @@ class Torture:
         self._is_up = False
         self.gateway.kill()
         self.gateway.dies_at = (
-            self.chance.choice([*UNDER_LOAD, "upkeep: inside a vacuum"]),
+            self.chance.choice([*UNDER_ANY_LOAD, "upkeep: inside a vacuum"]),
             self.chance.randint(1, 60),
         )
         await self.start_gateway()
@@ -180,9 +181,12 @@ class Torture:
         records = self.service.records()
         stored = Counter(name for record in records for name in names_of(record))
         stored.update(f"event {event_id}" for event_id in self.service.event_ids())
+        devices = enrolled_at(self.service.data_dir / "service")
+        stored.update({f"device {device.device_id}": device.enrolments for device in devices})
         filed = Counter(name for record in lines(self.archive) for name in names_of(record))
-        ai = {name for name in sent.acked if not name.startswith("event ")}
-        lane = status["lanes"]["ai_telemetry"]
+        ai = {name for name in sent.acked if not name.startswith(("event ", "device "))}
+        lane, unit_cost = status["lanes"]["ai_telemetry"], status["lanes"]["unit_cost"]
+        total = self.service.unit_cost_total()
         self.faults += broken_identities(status)
         self._expect("acknowledged, but not in the service", sent.acked - stored.keys())
         self._expect("more than once in the service", {name for name, n in stored.items() if n > 1})
@@ -193,12 +197,19 @@ class Torture:
             self._expect(f"{fate} in a lane", {n for n, each in status["lanes"].items() if each[fate]})
         if lane["delivered"] != len(records):
             self.faults.append(f"the lane says {lane['delivered']} delivered, the service holds {len(records)}")
+        if total != sent.total:
+            self.faults.append(f"unit cost: the senders sent {sent.total}, the service holds {total}")
+        if unit_cost["kept"] != sent.summed:
+            self.faults.append(f"unit cost: {unit_cost['kept']} records kept, {sent.summed} acknowledged")
         return {
-            "acknowledged": len(sent.acked),
+            "acknowledged": len(sent.acked) + sent.summed,
             "given up by their senders": len(sent.tried - sent.acked),
             "of these arrived all the same": len((sent.tried - sent.acked) & stored.keys()),
             "records in the service": len(records),
             "events in the service": len(self.service.event_ids()),
+            "devices in the service": len(devices),
+            "unit-cost records acknowledged": sent.summed,
+            "total of unit cost in the service": str(total),
             "records in the file": sum(filed.values()),
             "requests": dict(sent.requests),
             "statuses": {str(status): n for status, n in sorted(sent.statuses.items())},

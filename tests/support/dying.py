@@ -61,6 +61,8 @@ POINTS = {
 }
 AT_START = [name for name in POINTS if name.startswith("start: ")]
 UNDER_LOAD = [name for name in POINTS if ": " not in name]
+UNDER_ANY_LOAD = [*UNDER_LOAD, *(name for name in POINTS if name.startswith(("unit cost: ", "devices: ")))]
+"""Also where only unit cost or devices come by."""
 
 
 def die_at(point: Point, nth: int) -> None:

@@ -1,7 +1,7 @@
 """A device's gateway (the edge) that sends to another gateway (the hub), each a process of its own, with networks between that a test can cut."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from gateway.keys.scopes import Fixed
 from spool.record import DEVICES
 from tests.support.gateway_process import GatewayProcess, Status
 from tests.support.keys_beside import BY, keys_beside
-from tests.support.service_process import ServiceProcess
+from tests.support.service_process import UNIT_COST_SCOPES, ServiceProcess
 from tests.support.tcp_proxy import TcpProxy
 
 EDGE_SCOPES = (
@@ -22,7 +22,6 @@ EDGE_SCOPES = (
     "unit-cost_v1:manage_telemetry_records",
     "insights:read_insights",
 )
-UNIT_COST_SCOPES = ("unit-cost_v1:manage_telemetry_records", "unit-cost_v1:read_telemetry")
 EDGE_KEY = "edge laptop"
 
 
@@ -67,7 +66,7 @@ async def gateway_pair(folder: Path, **hub_config: Any) -> AsyncIterator[Gateway
     await asyncio.to_thread(service.start)
     (folder / "hub").mkdir()
     async with TcpProxy(lambda: service.port) as far:
-        upstream = with_unit_cost(service.upstream(far.port))
+        upstream = service.upstream(far.port, UNIT_COST_SCOPES)
         hub = GatewayProcess(folder / "hub", settle="300ms", config={"upstream": upstream, **hub_config})
         hub.data_dir.mkdir(mode=0o700)
         async with TcpProxy(lambda: port_of(hub)) as near:
@@ -79,12 +78,6 @@ async def gateway_pair(folder: Path, **hub_config: Any) -> AsyncIterator[Gateway
                 if hub.was_started:
                     hub.kill()
                 service.kill()
-
-
-def with_unit_cost(upstream: Mapping[str, Any]) -> dict[str, Any]:
-    """The `upstream` option of a `ServiceProcess`, whose key for the rest may send unit cost too."""
-    telemetry, control = upstream["keys"]
-    return {**upstream, "keys": [telemetry, {**control, "scopes": [*control["scopes"], *UNIT_COST_SCOPES]}]}
 
 
 async def until_empty(gateway: GatewayProcess, *, timeout_s: float) -> Status:

@@ -4,6 +4,7 @@ import sqlite3
 import sys
 from collections.abc import Sequence
 from contextlib import closing
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import orjson
 from benchmarks.processes import Process, read_json_file
 
 READY_TIMEOUT_S = 30.0
+UNIT_COST_SCOPES = ("unit-cost_v1:manage_telemetry_records", "unit-cost_v1:read_telemetry")
 
 
 class ServiceProcess:
@@ -52,7 +54,7 @@ class ServiceProcess:
         if self._process is not None:
             self._process.kill()
 
-    def upstream(self, port: int) -> dict[str, object]:
+    def upstream(self, port: int, further_scopes: Sequence[str] = ()) -> dict[str, object]:
         """The gateway's `upstream` option for it, reached on *port*; its keys are made at its first start."""
         folder = self.data_dir / "service"
         scopes = [
@@ -60,6 +62,7 @@ class ServiceProcess:
             "ai-control-plane:heartbeat-device",
             "ai-control-plane:ping-device",
             "events_v1:create_event",
+            *further_scopes,
         ]
         return {
             "base_url": f"http://127.0.0.1:{port}",
@@ -80,6 +83,10 @@ class ServiceProcess:
 
     def event_ids(self) -> list[str]:
         return [str(row) for row in self._column("SELECT event_id FROM events")]
+
+    def unit_cost_total(self) -> Decimal:
+        """What all places of all streams come to."""
+        return sum(map(Decimal, self._column("SELECT value FROM unit_cost_records WHERE NOT deleted")), Decimal(0))
 
     def _column(self, select: str) -> Sequence[Any]:
         with closing(sqlite3.connect(self.data_dir / "service" / "service.db")) as connection:

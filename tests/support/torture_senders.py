@@ -1,7 +1,8 @@
 """Senders of every kind that resend until they are acknowledged or give up, and remember what was acknowledged.
 
 Each item that counts has a name of its own, found again in what the far end stores: a span by its span id, a push of LiteLLM by its
-response id, a log record by its session, an event by its event id.
+response id, a log record by its session, an event by its event id, a device by its id. Unit cost has none, it is a sum: whoever sends it
+never gives up, so that the sum is known.
 """
 
 import asyncio
@@ -11,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from itertools import count
 
 import aiohttp
@@ -27,6 +29,10 @@ LOGS = 5
 FIRST_PUSH = 50_000_000
 """Numbers of LiteLLM's pushes begin here: the two kinds of bodies make their ids in the same way."""
 PAUSE_S = 0.05
+METERED = 3
+ELEMENTS = 7
+NEW_DEVICE_EVERY = 40
+"""Heartbeats, one of which is of a machine that is new."""
 GIVE_UP = 0.05
 """Share of the failed tries that are not repeated, as by a sender that dies or drops."""
 PROTOBUF = {"Content-Type": "application/x-protobuf"}
@@ -39,7 +45,9 @@ class Request:
     body: bytes
     headers: Mapping[str, str]
     names: tuple[str, ...]
-    """Of the items in it; none for a heartbeat, which is state."""
+    """Of the items in it; of a heartbeat the device's."""
+    adds: tuple[Decimal, ...] = ()
+    """What it adds to a stream of unit cost; such a request is sent until it is acknowledged."""
 
 
 @dataclass(slots=True)
@@ -50,6 +58,10 @@ class Sent:
     tried: set[str] = field(default_factory=set)
     statuses: Counter[int] = field(default_factory=Counter)
     requests: Counter[str] = field(default_factory=Counter)
+    summed: int = 0
+    """Acknowledged items that add to a stream."""
+    total: Decimal = Decimal(0)
+    """What they add, to all streams together."""
     broken: int = 0
     """Tries that got no answer."""
 
@@ -109,8 +121,38 @@ def events() -> Iterator[Request]:
 def heartbeats() -> Iterator[Request]:
     for number in count():
         beat = {"instance_id": "one", "sequence": number, "status": "healthy", "kind": "workstation"}
-        path = f"/v1/devices/machine-{number % 5}/heartbeat"
-        yield Request(path, json.dumps(beat).encode(), JSON, ())
+        device = f"machine-{number % 5}" if number % NEW_DEVICE_EVERY else f"machine-{number + 5}"
+        yield Request(f"/v1/devices/{device}/heartbeat", json.dumps(beat).encode(), JSON, (f"device {device}",))
+
+
+def sums(chance: random.Random) -> Iterator[Request]:
+    """Records of a metric stream, as the service itself takes them."""
+    for number in count():
+        adds = tuple(amount(chance) for _ in range(METERED))
+        records = [{"timestamp": time.strftime("%Y-%m-%d"), "granularity": "MONTHLY", "value": str(x)} for x in adds]
+        headers = {**JSON, "Idempotency-Key": f"sum-{number}"}
+        path = "/v1/unit-cost/metric/answers/sum"
+        yield Request(path, json.dumps({"records": records}).encode(), headers, (), adds)
+
+
+def metered_events(chance: random.Random) -> Iterator[Request]:
+    """Usage events that add to an allocation stream by customer."""
+    for number in count():
+        adds = tuple(amount(chance) for _ in range(METERED))
+        events = [
+            metered_event(f"mtr-{number}-{at}", f"customer-{chance.randrange(ELEMENTS)}", value)
+            for at, value in enumerate(adds)
+        ]
+        yield Request("/v1/events", json.dumps(events).encode(), JSON, (), adds)
+
+
+def amount(chance: random.Random) -> Decimal:
+    return Decimal(chance.randrange(1, 10**5)).scaleb(-chance.randrange(3))
+
+
+def metered_event(event_id: str, element: str, value: Decimal) -> dict[str, object]:
+    metadata = {"event_id": event_id, "stream": "tokens-by-customer", "element_name": element, "value": str(value)}
+    return {"title": "tokens.used", "source": "torture", "filters": {"custom:Product": ["chat"]}, "metadata": metadata}
 
 
 class Senders:
@@ -124,7 +166,8 @@ class Senders:
         self._stopping = asyncio.Event()
 
     async def run(self) -> None:
-        kinds = [spans(0, 2), spans(1, 2), pushes(), logs(), events(), heartbeats()]
+        ai = [spans(0, 2), spans(1, 2), pushes(), logs()]
+        kinds = [*ai, events(), heartbeats(), sums(self._chance), metered_events(self._chance)]
         timeout = aiohttp.ClientTimeout(total=15)
         async with aiohttp.ClientSession(timeout=timeout) as session, asyncio.TaskGroup() as group:
             for requests in kinds:
@@ -145,8 +188,10 @@ class Senders:
             if status is not None and 200 <= status < 300:
                 self.sent.requests[request.path.split("/")[2]] += 1
                 self.sent.acked.update(request.names)
+                self.sent.summed += len(request.adds)
+                self.sent.total += sum(request.adds)
                 return
-            if self._chance.random() < GIVE_UP:
+            if not request.adds and self._chance.random() < GIVE_UP:
                 return
             await asyncio.sleep(PAUSE_S * 4)
 
