@@ -45,9 +45,10 @@ RECLAIM_BYTES = 1 << 20
 RECLAIM_SHARE_S = 0.25
 CROWDED_SHARE_S = 1.0
 """While senders are refused, or soon will be, room comes before latency."""
-VACUUM_PAGES = 64
-"""Pages given back to the system in one commit: half a millisecond, and the commit's fsync. The p99 of an append was
-4 ms during reclaim and 0.5 ms without, on a quiet disk; 18 and 7 ms on a busy one (72 and 10 ms with eight times as much in a commit)."""
+VACUUM_PAGES = 8
+SHORT_VACUUM_PAGES = 64
+"""Pages given back to the system in one commit, and while the disk is short of room. The commit is not synced: the next append's sync
+writes the pages too, so they are few (`benchmarks.reclaim`)."""
 VACUUM_SHARE_S = 0.25
 """Of the writer's time that one round of upkeep may take for either."""
 FILE_EXCESS = 3
@@ -248,12 +249,12 @@ class SqliteSpool:
         """The number of a chunk that an operation asked in the same `turn` will write itself."""
         return self._gathering.number()
 
-    def _ask(self, operation: Callable[[sqlite3.Connection, Figures], T]) -> Awaitable[T]:
-        """Run *operation* in the next commit."""
+    def _ask(self, operation: Callable[[sqlite3.Connection, Figures], T], *, needs_sync: bool = True) -> Awaitable[T]:
+        """Run *operation* in the next commit; without *needs_sync* a power cut may undo it later."""
         if self._is_closed:
             raise SpoolError("the spool is closed")
         future: asyncio.Future[T] = self._loop.create_future()
-        self._gathering.ask(operation, future)
+        self._gathering.ask(operation, future, needs_sync=needs_sync)
         return future
 
     def _write(self) -> None:
@@ -517,7 +518,7 @@ class SqliteSpool:
 
         share = _Share(CROWDED_SHARE_S if crowded else RECLAIM_SHARE_S)
         while not share.is_spent:
-            found = await share.spend(self._ask(reclaim))
+            found = await share.spend(self._ask(reclaim, needs_sync=False))
             self._drain.left(found.size_bytes)
             if not found.is_more or (crowded and self.used_bytes < settings.max_bytes // 2):
                 return
@@ -529,8 +530,9 @@ class SqliteSpool:
 
         def give_back(connection: sqlite3.Connection, _: Figures) -> bool:
             left = pages(connection)
-            keep = SPARE_PAGES if self._is_short_of_disk else max(SPARE_PAGES, left.live)
-            wanted = min(VACUUM_PAGES, left.free - keep)
+            is_short = self._is_short_of_disk
+            keep = SPARE_PAGES if is_short else max(SPARE_PAGES, left.live)
+            wanted = min(SHORT_VACUUM_PAGES if is_short else VACUUM_PAGES, left.free - keep)
             if wanted <= 0:
                 self._writer.cuts_log = cuts_log
                 return False
@@ -538,7 +540,7 @@ class SqliteSpool:
             return True
 
         share = _Share(VACUUM_SHARE_S)
-        while not share.is_spent and await share.spend(self._ask(give_back)):
+        while not share.is_spent and await share.spend(self._ask(give_back, needs_sync=False)):
             pass
 
     def _is_log_worth_cutting(self) -> bool:
