@@ -132,6 +132,14 @@ def add_enrolment(connection: sqlite3.Connection, device: Device, due_ms: int, *
     )
 
 
+def was_tried(connection: sqlite3.Connection, device: Device) -> bool:
+    """Whether its enrolment has left this machine, as far as is known."""
+    found = connection.execute(
+        "SELECT attempts > 0 FROM enrolments WHERE device_no = ?", (device.device_no,)
+    ).fetchone()
+    return found is None or bool(found[0])
+
+
 def blocked(connection: sqlite3.Connection, device: Device, reason: str) -> Device:
     """Nothing goes out for it any more, and nothing comes in."""
     return move(connection, give_up_waiting(connection, device), "blocked", reason=reason)

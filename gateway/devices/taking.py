@@ -78,7 +78,7 @@ def enrolment(connection: sqlite3.Connection, new: New, moment: Moment) -> Taken
         rows.count(connection, "rejected", f"device_{device.state}")
         return _told(device, "rejected")
     rows.count(connection, "duplicate", "enrolment")
-    return _told(_spoke(connection, device, moment.now_ms), "duplicate")
+    return _told(_spoke(connection, _introduced(connection, device, new), moment.now_ms), "duplicate")
 
 
 def heartbeat(connection: sqlite3.Connection, device_id: str, beat: Heartbeat, moment: Moment) -> Taken:
@@ -88,7 +88,7 @@ def heartbeat(connection: sqlite3.Connection, device_id: str, beat: Heartbeat, m
         return _too_many(connection)
     if named.state == "blocked":  # whichever machine speaks under that id
         return _blocked(connection, named)
-    device = _speaking(connection, named, beat, moment)
+    device = _speaking(connection, _introduced(connection, named, new), beat, moment)
     if device is None:
         return _too_many(connection)
     return _beat(connection, device, beat, moment)._replace(is_clone=device.device_no != named.device_no)
@@ -134,6 +134,13 @@ def _wait(connection: sqlite3.Connection, device: Device, beat: bytes, moment: M
         slot_ms = due_ms(device.device_id, device.interval_ms or moment.interval_ms, now_ms, device.beat_sent_ms)
     waiting = {"beat": beat, "beat_no": device.beat_no + 1, "beat_ms": now_ms, "beat_due_ms": slot_ms, "beat_waits": 1}
     return _told(rows.save(connection, device, **waiting), fate)
+
+
+def _introduced(connection: sqlite3.Connection, device: Device, new: New) -> Device:
+    """A device that only telemetry told of says itself what it is: its enrolment says so too, unless it may have arrived already."""
+    if device.origin != "telemetry" or device.state != "pending" or rows.was_tried(connection, device):
+        return device
+    return rows.save(connection, device, kind=new.kind, details=new.details if new.details != b"{}" else device.details)
 
 
 def _told(device: Device, fate: str) -> Taken:

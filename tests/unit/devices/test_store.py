@@ -12,6 +12,7 @@ from gateway.devices.rows import New
 from gateway.devices.taking import INSTANCES_MOST
 from gateway.errors import BadPayload, NoAnswer, NotFound
 from gateway.keys.errors import DatabaseUnavailable
+from tests.support.upstream import Reply
 from tests.unit.devices.conftest import GATEWAY_ID, Rig, beat_of
 
 
@@ -62,6 +63,32 @@ async def test_fates_of_heartbeats_pings_and_enrolments(rig: Rig) -> None:
     assert figures.lane["pending"] == 3
     device = await rig.device("d")
     assert b'"sequence":6' in (device.beat or b"")
+
+
+async def test_who_telemetry_told_of_is_enrolled_as_what_it_says_itself_if_it_does_so_in_time(rig: Rig) -> None:
+    await rig.open(lane=False)
+    await rig.telemetry("enrolled", "beating", "silent")
+    labelled = New("enrolled", "workstation", "enrolment", b'{"labels":{"team":"core"}}')
+    assert (await rig.store.enroll(labelled)).fate == "duplicate"
+    await rig.store.heartbeat("beating", beat_of(kind="workstation", host={"os": "darwin"}))
+    await rig.close()
+    await enroll_all(rig)
+    sent = {body["device_id"]: body for body in rig.enrolments()}
+    assert {name: body["kind"] for name, body in sent.items()} == {
+        "enrolled": "workstation", "beating": "workstation", "silent": "server"
+    }  # fmt: skip
+    assert (sent["enrolled"]["labels"], sent["beating"]["host"]) == ({"team": "core"}, {"os": "darwin"})
+    assert (await rig.device("enrolled")).origin == "telemetry", "its first contact"
+
+
+async def test_an_enrolment_that_may_have_arrived_is_repeated_as_it_was(rig: Rig) -> None:
+    rig.upstream.respond = lambda seen: Reply(500)
+    await rig.open()
+    await rig.telemetry("d")
+    await rig.until(lambda: len(rig.enrolments()) == 1)
+    await rig.store.enroll(New("d", "workstation", "enrolment"))
+    await rig.until(lambda: len(rig.enrolments()) == 2)
+    assert {body["kind"] for body in rig.enrolments()} == {"server"}
 
 
 async def test_figures_outlive_the_process(rig: Rig) -> None:
