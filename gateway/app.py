@@ -165,6 +165,22 @@ class Gateway:
         await self._stack.aclose()
 
     async def _start(self) -> None:
+        await self._open_stores()
+        await self._open_counting()
+        metered = MeteredStore(self.spool, Rules(self.config.unit_cost.operation, self.config.unit_cost.max_streams))
+        self._open_intake(metered)
+        service = await self._start_service() if self.config.upstream is None else None
+        await self._start_lanes(service, metered)
+        self._start_tasks()
+        self.ports = Ports(
+            http=await self._listen("http", self._receiver_runner(), self.config.listen.http),
+            admin=await self._listen("admin", self._admin_runner(), self.config.listen.admin),
+            service=None if service is None else TcpAddress("127.0.0.1", service[1]),
+        )
+        self._write_admin_address(self.ports.admin)
+
+    async def _open_stores(self) -> None:
+        """What is on disk: records, keys, devices."""
         config = self.config
         make_data_dir(config.data_dir)
         self.spool = SqliteSpool(
@@ -177,21 +193,26 @@ class Gateway:
         if refused is not None:
             raise CannotStart(refused)
         await self._open_devices()
+
+    async def _open_counting(self) -> None:
+        options = self.config.counting
         self._gate = EnrolmentGate(self.devices, self.spool.age_ms)
         self.counting = Counting(
             self.spool,
-            settle_ms=int(config.counting.settle_s * 1000),
-            window_ms=int(config.counting.window_s * 1000),
-            max_keys=config.counting.max_keys,
+            settle_ms=int(options.settle_s * 1000),
+            window_ms=int(options.window_s * 1000),
+            max_keys=options.max_keys,
             now_ms=self.spool.age_ms,
-            metrics=metrics_settings(config),
+            metrics=metrics_settings(self.config),
             price=self.prices.price,
-            held_from_ms=self._gate.held_from_ms if config.devices.gate == "hold" else None,
+            held_from_ms=self._gate.held_from_ms if self.config.devices.gate == "hold" else None,
         )
         self._stack.push_async_callback(self.counting.aggregates.close)
         await self.counting.rebuild()
+
+    def _open_intake(self, metered: MeteredStore) -> None:
+        config = self.config
         secret, machine_secret = self._user_secret(), self._machine_secret()
-        metered = MeteredStore(self.spool, Rules(config.unit_cost.operation, config.unit_cost.max_streams))
         self._metering = Metering(metered, event_rules(config), now_ms=self._now_ms)
         self.intake = SpoolIntake(
             self.spool,
@@ -206,7 +227,9 @@ class Gateway:
             own_device=self._device_of_the_nameless(),
             devices=DeviceIntake(self.devices, telemetry_enrolls=config.devices.enroll != "off"),
         )
-        service = await self._start_service() if config.upstream is None else None
+
+    async def _start_lanes(self, service: tuple[Service, int] | None, metered: MeteredStore) -> None:
+        config = self.config
         upstream = config.upstream or await self._embedded(service)
         if service is not None:
             self._service_keys = service[0].keys
@@ -217,19 +240,15 @@ class Gateway:
         await self._refuse_shared_totals()
         self._lanes.start()
         await self._start_device_lane()
-        if config.devices.enroll != "off":
-            self._background(add_named(config.data_dir, self.devices), "named devices")
+
+    def _start_tasks(self) -> None:
+        if self.config.devices.enroll != "off":
+            self._background(add_named(self.config.data_dir, self.devices), "named devices")
         self._background(self.counting.run(), "settling")
         self._background(self._look_after(), "spool")
         self._stack.push_async_callback(self._rounds.last)
         self._background(self._usage.run(), "usage by the hour")
         self._background(self._rounds.run(), "insights")
-        self.ports = Ports(
-            http=await self._listen("http", self._receiver_runner(), config.listen.http),
-            admin=await self._listen("admin", self._admin_runner(), config.listen.admin),
-            service=None if service is None else TcpAddress("127.0.0.1", service[1]),
-        )
-        self._write_admin_address(self.ports.admin)
 
     def _read_prices(self) -> None:
         path = self.config.pricing.file
