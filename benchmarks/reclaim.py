@@ -97,6 +97,7 @@ async def run(folder: Path, mib: int) -> dict[str, object]:
         "reclaiming": {"appends": len(meanwhile), "p50_ms": round(median(meanwhile), 3), "p99_ms": round(at_99[1], 3)},
         "p99_ratio": round(at_99[1] / at_99[0], 2),
         "seconds": round(seconds, 1),
+        "shrank": path.stat().st_size <= full_bytes / 10,
         "file_MiB": [round(full_bytes / MIB), round(path.stat().st_size / MIB)],
     }
 
@@ -107,7 +108,10 @@ def main() -> None:
     parser.add_argument("--dir", type=Path)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="reclaim-", dir=given.dir) as folder:
-        sys.stdout.write(json.dumps(asyncio.run(run(Path(folder), given.mib))) + "\n")
+        result = asyncio.run(run(Path(folder), given.mib))
+    sys.stdout.write(json.dumps(result) + "\n")
+    if not result["shrank"]:
+        sys.exit("the file did not come down to a tenth in time")
 
 
 if __name__ == "__main__":

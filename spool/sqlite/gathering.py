@@ -54,7 +54,7 @@ class _OpenChunk:
 class Gathered:
     """One commit's work, and who waits for it."""
 
-    group: Group = field(default_factory=lambda: Group(needs_sync=False))
+    group: Group = field(default_factory=Group)
     chunks: dict[Lane, list[_OpenChunk]] = field(default_factory=dict)
     appenders: list[asyncio.Future[None]] = field(default_factory=list)
     askers: list[asyncio.Future[Any]] = field(default_factory=list)
@@ -115,15 +115,13 @@ class Gathering:
                     chunk.links.append(links)
                 gathered.size += size
             gathered.group.tallies.append(tally)
-            gathered.group.needs_sync = True
             gathered.appenders.append(appender)
             if not self.waiting.is_set():
                 self.waiting.set()
 
-    def ask(self, operation: Operation, asker: asyncio.Future[Any], *, needs_sync: bool = True) -> None:
+    def ask(self, operation: Operation, asker: asyncio.Future[Any]) -> None:
         with self.lock:
             self._open.group.operations.append(operation)
-            self._open.group.needs_sync |= needs_sync
             self._open.askers.append(asker)
             self.waiting.set()
 

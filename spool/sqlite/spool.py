@@ -47,8 +47,8 @@ CROWDED_SHARE_S = 1.0
 """While senders are refused, or soon will be, room comes before latency."""
 VACUUM_PAGES = 8
 SHORT_VACUUM_PAGES = 64
-"""Pages given back to the system in one commit, and while the disk is short of room. The commit is not synced: the next append's sync
-writes the pages too, so they are few (`benchmarks.reclaim`)."""
+"""Pages given back to the system in one commit, and while the disk is short of room: an append waits for one such commit at most (`benchmarks.reclaim`).
+It is synced as every commit is: what looks at a log after a power cut takes no more than the last commit for one that may be torn."""
 VACUUM_SHARE_S = 0.25
 """Of the writer's time that one round of upkeep may take for either."""
 FILE_EXCESS = 3
@@ -249,12 +249,12 @@ class SqliteSpool:
         """The number of a chunk that an operation asked in the same `turn` will write itself."""
         return self._gathering.number()
 
-    def _ask(self, operation: Callable[[sqlite3.Connection, Figures], T], *, needs_sync: bool = True) -> Awaitable[T]:
-        """Run *operation* in the next commit; without *needs_sync* a power cut may undo it later."""
+    def _ask(self, operation: Callable[[sqlite3.Connection, Figures], T]) -> Awaitable[T]:
+        """Run *operation* in the next commit."""
         if self._is_closed:
             raise SpoolError("the spool is closed")
         future: asyncio.Future[T] = self._loop.create_future()
-        self._gathering.ask(operation, future, needs_sync=needs_sync)
+        self._gathering.ask(operation, future)
         return future
 
     def _write(self) -> None:
@@ -518,7 +518,7 @@ class SqliteSpool:
 
         share = _Share(CROWDED_SHARE_S if crowded else RECLAIM_SHARE_S)
         while not share.is_spent:
-            found = await share.spend(self._ask(reclaim, needs_sync=False))
+            found = await share.spend(self._ask(reclaim))
             self._drain.left(found.size_bytes)
             if not found.is_more or (crowded and self.used_bytes < settings.max_bytes // 2):
                 return
@@ -540,7 +540,7 @@ class SqliteSpool:
             return True
 
         share = _Share(VACUUM_SHARE_S)
-        while not share.is_spent and await share.spend(self._ask(give_back, needs_sync=False)):
+        while not share.is_spent and await share.spend(self._ask(give_back)):
             pass
 
     def _is_log_worth_cutting(self) -> bool:

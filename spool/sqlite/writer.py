@@ -10,8 +10,7 @@ given up so that acks and deletions go on; appends are taken again when the rese
 import logging
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -42,8 +41,6 @@ class Group:
     chunks: list[rows.ChunkRow] = field(default_factory=list)
     tallies: list[Tally] = field(default_factory=list)
     operations: list[Operation] = field(default_factory=list)
-    needs_sync: bool = True
-    """Whether a power cut may not undo it. What may be undone costs no sync of its own: it is on the disk with the next commit that has one."""
 
 
 @dataclass(slots=True)
@@ -233,7 +230,7 @@ class Writer:
         """One commit; the figures change only when it succeeded."""
         connection = self._connection
         figures = self._figures.copy()
-        with self._synced_as(group), database.one_commit(connection):
+        with database.one_commit(connection):
             for chunk in group.chunks:
                 rows.insert_chunk(connection, chunk)
                 for lane in self._followers[chunk.lane]:
@@ -245,19 +242,6 @@ class Writer:
                 save_figures(connection, figures)
         self._figures = figures
         return results
-
-    @contextmanager
-    def _synced_as(self, group: Group) -> Iterator[None]:
-        """The commit inside is synced if *group* needs that; else a power cut may take it back whole."""
-        if group.needs_sync or self._synchronous != "FULL":
-            yield
-            return
-        connection = self._connection
-        connection.execute("PRAGMA synchronous=NORMAL")
-        try:
-            yield
-        finally:
-            connection.execute(f"PRAGMA synchronous={self._synchronous}")
 
     def _reopen(self, failure: Exception) -> None:
         """Take nothing of the failed connection for true: open the file again and read the figures from it."""

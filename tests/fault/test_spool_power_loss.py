@@ -2,10 +2,12 @@
 
 import os
 import random
+import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -23,8 +25,8 @@ SMALL_LOG_BYTES = 8 << 20
 pytestmark = pytest.mark.timeout(0 if CUTS > 100 else 120)
 
 
-def run_over_shim(folder: Path) -> list[Note]:
-    """A process that appends, freezes and acks until it said enough; what it wrote, synced and said, in order."""
+def run_over_shim(folder: Path, module: str, *arguments: str, until: Callable[[int, bytes], bool]) -> list[Note]:
+    """A process that writes until it said enough (*until*: of its lines so far and the last one); what it wrote, synced and said, in order."""
     data_dir, log = folder / "data", folder / "notes"
     env = {
         **os.environ,
@@ -32,34 +34,66 @@ def run_over_shim(folder: Path) -> list[Note]:
         "DISK_SHIM_LOG": str(log),
         "DISK_SHIM_DIR": str(data_dir / "spool.db"),
     }
-    command = [sys.executable, "-m", "tests.support.appending", str(data_dir), "0", str(SMALL_LOG_BYTES)]
+    command = [sys.executable, "-m", module, str(data_dir), *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=env) as process:
         assert process.stdout is not None
-        for _ in range(LINES):
-            process.stdout.readline()
+        for said, line in enumerate(process.stdout, 1):
+            if until(said, line):
+                break
         os.kill(process.pid, signal.SIGKILL)
     return list(notes(log))
 
 
 async def test_c02_what_was_acknowledged_is_there_after_a_power_cut_at_any_moment(tmp_path: Path) -> None:
-    noted = run_over_shim(tmp_path)
+    arguments = ("0", str(SMALL_LOG_BYTES))
+    noted = run_over_shim(tmp_path, "tests.support.appending", *arguments, until=lambda said, _: said >= LINES)
     chance = random.Random(SEED)
-    cuts = sorted(chance.randrange(len(noted)) for _ in range(CUTS))
+    said = await must_hold_after(noted, [chance.randrange(len(noted)) for _ in range(CUTS)], tmp_path, chance)
     copied = sum(note.op == "w" and note.path.endswith("spool.db") for note in noted)
-    disk, said = Disk(), Said()
-    began = 0
-    for number, cut in enumerate(cuts):
-        for note in noted[began:cut]:
-            disk.take(note)
-            said.take(note)
-        began = cut
-        data_dir = tmp_path / f"cut-{number}"
-        disk.after_a_cut(data_dir, str(tmp_path / "data"), chance)
-        await must_hold(data_dir, said, f"cut before note {cut}")
     assert copied > 20, "the log was never copied into the file: the run was too short"
     assert said.appended
     assert said.delivered
     sys.stderr.write(f"{CUTS} cuts of {len(noted)} notes, {len(said.appended)} acknowledged at the last one\n")
+
+
+async def test_c02_a_power_cut_while_delivered_records_leave_the_disk_loses_none_and_brings_none_back(
+    tmp_path: Path,
+) -> None:
+    """Nobody waits for those commits, and still each must be on the disk before the next one is begun."""
+    noted = run_over_shim(tmp_path, "tests.support.emptying", until=lambda _, line: line == b"end 0\n")
+    chance = random.Random(SEED)
+    began = next(at for at, note in enumerate(noted) if note.op == "s" and note.data == b"idle 0\n")
+    pending = pending_writes(noted)
+    unsynced = [at for at in range(began, len(noted)) if pending[at]]
+    assert len(unsynced) > CUTS, "too little was deleted"
+    cuts = chance.sample(unsynced, CUTS)
+    said = await must_hold_after(noted, cuts, tmp_path, chance)
+    assert said.delivered
+
+
+def pending_writes(noted: Sequence[Note]) -> list[int]:
+    """Before each note: writes that no sync covered yet."""
+    disk, found = Disk(), []
+    for note in noted:
+        found.append(sum(len(file.pending) for file in disk.files.values()))
+        disk.take(note)
+    return found
+
+
+async def must_hold_after(noted: Sequence[Note], cuts: Iterable[int], folder: Path, chance: random.Random) -> "Said":
+    """Cut the power before each of these notes, and look; what had been said by the last."""
+    disk, said = Disk(), Said()
+    began = 0
+    for number, cut in enumerate(sorted(cuts)):
+        for note in noted[began:cut]:
+            disk.take(note)
+            said.take(note)
+        began = cut
+        data_dir = folder / f"cut-{number}"
+        disk.after_a_cut(data_dir, str(folder / "data"), chance)
+        await must_hold(data_dir, said, f"cut before note {cut}")
+        shutil.rmtree(data_dir)
+    return said
 
 
 class Said:
@@ -75,7 +109,8 @@ class Said:
             for line in note.data.decode().split("\n"):
                 what, _, number = line.rpartition(" ")
                 if number:
-                    {"": self.appended, "acking": self.acking, "delivered": self.delivered}[what].add(int(number))
+                    said = {"": self.appended, "acking": self.acking, "delivered": self.delivered}
+                    said.get(what, set()).add(int(number))
 
 
 async def must_hold(data_dir: Path, said: Said, what: str) -> None:
