@@ -32,6 +32,8 @@ log = structlog.get_logger()
 
 PASS_S = 0.2
 """Chunks that fall due within this time are settled in one pass."""
+PASS_REPORTS = 5_000
+"""One pass ends with the chunk that brings it to so many: its changes are one commit, and lie in memory until then."""
 CONFLICT = "kept.conflict"
 LOOP_TURN_S = 0.02
 """How long clusters are decided before others have their turn of the loop."""
@@ -173,7 +175,10 @@ class Counting:
     async def settle_due(self, now_ms: int) -> int:
         """Settle the aggregates and the chunks whose time is up at *now_ms*; how many chunks they were. Raises SpoolError."""
         await self.aggregates.settle_due(now_ms, partial(self._announce, now_ms))
-        return await self._settle_chunks(now_ms)
+        settled = 0
+        while n := await self._settle_chunks(now_ms):
+            settled += n
+        return settled
 
     def _announce(self, now_ms: int, seq: int) -> None:
         """Chunk *seq* will hold aggregates whose time was up: it goes on as soon as what came before it does."""
@@ -181,14 +186,15 @@ class Counting:
         self._counted.set()
 
     async def _settle_chunks(self, now_ms: int) -> int:
-        """Settle the chunks whose time is up at *now_ms*; how many they were.
+        """Settle the chunks whose time is up at *now_ms*, as many as fit into one pass; how many they were.
 
         Raises SpoolError when that could not be written down; then nothing was decided.
         """
         if self._rebuilding is not None:
             await self._rebuilding
         ledger, lost_appends = self.ledger, self._spool.lost_appends
-        due = ledger.due(await self._through_ms(now_ms), self._spool.sealed_seq)
+        sealed_seq = self._spool.sealed_seq  # before it is asked what is held: what comes meanwhile is not due
+        due = ledger.due(await self._through_ms(now_ms), sealed_seq, most_reports=PASS_REPORTS)
         if not due:
             return 0
         verdicts: list[Verdict] = []

@@ -3,9 +3,11 @@
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from gateway import settling
 from gateway.normalise.call import Call
 from tests.support.calls import call, link
 from tests.support.spool_rig import SETTLE_MS, Rig
@@ -39,6 +41,27 @@ async def test_the_first_of_two_reports_in_two_commits_waits_for_what_the_second
     assert record["record_id"] == call("a").record["record_id"], "the first report's id is kept"
     await rig.settle()
     assert await rig.records() == []
+
+
+async def test_a_backlog_is_settled_in_passes_of_a_bounded_size(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where reports of one call stand in chunks of different passes."""
+    monkeypatch.setattr(settling, "PASS_REPORTS", 4)
+    passes: list[int] = []
+    settle = rig.spool.settle
+
+    def noted(lane: str, through_seq: int, *changes: Any, **named: Any) -> Any:
+        passes.append(through_seq)
+        return settle(lane, through_seq, *changes, **named)
+
+    monkeypatch.setattr(rig.spool, "settle", noted)
+    for n in range(10):
+        await rig.send(call(f"a{n}", response=f"r{n}", trace=f"{n}"), call(f"x{n}", trace=f"x{n}"))
+        if n:
+            await rig.send(call(f"b{n}", response=f"r{n - 1}", trace=f"b{n}", service="gateway", cost="0.01"))
+    assert await rig.settle() == 19
+    assert len(passes) >= 29 // (4 + 2)
+    assert sorted(passes) == passes
+    assert await rig.totals() == (20, 2000, 400)
 
 
 async def test_a_late_parent_of_a_forwarded_call_is_suppressed(rig: Rig) -> None:
