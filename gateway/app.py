@@ -29,7 +29,7 @@ from gateway.counting.gaps import Gap, sender_shown
 from gateway.dead_letters import reason_figures, resend_figures
 from gateway.decode.events import EventRules
 from gateway.devices.earlier import EarlierItems
-from gateway.devices.gate import EnrolmentGate
+from gateway.devices.gate import LONGEST_MS, MARGIN_MS, EnrolmentGate
 from gateway.devices.intake import DeviceIntake
 from gateway.devices.lane import DeviceLane, HerdLimits
 from gateway.devices.named import add_named
@@ -63,7 +63,7 @@ from gateway.pricing.own import BadPriceFile
 from gateway.pricing.prices import Prices
 from gateway.quarantine import quarantine_status
 from gateway.reading.reader import Reader
-from gateway.settling import Counting
+from gateway.settling import Counting, HeldFrom
 from gateway.sources.catalogue import sources_with
 from gateway.spool_intake import SpoolIntake
 from gateway.wall_clock import wall_ms
@@ -142,7 +142,6 @@ class Gateway:
         self._control: Database
         self._lanes: Lanes
         self._device_lane: DeviceLane
-        self._gate: EnrolmentGate
         self._receiver: Receiver
         self.admin: web.Application
         self.access: AdminAccess
@@ -196,19 +195,24 @@ class Gateway:
 
     async def _open_counting(self) -> None:
         options = self.config.counting
-        self._gate = EnrolmentGate(self.devices, self.spool.age_ms)
         self.counting = Counting(
             self.spool,
             settle_ms=int(options.settle_s * 1000),
-            window_ms=int(options.window_s * 1000),
+            window_ms=window_ms(self.config),
             max_keys=options.max_keys,
             now_ms=self.spool.age_ms,
             metrics=metrics_settings(self.config),
             price=self.prices.price,
-            held_from_ms=self._gate.held_from_ms if self.config.devices.gate == "hold" else None,
+            held_from_ms=self._enrolment_gate(),
         )
         self._stack.push_async_callback(self.counting.aggregates.close)
         await self.counting.rebuild()
+
+    def _enrolment_gate(self) -> HeldFrom | None:
+        if self.config.devices.gate != "hold":
+            return None
+        settle_ms = int(self.config.counting.settle_s * 1000)
+        return EnrolmentGate(self.devices, settle_ms=settle_ms, now_ms=self.spool.age_ms).held_from_ms
 
     def _open_intake(self, metered: MeteredStore) -> None:
         config = self.config
@@ -225,7 +229,11 @@ class Gateway:
             metering=self._metering,
             machines=Machines(machine_secret),
             own_device=self._device_of_the_nameless(),
-            devices=DeviceIntake(self.devices, telemetry_enrolls=config.devices.enroll != "off"),
+            devices=DeviceIntake(
+                self.devices,
+                telemetry_enrolls=config.devices.enroll != "off",
+                needs_row=config.devices.gate == "hold",
+            ),
         )
 
     async def _start_lanes(self, service: tuple[Service, int] | None, metered: MeteredStore) -> None:
@@ -540,7 +548,7 @@ class Gateway:
             "edge": edge_with(self.spool.edge(), figures.edge),
             "lanes": self._lane_status(),
             "reasons": edge_with(self.spool.reasons(), figures.reasons),
-            "devices": device_status(self.devices, self._gate),
+            "devices": device_status(self.devices, self.counting.held_s),
             "unpriced": dict(self.prices.unpriced),
             "gaps": self._gaps_shown(),
             "spool": spool_status(self.spool),
@@ -577,7 +585,7 @@ def not_bound(option: str, address: Address, error: OSError) -> CannotStart:
 def metrics_settings(config: Config) -> MetricsSettings:
     return MetricsSettings(
         settle_ms=int(config.counting.metrics_settle_s * 1000),
-        window_ms=int(config.counting.window_s * 1000),
+        window_ms=window_ms(config),
         max_age_ms=int(config.spool.max_age_s * 1000),
         prefer_metrics=frozenset(preference.service for preference in config.counting.prefer),
     )
@@ -590,9 +598,16 @@ def spool_settings(config: Config) -> SpoolSettings:
         keep_delivered_ms=int(config.spool.keep_delivered_s * 1000),
         keep_dead_letters_ms=int(config.spool.keep_dead_letters_s * 1000),
         max_dead_letter_bytes=config.spool.max_dead_letter_bytes,
-        window_ms=int(config.counting.window_s * 1000),
+        window_ms=window_ms(config),
         reserve_bytes=config.spool.reserve_bytes,
     )
+
+
+def window_ms(config: Config) -> int:
+    """How long evidence is kept: longer where records are held."""
+    options = config.counting
+    held_ms = LONGEST_MS + MARGIN_MS + int(options.settle_s * 1000) if config.devices.gate == "hold" else 0
+    return int(options.window_s * 1000) + held_ms
 
 
 def event_rules(config: Config) -> EventRules:

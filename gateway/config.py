@@ -40,6 +40,7 @@ SCOPE_NAMES = frozenset(scope.name for scope in CATALOGUE)
 KIB = 1024
 MIB = 1024 * KIB
 GIB = 1024 * MIB
+HOUR_S = 3600.0
 DAY_S = 86400.0
 
 
@@ -131,6 +132,14 @@ class Devices(Options):
     """`hold`: telemetry waits, for 15 minutes at most, until the service knows the device that it comes from."""
     own_id: str | None = Field(default=None, max_length=MAX_ID)
     """Id of the device that the gateway is itself, such as the machine's serial number; else one that it made in its data directory."""
+
+    @model_validator(mode="after")
+    def who_is_held_is_enrolled(self) -> Self:
+        if self.gate == "hold" and self.enroll == "off":
+            raise ValueError(
+                "gate: hold waits for enrolments, and with enroll: off telemetry brings none: set one of the two otherwise"
+            )
+        return self
 
     @field_validator("own_id")
     @classmethod
@@ -397,6 +406,14 @@ class Config(Options):
                     "unit_cost.operation: totals that each device replaces would wipe the others': leave it at sum, or give"
                     " this device a unit_cost.suffix of its own"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def what_is_held_does_not_expire(self) -> Self:
+        if self.devices.gate == "hold" and self.spool.max_age_s < HOUR_S:
+            raise ValueError(
+                "spool.max_age: with devices.gate: hold records wait for up to 16 minutes: give them 1h or more"
+            )
         return self
 
     @field_validator("sources")

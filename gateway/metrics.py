@@ -78,7 +78,7 @@ class DeviceStatus(TypedDict):
     enrolments_waiting: int
     """Enrolments that the service has not answered for good."""
     telemetry_held_s: float | None
-    """How long telemetry has waited for one (`devices.gate: hold`); None while none waits."""
+    """For how long the oldest telemetry has waited for one, beyond its settling (`devices.gate: hold`); None while none waits."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,6 +78,8 @@ class Counting:
         self._max_keys = max_keys
         self._now_ms = now_ms
         self._held_from_ms = held_from_ms
+        self._held_ms: int | None = None
+        """Its last answer."""
         self._counted = asyncio.Event()
         self._rebuilding: asyncio.Task[None] | None = None
         self.rebuilds = 0
@@ -213,8 +215,19 @@ class Counting:
     async def _through_ms(self, now_ms: int) -> int:
         """What was received up to then may be settled."""
         through_ms = now_ms - self.settle_ms
-        held_ms = None if self._held_from_ms is None else await self._held_from_ms()
-        return through_ms if held_ms is None else min(through_ms, held_ms - 1)
+        if self._held_from_ms is None:
+            return through_ms
+        self._held_ms = await self._held_from_ms()
+        return through_ms if self._held_ms is None else min(through_ms, self._held_ms - 1)
+
+    @property
+    def held_s(self) -> float | None:
+        """For how long the oldest chunk that is held has waited beyond its time to settle; None when none is."""
+        oldest_ms = self.ledger.oldest_ms()
+        if oldest_ms is None or self._held_ms is None or oldest_ms < self._held_ms:
+            return None
+        waited_ms = self._now_ms() - oldest_ms - self.settle_ms
+        return waited_ms / 1000 if waited_ms > 0 else None
 
     async def _waiting(self, ledger: Ledger, due: Sequence[int]) -> dict[tuple[int, ...], list[bytes]]:
         """Reports of calls in the chunks *due* that wait on for their end -> their records."""

@@ -30,10 +30,11 @@ SUM: Final = b'"kind":"aggregate"'
 
 
 class DeviceIntake:
-    def __init__(self, store: DeviceStore, *, telemetry_enrolls: bool) -> None:
-        """*telemetry_enrolls*: a device that is named by telemetry alone is enrolled too."""
+    def __init__(self, store: DeviceStore, *, telemetry_enrolls: bool, needs_row: bool = False) -> None:
+        """*telemetry_enrolls*: a device that is named by telemetry alone is enrolled too. *needs_row*: it must be written down before its telemetry is."""
         self._store = store
         self._telemetry_enrolls = telemetry_enrolls
+        self._needs_row = needs_row
 
     # ---- by themselves
 
@@ -78,7 +79,7 @@ class DeviceIntake:
     # ---- beside telemetry
 
     async def admitted(self, packed: Packed) -> Packed:
-        """*packed* itself, or without the calls of blocked devices. Who is new is on disk when this returns."""
+        """*packed* itself, or without the calls of blocked devices. Who is new is on disk when this returns. Raises DatabaseUnavailable where it must be."""
         services = {used[1]: used[0] for used in packed.used if used[1] is not None} | of_sums(packed.records)
         blocked = await self._met(services) if services else None
         return without(packed, blocked) if blocked else packed
@@ -109,7 +110,7 @@ class DeviceIntake:
         return {device_id for device_id in services if self._store.is_blocked(device_id)}
 
     async def _meet(self, strangers: Iterable[str], services: Mapping[str, str | None]) -> None:
-        """First contacts. Telemetry is not refused because they cannot be written: the device's next payload is another one."""
+        """First contacts. Telemetry is refused because they cannot be written only where a row is needed: the device's next payload is another one."""
         new = [
             New(x, kind_of_service(services[x]), "telemetry", client_of(services[x]))
             for x in strangers
@@ -118,6 +119,8 @@ class DeviceIntake:
         try:
             await self._store.meet(new, insert=self._telemetry_enrolls)
         except DatabaseUnavailable as error:
+            if self._needs_row:
+                raise
             log.warning("devices cannot be written down", error=str(error))
 
 

@@ -3,17 +3,16 @@
 from collections.abc import Mapping
 
 from exporters.pacing import LaneState
-from gateway.devices.gate import EnrolmentGate
 from gateway.devices.rows import Figures
 from gateway.devices.store import DeviceStore
 from gateway.metrics import DeviceStatus, LaneStatus
 
 
-def device_status(store: DeviceStore, gate: EnrolmentGate) -> DeviceStatus:
+def device_status(store: DeviceStore, telemetry_held_s: float | None) -> DeviceStatus:
     return {
         "states": dict(store.states),
         "enrolments_waiting": store.figures.enrolments,
-        "telemetry_held_s": gate.held_s,
+        "telemetry_held_s": telemetry_held_s,
     }
 
 

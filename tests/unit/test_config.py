@@ -478,3 +478,15 @@ def test_several_gateways_on_one_stream_are_a_fault_unless_something_keeps_them_
 def test_an_encoding_that_is_not_sent_is_a_fault(tmp_path: Path) -> None:
     text = "upstream: {base_url: https://service.example, encoding: otlp, keys: [{name: k, secret: x, managed: [send-ai-telemetry]}]}"
     assert any("this release sends `records` only" in fault for fault in faults(tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("devices: {gate: hold, enroll: off}", "gate: hold waits for enrolments"),
+        ("devices: {gate: hold}\nspool: {max_age: 30m}", "spool.max_age: with devices.gate: hold"),
+    ],
+)
+def test_a_gate_that_would_only_lose_time_or_records_is_a_fault(tmp_path: Path, text: str, said: str) -> None:
+    assert any(said in fault for fault in faults(tmp_path, text))
+    assert load(tmp_path, "devices: {gate: hold}").devices.gate == "hold"

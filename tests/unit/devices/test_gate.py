@@ -2,14 +2,16 @@
 
 import asyncio
 
-from gateway.devices.gate import EARLIER_MS, LONGEST_MS, EnrolmentGate
+from gateway.devices.gate import LONGEST_MS, MARGIN_MS, EnrolmentGate
 from gateway.devices.own import own_device
 from tests.support.upstream import Reply
-from tests.unit.devices.conftest import GATEWAY_ID, START_MS, Rig, kind_of
+from tests.unit.devices.conftest import GATEWAY_ID, START_MS, Rig, beat_of, kind_of
+
+SETTLE_MS = 10_000
 
 
 def gate(rig: Rig) -> EnrolmentGate:
-    return EnrolmentGate(rig.store, rig.now_ms)
+    return EnrolmentGate(rig.store, settle_ms=SETTLE_MS, now_ms=rig.now_ms)
 
 
 async def test_nothing_is_held_but_for_a_device_that_was_never_enrolled(rig: Rig) -> None:
@@ -25,12 +27,12 @@ async def test_the_longest_known_of_those_that_wait_counts_over_restarts_too(rig
     await rig.telemetry("first")
     await rig.go_on(5)
     await rig.telemetry("second")
-    assert await gate(rig).held_from_ms() == START_MS - EARLIER_MS
+    assert await gate(rig).held_from_ms() == START_MS - SETTLE_MS - MARGIN_MS
     await rig.close()
     await rig.open(lane=False)
-    assert await gate(rig).held_from_ms() == START_MS - EARLIER_MS
+    assert await gate(rig).held_from_ms() == START_MS - SETTLE_MS - MARGIN_MS
     await rig.operate("POST", "/v2/devices/first/forget")
-    assert await gate(rig).held_from_ms() == START_MS + 5000 - EARLIER_MS
+    assert await gate(rig).held_from_ms() == START_MS + 5000 - SETTLE_MS - MARGIN_MS
 
 
 async def test_an_enrolment_under_way_holds_until_it_is_answered(rig: Rig) -> None:
@@ -75,3 +77,23 @@ async def test_the_gateways_own_enrolment_holds_nothing_where_it_is_no_machine_o
     assert await gate(rig).held_from_ms() is None
     await rig.store.meet([own_device("laptop", None, is_workstation=True, os="Linux", arch="x86_64")])
     assert await gate(rig).held_from_ms() is not None
+
+
+async def test_who_calls_itself_a_gateway_is_held_for_as_others_are(rig: Rig) -> None:
+    await rig.open(lane=False)
+    await rig.store.heartbeat("rack-1", beat_of(kind="gateway"))
+    assert await gate(rig).held_from_ms() is not None
+
+
+async def test_while_it_cannot_be_asked_what_was_held_stays_so_for_no_longer_than_else(rig: Rig) -> None:
+    await rig.open(lane=False)
+    await rig.telemetry("d")
+    asked = gate(rig)
+    held_ms = await asked.held_from_ms()
+    assert held_ms is not None
+    await rig.store._database.write(lambda c: c.execute("ALTER TABLE devices RENAME TO gone"))
+    assert await asked.held_from_ms() == held_ms
+    assert await gate(rig).held_from_ms() is None, "nothing was known to be held"
+    rig.clock.now_s += LONGEST_MS / 1000
+    assert await asked.held_from_ms() is None
+    await rig.store._database.write(lambda c: c.execute("ALTER TABLE gone RENAME TO devices"))

@@ -14,6 +14,7 @@ from gateway.devices.store import DeviceStore
 from gateway.errors import DeviceBlocked, TooManyDevices
 from gateway.intake import Receipt, Sender
 from gateway.keys.database import Database
+from gateway.keys.errors import DatabaseUnavailable
 from gateway.normalise.context import KEEP_USERS, Machines
 from gateway.pricing.prices import Prices
 from gateway.settling import Counting
@@ -266,3 +267,18 @@ async def test_telemetry_is_kept_while_devices_cannot_be_written_down(whole: Who
     await whole.store._database.write(lambda c: c.execute("ALTER TABLE enrolments RENAME TO gone"))
     await whole.send(resource_spans({"device.id": "d"}))
     assert len(await whole.records()) == 1
+
+
+async def test_where_telemetry_waits_for_its_device_it_is_refused_while_that_cannot_be_written_down(
+    whole: Whole,
+) -> None:
+    whole.intake._devices = DeviceIntake(whole.store, telemetry_enrolls=True, needs_row=True)
+    await whole.send(resource_spans({"device.id": "known"}))
+    await whole.store._database.write(lambda c: c.execute("ALTER TABLE enrolments RENAME TO gone"))
+    await whole.send(resource_spans({"device.id": "known"}))
+    with pytest.raises(DatabaseUnavailable):
+        await whole.send(resource_spans({"device.id": "new"}))
+    assert len(await whole.records()) == 2
+    edge = whole.spool.edge()
+    assert (edge["received"], edge["kept"]) == (2, 2)
+    await whole.store._database.write(lambda c: c.execute("ALTER TABLE gone RENAME TO enrolments"))
