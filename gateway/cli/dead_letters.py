@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import click
-from rich.console import Console
 from rich.table import Table
 
 from gateway.cli.asking import ask_spool
-from gateway.cli.printing import plain
+from gateway.cli.printing import plain, print_table
 from gateway.config import Config
 from gateway.dead_letters import DROP_PATH, LIST_PATH, REPLAY_DELIVERED_PATH, REPLAY_PATH
 from gateway.lists.conventions import MAX_LIMIT
@@ -42,7 +41,7 @@ async def print_list(config: Config, choice: Choice, *, as_json: bool) -> int:
     if as_json:
         click.echo(json.dumps(answer))
     else:
-        print_table(answer)
+        print_letters(answer)
     return 0
 
 
@@ -60,8 +59,7 @@ async def listed(config: Config, query: Sequence[tuple[str, str]], most: int) ->
     return answer
 
 
-def print_table(answer: Mapping[str, Any]) -> None:
-    console = Console()
+def print_letters(answer: Mapping[str, Any]) -> None:
     table = Table(box=None, padding=(0, 2, 0, 0))
     for name in ("id", "lane", "reason"):
         table.add_column(name, no_wrap=True)
@@ -71,9 +69,9 @@ def print_table(answer: Mapping[str, Any]) -> None:
         # What the far end said may hold what a terminal obeys.
         cells = (str(letter["id"]), letter["lane"], letter["reason"], letter["buried_at"], letter["message"])
         table.add_row(*(plain(cell) for cell in cells))
-    console.print(table)
+    print_table(table)
     total, shown = answer["pagination"]["total_count"], answer["pagination"]["item_count"]
-    console.print(f"{shown} of {total} dead letters", highlight=False)
+    click.echo(f"{shown} of {total} dead letters")
 
 
 async def print_letter(config: Config, id_: int, *, as_json: bool) -> int:

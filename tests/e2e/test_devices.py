@@ -200,7 +200,7 @@ async def test_an_id_of_any_printable_characters_is_enrolled_and_in_an_operators
         assert (shown["device_id"], shown["state"]) == (name, "enrolled")
         assert (await rig.command("block", name))["state"] == "blocked"
     table = (await asyncio.to_thread(run_devices, rig.gateway, "list")).out
-    assert [name for name in names if name not in table] == ["x" * 128], "wider than its column"
+    assert [name for name in names if name not in table] == []
     status, answer = await rig.post(Message("/v1/devices", b'{"device_id":".."}'))
     assert (status, "neither . nor .." in str(answer)) == (400, True)
 
