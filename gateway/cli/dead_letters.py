@@ -82,7 +82,7 @@ async def print_letter(config: Config, id_: int, *, as_json: bool) -> int:
 
 
 async def replay(config: Config, choice: Choice, ids: Sequence[int], *, as_json: bool) -> int:
-    """0 when all that was chosen could be put back."""
+    """0 when all that was chosen could be put back, and some of *ids* exist."""
     answer = await ask_spool(config, "POST", REPLAY_PATH, body=choice.body(ids))
     if as_json:
         click.echo(json.dumps(answer))
@@ -93,10 +93,11 @@ async def replay(config: Config, choice: Choice, ids: Sequence[int], *, as_json:
                 f"{answer['skipped']} stay: their lane is not set up any more, the spool could not read them, or they would wipe newer totals",
                 err=True,
             )
-    return 1 if answer["skipped"] else 0
+    return 1 if are_all_missing(answer["missing"], ids) or answer["skipped"] else 0
 
 
 async def drop(config: Config, choice: Choice, ids: Sequence[int], *, is_sure: bool, as_json: bool) -> int:
+    """0 when some of *ids* exist, or none were named."""
     if not is_sure:
         await confirm(config, choice, ids)
     chosen = choice.body(ids)
@@ -106,7 +107,15 @@ async def drop(config: Config, choice: Choice, ids: Sequence[int], *, is_sure: b
         click.echo(json.dumps(answer))
     else:
         click.echo(f"{answer['dropped']} dead letters are dropped for good; they stay counted as dead_lettered")
-    return 0
+    return 1 if are_all_missing(answer["missing"], ids) else 0
+
+
+def are_all_missing(missing: Sequence[int], ids: Sequence[int]) -> bool:
+    """Say which of *ids* no dead letter has; whether it is none of them."""
+    if missing:
+        told = ", ".join(map(str, missing))
+        click.echo(f"no dead letter has the id {told}: it may have been put back, dropped, or expired", err=True)
+    return bool(ids) and set(ids) <= set(missing)
 
 
 async def confirm(config: Config, choice: Choice, ids: Sequence[int]) -> None:
