@@ -289,7 +289,18 @@ async def test_a_path_that_nobody_serves_is_told_which_are(client: Client, keys:
     assert listener is not None
     async with client.post(f"http://{listener.address}/in", json={}) as response:
         assert response.status == 404
-        assert "known below /in are v1/traces" in await response.text()
+        told = await response.text()
+    assert "known below /in are v1/traces" in told
+    assert "v1/devices, v1/devices/{device_id}/heartbeat, v1/devices/{device_id}/ping and v1/sources/{name}" in told
+    for path, meant in (
+        ("sources/litelm", "; did you mean 'litellm'?;"),
+        ("sources/Langfuse/v1/trace", "; did you mean 'langfuse'?;"),
+        ("sources/nothing-like-it", "no such path; known"),
+        ("sources", "no such path; known"),
+        ("source/litellm", "no such path; known"),
+    ):
+        async with client.post(f"http://{listener.address}/in/v1/{path}", json={}) as response:
+            assert (response.status, meant in await response.text()) == (404, True), path
     await listener.close()
 
 
