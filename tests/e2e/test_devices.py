@@ -106,7 +106,7 @@ REFUSALS = (
     (enrolment(labels={"": "x"}), "a name in labels must be a text of 1 to 128 characters"),
     (enrolment(labels=MANY), "labels must have at most 64 entries"),
     (Message("/v1/devices/%00/ping", b"{}"), "device_id"),
-    (Message("/v1/devices/a/heartbeat", b"nonsense"), "the body is not JSON"),
+    (Message("/v1/devices/a/heartbeat", b"nonsense"), "the body is not valid JSON (line 1, column 1)"),
     (Message("/v1/devices/a/heartbeat", b"[]"), "the body must be a JSON object"),
     (beat(instance_id=None), "instance_id must be a text of 1 to 128 characters"),
     (beat(instance_id=""), "instance_id must be a text of 1 to 128 characters"),

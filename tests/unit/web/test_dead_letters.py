@@ -180,7 +180,7 @@ async def test_delivered_records_go_again_by_lane(rig: Rig) -> None:
 @pytest.mark.parametrize(
     ("path", "body", "named"),
     [
-        ("/v2/dead-letters/replay", b"{", "JSON"),
+        ("/v2/dead-letters/replay", b'{"limit": 1,}', "the body is not valid JSON (line 1, column "),
         ("/v2/dead-letters/replay", b"[]", "object"),
         ("/v2/dead-letters/replay", b'{"laen": ["x"]}', "lane"),
         ("/v2/dead-letters/replay", b'{"lane": 1}', "lane"),
