@@ -8,6 +8,7 @@ from urllib.parse import quote
 import click
 from rich.table import Table
 
+from gateway.cli.keys import person
 from gateway.cli.printing import harmless, plain, print_table
 from gateway.config import Config
 from gateway.devices.at_rest import at_rest
@@ -89,7 +90,7 @@ async def print_device(config: Config, device_id: str, *, as_json: bool) -> int:
 
 async def change(config: Config, device_id: str, verb: str, *, as_json: bool) -> int:
     """`block`, `unblock`, `enroll` or `forget`."""
-    answer = await ask_devices(config, "POST", f"{path_of(device_id)}/{verb}")
+    answer = await ask_devices(config, "POST", f"{path_of(device_id)}/{verb}", body={"by": person(None)})
     if as_json:
         click.echo(json.dumps(answer))
     elif verb == "forget":

@@ -9,6 +9,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from gateway.cli.keys import person
 from gateway.wall_clock import wall_ms
 from spool.record import DEVICES
 from spool.sqlite.spool import SpoolSettings, SqliteSpool
@@ -159,6 +160,30 @@ async def test_a_blocked_device_is_refused_over_restarts_until_it_is_let_in(rig:
     status_now = rig.gateway.status()
     assert status_now["reasons"]["rejected.device_blocked"] >= 10
     assert not broken_identities(status_now)
+
+
+async def test_to_block_to_let_in_and_to_forget_leave_a_line_that_says_who_asked(rig: Rig) -> None:
+    await rig.post(heartbeat("d"))
+    for verb in ("show", "block", "unblock", "ping", "forget"):
+        await rig.command(verb, "d")
+    await rig.post(heartbeat("e"))
+    token = {"Authorization": (rig.gateway.data_dir / "admin-token").read_text().strip()}
+    device = f"{rig.gateway.admin_url}/v2/devices/e"
+    for by, status in (("ops@example.com", 200), ("", 400)):
+        async with rig.session.post(f"{device}/block", json={"by": by}, headers=token) as answer:
+            assert answer.status == status
+    async with rig.session.delete(device, headers=token) as answer:
+        assert answer.status == 200
+    lines = [line for line in rig.gateway.process.log_tail().splitlines() if "device changed" in line]
+    told = [dict(part.split("=") for part in line.split() if "=" in part) for line in lines]
+    user = person(None)
+    assert [(each["what"], each["device_id"], each["by"]) for each in told] == [
+        ("block", "d", user),
+        ("unblock", "d", user),
+        ("forget", "d", user),
+        ("block", "e", "ops@example.com"),
+        ("forget", "e", "operator"),
+    ]
 
 
 async def test_commands_work_on_the_files_of_a_stopped_gateway_too(rig: Rig) -> None:
