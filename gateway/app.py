@@ -5,6 +5,7 @@ then take requests. Stop: take no more, answer what is under way, let sends land
 """
 
 import asyncio
+import errno
 import os
 import platform
 import random
@@ -334,7 +335,7 @@ class Gateway:
         try:
             port = await service.start(address.host, address.port)
         except OSError as error:
-            raise not_bound("service", address, error) from error
+            raise not_bound("listen.service", address, error) from error
         self._stack.push_async_callback(service.stop)
         return service, port
 
@@ -432,7 +433,7 @@ class Gateway:
                 runner, address, socket_mode=OWNER_ONLY if option == "admin" else OWNER_AND_GROUP
             )
         except OSError as error:
-            raise not_bound(option, address, error) from error
+            raise not_bound(f"listen.{option}", address, error) from error
         if listener is None:
             return None
         self._stack.push_async_callback(listener.close)
@@ -578,8 +579,10 @@ def spool_status(spool: SqliteSpool) -> SpoolStatus:
 
 
 def not_bound(option: str, address: Address, error: OSError) -> CannotStart:
+    """*option*: as who starts it names it."""
     why = os.strerror(error.errno) if error.errno else str(error)
-    return CannotStart(f"listen.{option}: {address} cannot be listened on: {why}")
+    mend = "; stop what listens there, or set another port" if error.errno == errno.EADDRINUSE else ""
+    return CannotStart(f"{option}: {address} cannot be listened on: {why}{mend}")
 
 
 def metrics_settings(config: Config) -> MetricsSettings:

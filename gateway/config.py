@@ -14,6 +14,7 @@ from yarl import URL
 
 from exporters.cost_service.preset import preset_with
 from gateway.config_values import (
+    Address,
     AddressOption,
     DurationS,
     SecretOption,
@@ -145,7 +146,9 @@ class Devices(Options):
     @classmethod
     def printable_id(cls, value: str | None) -> str | None:
         if value is not None and not is_device_id(value):
-            raise ValueError("must be a text of 1 to 128 printable characters, without white space at its ends")
+            raise ValueError(
+                "must be a text of 1 to 128 printable characters, without white space at its ends, and neither . nor .."
+            )
         return value
 
 
@@ -415,6 +418,21 @@ class Config(Options):
                 "spool.max_age: with devices.gate: hold records wait for up to 16 minutes: give them 1h or more"
             )
         return self
+
+    @model_validator(mode="after")
+    def a_listener_has_an_address_of_its_own(self) -> Self:
+        """Port 0 is another one each time."""
+        owners: dict[Address, str] = {}
+        for name, address in self.listeners().items():
+            is_free = address is None or (isinstance(address, TcpAddress) and address.port == 0)
+            if not is_free and owners.setdefault(address, name) != name:
+                raise ValueError(f"listen.{name}: {address} is listen.{owners[address]} already; set another one")
+        return self
+
+    def listeners(self) -> dict[str, Address]:
+        """What is listened on; None for a listener that is off, as the embedded service is where there is an upstream."""
+        service = self.listen.service if self.upstream is None else None
+        return {"http": self.listen.http, "admin": self.listen.admin, "service": service}
 
     @field_validator("sources")
     @classmethod

@@ -114,9 +114,7 @@ async def operate(
         case "GET", _ if path.startswith(f"{LIST_PATH}/"):
             return await shown(operator, path.removeprefix(f"{LIST_PATH}/"))
         case "POST", "/v2/dead-letters/replay":
-            only(fields, CHOICE_FIELDS)
-            put_back = await operator.replay_dead_letters(chosen_in(fields, now_ms()), limit_in(fields))
-            return {"replayed": put_back.replayed, "skipped": put_back.skipped}
+            return await replayed(operator, fields, now_ms())
         case "POST", "/v2/dead-letters/drop":
             return await dropped(operator, fields, now_ms())
         case "POST", "/v2/replay":
@@ -131,7 +129,7 @@ async def operate(
 
 async def listed(operator: Operator, query: Sequence[tuple[str, str]], now_ms: int) -> dict[str, Any]:
     """The page of dead letters that *query* asks for, by the list conventions."""
-    shape = list_shape(await operator.reasons())
+    shape = list_shape(await operator.letter_lanes(), await operator.reasons())
     request = read_request(shape, query)
     try:
         chosen = chosen_in({name: list(values) for name, values in request.filters.items()}, now_ms)
@@ -152,26 +150,35 @@ async def shown(operator: Operator, id_text: str) -> dict[str, Any]:
     return {**item(found[0]), "record": record_of(found[0])}
 
 
+async def replayed(operator: Operator, fields: Mapping[str, Any], now_ms: int) -> dict[str, Any]:
+    only(fields, CHOICE_FIELDS)
+    chosen = chosen_in(fields, now_ms)
+    missing = await operator.missing(chosen.ids)
+    put_back = await operator.replay_dead_letters(chosen, limit_in(fields))
+    return {"replayed": put_back.replayed, "skipped": put_back.skipped, "missing": missing}
+
+
 async def dropped(operator: Operator, fields: Mapping[str, Any], now_ms: int) -> dict[str, Any]:
     only(fields, CHOICE_FIELDS | {"all"})
     chosen = chosen_in(fields, now_ms)
     if chosen.is_all and fields.get("all") is not True:
         raise BadPayload("all: to drop every dead letter, say true; else name some by lane, reason, since, until or id")
-    return {"dropped": await operator.drop_dead_letters(chosen, limit_in(fields))}
+    missing = await operator.missing(chosen.ids)
+    return {"dropped": await operator.drop_dead_letters(chosen, limit_in(fields)), "missing": missing}
 
 
 # ---- the list
 
 
-def list_shape(reasons: Sequence[ReasonCount]) -> ListShape:
-    lanes = tuple(dict.fromkeys(reason.lane for reason in reasons))
+def list_shape(lanes: Sequence[Lane], reasons: Sequence[ReasonCount]) -> ListShape:
+    """*lanes*: those that may be asked for; none where they are not known, as for the description of every gateway's list."""
     codes = tuple(dict.fromkeys(reason.reason for reason in reasons))
     return ListShape(
         root="dead_letters",
         sort_keys=get_args(SortKey),
         default_sort=Sort("buried_at", "asc"),
         filters=(
-            Filterable("lane", lanes, is_open=True),
+            Filterable("lane", tuple(lanes), is_open=not lanes),
             Filterable("reason", codes, is_open=True),
             Filterable("since", (), ("timestamp", "duration"), is_open=True),
             Filterable("until", (), ("timestamp", "duration"), is_open=True),

@@ -180,3 +180,11 @@ def kind_of(error: Exception) -> str:
     if not isinstance(error, GatewayError | KeyRefused):
         return "unavailable"
     return re.sub(r"(?<!^)(?=[A-Z])", "_", type(error).__name__).lower()
+
+
+def reason_of(error: Exception) -> str:
+    """The word for the operator: the error's own, else its kind; a full spool or disk is told apart from what else is unavailable."""
+    if isinstance(error, SpoolFull):
+        return "spool_full"
+    own = error.reason if isinstance(error, GatewayError) else None  # another's `reason` may quote the request
+    return own or kind_of(error)

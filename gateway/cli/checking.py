@@ -11,8 +11,7 @@ def print_check(config: Config) -> None:
     """Say what would run; secrets show masked."""
     click.echo(f"profile          {config.profile}")
     click.echo(f"data directory   {config.data_dir}")
-    for name in ("http", "grpc", "admin", "service"):
-        address = getattr(config.listen, name)
+    for name, address in {**config.listeners(), "grpc": config.listen.grpc}.items():
         click.echo(f"listen.{name:9} {'off' if address is None else address}")
     if config.upstream is None:
         click.echo("upstream         the embedded local service")

@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import click
-from rich.console import Console
 from rich.table import Table
 
 from gateway.cli.asking import ask_spool
-from gateway.cli.printing import plain
+from gateway.cli.printing import plain, print_table
 from gateway.config import Config
 from gateway.dead_letters import DROP_PATH, LIST_PATH, REPLAY_DELIVERED_PATH, REPLAY_PATH
 from gateway.lists.conventions import MAX_LIMIT
@@ -42,7 +41,7 @@ async def print_list(config: Config, choice: Choice, *, as_json: bool) -> int:
     if as_json:
         click.echo(json.dumps(answer))
     else:
-        print_table(answer)
+        print_letters(answer)
     return 0
 
 
@@ -60,8 +59,7 @@ async def listed(config: Config, query: Sequence[tuple[str, str]], most: int) ->
     return answer
 
 
-def print_table(answer: Mapping[str, Any]) -> None:
-    console = Console()
+def print_letters(answer: Mapping[str, Any]) -> None:
     table = Table(box=None, padding=(0, 2, 0, 0))
     for name in ("id", "lane", "reason"):
         table.add_column(name, no_wrap=True)
@@ -71,9 +69,9 @@ def print_table(answer: Mapping[str, Any]) -> None:
         # What the far end said may hold what a terminal obeys.
         cells = (str(letter["id"]), letter["lane"], letter["reason"], letter["buried_at"], letter["message"])
         table.add_row(*(plain(cell) for cell in cells))
-    console.print(table)
+    print_table(table)
     total, shown = answer["pagination"]["total_count"], answer["pagination"]["item_count"]
-    console.print(f"{shown} of {total} dead letters", highlight=False)
+    click.echo(f"{shown} of {total} dead letters")
 
 
 async def print_letter(config: Config, id_: int, *, as_json: bool) -> int:
@@ -84,7 +82,7 @@ async def print_letter(config: Config, id_: int, *, as_json: bool) -> int:
 
 
 async def replay(config: Config, choice: Choice, ids: Sequence[int], *, as_json: bool) -> int:
-    """0 when all that was chosen could be put back."""
+    """0 when all that was chosen could be put back, and some of *ids* exist."""
     answer = await ask_spool(config, "POST", REPLAY_PATH, body=choice.body(ids))
     if as_json:
         click.echo(json.dumps(answer))
@@ -95,10 +93,11 @@ async def replay(config: Config, choice: Choice, ids: Sequence[int], *, as_json:
                 f"{answer['skipped']} stay: their lane is not set up any more, the spool could not read them, or they would wipe newer totals",
                 err=True,
             )
-    return 1 if answer["skipped"] else 0
+    return 1 if are_all_missing(answer["missing"], ids) or answer["skipped"] else 0
 
 
 async def drop(config: Config, choice: Choice, ids: Sequence[int], *, is_sure: bool, as_json: bool) -> int:
+    """0 when some of *ids* exist, or none were named."""
     if not is_sure:
         await confirm(config, choice, ids)
     chosen = choice.body(ids)
@@ -108,7 +107,15 @@ async def drop(config: Config, choice: Choice, ids: Sequence[int], *, is_sure: b
         click.echo(json.dumps(answer))
     else:
         click.echo(f"{answer['dropped']} dead letters are dropped for good; they stay counted as dead_lettered")
-    return 0
+    return 1 if are_all_missing(answer["missing"], ids) else 0
+
+
+def are_all_missing(missing: Sequence[int], ids: Sequence[int]) -> bool:
+    """Say which of *ids* no dead letter has; whether it is none of them."""
+    if missing:
+        told = ", ".join(map(str, missing))
+        click.echo(f"no dead letter has the id {told}: it may have been put back, dropped, or expired", err=True)
+    return bool(ids) and set(ids) <= set(missing)
 
 
 async def confirm(config: Config, choice: Choice, ids: Sequence[int]) -> None:

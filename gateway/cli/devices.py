@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import click
-from rich.console import Console
 from rich.table import Table
 
-from gateway.cli.printing import harmless, plain
+from gateway.cli.keys import person
+from gateway.cli.printing import harmless, plain, print_table
 from gateway.config import Config
 from gateway.devices.at_rest import at_rest
 from gateway.devices.operating import LIST_PATH, operate
@@ -65,12 +65,11 @@ async def print_list(config: Config, filters: Filters, *, as_json: bool) -> int:
     if as_json:
         click.echo(json.dumps(answer))
     else:
-        print_table(answer)
+        print_devices(answer)
     return 0
 
 
-def print_table(answer: Mapping[str, Any]) -> None:
-    console = Console()
+def print_devices(answer: Mapping[str, Any]) -> None:
     table = Table(box=None, padding=(0, 2, 0, 0))
     for name in ("device", "state", "kind", "last contact", "enrolled", "reason"):
         table.add_column(name, no_wrap=name != "reason")
@@ -78,9 +77,9 @@ def print_table(answer: Mapping[str, Any]) -> None:
         cells = (device["device_id"], device["state"], device["kind"], device["last_contact_at"])
         # A device names itself: its name may hold what a terminal obeys.
         table.add_row(*(plain(cell) for cell in (*cells, device["enrolled_at"] or "", device["reason"] or "")))
-    console.print(table)
+    print_table(table)
     total, shown = answer["pagination"]["total_count"], answer["pagination"]["item_count"]
-    console.print(f"{shown} of {total} devices", highlight=False)
+    click.echo(f"{shown} of {total} devices")
 
 
 async def print_device(config: Config, device_id: str, *, as_json: bool) -> int:
@@ -91,7 +90,7 @@ async def print_device(config: Config, device_id: str, *, as_json: bool) -> int:
 
 async def change(config: Config, device_id: str, verb: str, *, as_json: bool) -> int:
     """`block`, `unblock`, `enroll` or `forget`."""
-    answer = await ask_devices(config, "POST", f"{path_of(device_id)}/{verb}")
+    answer = await ask_devices(config, "POST", f"{path_of(device_id)}/{verb}", body={"by": person(None)})
     if as_json:
         click.echo(json.dumps(answer))
     elif verb == "forget":

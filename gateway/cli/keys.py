@@ -4,17 +4,17 @@ import getpass
 import json
 import os
 import socket
+import sys
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final, Literal
 
 import click
-from rich.console import Console
 from rich.table import Table
 
 from gateway.cli.asking import KeyPlace, Refused, ask_keys
 from gateway.cli.keys_commands import NONE
-from gateway.cli.printing import plain
+from gateway.cli.printing import plain, print_table
 from gateway.keys.limits import NO_LIMITS
 from gateway.keys.scopes import CATALOGUE, USE_CASES, quoted, scope_name, use_case_name
 from gateway.lists.conventions import MAX_LIMIT
@@ -66,15 +66,16 @@ async def create_or_ask(place: KeyPlace, body: Mapping[str, Any], *, is_sure: bo
 
 
 def print_senders(senders: Sequence[Mapping[str, Any]]) -> None:
-    console = Console(stderr=True)
-    console.print("From the first key on, whoever shows none is refused. These posted without one in the last hour:")
+    click.echo(
+        "From the first key on, whoever shows none is refused. These posted without one in the last hour:", err=True
+    )
     table = Table(box=None, padding=(0, 2, 0, 2))
     for name in ("address", "product", "requests", "last seen", "paths"):
-        table.add_column(name)
+        table.add_column(name, no_wrap=name != "paths")
     for sender in senders:
         cells = (sender["peer"], sender["product"] or "", str(sender["requests"]), sender["last_seen"])
         table.add_row(*map(plain, cells), plain(" ".join(sender["paths"])))
-    console.print(table)
+    print_table(table, sys.stderr)
 
 
 # ---- look
@@ -92,7 +93,7 @@ async def print_keys(place: KeyPlace, asked: Mapping[str, Any], *, as_json: bool
     while (cursor := answer["pagination"]["cursor"]["next_cursor"]) is not None:
         answer = await ask_keys(place, "GET", query=[("cursor", cursor)])
         found += answer["keys"]
-    print_table(found)
+    print_found(found)
     return 0
 
 
@@ -109,11 +110,10 @@ def canonical(name: str, value: str) -> str:
             return value.lower()
 
 
-def print_table(found: Sequence[Mapping[str, Any]]) -> None:
-    console = Console()
+def print_found(found: Sequence[Mapping[str, Any]]) -> None:
     table = Table(box=None, padding=(0, 2, 0, 0))
     for name in ("name", "status", "scopes", "id", "last accessed", "last modified", "updated by", "created by"):
-        table.add_column(name, no_wrap=name in ("status", "id"), overflow="fold")
+        table.add_column(name, no_wrap=name in ("name", "status", "id"))
     for key in found:
         kind = f"of {', '.join(key['managed'])}" if "managed" in key else "fixed"
         cells = (
@@ -125,8 +125,8 @@ def print_table(found: Sequence[Mapping[str, Any]]) -> None:
             minute(key["last_modified"]),
         )
         table.add_row(*map(plain, (*cells, key["updated_by"], key["created_by"])))
-    console.print(table)
-    console.print("1 key" if len(found) == 1 else f"{len(found)} keys", highlight=False)
+    print_table(table)
+    click.echo("1 key" if len(found) == 1 else f"{len(found)} keys")
 
 
 def minute(time: str) -> str:

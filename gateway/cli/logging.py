@@ -4,19 +4,25 @@ import logging
 import sys
 
 import structlog
+from structlog.stdlib import ProcessorFormatter
+from structlog.typing import Processor
 
 
 def configure_logging(level: int = logging.INFO) -> None:
-    """Both structlog and the standard library write to stderr; libraries only from WARNING up."""
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.WARNING, format="%(asctime)s [%(levelname)s] %(name)s: %(message)s"
+    """Both structlog and the standard library write to stderr, in one form; libraries only from WARNING up."""
+    time = structlog.processors.TimeStamper(fmt="iso", utc=True)
+    # Its own way to show an exception quotes local variables: what a sender sent.
+    render = structlog.dev.ConsoleRenderer(
+        colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
     )
     structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()),
-        ],
+        processors=[structlog.processors.add_log_level, time, render],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
     )
+    of_library: list[Processor] = [structlog.stdlib.add_log_level, structlog.stdlib.add_logger_name, time]
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        ProcessorFormatter(foreign_pre_chain=of_library, processors=[ProcessorFormatter.remove_processors_meta, render])
+    )
+    logging.basicConfig(handlers=[handler], level=logging.WARNING)

@@ -15,7 +15,7 @@ from typing import Any
 import click
 import uvloop
 
-from gateway.app import CannotStart, Gateway
+from gateway.app import CannotStart, Gateway, not_bound
 from gateway.cli.logging import configure_logging
 from gateway.config import Config
 from gateway.config_values import Address, TcpAddress, parse_address
@@ -23,7 +23,7 @@ from gateway.embedded import READ_KEY_FILE, prepare_keys
 from gateway.keys.errors import DatabaseUnavailable, PepperMismatch
 from gateway.local_service.misbehave import Misbehave
 from gateway.local_service.service import Service
-from spool.errors import SpoolError
+from spool.errors import SpoolError, SpoolLocked
 from spool.sqlite.database import DataLock, make_data_dir
 
 SWITCH_S = 0.0005
@@ -49,6 +49,9 @@ def _run(work: Coroutine[Any, Any, None]) -> int:
     raise_open_files()
     try:
         uvloop.run(work)
+    except SpoolLocked as error:
+        click.echo(f"Error: data_dir {error}: stop it, or set another data_dir", err=True)
+        return 1
     except (CannotStart, SpoolError, DatabaseUnavailable, PepperMismatch, OSError) as error:
         click.echo(f"Error: {error}", err=True)
         return 1
@@ -93,7 +96,10 @@ async def _service_until_signal(
     make_data_dir(data_dir)
     lock = DataLock(data_dir)  # commands on its keys wait until it is stopped, as on a gateway's
     service = Service(data_dir / "service", misbehave=misbehave, random=random.Random(seed))  # noqa: S311 decides about misbehaviour only
-    port = await service.start(address.host, address.port)
+    try:
+        port = await service.start(address.host, address.port)
+    except OSError as error:
+        raise not_bound("--listen", address, error) from error
     try:
         await prepare_keys(service, data_dir)
         click.echo(f"local service: http://{address.host}:{port} (read key in {data_dir / READ_KEY_FILE})", err=True)

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gateway.cli.asking_gateway import reach, unanswered
+from gateway.cli.printing import print_table
 from gateway.config import Config
 from gateway.devices.rows import Figures
 from gateway.devices.rows import figures as figures_of
@@ -109,7 +110,7 @@ def print_tables(status: dict[str, Any]) -> None:
     for name in status["edge"]:
         edge.add_column(name, justify="right")
     edge.add_row(*(str(n) for n in status["edge"].values()))
-    console.print(edge)
+    print_table(edge)
     lanes = Table(title="lanes (records)", box=None, padding=(0, 2, 0, 0))
     lanes.add_column("lane", no_wrap=True)
     for name in LANE_COLUMNS:
@@ -123,7 +124,7 @@ def print_tables(status: dict[str, Any]) -> None:
             reasons.setdefault(f"{counts['state']}: {counts['reason']}", []).append(lane)
         numbers = (str(counts[name]) for name in LANE_COLUMNS)
         lanes.add_row(lane, *numbers, "" if age is None else f"{age:.0f} s", counts["state"])
-    console.print(lanes)
+    print_table(lanes)
     for reason, of in reasons.items():
         console.print(f"{', '.join(of)}: {reason}", markup=False, highlight=False, soft_wrap=True)
     console.print("both identities hold" if is_balanced(status) else "[red]an identity does not hold[/red]")

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from gateway.decode.events import parsed_time
+from gateway.decode.loose_json import place_of
 from gateway.errors import BadPayload
 from spool.clock import rfc3339_ms
 
@@ -85,7 +86,7 @@ def _object(body: bytes) -> dict[str, Any]:
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        raise BadPayload("the body is not JSON") from error
+        raise BadPayload(f"the body is not valid JSON ({place_of(error)})") from error
     if not isinstance(value, dict):
         raise BadPayload("the body must be a JSON object")
     return value

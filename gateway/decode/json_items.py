@@ -4,7 +4,7 @@ from typing import Any
 
 import orjson
 
-from gateway.decode.loose_json import loads
+from gateway.decode.loose_json import loads, place_of
 from gateway.errors import BadPayload
 
 BOM = b"\xef\xbb\xbf"
@@ -22,21 +22,22 @@ def json_items(body: bytes, under: str) -> list[Any]:
     text = body.removeprefix(BOM)
     try:
         value: Any = loads(text)
-    except orjson.JSONDecodeError:
-        return _lines(text)
+    except orjson.JSONDecodeError as error:
+        return _lines(text, place_of(error))
     if isinstance(value, dict) and isinstance(value.get(under), list):
         return list(value[under])
     return value if isinstance(value, list) else [value]
 
 
-def _lines(text: bytes) -> list[Any]:
+def _lines(text: bytes, bad_at: str) -> list[Any]:
+    """*bad_at*: where the body as a whole stops being JSON."""
     items = {number: _line(line) for number, line in enumerate(text.splitlines(), start=1) if line.strip()}
     if not items:
         raise BadPayload("the body is empty: send a JSON object, an array of them, or one a line")
     if not any(isinstance(item, dict) for item in items.values()):
         bad = next((number for number, item in items.items() if item is UNREADABLE), None)
         if bad is not None:
-            raise BadPayload(f"line {bad} is not JSON, and the body as a whole is not either")
+            raise BadPayload(f"the body is not valid JSON ({bad_at}), and its line {bad} by itself is not either")
     return list(items.values())
 
 

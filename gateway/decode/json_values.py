@@ -13,7 +13,7 @@ from typing import cast
 import orjson
 from google.protobuf.message import Message
 
-from gateway.decode.loose_json import whole_escapes
+from gateway.decode.loose_json import place_of, whole_escapes
 from gateway.decode.view import AnyValue
 from gateway.errors import BadPayload
 
@@ -34,11 +34,11 @@ def load(body: bytes) -> Json:
         return cast("Json", orjson.loads(text))
     except orjson.JSONDecodeError as error:
         if "surrogate" not in str(error):
-            raise BadPayload(f"the body is not valid JSON (line {error.lineno}, column {error.colno})") from None
+            raise BadPayload(f"the body is not valid JSON ({place_of(error)})") from None
     try:
         return cast("Json", orjson.loads(whole_escapes(text)))
     except orjson.JSONDecodeError as error:
-        raise BadPayload(f"the body is not valid JSON (line {error.lineno}, column {error.colno})") from None
+        raise BadPayload(f"the body is not valid JSON ({place_of(error)})") from None
 
 
 def read_attribute(attributes: dict[str, AnyValue], entry: Json, at: str, depth: int) -> None:

@@ -8,6 +8,7 @@ Prompts and answers hold them, and nobody reads those; but one of them would cos
 """
 
 import re
+from json import JSONDecodeError
 from typing import cast
 
 import orjson
@@ -35,6 +36,11 @@ def loads(text: bytes | str) -> Json:
         if mended == sent:
             raise
     return cast("Json", orjson.loads(mended))
+
+
+def place_of(error: JSONDecodeError) -> str:
+    """Where a body stops being JSON; what orjson says beside it may quote the body."""
+    return f"line {error.lineno}, column {error.colno}"
 
 
 def whole_escapes(text: bytes) -> bytes:

@@ -34,7 +34,7 @@ SHAPES = {
     "insights": INSIGHT_LIST,
     "comments": comments_list("").shape,
     "keys": KEY_LIST,
-    "dead_letters": list_shape([]),
+    "dead_letters": list_shape([], []),
     "devices": DEVICE_LIST,
 }
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import orjson
 
-from gateway.decode.loose_json import loads
+from gateway.decode.loose_json import loads, place_of
 from gateway.errors import BadPayload, TooLarge
 from gateway.normalise.call import Rejection
 from gateway.normalise.texts import Json
@@ -55,15 +55,16 @@ def documents_in(body: bytes, *, first_line: int = 1, read_line: ReadLine | None
         raise TooLarge(f"more than {MAX_OBJECTS} objects in one document: send them one a line")
     try:
         value: Json = loads(text)
-    except orjson.JSONDecodeError:
-        return _lines(text, first_line, read_line)
+    except orjson.JSONDecodeError as error:
+        return _lines(text, first_line, read_line, place_of(error))
     position = "" if first_line == 1 else f"line {first_line}"
     if isinstance(value, list):
         return Documents([Document(f"{position}[{at}]", item) for at, item in enumerate(value)], ())
     return Documents([Document(position, value)], ())
 
 
-def _lines(text: bytes, first_line: int, read_line: ReadLine | None) -> Documents:
+def _lines(text: bytes, first_line: int, read_line: ReadLine | None, bad_at: str) -> Documents:
+    """*bad_at*: where the body as a whole stops being JSON."""
     found, is_whole = _over_lines(text) if first_line == 1 else ([], False)
     if found:
         return Documents(found, [] if is_whole else [Rejection("not_json", f"[{len(found)}]")])
@@ -85,7 +86,7 @@ def _lines(text: bytes, first_line: int, read_line: ReadLine | None) -> Document
     if not found and not rejected:
         raise BadPayload("the body is empty: send a JSON object, an array of them, or one a line")
     if not found and (len(rejected) == 1 or _is_one_document(text)):
-        raise BadPayload("the body is not JSON: it is cut short, or in another format")
+        raise BadPayload(f"the body is not valid JSON ({bad_at}): it is cut short, or in another format")
     return Documents(found, rejected)
 
 

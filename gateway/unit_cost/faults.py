@@ -69,7 +69,7 @@ class Fault(NamedTuple):
 
     code: str
     position: str = ""
-    """`records[3]`; empty for the request itself."""
+    """`records[3]`, or the line and column of what is no JSON; empty for the request itself."""
 
     @property
     def message(self) -> str:

@@ -12,7 +12,7 @@ from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any, NamedTuple, get_args
 
-from gateway.decode.loose_json import whole_escapes
+from gateway.decode.loose_json import place_of, whole_escapes
 from gateway.unit_cost.faults import Fault
 from spool.unit_cost import (
     DIGITS,
@@ -103,6 +103,8 @@ def _listed(body: bytes) -> Sequence[object]:
     try:
         text = whole_escapes(body).decode("utf-8-sig")
         content = json.loads(text, parse_float=Decimal, parse_int=Decimal, parse_constant=_no_number)
+    except json.JSONDecodeError as error:
+        raise BadUnitCost(Fault("invalid_json", place_of(error))) from error
     except (ValueError, RecursionError, InvalidOperation) as error:
         raise BadUnitCost(Fault("invalid_json")) from error
     records = content.get("records") if isinstance(content, dict) else None

@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 from aiohttp import web
 
+from gateway.decode.loose_json import place_of
 from gateway.errors import BadPayload
 
 JSON_TYPE = "application/json"
@@ -16,8 +17,8 @@ async def json_body(request: web.Request) -> dict[str, Any]:
     """The object in the body; an empty body is an empty one. Raises BadPayload."""
     try:
         found = orjson.loads(await request.read() or b"{}")
-    except orjson.JSONDecodeError:
-        raise BadPayload("the body is not JSON") from None
+    except orjson.JSONDecodeError as error:
+        raise BadPayload(f"the body is not valid JSON ({place_of(error)})") from None
     if not isinstance(found, dict):
         raise BadPayload("the body must be a JSON object")
     return found

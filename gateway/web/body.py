@@ -101,7 +101,7 @@ async def read_body(request: web.BaseRequest, decode: Decode | None, limits: Lim
     if content.is_eof():  # a small body comes in one read with its headers
         raw = content.read_nowait()
         if len(raw) > limits.max_body_bytes:
-            raise TooLarge(f"the body is larger than {limits.max_body_bytes} bytes")
+            raise too_large("the body", limits.max_body_bytes, "max_body_bytes")
         hold.take(len(raw))
     else:
         raw = await arriving_body(request, limits, hold)
@@ -116,7 +116,7 @@ async def arriving_body(request: web.BaseRequest, limits: Limits, hold: Hold) ->
     """Read until the body ends; a length announced above the limit is refused before a byte is read."""
     limit = limits.max_body_bytes
     if (request.content_length or 0) > limit:
-        raise TooLarge(f"the body is larger than {limit} bytes")
+        raise too_large("the body", limit, "max_body_bytes")
     invite(request)
     chunks: list[bytes] = []
     size = 0
@@ -125,7 +125,7 @@ async def arriving_body(request: web.BaseRequest, limits: Limits, hold: Hold) ->
             while chunk := await request.content.readany():
                 size += len(chunk)
                 if size > limit:
-                    raise TooLarge(f"the body is larger than {limit} bytes")
+                    raise too_large("the body", limit, "max_body_bytes")
                 hold.take(len(chunk))
                 chunks.append(chunk)
     except TimeoutError:
@@ -134,6 +134,10 @@ async def arriving_body(request: web.BaseRequest, limits: Limits, hold: Hold) ->
     except web.RequestPayloadError:
         raise BadPayload("the body's transfer coding is damaged") from None
     return b"".join(chunks)
+
+
+def too_large(what: str, limit_bytes: int, option: str) -> TooLarge:
+    return TooLarge(f"{what} is larger than limits.{option} allows, {limit_bytes} bytes")
 
 
 def invite(request: web.BaseRequest) -> None:
@@ -154,7 +158,7 @@ async def decompressed(raw: bytes, decode: Decode, limits: Limits, hold: Hold) -
         n_bytes = sum(map(len, more))
         size += n_bytes
         if size > limit:
-            raise TooLarge(f"the decompressed body is larger than {limit} bytes")
+            raise too_large("the decompressed body", limit, "max_decompressed_bytes")
         hold.take(n_bytes)
         done += more
         if n_bytes < wanted:

@@ -14,7 +14,16 @@ import structlog
 from aiohttp import web
 from multidict import CIMultiDict
 
-from gateway.errors import Answer, BadPayload, GatewayError, MethodNotAllowed, Unauthenticated, answer_for, kind_of
+from gateway.errors import (
+    Answer,
+    BadPayload,
+    GatewayError,
+    MethodNotAllowed,
+    Unauthenticated,
+    answer_for,
+    kind_of,
+    reason_of,
+)
 from gateway.faults import places
 from gateway.metrics import WebFigures
 from gateway.quiet_http import QuietServer
@@ -162,10 +171,9 @@ class Receiver:
         if not answer.show_text:
             self.counts.unforeseen += 1
             log.error("unforeseen error", error=type(error).__name__, at=places(error))
-        # Another's `reason` or `key` may quote the request.
-        reason, key = (error.reason, error.key) if isinstance(error, GatewayError) else (None, None)
+        key = error.key if isinstance(error, GatewayError) else None  # another's may quote the request
         path = route.path if route else NO_ROUTE
-        self.refused.note(answer.status, reason or kind_of(error), path, request.remote or "unix", key)
+        self.refused.note(answer.status, reason_of(error), path, request.remote or "unix", key)
         manner = route.manner if route else UNROUTED
         response = manner.failure(request.headers, answer, message, kind_of(error))
         if answer.retry_after_s is not None:

@@ -23,9 +23,10 @@ MAX_QUIET = 10_000
 """Of those that a line was logged for; all that there can be are fewer."""
 LOGGED = frozenset({
     HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED,
-    HTTPStatus.UNSUPPORTED_MEDIA_TYPE, HTTPStatus.TOO_MANY_REQUESTS,
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.UNSUPPORTED_MEDIA_TYPE, HTTPStatus.TOO_MANY_REQUESTS,
+    HTTPStatus.SERVICE_UNAVAILABLE,
 })  # fmt: skip
-"""What somebody here or at the sender can mend. Others are logged where they arise, or are the sender's bytes."""
+"""What somebody here or at the sender can mend. Others are the sender's bytes."""
 
 
 class RefusedStatus(TypedDict):

@@ -14,6 +14,7 @@ from aiohttp import web
 
 from gateway.errors import Answer, NotFound
 from gateway.intake import Receipt, Sender
+from gateway.near_miss import did_you_mean
 from gateway.web.body import Hold
 from gateway.web.gate import Headers
 
@@ -68,6 +69,7 @@ Route = BodyRoute | RequestRoute
 
 
 MAX_PARAMETER_CHARACTERS = 256
+SOURCES_PATH = "/v1/sources/"
 
 
 class RouteTable:
@@ -94,10 +96,23 @@ class RouteTable:
                 if len(parameter) <= MAX_PARAMETER_CHARACTERS:
                     return candidate, parameter
         raise NotFound(
-            f"no such path; known below {self._base or '/'} are v1/traces, v1/logs and v1/metrics (OTLP), v1/events, "
-            "v1/unit-cost/{kind}/{stream}/{operation}, "
-            "v1/devices/{device_id}/heartbeat and v1/sources/{name}"
+            f"no such path{self._meant(path)}; known below {self._base or '/'} are v1/traces, v1/logs and v1/metrics (OTLP), "
+            "v1/events, v1/unit-cost/{kind}/{stream}/{operation}, v1/devices, v1/devices/{device_id}/heartbeat, "
+            "v1/devices/{device_id}/ping and v1/sources/{name}"
         )
+
+    def _meant(self, path: str) -> str:
+        """The source that a path of none was most likely meant for; nothing where there is none."""
+        below = self._base + SOURCES_PATH
+        if not path.startswith(below):
+            return ""
+        names = dict.fromkeys(segment_after(below, known) for known in self._fixed if known.startswith(below))
+        return did_you_mean(segment_after(below, path), names)
+
+
+def segment_after(before: str, path: str) -> str:
+    """The segment of *path* that follows *before*, with which it begins."""
+    return path.removeprefix(before).partition("/")[0]
 
 
 def plain_path(target: str) -> str:

@@ -14,7 +14,7 @@ from aiohttp import web
 from gateway.decode.loose_json import loads
 from gateway.errors import BadPayload, Overloaded, TooLarge
 from gateway.sources.documents import BOM
-from gateway.web.body import MIB, Hold, Limits, arriving_body, invite
+from gateway.web.body import MIB, Hold, Limits, arriving_body, invite, too_large
 from gateway.web.coding import Decode, gzip_blocks
 
 PIECE_BYTES = MIB
@@ -100,7 +100,7 @@ class Cutter:
 
     def _keep_below(self, what: str) -> None:
         if len(self._buffer) > self._limits.max_decompressed_bytes:
-            raise TooLarge(f"{what} is larger than {self._limits.max_decompressed_bytes} bytes")
+            raise too_large(what, self._limits.max_decompressed_bytes, "max_decompressed_bytes")
 
 
 class FirstLine:
@@ -178,7 +178,7 @@ async def whole(first: bytes, blocks: AsyncIterator[bytes], limits: Limits) -> b
             return b"".join(parts)
         parts.append(block)
         size += len(block)
-    raise TooLarge(f"the body is larger than {limits.max_body_bytes} bytes")
+    raise too_large("the body", limits.max_body_bytes, "max_body_bytes")
 
 
 async def arriving_blocks(request: web.BaseRequest, limits: Limits, hold: Hold) -> AsyncIterator[bytes]:

@@ -91,6 +91,18 @@ class DeadLetters:
         return find(self._connection, chosen, sort=sort, descending=descending, beyond=beyond, most=most)
 
 
+def missing(connection: sqlite3.Connection, ids: Sequence[int]) -> list[int]:
+    """Those of *ids* that no dead letter has, each once."""
+    condition, params = where(Chosen(ids=tuple(ids)))
+    there = {id_ for (id_,) in connection.execute(f"SELECT id FROM dead_letter WHERE {condition}", params)}  # noqa: S608 - own SQL
+    return [id_ for id_ in dict.fromkeys(ids) if id_ not in there]
+
+
+def lanes(connection: sqlite3.Connection) -> list[Lane]:
+    """Those that dead letters are of; some may not be set up any more."""
+    return [lane for (lane,) in connection.execute("SELECT DISTINCT lane FROM dead_letter")]
+
+
 def last_id(connection: sqlite3.Connection) -> int:
     """0 when there is none. What is refused again while others are put back has a larger one."""
     (last,) = connection.execute("SELECT coalesce(max(id), 0) FROM dead_letter").fetchone()

@@ -54,6 +54,15 @@ class Operator:
     async def reasons(self) -> list[ReasonCount]:
         return await self._ask(lambda connection, _: dead_letters.by_reason(connection))
 
+    async def letter_lanes(self) -> list[Lane]:
+        """Those that are set up, and those that dead letters are left of."""
+        left = await self._ask(lambda connection, _: dead_letters.lanes(connection))
+        return sorted({*await self.lanes(), *left})
+
+    async def missing(self, ids: Sequence[int]) -> list[int]:
+        """Those of *ids* that no dead letter has."""
+        return await self._ask(lambda connection, _: dead_letters.missing(connection, ids))
+
     async def look(self, question: Callable[[dead_letters.DeadLetters], T]) -> T:
         """Whatever *question* asks, as of one moment."""
         return await self._ask(lambda connection, _: question(dead_letters.DeadLetters(connection)))
@@ -75,7 +84,8 @@ class Operator:
         return await self._ask(lambda connection, _: found(connection, chosen))
 
     async def replay_dead_letters(self, chosen: Chosen, most: int | None = None) -> PutBack:
-        """Make up to *most* of the *chosen* pending again, oldest first, under their own record ids in new batches."""
+        """Make up to *most* of the *chosen* pending again, oldest first, under their own record ids in new batches. Raises NoSuchLane."""
+        await self._refuse_unknown(chosen.lanes)
         through_id = await self._ask(lambda connection, _: dead_letters.last_id(connection))
         lanes = await self.lanes()
         replayed: dict[Lane, int] = {}
@@ -102,7 +112,8 @@ class Operator:
         return await self._ask(put_back)
 
     async def drop_dead_letters(self, chosen: Chosen, most: int | None = None) -> int:
-        """Delete up to *most* of the *chosen* for good, oldest first; how many. They stay counted as dead_lettered."""
+        """Delete up to *most* of the *chosen* for good, oldest first; how many. They stay counted as dead_lettered. Raises NoSuchLane."""
+        await self._refuse_unknown(chosen.lanes)
         through_id = await self._ask(lambda connection, _: dead_letters.last_id(connection))
         dropped = 0
         while left := _left(most, dropped):
@@ -112,6 +123,11 @@ class Operator:
                 break
             dropped += n
         return dropped
+
+    async def _refuse_unknown(self, lanes: Sequence[Lane]) -> None:
+        known = await self.letter_lanes()
+        if not set(lanes) <= set(known):
+            raise NoSuchLane(f"lane: one of {', '.join(known)} is needed")
 
     async def replay_delivered(self, lanes: Sequence[Lane], received_from_ms: int) -> dict[Lane, int]:
         """Send again what the *lanes* delivered of the records received at that time or later, as far as they are still here.

@@ -1,6 +1,7 @@
-"""A data directory named by mistake, and the rights to Unix sockets, as a real gateway has them."""
+"""A data directory named by mistake, a port that is taken, and the rights to Unix sockets, as a real gateway has them."""
 
 import os
+import socket
 import stat
 import tempfile
 from collections.abc import Iterator
@@ -64,3 +65,19 @@ async def test_a_unix_socket_has_its_rights_whatever_the_umask_is(tmp_path: Path
         assert stat.S_IMODE(admin.stat().st_mode) == 0o600
         assert gateway.stop() == 0
         assert names_in(short_path) == []
+
+
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [(("run", "--listen-http"), "listen.http"), (("run", "--listen-admin"), "listen.admin"), (("service", "run", "--listen"), "--listen")],
+)  # fmt: skip
+def test_a_port_that_is_taken_is_told_with_its_option_and_the_mend(
+    tmp_path: Path, command: tuple[str, ...], option: str
+) -> None:
+    others = {f"TELEMETRY_GATEWAY_LISTEN_{name}": "127.0.0.1:0" for name in ("HTTP", "ADMIN", "SERVICE")}
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        ended = run_telemetry_gateway(*command, address, "--data-dir", str(tmp_path / "data"), environ=others)
+    assert (ended.code, "Traceback" in ended.err) == (1, False)
+    assert f"Error: {option}: {address} cannot be listened on: Address already in use" in ended.err
+    assert "; stop what listens there, or set another port" in ended.err

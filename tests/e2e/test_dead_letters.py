@@ -95,11 +95,11 @@ async def test_refused_records_are_listed_put_back_and_dropped_while_the_gateway
     assert dropped.code == 1
     assert f"Drop {len(times)} dead letters?" in dropped.err
     dropped = await rig.command("dead-letters", "drop", "--reason", "bad_time", "--yes", "--json")
-    assert dropped.json == {"dropped": len(times)}
+    assert dropped.json == {"dropped": len(times), "missing": []}
 
     rig.service.refuses = lambda _: None
     replayed = await rig.command("dead-letters", "replay", "--json")
-    assert replayed.json == {"replayed": {"ai_telemetry": refused - len(times)}, "skipped": 0}
+    assert replayed.json == {"replayed": {"ai_telemetry": refused - len(times)}, "skipped": 0, "missing": []}
     status = await rig.until(sent - len(times), len(times))
     assert broken_identities(status) == []
     assert len(rig.service.taken) == sent - len(times)

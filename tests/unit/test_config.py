@@ -9,6 +9,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gateway.cli.checking import print_check
 from gateway.config import Config, config_schema, refuse_open_intake
 from gateway.config_draft import ConfigFaults, expand, parse_draft
 from gateway.config_load import environment_options, load_config, validated
@@ -417,6 +418,42 @@ def test_a_preset_takes_only_names_it_has(tmp_path: Path) -> None:
     assert config.upstream is not None
     assert config.upstream.names == {"idempotency_header": "X-Once"}
     assert "no such name" in faults(tmp_path, text.replace("idempotency_header", "idempotence_header"), KEY="k")[0]
+
+
+@pytest.mark.parametrize(
+    ("listen", "told"),
+    [
+        ("{http: '127.0.0.1:4319'}", "listen.admin: 127.0.0.1:4319 is listen.http already; set another one"),
+        ("{service: '127.0.0.1:4318'}", "listen.service: 127.0.0.1:4318 is listen.http already; set another one"),
+        ("{http: 'unix:/tmp/s', admin: 'unix:/tmp/s'}", "listen.admin: unix:/tmp/s is listen.http already; set another one"),
+    ],
+)  # fmt: skip
+def test_two_listeners_on_one_address_are_a_fault(tmp_path: Path, listen: str, told: str) -> None:
+    (fault,) = faults(tmp_path, f"listen: {listen}")
+    assert fault.endswith(told)
+
+
+def test_addresses_that_nobody_listens_on_are_no_fault(tmp_path: Path) -> None:
+    load(tmp_path, "listen: {http: '127.0.0.1:0', admin: '127.0.0.1:0', service: '127.0.0.1:0'}")
+    load(tmp_path, "listen: {http: 'off', admin: 'off'}")
+    load(tmp_path, f"listen: {{http: '127.0.0.1:4320'}}{UPSTREAM}", environ={"KEY": "k"})
+
+
+def test_check_says_off_of_the_service_that_an_upstream_takes_the_place_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    print_check(load(tmp_path, ""))
+    assert "listen.service   127.0.0.1:4320" in capsys.readouterr().out
+    print_check(load(tmp_path, UPSTREAM, environ={"KEY": "k"}))
+    shown = capsys.readouterr().out
+    assert "listen.service   off" in shown
+    assert "listen.http      127.0.0.1:4318" in shown
+
+
+@pytest.mark.parametrize("own_id", ["..", ".", " a", "a "])
+def test_an_own_id_that_is_none_is_told_all_that_one_must_be(tmp_path: Path, own_id: str) -> None:
+    (fault,) = faults(tmp_path, f"devices: {{own_id: '{own_id}'}}")
+    assert "without white space at its ends, and neither . nor .." in fault
 
 
 def test_the_budget_holds_at_least_one_request(tmp_path: Path) -> None:

@@ -1,13 +1,17 @@
-"""`spool dead-letters list` on the data of a gateway that does not run."""
+"""`spool dead-letters` on the data of a gateway that does not run."""
 
+from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
+import click
 import orjson
+import pytest
 
-from gateway.cli.dead_letters import listed
+from gateway.cli.dead_letters import Choice, drop, listed, replay
 from gateway.config import Config
 from spool.store import Refusal
-from tests.support.spool_rig import append, open_spool
+from tests.support.spool_rig import append, frozen, open_spool
 
 
 async def test_more_than_a_page_is_asked_for_page_by_page_and_told_as_one(tmp_path: Path) -> None:
@@ -24,3 +28,37 @@ async def test_more_than_a_page_is_asked_for_page_by_page_and_told_as_one(tmp_pa
         assert [letter["record_id"] for letter in answer["dead_letters"]] == names[:shown]
         counts = answer["pagination"]
         assert (counts["item_count"], counts["total_count"], counts["page_count"]) == (shown, len(names), pages)
+
+
+async def test_ids_that_do_not_exist_are_told_and_when_none_does_the_command_fails(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spool = open_spool(tmp_path)
+    await append(spool, [b"{}", b"{}"])
+    batch = await frozen(spool)
+    await spool.ack(batch, [Refusal(i, "bad", "no good") for i in range(2)])
+    await spool.close()
+    config = Config(data_dir=tmp_path)
+    assert await replay(config, Choice(), (1, 17, 18), as_json=False) == 0
+    assert "no dead letter has the id 17, 18:" in capsys.readouterr().err
+    assert await replay(config, Choice(), (1, 17), as_json=False) == 1, "1 is put back"
+    assert await drop(config, Choice(), (2, 17), is_sure=True, as_json=False) == 0
+    assert "the id 17:" in capsys.readouterr().err
+    assert await drop(config, Choice(), (2, 17), is_sure=True, as_json=False) == 1
+    assert await drop(config, Choice(), (), is_sure=True, as_json=False) == 0, "none was named"
+
+
+@pytest.mark.parametrize("command", [replay, partial(drop, is_sure=True)])
+async def test_a_lane_that_does_not_exist_is_refused_and_one_whose_letters_are_left_is_not(
+    tmp_path: Path, command: Callable[..., Awaitable[int]]
+) -> None:
+    spool = open_spool(tmp_path, exporters=["archive"])
+    await append(spool, [b"{}"])
+    await spool.ack(await frozen(spool, "archive"), [Refusal(0, "bad", "no good")])
+    await spool.close()
+    await open_spool(tmp_path).close()
+    config = Config(data_dir=tmp_path)
+    with pytest.raises(click.ClickException, match="lane: one of ai_telemetry, archive, devices"):
+        await command(config, Choice(lane=("foo",)), (), as_json=False)
+    stays = command is replay
+    assert await command(config, Choice(lane=("archive",)), (), as_json=False) == stays

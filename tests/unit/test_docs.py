@@ -8,16 +8,30 @@ from typing import Any
 import click
 import pytest
 
+from gateway import errors
 from gateway.cli.main import main
 from gateway.config import MAPPING_OPTIONS, config_schema
 from gateway.config_load import leaf_options
+from gateway.errors import (
+    BadRecord,
+    Forbidden,
+    GatewayError,
+    NoAnswer,
+    OverQuota,
+    StreamMismatch,
+    Unauthenticated,
+    kind_of,
+)
 from gateway.sources.catalogue import SOURCES
 from gateway.sources.source import Source as PushSource
 from gateway.unit_cost.faults import MENDS
+from gateway.web.telemetry import telemetry_routes
 from spool.record import Attribution, Cost, Record, Source, Trace, Usage
+from tests.conformance.otlp_http.recording import RecordingIntake
 
 ROOT = Path(__file__).parents[2]
 FORMATS = (ROOT / "docs/formats.md").read_text()
+OPERATIONS = (ROOT / "docs/operations.md").read_text()
 CONFIGURATION = (ROOT / "docs/configuration.md").read_text()
 
 
@@ -79,6 +93,31 @@ def test_every_source_has_a_page_with_the_snippet_that_the_command_prints(source
             f"http://127.0.0.1:4318/v1/sources/{source.name}", "URL"
         )
     assert f"{source.name}.md" in (ROOT / "docs/senders/README.md").read_text()
+
+
+def test_every_reason_that_a_request_is_refused_for_is_documented() -> None:
+    told_by_code = {BadRecord, StreamMismatch}
+    by_own_reason = {OverQuota, Unauthenticated, Forbidden}
+    kinds = {kind_of(error("")) for error in refusals() - told_by_code - by_own_reason}
+    table = OPERATIONS.split("| reason | means | do |")[1].split("\n\n")[0]
+    assert {kind for kind in kinds | {"spool_full"} if f"`{kind}`" not in table} == set()
+
+
+def refusals() -> set[Any]:
+    """Each class of error that senders meet."""
+    of_admin = {NoAnswer}
+    return {error for error in vars(errors).values() if is_error(error)} - of_admin - {GatewayError}
+
+
+def is_error(named: Any) -> bool:
+    return isinstance(named, type) and issubclass(named, GatewayError)
+
+
+def test_what_each_path_of_senders_asks_of_a_key_is_documented() -> None:
+    table = (ROOT / "docs/keys.md").read_text().split("| to post to | a sender needs |")[1].split("\n\n")[0]
+    for route in telemetry_routes(RecordingIntake()):
+        path = "/v1/unit-cost/…" if route.path.startswith("/v1/unit-cost/") else route.path
+        assert f"| `{path}` | `{route.scope}` |" in table
 
 
 def test_every_fault_of_events_and_unit_cost_is_documented() -> None:

@@ -69,6 +69,22 @@ async def test_the_limit_holds_after_decompression(serve: Serve, client: Client,
     assert [len(kept.body) for kept in served.intake.kept] == [size] * (status == 200)
 
 
+async def test_a_body_over_a_limit_is_told_which_option_it_is(serve: Serve, client: Client) -> None:
+    served = await serve(limits=SMALL)
+    body = padded(LIMIT + 1)
+    for sent, encoding, option in (
+        (body, "identity", "limits.max_body_bytes"),
+        (in_chunks(body), "identity", "limits.max_body_bytes"),
+        (gzip.compress(body), "gzip", "limits.max_decompressed_bytes"),
+    ):
+        headers = {"Content-Type": PROTOBUF, "Content-Encoding": encoding}
+        async with client.post(f"{served.url}/v1/traces", data=sent, headers=headers) as response:
+            assert response.status == 413
+            assert f"is larger than {option} allows, {LIMIT} bytes" in (await response.read()).decode(
+                "utf-8", "replace"
+            )
+
+
 async def test_a_body_of_many_blocks_is_decompressed_whole(serve: Serve, client: Client) -> None:
     served = await serve()
     size = 20 * 2**20

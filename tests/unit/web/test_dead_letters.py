@@ -104,7 +104,7 @@ async def test_the_list_follows_the_conventions(rig: Rig) -> None:
     assert page["sorting"]["current"] == [{"sort_key": "buried_at", "sort_order": "asc"}]
     offered = {each["field"]: each["valid_values"] for each in page["filtering"]["available"]}
     assert offered == {
-        "lane": ["ai_telemetry", "usage_events"],
+        "lane": ["ai_telemetry", "archive", "devices", "unit_cost", "usage_events"],
         "reason": ["bad_record", "other"],
         "since": [],
         "until": [],
@@ -153,15 +153,19 @@ async def test_replay_and_drop_take_the_same_choice(rig: Rig) -> None:
     await rig.refuse("a", "b", "c")
     await rig.refuse("d", code="other")
     answer = await rig.ask("POST", "/v2/dead-letters/replay", json={"reason": ["other"]})
-    assert answer == {"replayed": {"ai_telemetry": 1}, "skipped": 0}
+    assert answer == {"replayed": {"ai_telemetry": 1}, "skipped": 0, "missing": []}
     assert await drained(rig.spool) == [b'{"record_id":"d"}']
-    assert await rig.ask("POST", "/v2/dead-letters/drop", json={"id": [1]}) == {"dropped": 1}
+    assert await rig.ask("POST", "/v2/dead-letters/drop", json={"id": [1, 9]}) == {
+        "dropped": 1,
+        "missing": [9],
+    }
     assert await rig.ask("POST", "/v2/dead-letters/replay", json={"limit": 1}) == {
         "replayed": {"ai_telemetry": 1},
         "skipped": 0,
+        "missing": [],
     }
     assert "all:" in text_of(await rig.ask("POST", "/v2/dead-letters/drop", expected=400))
-    assert await rig.ask("POST", "/v2/dead-letters/drop", json={"all": True}) == {"dropped": 1}
+    assert (await rig.ask("POST", "/v2/dead-letters/drop", json={"all": True}))["dropped"] == 1
 
 
 async def test_delivered_records_go_again_by_lane(rig: Rig) -> None:
@@ -176,7 +180,7 @@ async def test_delivered_records_go_again_by_lane(rig: Rig) -> None:
 @pytest.mark.parametrize(
     ("path", "body", "named"),
     [
-        ("/v2/dead-letters/replay", b"{", "JSON"),
+        ("/v2/dead-letters/replay", b'{"limit": 1,}', "the body is not valid JSON (line 1, column "),
         ("/v2/dead-letters/replay", b"[]", "object"),
         ("/v2/dead-letters/replay", b'{"laen": ["x"]}', "lane"),
         ("/v2/dead-letters/replay", b'{"lane": 1}', "lane"),
@@ -189,6 +193,8 @@ async def test_delivered_records_go_again_by_lane(rig: Rig) -> None:
         ("/v2/dead-letters/drop", b'{"since": "yesterday"}', "since"),
         ("/v2/dead-letters/drop", b'{"until": "9e999d"}', "until"),
         ("/v2/dead-letters/drop", b'{"since": "99999999999999999999d", "limit": -1}', "limit"),
+        ("/v2/dead-letters/replay", b'{"lane": ["nobody"]}', "lane: one of ai_telemetry, archive, "),
+        ("/v2/dead-letters/drop", b'{"lane": ["ai_telemetry", "nobody"]}', "lane: one of ai_telemetry, archive, "),
         ("/v2/replay", b"{}", "since"),
         ("/v2/replay", b'{"since": "1h", "limit": 1}', "lane"),
         ("/v2/replay", b'{"since": "1h", "lane": ["nobody"]}', "lane"),
@@ -203,7 +209,9 @@ async def test_a_request_that_cannot_be_names_the_field_and_changes_nothing(
     assert names(await rig.ask("GET", "/v2/dead-letters")) == ["a"]
 
 
-@pytest.mark.parametrize("query", ["since=soon", "sort_key=bytes", "limit=0", "cursor=zzz", "sort_order=up"])
+@pytest.mark.parametrize(
+    "query", ["lane=nobody", "since=soon", "sort_key=bytes", "limit=0", "cursor=zzz", "sort_order=up"]
+)
 async def test_a_list_that_cannot_be_is_refused(rig: Rig, query: str) -> None:
     assert query.partition("=")[0] in text_of(await rig.ask("GET", f"/v2/dead-letters?{query}", expected=400))
 
@@ -220,7 +228,7 @@ async def test_only_who_has_the_token_or_a_session_of_this_very_page_may_ask(rig
         await rig.ask("POST", path, headers=foreign, json={"all": True}, expected=401)
         await rig.ask("POST", path, headers=cookie, json={"all": True}, expected=401)
     own = {**cookie, "Origin": rig.url}
-    assert await rig.ask("POST", "/v2/dead-letters/drop", headers=own, json={"all": True}) == {"dropped": 1}
+    assert (await rig.ask("POST", "/v2/dead-letters/drop", headers=own, json={"all": True}))["dropped"] == 1
 
 
 async def test_the_page_and_the_metrics_tell_them_by_lane_and_reason(rig: Rig) -> None:

@@ -18,6 +18,7 @@ from gateway.keys.errors import DatabaseUnavailable
 from gateway.keys.record import KeyRecord
 from gateway.keys.scopes import SEND_AI_TELEMETRY, Fixed, Managed
 from gateway.keys.store import KeyStore
+from gateway.web.body import Limits
 from gateway.web.build import build_gate, build_receiver
 from gateway.web.gate import IntakeGate, KeyGate, OpenGate
 from gateway.web.listen import listen, runner_for
@@ -120,6 +121,20 @@ async def test_a_full_spool_asks_the_sender_to_keep_its_data(
             assert response.status == 503
             assert response.headers["Retry-After"] == retry_after
             assert response.headers["Content-Type"] == content_type
+
+
+async def test_a_full_spool_and_a_body_over_the_limit_leave_one_line_each_that_says_why(
+    serve: Serve, client: Client
+) -> None:
+    served = await serve(intake=RecordingIntake(fail_with=SpoolFull("full")), limits=Limits(max_body_bytes=len(BODY)))
+    with capture_logs() as logs:
+        for body in (BODY, BODY, BODY + BODY, BODY + BODY):
+            async with client.post(f"{served.url}/v1/traces", data=body, headers={"Content-Type": PROTOBUF}):
+                pass
+    assert [(line["event"], line["status"], line["reason"], line["route"]) for line in logs] == [
+        ("request refused", 503, "spool_full", "/v1/traces"),
+        ("request refused", 413, "too_large", "/v1/traces"),
+    ]
 
 
 async def test_an_unforeseen_error_is_retryable_counted_apart_and_quotes_nothing(serve: Serve, client: Client) -> None:
@@ -274,7 +289,18 @@ async def test_a_path_that_nobody_serves_is_told_which_are(client: Client, keys:
     assert listener is not None
     async with client.post(f"http://{listener.address}/in", json={}) as response:
         assert response.status == 404
-        assert "known below /in are v1/traces" in await response.text()
+        told = await response.text()
+    assert "known below /in are v1/traces" in told
+    assert "v1/devices, v1/devices/{device_id}/heartbeat, v1/devices/{device_id}/ping and v1/sources/{name}" in told
+    for path, meant in (
+        ("sources/litelm", "; did you mean 'litellm'?;"),
+        ("sources/Langfuse/v1/trace", "; did you mean 'langfuse'?;"),
+        ("sources/nothing-like-it", "no such path; known"),
+        ("sources", "no such path; known"),
+        ("source/litellm", "no such path; known"),
+    ):
+        async with client.post(f"http://{listener.address}/in/v1/{path}", json={}) as response:
+            assert (response.status, meant in await response.text()) == (404, True), path
     await listener.close()
 
 

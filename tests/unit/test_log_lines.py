@@ -1,0 +1,36 @@
+"""What the process writes to stderr as its log, whoever logs."""
+
+import re
+import subprocess
+import sys
+
+LOGS = """
+import logging, structlog
+from gateway.cli.logging import configure_logging
+configure_logging()
+structlog.get_logger().warning("spool salvaged", records=3)
+logging.getLogger("spool.sqlite.writer").error("%d pages are damaged", 2)
+logging.getLogger("spool.sqlite.writer").info("of no interest")
+try:
+    prompt = "CANARY-" + "7Q"
+    raise ValueError("no number")
+except ValueError:
+    logging.getLogger("asyncio").exception("a task ended")
+    structlog.get_logger().exception("a lane ended")
+"""
+LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z \[(\w+) *\] (\S.*?)  +(.*)")
+
+
+def test_lines_of_the_standard_library_have_the_form_of_all_others_and_no_exception_shows_variables() -> None:
+    ended = subprocess.run([sys.executable, "-c", LOGS], capture_output=True, text=True, timeout=60, check=True)
+    lines = [found.groups() for line in ended.stderr.splitlines() if (found := LINE.match(f"{line}  "))]
+    assert [(level, event) for level, event, _ in lines] == [
+        ("warning", "spool salvaged"),
+        ("error", "2 pages are damaged"),
+        ("error", "a task ended"),
+        ("error", "a lane ended"),
+    ]
+    assert [rest.strip() for _, _, rest in lines[:3]] == ["records=3", "[spool.sqlite.writer]", "[asyncio]"]
+    assert ended.stderr.count("ValueError: no number") == 2
+    assert "CANARY" not in ended.stderr
+    assert ended.stdout == ""
