@@ -74,10 +74,13 @@ class _Decided:
             self._by_response.setdefault(fact.response, []).append((ref, fact))
 
     def of(self, fact: Fact) -> list[tuple[int, Fact]]:
-        """Those of the call of *fact*: of one span, emitted in it, or of one response."""
-        alike = self._by_response.get(fact.response, ()) if fact.response else ()
+        """Those of the call of *fact*: of one span, emitted in it, or of a response that it or one of these states."""
         found = dict(self._by_span.get((fact.trace_id, fact.span_id), ()))
-        return [*found.items(), *((ref, x) for ref, x in alike if ref not in found and is_same_response(x, fact))]
+        for response in dict.fromkeys(x.response for x in (fact, *found.values()) if x.response):
+            stated = fact._replace(response=response)
+            alike = self._by_response.get(response, ())
+            found |= {ref: x for ref, x in alike if ref not in found and is_same_response(x, stated)}
+        return list(found.items())
 
     def completed(self, fact: Fact) -> Fact:
         """*fact*, a report that was decided about, with what the others of its call knew."""

@@ -104,6 +104,27 @@ async def test_a_parent_is_covered_by_what_its_child_said_last(rig: Rig) -> None
     assert all(record["flags"] == [] for record in records)
 
 
+@pytest.mark.parametrize("order", list(permutations(range(4))), ids=lambda order: "".join(map(str, order)))
+@pytest.mark.parametrize("together", [True, False])
+async def test_a_response_that_only_one_telling_states_covers_the_span_and_its_parent(
+    rig: Rig,
+    order: tuple[int, ...],
+    together: bool,  # noqa: FBT001 a parameter of the test
+) -> None:
+    """The first telling says neither tokens nor response; the gateway's report has the tokens, and so has the parent."""
+    reports = [
+        call("c", trace="t", parent="p", tokens=BARE),
+        call("c", trace="t", parent="p", response="r", tokens=BARE),
+        call("g", trace="g", response="r", service="gateway", cost="0.01", tokens=(130, 20)),
+        call("p", trace="t", scope="langchain", at=(0, 2600), tokens=(130, 20)),
+    ]
+    payloads = [order] if together else [(n,) for n in order]
+    for payload in payloads:
+        await rig.send(*(reports[n] for n in payload))
+    await rig.settle()
+    assert await rig.totals() == (1, 130, 20)
+
+
 async def test_a_suppressed_span_stays_suppressed_however_often_it_is_told(rig: Rig) -> None:
     await rig.send(call("root", at=(0, 3000), tokens=BARE, scope="framework"))
     await rig.send(call("c", parent="root"), call("d", parent="root"))
