@@ -199,7 +199,7 @@ class Gateway:
         self.counting = Counting(
             self.spool,
             settle_ms=int(options.settle_s * 1000),
-            window_ms=window_ms(self.config),
+            window_ms=evidence_ms(self.config),
             max_keys=options.max_keys,
             now_ms=self.spool.age_ms,
             metrics=metrics_settings(self.config),
@@ -588,7 +588,7 @@ def not_bound(option: str, address: Address, error: OSError) -> CannotStart:
 def metrics_settings(config: Config) -> MetricsSettings:
     return MetricsSettings(
         settle_ms=int(config.counting.metrics_settle_s * 1000),
-        window_ms=window_ms(config),
+        window_ms=int(config.counting.window_s * 1000),
         max_age_ms=int(config.spool.max_age_s * 1000),
         prefer_metrics=frozenset(preference.service for preference in config.counting.prefer),
     )
@@ -601,13 +601,13 @@ def spool_settings(config: Config) -> SpoolSettings:
         keep_delivered_ms=int(config.spool.keep_delivered_s * 1000),
         keep_dead_letters_ms=int(config.spool.keep_dead_letters_s * 1000),
         max_dead_letter_bytes=config.spool.max_dead_letter_bytes,
-        window_ms=window_ms(config),
+        window_ms=evidence_ms(config),
         reserve_bytes=config.spool.reserve_bytes,
     )
 
 
-def window_ms(config: Config) -> int:
-    """How long evidence is kept: longer where records are held."""
+def evidence_ms(config: Config) -> int:
+    """How long the ledger's evidence of calls is kept: longer where records are held."""
     options = config.counting
     held_ms = LONGEST_MS + MARGIN_MS + int(options.settle_s * 1000) if config.devices.gate == "hold" else 0
     return int(options.window_s * 1000) + held_ms

@@ -26,7 +26,8 @@ class Heartbeat(NamedTuple):
     """RFC 3339 UTC with milliseconds; None when the device did not say."""
     last_activity_at: str | None
     status: str
-    kind: str
+    kind: str | None
+    """None when the device did not say."""
     host: dict[str, str]
     client: dict[str, str]
     labels: dict[str, str]
@@ -61,7 +62,8 @@ class Enrolment(NamedTuple):
     device_id: str
     instance_id: str | None
     """None when the device did not say."""
-    kind: str
+    kind: str | None
+    """The same."""
     details: dict[str, dict[str, str]]
     """`host`, `client` and `labels`, as far as they were told."""
 
@@ -92,11 +94,11 @@ def _object(body: bytes) -> dict[str, Any]:
     return value
 
 
-def _kind(value: dict[str, Any]) -> str:
-    kind = value.get("kind", "workstation")
-    if kind not in KINDS:
+def _kind(value: dict[str, Any]) -> str | None:
+    kind = value.get("kind")
+    if kind is not None and kind not in KINDS:
         raise BadPayload(f"kind must be one of {', '.join(KINDS)}")
-    return str(kind)
+    return kind
 
 
 def _time(value: dict[str, Any], name: str) -> str | None:

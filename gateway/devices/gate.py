@@ -29,20 +29,26 @@ class EnrolmentGate:
         self._now_ms = now_ms
         self._first_ms: int | None = None
         """The last answer."""
+        self._blind_ms: int | None = None
+        """Since when it cannot be read; None while it can."""
 
     async def held_from_ms(self) -> int | None:
         """What was received from then on is not to be let go yet; None when nothing is held."""
-        since_ms = self._now_ms() - LONGEST_MS
-        if not self._store.figures.enrolments:
-            self._first_ms = None
-        else:
-            try:
-                self._first_ms = await self._store.read(partial(first_contact_of_unknown, since_ms=since_ms))
-            except DatabaseUnavailable as error:
-                log.warning("whether a device is enrolled cannot be read: what is held stays so", error=str(error))
-                if self._first_ms is not None and self._first_ms <= since_ms:
-                    self._first_ms = None
+        self._first_ms = await self._first_contact_ms() if self._store.figures.enrolments else None
         return None if self._first_ms is None else self._first_ms - self._before_ms
+
+    async def _first_contact_ms(self) -> int | None:
+        now_ms = self._now_ms()
+        try:
+            found = await self._store.read(partial(first_contact_of_unknown, since_ms=now_ms - LONGEST_MS))
+        except DatabaseUnavailable as error:
+            if self._blind_ms is None:
+                log.warning("which devices wait to be enrolled cannot be read: telemetry waits", error=str(error))
+                self._blind_ms = now_ms
+            first_ms = self._blind_ms if self._first_ms is None else min(self._blind_ms, self._first_ms)
+            return first_ms if now_ms - first_ms < LONGEST_MS else None
+        self._blind_ms = None
+        return found
 
 
 def first_contact_of_unknown(connection: sqlite3.Connection, since_ms: int) -> int | None:

@@ -13,6 +13,8 @@ Origin = Literal["telemetry", "heartbeat", "ping", "enrolment", "gateway"]
 """How a device made its first contact."""
 Kind = Literal["workstation", "server", "gateway"]
 
+POSTED: Final[Kind] = "workstation"
+"""What a device is that was posted by itself, unless it says another kind."""
 MAX_ID: Final = 128
 MAX_CLONES: Final = 8
 _HASH_HEX: Final = 32

@@ -12,7 +12,7 @@ import structlog
 
 from gateway.counting.facts import FACT_BYTES
 from gateway.decode.heartbeat import decode_enrolment, decode_heartbeat
-from gateway.devices.identity import is_device_id, kind_of_service
+from gateway.devices.identity import POSTED, is_device_id, kind_of_service
 from gateway.devices.rows import New
 from gateway.devices.store import DeviceStore
 from gateway.devices.taking import Taken
@@ -59,8 +59,9 @@ class DeviceIntake:
     async def enroll(self, body: bytes) -> Receipt:
         """Raises as `heartbeat`."""
         said = decode_enrolment(body)
-        new = New(checked(said.device_id), said.kind, "enrolment", orjson.dumps(said.details), said.instance_id)
-        return self._receipt(await self._store.enroll(new))
+        kind = said.kind or POSTED
+        new = New(checked(said.device_id), kind, "enrolment", orjson.dumps(said.details), said.instance_id)
+        return self._receipt(await self._store.enroll(new, says_kind=said.kind is not None))
 
     def _receipt(self, taken: Taken) -> Receipt:
         if taken.state is None:
@@ -119,9 +120,13 @@ class DeviceIntake:
         try:
             await self._store.meet(new, insert=self._telemetry_enrolls)
         except DatabaseUnavailable as error:
-            if self._needs_row:
+            if self._needs_row and not await self._knows_all(new):
                 raise
             log.warning("devices cannot be written down", error=str(error))
+
+    async def _knows_all(self, new: Iterable[New]) -> bool:
+        """Raises DatabaseUnavailable where that cannot be read either."""
+        return all([await self._store.knows(each.device_id) for each in new])
 
 
 def checked(device_id: str) -> str:

@@ -27,7 +27,6 @@ from gateway.devices.sending import FORGOTTEN_BY_ALL, LAST_CLAIM, Enrolment
 from gateway.devices.store import DeviceStore
 from gateway.errors import NoAnswer
 from gateway.faults import places
-from spool.clock import rfc3339_ms
 
 log = structlog.get_logger()
 
@@ -294,18 +293,8 @@ class DeviceLane:
                 assert_never(reply)
 
     def _enrolment_call(self, enrolment: Enrolment) -> DeviceCall:
-        device = enrolment.device
-        body = {
-            "enrollment_id": enrolment.enrollment_id,
-            "epoch": device.epoch,
-            "device_id": device.sent_id,
-            "instance_id": device.instance_id or self._store.gateway_id,
-            "kind": device.kind,
-            "first_seen_at": rfc3339_ms(self._store.told_ms(device.first_seen_ms)),
-            "gateway_id": self._store.gateway_id,
-            **orjson.loads(device.details),
-        }
-        return DeviceCall("enroll", device.sent_id, orjson.dumps(body), enrolment.enrollment_id, enrolment.generation)
+        sent_id = enrolment.device.sent_id
+        return DeviceCall("enroll", sent_id, enrolment.body, enrolment.enrollment_id, enrolment.generation)
 
     async def _forbidden(self, answer: DeviceAnswer, device: Device, turn: int) -> None:
         """A 403 that does not say what it is about. While others are taken it is about the device, else about the key."""

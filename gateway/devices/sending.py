@@ -4,7 +4,7 @@ An answer counts only for the enrolment or heartbeat that it was given to: what 
 """
 
 import sqlite3
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final, NamedTuple
 
 import orjson
@@ -41,6 +41,8 @@ class Enrolment(NamedTuple):
     attempts: int
     """This one included."""
     generation: int
+    body: bytes
+    """The same at each try."""
 
 
 class Spoke(NamedTuple):
@@ -51,22 +53,31 @@ class Spoke(NamedTuple):
 # ---- enrolments
 
 
-def claim(connection: sqlite3.Connection, now_ms: int, most: int, *, again: bool) -> list[Enrolment]:
-    """Take up to *most* that are due, the longest due first; with *again*, also of devices that the service had forgotten."""
+def claim(
+    connection: sqlite3.Connection, now_ms: int, most: int, *, again: bool, body_of: Callable[[Device, str], bytes]
+) -> list[Enrolment]:
+    """Take up to *most* that are due, the longest due first; with *again*, also of devices that the service had forgotten.
+
+    *body_of*: what is sent of a device under an enrollment id; asked at the first try.
+    """
     taken = connection.execute(
         "UPDATE enrolments SET lease_ms = ?2, attempts = attempts + 1 WHERE device_no IN"
         " (SELECT device_no FROM enrolments WHERE due_ms <= ?1 AND lease_ms <= ?1 AND again <= ?4"
         " ORDER BY due_ms, device_no LIMIT ?3)"
-        " RETURNING device_no, enrollment_id, attempts, generation",
+        " RETURNING device_no, enrollment_id, attempts, generation, body",
         (now_ms, now_ms + LEASE_MS, most, int(again)),
     ).fetchall()
     if taken:
         rows.note(connection, LAST_CLAIM, now_ms)
     claimed = []
-    for device_no, *rest in taken:
+    for device_no, enrollment_id, attempts, generation, sent in taken:
         device = rows.by_number(connection, device_no)
         if device is not None:
-            claimed.append(Enrolment(rows.move(connection, device, "claimed"), *rest))
+            body = sent or body_of(device, enrollment_id)
+            if sent is None:
+                connection.execute("UPDATE enrolments SET body = ? WHERE device_no = ?", (body, device_no))
+            device = rows.move(connection, device, "claimed")
+            claimed.append(Enrolment(device, enrollment_id, attempts, generation, body))
     return claimed
 
 

@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, Self, TypeVar
 
+import orjson
+
 from exporters.cost_service.devices import DeviceAnswer
 from gateway.decode.heartbeat import Heartbeat
 from gateway.devices import rows, sending, taking
@@ -22,6 +24,7 @@ from gateway.devices.tables import migrate
 from gateway.devices.taking import Moment, Taken
 from gateway.errors import NoAnswer
 from gateway.keys.database import Database
+from spool.clock import rfc3339_ms
 
 T = TypeVar("T")
 
@@ -155,8 +158,10 @@ class DeviceStore:
     async def ping(self, device_id: str) -> Taken:
         return await self._take(device_id, partial(_ping, device_id, self._moment()))
 
-    async def enroll(self, new: New) -> Taken:
-        return await self._take(new.device_id, partial(_enrolment, new, self._moment()))
+    async def enroll(self, new: New, *, says_kind: bool = True) -> Taken:
+        """*says_kind*: as of `taking.enrolment`."""
+        moment = self._moment()
+        return await self._take(new.device_id, lambda c: taking.enrolment(c, new, moment, says_kind=says_kind))
 
     async def _take(self, device_id: str, change: Callable[[sqlite3.Connection], Taken]) -> Taken:
         taken = await self._commits.commit(change)
@@ -194,7 +199,22 @@ class DeviceStore:
         now_ms = self._now_ms()
         if not await self._database.read(partial(_any_due, now_ms, int(again))):
             return []  # asking costs no sync
-        return await self._commits.commit(partial(_claim, now_ms, most, again))
+        return await self._commits.commit(
+            lambda c: sending.claim(c, now_ms, most, again=again, body_of=self._enrolment_body)
+        )
+
+    def _enrolment_body(self, device: Device, enrollment_id: str) -> bytes:
+        body = {
+            "enrollment_id": enrollment_id,
+            "epoch": device.epoch,
+            "device_id": device.sent_id,
+            "instance_id": device.instance_id or self.gateway_id,
+            "kind": device.kind,
+            "first_seen_at": rfc3339_ms(self.told_ms(device.first_seen_ms)),
+            "gateway_id": self.gateway_id,
+            **orjson.loads(device.details),
+        }
+        return orjson.dumps(body)
 
     async def put_back(self, sent: Enrolment, delay_s: float, *, answered: bool, tried: bool) -> None:
         due_ms = self._now_ms() + int(delay_s * 1000)
@@ -296,14 +316,6 @@ def _heartbeat(device_id: str, beat: Heartbeat, moment: Moment, connection: sqli
 
 def _ping(device_id: str, moment: Moment, connection: sqlite3.Connection) -> Taken:
     return taking.ping(connection, device_id, moment)
-
-
-def _enrolment(new: New, moment: Moment, connection: sqlite3.Connection) -> Taken:
-    return taking.enrolment(connection, new, moment)
-
-
-def _claim(now_ms: int, most: int, again: bool, connection: sqlite3.Connection) -> list[Enrolment]:  # noqa: FBT001 passed on
-    return sending.claim(connection, now_ms, most, again=again)
 
 
 def _any_due(now_ms: int, again: int, connection: sqlite3.Connection) -> bool:

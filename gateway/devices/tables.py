@@ -4,10 +4,15 @@ from importlib.resources import files
 
 from gateway.keys.database import Database
 
-_SCRIPTS = ("0001_devices.sql",)
+_SCRIPTS = ("0001_devices.sql", "0002_enrolment_bodies.sql")
+
+
+def scripts() -> list[str]:
+    """In order: each brings the tables one step forward."""
+    folder = files("gateway.devices.migrations")
+    return [(folder / name).read_text() for name in _SCRIPTS]
 
 
 async def migrate(database: Database) -> None:
     """Make or bring them forward. Raises DatabaseUnavailable."""
-    folder = files("gateway.devices.migrations")
-    await database.migrate("devices", [(folder / name).read_text() for name in _SCRIPTS])
+    await database.migrate("devices", scripts())

@@ -19,7 +19,7 @@ from gateway.decode.heartbeat import Heartbeat
 from gateway.devices import rows
 from gateway.devices.heartbeats import due_ms
 from gateway.devices.herd import Budget
-from gateway.devices.identity import MAX_CLONES, clone_id
+from gateway.devices.identity import MAX_CLONES, POSTED, clone_id
 from gateway.devices.rows import Device, New
 from gateway.devices.states import State, may
 from spool.clock import rfc3339_ms
@@ -65,8 +65,8 @@ def contact(connection: sqlite3.Connection, new: New, moment: Moment, *, insert:
     return Taken(None, "rejected") if made is None else _told(made, "kept")
 
 
-def enrolment(connection: sqlite3.Connection, new: New, moment: Moment) -> Taken:
-    """An enrolment was posted."""
+def enrolment(connection: sqlite3.Connection, new: New, moment: Moment, *, says_kind: bool = True) -> Taken:
+    """An enrolment was posted. *says_kind*: the kind is its own word."""
     device = rows.find(connection, new.device_id)
     if device is None:
         made = _insert(connection, new, moment)
@@ -78,19 +78,23 @@ def enrolment(connection: sqlite3.Connection, new: New, moment: Moment) -> Taken
         rows.count(connection, "rejected", f"device_{device.state}")
         return _told(device, "rejected")
     rows.count(connection, "duplicate", "enrolment")
-    return _told(_spoke(connection, _introduced(connection, device, new), moment.now_ms), "duplicate")
+    return _told(
+        _spoke(connection, _introduced(connection, device, new, says_kind=says_kind), moment.now_ms), "duplicate"
+    )
 
 
 def heartbeat(connection: sqlite3.Connection, device_id: str, beat: Heartbeat, moment: Moment) -> Taken:
-    new = New(device_id, beat.kind, "heartbeat", _details(beat), beat.instance_id)
+    new = New(device_id, beat.kind or POSTED, "heartbeat", _details(beat), beat.instance_id)
     named = rows.find(connection, device_id) or _insert(connection, new, moment)
     if named is None:
         return _too_many(connection)
     if named.state == "blocked":  # whichever machine speaks under that id
         return _blocked(connection, named)
-    device = _speaking(connection, _introduced(connection, named, new), beat, moment)
+    device = _speaking(connection, named, beat, moment)
     if device is None:
         return _too_many(connection)
+    if device.device_no == named.device_no:
+        device = _introduced(connection, device, new, says_kind=beat.kind is not None)
     return _beat(connection, device, beat, moment)._replace(is_clone=device.device_no != named.device_no)
 
 
@@ -110,12 +114,13 @@ def _beat(connection: sqlite3.Connection, device: Device, beat: Heartbeat, momen
     if beat.host or beat.client or beat.labels:
         device = rows.save(connection, device, details=_details(beat))
     device = rows.save(connection, device, instance_id=beat.instance_id)
+    rows.tell_anew(connection, device)
     return _wait(connection, device, _beat_body(beat, moment), moment)
 
 
 def ping(connection: sqlite3.Connection, device_id: str, moment: Moment) -> Taken:
     """A sign of life that says nothing else; a heartbeat that waits says more."""
-    device = rows.find(connection, device_id) or _insert(connection, New(device_id, "workstation", "ping"), moment)
+    device = rows.find(connection, device_id) or _insert(connection, New(device_id, POSTED, "ping"), moment)
     if device is None:
         return _too_many(connection)
     if refused := _refused(connection, device, moment.now_ms):
@@ -136,11 +141,19 @@ def _wait(connection: sqlite3.Connection, device: Device, beat: bytes, moment: M
     return _told(rows.save(connection, device, **waiting), fate)
 
 
-def _introduced(connection: sqlite3.Connection, device: Device, new: New) -> Device:
-    """A device that only telemetry told of says itself what it is: its enrolment says so too, unless it may have arrived already."""
-    if device.origin != "telemetry" or device.state != "pending" or rows.was_tried(connection, device):
+def _introduced(connection: sqlite3.Connection, device: Device, new: New, *, says_kind: bool) -> Device:
+    """A device that only telemetry told of says itself what it is: its first enrolment says so too, unless it may have arrived already."""
+    is_new = device.origin == "telemetry" and device.state == "pending" and device.enrolled_ms is None
+    if not is_new or rows.was_tried(connection, device):
         return device
-    return rows.save(connection, device, kind=new.kind, details=new.details if new.details != b"{}" else device.details)
+    rows.tell_anew(connection, device)
+    return rows.save(
+        connection,
+        device,
+        kind=new.kind if says_kind else device.kind,
+        details=new.details if new.details != b"{}" else device.details,
+        instance_id=new.instance_id or device.instance_id,
+    )
 
 
 def _told(device: Device, fate: str) -> Taken:
@@ -211,7 +224,7 @@ def _speaking(connection: sqlite3.Connection, device: Device, beat: Heartbeat, m
         (moment.now_ms, device.device_no, beat.instance_id),
     )
     name = clone_id(device.device_id, number)
-    new = New(name, beat.kind, "heartbeat", _details(beat), beat.instance_id, clone_of=device.device_id)
+    new = New(name, beat.kind or POSTED, "heartbeat", _details(beat), beat.instance_id, clone_of=device.device_id)
     return rows.find(connection, name) or _insert(connection, new, moment)
 
 

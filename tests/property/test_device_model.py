@@ -5,7 +5,6 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Callable
 from contextlib import ExitStack
-from importlib.resources import files
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,6 +19,7 @@ from gateway.devices.herd import Budget
 from gateway.devices.rows import Device, New
 from gateway.devices.sending import Enrolment, Spoke
 from gateway.devices.states import ENROLS, NoSuchTransition
+from gateway.devices.tables import scripts
 from gateway.devices.taking import Moment
 from gateway.errors import BadPayload, NotFound
 from spool.sqlite.database import one_commit
@@ -39,8 +39,8 @@ class Life(RuleBasedStateMachine):
         self.stack = ExitStack()
         self.path = Path(self.stack.enter_context(tempfile.TemporaryDirectory())) / "control.db"
         self.open()
-        script = (files("gateway.devices.migrations") / "0001_devices.sql").read_text()
-        self.connection.executescript(script)
+        for script in scripts():
+            self.connection.executescript(script)
         self.now_ms = 1_767_607_200_000
         self.budget = Budget(10, used=0, now_s=self.now_ms / 1000)
         self.sent: list[Enrolment] = []
@@ -91,7 +91,11 @@ class Life(RuleBasedStateMachine):
 
     @rule(most=st.integers(1, 3), again=st.booleans())
     def claim(self, *, most: int, again: bool) -> None:
-        for enrolment in self.do(lambda c: sending.claim(c, self.now_ms, most, again=again)):
+        for enrolment in self.do(
+            lambda c: sending.claim(
+                c, self.now_ms, most, again=again, body_of=lambda device, enrollment_id: enrollment_id.encode()
+            )
+        ):
             device = enrolment.device
             self.sent.append(enrolment)
             self.ids[device.device_id, device.epoch].add(enrolment.enrollment_id)

@@ -85,15 +85,18 @@ async def test_who_calls_itself_a_gateway_is_held_for_as_others_are(rig: Rig) ->
     assert await gate(rig).held_from_ms() is not None
 
 
-async def test_while_it_cannot_be_asked_what_was_held_stays_so_for_no_longer_than_else(rig: Rig) -> None:
+async def test_while_it_cannot_be_read_who_waits_telemetry_waits_for_no_longer_than_else(rig: Rig) -> None:
     await rig.open(lane=False)
     await rig.telemetry("d")
     asked = gate(rig)
     held_ms = await asked.held_from_ms()
     assert held_ms is not None
     await rig.store._database.write(lambda c: c.execute("ALTER TABLE devices RENAME TO gone"))
-    assert await asked.held_from_ms() == held_ms
-    assert await gate(rig).held_from_ms() is None, "nothing was known to be held"
-    rig.clock.now_s += LONGEST_MS / 1000
-    assert await asked.held_from_ms() is None
+    blind = gate(rig)
+    for _ in range(2):
+        assert (await asked.held_from_ms(), await blind.held_from_ms()) == (held_ms, held_ms)
+        rig.clock.now_s += LONGEST_MS / 2000 - 1
+    for _ in range(2):
+        rig.clock.now_s += LONGEST_MS / 2000
+        assert (await asked.held_from_ms(), await blind.held_from_ms()) == (None, None)
     await rig.store._database.write(lambda c: c.execute("ALTER TABLE gone RENAME TO devices"))

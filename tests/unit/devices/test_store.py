@@ -67,15 +67,16 @@ async def test_fates_of_heartbeats_pings_and_enrolments(rig: Rig) -> None:
 
 async def test_who_telemetry_told_of_is_enrolled_as_what_it_says_itself_if_it_does_so_in_time(rig: Rig) -> None:
     await rig.open(lane=False)
-    await rig.telemetry("enrolled", "beating", "silent")
+    await rig.telemetry("enrolled", "beating", "of no kind", "silent")
     labelled = New("enrolled", "workstation", "enrolment", b'{"labels":{"team":"core"}}')
     assert (await rig.store.enroll(labelled)).fate == "duplicate"
     await rig.store.heartbeat("beating", beat_of(kind="workstation", host={"os": "darwin"}))
+    await rig.store.heartbeat("of no kind", beat_of(host={"os": "linux"}))
     await rig.close()
     await enroll_all(rig)
     sent = {body["device_id"]: body for body in rig.enrolments()}
     assert {name: body["kind"] for name, body in sent.items()} == {
-        "enrolled": "workstation", "beating": "workstation", "silent": "server"
+        "enrolled": "workstation", "beating": "workstation", "of no kind": "server", "silent": "server"
     }  # fmt: skip
     assert (sent["enrolled"]["labels"], sent["beating"]["host"]) == ({"team": "core"}, {"os": "darwin"})
     assert (await rig.device("enrolled")).origin == "telemetry", "its first contact"
@@ -89,6 +90,37 @@ async def test_an_enrolment_that_may_have_arrived_is_repeated_as_it_was(rig: Rig
     await rig.store.enroll(New("d", "workstation", "enrolment"))
     await rig.until(lambda: len(rig.enrolments()) == 2)
     assert {body["kind"] for body in rig.enrolments()} == {"server"}
+
+
+async def test_a_repeat_under_one_enrollment_id_is_the_same_request_whatever_was_learnt_since(rig: Rig) -> None:
+    rig.upstream.script.extend([Reply(reset="after_reading")] * 2)
+    await rig.open()
+    await rig.telemetry("d")
+    await rig.until(lambda: len(rig.enrolments()) == 1)
+    await rig.store.heartbeat("d", beat_of(kind="gateway", host={"os": "darwin"}))
+    await rig.until(lambda: len(rig.enrolments()) == 2)
+    await rig.close()
+    await enroll_all(rig)
+    sent = rig.calls("enroll")
+    assert len(sent) == 3
+    assert len({(seen.body, seen.headers["Idempotency-Key"]) for seen in sent}) == 1
+    assert b"darwin" in (await rig.device("d")).details, "for the next enrolment"
+
+
+async def test_a_clone_says_nothing_of_the_machine_that_keeps_the_id(rig: Rig) -> None:
+    await rig.open(lane=False)
+    await rig.telemetry("d")
+    await rig.close()
+    await enroll_all(rig)
+    for n in range(1, 5):
+        await rig.store.heartbeat("d", beat_of(n, "b", host={"name": "b"}))
+        await rig.store.heartbeat("d", beat_of(n, "a", host={"name": "a"}))
+    before = await rig.device("d")
+    await rig.operate("POST", "/v2/devices/d/enroll")
+    clone = "a" if before.instance_id == "b" else "b"
+    await rig.store.heartbeat("d", beat_of(9, clone, kind="gateway", host={"name": clone}))
+    after = await rig.device("d")
+    assert (after.kind, after.details, after.instance_id) == (before.kind, before.details, before.instance_id)
 
 
 async def test_figures_outlive_the_process(rig: Rig) -> None:
