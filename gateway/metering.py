@@ -11,7 +11,7 @@ from gateway.errors import BadRecord, StreamMismatch, TooLarge
 from gateway.intake import Receipt, Sender
 from gateway.normalise.call import Rejection
 from gateway.reading.off_loop import off_loop
-from gateway.unit_cost.faults import MENDS, told
+from gateway.unit_cost.faults import MENDS, told_of_event, told_of_record
 from gateway.unit_cost.records import MAX_BYTES, BadUnitCost, Target, read_records
 from spool.sqlite.metered import FORGET_AT_ONCE, Mark, MeteredStore, NewEvent
 from spool.unit_cost import Metered, Mismatch
@@ -40,7 +40,7 @@ class Metering:
         rejected = [
             *events.rejected,
             *(
-                Rejection(fate.code, event.position)
+                Rejection(fate.code, event.position, told_of_event(fate))
                 for event, fate in zip(events.events, fates, strict=True)
                 if isinstance(fate, Mismatch)
             ),
@@ -60,7 +60,7 @@ class Metering:
         records = await self._read(target, body)
         fate = await self._store.keep_records(records, request_mark(target, body, sender))
         if isinstance(fate, Mismatch):
-            raise StreamMismatch(fate.code, told(fate))
+            raise StreamMismatch(fate.code, told_of_record(fate))
         if fate == "conflict":
             raise StreamMismatch("idempotency_key_reused", MENDS["idempotency_key_reused"])
         return Receipt(len(records), (), answer={"duplicate": len(records) if fate == "duplicate" else 0})

@@ -19,7 +19,7 @@ import orjson
 
 from gateway.decode.json_items import UNREADABLE, json_items
 from gateway.normalise.call import Rejection
-from gateway.unit_cost.faults import Fault
+from gateway.unit_cost.faults import Fault, event_mend
 from gateway.unit_cost.records import BadUnitCost, check_dimensions, check_stream, read_record
 from spool.clock import rfc3339_ms
 from spool.unit_cost import Kind, Metered
@@ -76,7 +76,7 @@ def decode_events(body: bytes, now_ms: int, rules: EventRules = EventRules(), *,
             except BadUnitCost as error:
                 fault = error.fault.code
         if fault is not None:
-            events.rejected.append(Rejection(fault, position))
+            events.rejected.append(Rejection(fault, position, event_mend(fault)))
     return events
 
 

@@ -55,13 +55,35 @@ MENDS: Final[Mapping[str, str]] = {
     "value_not_positive": "value: it needs to be greater than 0 in an allocation stream; to take a record away, delete it",
     "value_in_delete": "value: a delete has none",
     # against the stream
-    "stream_kind": "the stream is of the other kind",
+    "stream_kind": "kind: the stream is of the other one",
     "stream_granularity": "granularity: the stream has another one",
     "stream_dimensions": "filter (associated_cost of a metric): the stream has another set of dimensions, and every record needs them all",
-    "stream_unknown": "the stream is not known here: nothing was sent to it yet, so there is nothing to delete",
-    "too_many_streams": "there are as many streams as unit_cost.max_streams allows",
+    "stream_unknown": "stream: it is not known here; nothing was sent to it yet, so there is nothing to delete",
+    "too_many_streams": "stream: it would be a new one, and there are as many as unit_cost.max_streams allows",
     "idempotency_key_reused": "the Idempotency-Key was used for another request: take a new one",
 }
+
+_VALUE: Final = "metadata.value (or quantity)"
+EVENT_FIELDS: Final[Mapping[str, str]] = {
+    "invalid_stream": "metadata.stream",
+    "invalid_granularity": "metadata.granularity",
+    "invalid_element_name": "metadata.element_name",
+    "too_many_dimensions": "filters",
+    "too_many_values": "filters",
+    "unrecognized_filter": "filters",
+    "invalid_filter": "filters",
+    "invalid_value": _VALUE,
+    "value_too_long": _VALUE,
+    "value_not_positive": _VALUE,
+    "stream_kind": "metadata.element_name",
+    "stream_granularity": "metadata.granularity",
+    "stream_dimensions": "filters",
+    "too_many_streams": "metadata.stream",
+}
+"""Where an event has what a record has in a field of its own."""
+_KIND_OF_EVENT: Final = (
+    "the stream is of the other kind; with an element an event is an allocation, without one a metric's"
+)
 
 
 class Fault(NamedTuple):
@@ -78,5 +100,30 @@ class Fault(NamedTuple):
 
 def told(mismatch: Mismatch) -> str:
     """What a sender is told of a stream that does not take its record; the stream's own shape is named."""
-    known = f" (it has: {mismatch.known})" if mismatch.known else ""
-    return MENDS[mismatch.code] + known
+    return MENDS[mismatch.code] + _known(mismatch)
+
+
+def told_of_record(mismatch: Mismatch) -> str:
+    """The same, with the record that it is of."""
+    return f"records[{mismatch.number}]: {told(mismatch)}"
+
+
+def told_of_event(mismatch: Mismatch) -> str:
+    """The same, in an event's words."""
+    return event_mend(mismatch.code) + _known(mismatch)
+
+
+def event_mend(code: str) -> str:
+    """What to do about a fault, by the fields that an event has."""
+    mend = _KIND_OF_EVENT if code == "stream_kind" else MENDS[code]
+    field = EVENT_FIELDS.get(code)
+    return mend if field is None else f"{field}: {mend.partition(': ')[2] or mend}"
+
+
+def _known(mismatch: Mismatch) -> str:
+    if not mismatch.known:
+        return ""
+    if mismatch.code == "too_many_streams":
+        return f" ({mismatch.known})"
+    by = ", by records[0]" if mismatch.is_new else ""
+    return f" (it has: {mismatch.known}{by})"

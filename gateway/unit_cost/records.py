@@ -91,7 +91,7 @@ def read_records(
         except BadUnitCost as error:
             raise BadUnitCost(Fault(error.fault.code, f"records[{index}]"), len(records)) from error
         read.append(Metered(target.stream, shape, change))
-    return _of_one_shape(read)
+    return read
 
 
 def check_stream(name: str) -> None:
@@ -115,23 +115,6 @@ def _listed(body: bytes) -> Sequence[object]:
 
 def _no_number(_: str) -> None:
     """NaN and Infinity are values that are refused as such."""
-
-
-def _of_one_shape(read: list[Metered]) -> list[Metered]:
-    """A request that makes a stream must not contradict itself; against a stream that is there, `spool.unit_cost.mismatch` judges."""
-    first = next((x for x in read if not is_wide(x)), read[0])
-    for index, record in enumerate(read):
-        if is_wide(record):
-            continue
-        if record.shape.granularity != first.shape.granularity:
-            raise BadUnitCost(Fault("stream_granularity", f"records[{index}]"), len(read))
-        if record.shape.dimensions != first.shape.dimensions:
-            raise BadUnitCost(Fault("stream_dimensions", f"records[{index}]"), len(read))
-    return read
-
-
-def is_wide(record: Metered) -> bool:
-    return record.change.place.is_wide(record.shape.kind)
 
 
 def read_record(

@@ -9,7 +9,6 @@ from aiohttp import web
 
 from gateway.errors import Answer, UnsupportedMedia
 from gateway.intake import Intake, Receipt, Sender
-from gateway.unit_cost.faults import MENDS
 from gateway.unit_cost.records import Target
 from gateway.web.answers import json_error
 from gateway.web.gate import Headers
@@ -46,8 +45,7 @@ class JsonManner:
     def success(self, request: web.BaseRequest, media: str, receipt: Receipt) -> web.StreamResponse:
         """202: on disk here, and not yet where it is sent to."""
         rejected = [
-            {"reason": r.reason, "position": r.position, "message": MENDS.get(r.reason, r.reason)}
-            for r in receipt.rejected
+            {"reason": r.reason, "position": r.position, "message": r.message or r.reason} for r in receipt.rejected
         ]
         body: dict[str, object] = {"accepted": receipt.items - len(rejected), "rejected": rejected}
         if receipt.warning is not None:

@@ -184,18 +184,14 @@ def keep_records(
     rules: Rules,
     now_ms: int,
 ) -> Fate:
-    """All of one request or nothing. The records belong to one stream, and those that make it have one shape."""
+    """All of one request or nothing. The records, one or more, belong to one stream."""
     count = len(records)
-    fits: Stream | None = None
-    for record in records:
-        if fits is None or fits.shape != record.shape:
-            found = unit_totals.fitting(connection, record, rules)
-            if isinstance(found, Mismatch):
-                figures.add(Tally(received=count, rejected=count, reasons={f"rejected.{found.code}": count}))
-                return found
-            fits = found
+    fits = unit_totals.fitting_all(connection, records, rules)
+    if isinstance(fits, Mismatch):
+        figures.add(Tally(received=count, rejected=count, reasons={f"rejected.{fits.code}": count}))
+        return fits
     fate: Told = "kept" if mark is None else take_mark(connection, mark, now_ms)
-    if fits is None or fate != "kept":
+    if fate != "kept":
         figures.add(Tally(received=count, duplicate=count, reasons={"duplicate.idempotency_key": count}))
         return fate
     unit_totals.apply(connection, figures, fits, (record.change for record in records), now_ms)

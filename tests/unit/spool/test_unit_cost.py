@@ -224,7 +224,7 @@ async def test_a_stream_keeps_its_shape_and_a_refused_request_leaves_nothing(rig
     assert await rig.keep(metered(1)) == "kept"
     assert await rig.keep(metered(1, shape=METRIC)) == Mismatch("stream_kind", "allocation")
     assert await rig.keep(metered(1), metered(1, shape=SHAPE._replace(granularity="DAILY"))) == Mismatch(
-        "stream_granularity", "HOURLY"
+        "stream_granularity", "HOURLY", number=1
     )
     other = SHAPE._replace(dimensions=("custom:Other",))
     assert await rig.keep(metered(1, shape=other)) == Mismatch("stream_dimensions", "custom:Product")

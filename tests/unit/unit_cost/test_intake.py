@@ -12,7 +12,7 @@ from yarl import URL
 
 from gateway.app import CannotStart, Gateway
 from gateway.config import Config, Events, UnitCost
-from gateway.unit_cost.faults import MENDS
+from gateway.unit_cost.faults import MENDS, event_mend
 
 NOW_MS = 1_767_607_200_000
 """2026-01-05T10:00:00Z"""
@@ -207,7 +207,56 @@ async def test_what_contradicts_the_stream_is_422_whether_the_stream_is_there_or
 async def test_a_stream_keeps_its_kind(sender: Sender) -> None:
     await sender.records(f"{ALLOCATION}/sum", hourly())
     told = await sender.records("/v1/unit-cost/metric/tokens/sum", daily())
-    assert told.error == (422, "stream_kind", f"{MENDS['stream_kind']} (it has: allocation)")
+    assert told.error == (422, "stream_kind", f"records[0]: {MENDS['stream_kind']} (it has: allocation)")
+
+
+async def test_a_conflict_names_the_record_the_field_and_the_shape_that_the_stream_has(sender: Sender) -> None:
+    path = "/v1/unit-cost/metric/shaped/sum"
+    monthly, other = daily(granularity="MONTHLY"), daily(associated_cost={"custom:Other": "x"})
+    both = await sender.records(path, daily(), daily(), monthly)
+    assert both.json["error"]["message"] == (
+        "records[2]: granularity: the stream has another one (it has: DAILY, by records[0])"
+    )
+    deleted = await sender.records(path.replace("sum", "delete"), daily(value="absent"))
+    assert deleted.error[1] == "stream_unknown", "a request that contradicts itself makes no stream"
+    assert deleted.error[2].startswith("records[0]: stream: ")
+    assert (await sender.records(path, daily())).status == 202
+    told = await sender.records(path, monthly, daily())
+    assert told.json["error"]["message"] == "records[0]: granularity: the stream has another one (it has: DAILY)", (
+        "the stream decides, not the first record"
+    )
+    told = await sender.records(path, daily(), other)
+    assert told.json["error"]["message"].startswith("records[1]: filter (associated_cost of a metric): ")
+    assert told.json["error"]["message"].endswith(" (it has: custom:Product)")
+    assert sender.edge["rejected"] == 8
+
+
+async def test_a_conflict_of_an_event_is_told_in_its_own_fields_with_the_shape_that_the_stream_has(
+    sender: Sender,
+) -> None:
+    metered = {"stream": "shaped", "value": 1}
+    told = await sender.post(
+        "/v1/events",
+        [
+            event(metadata=metered, filters={"custom:Product": ["chat"]}),
+            event(metadata=metered, filters={"custom:Other": ["x"]}),
+            event(metadata=metered | {"granularity": "MONTHLY"}, filters={"custom:Product": ["chat"]}),
+            event(metadata=metered | {"element_name": "acme"}, filters={"custom:Product": ["chat"]}),
+            event(metadata=metered | {"granularity": "HOURLY"}),
+        ],
+    )
+    messages = [rejection["message"] for rejection in told.json["rejected"]]
+    assert [message.partition(":")[0] for message in messages] == [
+        "metadata.granularity",
+        "filters",
+        "metadata.granularity",
+        "metadata.element_name",
+    ]
+    assert [message.rpartition("(")[2] for message in messages[1:]] == [
+        "it has: custom:Product)",
+        "it has: DAILY)",
+        "it has: metric)",
+    ]
 
 
 async def test_a_delete_needs_a_stream_and_takes_no_value(sender: Sender) -> None:
@@ -322,7 +371,7 @@ async def test_an_event_that_the_service_would_refuse_is_told_and_the_others_are
 ) -> None:
     told = await sender.post("/v1/events", [event(), event(**changes)])
     assert told.status == 202
-    rejected = [{"reason": reason, "position": "events[1]", "message": MENDS[reason]}]
+    rejected = [{"reason": reason, "position": "events[1]", "message": event_mend(reason)}]
     assert told.json == {"accepted": 1, "rejected": rejected, "duplicate": 0}
     assert (sender.edge["kept"], sender.edge["rejected"]) == (1, 1)
     assert sender.gateway.spool.reasons()[f"rejected.{reason}"] == 1
