@@ -6,10 +6,15 @@ The words name fields and limits, never what a sender wrote.
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from spool.unit_cost import Mismatch
+from spool.unit_cost import Kind, Mismatch
 
-UNIT_FIELDS: Final = "timestamp, granularity, element_name, filter, associated_cost and value"
-
+FIELDS: Final[Mapping[Kind, tuple[str, ...]]] = {
+    "allocation": ("timestamp", "granularity", "element_name", "filter", "value"),
+    "metric": ("timestamp", "granularity", "associated_cost", "value"),
+}
+OLDER_ELEMENT: Final = "element-name"
+"""As older clients write `element_name`."""
+OF_KIND: Final[Mapping[Kind, str]] = {"allocation": "an allocation record's", "metric": "a metric record's"}
 MENDS: Final[Mapping[str, str]] = {
     # events
     "not_an_object": "an event is a JSON object",
@@ -35,7 +40,7 @@ MENDS: Final[Mapping[str, str]] = {
     "too_many_records": "records: at most 10000 a request; send several",
     "invalid_stream": "stream: letters, digits, _ . and - alone, 1 to 256 of them, and not dots alone",
     "invalid_record": "a record is a JSON object",
-    "unknown_field": f"there is a field that such a record does not have; known are {UNIT_FIELDS}",
+    "unknown_field": "a record of this kind has no such field",
     "missing_timestamp": "timestamp: it is needed",
     "invalid_timestamp": "timestamp: give ISO 8601 with Z or an offset, or a date",
     "future_timestamp": "timestamp: at most 24 hours from now",
@@ -92,10 +97,27 @@ class Fault(NamedTuple):
     code: str
     position: str = ""
     """`records[3]`; empty for the request itself."""
+    words: str = ""
+    """Where there is more to say than the code's own words."""
 
     @property
     def message(self) -> str:
-        return f"{self.position}: {MENDS[self.code]}" if self.position else MENDS[self.code]
+        words = self.words or MENDS[self.code]
+        return f"{self.position}: {words}" if self.position else words
+
+
+def told_of_field(number: int, name: str, kind: Kind) -> str:
+    """A record of *kind* has a field *name*, its field *number*, that is none of its kind's.
+
+    The name is told where it is the other kind's. Any other may be whatever the sender has, also a secret.
+    """
+    other: Kind = "metric" if kind == "allocation" else "allocation"
+    known = f"{OF_KIND[kind]} are {', '.join(FIELDS[kind])}"
+    if name in FIELDS[other] or (other == "allocation" and name == OLDER_ELEMENT):
+        where = f"{name}: {MENDS['unknown_field']}; it is one of {OF_KIND[other]}, sent to /v1/unit-cost/{other}/…"
+    else:
+        where = f"its field {number}: {MENDS['unknown_field']}"
+    return f"{where}; {known}"
 
 
 def told(mismatch: Mismatch) -> str:

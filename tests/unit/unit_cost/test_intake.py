@@ -149,7 +149,6 @@ async def test_a_sound_request_is_kept_and_told(sender: Sender) -> None:
         ({"filter": {"custom:Product": [str(n) for n in range(21)]}}, "too_many_values"),
         ({"filter": {f"custom:{n}": ["x"] for n in range(6)}}, "too_many_dimensions"),
         ({"filter": {"Weather": ["rain"]}}, "unrecognized_filter"),
-        ({"associated_cost": {}}, "unknown_field"),
     ],
 )
 async def test_a_fault_in_an_allocation_record_refuses_all_and_names_record_and_field(
@@ -174,8 +173,6 @@ async def test_a_fault_in_an_allocation_record_refuses_all_and_names_record_and_
         ({"associated_cost": ["chat"]}, "invalid_associated_cost"),
         ({"associated_cost": {"Weather": "rain"}}, "unrecognized_filter"),
         ({"associated_cost": {f"custom:{n}": "x" for n in range(6)}}, "too_many_dimensions"),
-        ({"element_name": "acme"}, "unknown_field"),
-        ({"filter": {}}, "unknown_field"),
     ],
 )
 async def test_a_fault_in_a_metric_record_is_told(sender: Sender, changes: dict[str, object], code: str) -> None:
@@ -184,6 +181,35 @@ async def test_a_fault_in_a_metric_record_is_told(sender: Sender, changes: dict[
         code,
         f"records[0]: {MENDS[code]}",
     )
+
+
+async def test_a_record_of_the_other_kind_is_told_by_its_field_and_sent_to_the_other_path(sender: Sender) -> None:
+    told = await sender.records(f"{ALLOCATION}/sum", hourly(), daily(secret="s3cret"))
+    assert told.error == (
+        400,
+        "unknown_field",
+        (
+            "records[1]: associated_cost: a record of this kind has no such field; it is one of a metric record's, sent to"
+            " /v1/unit-cost/metric/…; an allocation record's are timestamp, granularity, element_name, filter, value"
+        ),
+    )
+    message = (await sender.records(f"{METRIC}/sum", hourly())).error[2]
+    for field in ("element-name", "filter"):
+        other = await sender.records(f"{METRIC}/sum", daily(**{field: {}}))
+        assert other.error[2].startswith(f"records[0]: {field}: ")
+    assert message.startswith("records[0]: element_name: ")
+    assert "/v1/unit-cost/allocation/…" in message
+    assert message.endswith("a metric record's are timestamp, granularity, associated_cost, value")
+
+
+async def test_a_field_of_neither_kind_is_told_by_its_place_for_its_name_may_be_a_secret(sender: Sender) -> None:
+    message = (await sender.records(f"{METRIC}/sum", daily(**{"sk-s3cret": 1}))).error[2]
+    assert message.startswith("records[0]: its field 4: ")
+    assert "s3cret" not in message
+    assert "element_name" not in message
+    assert (
+        await sender.records(f"{ALLOCATION}/sum", hourly(**{"element_name": "absent", "element-name": "a"}))
+    ).status == 202
 
 
 @pytest.mark.parametrize(
