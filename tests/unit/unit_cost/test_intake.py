@@ -349,7 +349,26 @@ async def test_a_request_under_its_idempotency_key_counts_once(sender: Sender) -
     assert (await sender.records(f"{METRIC}/replace", daily(), **key)).json["duplicate"] == 0, "another path"
     told = await sender.records(f"{METRIC}/sum", daily(value=5), **key)
     assert told.error == (422, "idempotency_key_reused", MENDS["idempotency_key_reused"])
-    assert sender.edge["duplicate"] == 2
+    assert sender.edge["duplicate"] == 1
+
+
+async def test_a_request_that_is_refused_for_its_key_is_rejected_by_its_records_and_no_duplicate(
+    sender: Sender,
+) -> None:
+    key = {"Idempotency-Key": "k-1"}
+    await sender.records(f"{METRIC}/sum", daily(), **key)
+    assert (await sender.records(f"{METRIC}/sum", daily(), daily(), daily(), **key)).status == 422
+    edge, reasons = sender.edge, sender.gateway.spool.reasons()
+    assert (edge["received"], edge["kept"], edge["rejected"], edge["duplicate"]) == (4, 1, 3, 0)
+    assert reasons["rejected.idempotency_key_reused"] == 3
+    assert "duplicate.idempotency_key" not in reasons
+
+
+async def test_events_are_known_by_their_ids_under_whatever_idempotency_key_they_come(sender: Sender) -> None:
+    for name in ("a", "b"):
+        told = await sender.post("/v1/events", event(metadata={"event_id": name}), {"Idempotency-Key": "k-1"})
+        assert told.json == {"accepted": 1, "rejected": [], "duplicate": 0}
+    assert (sender.edge["kept"], sender.edge["rejected"]) == (2, 0)
 
 
 async def test_streams_are_as_many_as_the_operator_allows_and_dimensions_may_be_added(replacing: Sender) -> None:
