@@ -29,6 +29,8 @@ MAX_EVENT_BYTES = 64 * 1024
 BRACKETS = str.maketrans({"<": "\u2039", ">": "\u203a"})
 """Single angle quotation marks."""
 
+FIELDS = frozenset({"title", "source", "timestamp", "filters", "metadata", "route"})
+
 Route = Literal["auto", "event", "record", "both"]
 """`auto`: `record` for what is metered, else `event`."""
 ROUTES: tuple[Route, ...] = ("event", "record", "both")
@@ -76,8 +78,27 @@ def decode_events(body: bytes, now_ms: int, rules: EventRules = EventRules(), *,
             except BadUnitCost as error:
                 fault = error.fault.code
         if fault is not None:
-            events.rejected.append(Rejection(fault, position, event_mend(fault)))
+            events.rejected.append(Rejection(fault, position, _mend(fault, item)))
     return events
+
+
+def _mend(fault: str, item: Any) -> str:
+    mend = event_mend(fault)
+    return f"{field_with_bracket(item)}: {mend}" if fault == "angle_bracket_in_text" else mend
+
+
+def field_with_bracket(item: Mapping[str, Any]) -> str:
+    """The first of the event's fields that holds < or >; by its place where the name is none of ours, since it may be anything."""
+    number, name = next(
+        (number, name)
+        for number, (name, value) in enumerate(item.items(), start=1)
+        if has_bracket(orjson.dumps({name: value}))
+    )
+    return name if name in FIELDS else f"its field {number}"
+
+
+def has_bracket(text: bytes) -> bool:
+    return b"<" in text or b">" in text
 
 
 def event_fault(item: Any, rules: EventRules) -> str | None:
@@ -107,7 +128,7 @@ def event_faults(item: dict[str, Any], rules: EventRules) -> Iterator[tuple[str,
     yield "event_too_deep", text is None
     assert text is not None  # noqa: S101 - the first fault ends the event
     yield "event_larger_than_64_kib", len(text) > MAX_EVENT_BYTES
-    yield "angle_bracket_in_text", not rules.replace_brackets and (b"<" in text or b">" in text)
+    yield "angle_bracket_in_text", not rules.replace_brackets and has_bracket(text)
 
 
 def _dumped(item: dict[str, Any]) -> bytes | None:

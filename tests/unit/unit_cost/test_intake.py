@@ -10,9 +10,12 @@ import orjson
 import pytest
 from yarl import URL
 
+from exporters.base import Refused
+from exporters.cost_service.answers import outcome
 from gateway.app import CannotStart, Gateway
 from gateway.config import Config, Events, UnitCost
 from gateway.unit_cost.faults import MENDS, event_mend
+from spool.record import USAGE_EVENTS
 
 NOW_MS = 1_767_607_200_000
 """2026-01-05T10:00:00Z"""
@@ -397,6 +400,8 @@ async def test_streams_are_as_many_as_the_operator_allows_and_dimensions_may_be_
         ({"metadata": {"deep": orjson.Fragment(b"[" * 300 + b"]" * 300)}}, "event_too_deep"),
         ({"title": "<script>"}, "angle_bracket_in_text"),
         ({"metadata": {"a>b": 1}}, "angle_bracket_in_text"),
+        ({"source": "a > b"}, "angle_bracket_in_text"),
+        ({"filters": {"custom:A": ["<"]}}, "angle_bracket_in_text"),
         ({"route": "elsewhere"}, "route_unknown"),
         ({"route": ["record"]}, "route_unknown"),
         ({"route": "record"}, "stream_missing"),
@@ -416,10 +421,53 @@ async def test_an_event_that_the_service_would_refuse_is_told_and_the_others_are
 ) -> None:
     told = await sender.post("/v1/events", [event(), event(**changes)])
     assert told.status == 202
-    rejected = [{"reason": reason, "position": "events[1]", "message": event_mend(reason)}]
+    field = f"{next(iter(changes))}: " if reason == "angle_bracket_in_text" else ""
+    rejected = [{"reason": reason, "position": "events[1]", "message": field + event_mend(reason)}]
     assert told.json == {"accepted": 1, "rejected": rejected, "duplicate": 0}
     assert (sender.edge["kept"], sender.edge["rejected"]) == (1, 1)
     assert sender.gateway.spool.reasons()[f"rejected.{reason}"] == 1
+
+
+async def test_a_field_with_a_bracket_that_is_none_of_an_events_is_told_by_its_place(sender: Sender) -> None:
+    told = await sender.post("/v1/events", event(**{"sk-s3cret": "<b>"}))
+    assert told.json["rejected"][0]["message"].startswith("its field 3: no text")
+    assert "s3cret" not in told.error[2]
+
+
+@pytest.mark.parametrize(
+    ("sent", "reason"),
+    [
+        ({"source": "s"}, "title_missing"),
+        ({"title": "<b>", "source": "s"}, "angle_bracket_in_text"),
+        (None, "not_an_object"),
+    ],
+)
+async def test_where_every_event_is_rejected_the_answer_is_an_error_that_tells_of_each(
+    sender: Sender, sent: object, reason: str
+) -> None:
+    told = await sender.post("/v1/events", [sent, {"title": "no source"}])
+    assert (told.json["accepted"], told.json["duplicate"]) == (0, 0)
+    assert [x["reason"] for x in told.json["rejected"]] == [reason, "source_missing"]
+    assert told.error == (400, reason, f"events[0]: {told.json['rejected'][0]['message']}")
+    assert sender.edge["rejected"] == 2
+    far_end = outcome(told.status, {}, orjson.dumps(told.json), USAGE_EVENTS, records=1, now_unix_s=0)
+    assert isinstance(far_end, Refused), "a gateway that forwards to here sets it aside"
+    assert far_end.code == reason
+
+
+async def test_a_repeat_beside_rejected_events_is_no_error(sender: Sender) -> None:
+    repeated = event(metadata={"event_id": "e"})
+    await sender.post("/v1/events", repeated)
+    told = await sender.post("/v1/events", [repeated, None])
+    assert (told.status, told.json["accepted"], told.json["duplicate"]) == (202, 1, 1)
+    assert (await sender.post("/v1/events", [])).status == 202
+
+
+async def test_an_event_that_only_contradicts_its_stream_is_an_error_too(sender: Sender) -> None:
+    await sender.post("/v1/events", event(metadata={"stream": "s", "value": 1}))
+    told = await sender.post("/v1/events", event(metadata={"stream": "s", "value": 1, "element_name": "acme"}))
+    assert told.error[:2] == (400, "stream_kind")
+    assert told.error[2].endswith("(it has: metric)")
 
 
 async def test_one_several_and_lines_of_events_are_taken(sender: Sender) -> None:
