@@ -273,6 +273,7 @@ class Gateway:
             figures=self._insight_figures,
             now_ms=self._now_ms,
             monotonic_s=self._monotonic_s,
+            has_prices=self.config.pricing.price_list == "on",
         )
 
     async def _note_access(self) -> None:
@@ -497,7 +498,6 @@ class Gateway:
             stuck_lanes=self._lane_waits.seen(stuck, self._monotonic_s()),
             dead_letters=[DeadLetters(x.lane, x.reason, x.records) for x in self.spool.aside().reasons],
             devices=await self._silent_devices(),
-            has_prices=self.config.pricing.price_list == "on",
         )
 
     async def _silent_devices(self) -> list[Device]:
