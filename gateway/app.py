@@ -58,6 +58,7 @@ from gateway.local_service.service import Service
 from gateway.metering import Metering
 from gateway.metrics import LaneStatus, SpoolStatus, Status, StatusCollector
 from gateway.normalise.context import Machines, UserPolicy
+from gateway.plural import plural
 from gateway.pricing.file import PriceFile
 from gateway.pricing.own import BadPriceFile
 from gateway.pricing.prices import Prices
@@ -381,7 +382,7 @@ class Gateway:
             whole = [stream.name for stream in await self._lanes.unit_cost.streams() if stream.ships == "replace"]
             if whole:
                 raise CannotStart(
-                    f"unit_cost.replicas is {options.replicas}, and {len(whole)} streams were begun with operation: replace"
+                    f"unit_cost.replicas is {options.replicas}, and {plural(len(whole), 'stream was', 'streams were')} begun with operation: replace"
                     f" ({', '.join(whole[:5])}): their totals would wipe the other gateways'; set unit_cost.suffix, or"
                     " begin with an empty data directory"
                 )

@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
-from gateway.decode.events import EventRules, decode_events
+from gateway.decode.events import EventRules, at_line, decode_events
 from gateway.errors import BadRecord, StreamMismatch, TooLarge
 from gateway.intake import Receipt, Sender
 from gateway.normalise.call import Rejection
+from gateway.plural import plural
 from gateway.reading.off_loop import off_loop
 from gateway.unit_cost.faults import MENDS, told_of_event, told_of_record
 from gateway.unit_cost.records import MAX_BYTES, BadUnitCost, Target, read_records
@@ -40,7 +41,7 @@ class Metering:
         rejected = [
             *events.rejected,
             *(
-                Rejection(fate.code, event.position, told_of_event(fate))
+                Rejection(fate.code, event.position, at_line(event.line, told_of_event(fate)))
                 for event, fate in zip(events.events, fates, strict=True)
                 if isinstance(fate, Mismatch)
             ),
@@ -49,7 +50,7 @@ class Metering:
         return Receipt(
             events.items,
             tuple(rejected),
-            warning=CONFLICTS.format(conflicts) if conflicts else None,
+            warning=f"{plural(conflicts, 'event carries', 'events carry')} {CONFLICTS}" if conflicts else None,
             answer={"duplicate": fates.count("duplicate") + conflicts},
         )
 
@@ -92,7 +93,7 @@ class Metering:
         return forgotten
 
 
-CONFLICTS = "{} events carry an event_id under which something else was sent before; what came first stands"
+CONFLICTS = "an event_id under which something else was sent before; what came first stands"
 
 
 def event_mark(event_id: str, content: bytes) -> Mark:

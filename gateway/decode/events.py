@@ -53,6 +53,8 @@ class Event(NamedTuple):
     record: bytes | None
     """Ready JSON for the lane of events; None when it does not go there."""
     metered: Metered | None
+    line: int | None = None
+    """Of NDJSON, from 1."""
 
 
 @dataclass(slots=True)
@@ -69,17 +71,23 @@ def decode_events(body: bytes, now_ms: int, rules: EventRules = EventRules(), *,
     """
     items = json_items(body, "events")
     events = Events(items=len(items))
-    for i, item in enumerate(items):
+    for i, (item, line) in enumerate(items):
         position = f"events[{i}]"
         fault = event_fault(item, rules)
         if fault is None:
             try:
-                events.events.append(_event(item, position, now_ms, rules, nonce))
+                event = _event(item, position, now_ms, rules, nonce)
+                events.events.append(event._replace(line=line))
             except BadUnitCost as error:
                 fault = error.fault.code
         if fault is not None:
-            events.rejected.append(Rejection(fault, position, _mend(fault, item)))
+            events.rejected.append(Rejection(fault, position, at_line(line, _mend(fault, item))))
     return events
+
+
+def at_line(line: int | None, mend: str) -> str:
+    """*mend*, with the line that it is for: of NDJSON the position leaves out empty ones."""
+    return mend if line is None else f"line {line}: {mend}"
 
 
 def _mend(fault: str, item: Any) -> str:

@@ -396,6 +396,7 @@ async def test_streams_are_as_many_as_the_operator_allows_and_dimensions_may_be_
         ({"metadata": ["x"]}, "metadata_not_an_object"),
         ({"metadata": {"event_id": ["x"]}}, "event_id_not_text"),
         ({"metadata": {"event_id": "x" * 257}}, "event_id_not_text"),
+        ({"metadata": {"event_id": 1.5}}, "event_id_not_text"),
         ({"metadata": {"text": "x" * 70_000}}, "event_larger_than_64_kib"),
         ({"metadata": {"deep": orjson.Fragment(b"[" * 300 + b"]" * 300)}}, "event_too_deep"),
         ({"title": "<script>"}, "angle_bracket_in_text"),
@@ -488,8 +489,33 @@ async def test_a_torn_line_does_not_cost_the_others(sender: Sender) -> None:
         ("line_not_json", "events[1]"),
         ("line_not_json", "events[3]"),
     ]
+    assert [x["message"].partition(":")[0] for x in told.json["rejected"]] == ["line 2", "line 5"]
     for unreadable in (b"{torn\n{torn", b'{\n"title": "x",\n}'):
         assert (await sender.post("/v1/events", unreadable)).status == 400
+
+
+async def test_a_fault_of_ndjson_names_its_line_also_where_the_stream_finds_it(sender: Sender) -> None:
+    metered = {"stream": "s", "value": 1}
+    events = [event(metadata=metered), event(title=""), event(metadata=metered | {"granularity": "MONTHLY"})]
+    told = await sender.post(
+        "/v1/events", b"\n\n".join(map(orjson.dumps, events)), {"Content-Type": "application/x-ndjson"}
+    )
+    assert [(x["position"], x["message"].partition(": ")[0]) for x in told.json["rejected"]] == [
+        ("events[1]", "line 3"),
+        ("events[2]", "line 5"),
+    ]
+
+
+async def test_events_that_are_no_list_are_told_so(sender: Sender) -> None:
+    told = await sender.post("/v1/events", {"events": {}})
+    assert told.error == (400, "bad_payload", "events: it must be a list")
+    assert (await sender.post("/v1/events", event(events={}))).status == 202, "a field that is dropped"
+
+
+def test_the_words_about_an_event_id_are_those_of_the_docs() -> None:
+    words = "text of up to 256 characters"
+    assert words in MENDS["event_id_not_text"]
+    assert words in (Path(__file__).parents[3] / "docs/events.md").read_text()
 
 
 async def test_text_that_was_cut_inside_a_character_is_kept_and_cannot_block_its_sender(sender: Sender) -> None:
@@ -518,7 +544,7 @@ async def test_an_event_id_that_says_something_else_is_warned_of(sender: Sender)
         "/v1/events", [event(metadata={"event_id": "e"}), event(title="other", metadata={"event_id": "e"})]
     )
     assert (told.json["accepted"], told.json["duplicate"]) == (2, 1)
-    assert told.json["warning"].startswith("1 events carry an event_id")
+    assert told.json["warning"].startswith("1 event carries an event_id")
     assert sender.gateway.spool.reasons()["duplicate.event_id_of_another"] == 1
 
 
@@ -570,7 +596,7 @@ async def test_streams_that_were_begun_whole_do_not_start_among_replicas(tmp_pat
         await Sender(gateway, session).records(f"{ALLOCATION}/sum", hourly())
     await gateway.stop()
     summing = Gateway(config(tmp_path / "data", unit_cost=UnitCost(replicas=2, operation="sum")))
-    with pytest.raises(CannotStart, match=r"1 streams were begun with operation: replace \(tokens\)"):
+    with pytest.raises(CannotStart, match=r"1 stream was begun with operation: replace \(tokens\)"):
         await summing.start()
     apart = Gateway(config(tmp_path / "data", unit_cost=UnitCost(replicas=2, suffix="-a")))
     await apart.start()
