@@ -49,7 +49,7 @@ class Metering:
         conflicts = fates.count("conflict")
         return Receipt(
             events.items,
-            tuple(rejected),
+            tuple(sorted(rejected, key=number_of)),
             warning=f"{plural(conflicts, 'event carries', 'events carry')} {CONFLICTS}" if conflicts else None,
             answer={"duplicate": fates.count("duplicate") + conflicts},
         )
@@ -94,6 +94,11 @@ class Metering:
 
 
 CONFLICTS = "an event_id under which something else was sent before; what came first stands"
+
+
+def number_of(rejection: Rejection) -> int:
+    """Of an event in its request."""
+    return int(rejection.position.removeprefix("events[").removesuffix("]"))
 
 
 def event_mark(event_id: str, content: bytes) -> Mark:

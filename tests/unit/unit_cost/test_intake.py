@@ -276,12 +276,12 @@ async def test_a_conflict_of_an_event_is_told_in_its_own_fields_with_the_shape_t
     )
     messages = [rejection["message"] for rejection in told.json["rejected"]]
     assert [message.partition(":")[0] for message in messages] == [
-        "metadata.granularity",
         "filters",
         "metadata.granularity",
         "metadata.element_name",
+        "metadata.granularity",
     ]
-    assert [message.rpartition("(")[2] for message in messages[1:]] == [
+    assert [message.rpartition("(")[2] for message in messages[:3]] == [
         "it has: custom:Product)",
         "it has: DAILY)",
         "it has: metric)",
@@ -469,6 +469,9 @@ async def test_an_event_that_only_contradicts_its_stream_is_an_error_too(sender:
     told = await sender.post("/v1/events", event(metadata={"stream": "s", "value": 1, "element_name": "acme"}))
     assert told.error[:2] == (400, "stream_kind")
     assert told.error[2].endswith("(it has: metric)")
+    contradicts = event(metadata={"stream": "s", "value": 1, "granularity": "MONTHLY"})
+    told = await sender.post("/v1/events", [contradicts, None])
+    assert told.error[1] == "stream_granularity", "the first one's, whoever finds the fault"
 
 
 async def test_one_several_and_lines_of_events_are_taken(sender: Sender) -> None:
