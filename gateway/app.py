@@ -59,6 +59,7 @@ from gateway.local_service.service import Service
 from gateway.metering import Metering
 from gateway.metrics import LaneStatus, SpoolStatus, Status, StatusCollector
 from gateway.normalise.context import Machines, UserPolicy
+from gateway.plural import plural
 from gateway.pricing.file import PriceFile
 from gateway.pricing.own import BadPriceFile
 from gateway.pricing.prices import Prices
@@ -282,6 +283,7 @@ class Gateway:
             figures=self._insight_figures,
             now_ms=self._now_ms,
             monotonic_s=self._monotonic_s,
+            has_prices=self.config.pricing.price_list == "on",
         )
 
     async def _note_access(self) -> None:
@@ -389,7 +391,7 @@ class Gateway:
             whole = [stream.name for stream in await self._lanes.unit_cost.streams() if stream.ships == "replace"]
             if whole:
                 raise CannotStart(
-                    f"unit_cost.replicas is {options.replicas}, and {len(whole)} streams were begun with operation: replace"
+                    f"unit_cost.replicas is {options.replicas}, and {plural(len(whole), 'stream was', 'streams were')} begun with operation: replace"
                     f" ({', '.join(whole[:5])}): their totals would wipe the other gateways'; set unit_cost.suffix, or"
                     " begin with an empty data directory"
                 )
@@ -506,7 +508,6 @@ class Gateway:
             stuck_lanes=self._lane_waits.seen(stuck, self._monotonic_s()),
             dead_letters=[DeadLetters(x.lane, x.reason, x.records) for x in self.spool.aside().reasons],
             devices=await self._silent_devices(),
-            has_prices=self.config.pricing.price_list == "on",
         )
 
     async def _silent_devices(self) -> list[Device]:

@@ -4,6 +4,8 @@ An error's text is shown to senders and written to the log: it holds reasons and
 """
 
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from gateway.keys.errors import (
@@ -42,6 +44,15 @@ class BadRecord(BadPayload):
         super().__init__(text, reason=code)
         self.code = code
         """`error.type` of the answer."""
+
+
+class NothingTaken(BadRecord):
+    """Every item of the request has a fault of its own; the code and the text are the first one's."""
+
+    def __init__(self, code: str, text: str, beside: Mapping[str, object]) -> None:
+        super().__init__(code, text)
+        self.beside = beside
+        """What the answer tells of each, beside the error."""
 
 
 class StreamMismatch(GatewayError):
@@ -128,6 +139,8 @@ class Answer(NamedTuple):
     retry_after_s: int | None = None
     """Where the error itself does not know it."""
     show_text: bool = True
+    beside: Mapping[str, object] = MappingProxyType({})
+    """What an answer in JSON tells beside the error."""
 
 
 ANSWERS: dict[type[BaseException], Answer] = {
@@ -167,7 +180,8 @@ def answer_for(error: BaseException) -> Answer:
     known_s: int | None = getattr(error, "retry_after_s", None)
     for cls in type(error).__mro__:
         if cls in ANSWERS:
-            return ANSWERS[cls] if known_s is None else ANSWERS[cls]._replace(retry_after_s=known_s)
+            answer = ANSWERS[cls] if known_s is None else ANSWERS[cls]._replace(retry_after_s=known_s)
+            return answer._replace(beside=error.beside) if isinstance(error, NothingTaken) else answer
     return UNFORESEEN
 
 

@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
-from gateway.decode.events import EventRules, decode_events
+from gateway.decode.events import EventRules, at_line, decode_events
 from gateway.errors import BadRecord, StreamMismatch, TooLarge
 from gateway.intake import Receipt, Sender
 from gateway.normalise.call import Rejection
+from gateway.plural import plural
 from gateway.reading.off_loop import off_loop
-from gateway.unit_cost.faults import MENDS, told
+from gateway.unit_cost.faults import MENDS, told_of_event, told_of_record
 from gateway.unit_cost.records import MAX_BYTES, BadUnitCost, Target, read_records
 from spool.sqlite.metered import FORGET_AT_ONCE, Mark, MeteredStore, NewEvent
 from spool.unit_cost import Metered, Mismatch
@@ -40,7 +41,7 @@ class Metering:
         rejected = [
             *events.rejected,
             *(
-                Rejection(fate.code, event.position)
+                Rejection(fate.code, event.position, at_line(event.line, told_of_event(fate)))
                 for event, fate in zip(events.events, fates, strict=True)
                 if isinstance(fate, Mismatch)
             ),
@@ -48,8 +49,8 @@ class Metering:
         conflicts = fates.count("conflict")
         return Receipt(
             events.items,
-            tuple(rejected),
-            warning=CONFLICTS.format(conflicts) if conflicts else None,
+            tuple(sorted(rejected, key=number_of)),
+            warning=f"{plural(conflicts, 'event carries', 'events carry')} {CONFLICTS}" if conflicts else None,
             answer={"duplicate": fates.count("duplicate") + conflicts},
         )
 
@@ -60,7 +61,7 @@ class Metering:
         records = await self._read(target, body)
         fate = await self._store.keep_records(records, request_mark(target, body, sender))
         if isinstance(fate, Mismatch):
-            raise StreamMismatch(fate.code, told(fate))
+            raise StreamMismatch(fate.code, told_of_record(fate))
         if fate == "conflict":
             raise StreamMismatch("idempotency_key_reused", MENDS["idempotency_key_reused"])
         return Receipt(len(records), (), answer={"duplicate": len(records) if fate == "duplicate" else 0})
@@ -92,7 +93,12 @@ class Metering:
         return forgotten
 
 
-CONFLICTS = "{} events carry an event_id under which something else was sent before; what came first stands"
+CONFLICTS = "an event_id under which something else was sent before; what came first stands"
+
+
+def number_of(rejection: Rejection) -> int:
+    """Of an event in its request."""
+    return int(rejection.position.removeprefix("events[").removesuffix("]"))
 
 
 def event_mark(event_id: str, content: bytes) -> Mark:

@@ -300,9 +300,10 @@ class SpoolIntake:
 def blocked_records(records: Sequence[bytes], body: bytes, blocked: Iterable[Rejection]) -> Iterator[Rejection]:
     """*blocked*, which names calls among *records*, with the place of each in the envelope *body* instead."""
     positions = positions_in(body)
-    for reason, position in blocked:
-        record_id = orjson.loads(records[int(position.removeprefix("calls[").removesuffix("]"))])["record_id"]
-        yield Rejection(reason, positions[record_id].pop(0))
+    for rejection in blocked:
+        number = int(rejection.position.removeprefix("calls[").removesuffix("]"))
+        record_id = orjson.loads(records[number])["record_id"]
+        yield rejection._replace(position=positions[record_id].pop(0))
 
 
 def piece_of(packed: Packed, start: int) -> tuple[list[bytes], bytes]:

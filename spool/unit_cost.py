@@ -89,6 +89,10 @@ class Mismatch(NamedTuple):
     code: Literal["stream_kind", "stream_granularity", "stream_dimensions", "stream_unknown", "too_many_streams"]
     known: str
     """What the stream has; of names that its first sender gave."""
+    number: int = 0
+    """Which record of the request it is, from 0."""
+    is_new: bool = False
+    """Whether the request's first record would have made the stream; it is then that record's shape which is known."""
 
 
 class Total(NamedTuple):

@@ -13,6 +13,7 @@ from gateway.cli.printing import plain, print_table
 from gateway.config import Config
 from gateway.dead_letters import DROP_PATH, LIST_PATH, REPLAY_DELIVERED_PATH, REPLAY_PATH
 from gateway.lists.conventions import MAX_LIMIT
+from gateway.plural import plural
 
 LIST_LIMIT = 50
 
@@ -87,7 +88,7 @@ async def replay(config: Config, choice: Choice, ids: Sequence[int], *, as_json:
     if as_json:
         click.echo(json.dumps(answer))
     else:
-        print_counts(answer["replayed"], "dead letters are pending again")
+        print_counts(answer["replayed"], "dead letter is pending again", "dead letters are pending again")
         if answer["skipped"]:
             click.echo(
                 f"{answer['skipped']} stay: their lane is not set up any more, the spool could not read them, or they would wipe newer totals",
@@ -106,7 +107,8 @@ async def drop(config: Config, choice: Choice, ids: Sequence[int], *, is_sure: b
     if as_json:
         click.echo(json.dumps(answer))
     else:
-        click.echo(f"{answer['dropped']} dead letters are dropped for good; they stay counted as dead_lettered")
+        dropped = plural(answer["dropped"], "dead letter is dropped", "dead letters are dropped")
+        click.echo(f"{dropped} for good, and counted as dead_lettered as before")
     return 1 if are_all_missing(answer["missing"], ids) else 0
 
 
@@ -126,7 +128,11 @@ async def confirm(config: Config, choice: Choice, ids: Sequence[int]) -> None:
         answer = await ask_spool(config, "GET", LIST_PATH, query=[*choice.query(), ("limit", "1")])
         count = answer["pagination"]["total_count"]
     count = min(count, choice.limit or count)
-    click.confirm(f"Drop {count} dead letters? Their records cannot be sent any more.", abort=True, err=True)
+    click.confirm(
+        f"Drop {plural(count, 'dead letter', 'dead letters')}? What is dropped cannot be sent any more.",
+        abort=True,
+        err=True,
+    )
 
 
 async def replay_delivered(config: Config, lanes: Sequence[str], since: str, *, as_json: bool) -> int:
@@ -135,12 +141,12 @@ async def replay_delivered(config: Config, lanes: Sequence[str], since: str, *, 
     if as_json:
         click.echo(json.dumps(answer))
     else:
-        print_counts(answer["replayed"], "delivered records are sent again")
+        print_counts(answer["replayed"], "delivered record is sent again", "delivered records are sent again")
     return 0
 
 
-def print_counts(counts: Mapping[str, int], what: str) -> None:
+def print_counts(counts: Mapping[str, int], one: str, many: str) -> None:
     for lane, n in counts.items():
-        click.echo(f"{lane}: {n} {what}")
+        click.echo(f"{lane}: {plural(n, one, many)}")
     if not counts:
-        click.echo(f"0 {what}")
+        click.echo(plural(0, one, many))

@@ -17,6 +17,7 @@ from gateway.errors import GatewayError
 from gateway.keys.control import INBOUND
 from gateway.keys.errors import DatabaseUnavailable
 from gateway.lists.conventions import BadListRequest
+from gateway.plural import plural
 from gateway.wall_clock import wall_ms
 from spool.errors import SpoolError, SpoolLocked
 
@@ -103,7 +104,9 @@ async def change(config: Config, device_id: str, verb: str, *, as_json: bool) ->
 async def enroll_all(config: Config, *, as_json: bool) -> int:
     answer = await ask_devices(config, "POST", f"{LIST_PATH}/enroll", body={"all": True})
     click.echo(
-        json.dumps(answer) if as_json else f"{answer['enrolling']} devices are enrolled anew, one after the other"
+        json.dumps(answer)
+        if as_json
+        else f"{plural(answer['enrolling'], 'device is', 'devices are')} enrolled anew, one after the other"
     )
     return 0
 

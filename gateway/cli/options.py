@@ -7,6 +7,7 @@ import click
 from gateway.config import Config
 from gateway.config_draft import ConfigFaults
 from gateway.config_load import load_config
+from gateway.plural import plural
 from gateway.profiles import PROFILES
 
 config_option = click.option(
@@ -33,4 +34,4 @@ def config_of(config_file: Path | None, data_dir: Path | None, flags: dict[str, 
     try:
         return load_config(config_file, overrides)
     except ConfigFaults as error:
-        raise Faulty(f"the configuration has {len(error.faults)} fault(s)\n{error}") from error
+        raise Faulty(f"the configuration has {plural(len(error.faults), 'fault', 'faults')}\n{error}") from error

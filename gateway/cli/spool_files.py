@@ -8,6 +8,7 @@ import click
 
 from gateway.cli.asking_gateway import ask_gateway
 from gateway.config import Config
+from gateway.plural import plural
 from gateway.quarantine import BACKUP_PATH, VERIFY_PATH, verified_json
 from spool.errors import SpoolError, SpoolLocked
 from spool.sqlite.backup import back_up
@@ -27,8 +28,10 @@ async def print_verified(config: Config, *, as_json: bool) -> int:
     else:
         for finding in verified["findings"]:
             click.echo(f"{finding['of']}: {finding['text']}")
-        verdict = "all is well" if verified["ok"] else f"{len(verified['findings'])} finding(s)"
-        click.echo(f"{verdict}: {verified['records']} records in {verified['chunks']} chunks hold together")
+        verdict = "all is well" if verified["ok"] else plural(len(verified["findings"]), "finding", "findings")
+        records = plural(verified["records"], "record", "records")
+        chunks = plural(verified["chunks"], "chunk", "chunks")
+        click.echo(f"{verdict}: {records} in {chunks} {'holds' if verified['records'] == 1 else 'hold'} together")
     return 0 if verified["ok"] else 1
 
 

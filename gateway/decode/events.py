@@ -19,7 +19,7 @@ import orjson
 
 from gateway.decode.json_items import UNREADABLE, json_items
 from gateway.normalise.call import Rejection
-from gateway.unit_cost.faults import Fault
+from gateway.unit_cost.faults import Fault, event_mend
 from gateway.unit_cost.records import BadUnitCost, check_dimensions, check_stream, read_record
 from spool.clock import rfc3339_ms
 from spool.unit_cost import Kind, Metered
@@ -28,6 +28,8 @@ MAX_TEXT = 256
 MAX_EVENT_BYTES = 64 * 1024
 BRACKETS = str.maketrans({"<": "\u2039", ">": "\u203a"})
 """Single angle quotation marks."""
+
+FIELDS = frozenset({"title", "source", "timestamp", "filters", "metadata", "route"})
 
 Route = Literal["auto", "event", "record", "both"]
 """`auto`: `record` for what is metered, else `event`."""
@@ -51,6 +53,8 @@ class Event(NamedTuple):
     record: bytes | None
     """Ready JSON for the lane of events; None when it does not go there."""
     metered: Metered | None
+    line: int | None = None
+    """Of NDJSON, from 1."""
 
 
 @dataclass(slots=True)
@@ -67,17 +71,42 @@ def decode_events(body: bytes, now_ms: int, rules: EventRules = EventRules(), *,
     """
     items = json_items(body, "events")
     events = Events(items=len(items))
-    for i, item in enumerate(items):
+    for i, (item, line) in enumerate(items):
         position = f"events[{i}]"
         fault = event_fault(item, rules)
         if fault is None:
             try:
-                events.events.append(_event(item, position, now_ms, rules, nonce))
+                event = _event(item, position, now_ms, rules, nonce)
+                events.events.append(event._replace(line=line))
             except BadUnitCost as error:
                 fault = error.fault.code
         if fault is not None:
-            events.rejected.append(Rejection(fault, position))
+            events.rejected.append(Rejection(fault, position, at_line(line, _mend(fault, item))))
     return events
+
+
+def at_line(line: int | None, mend: str) -> str:
+    """*mend*, with the line that it is for: of NDJSON the position leaves out empty ones."""
+    return mend if line is None else f"line {line}: {mend}"
+
+
+def _mend(fault: str, item: Any) -> str:
+    mend = event_mend(fault)
+    return f"{field_with_bracket(item)}: {mend}" if fault == "angle_bracket_in_text" else mend
+
+
+def field_with_bracket(item: Mapping[str, Any]) -> str:
+    """The first of the event's fields that holds < or >; by its place where the name is none of ours, since it may be anything."""
+    number, name = next(
+        (number, name)
+        for number, (name, value) in enumerate(item.items(), start=1)
+        if has_bracket(orjson.dumps({name: value}))
+    )
+    return name if name in FIELDS else f"its field {number}"
+
+
+def has_bracket(text: bytes) -> bool:
+    return b"<" in text or b">" in text
 
 
 def event_fault(item: Any, rules: EventRules) -> str | None:
@@ -107,7 +136,7 @@ def event_faults(item: dict[str, Any], rules: EventRules) -> Iterator[tuple[str,
     yield "event_too_deep", text is None
     assert text is not None  # noqa: S101 - the first fault ends the event
     yield "event_larger_than_64_kib", len(text) > MAX_EVENT_BYTES
-    yield "angle_bracket_in_text", not rules.replace_brackets and (b"<" in text or b">" in text)
+    yield "angle_bracket_in_text", not rules.replace_brackets and has_bracket(text)
 
 
 def _dumped(item: dict[str, Any]) -> bytes | None:

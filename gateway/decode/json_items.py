@@ -1,6 +1,6 @@
 """One or many JSON objects in a body: an object, an array, an object with the items under a name, or NDJSON. Pure."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -17,7 +17,13 @@ class Unreadable:
 UNREADABLE = Unreadable()
 
 
-def json_items(body: bytes, under: str) -> list[Any]:
+class Item(NamedTuple):
+    content: Any
+    line: int | None
+    """Of NDJSON, from 1."""
+
+
+def json_items(body: bytes, under: str) -> list[Item]:
     """The items of *body*; `{"<under>": […]}` is unpacked. A line of NDJSON may be UNREADABLE. Raises BadPayload when no item can be read."""
     text = body.removeprefix(BOM)
     try:
@@ -25,11 +31,13 @@ def json_items(body: bytes, under: str) -> list[Any]:
     except orjson.JSONDecodeError as error:
         return _lines(text, place_of(error))
     if isinstance(value, dict) and isinstance(value.get(under), list):
-        return list(value[under])
-    return value if isinstance(value, list) else [value]
+        value = value[under]
+    elif isinstance(value, dict) and value.keys() == {under}:
+        raise BadPayload(f"{under}: it must be a list")
+    return [Item(content, None) for content in (value if isinstance(value, list) else [value])]
 
 
-def _lines(text: bytes, bad_at: str) -> list[Any]:
+def _lines(text: bytes, bad_at: str) -> list[Item]:
     """*bad_at*: where the body as a whole stops being JSON."""
     items = {number: _line(line) for number, line in enumerate(text.splitlines(), start=1) if line.strip()}
     if not items:
@@ -38,7 +46,7 @@ def _lines(text: bytes, bad_at: str) -> list[Any]:
         bad = next((number for number, item in items.items() if item is UNREADABLE), None)
         if bad is not None:
             raise BadPayload(f"the body is not valid JSON ({bad_at}), and its line {bad} by itself is not either")
-    return list(items.values())
+    return [Item(content, number) for number, content in items.items()]
 
 
 def _line(line: bytes) -> Any:

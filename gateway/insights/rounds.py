@@ -42,14 +42,16 @@ class Rounds:
         figures: Callable[[], Awaitable[Figures]],
         now_ms: Callable[[], int],
         monotonic_s: Callable[[], float] = time.monotonic,
+        has_prices: bool = True,
     ) -> None:
-        """*figures*: how things stand now; without the history, which is read here."""
+        """*figures*: how things stand now; without the history, which is read here. *has_prices*: as in `Figures`."""
         self._store = store
         self._follower = follower
         self._database = database
         self._figures = figures
         self._now_ms = now_ms
         self._monotonic_s = monotonic_s
+        self._has_prices = has_prices
         self._began_s = monotonic_s()
         self._usage: list[Finding] = []
         self._usage_is_of = (-1, -1)
@@ -99,10 +101,10 @@ class Rounds:
         usage_is_of = (self._follower.changes, now_ms // HOUR_MS)
         if usage_is_of != self._usage_is_of and now_s - self._looked_s >= usage_s:
             await self._follower.write()
-            self._usage = await self._database.read(partial(found_in_usage, now_ms=now_ms))
+            self._usage = await self._database.read(partial(found_in_usage, now_ms=now_ms, has_prices=self._has_prices))
             self._usage_is_of, self._looked_s = usage_is_of, now_s
 
 
-def found_in_usage(connection: sqlite3.Connection, now_ms: int) -> list[Finding]:
+def found_in_usage(connection: sqlite3.Connection, now_ms: int, *, has_prices: bool) -> list[Finding]:
     """Reading and comparing take longest: done where the tables are read, beside the loop."""
-    return detect(Figures(now_ms, read(connection, now_ms)))
+    return detect(Figures(now_ms, read(connection, now_ms), has_prices=has_prices))

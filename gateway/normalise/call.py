@@ -63,6 +63,8 @@ class Rejection(NamedTuple):
     """Closed list: `invalid_trace_id`, `invalid_span_id`, `invalid_time`, …"""
     position: str
     """Where it stood, such as `resourceSpans[0].scopeSpans[1].spans[4]`."""
+    message: str = ""
+    """What its sender is told to do; empty where the reason is all there is."""
 
 
 @dataclass(slots=True)

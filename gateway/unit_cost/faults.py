@@ -6,10 +6,15 @@ The words name fields and limits, never what a sender wrote.
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from spool.unit_cost import Mismatch
+from spool.unit_cost import Kind, Mismatch
 
-UNIT_FIELDS: Final = "timestamp, granularity, element_name, filter, associated_cost and value"
-
+FIELDS: Final[Mapping[Kind, tuple[str, ...]]] = {
+    "allocation": ("timestamp", "granularity", "element_name", "filter", "value"),
+    "metric": ("timestamp", "granularity", "associated_cost", "value"),
+}
+OLDER_ELEMENT: Final = "element-name"
+"""As older clients write `element_name`."""
+OF_KIND: Final[Mapping[Kind, str]] = {"allocation": "an allocation record's", "metric": "a metric record's"}
 MENDS: Final[Mapping[str, str]] = {
     # events
     "not_an_object": "an event is a JSON object",
@@ -20,10 +25,10 @@ MENDS: Final[Mapping[str, str]] = {
     "timestamp_not_rfc3339": "timestamp: give RFC 3339 in UTC, such as 2026-01-05T10:00:00Z, or leave it out",
     "filters_not_lists_of_texts": "filters: give an object of lists of texts, such as a dimension and its values",
     "metadata_not_an_object": "metadata: give an object",
-    "event_id_not_text": "metadata.event_id: give text of 1 to 256 characters, the same on each resend",
+    "event_id_not_text": "metadata.event_id: give text of up to 256 characters or a whole number, the same on each resend",
     "event_larger_than_64_kib": "the event: at most 64 KiB",
     "event_too_deep": "the event: at most 200 levels of objects and lists",
-    "line_not_json": "the line is not JSON; those around it are taken",
+    "line_not_json": "it is not JSON; the lines around it are taken",
     "angle_bracket_in_text": "no text of an event may hold < or >; events.angle_brackets: replace lets the gateway replace them",
     "route_unknown": "route: one of event, record, both, or leave it out",
     "stream_missing": "metadata.stream: the route names a record, so name its stream",
@@ -35,7 +40,7 @@ MENDS: Final[Mapping[str, str]] = {
     "too_many_records": "records: at most 10000 a request; send several",
     "invalid_stream": "stream: letters, digits, _ . and - alone, 1 to 256 of them, and not dots alone",
     "invalid_record": "a record is a JSON object",
-    "unknown_field": f"there is a field that such a record does not have; known are {UNIT_FIELDS}",
+    "unknown_field": "a record of this kind has no such field",
     "missing_timestamp": "timestamp: it is needed",
     "invalid_timestamp": "timestamp: give ISO 8601 with Z or an offset, or a date",
     "future_timestamp": "timestamp: at most 24 hours from now",
@@ -55,13 +60,35 @@ MENDS: Final[Mapping[str, str]] = {
     "value_not_positive": "value: it needs to be greater than 0 in an allocation stream; to take a record away, delete it",
     "value_in_delete": "value: a delete has none",
     # against the stream
-    "stream_kind": "the stream is of the other kind",
+    "stream_kind": "kind: the stream is of the other one",
     "stream_granularity": "granularity: the stream has another one",
     "stream_dimensions": "filter (associated_cost of a metric): the stream has another set of dimensions, and every record needs them all",
-    "stream_unknown": "the stream is not known here: nothing was sent to it yet, so there is nothing to delete",
-    "too_many_streams": "there are as many streams as unit_cost.max_streams allows",
+    "stream_unknown": "stream: it is not known here; nothing was sent to it yet, so there is nothing to delete",
+    "too_many_streams": "stream: it would be a new one, and there are as many as unit_cost.max_streams allows",
     "idempotency_key_reused": "the Idempotency-Key was used for another request: take a new one",
 }
+
+_VALUE: Final = "metadata.value (or quantity)"
+EVENT_FIELDS: Final[Mapping[str, str]] = {
+    "invalid_stream": "metadata.stream",
+    "invalid_granularity": "metadata.granularity",
+    "invalid_element_name": "metadata.element_name",
+    "too_many_dimensions": "filters",
+    "too_many_values": "filters",
+    "unrecognized_filter": "filters",
+    "invalid_filter": "filters",
+    "invalid_value": _VALUE,
+    "value_too_long": _VALUE,
+    "value_not_positive": _VALUE,
+    "stream_kind": "metadata.element_name",
+    "stream_granularity": "metadata.granularity",
+    "stream_dimensions": "filters",
+    "too_many_streams": "metadata.stream",
+}
+"""Where an event has what a record has in a field of its own."""
+_KIND_OF_EVENT: Final = (
+    "the stream is of the other kind; with an element an event is an allocation, without one a metric's"
+)
 
 
 class Fault(NamedTuple):
@@ -70,13 +97,55 @@ class Fault(NamedTuple):
     code: str
     position: str = ""
     """`records[3]`, or the line and column of what is no JSON; empty for the request itself."""
+    words: str = ""
+    """Where there is more to say than the code's own words."""
 
     @property
     def message(self) -> str:
-        return f"{self.position}: {MENDS[self.code]}" if self.position else MENDS[self.code]
+        words = self.words or MENDS[self.code]
+        return f"{self.position}: {words}" if self.position else words
+
+
+def told_of_field(number: int, name: str, kind: Kind) -> str:
+    """A record of *kind* has a field *name*, its field *number*, that is none of its kind's.
+
+    The name is told where it is the other kind's. Any other may be whatever the sender has, also a secret.
+    """
+    other: Kind = "metric" if kind == "allocation" else "allocation"
+    known = f"{OF_KIND[kind]} are {', '.join(FIELDS[kind])}"
+    if name in FIELDS[other] or (other == "allocation" and name == OLDER_ELEMENT):
+        where = f"{name}: {MENDS['unknown_field']}; it is one of {OF_KIND[other]}, sent to /v1/unit-cost/{other}/…"
+    else:
+        where = f"its field {number}: {MENDS['unknown_field']}"
+    return f"{where}; {known}"
 
 
 def told(mismatch: Mismatch) -> str:
     """What a sender is told of a stream that does not take its record; the stream's own shape is named."""
-    known = f" (it has: {mismatch.known})" if mismatch.known else ""
-    return MENDS[mismatch.code] + known
+    return MENDS[mismatch.code] + _known(mismatch)
+
+
+def told_of_record(mismatch: Mismatch) -> str:
+    """The same, with the record that it is of."""
+    return f"records[{mismatch.number}]: {told(mismatch)}"
+
+
+def told_of_event(mismatch: Mismatch) -> str:
+    """The same, in an event's words."""
+    return event_mend(mismatch.code) + _known(mismatch)
+
+
+def event_mend(code: str) -> str:
+    """What to do about a fault, by the fields that an event has."""
+    mend = _KIND_OF_EVENT if code == "stream_kind" else MENDS[code]
+    field = EVENT_FIELDS.get(code)
+    return mend if field is None else f"{field}: {mend.partition(': ')[2] or mend}"
+
+
+def _known(mismatch: Mismatch) -> str:
+    if not mismatch.known:
+        return ""
+    if mismatch.code == "too_many_streams":
+        return f" ({mismatch.known})"
+    by = ", by records[0]" if mismatch.is_new else ""
+    return f" (it has: {mismatch.known}{by})"

@@ -13,7 +13,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, NamedTuple, get_args
 
 from gateway.decode.loose_json import place_of, whole_escapes
-from gateway.unit_cost.faults import Fault
+from gateway.unit_cost.faults import FIELDS, OLDER_ELEMENT, Fault, told_of_field
 from spool.unit_cost import (
     DIGITS,
     EXACT,
@@ -36,10 +36,11 @@ GRANULARITIES: dict[Kind, tuple[Granularity, ...]] = {
     "metric": ("DAILY", "MONTHLY"),
 }
 METRIC_DEFAULT: Granularity = "DAILY"
-FIELDS: dict[Kind, frozenset[str]] = {
-    "allocation": frozenset({"timestamp", "granularity", "element_name", "element-name", "filter", "value"}),
-    "metric": frozenset({"timestamp", "granularity", "associated_cost", "value"}),
+KNOWN: dict[Kind, frozenset[str]] = {
+    "allocation": frozenset({*FIELDS["allocation"], OLDER_ELEMENT}),
+    "metric": frozenset(FIELDS["metric"]),
 }
+OURS = KNOWN["allocation"] | KNOWN["metric"]
 MAX_RECORDS = 10_000
 MAX_BYTES = 5_000_000
 """Of one request, as the service has it."""
@@ -89,9 +90,9 @@ def read_records(
         try:
             shape, change = read_record(record, target.kind, target.operation, now_ms, more_dimensions)
         except BadUnitCost as error:
-            raise BadUnitCost(Fault(error.fault.code, f"records[{index}]"), len(records)) from error
+            raise BadUnitCost(error.fault._replace(position=f"records[{index}]"), len(records)) from error
         read.append(Metered(target.stream, shape, change))
-    return _of_one_shape(read)
+    return read
 
 
 def check_stream(name: str) -> None:
@@ -119,31 +120,13 @@ def _no_number(_: str) -> None:
     """NaN and Infinity are values that are refused as such."""
 
 
-def _of_one_shape(read: list[Metered]) -> list[Metered]:
-    """A request that makes a stream must not contradict itself; against a stream that is there, `spool.unit_cost.mismatch` judges."""
-    first = next((x for x in read if not is_wide(x)), read[0])
-    for index, record in enumerate(read):
-        if is_wide(record):
-            continue
-        if record.shape.granularity != first.shape.granularity:
-            raise BadUnitCost(Fault("stream_granularity", f"records[{index}]"), len(read))
-        if record.shape.dimensions != first.shape.dimensions:
-            raise BadUnitCost(Fault("stream_dimensions", f"records[{index}]"), len(read))
-    return read
-
-
-def is_wide(record: Metered) -> bool:
-    return record.change.place.is_wide(record.shape.kind)
-
-
 def read_record(
     record: object, kind: Kind, operation: Operation, now_ms: int, more_dimensions: AbstractSet[str]
 ) -> tuple[Shape, Change]:
     """One record; raises BadUnitCost without its position."""
     if not isinstance(record, dict):
         raise BadUnitCost(Fault("invalid_record"))
-    if record.keys() - FIELDS[kind]:
-        raise BadUnitCost(Fault("unknown_field"))
+    _check_fields(record, kind)
     is_delete = operation == "delete"
     granularity = _granularity(record, kind)
     filter_ = _filter(record, kind, more_dimensions, required=not is_delete)
@@ -154,6 +137,14 @@ def read_record(
     )
     value = _no_value(record) if is_delete else value_in(record.get("value"), kind)
     return Shape(kind, granularity, tuple(sorted(filter_ or ()))), Change(place, operation, value)
+
+
+def _check_fields(record: Mapping[str, Any], kind: Kind) -> None:
+    """A field of the other kind is told before one of neither: it says which mistake was made."""
+    unknown = [(number, name) for number, name in enumerate(record, start=1) if name not in KNOWN[kind]]
+    if unknown:
+        number, name = next((x for x in unknown if x[1] in OURS), unknown[0])
+        raise BadUnitCost(Fault("unknown_field", words=told_of_field(number, name, kind)))
 
 
 def _granularity(record: Mapping[str, Any], kind: Kind) -> Granularity:
@@ -194,8 +185,8 @@ def _time(text: str) -> datetime | None:
 
 
 def _element(record: Mapping[str, Any], *, required: bool) -> str:
-    """Older clients write it with a hyphen. Empty for a delete of every element."""
-    value = record.get("element_name", record.get("element-name"))
+    """Empty for a delete of every element."""
+    value = record.get("element_name", record.get(OLDER_ELEMENT))
     if value is None:
         if required:
             raise BadUnitCost(Fault("missing_element_name"))

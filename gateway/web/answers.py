@@ -4,7 +4,8 @@ The two protobuf messages are three fields each and are written here by hand: no
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, Literal
 
 import orjson
@@ -76,9 +77,9 @@ def rpc_status(media: Media, code: int, message: str) -> bytes:
     return body
 
 
-def json_error(message: str, kind: str) -> bytes:
+def json_error(message: str, kind: str, beside: Mapping[str, object] = MappingProxyType({})) -> bytes:
     """The error of everything that is not OTLP; *kind* is a word such as `too_large`."""
-    return orjson.dumps({"error": {"message": cut(message), "type": kind}})
+    return orjson.dumps({**beside, "error": {"message": cut(message), "type": kind}})
 
 
 def rejection_message(items: int, rejected: Sequence[Rejection]) -> str:

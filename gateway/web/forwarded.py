@@ -23,7 +23,6 @@ from gateway.intake import Intake, Receipt, Sender
 from gateway.keys.scopes import INGEST_SCOPE
 from gateway.lists.conventions import ListRequest, Page, envelope, read_request
 from gateway.normalise.call import Rejection
-from gateway.unit_cost.faults import MENDS
 from gateway.unit_cost.records import Target
 from gateway.web.answers import json_error
 from gateway.web.body import Hold
@@ -89,7 +88,7 @@ def taken(receipt: Receipt) -> web.Response:
 def told(rejection: Rejection) -> dict[str, object]:
     """*rejection* by its index; the message names the field, never its value."""
     found = _INDEX.search(rejection.position)
-    message = MENDS.get(rejection.reason) or f"{rejection.position}: {rejection.reason}"
+    message = rejection.message or f"{rejection.position}: {rejection.reason}"
     return {"index": 0 if found is None else int(found[1]), "code": rejection.reason, "message": message}
 
 

@@ -134,7 +134,7 @@ def faults_of(status: Status) -> list[str]:
         f"lane {name} is {lane['state']}" for name, lane in lanes.items() if lane["state"] in ("retrying", "held")
     ]
     faults += [
-        f"lane {name} is off, with {number(lane['pending'])} records waiting"
+        f"lane {name} is off, with {records(lane['pending'])} waiting"
         for name, lane in lanes.items()
         if lane["state"] == "off" and lane["pending"]
     ]
@@ -142,8 +142,12 @@ def faults_of(status: Status) -> list[str]:
         faults.append(why)
     refused = letters_to_look_at(status)
     if refused:
-        faults.append(f"{number(refused)} records were refused by the far end")
+        faults.append(f"{records(refused)} {'was' if refused == 1 else 'were'} refused by the far end")
     return faults
+
+
+def records(n: int) -> str:
+    return f"{number(n)} {'record' if n == 1 else 'records'}"
 
 
 def letters_to_look_at(status: Status) -> int:

@@ -7,9 +7,8 @@ from typing import Final, get_args
 import orjson
 from aiohttp import web
 
-from gateway.errors import Answer, UnsupportedMedia
+from gateway.errors import Answer, NothingTaken, UnsupportedMedia
 from gateway.intake import Intake, Receipt, Sender
-from gateway.unit_cost.faults import MENDS
 from gateway.unit_cost.records import Target
 from gateway.web.answers import json_error
 from gateway.web.gate import Headers
@@ -44,19 +43,21 @@ class JsonManner:
         raise UnsupportedMedia(f"Content-Type must be application/json{' or application/x-ndjson' * self._ndjson}")
 
     def success(self, request: web.BaseRequest, media: str, receipt: Receipt) -> web.StreamResponse:
-        """202: on disk here, and not yet where it is sent to."""
+        """202: on disk here, and not yet where it is sent to. Raises NothingTaken when there was something to keep and none of it could be."""
         rejected = [
-            {"reason": r.reason, "position": r.position, "message": MENDS.get(r.reason, r.reason)}
-            for r in receipt.rejected
+            {"reason": r.reason, "position": r.position, "message": r.message or r.reason} for r in receipt.rejected
         ]
         body: dict[str, object] = {"accepted": receipt.items - len(rejected), "rejected": rejected}
         if receipt.warning is not None:
             body["warning"] = receipt.warning
         body |= receipt.answer
+        if rejected and len(rejected) == receipt.items:
+            first = rejected[0]
+            raise NothingTaken(first["reason"], f"{first['position']}: {first['message']}", body)
         return web.Response(status=HTTPStatus.ACCEPTED, body=orjson.dumps(body), headers=JSON_HEADERS)
 
     def failure(self, headers: Headers, answer: Answer, message: str, kind: str) -> web.Response:
-        return web.Response(status=answer.status, body=json_error(message, kind), headers=JSON_HEADERS)
+        return web.Response(status=answer.status, body=json_error(message, kind, answer.beside), headers=JSON_HEADERS)
 
 
 def telemetry_routes(intake: Intake) -> list[Route]:

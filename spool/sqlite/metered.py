@@ -23,7 +23,7 @@ from spool.unit_cost import Change, Metered, Mismatch
 FORGET_AT_ONCE = 2_000
 
 Told = Literal["kept", "duplicate", "conflict"]
-"""`conflict`: a repeat by its id that says something else; the first one stands."""
+"""`conflict`: a repeat by its id that says something else; the first one stands. An event is then a duplicate, a request is refused."""
 Fate = Told | Mismatch
 
 
@@ -87,8 +87,7 @@ class MeteredStore:
 
     async def note_rejected(self, items: int, reason: str) -> None:
         """Count a request that was refused as a whole."""
-        tally = Tally(received=items, rejected=items, reasons={f"rejected.{reason}": items})
-        await self._spool.ask(lambda _, figures: figures.add(tally))
+        await self._spool.ask(lambda _, figures: figures.add(_rejected(items, reason)))
 
     async def forget(self, taken_before_ms: int) -> int:
         """Forget some of what was taken before then, the oldest first; how many."""
@@ -184,23 +183,27 @@ def keep_records(
     rules: Rules,
     now_ms: int,
 ) -> Fate:
-    """All of one request or nothing. The records belong to one stream, and those that make it have one shape."""
+    """All of one request or nothing. The records, one or more, belong to one stream."""
     count = len(records)
-    fits: Stream | None = None
-    for record in records:
-        if fits is None or fits.shape != record.shape:
-            found = unit_totals.fitting(connection, record, rules)
-            if isinstance(found, Mismatch):
-                figures.add(Tally(received=count, rejected=count, reasons={f"rejected.{found.code}": count}))
-                return found
-            fits = found
+    fits = unit_totals.fitting_all(connection, records, rules)
+    if isinstance(fits, Mismatch):
+        figures.add(_rejected(count, fits.code))
+        return fits
     fate: Told = "kept" if mark is None else take_mark(connection, mark, now_ms)
-    if fits is None or fate != "kept":
-        figures.add(Tally(received=count, duplicate=count, reasons={"duplicate.idempotency_key": count}))
-        return fate
-    unit_totals.apply(connection, figures, fits, (record.change for record in records), now_ms)
-    figures.add(Tally(received=count, kept=count))
-    return "kept"
+    match fate:
+        case "kept":
+            unit_totals.apply(connection, figures, fits, (record.change for record in records), now_ms)
+            figures.add(Tally(received=count, kept=count))
+        case "duplicate":
+            figures.add(Tally(received=count, duplicate=count, reasons={"duplicate.idempotency_key": count}))
+        case "conflict":
+            figures.add(_rejected(count, "idempotency_key_reused"))
+    return fate
+
+
+def _rejected(items: int, reason: str) -> Tally:
+    """Of a request that was refused as a whole."""
+    return Tally(received=items, rejected=items, reasons={f"rejected.{reason}": items})
 
 
 def forget(connection: sqlite3.Connection, taken_before_ms: int) -> int:

@@ -591,7 +591,7 @@ class SqliteSpool:
 
     async def _in_pages(self, delete: Callable[[sqlite3.Connection], int]) -> None:
         while n := await self._ask(lambda connection, _: delete(connection)):
-            log.warning("%d dead letters are expired", n)
+            log.warning("dead letters that expired: %d", n)
             if n < dead_letters.PAGE_RECORDS:
                 break
 

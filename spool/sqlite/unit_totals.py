@@ -78,16 +78,32 @@ def _stream(found: tuple[object, ...]) -> Stream:
 def fitting(connection: sqlite3.Connection, metered: Metered, rules: Rules) -> Stream | Mismatch:
     """The stream of a record, made if it is new; or why it does not belong there. A delete makes no stream."""
     stream = stream_named(connection, metered.stream)
-    is_delete = metered.change.operation == "delete"
     if stream is not None:
-        is_wide = is_delete and metered.change.place.is_wide(metered.shape.kind)
-        return mismatch(stream.shape, metered.shape, is_wide=is_wide) or stream
-    if is_delete:
+        return mismatch(stream.shape, metered.shape, is_wide=_is_wide_delete(metered)) or stream
+    if metered.change.operation == "delete":
         return Mismatch("stream_unknown", "")
     (count,) = connection.execute("SELECT count(*) FROM unit_stream").fetchone()
     if count >= rules.most_streams:
         return Mismatch("too_many_streams", str(rules.most_streams))
     return _made(connection, metered.stream, metered.shape, rules.ships)
+
+
+def fitting_all(connection: sqlite3.Connection, records: Sequence[Metered], rules: Rules) -> Stream | Mismatch:
+    """The same for all *records* of one request and stream: one that contradicts them makes no stream."""
+    first = records[0]
+    stream = stream_named(connection, first.stream)
+    if stream is None and first.change.operation == "delete":
+        return fitting(connection, first, rules)
+    shape = first.shape if stream is None else stream.shape
+    for number, record in enumerate(records):
+        found = None if record.shape == shape else mismatch(shape, record.shape, is_wide=_is_wide_delete(record))
+        if found is not None:
+            return found._replace(number=number, is_new=stream is None)
+    return stream or fitting(connection, first, rules)
+
+
+def _is_wide_delete(metered: Metered) -> bool:
+    return metered.change.operation == "delete" and metered.change.place.is_wide(metered.shape.kind)
 
 
 def _made(connection: sqlite3.Connection, name: str, shape: Shape, ships: Ships) -> Stream:

@@ -9,6 +9,8 @@ import orjson
 import pytest
 
 from gateway.cli.dead_letters import Choice, drop, listed, replay
+from gateway.cli.options import Faulty, config_of
+from gateway.cli.spool_files import print_verified
 from gateway.config import Config
 from spool.store import Refusal
 from tests.support.spool_rig import append, frozen, open_spool
@@ -62,3 +64,35 @@ async def test_a_lane_that_does_not_exist_is_refused_and_one_whose_letters_are_l
         await command(config, Choice(lane=("foo",)), (), as_json=False)
     stays = command is replay
     assert await command(config, Choice(lane=("archive",)), (), as_json=False) == stays
+
+
+@pytest.mark.parametrize(
+    ("letters", "verified", "dropped"),
+    [
+        (1, "all is well: 1 record in 1 chunk holds together", "1 dead letter is dropped for good"),
+        (2, "all is well: 2 records in 1 chunk hold together", "2 dead letters are dropped for good"),
+    ],
+)
+async def test_one_is_told_as_one_and_two_as_two(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], letters: int, verified: str, dropped: str
+) -> None:
+    spool = open_spool(tmp_path)
+    await append(spool, [orjson.dumps({"record_id": f"r{n}"}) for n in range(letters)])
+    await spool.close()
+    config = Config(data_dir=tmp_path)
+    assert await print_verified(config, as_json=False) == 0
+    assert capsys.readouterr().out.strip() == verified
+    spool = open_spool(tmp_path)
+    batch = await spool.freeze("ai_telemetry", max_records=10, max_bytes=1 << 20)
+    assert batch is not None
+    await spool.ack(batch, [Refusal(i, "bad", "no good") for i in range(letters)])
+    await spool.close()
+    await drop(config, Choice(reason=("bad",)), [], is_sure=True, as_json=False)
+    assert capsys.readouterr().out.startswith(dropped)
+
+
+def test_one_fault_of_a_configuration_is_told_as_one(tmp_path: Path) -> None:
+    file = tmp_path / "gateway.yaml"
+    file.write_text("spool: {nothing: 1}\n")
+    with pytest.raises(Faulty, match="has 1 fault\n"):
+        config_of(file, None)

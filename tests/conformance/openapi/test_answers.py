@@ -47,7 +47,9 @@ def test_every_sender_operation_answers_as_described(gateway: GatewayPorts) -> N
                 assert senders.ask(way, f"{prefix}/v1/{signal}", body).status_code == 200
                 assert senders.ask(way, f"{prefix}/v1/{signal}", EMPTY_OTLP, PROTOBUF).status_code == 200
     assert senders.ask("POST", "/v1/events", example(document, "Event")).status_code == 202
-    assert senders.ask("POST", "/v1/events", [{"title": "no source"}]).json()["rejected"]
+    assert senders.ask("POST", "/v1/events", [{"title": "no source"}, example(document, "Event")]).json()["rejected"]
+    refused = senders.ask("POST", "/v1/events", [{"title": "no source"}])
+    assert (refused.status_code, refused.json()["accepted"]) == (400, 0)
     assert senders.ask("POST", "/v1/devices/dev-1/heartbeat", example(document, "Heartbeat")).status_code == 202
     assert senders.ask("POST", "/v1/devices/dev-1/ping", {}).status_code == 202
     assert senders.ask("POST", "/v1/devices", example(document, "NewDevice")).status_code == 202

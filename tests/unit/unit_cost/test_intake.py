@@ -10,9 +10,12 @@ import orjson
 import pytest
 from yarl import URL
 
+from exporters.base import Refused
+from exporters.cost_service.answers import outcome
 from gateway.app import CannotStart, Gateway
 from gateway.config import Config, Events, UnitCost
-from gateway.unit_cost.faults import MENDS
+from gateway.unit_cost.faults import MENDS, event_mend
+from spool.record import USAGE_EVENTS
 
 NOW_MS = 1_767_607_200_000
 """2026-01-05T10:00:00Z"""
@@ -149,7 +152,6 @@ async def test_a_sound_request_is_kept_and_told(sender: Sender) -> None:
         ({"filter": {"custom:Product": [str(n) for n in range(21)]}}, "too_many_values"),
         ({"filter": {f"custom:{n}": ["x"] for n in range(6)}}, "too_many_dimensions"),
         ({"filter": {"Weather": ["rain"]}}, "unrecognized_filter"),
-        ({"associated_cost": {}}, "unknown_field"),
     ],
 )
 async def test_a_fault_in_an_allocation_record_refuses_all_and_names_record_and_field(
@@ -174,8 +176,6 @@ async def test_a_fault_in_an_allocation_record_refuses_all_and_names_record_and_
         ({"associated_cost": ["chat"]}, "invalid_associated_cost"),
         ({"associated_cost": {"Weather": "rain"}}, "unrecognized_filter"),
         ({"associated_cost": {f"custom:{n}": "x" for n in range(6)}}, "too_many_dimensions"),
-        ({"element_name": "acme"}, "unknown_field"),
-        ({"filter": {}}, "unknown_field"),
     ],
 )
 async def test_a_fault_in_a_metric_record_is_told(sender: Sender, changes: dict[str, object], code: str) -> None:
@@ -184,6 +184,35 @@ async def test_a_fault_in_a_metric_record_is_told(sender: Sender, changes: dict[
         code,
         f"records[0]: {MENDS[code]}",
     )
+
+
+async def test_a_record_of_the_other_kind_is_told_by_its_field_and_sent_to_the_other_path(sender: Sender) -> None:
+    told = await sender.records(f"{ALLOCATION}/sum", hourly(), daily(secret="s3cret"))
+    assert told.error == (
+        400,
+        "unknown_field",
+        (
+            "records[1]: associated_cost: a record of this kind has no such field; it is one of a metric record's, sent to"
+            " /v1/unit-cost/metric/…; an allocation record's are timestamp, granularity, element_name, filter, value"
+        ),
+    )
+    message = (await sender.records(f"{METRIC}/sum", hourly())).error[2]
+    for field in ("element-name", "filter"):
+        other = await sender.records(f"{METRIC}/sum", daily(**{field: {}}))
+        assert other.error[2].startswith(f"records[0]: {field}: ")
+    assert message.startswith("records[0]: element_name: ")
+    assert "/v1/unit-cost/allocation/…" in message
+    assert message.endswith("a metric record's are timestamp, granularity, associated_cost, value")
+
+
+async def test_a_field_of_neither_kind_is_told_by_its_place_for_its_name_may_be_a_secret(sender: Sender) -> None:
+    message = (await sender.records(f"{METRIC}/sum", daily(**{"sk-s3cret": 1}))).error[2]
+    assert message.startswith("records[0]: its field 4: ")
+    assert "s3cret" not in message
+    assert "element_name" not in message
+    assert (
+        await sender.records(f"{ALLOCATION}/sum", hourly(**{"element_name": "absent", "element-name": "a"}))
+    ).status == 202
 
 
 @pytest.mark.parametrize(
@@ -207,7 +236,56 @@ async def test_what_contradicts_the_stream_is_422_whether_the_stream_is_there_or
 async def test_a_stream_keeps_its_kind(sender: Sender) -> None:
     await sender.records(f"{ALLOCATION}/sum", hourly())
     told = await sender.records("/v1/unit-cost/metric/tokens/sum", daily())
-    assert told.error == (422, "stream_kind", f"{MENDS['stream_kind']} (it has: allocation)")
+    assert told.error == (422, "stream_kind", f"records[0]: {MENDS['stream_kind']} (it has: allocation)")
+
+
+async def test_a_conflict_names_the_record_the_field_and_the_shape_that_the_stream_has(sender: Sender) -> None:
+    path = "/v1/unit-cost/metric/shaped/sum"
+    monthly, other = daily(granularity="MONTHLY"), daily(associated_cost={"custom:Other": "x"})
+    both = await sender.records(path, daily(), daily(), monthly)
+    assert both.json["error"]["message"] == (
+        "records[2]: granularity: the stream has another one (it has: DAILY, by records[0])"
+    )
+    deleted = await sender.records(path.replace("sum", "delete"), daily(value="absent"))
+    assert deleted.error[1] == "stream_unknown", "a request that contradicts itself makes no stream"
+    assert deleted.error[2].startswith("records[0]: stream: ")
+    assert (await sender.records(path, daily())).status == 202
+    told = await sender.records(path, monthly, daily())
+    assert told.json["error"]["message"] == "records[0]: granularity: the stream has another one (it has: DAILY)", (
+        "the stream decides, not the first record"
+    )
+    told = await sender.records(path, daily(), other)
+    assert told.json["error"]["message"].startswith("records[1]: filter (associated_cost of a metric): ")
+    assert told.json["error"]["message"].endswith(" (it has: custom:Product)")
+    assert sender.edge["rejected"] == 8
+
+
+async def test_a_conflict_of_an_event_is_told_in_its_own_fields_with_the_shape_that_the_stream_has(
+    sender: Sender,
+) -> None:
+    metered = {"stream": "shaped", "value": 1}
+    told = await sender.post(
+        "/v1/events",
+        [
+            event(metadata=metered, filters={"custom:Product": ["chat"]}),
+            event(metadata=metered, filters={"custom:Other": ["x"]}),
+            event(metadata=metered | {"granularity": "MONTHLY"}, filters={"custom:Product": ["chat"]}),
+            event(metadata=metered | {"element_name": "acme"}, filters={"custom:Product": ["chat"]}),
+            event(metadata=metered | {"granularity": "HOURLY"}),
+        ],
+    )
+    messages = [rejection["message"] for rejection in told.json["rejected"]]
+    assert [message.partition(":")[0] for message in messages] == [
+        "filters",
+        "metadata.granularity",
+        "metadata.element_name",
+        "metadata.granularity",
+    ]
+    assert [message.rpartition("(")[2] for message in messages[:3]] == [
+        "it has: custom:Product)",
+        "it has: DAILY)",
+        "it has: metric)",
+    ]
 
 
 async def test_a_delete_needs_a_stream_and_takes_no_value(sender: Sender) -> None:
@@ -274,7 +352,26 @@ async def test_a_request_under_its_idempotency_key_counts_once(sender: Sender) -
     assert (await sender.records(f"{METRIC}/replace", daily(), **key)).json["duplicate"] == 0, "another path"
     told = await sender.records(f"{METRIC}/sum", daily(value=5), **key)
     assert told.error == (422, "idempotency_key_reused", MENDS["idempotency_key_reused"])
-    assert sender.edge["duplicate"] == 2
+    assert sender.edge["duplicate"] == 1
+
+
+async def test_a_request_that_is_refused_for_its_key_is_rejected_by_its_records_and_no_duplicate(
+    sender: Sender,
+) -> None:
+    key = {"Idempotency-Key": "k-1"}
+    await sender.records(f"{METRIC}/sum", daily(), **key)
+    assert (await sender.records(f"{METRIC}/sum", daily(), daily(), daily(), **key)).status == 422
+    edge, reasons = sender.edge, sender.gateway.spool.reasons()
+    assert (edge["received"], edge["kept"], edge["rejected"], edge["duplicate"]) == (4, 1, 3, 0)
+    assert reasons["rejected.idempotency_key_reused"] == 3
+    assert "duplicate.idempotency_key" not in reasons
+
+
+async def test_events_are_known_by_their_ids_under_whatever_idempotency_key_they_come(sender: Sender) -> None:
+    for name in ("a", "b"):
+        told = await sender.post("/v1/events", event(metadata={"event_id": name}), {"Idempotency-Key": "k-1"})
+        assert told.json == {"accepted": 1, "rejected": [], "duplicate": 0}
+    assert (sender.edge["kept"], sender.edge["rejected"]) == (2, 0)
 
 
 async def test_streams_are_as_many_as_the_operator_allows_and_dimensions_may_be_added(replacing: Sender) -> None:
@@ -299,10 +396,13 @@ async def test_streams_are_as_many_as_the_operator_allows_and_dimensions_may_be_
         ({"metadata": ["x"]}, "metadata_not_an_object"),
         ({"metadata": {"event_id": ["x"]}}, "event_id_not_text"),
         ({"metadata": {"event_id": "x" * 257}}, "event_id_not_text"),
+        ({"metadata": {"event_id": 1.5}}, "event_id_not_text"),
         ({"metadata": {"text": "x" * 70_000}}, "event_larger_than_64_kib"),
         ({"metadata": {"deep": orjson.Fragment(b"[" * 300 + b"]" * 300)}}, "event_too_deep"),
         ({"title": "<script>"}, "angle_bracket_in_text"),
         ({"metadata": {"a>b": 1}}, "angle_bracket_in_text"),
+        ({"source": "a > b"}, "angle_bracket_in_text"),
+        ({"filters": {"custom:A": ["<"]}}, "angle_bracket_in_text"),
         ({"route": "elsewhere"}, "route_unknown"),
         ({"route": ["record"]}, "route_unknown"),
         ({"route": "record"}, "stream_missing"),
@@ -322,10 +422,56 @@ async def test_an_event_that_the_service_would_refuse_is_told_and_the_others_are
 ) -> None:
     told = await sender.post("/v1/events", [event(), event(**changes)])
     assert told.status == 202
-    rejected = [{"reason": reason, "position": "events[1]", "message": MENDS[reason]}]
+    field = f"{next(iter(changes))}: " if reason == "angle_bracket_in_text" else ""
+    rejected = [{"reason": reason, "position": "events[1]", "message": field + event_mend(reason)}]
     assert told.json == {"accepted": 1, "rejected": rejected, "duplicate": 0}
     assert (sender.edge["kept"], sender.edge["rejected"]) == (1, 1)
     assert sender.gateway.spool.reasons()[f"rejected.{reason}"] == 1
+
+
+async def test_a_field_with_a_bracket_that_is_none_of_an_events_is_told_by_its_place(sender: Sender) -> None:
+    told = await sender.post("/v1/events", event(**{"sk-s3cret": "<b>"}))
+    assert told.json["rejected"][0]["message"].startswith("its field 3: no text")
+    assert "s3cret" not in told.error[2]
+
+
+@pytest.mark.parametrize(
+    ("sent", "reason"),
+    [
+        ({"source": "s"}, "title_missing"),
+        ({"title": "<b>", "source": "s"}, "angle_bracket_in_text"),
+        (None, "not_an_object"),
+    ],
+)
+async def test_where_every_event_is_rejected_the_answer_is_an_error_that_tells_of_each(
+    sender: Sender, sent: object, reason: str
+) -> None:
+    told = await sender.post("/v1/events", [sent, {"title": "no source"}])
+    assert (told.json["accepted"], told.json["duplicate"]) == (0, 0)
+    assert [x["reason"] for x in told.json["rejected"]] == [reason, "source_missing"]
+    assert told.error == (400, reason, f"events[0]: {told.json['rejected'][0]['message']}")
+    assert sender.edge["rejected"] == 2
+    far_end = outcome(told.status, {}, orjson.dumps(told.json), USAGE_EVENTS, records=1, now_unix_s=0)
+    assert isinstance(far_end, Refused), "a gateway that forwards to here sets it aside"
+    assert far_end.code == reason
+
+
+async def test_a_repeat_beside_rejected_events_is_no_error(sender: Sender) -> None:
+    repeated = event(metadata={"event_id": "e"})
+    await sender.post("/v1/events", repeated)
+    told = await sender.post("/v1/events", [repeated, None])
+    assert (told.status, told.json["accepted"], told.json["duplicate"]) == (202, 1, 1)
+    assert (await sender.post("/v1/events", [])).status == 202
+
+
+async def test_an_event_that_only_contradicts_its_stream_is_an_error_too(sender: Sender) -> None:
+    await sender.post("/v1/events", event(metadata={"stream": "s", "value": 1}))
+    told = await sender.post("/v1/events", event(metadata={"stream": "s", "value": 1, "element_name": "acme"}))
+    assert told.error[:2] == (400, "stream_kind")
+    assert told.error[2].endswith("(it has: metric)")
+    contradicts = event(metadata={"stream": "s", "value": 1, "granularity": "MONTHLY"})
+    told = await sender.post("/v1/events", [contradicts, None])
+    assert told.error[1] == "stream_granularity", "the first one's, whoever finds the fault"
 
 
 async def test_one_several_and_lines_of_events_are_taken(sender: Sender) -> None:
@@ -346,8 +492,33 @@ async def test_a_torn_line_does_not_cost_the_others(sender: Sender) -> None:
         ("line_not_json", "events[1]"),
         ("line_not_json", "events[3]"),
     ]
+    assert [x["message"].partition(":")[0] for x in told.json["rejected"]] == ["line 2", "line 5"]
     for unreadable in (b"{torn\n{torn", b'{\n"title": "x",\n}'):
         assert (await sender.post("/v1/events", unreadable)).status == 400
+
+
+async def test_a_fault_of_ndjson_names_its_line_also_where_the_stream_finds_it(sender: Sender) -> None:
+    metered = {"stream": "s", "value": 1}
+    events = [event(metadata=metered), event(title=""), event(metadata=metered | {"granularity": "MONTHLY"})]
+    told = await sender.post(
+        "/v1/events", b"\n\n".join(map(orjson.dumps, events)), {"Content-Type": "application/x-ndjson"}
+    )
+    assert [(x["position"], x["message"].partition(": ")[0]) for x in told.json["rejected"]] == [
+        ("events[1]", "line 3"),
+        ("events[2]", "line 5"),
+    ]
+
+
+async def test_events_that_are_no_list_are_told_so(sender: Sender) -> None:
+    told = await sender.post("/v1/events", {"events": {}})
+    assert told.error == (400, "bad_payload", "events: it must be a list")
+    assert (await sender.post("/v1/events", event(events={}))).status == 202, "a field that is dropped"
+
+
+def test_the_words_about_an_event_id_are_those_of_the_docs() -> None:
+    words = "text of up to 256 characters"
+    assert words in MENDS["event_id_not_text"]
+    assert words in (Path(__file__).parents[3] / "docs/events.md").read_text()
 
 
 async def test_text_that_was_cut_inside_a_character_is_kept_and_cannot_block_its_sender(sender: Sender) -> None:
@@ -376,7 +547,7 @@ async def test_an_event_id_that_says_something_else_is_warned_of(sender: Sender)
         "/v1/events", [event(metadata={"event_id": "e"}), event(title="other", metadata={"event_id": "e"})]
     )
     assert (told.json["accepted"], told.json["duplicate"]) == (2, 1)
-    assert told.json["warning"].startswith("1 events carry an event_id")
+    assert told.json["warning"].startswith("1 event carries an event_id")
     assert sender.gateway.spool.reasons()["duplicate.event_id_of_another"] == 1
 
 
@@ -428,7 +599,7 @@ async def test_streams_that_were_begun_whole_do_not_start_among_replicas(tmp_pat
         await Sender(gateway, session).records(f"{ALLOCATION}/sum", hourly())
     await gateway.stop()
     summing = Gateway(config(tmp_path / "data", unit_cost=UnitCost(replicas=2, operation="sum")))
-    with pytest.raises(CannotStart, match=r"1 streams were begun with operation: replace \(tokens\)"):
+    with pytest.raises(CannotStart, match=r"1 stream was begun with operation: replace \(tokens\)"):
         await summing.start()
     apart = Gateway(config(tmp_path / "data", unit_cost=UnitCost(replicas=2, suffix="-a")))
     await apart.start()

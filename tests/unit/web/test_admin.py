@@ -313,7 +313,7 @@ def test_the_page_shows_both_identities_lanes_and_totals() -> None:
         (figures(lanes={"a": lane(delivered=5)}), "the counts of lane a do not add up"),
         (figures(lanes={"a": lane(state="held", reason="401 from the far end")}), "lane a is held"),
         (figures(lanes={"a": lane(state="off")}), "lane a is off, with 3 records waiting"),
-        (figures(lanes={"a": lane(delivered=3, dead_lettered=1)}), "1 records were refused"),
+        (figures(lanes={"a": lane(delivered=3, dead_lettered=1)}), "1 record was refused"),
     ],
 )
 def test_the_page_says_first_what_is_wrong(status: Status, words: str) -> None:

@@ -220,6 +220,16 @@ async def test_a_batch_of_unit_cost_counts_once_whatever_key_it_comes_under(forw
     assert forwarder.fates("unit_cost")[:2] == (3, 2)
 
 
+async def test_a_batch_that_says_something_else_under_its_id_is_refused_for_good_and_counted_rejected(
+    forwarder: Forwarder,
+) -> None:
+    headers = {"Idempotency-Key": "k", "X-Gateway-Id": "gw-1", "X-Batch-Id": "b"}
+    assert (await forwarder.ask(SUM, TODAY, headers)).status == 202
+    told = await forwarder.ask(SUM, {"records": TODAY["records"] * 2}, headers)
+    assert (told.status, told.json["error"]["type"]) == (422, "idempotency_key_reused")
+    assert forwarder.fates("unit_cost") == (1, 0, 2)
+
+
 async def test_a_delete_of_a_stream_that_is_not_here_is_done_for_the_gateway_that_sends_it(
     forwarder: Forwarder,
 ) -> None:
