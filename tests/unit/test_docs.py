@@ -17,6 +17,7 @@ from gateway.errors import (
     Forbidden,
     GatewayError,
     NoAnswer,
+    NothingTaken,
     OverQuota,
     StreamMismatch,
     Unauthenticated,
@@ -96,7 +97,7 @@ def test_every_source_has_a_page_with_the_snippet_that_the_command_prints(source
 
 
 def test_every_reason_that_a_request_is_refused_for_is_documented() -> None:
-    told_by_code = {BadRecord, StreamMismatch}
+    told_by_code = {BadRecord, NothingTaken, StreamMismatch}
     by_own_reason = {OverQuota, Unauthenticated, Forbidden}
     kinds = {kind_of(error("")) for error in refusals() - told_by_code - by_own_reason}
     table = OPERATIONS.split("| reason | means | do |")[1].split("\n\n")[0]

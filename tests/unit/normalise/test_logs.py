@@ -256,7 +256,7 @@ class TestTime:
     @pytest.mark.parametrize("sent", ["", "yesterday", "2026-01-05T10:00:02", "9" * 400, "0001-01-01T00:00:00Z"])
     def test_a_call_without_any_time_is_rejected_by_its_position(self, sent: str) -> None:
         out = normalised(API_REQUEST | {"event.timestamp": sent}, scope=CLAUDE, time_unix_nano=0)
-        assert [tuple(r) for r in out.rejected] == [("invalid_time", "resourceLogs[0].scopeLogs[0].logRecords[0]")]
+        assert [r[:2] for r in out.rejected] == [("invalid_time", "resourceLogs[0].scopeLogs[0].logRecords[0]")]
 
 
 class TestIdentity:

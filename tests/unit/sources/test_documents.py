@@ -84,4 +84,4 @@ def test_behind_very_many_bad_lines_the_rest_is_one_rejection() -> None:
     read = documents_in(b'{"a":1}\n' + b"{\n" * (MAX_BAD_LINES + 5))
     assert [found.value for found in read.found] == [{"a": 1}]
     assert len(read.rejected) == MAX_BAD_LINES + 1
-    assert read.rejected[-1] == ("too_many_bad_lines", f"all behind line {MAX_BAD_LINES + 1}")
+    assert read.rejected[-1][:2] == ("too_many_bad_lines", f"all behind line {MAX_BAD_LINES + 1}")

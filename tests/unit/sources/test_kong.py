@@ -172,7 +172,7 @@ def test_an_entry_without_a_request_id_is_known_by_its_time_and_route() -> None:
 
 def test_a_plugin_with_a_strange_name_is_not_repeated_in_a_rejection() -> None:
     out = read("kong", entry({"CANARY is a name": part()}, started_at=1))
-    assert [tuple(each) for each in out.calls.rejected] == [("invalid_time", ".ai.*")]
+    assert [each[:2] for each in out.calls.rejected] == [("invalid_time", ".ai.*")]
 
 
 def test_a_key_that_is_no_plugin_is_not_repeated_in_a_position() -> None:
