@@ -23,7 +23,7 @@ from gateway.config_values import (
     word_for_off,
     word_for_switch,
 )
-from gateway.devices.identity import MAX_ID, is_device_id
+from gateway.devices.identity import ID_RULE, MAX_ID, is_device_id
 from gateway.keys.scopes import CATALOGUE, USE_CASES
 from gateway.near_miss import did_you_mean
 from gateway.profiles import Profile, with_profile
@@ -146,9 +146,7 @@ class Devices(Options):
     @classmethod
     def printable_id(cls, value: str | None) -> str | None:
         if value is not None and not is_device_id(value):
-            raise ValueError(
-                "must be a text of 1 to 128 printable characters, without white space at its ends, and neither . nor .."
-            )
+            raise ValueError(ID_RULE)
         return value
 
 

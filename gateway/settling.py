@@ -169,7 +169,7 @@ class Counting:
         try:
             if not await self._settle_chunks(self._now_ms()):
                 # The chunk that is due is still on its way to the disk, or held.
-                await asyncio.sleep(0.01 if self._held_from_ms is None else HELD_LOOK_S)
+                await asyncio.sleep(0.01 if self._held_ms is None else HELD_LOOK_S)
         except Exception as error:  # noqa: BLE001 were this task to end, no call would ever be forwarded again
             log.warning("settling failed; it is tried again", error=type(error).__name__, at=places(error))
             await asyncio.sleep(RETRY_S)

@@ -19,6 +19,7 @@ from gateway.keys.limits import NO_LIMITS
 from gateway.keys.scopes import CATALOGUE, USE_CASES, quoted, scope_name, use_case_name
 from gateway.lists.conventions import MAX_LIMIT
 from gateway.near_miss import nearest
+from gateway.plural import plural
 
 LIMITS: Final = tuple(NO_LIMITS.as_json())
 FILTERS: Final = ("status", "mode", "managed", "scope")
@@ -126,7 +127,7 @@ def print_found(found: Sequence[Mapping[str, Any]]) -> None:
         )
         table.add_row(*map(plain, (*cells, key["updated_by"], key["created_by"])))
     print_table(table)
-    click.echo("1 key" if len(found) == 1 else f"{len(found)} keys")
+    click.echo(plural(len(found), "key", "keys"))
 
 
 def minute(time: str) -> str:

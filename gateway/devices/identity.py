@@ -16,6 +16,9 @@ Kind = Literal["workstation", "server", "gateway"]
 POSTED: Final[Kind] = "workstation"
 """What a device is that was posted by itself, unless it says another kind."""
 MAX_ID: Final = 128
+ID_RULE: Final = (
+    f"must be a text of 1 to {MAX_ID} printable characters, without white space at its ends, and neither . nor .."
+)
 MAX_CLONES: Final = 8
 _HASH_HEX: Final = 32
 _PHASE_BITS: Final = 32

@@ -12,7 +12,7 @@ import structlog
 
 from gateway.counting.facts import FACT_BYTES
 from gateway.decode.heartbeat import decode_enrolment, decode_heartbeat
-from gateway.devices.identity import POSTED, is_device_id, kind_of_service
+from gateway.devices.identity import ID_RULE, POSTED, is_device_id, kind_of_service
 from gateway.devices.rows import New
 from gateway.devices.store import DeviceStore
 from gateway.devices.taking import Taken
@@ -132,9 +132,7 @@ class DeviceIntake:
 def checked(device_id: str) -> str:
     """Raises BadPayload."""
     if not is_device_id(device_id):
-        raise BadPayload(
-            "device_id must be a text of 1 to 128 printable characters, without white space at its ends, and neither . nor .."
-        )
+        raise BadPayload(f"device_id {ID_RULE}")
     return device_id
 
 

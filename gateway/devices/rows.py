@@ -132,11 +132,6 @@ def add_enrolment(connection: sqlite3.Connection, device: Device, due_ms: int, *
     )
 
 
-def tell_anew(connection: sqlite3.Connection, device: Device) -> None:
-    """The device said more of itself: an enrolment that was not sent yet says it."""
-    connection.execute("UPDATE enrolments SET body = NULL WHERE device_no = ? AND attempts = 0", (device.device_no,))
-
-
 def was_tried(connection: sqlite3.Connection, device: Device) -> bool:
     """Whether its enrolment has left this machine, as far as is known."""
     found = connection.execute(

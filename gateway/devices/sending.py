@@ -73,8 +73,9 @@ def claim(
     for device_no, enrollment_id, attempts, generation, sent in taken:
         device = rows.by_number(connection, device_no)
         if device is not None:
-            body = sent or body_of(device, enrollment_id)
-            if sent is None:
+            is_repeat = attempts > 1 and sent is not None
+            body = sent if is_repeat else body_of(device, enrollment_id)
+            if not is_repeat:
                 connection.execute("UPDATE enrolments SET body = ? WHERE device_no = ?", (body, device_no))
             device = rows.move(connection, device, "claimed")
             claimed.append(Enrolment(device, enrollment_id, attempts, generation, body))

@@ -114,7 +114,6 @@ def _beat(connection: sqlite3.Connection, device: Device, beat: Heartbeat, momen
     if beat.host or beat.client or beat.labels:
         device = rows.save(connection, device, details=_details(beat))
     device = rows.save(connection, device, instance_id=beat.instance_id)
-    rows.tell_anew(connection, device)
     return _wait(connection, device, _beat_body(beat, moment), moment)
 
 
@@ -146,7 +145,6 @@ def _introduced(connection: sqlite3.Connection, device: Device, new: New, *, say
     is_new = device.origin == "telemetry" and device.state == "pending" and device.enrolled_ms is None
     if not is_new or rows.was_tried(connection, device):
         return device
-    rows.tell_anew(connection, device)
     return rows.save(
         connection,
         device,

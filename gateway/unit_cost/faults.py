@@ -14,6 +14,10 @@ FIELDS: Final[Mapping[Kind, tuple[str, ...]]] = {
 }
 OLDER_ELEMENT: Final = "element-name"
 """As older clients write `element_name`."""
+KNOWN: Final[Mapping[Kind, frozenset[str]]] = {
+    "allocation": frozenset({*FIELDS["allocation"], OLDER_ELEMENT}),
+    "metric": frozenset(FIELDS["metric"]),
+}
 OF_KIND: Final[Mapping[Kind, str]] = {"allocation": "an allocation record's", "metric": "a metric record's"}
 MENDS: Final[Mapping[str, str]] = {
     # events
@@ -113,7 +117,7 @@ def told_of_field(number: int, name: str, kind: Kind) -> str:
     """
     other: Kind = "metric" if kind == "allocation" else "allocation"
     known = f"{OF_KIND[kind]} are {', '.join(FIELDS[kind])}"
-    if name in FIELDS[other] or (other == "allocation" and name == OLDER_ELEMENT):
+    if name in KNOWN[other]:
         where = f"{name}: {MENDS['unknown_field']}; it is one of {OF_KIND[other]}, sent to /v1/unit-cost/{other}/…"
     else:
         where = f"its field {number}: {MENDS['unknown_field']}"

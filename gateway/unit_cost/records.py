@@ -13,7 +13,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, NamedTuple, get_args
 
 from gateway.decode.loose_json import place_of, whole_escapes
-from gateway.unit_cost.faults import FIELDS, OLDER_ELEMENT, Fault, told_of_field
+from gateway.unit_cost.faults import KNOWN, OLDER_ELEMENT, Fault, told_of_field
 from spool.unit_cost import (
     DIGITS,
     EXACT,
@@ -36,10 +36,6 @@ GRANULARITIES: dict[Kind, tuple[Granularity, ...]] = {
     "metric": ("DAILY", "MONTHLY"),
 }
 METRIC_DEFAULT: Granularity = "DAILY"
-KNOWN: dict[Kind, frozenset[str]] = {
-    "allocation": frozenset({*FIELDS["allocation"], OLDER_ELEMENT}),
-    "metric": frozenset(FIELDS["metric"]),
-}
 OURS = KNOWN["allocation"] | KNOWN["metric"]
 MAX_RECORDS = 10_000
 MAX_BYTES = 5_000_000
