@@ -1,21 +1,9 @@
 """Chunks that are held for longer than they settle: nothing of them goes out, and what comes meanwhile is counted with them."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
-import pytest
-
 from tests.support.calls import call
 from tests.support.spool_rig import SETTLE_MS, Rig
 
 DAY_MS = 86_400_000
-
-
-@pytest.fixture
-async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
-    rig = await Rig.opened(tmp_path / "data")
-    yield rig
-    await rig.close()
 
 
 def hold(rig: Rig, from_ms: int | None) -> None:

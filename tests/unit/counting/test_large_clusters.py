@@ -1,8 +1,7 @@
 """Payloads made to hang together: counting them must keep no other sender waiting."""
 
 import time
-from collections.abc import AsyncIterator, Callable
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
@@ -12,13 +11,6 @@ from tests.support.spool_rig import Rig
 
 MOST_S = 5.0
 """Ten times what it takes here; before reports were looked at once for each cluster it was minutes."""
-
-
-@pytest.fixture
-async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
-    rig = await Rig.opened(tmp_path / "data")
-    yield rig
-    await rig.close()
 
 
 def one_response(n: int) -> tuple[list[Call], int]:

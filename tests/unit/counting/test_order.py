@@ -1,8 +1,5 @@
 """Which of a product's ways to report counts, and what becomes of logs and spans of one call that come in any order, late, or around a restart."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 
 from gateway.counting.order import HOLD_MS, Order
@@ -13,13 +10,6 @@ from tests.support.spool_rig import Rig
 from tests.unit.counting.test_resolve import members, told
 
 NOW_MS = 1_767_607_200_000
-
-
-@pytest.fixture
-async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
-    rig = await Rig.opened(tmp_path / "data")
-    yield rig
-    await rig.close()
 
 
 class TestOrder:

@@ -1,21 +1,11 @@
 """Reports that share a request id, a gateway's own or the provider's: one call, where no answer's id tells them apart."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 
 from gateway.counting.facts import FACT_BYTES, fact_rows, of_this_size, unpack_fact
 from gateway.normalise.call import Call
 from tests.support.calls import call
 from tests.support.spool_rig import Rig
-
-
-@pytest.fixture
-async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
-    rig = await Rig.opened(tmp_path / "data")
-    yield rig
-    await rig.close()
 
 
 def callback(

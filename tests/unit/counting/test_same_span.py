@@ -1,6 +1,5 @@
 """One span reported again while its first report settles: what the reports know together is one record; nothing is added."""
 
-from collections.abc import AsyncIterator
 from itertools import permutations
 from pathlib import Path
 
@@ -11,13 +10,6 @@ from tests.support.calls import call, link
 from tests.support.spool_rig import Rig
 
 BARE = (None, None)
-
-
-@pytest.fixture
-async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
-    rig = await Rig.opened(tmp_path / "data")
-    yield rig
-    await rig.close()
 
 
 @pytest.mark.parametrize("restart", [False, True])

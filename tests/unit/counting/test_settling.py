@@ -1,7 +1,6 @@
 """Counting over a real spool: what the far end gets of reports that come in pieces, late, or around a restart."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +10,6 @@ from gateway import settling
 from gateway.normalise.call import Call
 from tests.support.calls import call, link
 from tests.support.spool_rig import SETTLE_MS, Rig
-
-
-@pytest.fixture
-async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
-    rig = await Rig.opened(tmp_path / "data")
-    yield rig
-    await rig.close()
 
 
 async def test_a_resend_within_and_after_the_settle_time_is_a_duplicate(rig: Rig) -> None:

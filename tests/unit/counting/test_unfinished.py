@@ -1,7 +1,5 @@
 """Calls of which the beginning, the end, or something between is told first: one record with all of it, however long it takes."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,13 +10,6 @@ from gateway.settling import UNFINISHED_SETTLES
 from spool.clock import rfc3339_ms
 from tests.support.calls import EPOCH_MS, call, link
 from tests.support.spool_rig import Rig
-
-
-@pytest.fixture
-async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
-    rig = await Rig.opened(tmp_path / "data")
-    yield rig
-    await rig.close()
 
 
 def begun(span: str, **more: Any) -> Call:
