@@ -25,10 +25,10 @@ from typing import NamedTuple
 from benchmarks.bodies import AI_SPAN_ID_BASE, Shape, Template
 from benchmarks.processes import Process, read_json_file
 from benchmarks.scenario import Sink, fetch, running_sink
-from gateway.counting.facts import FACT_BYTES
+from gateway.counting.calls.facts import FACT_BYTES
+from gateway.ingest.parsing.calls import pack_traces
 from gateway.normalise.context import Context, UserPolicy
 from gateway.pricing.prices import Prices
-from gateway.reading.calls import pack_traces
 from spool.clock import rfc3339_ms
 from spool.record import AI_TELEMETRY
 from spool.sqlite.spool import SpoolSettings, SqliteSpool
@@ -42,7 +42,7 @@ _CHUNKS_AT_ONCE = 32
 _SPANS = 500
 _TRACE_AT, _RESPONSE_AT = 8, 64
 """Where the end of the trace id, with the span id behind it, and the response id's fingerprint stand in a row of evidence
-(`gateway.counting.facts`)."""
+(`gateway.counting.calls.facts`)."""
 _SPREAD = 0x9E3779B97F4A7C15
 """Makes a number look like a fingerprint: the ledger's tables take the low bits of one for random."""
 _POLL_S = 0.1

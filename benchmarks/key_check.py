@@ -18,17 +18,17 @@ from statistics import median
 
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from gateway.errors import Unauthenticated
-from gateway.keys.database import Database
+from gateway.common.wall_clock import wall_ms
+from gateway.contract.errors import Unauthenticated
+from gateway.contract.scopes import SEND_AI_TELEMETRY, Managed
 from gateway.keys.key import GATEWAY_PREFIX, keyed_hash, mint
 from gateway.keys.limits import Limits
-from gateway.keys.scopes import SEND_AI_TELEMETRY, Managed
 from gateway.keys.store import KeyStore
 from gateway.keys.table import insert
-from gateway.wall_clock import wall_ms
-from gateway.web.gate import Headers, KeyGate, sender_of
-from gateway.web.otlp import INGEST_SCOPE
-from gateway.web.quotas import Quotas
+from gateway.receiver.authenticator import Headers, KeyGate, sender_of
+from gateway.receiver.otlp import INGEST_SCOPE
+from gateway.receiver.quotas import Quotas
+from gateway.storage.database import Database
 
 SIZES = (1, 100, 10_000)
 CHECKS = 5_000

@@ -22,23 +22,39 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from exporters.clock import SystemClock
-from gateway.admin_address import WrittenAddress
-from gateway.aggregates import Settings as MetricsSettings
-from gateway.config import Config, Upstream, refuse_open_intake
-from gateway.config_values import Address, TcpAddress
-from gateway.counting.gaps import Gap, sender_shown
-from gateway.dead_letters import reason_figures, resend_figures
-from gateway.decode.events import EventRules
-from gateway.devices.earlier import EarlierItems
-from gateway.devices.gate import LONGEST_MS, MARGIN_MS, EnrolmentGate
+from gateway.admin.address_file import WrittenAddress
+from gateway.admin.dead_letter_routes import add_operator_routes
+from gateway.admin.dead_letters import reason_figures, resend_figures
+from gateway.admin.description_route import add_description_route
+from gateway.admin.device_routes import add_device_routes
+from gateway.admin.insight_routes import add_insight_routes
+from gateway.admin.key_routes import add_key_routes
+from gateway.admin.keys import SERVICE_PATH, Store
+from gateway.admin.page import Total
+from gateway.admin.server import AdminParts, admin_app
+from gateway.admin.session import AdminAccess, admin_token
+from gateway.admin.spool_file_routes import add_spool_file_routes
+from gateway.common.listen import OWNER_AND_GROUP, OWNER_ONLY, Listener, listen, runner_for
+from gateway.common.plural import plural
+from gateway.common.wall_clock import wall_ms
+from gateway.config.model import Config, Upstream, refuse_open_intake
+from gateway.config.values import Address, TcpAddress
+from gateway.counting.metrics.gaps import Gap, sender_shown
+from gateway.delivery.embedded import FOLDER, READ_KEY_FILE, ServiceSummary, embedded_upstream, prepare_keys
+from gateway.delivery.lanes import Lanes
+from gateway.devices.backfill import add_named
+from gateway.devices.enrolment_hold import LONGEST_MS, MARGIN_MS, EnrolmentGate
 from gateway.devices.intake import DeviceIntake
 from gateway.devices.lane import DeviceLane, HerdLimits
-from gateway.devices.named import add_named
+from gateway.devices.legacy_lane import EarlierItems
 from gateway.devices.own import own_device
 from gateway.devices.rows import New, silent_for
 from gateway.devices.status import device_status, edge_with, lane_with
 from gateway.devices.store import DeviceStore
-from gateway.embedded import FOLDER, READ_KEY_FILE, ServiceSummary, embedded_upstream, prepare_keys
+from gateway.ingest.metrics import Settings as MetricsSettings
+from gateway.ingest.parsing.reader import Reader
+from gateway.ingest.pipeline import SpoolIntake
+from gateway.ingest.settle import Counting, HeldFrom
 from gateway.insights.detect import Figures
 from gateway.insights.finding import Insight
 from gateway.insights.operations import DeadLetters, Device, LaneWaits
@@ -47,42 +63,26 @@ from gateway.insights.store import InsightStore
 from gateway.insights.thresholds import SILENT_DEVICE_HOURS
 from gateway.insights.usage.following import UsageFollower
 from gateway.insights.usage.tally import HOUR_MS
-from gateway.keys.admin import SERVICE_PATH, Store
-from gateway.keys.control import open_control, open_keys
-from gateway.keys.database import Database
+from gateway.keys.control_store import open_control, open_keys
 from gateway.keys.errors import DatabaseUnavailable
-from gateway.keys.private_file import read_or_create
 from gateway.keys.store import KeyStore
-from gateway.lanes import Lanes
 from gateway.lists.conventions import ListRequest, Page
 from gateway.local_service.service import Service
-from gateway.metering import Metering
-from gateway.metrics import LaneStatus, SpoolStatus, Status, StatusCollector
 from gateway.normalise.context import Machines, UserPolicy
-from gateway.plural import plural
+from gateway.observability.metrics import LaneStatus, SpoolStatus, Status, StatusCollector
+from gateway.observability.quarantine import quarantine_status
 from gateway.pricing.file import PriceFile
 from gateway.pricing.own import BadPriceFile
 from gateway.pricing.prices import Prices
-from gateway.quarantine import quarantine_status
-from gateway.reading.reader import Reader
-from gateway.settling import Counting, HeldFrom
+from gateway.receiver.assembly import build_gate, build_receiver
+from gateway.receiver.authenticator import KeyGate
+from gateway.receiver.forwarded import liveness_route
+from gateway.receiver.server import Receiver
 from gateway.sources.catalogue import sources_with
-from gateway.spool_intake import SpoolIntake
-from gateway.wall_clock import wall_ms
-from gateway.web.admin import AdminParts, admin_app
-from gateway.web.build import build_gate, build_receiver
-from gateway.web.dead_letters import add_operator_routes
-from gateway.web.devices import add_device_routes
-from gateway.web.forwarded import liveness_route
-from gateway.web.gate import KeyGate
-from gateway.web.insights import add_insight_routes
-from gateway.web.keys import add_key_routes
-from gateway.web.listen import OWNER_AND_GROUP, OWNER_ONLY, Listener, listen, runner_for
-from gateway.web.openapi import add_description_route
-from gateway.web.page import Total
-from gateway.web.receiver import Receiver
-from gateway.web.session import AdminAccess, admin_token
-from gateway.web.spool_files import add_spool_file_routes
+from gateway.storage.database import Database
+from gateway.storage.private_files import read_or_create
+from gateway.usage_events.events import EventRules
+from gateway.usage_events.intake import Metering
 from spool.errors import SpoolError
 from spool.record import DEVICES
 from spool.sqlite.database import make_data_dir

@@ -74,6 +74,6 @@ class Aside(NamedTuple):
     reasons: tuple[ReasonCount, ...] = ()
     """Dead letters whose bytes are here."""
     counts: tuple[tuple[Lane, str, int], ...] = ()
-    """(lane, name of `spool.sqlite.side_counts`, n)."""
+    """(lane, name of `spool.sqlite.replay.side_counts`, n)."""
     sending_again: tuple[tuple[Lane, int], ...] = ()
     """Delivered records that are still to be sent again."""

@@ -4,7 +4,7 @@ import json
 
 import click
 
-from gateway.config import Config, config_schema
+from gateway.config.model import Config, config_schema
 
 
 def print_check(config: Config) -> None:

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 import click
 from rich.table import Table
 
-from gateway.cli.asking import ask_spool
+from gateway.admin.dead_letters import DROP_PATH, LIST_PATH, REPLAY_DELIVERED_PATH, REPLAY_PATH
 from gateway.cli.printing import plain, print_table
-from gateway.config import Config
-from gateway.dead_letters import DROP_PATH, LIST_PATH, REPLAY_DELIVERED_PATH, REPLAY_PATH
+from gateway.cli.requests import ask_spool
+from gateway.common.plural import plural
+from gateway.config.model import Config
 from gateway.lists.conventions import MAX_LIMIT
-from gateway.plural import plural
 
 LIST_LIMIT = 50
 

@@ -17,8 +17,8 @@ from gateway.app import Gateway
 from gateway.cli import samples
 from gateway.cli.logging import configure_logging
 from gateway.cli.running import signalled
-from gateway.config_load import load_config
-from gateway.embedded import READ_KEY_FILE
+from gateway.config.loader import load_config
+from gateway.delivery.embedded import READ_KEY_FILE
 
 DEMO_OPTIONS = {
     "listen.http": "127.0.0.1:0",

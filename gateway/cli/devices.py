@@ -8,17 +8,17 @@ from urllib.parse import quote
 import click
 from rich.table import Table
 
+from gateway.admin.devices import LIST_PATH, operate
 from gateway.cli.keys import person
 from gateway.cli.printing import harmless, plain, print_table
-from gateway.config import Config
-from gateway.devices.at_rest import at_rest
-from gateway.devices.operating import LIST_PATH, operate
-from gateway.errors import GatewayError
-from gateway.keys.control import INBOUND
+from gateway.common.plural import plural
+from gateway.common.wall_clock import wall_ms
+from gateway.config.model import Config
+from gateway.contract.errors import GatewayError
+from gateway.devices.offline import at_rest
+from gateway.keys.control_store import INBOUND
 from gateway.keys.errors import DatabaseUnavailable
 from gateway.lists.conventions import BadListRequest
-from gateway.plural import plural
-from gateway.wall_clock import wall_ms
 from spool.errors import SpoolError, SpoolLocked
 
 LIST_LIMIT = 50
@@ -44,7 +44,7 @@ async def ask_devices(
     query: Sequence[tuple[str, str]] = (),
     body: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The answer of `gateway.devices.operating.operate`, wherever the devices are. Raises ClickException with the reason."""
+    """The answer of `gateway.admin.devices.operate`, wherever the devices are. Raises ClickException with the reason."""
     database = config.data_dir / INBOUND.database
     if not database.exists():
         raise click.ClickException(
@@ -54,7 +54,7 @@ async def ask_devices(
         async with at_rest(config.data_dir, database, wall_ms) as devices:
             return await operate(devices, method, path, query=query, body=body)
     except SpoolLocked as error:
-        from gateway.cli.asking_gateway import ask_gateway  # noqa: PLC0415 nothing at rest must cost an HTTP client's imports
+        from gateway.cli.admin_client import ask_gateway  # noqa: PLC0415 nothing at rest must cost an HTTP client's imports
 
         return await ask_gateway(config, error, method, path, query, body)
     except (SpoolError, GatewayError, DatabaseUnavailable, BadListRequest) as error:

@@ -9,8 +9,9 @@ import click
 import orjson
 
 from gateway.cli.normalising import DEFAULTS, SENDER, apart, decompressed, forwarded, take
-from gateway.config import Config
-from gateway.errors import GatewayError
+from gateway.common.wall_clock import wall_ms
+from gateway.config.model import Config
+from gateway.contract.errors import GatewayError
 from gateway.explain.explain import EXPLAINERS, Sent, explainer_of, explanations
 from gateway.explain.fates import further_reports
 from gateway.explain.single import Single
@@ -19,7 +20,6 @@ from gateway.explain.watch import WatchedCounting
 from gateway.explain.words import lines
 from gateway.normalise.context import Context
 from gateway.sources.source import SOURCES_PATH, Source
-from gateway.wall_clock import wall_ms
 from spool.clock import rfc3339_ms
 
 

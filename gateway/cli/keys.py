@@ -12,14 +12,14 @@ from typing import Any, Final, Literal
 import click
 from rich.table import Table
 
-from gateway.cli.asking import KeyPlace, Refused, ask_keys
 from gateway.cli.keys_commands import NONE
 from gateway.cli.printing import plain, print_table
+from gateway.cli.requests import KeyPlace, Refused, ask_keys
+from gateway.common.plural import plural
+from gateway.common.suggestions import nearest
+from gateway.contract.scopes import CATALOGUE, USE_CASES, quoted, scope_name, use_case_name
 from gateway.keys.limits import NO_LIMITS
-from gateway.keys.scopes import CATALOGUE, USE_CASES, quoted, scope_name, use_case_name
 from gateway.lists.conventions import MAX_LIMIT
-from gateway.near_miss import nearest
-from gateway.plural import plural
 
 LIMITS: Final = tuple(NO_LIMITS.as_json())
 FILTERS: Final = ("status", "mode", "managed", "scope")

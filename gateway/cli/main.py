@@ -11,7 +11,7 @@ import click
 from gateway.cli.devices_commands import devices
 from gateway.cli.keys_commands import keys
 from gateway.cli.options import Faulty, config_of, config_option, data_dir_option, json_option, profile_option
-from gateway.config import Config
+from gateway.config.model import Config
 from gateway.local_service.misbehave import parse_misbehave
 
 

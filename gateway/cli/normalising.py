@@ -11,22 +11,22 @@ from typing import Generic, NamedTuple, TypeVar
 
 import click
 
-from gateway.aggregates import Settings as MetricsSettings
 from gateway.app import event_rules, mapping_of
-from gateway.config import Config
-from gateway.errors import GatewayError
-from gateway.intake import Receipt, Sender
-from gateway.metering import Metering
+from gateway.common.wall_clock import wall_ms
+from gateway.config.model import Config
+from gateway.contract.errors import GatewayError
+from gateway.contract.intake import Receipt, Sender
+from gateway.ingest.metrics import Settings as MetricsSettings
+from gateway.ingest.pipeline import SpoolIntake
+from gateway.ingest.settle import Counting
 from gateway.normalise.context import UserPolicy
 from gateway.pricing.file import PriceFile
 from gateway.pricing.prices import Prices
-from gateway.settling import Counting
+from gateway.receiver.content_encoding import decoder_for
 from gateway.sources.catalogue import SOURCES, sources_with
 from gateway.sources.source import Source
-from gateway.spool_intake import SpoolIntake
-from gateway.unit_cost.records import Target
-from gateway.wall_clock import wall_ms
-from gateway.web.coding import decoder_for
+from gateway.usage_events.intake import Metering
+from gateway.usage_events.unit_cost import Target
 from spool.record import AI_TELEMETRY, UNIT_COST, USAGE_EVENTS
 from spool.sqlite.metered import MeteredStore
 from spool.sqlite.spool import SpoolSettings, SqliteSpool

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import click
 
-from gateway.config import Config
-from gateway.config_draft import ConfigFaults
-from gateway.config_load import load_config
-from gateway.plural import plural
-from gateway.profiles import PROFILES
+from gateway.common.plural import plural
+from gateway.config.draft import ConfigFaults
+from gateway.config.loader import load_config
+from gateway.config.model import Config
+from gateway.config.profiles import PROFILES
 
 config_option = click.option(
     "--config", "config_file", type=click.Path(path_type=Path, dir_okay=False), help="YAML; see docs/configuration.md."

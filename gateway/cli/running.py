@@ -17,9 +17,9 @@ import uvloop
 
 from gateway.app import CannotStart, Gateway, not_bound
 from gateway.cli.logging import configure_logging
-from gateway.config import Config
-from gateway.config_values import Address, TcpAddress, parse_address
-from gateway.embedded import READ_KEY_FILE, prepare_keys
+from gateway.config.model import Config
+from gateway.config.values import Address, TcpAddress, parse_address
+from gateway.delivery.embedded import READ_KEY_FILE, prepare_keys
 from gateway.keys.errors import DatabaseUnavailable, PepperMismatch
 from gateway.local_service.misbehave import Misbehave
 from gateway.local_service.service import Service

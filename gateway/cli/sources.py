@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from gateway.near_miss import did_you_mean
+from gateway.common.suggestions import did_you_mean
 from gateway.sources.catalogue import SOURCES
 from gateway.sources.source import Source
 

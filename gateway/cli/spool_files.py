@@ -6,14 +6,14 @@ from typing import Any
 
 import click
 
-from gateway.cli.asking_gateway import ask_gateway
-from gateway.config import Config
-from gateway.plural import plural
-from gateway.quarantine import BACKUP_PATH, VERIFY_PATH, verified_json
+from gateway.cli.admin_client import ask_gateway
+from gateway.common.plural import plural
+from gateway.config.model import Config
+from gateway.observability.quarantine import BACKUP_PATH, VERIFY_PATH, verified_json
 from spool.errors import SpoolError, SpoolLocked
 from spool.sqlite.backup import back_up
 from spool.sqlite.database import DATABASE, DataLock, mapped_errors
-from spool.sqlite.verifying import verify_stopped
+from spool.sqlite.recovery.verify import verify_stopped
 
 
 async def print_verified(config: Config, *, as_json: bool) -> int:

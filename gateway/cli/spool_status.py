@@ -12,17 +12,17 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from gateway.cli.asking_gateway import reach, unanswered
+from gateway.cli.admin_client import reach, unanswered
 from gateway.cli.printing import print_table
-from gateway.config import Config
+from gateway.common.wall_clock import wall_ms
+from gateway.config.model import Config
 from gateway.devices.rows import Figures
 from gateway.devices.rows import figures as figures_of
 from gateway.devices.status import edge_with
-from gateway.keys.control import INBOUND
-from gateway.keys.database import read_only
-from gateway.wall_clock import wall_ms
+from gateway.keys.control_store import INBOUND
+from gateway.storage.database import read_only
+from spool.counters import LaneFigures
 from spool.errors import SpoolError, SpoolLocked
-from spool.figures import LaneFigures
 from spool.record import DEVICES
 from spool.sqlite.database import DATABASE
 from spool.sqlite.reading import read_held

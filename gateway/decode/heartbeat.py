@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from gateway.decode.events import parsed_time
+from gateway.contract.errors import BadPayload
 from gateway.decode.loose_json import place_of
-from gateway.errors import BadPayload
+from gateway.usage_events.events import parsed_time
 from spool.clock import rfc3339_ms
 
 MAX_NAME = 128

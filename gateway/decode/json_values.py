@@ -13,9 +13,9 @@ from typing import cast
 import orjson
 from google.protobuf.message import Message
 
+from gateway.contract.errors import BadPayload
 from gateway.decode.loose_json import place_of, whole_escapes
 from gateway.decode.view import AnyValue
-from gateway.errors import BadPayload
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 

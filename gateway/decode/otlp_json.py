@@ -16,6 +16,7 @@ from typing import cast
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 
+from gateway.contract.errors import BadPayload
 from gateway.decode import wire
 from gateway.decode.json_values import (
     INT64,
@@ -30,7 +31,6 @@ from gateway.decode.json_values import (
     text_of,
 )
 from gateway.decode.view import Logs, LogsRequest, Metrics, MetricsRequest, Traces, TracesRequest
-from gateway.errors import BadPayload
 
 _ENUMS = frozenset({"kind", "code", "severity_number", "aggregation_temporality"})
 _ENUM_WORDS = {

@@ -8,9 +8,9 @@ from typing import cast
 
 from google.protobuf.message import DecodeError, Message
 
+from gateway.contract.errors import BadPayload
 from gateway.decode import wire
 from gateway.decode.view import Logs, LogsRequest, Metrics, MetricsRequest, Traces, TracesRequest
-from gateway.errors import BadPayload
 
 
 def decode_traces(body: bytes) -> Traces:

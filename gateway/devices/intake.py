@@ -10,18 +10,18 @@ from typing import Final
 import orjson
 import structlog
 
-from gateway.counting.facts import FACT_BYTES
+from gateway.contract.errors import BadPayload, DeviceBlocked, DeviceQuarantined, DeviceUnknown, TooManyDevices
+from gateway.contract.intake import Receipt
+from gateway.counting.calls.facts import FACT_BYTES
 from gateway.decode.heartbeat import decode_enrolment, decode_heartbeat
+from gateway.devices.contacts import Taken
 from gateway.devices.identity import ID_RULE, POSTED, is_device_id, kind_of_service
 from gateway.devices.rows import New
 from gateway.devices.store import DeviceStore
-from gateway.devices.taking import Taken
-from gateway.errors import BadPayload, DeviceBlocked, DeviceQuarantined, DeviceUnknown, TooManyDevices
-from gateway.intake import Receipt
+from gateway.ingest.parsing.calls import Packed
 from gateway.keys.errors import DatabaseUnavailable
 from gateway.normalise.call import Rejection
 from gateway.normalise.points import Measured
-from gateway.reading.calls import Packed
 
 log = structlog.get_logger()
 

@@ -20,13 +20,13 @@ from exporters.clock import Clock
 from exporters.cost_service.devices import SCOPES, DeviceAnswer, DeviceCall, DeviceCalls, DeviceReply
 from exporters.pacing import LaneState
 from exporters.rate import TokenBucket
+from gateway.common.traceback_summary import places
+from gateway.contract.errors import NoAnswer
 from gateway.devices.heartbeats import spoken_for
-from gateway.devices.herd import LONGEST_S, Forgetting, Gate, retry_delay_s
+from gateway.devices.outbox import FORGOTTEN_BY_ALL, LAST_CLAIM, Enrolment
 from gateway.devices.rows import Device, New
-from gateway.devices.sending import FORGOTTEN_BY_ALL, LAST_CLAIM, Enrolment
 from gateway.devices.store import DeviceStore
-from gateway.errors import NoAnswer
-from gateway.faults import places
+from gateway.devices.throttling import LONGEST_S, Forgetting, Gate, retry_delay_s
 
 log = structlog.get_logger()
 

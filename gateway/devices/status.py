@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from exporters.pacing import LaneState
 from gateway.devices.rows import Figures
 from gateway.devices.store import DeviceStore
-from gateway.metrics import DeviceStatus, LaneStatus
+from gateway.observability.metrics import DeviceStatus, LaneStatus
 
 
 def device_status(store: DeviceStore, telemetry_held_s: float | None) -> DeviceStatus:

@@ -13,17 +13,19 @@ from typing import Any, Final, NamedTuple, Protocol, Self, TypeVar
 import orjson
 
 from exporters.cost_service.devices import DeviceAnswer
+from gateway.contract.errors import NoAnswer
 from gateway.decode.heartbeat import Heartbeat
-from gateway.devices import rows, sending, taking
+from gateway.devices import contacts as taking
+from gateway.devices import outbox as sending
+from gateway.devices import rows
 from gateway.devices.clocks import Now, now_by
-from gateway.devices.commits import Commits
-from gateway.devices.herd import Budget
+from gateway.devices.contacts import Moment, Taken
+from gateway.devices.outbox import Enrolment, Spoke
 from gateway.devices.rows import Device, Figures, New
-from gateway.devices.sending import Enrolment, Spoke
 from gateway.devices.tables import migrate
-from gateway.devices.taking import Moment, Taken
-from gateway.errors import NoAnswer
-from gateway.keys.database import Database
+from gateway.devices.throttling import Budget
+from gateway.storage.database import Database
+from gateway.storage.group_commit import Commits
 from spool.clock import rfc3339_ms
 
 T = TypeVar("T")
@@ -287,7 +289,7 @@ class DeviceStore:
             self._spoke = spoke | self._spoke
             raise
 
-    # ---- an operator's words (`gateway.devices.operating`)
+    # ---- an operator's words (`gateway.admin.devices`)
 
     async def read(self, question: Callable[[sqlite3.Connection], T]) -> T:
         return await self._database.read(question)

@@ -2,7 +2,7 @@
 
 from importlib.resources import files
 
-from gateway.keys.database import Database
+from gateway.storage.database import Database
 
 _SCRIPTS = ("0001_devices.sql", "0002_enrolment_bodies.sql")
 

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple, cast
 
 import orjson
 
-from gateway.counting.facts import identity
+from gateway.contract.errors import BadPayload
+from gateway.counting.calls.facts import identity
 from gateway.decode.view import Traces
-from gateway.errors import BadPayload
 from gateway.explain.log_records import explain_log_records
 from gateway.explain.placed import Placed, WatchedRead
 from gateway.explain.points import source_fields

@@ -12,10 +12,9 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from gateway.decode.events import decode_events
+from gateway.contract.errors import BadPayload
 from gateway.decode.otlp_json import decode_logs_json, decode_metrics_json, decode_traces_json
 from gateway.decode.otlp_protobuf import decode_logs, decode_metrics, decode_traces
-from gateway.errors import BadPayload
 from gateway.explain.entries import explain_entries
 from gateway.explain.fates import tell_calls, tell_points
 from gateway.explain.log_records import explain_log_records
@@ -24,10 +23,11 @@ from gateway.explain.single import Single
 from gateway.explain.spans import explain_spans
 from gateway.explain.story import Explanation
 from gateway.explain.watch import WatchedAggregates, WatchedLedger
+from gateway.ingest.pipeline import OTLP_JSON
 from gateway.normalise.context import Context
 from gateway.sources.catalogue import SOURCES
 from gateway.sources.source import SOURCES_PATH, Source
-from gateway.spool_intake import OTLP_JSON
+from gateway.usage_events.events import decode_events
 
 
 class Sent(NamedTuple):

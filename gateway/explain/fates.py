@@ -7,17 +7,17 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from gateway.aggregates import CountedPoints
-from gateway.counting.fold import Aggregate, best_ranks
+from gateway.counting.metrics.grouping import Aggregate, best_ranks
 from gateway.explain.points import aggregate_fields
 from gateway.explain.records import flagged, priced, unpriced
 from gateway.explain.single import Single
 from gateway.explain.story import Explanation, Field, InputSum, Told, leaves
 from gateway.explain.watch import Fate, Report, WatchedAggregates, WatchedLedger
+from gateway.ingest.metrics import CountedPoints
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.metric_tables import COST
 from gateway.normalise.points import Measured
-from gateway.normalise.reports import ORDER
+from gateway.normalise.signal_precedence import ORDER
 
 Records = Mapping[str, dict[str, Any]]
 """Record id -> the record as it would be forwarded."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, NamedTuple, cast
 
-from gateway.counting.facts import identity
+from gateway.counting.calls.facts import identity
 from gateway.decode.view import Attributes, LogRecord, Logs, LogsRequest, Resource, ResourceLogs, ScopeLogs
 from gateway.explain.picking import deciding, origins_in, read_texts
 from gateway.explain.records import Traced, fields_of_record, input_sum
@@ -13,8 +13,8 @@ from gateway.normalise.attribution import RESOURCE_INTERESTS
 from gateway.normalise.call import Call
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.events import GENERIC_EVENT, EventRule, choose_event, known_event
+from gateway.normalise.extract import MAX_TEXT_CHARS, pick
 from gateway.normalise.logs import interests_of, normalise_logs
-from gateway.normalise.pick import MAX_TEXT_CHARS, pick
 
 _FIRST = "resourceLogs[0].scopeLogs[0].logRecords[0]"
 

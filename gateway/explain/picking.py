@@ -11,7 +11,7 @@ from typing import Any
 from gateway.decode.view import Attributes
 from gateway.explain.story import By, Told, joined, shown
 from gateway.normalise.conventions.table import Convention, nothing_more
-from gateway.normalise.pick import COUNT, Interests, Picked, Plan, pick_planned
+from gateway.normalise.extract import COUNT, Interests, Picked, Plan, pick_planned
 
 Origins = Mapping[str, Told]
 """Picked field -> where its value came from."""

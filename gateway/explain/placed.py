@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from gateway.explain.picking import copy_of
 from gateway.normalise.call import Normalised
-from gateway.normalise.pick import Picked
+from gateway.normalise.extract import Picked
 from gateway.normalise.points import Measured
 from gateway.sources.reporting import Report
 from gateway.sources.source import SourceRead

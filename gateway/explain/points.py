@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
-from gateway.counting.fold import Aggregate, Measure
+from gateway.counting.metrics.grouping import Aggregate, Measure
 from gateway.decode.view import Metric, Metrics, MetricsRequest, Resource, ResourceMetrics, ScopeMetrics
 from gateway.explain.picking import Origins, origins_in
 from gateway.explain.records import Traced, by_table, fields_of_record
@@ -12,8 +12,8 @@ from gateway.explain.story import Explanation, Field, InputSum, Told, joined
 from gateway.normalise.attribution import RESOURCE_INTERESTS
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.metric_tables import COST, POINT_INTERESTS, MetricTable, metric_table
+from gateway.normalise.extract import MAX_TEXT_CHARS, pick
 from gateway.normalise.metrics import normalise_metrics
-from gateway.normalise.pick import MAX_TEXT_CHARS, pick
 from gateway.normalise.usage import Basis
 
 _AT = "resourceMetrics[0].scopeMetrics[0].metrics[0]"

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from gateway.errors import GatewayError
+from gateway.contract.errors import GatewayError
 from gateway.explain.effects import Ask, Effects, Values, Way, at, effects_in, emptied, path_shown, replaced, without
 from gateway.explain.picking import Origins, fields_of, value_of
 from gateway.explain.placed import Placed, WatchedRead
@@ -19,7 +19,7 @@ from gateway.explain.story import Told
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.shared import kind_of
 from gateway.normalise.conventions.table import Convention
-from gateway.normalise.pick import COUNT, Picked
+from gateway.normalise.extract import COUNT, Picked
 from gateway.normalise.record import error_name
 from gateway.normalise.texts import Json
 from gateway.sources.documents import Document

@@ -12,7 +12,7 @@ from gateway.explain.story import Field, InputSum, Told, joined, leaves
 from gateway.normalise.attribution import attribute
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.table import Convention
-from gateway.normalise.pick import Picked
+from gateway.normalise.extract import Picked
 from gateway.normalise.provider import provider
 from gateway.normalise.record import called
 from gateway.normalise.usage import Basis, has_cache

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from gateway.explain.story import Explanation, Told
 from gateway.normalise.call import Call
+from gateway.normalise.extract import Picked
 from gateway.normalise.operation import is_listed
-from gateway.normalise.pick import Picked
 from gateway.normalise.points import Point
 from spool.record import Record
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, NamedTuple, cast
 
-from gateway.counting.facts import identity
+from gateway.counting.calls.facts import identity
 from gateway.decode.view import Attributes, Event, Resource, ResourceSpans, ScopeSpans, Span, Traces, TracesRequest
 from gateway.explain.picking import Origins, deciding, fields_of, origins_in, read_texts
 from gateway.explain.records import Traced, fields_of_record, input_sum
@@ -14,9 +14,9 @@ from gateway.normalise.call import Call
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.choose import by_names, by_scope, mark_of
 from gateway.normalise.conventions.shared import NEUTRAL
+from gateway.normalise.extract import MAX_TEXT_CHARS, Picked, pick
 from gateway.normalise.operation import step_word
-from gateway.normalise.pick import MAX_TEXT_CHARS, Picked, pick
-from gateway.normalise.reports import DETAILS
+from gateway.normalise.signal_precedence import DETAILS
 from gateway.normalise.traces import Reader, normalise_traces, read_details, reader_by_names, scope_of
 
 _FIRST = "resourceSpans[0].scopeSpans[0].spans[0]"

@@ -8,15 +8,15 @@ from typing import NamedTuple, cast
 
 import orjson
 
-from gateway.aggregates import Aggregates, CountedPoints, Price, Settings, Waiting
-from gateway.counting.cluster import Cluster
-from gateway.counting.facts import REF_STEP, Fact, call_ref, keys_of
-from gateway.counting.held import Facts
-from gateway.counting.ledger import Counted, Ledger
-from gateway.counting.resolve import Verdict
-from gateway.counting.series import State
+from gateway.counting.calls.cluster import Cluster
+from gateway.counting.calls.facts import REF_STEP, Fact, call_ref, keys_of
+from gateway.counting.calls.ledger import Counted, Ledger
+from gateway.counting.calls.resolve import Verdict
+from gateway.counting.metrics.pending import Facts
+from gateway.counting.metrics.series import State
+from gateway.ingest.metrics import Aggregates, CountedPoints, Price, Settings, Waiting
+from gateway.ingest.settle import Counting
 from gateway.normalise.points import Measured
-from gateway.settling import Counting
 from spool.record import Record
 from spool.sqlite.aggregates import Ending, Held
 from spool.sqlite.spool import SqliteSpool

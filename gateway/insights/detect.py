@@ -10,7 +10,7 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from gateway.counting.gaps import Gap, sender_shown
+from gateway.counting.metrics.gaps import Gap, sender_shown
 from gateway.insights.calls import error_burst, missing_usage_rising
 from gateway.insights.finding import Finding
 from gateway.insights.models import cache_share_falling, new_model, no_price

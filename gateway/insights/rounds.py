@@ -17,8 +17,8 @@ from gateway.insights.thresholds import RETRYING_LANE_S
 from gateway.insights.usage.following import UsageFollower
 from gateway.insights.usage.table import read
 from gateway.insights.usage.tally import HOUR_MS
-from gateway.keys.database import Database
 from gateway.keys.errors import DatabaseUnavailable
+from gateway.storage.database import Database
 from spool.errors import SpoolError
 
 log = structlog.get_logger()

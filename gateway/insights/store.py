@@ -31,9 +31,9 @@ from gateway.insights.tables import (
     make_insight_tables,
     note_findings,
 )
-from gateway.keys.database import Database
 from gateway.lists.conventions import ListRequest, Page
 from gateway.lists.table import fetch_page
+from gateway.storage.database import Database
 
 SETTLEMENT_KEPT_MS: Final = 24 * 3600 * 1000
 """A day: restarts of one evening's work bring nothing back."""

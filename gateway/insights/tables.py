@@ -24,7 +24,7 @@ from gateway.insights.changes import (
     status_when_gone,
 )
 from gateway.insights.finding import Finding, Insight, InsightDetail, Status
-from gateway.keys.database import Database, scripts_of
+from gateway.storage.database import Database, scripts_of
 from spool.clock import rfc3339_ms
 
 MOST_FOUND: Final = 5_000

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, get_args
 
+from gateway.contract.scopes import CATALOGUE, USE_CASES, Fixed, granted
 from gateway.keys.key import id_number
 from gateway.keys.record import KeyRecord, Status
-from gateway.keys.scopes import CATALOGUE, USE_CASES, Fixed, granted
 from gateway.lists.conventions import Filterable, ListRequest, ListShape, Sort, SortValue, envelope, read_request
 from gateway.lists.memory import page_of
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from gateway.keys.errors import PepperMismatch
 from gateway.keys.key import RandomBytes
-from gateway.keys.private_file import read_or_create
+from gateway.storage.private_files import read_or_create
 
 PEPPER_BYTES = 32
 

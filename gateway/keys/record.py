@@ -6,11 +6,11 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 from unicodedata import normalize
 
+from gateway.contract.scopes import Fixed, Grant, Managed, faults, granted
 from gateway.keys.errors import InvalidKey
 from gateway.keys.faults import Faults
 from gateway.keys.labels import NO_LABELS, Labels, labels_column, labels_from_column, valid_labels
 from gateway.keys.limits import NO_LIMITS, Limits, valid_limits
-from gateway.keys.scopes import Fixed, Grant, Managed, faults, granted
 from spool.clock import rfc3339_ms
 
 Status = Literal["Enabled", "Disabled"]

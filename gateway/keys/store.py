@@ -16,13 +16,12 @@ from functools import partial
 from typing import NamedTuple, Self, TypeVar
 
 from exporters.secret import Secret
-from gateway.keys.database import Database, read_only, scripts_of
+from gateway.contract.scopes import Grant
 from gateway.keys.errors import DatabaseUnavailable, InvalidKey
 from gateway.keys.key import RandomBytes, display_form, keyed_hash, legacy_fault, matches, mint, new_id, parse
 from gateway.keys.labels import NO_LABELS
 from gateway.keys.limits import NO_LIMITS, Limits
 from gateway.keys.record import LEGACY_NAME, KeyRecord, Status, Which, edited, valid_key
-from gateway.keys.scopes import Grant
 from gateway.keys.table import (
     check_pepper,
     delete,
@@ -34,6 +33,7 @@ from gateway.keys.table import (
     note_access,
     save,
 )
+from gateway.storage.database import Database, read_only, scripts_of
 
 T = TypeVar("T")
 

@@ -16,7 +16,7 @@ from gateway.insights.operations import Device
 from gateway.insights.tables import note_findings
 from gateway.insights.usage import table
 from gateway.insights.usage.tally import HOUR_MS, Tally
-from gateway.keys.database import Database
+from gateway.storage.database import Database
 
 _log = logging.getLogger(__name__)
 

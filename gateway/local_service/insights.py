@@ -14,12 +14,12 @@ from gateway.insights import tables
 from gateway.insights.changes import InsightError
 from gateway.insights.finding import Status
 from gateway.insights.listing import INSIGHTS, OF_INSIGHT, comments_list
-from gateway.keys.database import Database
 from gateway.local_service.amounts import decimal_text
 from gateway.local_service.call import Answer, Call, json_answer
 from gateway.local_service.checks import decoded_object
 from gateway.local_service.errors import Invalid
 from gateway.local_service.lists import list_answer
+from gateway.storage.database import Database
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ arrived can be checked, need `billing:read_costs`, and never misbehave.
 
 from typing import NamedTuple
 
-from gateway.keys.scopes import INGEST_SCOPE
+from gateway.contract.scopes import INGEST_SCOPE
 from gateway.local_service import (
     ai_telemetry,
     billing,

@@ -4,8 +4,8 @@ import sqlite3
 from functools import partial
 from typing import NamedTuple
 
+from gateway.contract.scopes import Allowed, decide
 from gateway.keys.record import KeyRecord
-from gateway.keys.scopes import Allowed, decide
 from gateway.local_service.call import Answer, Call
 from gateway.local_service.errors import Forbidden, ServiceError
 from gateway.local_service.idempotency import first_answer, keep_answer

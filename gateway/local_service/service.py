@@ -16,7 +16,7 @@ from random import Random
 
 from aiohttp import web
 
-from gateway.keys.database import Database
+from gateway.common.wall_clock import wall_ms
 from gateway.keys.errors import DatabaseUnavailable
 from gateway.keys.key import SERVICE_PREFIX, RandomBytes
 from gateway.keys.pepper import load_pepper
@@ -27,7 +27,7 @@ from gateway.local_service.finding import Finder
 from gateway.local_service.insights import Insight, add_insight, open_insights
 from gateway.local_service.misbehave import Misbehave
 from gateway.local_service.web import CONTEXT, Context, add_routes, answer_errors, runner_of
-from gateway.wall_clock import wall_ms
+from gateway.storage.database import Database
 
 DATABASE_NAME = "service.db"
 PEPPER_NAME = "service.pepper"
@@ -54,7 +54,7 @@ def build_service(
         try:
             await database.migrate("service", [_migration("0001_service.sql"), _migration("0002_insights_aside.sql")])
             await open_insights(database, _migration("0003_insights_moved.sql"))
-            await make_tables(database)  # before the pepper, as in gateway.keys.control
+            await make_tables(database)  # before the pepper, as in gateway.keys.control_store
             pepper = load_pepper(data_path / PEPPER_NAME, random_bytes)
             keys = await KeyStore.open(
                 database, prefix=SERVICE_PREFIX, pepper=pepper, now_ms=now_ms, random_bytes=random_bytes

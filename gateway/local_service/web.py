@@ -15,7 +15,7 @@ from random import Random
 from aiohttp import web
 from aiohttp.web_exceptions import HTTPException
 
-from gateway.keys.database import Database
+from gateway.common.http_server import QuietRunner
 from gateway.keys.errors import DatabaseUnavailable
 from gateway.keys.key import RandomBytes
 from gateway.keys.record import KeyRecord
@@ -25,10 +25,10 @@ from gateway.local_service.errors import Invalid, ServiceError, TooLarge, Unauth
 from gateway.local_service.gzipped import NotGzip, TooLong, gunzip
 from gateway.local_service.idempotency import HEADERS
 from gateway.local_service.misbehave import GOOD, Misbehave, plan
+from gateway.local_service.openapi.document import service_openapi
 from gateway.local_service.routes import ROUTES, Route
 from gateway.local_service.serve import Request, serve_read, serve_write
-from gateway.openapi.service_document import service_openapi
-from gateway.quiet_http import QuietRunner
+from gateway.storage.database import Database
 
 _log = logging.getLogger(__name__)
 

@@ -12,8 +12,8 @@ from typing import NamedTuple
 from gateway.decode.view import Attributes, Resource
 from gateway.devices.identity import ASSISTANTS
 from gateway.normalise.context import Context
+from gateway.normalise.extract import NO_INTEREST, WHO, Interest, Interests, pick
 from gateway.normalise.fingerprint import fingerprint, source_fingerprint
-from gateway.normalise.pick import NO_INTEREST, WHO, Interest, Interests, pick
 from spool.record import Attribution
 
 _RESOURCE_NAMES: dict[str, tuple[str, ...]] = {

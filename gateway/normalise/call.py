@@ -22,7 +22,7 @@ UNFINISHED = 32
 STAMPED = 64
 """Mark of a report that came under a key with labels: what these fix stands, whatever other reports of the call say."""
 RANK_SHIFT = 8
-"""Marks from here on: the report's rank in its product's order of reports (`gateway.normalise.reports`); 0 for none."""
+"""Marks from here on: the report's rank in its product's order of reports (`gateway.normalise.signal_precedence`); 0 for none."""
 
 
 class Call(NamedTuple):

@@ -20,10 +20,10 @@ from gateway.normalise.context import Context
 from gateway.normalise.conventions.events import EventRule, choose_event, status_failed
 from gateway.normalise.conventions.generic import RAW_NESTED, read_nested
 from gateway.normalise.conventions.table import Convention
+from gateway.normalise.extract import MAX_TEXT_CHARS, Interests, Picked, pick
 from gateway.normalise.fingerprint import log_scope_fingerprint
-from gateway.normalise.pick import MAX_TEXT_CHARS, Interests, Picked, pick
 from gateway.normalise.record import call_record, error_name, event_record_id, title
-from gateway.normalise.reports import place, rank_of
+from gateway.normalise.signal_precedence import place, rank_of
 from spool.record import Source, Trace
 
 FORMAT = "otlp.logs"

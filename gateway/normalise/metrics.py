@@ -3,7 +3,7 @@
 1. A metric that no table knows is ignored, point by point; so are gauges, sums that may fall, and points without a value.
 2. A point whose time, value or temporality cannot be right is rejected.
 3. A total repeats its parts: suppressed (`overlapping_type`).
-4. Every other point is usage. What it adds is told by its series (`gateway.counting.series`), then points that belong
+4. Every other point is usage. What it adds is told by its series (`gateway.counting.metrics.series`), then points that belong
    together become one record (`gateway.normalise.aggregates`).
 """
 
@@ -27,8 +27,8 @@ from gateway.normalise.conventions.metric_tables import (
     token_kind,
 )
 from gateway.normalise.cost import decimal_string
+from gateway.normalise.extract import MAX_TEXT_CHARS, Picked, pick
 from gateway.normalise.operation import operation
-from gateway.normalise.pick import MAX_TEXT_CHARS, Picked, pick
 from gateway.normalise.points import (
     PICO,
     Labels,

@@ -57,7 +57,7 @@ class Point(NamedTuple):
     """One data point of usage."""
 
     key: bytes
-    """Of the state that it is compared with (`gateway.counting.series`): the series and, for a cumulative one, its start."""
+    """Of the state that it is compared with (`gateway.counting.metrics.series`): the series and, for a cumulative one, its start."""
     series: bytes
     labels: Labels
     table: MetricTable

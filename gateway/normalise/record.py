@@ -11,8 +11,8 @@ from gateway.normalise.cache_hit import is_cache_hit
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.table import Convention
 from gateway.normalise.cost import no_cost, reported_cost
+from gateway.normalise.extract import Picked
 from gateway.normalise.operation import operation
-from gateway.normalise.pick import Picked
 from gateway.normalise.provider import provider
 from gateway.normalise.times import rfc3339, time_flags
 from gateway.normalise.usage import INCLUSIVE, has_cache, partition

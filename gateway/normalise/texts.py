@@ -22,7 +22,7 @@ MAX_REPR_CHARS = 16 * 1024
 
 _MAX_DIGITS = 13
 _MAX_COUNT = 1 << 40
-"""As in `gateway.normalise.pick`: a count of tokens beyond this is no count."""
+"""As in `gateway.normalise.extract`: a count of tokens beyond this is no count."""
 
 _PYTHON_WORD = re.compile(r"\b(None|True|False)\b")
 _JSON_WORD = {"None": "null", "True": "true", "False": "false"}

@@ -15,18 +15,18 @@ from gateway.decode.view import Event, Faults, ScopeSpans, Span, Traces
 from gateway.normalise import times
 from gateway.normalise.attribution import Origin, name_machine, resource_origin
 from gateway.normalise.call import REPEAT, Call, Normalised, Rejection
-from gateway.normalise.companions import Companions
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.choose import by_names, by_scope
 from gateway.normalise.conventions.generic import RAW_NESTED, read_nested
 from gateway.normalise.conventions.litellm import LITELLM, RAW_REQUEST
 from gateway.normalise.conventions.shared import NEUTRAL
 from gateway.normalise.conventions.table import Convention
+from gateway.normalise.extract import MAX_TEXT_CHARS, NO_PLAN, Interests, Picked, pick, pick_planned
 from gateway.normalise.fingerprint import scope_fingerprint
 from gateway.normalise.operation import Fate
-from gateway.normalise.pick import MAX_TEXT_CHARS, NO_PLAN, Interests, Picked, pick, pick_planned
 from gateway.normalise.record import call_record, error_name, span_record_id, title
-from gateway.normalise.reports import DETAILS, SPAN, place, rank_of
+from gateway.normalise.siblings import Companions
+from gateway.normalise.signal_precedence import DETAILS, SPAN, place, rank_of
 from spool.record import Record, Source
 
 FORMAT = "otlp.traces"

@@ -9,7 +9,7 @@
 
 from enum import Enum
 
-from gateway.normalise.pick import Picked
+from gateway.normalise.extract import Picked
 from spool.record import Usage, UsageStatus
 
 

@@ -12,7 +12,7 @@
 from collections.abc import Mapping
 
 from gateway.normalise.conventions.native import add_wholes, take_answer
-from gateway.normalise.pick import MAX_TEXT_CHARS, Picked
+from gateway.normalise.extract import MAX_TEXT_CHARS, Picked
 from gateway.normalise.texts import Answer, Json, answer_in, count_in, json_object, object_in, raw_answer, text_in
 
 _NOTHING: Mapping[str, Json] = {}

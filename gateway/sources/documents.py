@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import orjson
 
+from gateway.contract.errors import BadPayload, TooLarge
 from gateway.decode.loose_json import loads, place_of
-from gateway.errors import BadPayload, TooLarge
 from gateway.normalise.call import Rejection
 from gateway.normalise.texts import Json
 

@@ -1,4 +1,4 @@
-"""The values that a table maps, taken out of a JSON document: the counterpart of `gateway.normalise.pick` for gateway formats. Pure.
+"""The values that a table maps, taken out of a JSON document: the counterpart of `gateway.normalise.extract` for gateway formats. Pure.
 
 A table is a `Convention` whose names are paths: `metadata.usage_object.prompt_tokens`. A path is first looked up as it
 is written (`gen_ai.usage.input_tokens` may be one flat key), then by its dots, one object a dot; `*` as a part stands for the
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from gateway.normalise.conventions.shared import kind_of
 from gateway.normalise.conventions.table import Convention
-from gateway.normalise.pick import COUNT, FIRST, MAX_COUNT, MAX_TEXT_CHARS, NUMBER, TEXT, WHO, Picked
+from gateway.normalise.extract import COUNT, FIRST, MAX_COUNT, MAX_TEXT_CHARS, NUMBER, TEXT, WHO, Picked
 from gateway.normalise.texts import Json
 
 _MAX_NUMBER_CHARS = 40
@@ -29,7 +29,7 @@ class Path(NamedTuple):
 class Field(NamedTuple):
     name: str
     kind: int
-    """How it is read, as in `gateway.normalise.pick`."""
+    """How it is read, as in `gateway.normalise.extract`."""
     paths: tuple[tuple[str, str, tuple[str, ...]], ...]
     """Of each path: as it is written, its first part, the others. Plain tuples: this is read some thirty times a document."""
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from gateway.errors import BadPayload
+from gateway.contract.errors import BadPayload
 from gateway.normalise.context import Context
 from gateway.sources.catalogue import SOURCES
 from gateway.sources.documents import Documents, documents_in

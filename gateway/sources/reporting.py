@@ -16,8 +16,8 @@ from gateway.normalise.attribution import gateway_origin
 from gateway.normalise.call import Call, Normalised, Rejection
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.table import Convention
+from gateway.normalise.extract import Picked
 from gateway.normalise.fingerprint import scope_fingerprint
-from gateway.normalise.pick import Picked
 from gateway.normalise.record import call_record, error_name, event_record_id
 from gateway.normalise.texts import Json
 from spool.record import Source, Trace

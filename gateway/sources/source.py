@@ -1,7 +1,7 @@
 """What a source is: a product that pushes its telemetry in a shape of its own to `POST /v1/sources/{name}`. Pure.
 
 A source is one folder here: its table (`Convention` over JSON paths) and its function `read`. How it proves who it is and
-how it wants to be answered stand beside them, as data; `gateway.web.sources` does the I/O.
+how it wants to be answered stand beside them, as data; `gateway.receiver.sources` does the I/O.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,10 +19,10 @@ TOKEN_PATH = "/token/{token}"  # noqa: S105 - where one stands
 
 WayIn = Literal["key", "firehose_access_key", "vendor_headers", "path_token", "hmac_sha256", "hmac_sha1"]
 """How a sender shows its key. `key`: as everywhere (bare, Bearer, Basic, x-api-key, api-key). The others are in
-`gateway.web.ways_in`; `path_token` and the signatures work only where the configuration turns them on."""
+`gateway.receiver.auth_methods`; `path_token` and the signatures work only where the configuration turns them on."""
 
 AnswerKind = Literal["json", "langfuse", "firehose"]
-"""How the sender is answered: `gateway.web.source_answers`."""
+"""How the sender is answered: `gateway.receiver.source_responses`."""
 
 
 class Thread(NamedTuple):
@@ -43,7 +43,7 @@ class SourceRead:
     measured: Measured = field(default_factory=Measured)
     threads: list[Thread] = field(default_factory=list)
     threads_of_calls: dict[str, str] = field(default_factory=dict)
-    """Record id of a call -> its thread's id: `gateway.sources.threads` brings both together."""
+    """Record id of a call -> its thread's id: `gateway.ingest.trace_attributes` brings both together."""
     answer: dict[str, object] = field(default_factory=dict)
     """What the answer repeats of the payload (Firehose's `requestId`, Langfuse's event ids): ids only, plain types."""
 

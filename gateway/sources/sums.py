@@ -1,7 +1,7 @@
 """What a sender sums up over a stretch of time (a day's tokens of one key and model) -> points of usage. Pure.
 
 For daily exports and usage reports, which are no calls. A source makes a `Sum` of each row and gives all rows of a
-payload to `add_sums`, which fills `SourceRead.measured`; the rest is the way of the metrics (`gateway.counting.series`, `fold`,
+payload to `add_sums`, which fills `SourceRead.measured`; the rest is the way of the metrics (`gateway.counting.metrics.series`, `fold`,
 `sources`): they wait, they are suppressed where the same inbound key reports calls, and become records of kind `aggregate`.
 
 1. Each kind of tokens, and the cost, of one row is a point of its own series: the row's `identity`, its stretch, the kind.
@@ -13,7 +13,7 @@ payload to `add_sums`, which fills `SourceRead.measured`; the rest is the way of
    the money; leave the cost out where 0 means that no price is known. `texts` and `who` become the record's names.
 5. An item is a point. A row that tells no number is ignored; one whose times or numbers cannot be right is rejected.
 
-A state is kept for `SUM_AGE_MS` (`gateway.aggregates`): a month is exported again until it is closed.
+A state is kept for `SUM_AGE_MS` (`gateway.ingest.metrics`): a month is exported again until it is closed.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -27,8 +27,8 @@ from gateway.normalise.context import Context
 from gateway.normalise.conventions.metric_tables import COST, PRODUCT_RANK, REQUESTS, MetricTable
 from gateway.normalise.conventions.table import Convention
 from gateway.normalise.cost import decimal_string
+from gateway.normalise.extract import Picked
 from gateway.normalise.metrics import sender_of
-from gateway.normalise.pick import Picked
 from gateway.normalise.points import PICO, Labels, Measured, Point, Reporter, cumulative_key, hashed
 from gateway.normalise.record import called, is_name, title
 from gateway.normalise.usage import Basis

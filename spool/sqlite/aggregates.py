@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from spool.figures import Figures
+from spool.counters import Figures
 from spool.record import AI_TELEMETRY, Lane
 from spool.sqlite import rows
 from spool.sqlite.spool import SqliteSpool

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from spool.errors import SpoolError
 from spool.sqlite.database import connect_to_read, mapped_errors, refuse_newer, touch_private
-from spool.sqlite.salvage import sync
+from spool.sqlite.recovery.salvage import sync
 
 
 def back_up(data_dir: Path, to: Path) -> int:

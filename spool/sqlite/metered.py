@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Literal, NamedTuple
 
-from spool.figures import Figures
+from spool.counters import Figures
 from spool.record import UNIT_COST, USAGE_EVENTS
 from spool.sqlite import rows, unit_totals
 from spool.sqlite.gathering import CHUNK_RECORDS

@@ -6,8 +6,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
+from spool.counters import Figures
 from spool.errors import SpoolError
-from spool.figures import Figures
 from spool.record import OWN_LANES, Lane
 from spool.sqlite import database, rows
 from spool.sqlite.writer import load_figures

@@ -15,9 +15,10 @@ from typing import Literal, NamedTuple
 from zlib import crc32
 
 from spool.age import Seen, age_at_start
-from spool.figures import Figures
+from spool.counters import Figures
 from spool.record import AI_TELEMETRY, UNIT_COST, Batch, Lane
-from spool.sqlite import room, side_counts
+from spool.sqlite import room
+from spool.sqlite.replay import side_counts
 from spool.store import Refusal
 
 CHECKSUM_BYTES = 4

@@ -19,19 +19,22 @@ from typing import TypeVar
 
 from spool.age import AgeClock, Seen, monotonic_ms
 from spool.clock import rfc3339_ms, uuid7
+from spool.counters import Figures
 from spool.dead_letters import Aside
 from spool.drain import Drain
 from spool.errors import SpoolError, SpoolFull
-from spool.figures import Figures
 from spool.record import AI_TELEMETRY, OWN_LANES, USAGE_EVENTS, Batch, Lane
-from spool.sqlite import again, database, dead_letters, reconciling, rows, side_counts
+from spool.sqlite import database, rows
 from spool.sqlite.gathering import Gathered, Gathering
-from spool.sqlite.operating import Operator
-from spool.sqlite.reconciling import Quarantined
+from spool.sqlite.recovery import reconcile as reconciling
+from spool.sqlite.recovery.reconcile import Quarantined
+from spool.sqlite.recovery.summary import read_from, read_summary, write_summary
+from spool.sqlite.replay import dead_letters, side_counts
+from spool.sqlite.replay import ranges as again
+from spool.sqlite.replay.operator import Operator
 from spool.sqlite.reserve import RESERVE_BYTES
 from spool.sqlite.room import Room, pages
 from spool.sqlite.rows import Change, Evidence, Limits, Moved, Position, Waiting
-from spool.sqlite.summary import read_from, read_summary, write_summary
 from spool.sqlite.writer import GroupResult, Operation, Writer
 from spool.store import Depth, Refusal, Tally
 

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 import orjson
 
-from spool.figures import Figures
+from spool.counters import Figures
 from spool.record import UNIT_COST, Batch
 from spool.sqlite.rows import Limits, Waiting
 from spool.sqlite.unit_totals import Stream, begin_with_sums, stream_with

@@ -5,7 +5,7 @@ import sqlite3
 from collections.abc import Callable, Sequence
 
 from spool.clock import rfc3339_ms, uuid7
-from spool.figures import Figures
+from spool.counters import Figures
 from spool.record import UNIT_COST, Batch, Lane
 from spool.sqlite import unit_batches, unit_totals
 from spool.sqlite.rows import Limits, Waiting

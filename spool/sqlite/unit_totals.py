@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import orjson
 
-from spool.figures import Figures
+from spool.counters import Figures
 from spool.record import UNIT_COST
 from spool.unit_cost import (
     ALWAYS_WHOLE_MS,

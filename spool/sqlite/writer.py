@@ -17,10 +17,11 @@ from typing import Any
 
 import orjson
 
+from spool.counters import Figures
 from spool.errors import SpoolCorrupt, SpoolError, SpoolLocked, SpoolTooNew
-from spool.figures import Figures
 from spool.record import Lane
-from spool.sqlite import database, opening, rows, salvage
+from spool.sqlite import database, rows
+from spool.sqlite.recovery import opening, salvage
 from spool.sqlite.reserve import Reserve
 from spool.sqlite.room import NOTHING_KNOWN, Room, measure
 from spool.store import Tally

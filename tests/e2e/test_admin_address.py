@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from gateway.admin_address import FILE, WrittenAddress, running_address
-from gateway.config_values import TcpAddress, UnixAddress
+from gateway.admin.address_file import FILE, WrittenAddress, running_address
+from gateway.config.values import TcpAddress, UnixAddress
 from spool.sqlite.database import DataLock
 from tests.support.commands import Ended, run_telemetry_gateway
 from tests.support.gateway_process import GatewayProcess

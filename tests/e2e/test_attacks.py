@@ -19,12 +19,12 @@ import pytest
 
 from benchmarks.processes import ProcessFailed
 from benchmarks.scenario import fetch
+from gateway.admin.session import COOKIE
+from gateway.contract.scopes import Fixed
 from gateway.keys.key import GATEWAY_PREFIX, SERVICE_PREFIX, mint
 from gateway.keys.limits import Limits
-from gateway.keys.scopes import Fixed
-from gateway.web.otlp import INGEST_SCOPE
-from gateway.web.session import COOKIE
-from gateway.web.telemetry import EVENT_SCOPE
+from gateway.receiver.otlp import INGEST_SCOPE
+from gateway.receiver.telemetry import EVENT_SCOPE
 from tests.support.corpus import CORPUS
 from tests.support.gateway_process import GatewayProcess, broken_identities
 from tests.support.keys_beside import keys_beside

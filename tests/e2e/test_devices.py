@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 
 from gateway.cli.keys import person
-from gateway.wall_clock import wall_ms
+from gateway.common.wall_clock import wall_ms
 from spool.record import DEVICES
 from spool.sqlite.spool import SpoolSettings, SqliteSpool
 from spool.store import Tally

@@ -10,12 +10,12 @@ import aiohttp
 import pytest
 
 from gateway.app import Gateway
-from gateway.config_load import load_config
+from gateway.config.loader import load_config
 from gateway.insights.rounds import ROUND_S
 from gateway.insights.thresholds import HELD_LANE_S, RETRYING_LANE_S
 from gateway.insights.usage.tally import HOUR_MS
 from spool.dead_letters import Chosen
-from spool.sqlite.operating import at_rest
+from spool.sqlite.replay.operator import at_rest
 from tests.support.calls import EPOCH_MS
 from tests.support.polling import until_true
 from tests.support.refusing_service import RefusingService

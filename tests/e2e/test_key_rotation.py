@@ -9,8 +9,8 @@ from typing import NamedTuple
 import pytest
 
 from benchmarks.bodies import Shape, Template
-from gateway.keys.control import OF_SERVICE
-from gateway.keys.scopes import SEND_AI_TELEMETRY, Managed
+from gateway.contract.scopes import SEND_AI_TELEMETRY, Managed
+from gateway.keys.control_store import OF_SERVICE
 from tests.support.gateway_process import GatewayProcess, Status, broken_identities
 from tests.support.keys_beside import BY, keys_beside
 from tests.support.kill_load import Load

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from benchmarks.processes import ProcessFailed
-from gateway.keys.control import OF_SERVICE
+from gateway.keys.control_store import OF_SERVICE
 from tests.support.commands import Ended, run_command, run_telemetry_gateway
 from tests.support.gateway_process import GatewayProcess
 from tests.support.keys_beside import keys_beside

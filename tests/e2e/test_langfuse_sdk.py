@@ -15,7 +15,7 @@ import pytest
 
 from benchmarks.processes import PROJECT_ROOT
 from benchmarks.scenario import fetch
-from gateway.keys.scopes import Fixed
+from gateway.contract.scopes import Fixed
 from tests.support.canary import files_with_canary
 from tests.support.client_environments import client_python, requirements
 from tests.support.gateway_process import GatewayProcess, broken_identities

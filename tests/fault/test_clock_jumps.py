@@ -10,12 +10,12 @@ import pytest
 
 from benchmarks.bodies import Shape, Template
 from gateway.app import Gateway
-from gateway.config_load import load_config
+from gateway.common.wall_clock import wall_ms
+from gateway.config.loader import load_config
 from gateway.insights.finding import INSIGHT_LIST, Finding
 from gateway.insights.store import InsightStore
-from gateway.keys.database import Database
 from gateway.lists.conventions import envelope, read_request
-from gateway.wall_clock import wall_ms
+from gateway.storage.database import Database
 from spool.record import AI_TELEMETRY
 from tests.support.calls import call
 from tests.support.metrics import export

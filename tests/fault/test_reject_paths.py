@@ -30,7 +30,7 @@ from benchmarks.bodies import Shape, Template
 from benchmarks.litellm_bodies import PATH as LITELLM_PATH
 from benchmarks.litellm_bodies import LiteLLMTemplate
 from gateway.app import Gateway
-from gateway.config_load import load_config
+from gateway.config.loader import load_config
 from spool.errors import SpoolError
 from spool.record import OWN_LANES
 from tests.support.torture_senders import log_request

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from gateway.intake import Sender
+from gateway.contract.intake import Sender
 from spool.record import AI_TELEMETRY, USAGE_EVENTS
 from spool.sqlite.database import DATABASE, migrations
-from spool.sqlite.verifying import verify_stopped
+from spool.sqlite.recovery.verify import verify_stopped
 from tests.support.metrics_rig import MetricsRig
 from tests.support.spans import call_span
 from tests.support.spool_rig import Rig, assert_balanced, drained, frozen

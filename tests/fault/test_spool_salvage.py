@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from spool.record import AI_TELEMETRY
-from spool.sqlite import salvage
+from spool.sqlite.recovery import salvage
 from spool.sqlite.spool import SqliteSpool
 from tests.support.damage import FRAME_BYTES, LOG_HEADER_BYTES, PAGE_BYTES, damage, damaged_copy, pages_of
 from tests.support.spool_rig import append, assert_balanced, copied, drained, frozen, open_spool

@@ -17,7 +17,7 @@ import pytest
 
 from benchmarks.bodies import Shape, Template
 from exporters.pump import Limits
-from gateway.lanes import STOP_GRACE_S
+from gateway.delivery.lanes import STOP_GRACE_S
 from tests.support.gateway_process import GatewayProcess, Upstream, broken_identities
 from tests.support.kill_load import Load
 from tests.support.tcp_proxy import TcpProxy

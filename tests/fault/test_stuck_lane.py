@@ -14,7 +14,7 @@ import pytest
 from benchmarks.bodies import Shape, Template
 from exporters.pump import Pump
 from gateway.app import Gateway
-from gateway.config_load import load_config
+from gateway.config.loader import load_config
 from spool.record import AI_TELEMETRY
 from tests.support.polling import until_true
 

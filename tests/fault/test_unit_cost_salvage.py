@@ -5,8 +5,8 @@ import shutil
 from pathlib import Path
 
 from spool.sqlite.database import DATABASE
-from spool.sqlite.pages import PAGE_BYTES
-from spool.sqlite.summary import FILE as SUMMARY
+from spool.sqlite.recovery.pages import PAGE_BYTES
+from spool.sqlite.recovery.summary import FILE as SUMMARY
 from tests.support.unit_streams import UnitRig, metered, place
 
 DAMAGES = 30

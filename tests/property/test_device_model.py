@@ -13,15 +13,18 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from exporters.cost_service.devices import DeviceAnswer, DeviceState
+from gateway.admin import devices as operating
+from gateway.contract.errors import BadPayload, NotFound
 from gateway.decode.heartbeat import Heartbeat
-from gateway.devices import operating, rows, sending, taking
-from gateway.devices.herd import Budget
+from gateway.devices import contacts as taking
+from gateway.devices import outbox as sending
+from gateway.devices import rows
+from gateway.devices.contacts import Moment
+from gateway.devices.outbox import Enrolment, Spoke
 from gateway.devices.rows import Device, New
-from gateway.devices.sending import Enrolment, Spoke
 from gateway.devices.states import ENROLS, NoSuchTransition
 from gateway.devices.tables import scripts
-from gateway.devices.taking import Moment
-from gateway.errors import BadPayload, NotFound
+from gateway.devices.throttling import Budget
 from spool.sqlite.database import one_commit
 
 T = TypeVar("T")

@@ -5,7 +5,7 @@ from hashlib import sha256
 from gateway.normalise.call import LOG, RANK_SHIFT, REPEAT, Call
 from gateway.normalise.fingerprint import fingerprint, log_scope_fingerprint, scope_fingerprint, source_fingerprint
 from gateway.normalise.record import event_record_id, span_record_id
-from gateway.normalise.reports import session_fingerprint
+from gateway.normalise.signal_precedence import session_fingerprint
 from spool.clock import rfc3339_ms
 from spool.record import Cost, Record, Usage
 

@@ -3,9 +3,9 @@
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
-from gateway.keys.control import INBOUND, KeyFiles, keys_in
+from gateway.common.wall_clock import wall_ms
+from gateway.keys.control_store import INBOUND, KeyFiles, keys_in
 from gateway.keys.store import KeyStore
-from gateway.wall_clock import wall_ms
 
 BY = "ops@example.com"
 

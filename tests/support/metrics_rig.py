@@ -7,12 +7,12 @@ from typing import Any
 
 import orjson
 
-from gateway.aggregates import Settings
-from gateway.intake import Receipt, Sender
+from gateway.contract.intake import Receipt, Sender
+from gateway.ingest.metrics import Settings
+from gateway.ingest.pipeline import SpoolIntake
+from gateway.ingest.settle import Counting
 from gateway.normalise.context import KEEP_USERS
 from gateway.pricing.prices import Prices
-from gateway.settling import Counting
-from gateway.spool_intake import SpoolIntake
 from spool.record import AI_TELEMETRY, Lane
 from spool.sqlite.spool import SqliteSpool
 from tests.support.metrics import Export

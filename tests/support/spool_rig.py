@@ -8,9 +8,9 @@ from typing import Any
 
 import orjson
 
+from gateway.ingest.settle import Counting
 from gateway.normalise.call import Call
 from gateway.normalise.record import record_json
-from gateway.settling import Counting
 from spool.record import AI_TELEMETRY, Batch, Lane
 from spool.sqlite.spool import SpoolSettings, SqliteSpool
 from spool.store import Tally

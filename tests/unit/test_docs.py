@@ -8,11 +8,11 @@ from typing import Any
 import click
 import pytest
 
-from gateway import errors
 from gateway.cli.main import main
-from gateway.config import MAPPING_OPTIONS, config_schema
-from gateway.config_load import leaf_options
-from gateway.errors import (
+from gateway.config.loader import leaf_options
+from gateway.config.model import MAPPING_OPTIONS, config_schema
+from gateway.contract import errors
+from gateway.contract.errors import (
     BadRecord,
     Forbidden,
     GatewayError,
@@ -23,10 +23,10 @@ from gateway.errors import (
     Unauthenticated,
     kind_of,
 )
+from gateway.receiver.telemetry import telemetry_routes
 from gateway.sources.catalogue import SOURCES
 from gateway.sources.source import Source as PushSource
-from gateway.unit_cost.faults import MENDS
-from gateway.web.telemetry import telemetry_routes
+from gateway.usage_events.faults import MENDS
 from spool.record import Attribution, Cost, Record, Source, Trace, Usage
 from tests.conformance.otlp_http.recording import RecordingIntake
 
@@ -47,10 +47,10 @@ def test_every_flag_is_documented_and_set_somewhere() -> None:
     documented = set(re.findall(r"^\| `(\w+)`", table, re.MULTILINE))
     code = "".join(
         path.read_text()
-        for folder in ("normalise", "counting", "pricing", "sources")
+        for folder in ("contract", "normalise", "counting", "pricing", "sources")
         for path in (ROOT / "gateway" / folder).rglob("*.py")
     )
-    code += (ROOT / "gateway/settling.py").read_text()
+    code += (ROOT / "gateway/ingest/settle.py").read_text()
     assert {flag for flag in documented if f'"{flag}"' not in code} == set()
     set_in_code = set(re.findall(r'(?:flags"?\]?\.append\(|flags"\], )"(\w+)"', code))
     assert set_in_code <= documented

@@ -12,11 +12,11 @@ from typing import Final, Self
 
 import structlog
 
-from gateway.faults import places
+from gateway.common.traceback_summary import places
 from gateway.insights.usage.table import make_usage_tables, through_no, write
 from gateway.insights.usage.tally import Tally
-from gateway.keys.database import Database
 from gateway.keys.errors import DatabaseUnavailable
+from gateway.storage.database import Database
 from spool.errors import SpoolError
 from spool.record import AI_TELEMETRY
 from spool.sqlite.settled import Settled, settled_records

@@ -10,7 +10,7 @@ from typing import Final
 
 from gateway.insights.usage.history import History, Model, Usage
 from gateway.insights.usage.tally import COST, HOUR_MS, PICO, SUMS, Key, Tally
-from gateway.keys.database import Database, scripts_of
+from gateway.storage.database import Database, scripts_of
 
 KEPT_HOURS: Final = 9 * 24
 """A day to look at, a week before it to compare with, and one to spare."""

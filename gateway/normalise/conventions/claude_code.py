@@ -6,8 +6,8 @@ from documentation, not captured).
 
 from gateway.decode.view import Span
 from gateway.normalise.conventions.table import Convention, exclusive
+from gateway.normalise.extract import Picked
 from gateway.normalise.operation import Fate
-from gateway.normalise.pick import Picked
 
 
 def fate(picked: Picked, span: Span, *, failed: bool) -> Fate:

@@ -2,8 +2,8 @@
 
 from gateway.decode.view import Span
 from gateway.normalise.conventions.table import Convention, inclusive
+from gateway.normalise.extract import Picked
 from gateway.normalise.operation import Fate
-from gateway.normalise.pick import Picked
 
 _TURN = "codex.turn.token_usage."
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from gateway.normalise.conventions.claude_code import CLAUDE_CODE
 from gateway.normalise.conventions.table import Convention, exclusive, inclusive
-from gateway.normalise.pick import Picked
+from gateway.normalise.extract import Picked
 
 _AUTH_PROVIDERS: Mapping[str, str] = {
     "openai": "openai",

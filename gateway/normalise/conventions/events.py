@@ -18,9 +18,9 @@ from gateway.normalise.conventions.choose import by_names, by_scope
 from gateway.normalise.conventions.gen_ai import GEN_AI
 from gateway.normalise.conventions.generic import GENERIC
 from gateway.normalise.conventions.table import Convention
+from gateway.normalise.extract import Picked
 from gateway.normalise.operation import operation
-from gateway.normalise.pick import Picked
-from gateway.normalise.reports import DETAILS
+from gateway.normalise.signal_precedence import DETAILS
 
 EventFate = Literal["call", "content_only", "not_a_call", "ignored"]
 """A call; AI content without usage; AI work that is no call of its own, or repeats one; nothing of AI."""

@@ -14,8 +14,8 @@ from http import HTTPStatus
 from gateway.decode.view import Span
 from gateway.normalise.conventions import openinference
 from gateway.normalise.conventions.table import Convention, by_operation, inclusive
+from gateway.normalise.extract import Picked
 from gateway.normalise.operation import Fate
-from gateway.normalise.pick import Picked
 
 
 def _bifrost_fate(picked: Picked, span: Span, *, failed: bool) -> Fate:

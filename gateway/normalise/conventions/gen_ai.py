@@ -6,8 +6,8 @@ known scopes are inclusive (measured, `docs/formats.md`); any other scope is uns
 
 from gateway.decode.view import Span
 from gateway.normalise.conventions.table import Convention, by_operation, inclusive
+from gateway.normalise.extract import Picked
 from gateway.normalise.operation import Fate
-from gateway.normalise.pick import Picked
 
 GEN_AI = Convention("gen_ai", own={})
 

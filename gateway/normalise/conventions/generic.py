@@ -11,8 +11,8 @@ from gateway.decode.view import Span
 from gateway.normalise.conventions import shared
 from gateway.normalise.conventions.native import add_parts, note_native
 from gateway.normalise.conventions.table import Convention, by_operation
+from gateway.normalise.extract import COUNT, MAX_COUNT, NO_INTEREST, NUMBER, OTHER, TEXT, Interest, Interests, Picked
 from gateway.normalise.operation import Fate
-from gateway.normalise.pick import COUNT, MAX_COUNT, NO_INTEREST, NUMBER, OTHER, TEXT, Interest, Interests, Picked
 from gateway.normalise.texts import count_in, repr_object
 
 _PATH = re.compile(

@@ -13,8 +13,8 @@ from gateway.normalise.conventions.langfuse_usage import read_usage
 from gateway.normalise.conventions.litellm import without_prefix
 from gateway.normalise.conventions.native import add_parts
 from gateway.normalise.conventions.table import Convention, by_operation, inclusive
+from gateway.normalise.extract import Picked
 from gateway.normalise.operation import Fate
-from gateway.normalise.pick import Picked
 from gateway.normalise.texts import Json, json_object, raw_answer, text_in, unquoted
 
 _OBSERVATION = "langfuse.observation."

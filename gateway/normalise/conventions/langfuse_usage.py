@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import NamedTuple
 
-from gateway.normalise.pick import MAX_COUNT
+from gateway.normalise.extract import MAX_COUNT
 from gateway.normalise.texts import Json, count_in
 
 _INPUT_WHOLES = ("input", "prompt_tokens", "input_tokens", "promptTokens", "inputTokens")

@@ -10,8 +10,8 @@
 from gateway.decode.view import Span
 from gateway.normalise.conventions.native import add_parts, add_wholes, take_answer
 from gateway.normalise.conventions.table import Convention, by_operation, inclusive
+from gateway.normalise.extract import Picked
 from gateway.normalise.operation import Fate
-from gateway.normalise.pick import Picked
 from gateway.normalise.texts import json_object, raw_answer, repr_object
 
 _METADATA = "langsmith.metadata."

@@ -16,8 +16,8 @@ from gateway.decode.view import Span
 from gateway.normalise.conventions import openinference
 from gateway.normalise.conventions.native import add_parts, add_wholes, note_native
 from gateway.normalise.conventions.table import Convention, by_operation, inclusive, usage_rule
+from gateway.normalise.extract import RAW, TEXT, Interest, Interests, Picked
 from gateway.normalise.operation import Fate
-from gateway.normalise.pick import RAW, TEXT, Interest, Interests, Picked
 from gateway.normalise.texts import json_object, object_in, repr_object
 
 RAW_REQUEST = "raw_gen_ai_request"

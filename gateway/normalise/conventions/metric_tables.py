@@ -5,7 +5,7 @@
 2. What a point counts is told by the metric's name, else by its type attribute (`token_kind`). A total repeats its
    parts and is never added; a type that no table knows is kept by its name, and added to nothing.
 3. Where one product reports its tokens under several names, the smallest `rank` counts and the others are suppressed;
-   alone, each counts. Calls go before all of them (`gateway.counting.sources`).
+   alone, each counts. Calls go before all of them (`gateway.counting.metrics.sources`).
 """
 
 import re
@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
 from gateway.normalise.conventions import shared
-from gateway.normalise.pick import NO_INTEREST, TEXT, Interest, Interests
+from gateway.normalise.extract import NO_INTEREST, TEXT, Interest, Interests
 from gateway.normalise.usage import Basis
 
 PRODUCT_RANK: Final = 1

@@ -8,8 +8,8 @@
 from gateway.decode.view import Span
 from gateway.normalise.conventions.native import add_parts, add_wholes, take_answer
 from gateway.normalise.conventions.table import Convention, by_operation, inclusive
+from gateway.normalise.extract import Picked
 from gateway.normalise.operation import Fate
-from gateway.normalise.pick import Picked
 from gateway.normalise.texts import json_object, raw_answer, text_in, unquoted
 
 _CALLS = frozenset({"CHAT_MODEL", "LLM", "EMBEDDING"})

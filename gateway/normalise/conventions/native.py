@@ -7,7 +7,7 @@ they may complete the attributes; wholes are taken only where no attribute has t
 
 from collections.abc import Mapping
 
-from gateway.normalise.pick import MAX_TEXT_CHARS, Picked
+from gateway.normalise.extract import MAX_TEXT_CHARS, Picked
 from gateway.normalise.texts import Answer, Json, count_in, object_in
 
 

@@ -10,8 +10,8 @@
 from gateway.decode.view import Span
 from gateway.normalise.conventions.native import take_answer
 from gateway.normalise.conventions.table import Convention, by_operation
+from gateway.normalise.extract import Picked
 from gateway.normalise.operation import Fate
-from gateway.normalise.pick import Picked
 from gateway.normalise.texts import json_object, raw_answer, text_in
 from gateway.normalise.usage import Basis
 

@@ -6,7 +6,7 @@
 """
 
 from gateway.normalise.conventions.table import Convention, exclusive, inclusive
-from gateway.normalise.pick import Picked
+from gateway.normalise.extract import Picked
 from gateway.normalise.provider import counts_cache_apart
 from gateway.normalise.usage import Basis
 

@@ -6,7 +6,7 @@ OpenTelemetry GenAI in all its generations comes first (`gen_ai.provider.name` o
 
 import re
 
-from gateway.normalise.pick import COUNT, FIRST, NUMBER, RAW, TEXT, WHO
+from gateway.normalise.extract import COUNT, FIRST, NUMBER, RAW, TEXT, WHO
 
 NAMES: dict[str, tuple[str, ...]] = {
     # what was called

@@ -11,8 +11,8 @@ from typing import Protocol
 
 from gateway.decode.view import Span
 from gateway.normalise.conventions import shared
+from gateway.normalise.extract import NO_INTEREST, OTHER, Interest, Interests, Picked
 from gateway.normalise.operation import Fate, operation
-from gateway.normalise.pick import NO_INTEREST, OTHER, Interest, Interests, Picked
 from gateway.normalise.usage import Basis
 
 Names = Mapping[str, tuple[str, ...]]

@@ -10,8 +10,8 @@
 from gateway.decode.view import Span
 from gateway.normalise.conventions.native import add_parts, note_native
 from gateway.normalise.conventions.table import Convention, by_operation
+from gateway.normalise.extract import Picked
 from gateway.normalise.operation import Fate
-from gateway.normalise.pick import Picked
 from gateway.normalise.provider import counts_cache_apart
 from gateway.normalise.texts import json_object, object_in, text_in
 from gateway.normalise.usage import Basis

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.table import Convention, unstated
-from gateway.normalise.pick import Picked
+from gateway.normalise.extract import Picked
 from gateway.normalise.texts import Json, object_in, text_in
 from gateway.sources.answers import error_in, take_body
 from gateway.sources.documents import Document

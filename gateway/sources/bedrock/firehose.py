@@ -15,7 +15,7 @@ from binascii import Error as Base64Error
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-from gateway.errors import BadPayload
+from gateway.contract.errors import BadPayload
 from gateway.normalise.texts import Json
 from gateway.sources.documents import documents_in
 from gateway.sources.items import at, ignore, reject

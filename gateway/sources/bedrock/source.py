@@ -18,7 +18,7 @@ from typing import Final
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.native import add_parts
 from gateway.normalise.conventions.table import Convention, exclusive
-from gateway.normalise.pick import MAX_TEXT_CHARS, Picked
+from gateway.normalise.extract import MAX_TEXT_CHARS, Picked
 from gateway.normalise.texts import Json, object_in, text_in
 from gateway.sources.bedrock.firehose import Budget, entries
 from gateway.sources.documents import Document

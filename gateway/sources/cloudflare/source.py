@@ -20,7 +20,7 @@ from typing import Final
 
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.table import Convention, unstated
-from gateway.normalise.pick import Picked
+from gateway.normalise.extract import Picked
 from gateway.normalise.texts import Json, text_in
 from gateway.sources.answers import object_of, take_body
 from gateway.sources.documents import Document

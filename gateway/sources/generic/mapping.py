@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from gateway.near_miss import did_you_mean
+from gateway.common.suggestions import did_you_mean
 from gateway.normalise.conventions.table import Convention, exclusive, inclusive, unstated
 from gateway.sources.fields import Path
 

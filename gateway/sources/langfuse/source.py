@@ -21,14 +21,14 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from hashlib import sha256
 
-from gateway.errors import BadPayload
+from gateway.contract.errors import BadPayload
+from gateway.contract.partial_flags import START_UNKNOWN
+from gateway.contract.partial_flags import UNFINISHED as UNFINISHED_FLAG
 from gateway.normalise.call import UNFINISHED, Rejection
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.langfuse_usage import read_usage
 from gateway.normalise.conventions.table import Convention, inclusive
-from gateway.normalise.partial import START_UNKNOWN
-from gateway.normalise.partial import UNFINISHED as UNFINISHED_FLAG
-from gateway.normalise.pick import Picked
+from gateway.normalise.extract import Picked
 from gateway.normalise.texts import Json, object_in, text_in
 from gateway.sources.documents import Document
 from gateway.sources.fields import count_of, number_of, pick_fields

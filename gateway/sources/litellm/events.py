@@ -17,7 +17,7 @@ from typing import Final
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.litellm import without_prefix
 from gateway.normalise.conventions.table import Convention, inclusive
-from gateway.normalise.pick import Picked
+from gateway.normalise.extract import Picked
 from gateway.normalise.texts import Json
 from gateway.sources.fields import pick_fields, text_of
 from gateway.sources.reporting import Report, content_id, epoch_ms

@@ -16,7 +16,7 @@ from typing import Final
 
 from gateway.normalise.conventions.litellm import without_prefix
 from gateway.normalise.conventions.native import add_parts, add_wholes
-from gateway.normalise.pick import MAX_TEXT_CHARS, Picked
+from gateway.normalise.extract import MAX_TEXT_CHARS, Picked
 from gateway.normalise.texts import Json
 from gateway.sources.fields import number_of
 from gateway.sources.litellm.call_types import CallType, call_type

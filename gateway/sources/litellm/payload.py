@@ -25,7 +25,7 @@ from typing import Final
 from gateway.normalise.conventions.litellm import without_prefix
 from gateway.normalise.conventions.native import add_parts, add_wholes, note_native
 from gateway.normalise.conventions.table import Convention, inclusive
-from gateway.normalise.pick import MAX_TEXT_CHARS, Picked
+from gateway.normalise.extract import MAX_TEXT_CHARS, Picked
 from gateway.normalise.texts import Json, count_in
 from gateway.sources.fields import count_of, number_of, pick_fields, text_of
 from gateway.sources.litellm.call_types import CallType, call_type

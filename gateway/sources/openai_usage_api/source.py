@@ -18,7 +18,7 @@ from typing import Final
 
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.table import Convention, exclusive, inclusive
-from gateway.normalise.pick import Picked
+from gateway.normalise.extract import Picked
 from gateway.normalise.texts import Json, object_in, text_in
 from gateway.sources.documents import Document
 from gateway.sources.fields import count_of, pick_fields, text_of

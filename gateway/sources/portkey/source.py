@@ -18,7 +18,7 @@ from typing import Final
 from gateway.normalise.cache_hit import is_cache_hit
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.table import Convention, unstated
-from gateway.normalise.pick import Picked
+from gateway.normalise.extract import Picked
 from gateway.normalise.texts import Json, object_in, text_in
 from gateway.sources.answers import error_in, object_of, take_body
 from gateway.sources.documents import Document

@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 
 from gateway.normalise import times
 from gateway.normalise.conventions.shared import is_unknown_usage
-from gateway.normalise.pick import MAX_COUNT, MAX_TEXT_CHARS
+from gateway.normalise.extract import MAX_COUNT, MAX_TEXT_CHARS
 from gateway.normalise.record import title
 from gateway.normalise.texts import Json
 from gateway.sources.reporting import epoch_ms

@@ -9,10 +9,10 @@ import httpx
 import orjson
 import pytest
 
-from gateway.keys.control import OF_SERVICE
-from gateway.keys.scopes import CATALOGUE, Fixed
-from gateway.openapi.gateway_document import gateway_document
-from gateway.openapi.service_document import service_document
+from gateway.admin.openapi.document import gateway_document
+from gateway.contract.scopes import CATALOGUE, Fixed
+from gateway.keys.control_store import OF_SERVICE
+from gateway.local_service.openapi.document import service_document
 from gateway.sources.catalogue import SOURCES
 from tests.support.described import Answered, Described
 from tests.support.gateway_process import GatewayProcess

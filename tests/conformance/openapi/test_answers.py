@@ -7,9 +7,9 @@ from urllib.parse import quote
 
 import pytest
 
-from gateway.openapi.document import operations
-from gateway.openapi.gateway_document import gateway_document
-from gateway.openapi.service_document import service_document
+from gateway.admin.openapi.document import gateway_document
+from gateway.lists.openapi.document import operations
+from gateway.local_service.openapi.document import service_document
 from gateway.sources.catalogue import SOURCES
 from tests.conformance.openapi.conftest import OTHER_SCOPE, GatewayPorts, Port, ServicePort
 from tests.support.described import Described

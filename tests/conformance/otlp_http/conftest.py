@@ -5,16 +5,16 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 
-from gateway.config_values import TcpAddress
-from gateway.web.admission import Admission
-from gateway.web.body import Limits
-from gateway.web.cors import Cors
-from gateway.web.gate import OpenGate
-from gateway.web.listen import listen, runner_for
-from gateway.web.otlp import otlp_routes
-from gateway.web.receiver import Receiver
-from gateway.web.routes import RouteTable
-from gateway.web.telemetry import telemetry_routes
+from gateway.common.listen import listen, runner_for
+from gateway.config.values import TcpAddress
+from gateway.receiver.admission import Admission
+from gateway.receiver.authenticator import OpenGate
+from gateway.receiver.body import Limits
+from gateway.receiver.cors import Cors
+from gateway.receiver.otlp import otlp_routes
+from gateway.receiver.routes import RouteTable
+from gateway.receiver.server import Receiver
+from gateway.receiver.telemetry import telemetry_routes
 from tests.conformance.otlp_http.recording import RecordingIntake
 
 ALLOWED_ORIGIN = "https://app.example"

@@ -10,11 +10,11 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from gateway.errors import BadPayload
-from gateway.intake import Receipt, Sender
+from gateway.contract.errors import BadPayload
+from gateway.contract.intake import Receipt, Sender
 from gateway.normalise.call import Rejection
 from gateway.sources.documents import documents_in
-from gateway.unit_cost.records import Target
+from gateway.usage_events.unit_cost import Target
 
 
 @dataclass(frozen=True, slots=True)

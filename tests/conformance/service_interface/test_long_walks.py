@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from gateway.embedded import READ_KEY_FILE
+from gateway.delivery.embedded import READ_KEY_FILE
 from gateway.insights.finding import STATUSES
 from gateway.insights.tables import InsightRow, put_insight
 from tests.conformance.service_interface.endpoints import INSIGHT

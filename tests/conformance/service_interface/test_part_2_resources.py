@@ -5,9 +5,9 @@ from decimal import Decimal
 
 import pytest
 
+from gateway.contract.scopes import CATALOGUE, USE_CASES, Fixed, Managed, granted
 from gateway.keys.errors import InvalidKey, NameTaken, NoSuchKey
 from gateway.keys.record import NOT_IN_USE
-from gateway.keys.scopes import CATALOGUE, USE_CASES, Fixed, Managed, granted
 from gateway.local_service.insights import Insight
 from tests.conformance.service_interface import published
 from tests.unit.local_service.conftest import ADMIN, NOW_MS, Client, Clock

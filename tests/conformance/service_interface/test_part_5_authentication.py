@@ -4,8 +4,7 @@ import asyncio
 
 import pytest
 
-from gateway.keys.errors import InvalidKey
-from gateway.keys.scopes import (
+from gateway.contract.scopes import (
     CATALOGUE,
     SEND_AI_TELEMETRY,
     SEND_BILLING_DATA,
@@ -18,6 +17,7 @@ from gateway.keys.scopes import (
     decide,
     granted,
 )
+from gateway.keys.errors import InvalidKey
 from gateway.local_service.routes import ROUTES, Route
 from tests.conformance.service_interface import published
 from tests.conformance.service_interface.endpoints import ask, prepared

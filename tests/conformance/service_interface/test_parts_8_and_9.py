@@ -2,8 +2,8 @@
 
 import pytest
 
+from gateway.contract.scopes import Fixed, Managed
 from gateway.keys.errors import InvalidKey, NameTaken
-from gateway.keys.scopes import Fixed, Managed
 from gateway.lists.conventions import DEFAULT_LIMIT, MAX_LIMIT
 from gateway.local_service.routes import ROUTES, Route
 from tests.conformance.service_interface.endpoints import LISTS, prepared

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.cli.explaining import explain_payloads
 from gateway.cli.normalising import records_of_payloads
-from gateway.errors import BadPayload
+from gateway.contract.errors import BadPayload
 from gateway.explain.effects import at, without
 from gateway.explain.story import Field, leaves
 from gateway.sources.catalogue import SOURCES

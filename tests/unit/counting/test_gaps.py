@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.counting.gaps import MAX_TOTALS, Gap, Totals
+from gateway.counting.metrics.gaps import MAX_TOTALS, Gap, Totals
 
 APP = ("key:a", "app")
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.counting.cluster import MAX_LATE_CHUNKS, LateChunk
-from gateway.counting.facts import FACT_BYTES, LINK_ROW_BYTES, call_ref, link_ref, split_ref
-from gateway.counting.ledger import Ledger
-from gateway.counting.resolve import Verdict
+from gateway.counting.calls.cluster import MAX_LATE_CHUNKS, LateChunk
+from gateway.counting.calls.facts import FACT_BYTES, LINK_ROW_BYTES, call_ref, link_ref, split_ref
+from gateway.counting.calls.ledger import Ledger
+from gateway.counting.calls.resolve import Verdict
 from gateway.normalise.call import Call
 from tests.support.calls import call, link
 from tests.support.scenarios import ALL

@@ -6,7 +6,7 @@ from typing import Any, cast
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.counting.merge import merge
+from gateway.counting.calls.merge import merge
 from spool.record import Record
 from tests.support.calls import call
 

@@ -6,7 +6,7 @@ from time import perf_counter
 
 import pytest
 
-from gateway.counting.models import fingerprint, model_fingerprint, short_model
+from gateway.counting.calls.models import fingerprint, model_fingerprint, short_model
 
 SHORT = {
     "gpt-4o": "gpt-4o",
@@ -60,7 +60,9 @@ def test_fingerprints_are_63_bits_never_0_and_the_same_in_every_process() -> Non
     names = ["", "gpt-4o", "\udcff", "é"]
     here = [fingerprint(name) for name in names]
     assert all(0 < value < 1 << 63 for value in here)
-    program = "from gateway.counting.models import fingerprint as f; print([f(x) for x in ['','gpt-4o','\\udcff','é']])"
+    program = (
+        "from gateway.counting.calls.models import fingerprint as f; print([f(x) for x in ['','gpt-4o','\\udcff','é']])"
+    )
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     assert told.stdout.strip() == str(here)
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gateway.counting.order import HOLD_MS, Order
-from gateway.counting.resolve import Fixed, resolve
+from gateway.counting.calls.order import HOLD_MS, Order
+from gateway.counting.calls.resolve import Fixed, resolve
 from gateway.normalise.call import Call
 from tests.support.calls import call
 from tests.support.spool_rig import Rig

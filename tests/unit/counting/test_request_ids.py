@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.counting.facts import FACT_BYTES, fact_rows, of_this_size, unpack_fact
+from gateway.counting.calls.facts import FACT_BYTES, fact_rows, of_this_size, unpack_fact
 from gateway.normalise.call import Call
 from tests.support.calls import call
 from tests.support.spool_rig import Rig

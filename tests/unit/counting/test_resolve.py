@@ -6,9 +6,9 @@ from itertools import permutations
 
 import pytest
 
-from gateway.counting.agreement import is_same_response, is_twin, nested, overlaps, same_model, same_usage
-from gateway.counting.facts import Fact, call_ref, fact_row, split_ref, unpack_fact
-from gateway.counting.resolve import Fixed, Member, Verdict, is_covered, resolve
+from gateway.counting.calls.agreement import is_same_response, is_twin, nested, overlaps, same_model, same_usage
+from gateway.counting.calls.facts import Fact, call_ref, fact_row, split_ref, unpack_fact
+from gateway.counting.calls.resolve import Fixed, Member, Verdict, is_covered, resolve
 from gateway.normalise.call import Call
 from tests.support.calls import call
 

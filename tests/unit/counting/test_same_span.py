@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.counting.versions import MAX_VERSIONS
+from gateway.counting.calls.versions import MAX_VERSIONS
 from tests.support.calls import call, link
 from tests.support.spool_rig import Rig
 

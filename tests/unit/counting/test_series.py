@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.counting.series import Report, State, Step, advance
+from gateway.counting.metrics.series import Report, State, Step, advance
 
 
 def cumulative(value: int, time_ns: int, *, start_ns: int = 10, measurements: int = -1) -> Report:

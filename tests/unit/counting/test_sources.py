@@ -2,8 +2,8 @@
 
 import pytest
 
-from gateway.counting.fold import Family
-from gateway.counting.sources import CALLS, Sightings, family_topic, fate, since_ms
+from gateway.counting.metrics.grouping import Family
+from gateway.counting.metrics.sources import CALLS, Sightings, family_topic, fate, since_ms
 from gateway.normalise.points import Reporter
 
 CLIENT = Family("meter", 4)

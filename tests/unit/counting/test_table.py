@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.counting.table import Table
+from gateway.counting.calls.table import Table
 
 SMALL = 768
 """Two generations of 192 keys (three quarters of 256 slots)."""

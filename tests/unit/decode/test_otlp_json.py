@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from gateway.contract.errors import BadPayload
 from gateway.decode.otlp_json import decode_logs_json, decode_metrics_json, decode_traces_json
 from gateway.decode.otlp_protobuf import decode_traces
 from gateway.decode.view import AnyValue, Span
-from gateway.errors import BadPayload
 from tests.support.corpus import scenarios
 
 TRACE_ID = "5b8efff798038103d269b633813fc60c"

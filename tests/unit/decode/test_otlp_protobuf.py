@@ -9,8 +9,8 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 
+from gateway.contract.errors import BadPayload
 from gateway.decode.otlp_protobuf import decode_logs, decode_metrics, decode_traces
-from gateway.errors import BadPayload
 
 
 def one_span(*attributes: KeyValue) -> bytes:

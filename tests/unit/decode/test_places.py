@@ -4,12 +4,12 @@ from collections.abc import Callable
 
 import pytest
 
+from gateway.contract.errors import BadPayload
 from gateway.decode.heartbeat import decode_enrolment, decode_heartbeat
-from gateway.decode.json_items import json_items
 from gateway.decode.otlp_json import decode_traces_json
-from gateway.errors import BadPayload
 from gateway.sources.documents import documents_in
-from gateway.unit_cost.records import BadUnitCost, Target, read_records
+from gateway.usage_events.json_items import json_items
+from gateway.usage_events.unit_cost import BadUnitCost, Target, read_records
 
 TRAILING_COMMA = b'{\n "CANARY": [1],\n}'
 

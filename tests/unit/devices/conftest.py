@@ -13,13 +13,13 @@ from exporters.cost_service.devices import SCOPES, DeviceCalls
 from exporters.destination import Destination
 from exporters.keyring import Keyring, KeySetting
 from exporters.secret import Secret
+from gateway.admin.devices import operate
 from gateway.decode.heartbeat import Heartbeat, decode_heartbeat
+from gateway.devices.contacts import Taken
 from gateway.devices.lane import DeviceLane, HerdLimits
-from gateway.devices.operating import operate
 from gateway.devices.rows import Device, New, chosen
 from gateway.devices.store import DeviceStore
-from gateway.devices.taking import Taken
-from gateway.keys.database import Database
+from gateway.storage.database import Database
 from tests.support.manual_clock import ManualClock
 from tests.support.upstream import Reply, Seen, Upstream, running_upstream
 

@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from gateway.aggregates import Settings
+from gateway.contract.errors import DeviceBlocked, TooManyDevices
+from gateway.contract.intake import Receipt, Sender
+from gateway.devices.backfill import add_named
 from gateway.devices.intake import DeviceIntake
-from gateway.devices.named import add_named
 from gateway.devices.store import DeviceStore
-from gateway.errors import DeviceBlocked, TooManyDevices
-from gateway.intake import Receipt, Sender
-from gateway.keys.database import Database
+from gateway.ingest.metrics import Settings
+from gateway.ingest.pipeline import SpoolIntake
+from gateway.ingest.settle import Counting
 from gateway.keys.errors import DatabaseUnavailable
 from gateway.normalise.context import KEEP_USERS, Machines
 from gateway.pricing.prices import Prices
-from gateway.settling import Counting
-from gateway.spool_intake import SpoolIntake
+from gateway.storage.database import Database
 from spool.record import AI_TELEMETRY
 from spool.sqlite.spool import SqliteSpool
 from tests.support.device_senders import attributes, heartbeat, resource_spans, telemetry

@@ -6,10 +6,10 @@ import json
 import pytest
 
 from exporters.cost_service.devices import SCOPES
+from gateway.contract.errors import NoAnswer
 from gateway.devices.lane import HerdLimits
-from gateway.devices.sending import LEASE_MS
+from gateway.devices.outbox import LEASE_MS
 from gateway.devices.states import State
-from gateway.errors import NoAnswer
 from tests.support.polling import until_true
 from tests.support.upstream import Reply, Seen
 from tests.unit.devices.conftest import Rig, device_in, kind_of

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from gateway.devices.clocks import now_by
 from gateway.devices.heartbeats import due_ms, is_stale, next_slot_ms, offline_after_ms
-from gateway.devices.herd import FAILURES, Budget, Forgetting, Gate, retry_delay_s
 from gateway.devices.identity import enrollment_id, fraction, is_device_id, kind_of_service, machine_id
+from gateway.devices.throttling import FAILURES, Budget, Forgetting, Gate, retry_delay_s
 
 NOW_MS = 1_767_607_200_000
 MINUTE_MS = 60_000

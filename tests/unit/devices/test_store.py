@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from gateway.admin.devices import operate
+from gateway.contract.errors import BadPayload, NoAnswer, NotFound
 from gateway.devices import rows
-from gateway.devices.operating import operate
+from gateway.devices.contacts import INSTANCES_MOST
 from gateway.devices.rows import New
-from gateway.devices.taking import INSTANCES_MOST
-from gateway.errors import BadPayload, NoAnswer, NotFound
 from gateway.keys.errors import DatabaseUnavailable
 from tests.support.upstream import Reply
 from tests.unit.devices.conftest import GATEWAY_ID, Rig, beat_of

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from gateway.cli.explaining import Explained, explain_payloads, printed
 from gateway.cli.main import main
-from gateway.errors import BadPayload
+from gateway.contract.errors import BadPayload
 from gateway.explain.entries import explain_entries
 from gateway.explain.story import Explanation
 from gateway.sources.catalogue import SOURCES

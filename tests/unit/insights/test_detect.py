@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.counting.gaps import Gap
+from gateway.counting.metrics.gaps import Gap
 from gateway.insights.detect import MOST_FINDINGS, Figures, detect
 from gateway.insights.finding import Finding
 from gateway.insights.operations import DeadLetters, Device, LaneWaits, StuckLane

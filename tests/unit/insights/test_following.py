@@ -12,8 +12,8 @@ from gateway.insights.usage import following, table
 from gateway.insights.usage.following import UsageFollower
 from gateway.insights.usage.history import Usage
 from gateway.insights.usage.tally import Tally
-from gateway.keys.database import Database
 from gateway.keys.errors import DatabaseUnavailable
+from gateway.storage.database import Database
 from tests.support.calls import call
 from tests.support.polling import until_true
 from tests.support.spool_rig import Clock, Rig, copied

@@ -8,9 +8,9 @@ import pytest
 
 from gateway.insights.listing import INSIGHTS
 from gateway.insights.tables import InsightRow, put_insight
-from gateway.keys.database import scripts_of
 from gateway.lists.conventions import Place, Position, read_request
 from gateway.lists.table import fetch_page
+from gateway.storage.database import scripts_of
 
 ROWS = 2_000
 

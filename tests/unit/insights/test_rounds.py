@@ -6,7 +6,7 @@ import aiohttp
 import pytest
 
 from gateway.app import Gateway
-from gateway.config import Config
+from gateway.config.model import Config
 
 NOW_MS = 1_767_607_200_000
 """2026-01-05T10:00:00Z"""

@@ -11,7 +11,7 @@ import pytest
 from gateway.insights.usage import table, tally
 from gateway.insights.usage.history import History, Usage
 from gateway.insights.usage.tally import HOUR_MS, MOST_NAME_CHARS, OTHER, PICO, Tally
-from gateway.keys.database import Database
+from gateway.storage.database import Database
 from spool.clock import rfc3339_ms
 from tests.support.calls import EPOCH_MS
 

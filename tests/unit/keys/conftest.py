@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.keys.database import Database
 from gateway.keys.key import GATEWAY_PREFIX
 from gateway.keys.store import KeyStore
+from gateway.storage.database import Database
 
 PEPPER = b"p" * 32
 

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from gateway.keys.control import open_control
-from gateway.keys.database import Database
+from gateway.contract.scopes import SEND_AI_TELEMETRY, Fixed, Managed
+from gateway.keys.control_store import open_control
 from gateway.keys.errors import DatabaseUnavailable, PepperMismatch
-from gateway.keys.kept import kept_key
+from gateway.keys.local_key_file import kept_key
 from gateway.keys.pepper import load_pepper
-from gateway.keys.private_file import read_or_create, write_private
-from gateway.keys.scopes import SEND_AI_TELEMETRY, Fixed, Managed
 from gateway.keys.store import KeyStore
+from gateway.storage.database import Database
+from gateway.storage.private_files import read_or_create, write_private
 
 SENDING = Managed(frozenset({SEND_AI_TELEMETRY}))
 FULL = 2

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from gateway.keys.scopes import (
+from gateway.contract.scopes import (
     CATALOGUE,
     SEND_AI_TELEMETRY,
     SEND_BILLING_DATA,

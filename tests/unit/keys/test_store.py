@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from exporters.secret import Secret
-from gateway.keys.database import Database, scripts_of
+from gateway.contract.scopes import SEND_AI_TELEMETRY, SEND_BILLING_DATA, Fixed, Managed
 from gateway.keys.errors import (
     DatabaseUnavailable,
     InvalidKey,
@@ -20,8 +20,8 @@ from gateway.keys.errors import (
 )
 from gateway.keys.limits import Limits
 from gateway.keys.record import NOT_IN_USE, KeyId
-from gateway.keys.scopes import SEND_AI_TELEMETRY, SEND_BILLING_DATA, Fixed, Managed
 from gateway.keys.store import MIGRATIONS, KeyStore
+from gateway.storage.database import Database, scripts_of
 
 from .conftest import Clock, open_store
 

@@ -10,7 +10,7 @@ import aiohttp
 import orjson
 import pytest
 
-from gateway.keys.scopes import CATALOGUE, Fixed
+from gateway.contract.scopes import CATALOGUE, Fixed
 from gateway.local_service.misbehave import Misbehave
 from gateway.local_service.service import Service
 

@@ -7,8 +7,8 @@ from typing import Any
 import aiohttp
 import pytest
 
+from gateway.contract.scopes import CATALOGUE, Fixed
 from gateway.insights.usage.tally import HOUR_MS
-from gateway.keys.scopes import CATALOGUE, Fixed
 from gateway.local_service import finding
 from gateway.local_service.service import Service
 from spool.clock import rfc3339_ms

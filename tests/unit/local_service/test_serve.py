@@ -2,8 +2,8 @@
 
 import sqlite3
 
+from gateway.contract.scopes import Fixed
 from gateway.keys.record import KeyRecord
-from gateway.keys.scopes import Fixed
 from gateway.local_service.call import Answer, Call
 from gateway.local_service.errors import Invalid
 from gateway.local_service.routes import Route

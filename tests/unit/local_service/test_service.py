@@ -11,12 +11,12 @@ import aiohttp
 import pytest
 from aiohttp.test_utils import TestServer
 
-from gateway.keys.database import Database
+from gateway.contract.scopes import Fixed
 from gateway.keys.errors import PepperMismatch
-from gateway.keys.kept import kept_key
-from gateway.keys.scopes import Fixed
+from gateway.keys.local_key_file import kept_key
 from gateway.local_service.service import Service, build_service
 from gateway.local_service.web import CONTEXT
+from gateway.storage.database import Database
 
 from .conftest import Client, Clock, ai_envelope, ai_record
 

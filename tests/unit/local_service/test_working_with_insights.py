@@ -9,13 +9,13 @@ from urllib.parse import quote
 import aiohttp
 import pytest
 
+from gateway.admin.insight_routes import SCOPES
+from gateway.contract.scopes import Fixed
 from gateway.insights.finding import STATUSES, Finding
 from gateway.insights.tables import note_findings
-from gateway.keys.database import Database
-from gateway.keys.scopes import Fixed
 from gateway.local_service.routes import ROUTES
 from gateway.local_service.service import DATABASE_NAME, Service
-from gateway.web.insights import SCOPES
+from gateway.storage.database import Database
 
 from .conftest import ADMIN, Client, Clock
 

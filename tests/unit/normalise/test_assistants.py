@@ -10,7 +10,7 @@ import pytest
 
 from gateway.normalise.call import RANK_SHIFT
 from gateway.normalise.conventions.metric_tables import metric_table, token_kind
-from gateway.normalise.reports import DETAILS
+from gateway.normalise.signal_precedence import DETAILS
 from tests.unit.normalise.log_records import call_of, normalised
 from tests.unit.normalise.spans import normalised as spans_normalised
 from tests.unit.normalise.spans import record_of

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.decode.otlp_protobuf import decode_traces
 from gateway.normalise.call import RANK_SHIFT, REPEAT
-from gateway.normalise.reports import DETAILS, ORDER, SPAN, rank_of
+from gateway.normalise.signal_precedence import DETAILS, ORDER, SPAN, rank_of
 from gateway.normalise.traces import normalise_traces
 from tests.unit.normalise.log_records import call_of as call_of_log
 from tests.unit.normalise.spans import CONTEXT, SPAN_ID, key_values, normalised, record_of, request

@@ -6,15 +6,15 @@ import orjson
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gateway.contract.errors import BadPayload
 from gateway.decode.otlp_json import decode_logs_json
 from gateway.decode.otlp_protobuf import decode_logs
-from gateway.errors import BadPayload
 from gateway.normalise.call import Normalised
 from gateway.normalise.conventions import event_tables, shared
 from gateway.normalise.conventions.events import _EVENTS
 from gateway.normalise.logs import normalise_logs
 from gateway.normalise.record import record_json
-from gateway.normalise.reports import DETAILS
+from gateway.normalise.signal_precedence import DETAILS
 from tests.support.corpus import scenarios
 from tests.unit.normalise.log_records import normalised, request
 from tests.unit.normalise.spans import CONTEXT

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from gateway.counting.fold import fold
-from gateway.counting.series import Report, advance
+from gateway.counting.metrics.grouping import fold
+from gateway.counting.metrics.series import Report, advance
 from gateway.decode.otlp_protobuf import decode_metrics
 from gateway.normalise.context import Context, UserPolicy
 from gateway.normalise.conventions.metric_tables import metric_table, token_kind

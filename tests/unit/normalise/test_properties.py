@@ -6,9 +6,9 @@ import orjson
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gateway.contract.errors import BadPayload
 from gateway.decode.otlp_json import decode_traces_json
 from gateway.decode.otlp_protobuf import decode_traces
-from gateway.errors import BadPayload
 from gateway.normalise.conventions import (
     gateways,
     langfuse,

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from gateway.errors import BadPayload
+from gateway.contract.errors import BadPayload
 from gateway.sources.bedrock import firehose
 from tests.support.source_reading import all_text, read, record, records
 

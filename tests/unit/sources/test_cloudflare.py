@@ -5,7 +5,7 @@ from typing import Any
 import orjson
 import pytest
 
-from gateway.errors import BadPayload
+from gateway.contract.errors import BadPayload
 from tests.support.source_reading import all_text, read, record, records
 
 SEALED = {"type": "encrypted", "key": "a2V5", "iv": "aXYx", "data": "CANARY"}

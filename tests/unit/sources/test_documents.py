@@ -3,7 +3,7 @@
 import orjson
 import pytest
 
-from gateway.errors import BadPayload, TooLarge
+from gateway.contract.errors import BadPayload, TooLarge
 from gateway.sources.documents import MAX_BAD_LINES, MAX_OBJECTS, documents_in
 
 ONE, TWO = {"a": {"b": [1, "}{"]}}, {"c": "é"}

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from gateway.config import SourceOptions
-from gateway.config_draft import ConfigFaults
-from gateway.config_load import load_config
+from gateway.config.draft import ConfigFaults
+from gateway.config.loader import load_config
+from gateway.config.model import SourceOptions
 from gateway.sources.generic.mapping import BESIDE, FIELDS, mapping_of
 from gateway.sources.generic.source import generic_source
 from tests.support.source_reading import all_text, read, record, records

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from gateway.errors import BadPayload
+from gateway.contract.errors import BadPayload
 from tests.support.source_reading import all_text, read
 from tests.unit.sources.test_agentgateway import JSON_LINE
 from tests.unit.sources.test_azure_apim import ROW, diagnostic

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gateway.errors import BadPayload
+from gateway.contract.errors import BadPayload
 from gateway.normalise.call import UNFINISHED
 from gateway.normalise.conventions.langfuse_usage import read_usage
 from tests.support.source_reading import all_text, read, record, records

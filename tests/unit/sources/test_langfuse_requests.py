@@ -9,11 +9,11 @@ from typing import Any
 import orjson
 import pytest
 
-from gateway.intake import Receipt, Sender
+from gateway.contract.intake import Receipt, Sender
+from gateway.ingest.pipeline import SpoolIntake
+from gateway.ingest.trace_attributes import MAX_CALLS
 from gateway.normalise.context import KEEP_USERS
 from gateway.pricing.prices import Prices
-from gateway.sources.threads import MAX_CALLS
-from gateway.spool_intake import SpoolIntake
 from tests.support.compare import differences
 from tests.support.corpus import CORPUS
 from tests.support.spool_rig import Clock, Rig

@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 import pytest
 
-from gateway.errors import BadPayload
+from gateway.contract.errors import BadPayload
 from gateway.normalise.context import UserPolicy
 from gateway.sources.litellm.call_types import call_type
 from gateway.sources.litellm.daily import FOCUS_COLUMNS

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from gateway.intake import Sender
+from gateway.contract.intake import Sender
 from tests.support.metrics_rig import MetricsRig
 from tests.support.source_reading import read
 from tests.unit.sources.test_litellm import ROW, payload

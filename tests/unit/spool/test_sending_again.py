@@ -12,8 +12,9 @@ import pytest
 from spool.dead_letters import Chosen, Place, PutBack
 from spool.errors import SpoolError, SpoolLocked
 from spool.record import AI_TELEMETRY, DEVICES, USAGE_EVENTS, Batch, Lane
-from spool.sqlite import again, database
-from spool.sqlite.operating import at_rest
+from spool.sqlite import database
+from spool.sqlite.replay import ranges as again
+from spool.sqlite.replay.operator import at_rest
 from spool.sqlite.spool import SqliteSpool
 from spool.store import Refusal
 from tests.support.spool_rig import (

@@ -8,8 +8,8 @@ from pathlib import Path
 import orjson
 import pytest
 
-from gateway.decode.events import EventRules
-from gateway.metering import Metering
+from gateway.usage_events.events import EventRules
+from gateway.usage_events.intake import Metering
 from spool.dead_letters import Chosen
 from spool.record import UNIT_COST
 from spool.sqlite import unit_totals

@@ -1,0 +1,81 @@
+"""Where the running gateway's admin listener is, for commands that are given a data directory alone.
+
+The gateway writes it to `data_dir/admin-address` once it listens, and holds a lock on that very file for as long as it lives. A file
+that nobody holds was left behind by a killed gateway, or came with a copy: who listens there now may be anybody, so it is not believed,
+and the admin token is not sent there. No process number or time has to be trusted for that: each start writes a file of its own,
+only the gateway's user can open it, and the system lets go of the lock when the process ends, however that happens.
+
+Two lines: the address, and the network that it is an address in, for a data directory can be shared with a container.
+"""
+
+import fcntl
+import os
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from gateway.config.values import Address, TcpAddress, UnixAddress, parse_address
+
+FILE: Final = "admin-address"
+_BESIDE: Final = ".admin-address"
+_MAX_BYTES: Final = 4096
+
+
+class WrittenAddress:
+    """The file, held until `close`. The caller holds the data directory's lock."""
+
+    def __init__(self, data_dir: Path, address: TcpAddress | UnixAddress) -> None:
+        """Raises OSError."""
+        self._path, beside = data_dir / FILE, data_dir / _BESIDE
+        beside.unlink(missing_ok=True)  # a killed gateway's
+        self._descriptor = os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        try:
+            os.write(self._descriptor, f"{reachable(address)}\n{network()}\n".encode())
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            beside.replace(self._path)
+        except BaseException:
+            beside.unlink(missing_ok=True)
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Take it away; to be called while the listener still listens."""
+        with suppress(OSError):
+            self._path.unlink(missing_ok=True)
+        os.close(self._descriptor)
+
+
+def reachable(address: TcpAddress | UnixAddress) -> TcpAddress | UnixAddress:
+    """As it is reached from this machine, whatever folder a command runs in."""
+    match address:
+        case UnixAddress(path):
+            return UnixAddress(path.absolute())
+        case TcpAddress("0.0.0.0"):  # noqa: S104 compared, not bound
+            return replace(address, host="127.0.0.1")
+        case TcpAddress("::"):
+            return replace(address, host="::1")
+        case _:
+            return address
+
+
+def network() -> str:
+    """Of this process; the same text in every process, where the system has but one."""
+    try:
+        return str(Path("/proc/self/ns/net").readlink())
+    except OSError:
+        return ""
+
+
+def running_address(data_dir: Path) -> Address:
+    """What the gateway that runs on *data_dir* wrote; None where none runs, or it has no admin listener that is reached from here."""
+    try:
+        with (data_dir / FILE).open("rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                address, of_network, *_ = file.read(_MAX_BYTES).decode().split("\n")
+                return parse_address(address) if of_network == network() else None
+            return None  # nobody holds it
+    except (OSError, ValueError):
+        return None

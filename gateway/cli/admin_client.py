@@ -1,0 +1,89 @@
+"""What a command asks of the running gateway, over its admin listener."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import aiohttp
+import click
+
+from gateway.admin.address_file import running_address
+from gateway.admin.session import TOKEN_FILE
+from gateway.cli.requests import Refused
+from gateway.config.model import Config
+from gateway.config.values import Address, TcpAddress, UnixAddress
+from spool.errors import SpoolLocked
+
+TIMEOUT_S = 3600.0
+"""Replaying millions of dead letters takes minutes; a gateway that is gone is noticed at once."""
+
+
+async def ask_gateway(
+    config: Config,
+    locked: SpoolLocked,
+    method: str,
+    path: str,
+    query: Sequence[tuple[str, str]],
+    body: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    """Its answer. *locked*: what says that one runs. Raises Refused, ClickException with the reason."""
+    headers = {"Authorization": token_of(config)}
+    connector, base = reach(config, locked)
+    timeout = aiohttp.ClientTimeout(total=TIMEOUT_S, sock_connect=10)
+    try:
+        async with (
+            aiohttp.ClientSession(connector=connector, timeout=timeout) as session,
+            session.request(method, base + path, params=list(query), json=body, headers=headers) as response,
+        ):
+            answer: dict[str, Any] = await response.json()
+    except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+        raise click.ClickException(unanswered(locked, base, error)) from error
+    if not response.ok:
+        raise Refused(response.status, answer)
+    return answer
+
+
+def reach(config: Config, locked: SpoolLocked) -> tuple[aiohttp.BaseConnector, str]:
+    """How to connect to the admin listener, and its base URL. Raises ClickException where it is not known."""
+    match admin_address(config):
+        case TcpAddress() as address:
+            return aiohttp.TCPConnector(), f"http://{address}"
+        case UnixAddress() as address:
+            return aiohttp.UnixConnector(str(address.path)), "http://localhost"
+        case _:
+            raise click.ClickException(
+                f"{locked}; it tells of no admin listener that is reached from here: name its address in"
+                " TELEMETRY_GATEWAY_LISTEN_ADMIN, or stop the gateway first"
+            )
+
+
+def admin_address(config: Config) -> Address:
+    """What the configuration names, but for port 0, which names none; else what the running gateway wrote.
+
+    The default is not tried: the token would go to whoever listens there.
+    """
+    named = config.listen.admin
+    if "admin" in config.listen.model_fields_set and not (isinstance(named, TcpAddress) and named.port == 0):
+        return named
+    return running_address(config.data_dir)
+
+
+def unanswered(locked: SpoolLocked, base: str, error: Exception) -> str:
+    return (
+        f"{locked}; {base} does not answer ({type(error).__name__}): leave out listen.admin and"
+        " TELEMETRY_GATEWAY_LISTEN_ADMIN, and the address that the gateway wrote is asked"
+    )
+
+
+def has_token(config: Config) -> bool:
+    """Whether a gateway ever ran on the data directory."""
+    return (config.data_dir / TOKEN_FILE).exists()
+
+
+def token_of(config: Config) -> str:
+    path = config.data_dir / TOKEN_FILE
+    try:
+        return path.read_text().strip()
+    except OSError as error:
+        raise click.ClickException(
+            f"{path} cannot be read ({error.strerror}): run this as the gateway's user"
+        ) from error

@@ -1,0 +1,109 @@
+"""Binds a server to an address of the configuration, and says what it became."""
+
+import asyncio
+import socket
+from pathlib import Path
+from typing import Final
+
+from aiohttp import web
+
+from gateway.common.http_server import QuietRunner
+from gateway.config.values import Address, TcpAddress, UnixAddress
+from gateway.receiver.ready_response import SERVER
+from gateway.receiver.responses import json_error
+
+OWNER_ONLY: Final = 0o600
+OWNER_AND_GROUP: Final = 0o660
+"""Rights to a Unix socket: whoever may write to it may connect."""
+SHUTDOWN_S = 10.0
+"""How long requests that are under way may still take when the gateway stops."""
+
+
+def runner_for(served: web.Server | web.Application) -> web.BaseRunner:
+    """Without access log: one line for each request would cost more than the request."""
+    if isinstance(served, web.Application):
+        return QuietRunner(served, malformed, shutdown_timeout=SHUTDOWN_S)
+    return web.ServerRunner(served, shutdown_timeout=SHUTDOWN_S)
+
+
+def malformed(request: web.BaseRequest, status: int) -> web.Response:
+    """What the HTTP parser refused."""
+    body = json_error("the HTTP request is malformed or its headers are too large", "bad_request")
+    return web.Response(status=status, body=body, headers={"Content-Type": "application/json", "Server": SERVER})
+
+
+class Listener:
+    """A bound server; `close` lets running requests end."""
+
+    def __init__(self, runner: web.BaseRunner, address: TcpAddress | UnixAddress) -> None:
+        self._runner = runner
+        self.address = address
+        """With the port that was really bound."""
+
+    async def close(self) -> None:
+        await self._runner.cleanup()
+        if isinstance(self.address, UnixAddress):
+            self.address.path.unlink(missing_ok=True)
+
+
+async def listen(runner: web.BaseRunner, address: Address, *, socket_mode: int = OWNER_ONLY) -> Listener | None:
+    """Set *runner* up and bind it; None when the address is off. Raises OSError when it cannot be bound.
+
+    *socket_mode*: the rights to a Unix socket, whatever the umask is.
+    """
+    if address is None:
+        return None
+    await runner.setup()
+    try:
+        match address:
+            case UnixAddress(path):
+                await UnixSocketSite(runner, bound_unix(path, socket_mode)).start()
+                return Listener(runner, UnixAddress(path))
+            case TcpAddress(host, port):
+                await web.TCPSite(runner, host, port, backlog=1024).start()
+                return Listener(runner, TcpAddress(host, bound_port(runner)))
+    except OSError:
+        await runner.cleanup()
+        raise
+
+
+def bound_unix(path: Path, mode: int) -> socket.socket:
+    """A socket file that a killed process left behind is replaced; anything else at that path is left alone.
+
+    Nobody can connect before the file has its rights: that begins with listening.
+    """
+    if path.is_socket():
+        path.unlink()
+    bound = socket.socket(socket.AF_UNIX)
+    try:
+        bound.bind(str(path))
+        path.chmod(mode)
+    except BaseException:
+        bound.close()
+        raise
+    return bound
+
+
+class UnixSocketSite(web.BaseSite):
+    """Serves on a Unix socket that is bound already, and that is its own from then on."""
+
+    def __init__(self, runner: web.BaseRunner, bound: socket.socket) -> None:
+        super().__init__(runner, backlog=1024)
+        self._bound = bound
+
+    @property
+    def name(self) -> str:
+        return f"http://unix:{self._bound.getsockname()}:"
+
+    async def start(self) -> None:
+        await super().start()
+        server = self._runner.server
+        assert server is not None  # noqa: S101 the base class asks for it
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_unix_server(server, sock=self._bound, backlog=self._backlog)
+
+
+def bound_port(runner: web.BaseRunner) -> int:
+    """The port of the runner's first socket."""
+    port: int = runner.addresses[0][1]
+    return port

@@ -1,0 +1,509 @@
+"""What an operator sets: the whole configuration, frozen, with its defaults.
+
+`load_config` reads it from YAML, environment and flags, and tells all faults at once before anything is opened
+(`gateway.config.loader`). `docs/configuration.md` lists every option.
+"""
+
+from collections.abc import Set as AbstractSet
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from platformdirs import user_state_path
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from yarl import URL
+
+from exporters.cost_service.preset import preset_with
+from gateway.common.suggestions import did_you_mean
+from gateway.config.profiles import Profile, with_profile
+from gateway.config.values import (
+    Address,
+    AddressOption,
+    DurationS,
+    SecretOption,
+    SizeBytes,
+    TcpAddress,
+    word_for_off,
+    word_for_switch,
+)
+from gateway.contract.scopes import CATALOGUE, USE_CASES
+from gateway.devices.identity import ID_RULE, MAX_ID, is_device_id
+from gateway.receiver.auth_methods import SIGNATURES
+from gateway.sources.catalogue import SOURCES
+from gateway.sources.generic.mapping import fault_in
+from gateway.usage_events.derived import SOURCES as DERIVED_FIELDS
+from gateway.usage_events.derived import Measure
+from gateway.usage_events.unit_cost import MAX_DIMENSIONS, BadUnitCost, check_dimensions
+from spool.record import OWN_LANES
+from spool.unit_cost import Granularity
+
+SCOPE_NAMES = frozenset(scope.name for scope in CATALOGUE)
+
+KIB = 1024
+MIB = 1024 * KIB
+GIB = 1024 * MIB
+HOUR_S = 3600.0
+DAY_S = 86400.0
+
+
+class Options(BaseModel):
+    """A group of options: frozen, and closed to names it does not know."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True, hide_input_in_errors=True)
+
+
+class Listen(Options):
+    http: AddressOption = TcpAddress("127.0.0.1", 4318)
+    """OTLP/HTTP, gateway formats, events, devices."""
+    grpc: AddressOption = TcpAddress("127.0.0.1", 4317)
+    admin: AddressOption = TcpAddress("127.0.0.1", 4319)
+    """Status page, admin API, /metrics, /healthz, /readyz."""
+    service: AddressOption = TcpAddress("127.0.0.1", 4320)
+    """The embedded local service; unused when `upstream` is set."""
+
+
+class Http(Options):
+    """How the HTTP receiver behaves."""
+
+    base_path: str = Field(default="", pattern=r"^(/[A-Za-z0-9._~-]+)*/?$")
+    """Before every path of senders: `/otlp` serves `/otlp/v1/traces`."""
+    cors_origins: tuple[str, ...] = ()
+    """Origins whose pages may post here, such as `https://app.example`; `*` for all."""
+
+
+class Limits(Options):
+    max_body_bytes: SizeBytes = Field(default=64 * MIB, ge=KIB)
+    """Of one request, on the wire."""
+    max_decompressed_bytes: SizeBytes = Field(default=64 * MIB, ge=KIB)
+    """Of one request, after decompression."""
+    max_in_flight_bytes: SizeBytes = Field(default=256 * MIB, ge=KIB)
+    """Of all requests that have no answer yet."""
+    body_timeout_s: DurationS = Field(default=60.0, alias="body_timeout", gt=0)
+
+    @model_validator(mode="after")
+    def one_request_fits(self) -> Self:
+        if self.max_in_flight_bytes < max(self.max_body_bytes, self.max_decompressed_bytes):
+            raise ValueError("max_in_flight_bytes must not be smaller than the limits of one request")
+        return self
+
+
+class Preference(Options):
+    """Which reports of one service are billed."""
+
+    service: str = Field(min_length=1)
+    """As `service.name` has it."""
+    prefer: Literal["metrics"]
+    """Its aggregates are billed, its calls are suppressed; without a preference it is the other way round."""
+
+
+class Counting(Options):
+    settle_s: DurationS = Field(default=10.0, alias="settle")
+    """How long a record waits for late evidence before it may be sent; 0s sends at once."""
+    metrics_settle_s: DurationS = Field(default=120.0, alias="metrics_settle")
+    """The same for aggregates from metrics."""
+    window_s: DurationS = Field(default=600.0, alias="window")
+    """How long reports are remembered, to be compared with later ones."""
+    max_keys: int = Field(default=1_000_000, ge=1000)
+    """Report keys remembered at most; the oldest go first, counted."""
+    prefer: tuple[Preference, ...] = ()
+    """Services that are billed by their metrics, because their spans are sampled or lost."""
+
+
+class Attributes(Options):
+    user: Literal["keep", "hash", "drop"] = "keep"
+
+
+class Pricing(Options):
+    price_list: Annotated[Literal["on", "off"], BeforeValidator(word_for_switch)] = "on"
+    """`off`: calls without a price of your own are left to the next gateway, and the price list is not loaded."""
+    file: Path | None = None
+    """YAML with aliases and prices of your own, which win over the price list; read again when it changes."""
+
+
+class Devices(Options):
+    enroll: Annotated[Literal["explicit", "off"], BeforeValidator(word_for_off)] = "explicit"
+    """`explicit`: a device that telemetry names is enrolled. `off`: only one that is posted to `/v1/devices`."""
+    max_new_per_hour: int = Field(default=1000, ge=0)
+    heartbeat_interval_s: DurationS = Field(default=60.0, alias="heartbeat_interval", ge=1, le=3600)
+    """Between a device's heartbeats to the service, where that says nothing else."""
+    enroll_per_s: float = Field(default=10.0, gt=0, le=1000)
+    """Enrolments to the service, as the mean of a fleet that starts at once."""
+    enroll_burst: int = Field(default=50, ge=1, le=10_000)
+    """Enrolments that may go out at once after a while without any."""
+    gate: Literal["none", "hold"] = "none"
+    """`hold`: telemetry waits, for 15 minutes at most, until the service knows the device that it comes from."""
+    own_id: str | None = Field(default=None, max_length=MAX_ID)
+    """Id of the device that the gateway is itself, such as the machine's serial number; else one that it made in its data directory."""
+
+    @model_validator(mode="after")
+    def who_is_held_is_enrolled(self) -> Self:
+        if self.gate == "hold" and self.enroll == "off":
+            raise ValueError(
+                "gate: hold waits for enrolments, and with enroll: off telemetry brings none: set one of the two otherwise"
+            )
+        return self
+
+    @field_validator("own_id")
+    @classmethod
+    def printable_id(cls, value: str | None) -> str | None:
+        if value is not None and not is_device_id(value):
+            raise ValueError(ID_RULE)
+        return value
+
+
+class Events(Options):
+    route: Literal["auto", "event", "record", "both"] = "auto"
+    """Where a usage event goes that does not say it: `auto` puts those with a stream and a value into the stream's total."""
+    angle_brackets: Literal["refuse", "replace"] = "refuse"
+    """What becomes of an event with < or > in a text, which the service would refuse."""
+
+
+class UnitCost(Options):
+    operation: Literal["replace", "sum"] = "replace"
+    """How totals travel: whole, which no resend can distort, or as what came since, where several gateways send to one stream."""
+    replicas: int = Field(default=1, ge=1)
+    """How many gateways send to the same streams."""
+    suffix: str = Field(default="", pattern=r"^[A-Za-z0-9_.-]{0,64}$")
+    """After each stream's name at the service: gives each of several gateways streams of its own."""
+    dimensions: tuple[str, ...] = ()
+    """Dimensions without a prefix that the service knows besides those that are known here."""
+    keep_totals_s: DurationS = Field(default=45 * DAY_S, alias="keep_totals", ge=45 * DAY_S)
+    """How long a total is kept that nothing came to; what comes later to its bucket travels by `sum`."""
+    max_streams: int = Field(default=1000, ge=1)
+    max_records_per_s: int = Field(default=100, ge=1)
+    """That are sent, on average; a burst may have 10000."""
+
+    @model_validator(mode="after")
+    def one_writer_a_stream(self) -> Self:
+        if self.replicas > 1 and self.operation == "replace" and not self.suffix:
+            raise ValueError(
+                "with replicas above 1, totals that each gateway replaces would wipe the others': give each gateway a suffix"
+                " of its own, or set operation: sum"
+            )
+        return self
+
+
+class SpoolOptions(Options):
+    max_bytes: SizeBytes = Field(default=8 * GIB, ge=MIB)
+    """On disk; above it senders are told to keep their data."""
+    max_age_s: DurationS = Field(default=7 * DAY_S, alias="max_age", gt=0)
+    """Pending records older than this expire, counted."""
+    keep_delivered_s: DurationS = Field(default=DAY_S, alias="keep_delivered")
+    """How long delivered records stay for comparison, look-up, and to be sent again."""
+    keep_dead_letters_s: DurationS = Field(default=30 * DAY_S, alias="keep_dead_letters")
+    """How long the records stay that the far end refused for good."""
+    max_dead_letter_bytes: SizeBytes = Field(default=512 * MIB)
+    """Of their records; never more than a quarter of `max_bytes`. The oldest go first, counted."""
+    reserve_bytes: SizeBytes = Field(default=64 * MIB, ge=16 * MIB)
+    """Held back on the disk for deliveries and deletions; new data is taken while a quarter of it is free besides."""
+
+
+class UpstreamKey(Options):
+    """One key of the service we send to, and what it grants: exactly one of `managed` and `scopes`."""
+
+    name: str = Field(min_length=1)
+    secret: SecretOption = Field(repr=False)
+    managed: tuple[str, ...] | None = None
+    """Use cases, such as `send-ai-telemetry`."""
+    scopes: tuple[str, ...] | None = None
+    """Such as `events_v1:create_event`."""
+
+    @field_validator("managed")
+    @classmethod
+    def known_use_cases(cls, names: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        return known(names, USE_CASES.keys(), "use case")
+
+    @field_validator("scopes")
+    @classmethod
+    def known_scopes(cls, names: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        return known(names, SCOPE_NAMES, "scope")
+
+    @model_validator(mode="after")
+    def one_kind_of_grant(self) -> Self:
+        if bool(self.managed) == bool(self.scopes):
+            raise ValueError("needs exactly one of `managed` and `scopes`, with at least one entry")
+        return self
+
+
+class Upstream(Options):
+    """The cost management service. Without this group the embedded local service takes its place."""
+
+    base_url: str
+    preset: Literal["document", "cloudzero"] = "document"
+    encoding: Literal["records", "otlp"] = "records"
+    keys: tuple[UpstreamKey, ...]
+    sum_retry: Literal["park", "at_least_once"] = "park"
+    """After an ambiguous 5xx on what the far end cannot know as a repeat: set it aside as a dead letter, or send it again."""
+    knows_event_ids: bool = False
+    """Whether the far end knows a repeated usage event by its `metadata.event_id`: then no event is ever set aside for that."""
+    ca_file: Path | None = None
+    """PEM of a private certificate authority."""
+    proxy: str | None = None
+    names: dict[str, str] = Field(default_factory=dict)
+    """Paths and header names that differ from the preset's."""
+
+    @field_validator("base_url")
+    @classmethod
+    def secure_url(cls, value: str) -> str:
+        url = parsed_url(value)
+        if url.scheme != "https" and not (url.scheme == "http" and TcpAddress(url.host or "", 0).is_loopback):
+            raise ValueError("must be an https URL; http only to loopback")
+        if url.user or url.password or url.query_string or url.fragment:
+            raise ValueError("must hold neither credentials nor a query")
+        return value.rstrip("/")
+
+    @field_validator("keys")
+    @classmethod
+    def at_least_one_key(cls, value: tuple[UpstreamKey, ...]) -> tuple[UpstreamKey, ...]:
+        if not value:
+            raise ValueError("needs at least one key")
+        return value
+
+    @field_validator("encoding")
+    @classmethod
+    def served_encoding(cls, value: str) -> str:
+        if value != "records":
+            raise ValueError("this release sends `records` only")
+        return value
+
+    @field_validator("proxy")
+    @classmethod
+    def proxy_url(cls, value: str | None) -> str | None:
+        if value is not None and parsed_url(value).scheme not in {"http", "https"}:
+            raise ValueError("must be an http or https URL")
+        return value
+
+    @model_validator(mode="after")
+    def names_belong_to_a_preset(self) -> Self:
+        preset_with(self.preset, self.names)
+        return self
+
+    @model_validator(mode="after")
+    def key_names_differ(self) -> Self:
+        names = [key.name for key in self.keys]
+        if len(set(names)) < len(names):
+            raise ValueError("two keys have the same name")
+        return self
+
+
+Paths = Annotated[tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)]
+"""One path or several: `usage.prompt_tokens`."""
+MAPPING_OPTIONS = ("items", "time", "event_id", "input_includes_cache", "fields_")
+"""Of `sources.generic` alone."""
+
+
+class SourceOptions(Options):
+    """How one AI gateway of `/v1/sources/{name}` shows who it is, where it cannot send a key."""
+
+    secret: SecretOption | None = Field(default=None, repr=False)
+    """What it signs its requests with; those that are signed need no key, those that are not need one."""
+    url_token: bool = False
+    """Take the inbound key from the address too: `/v1/sources/{name}/token/{key}`, or `?token={key}`."""
+    verify: str | None = Field(default=None, pattern=r"^[\x21-\x7e]{1,256}$")
+    """Vercel's ownership proof: every answer of the source carries it as `x-vercel-verify`."""
+    items: str = ""
+    """Of `generic`: path of the list of calls in a document; empty where a document is one call."""
+    time: Paths = ()
+    """Of `generic`: where it stands when a call began."""
+    event_id: Paths = ()
+    """Of `generic`: what tells one call from any other."""
+    input_includes_cache: bool | None = None
+    """Of `generic`: whether the input tokens hold those from the cache; without it, as the numbers prove."""
+    fields_: dict[str, Paths] = Field(default_factory=dict, alias="fields")
+    """Of `generic`: field of the record -> path, or several, of which the first with a value counts."""
+
+    @field_validator("fields_")
+    @classmethod
+    def known_fields(cls, value: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+        fault = fault_in(value)
+        if fault is not None:
+            raise ValueError(fault)
+        return value
+
+    @property
+    def mapping(self) -> dict[str, Any] | None:
+        """What `gateway.sources.generic` reads by, in plain types; None without one."""
+        return self.model_dump(by_alias=True, include=set(MAPPING_OPTIONS)) if self.fields_ else None
+
+
+class FileExporter(Options):
+    type: Literal["file"]
+    path: Path
+    """Delivered records are appended here, as NDJSON."""
+
+
+class ConsoleExporter(Options):
+    type: Literal["console"]
+
+
+class StreamExporter(Options):
+    """A unit-cost stream that is made of the AI records."""
+
+    type: Literal["stream"]
+    stream: str = Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,255}$")
+    measure: Measure = "tokens"
+    granularity: Granularity | None = None
+    """`HOURLY` of an allocation stream and `DAILY` of a metric stream, unless set."""
+    element: str | None = None
+    """The field whose values are the elements of an allocation stream; without it the stream is a metric's."""
+    dimensions: dict[str, str] = Field(default_factory=dict, max_length=MAX_DIMENSIONS)
+    """Dimension -> field: `custom:Model: response_model`."""
+    currency: str = "USD"
+    """Of `cost`: records in another one add nothing."""
+
+    @model_validator(mode="after")
+    def known_fields_and_dimensions(self) -> Self:
+        fields = tuple(field for field in (self.element, *self.dimensions.values()) if field is not None)
+        known(fields, DERIVED_FIELDS, "field")
+        try:
+            check_dimensions({name: ["x"] for name in self.dimensions}, frozenset())
+        except BadUnitCost as error:
+            raise ValueError(str(error)) from None
+        if self.element is None and self.granularity == "HOURLY":
+            raise ValueError("a metric stream has no hours: set element, or DAILY or MONTHLY")
+        return self
+
+
+ExporterOptions = Annotated[FileExporter | ConsoleExporter | StreamExporter, Field(discriminator="type")]
+
+
+class Config(Options):
+    profile: Profile = "server"
+    """Whose defaults hold: `device` for a laptop or a node that forwards to another gateway (`gateway.config.profiles`)."""
+    data_dir: Path = Field(default_factory=lambda: user_state_path("telemetry-gateway"))
+    listen: Listen = Listen()
+    http: Http = Http()
+    auth: Literal["keys", "none"] = "keys"
+    workers: Annotated[Literal["auto", "off"], BeforeValidator(word_for_off)] = "auto"
+    """`auto`: on two cores or more, a second process reads payloads. `off`: all in one."""
+    limits: Limits = Limits()
+    counting: Counting = Counting()
+    attributes: Attributes = Attributes()
+    pricing: Pricing = Pricing()
+    devices: Devices = Devices()
+    events: Events = Events()
+    unit_cost: UnitCost = UnitCost()
+    spool: SpoolOptions = SpoolOptions()
+    upstream: Upstream | None = None
+    sources: dict[str, SourceOptions] = Field(default_factory=dict)
+    """Settings of AI gateways that push in shapes of their own, by the source's name."""
+    exporters: dict[str, ExporterOptions] = Field(default_factory=dict)
+    """Further destinations of the AI records, a lane each, by the lane's name."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def defaults_of_the_profile(cls, options: Any) -> Any:
+        return with_profile(options) if isinstance(options, dict) else options
+
+    @model_validator(mode="after")
+    def a_device_forwards(self) -> Self:
+        if self.profile == "device":
+            if self.upstream is None:
+                raise ValueError(
+                    "upstream.base_url: the profile device needs the address of the gateway that it forwards to, and"
+                    " upstream.keys a key of that one"
+                )
+            if self.unit_cost.operation == "replace" and not self.unit_cost.suffix:
+                raise ValueError(
+                    "unit_cost.operation: totals that each device replaces would wipe the others': leave it at sum, or give"
+                    " this device a unit_cost.suffix of its own"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def what_is_held_does_not_expire(self) -> Self:
+        if self.devices.gate == "hold" and self.spool.max_age_s < HOUR_S:
+            raise ValueError(
+                "spool.max_age: with devices.gate: hold records wait for up to 16 minutes: give them 1h or more"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def a_listener_has_an_address_of_its_own(self) -> Self:
+        """Port 0 is another one each time."""
+        owners: dict[Address, str] = {}
+        for name, address in self.listeners().items():
+            is_free = address is None or (isinstance(address, TcpAddress) and address.port == 0)
+            if not is_free and owners.setdefault(address, name) != name:
+                raise ValueError(f"listen.{name}: {address} is listen.{owners[address]} already; set another one")
+        return self
+
+    def listeners(self) -> dict[str, Address]:
+        """What is listened on; None for a listener that is off, as the embedded service is where there is an upstream."""
+        service = self.listen.service if self.upstream is None else None
+        return {"http": self.listen.http, "admin": self.listen.admin, "service": service}
+
+    @field_validator("sources")
+    @classmethod
+    def known_sources(cls, value: dict[str, SourceOptions]) -> dict[str, SourceOptions]:
+        known(tuple(value), SOURCES.keys(), "source")
+        for name, options in value.items():
+            if options.secret is not None and not SIGNATURES.keys() & set(SOURCES[name].ways_in):
+                raise ValueError(f"{name}: does not sign its requests, so secret would check nothing: give it a key")
+            taken = options.model_fields_set.intersection(MAPPING_OPTIONS)
+            if taken and name != "generic":
+                raise ValueError(
+                    f"{name}: {min(taken).rstrip('_')} belongs to generic alone; {name} has a table of its own"
+                )
+            if taken and not options.fields_:
+                raise ValueError(
+                    "generic: needs fields, such as {request_model: model, input_tokens: usage.prompt_tokens}"
+                )
+        return value
+
+    @field_validator("exporters")
+    @classmethod
+    def lanes_are_free(cls, value: dict[str, ExporterOptions]) -> dict[str, ExporterOptions]:
+        if taken := sorted(set(value) & set(OWN_LANES)):
+            raise ValueError(f"{taken[0]} is the name of one of the gateway's own lanes")
+        streams = [options.stream for options in value.values() if isinstance(options, StreamExporter)]
+        if twice := sorted({stream for stream in streams if streams.count(stream) > 1}):
+            raise ValueError(
+                f"stream {twice[0]} is made by two exporters: a record adds to a stream once; name another"
+            )
+        return value
+
+
+def known(names: tuple[str, ...] | None, catalogue: AbstractSet[str], what: str) -> tuple[str, ...] | None:
+    """The names as they are. Raises ValueError when *catalogue* lacks one."""
+    for name in names or ():
+        if name not in catalogue:
+            raise ValueError(f"unknown {what} {name!r}{did_you_mean(name, catalogue)}")
+    return names
+
+
+def parsed_url(value: str) -> URL:
+    try:
+        url = URL(value)
+    except ValueError:
+        raise ValueError("must be a URL") from None
+    if not url.host:
+        raise ValueError("must be a URL")
+    return url
+
+
+def config_schema() -> dict[str, Any]:
+    """JSON Schema of the configuration file, with each default as it would be written there."""
+    schema = Config.model_json_schema()
+    written = Config().model_dump(mode="json", by_alias=True, exclude={"data_dir"})
+    for name, default in written.items():
+        option = schema["properties"][name]
+        if isinstance(default, dict) and "$ref" in option:
+            del option["default"]
+            group = schema["$defs"][option["$ref"].rpartition("/")[2]]
+            for below, value in default.items():
+                group["properties"][below]["default"] = value
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def refuse_open_intake(config: Config, enabled_keys: int) -> str | None:
+    """Why the gateway must not start: senders from other machines could post without a key. None when it may."""
+    if config.auth == "none" or enabled_keys > 0:
+        return None
+    exposed = [
+        f"listen.{name} ({address})"
+        for name, address in (("http", config.listen.http), ("grpc", config.listen.grpc))
+        if address is not None and not address.is_loopback
+    ]
+    if not exposed:
+        return None
+    return f"{' and '.join(exposed)} can be reached from other machines and no key is enabled: make one first (`telemetry-gateway keys create`), listen on loopback only, or write `auth: none` where all who reach it may post"

@@ -1,0 +1,105 @@
+"""Which of a product's ways to report a call is counted (rule 4's numbered order). Pure, bounded.
+
+Of each sender's session the lowest rank seen so far is counted; once something of it was forwarded, the rank of that
+stays, whatever comes later. When the way that counts falls silent for `HOLD_MS` (its exporter was switched off, say),
+the others are weighed anew, so that nothing is lost for good. Sessions are compared where both sides state one, and so
+are places: a report without a session stands for all sessions of its group, as does whoever is compared with it. (Codex'
+logs state the host and the session, its spans neither.)
+
+Keys for what was stated, for reports that state none, and for all reports together hold that, of sessions times places.
+Their value is the time of the last report of the way that counts (s, from bit 16), the rank that is fixed, and the lowest seen.
+"""
+
+from collections.abc import Iterable
+from itertools import product
+
+from gateway.counting.calls.table import MASK, Table
+
+HOLD_MS = 5 * 60 * 1000
+"""Longer than two exporters of one process are apart, retries included; shorter than anyone waits for their figures."""
+_MS_PER_S = 1000
+_RANK = 0xFF
+_FIXED_BIT = 8
+_TIME_BIT = 16
+_NONE = 1 << 32
+_ANY = 1 << 33
+"""Beyond all fingerprints of sessions and places."""
+
+
+def _key(group: int, session: int, place: int) -> int:
+    return hash((group, session, place)) & MASK or 1
+
+
+class Order:
+    """Group, session and place (0 where not stated) -> the lowest rank seen, and the rank that something was forwarded with."""
+
+    __slots__ = ("_now_s", "_table")
+
+    def __init__(self, max_keys: int) -> None:
+        self._table = Table(max_keys, with_values=True)
+        self._now_s = 0
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def see(self, group: int, session: int, rank: int, now_ms: int, *, place: int = 0) -> None:
+        """A report of *rank* was received."""
+        self._now_s = now_ms // _MS_PER_S
+        for key in _told(group, session, place):
+            state = self._fresh(key)
+            seen = min(state & _RANK or rank, rank)
+            fixed = state >> _FIXED_BIT & _RANK
+            at_s = self._now_s if rank == (fixed or seen) else state >> _TIME_BIT
+            after = at_s << _TIME_BIT | fixed << _FIXED_BIT | seen
+            if after != state:
+                self._table.swap(key, after)
+
+    def fix(self, group: int, session: int, rank: int, *, place: int = 0) -> list[int]:
+        """A call is taken from a report of *rank*: from now on that is the way that counts. The first one stays.
+
+        Returns the keys that this fixed, for `unfix`.
+        """
+        fixed: list[int] = []
+        for key in _told(group, session, place):
+            state = self._fresh(key)
+            if not state >> _FIXED_BIT & _RANK:
+                self._set(key, state, fixed=rank)
+                fixed.append(key)
+        return fixed
+
+    def fix_again(self, group: int, session: int, rank: int, *, place: int = 0) -> None:
+        """A report of *rank* is known to have been taken, alone or with others of its call: of these the lowest counts."""
+        for key in _told(group, session, place):
+            state = self._fresh(key)
+            self._set(key, state, fixed=min(state >> _FIXED_BIT & _RANK or rank, rank))
+
+    def unfix(self, keys: Iterable[int]) -> None:
+        """What fixed these keys came to nothing."""
+        for key in keys:
+            self._set(key, self._table.find(key), fixed=0)
+
+    def counted(self, group: int, session: int, *, place: int = 0) -> int:
+        """The rank that counts for a report of this group, session and place; 0 where nothing is known."""
+        keys = (_key(group, *stated) for stated in product(_fitting(session), _fitting(place)))
+        states = [state for state in map(self._fresh, keys) if state]
+        fixed = [rank for state in states if (rank := state >> _FIXED_BIT & _RANK)]
+        return min(fixed or [state & _RANK for state in states], default=0)
+
+    def _fresh(self, key: int) -> int:
+        """The state under *key*; 0 where the way that counted fell silent."""
+        state = self._table.find(key)
+        return state if abs(self._now_s - (state >> _TIME_BIT)) * _MS_PER_S <= HOLD_MS else 0
+
+    def _set(self, key: int, state: int, *, fixed: int) -> None:
+        at_s = state >> _TIME_BIT or self._now_s
+        self._table.swap(key, at_s << _TIME_BIT | fixed << _FIXED_BIT | (state & _RANK or fixed))
+
+
+def _told(group: int, session: int, place: int) -> Iterable[int]:
+    """The keys under which a report is remembered."""
+    return (_key(group, *stated) for stated in product((session or _NONE, _ANY), (place or _NONE, _ANY)))
+
+
+def _fitting(stated: int) -> tuple[int, ...]:
+    """What reports may have said that contradicts nothing *stated*."""
+    return (stated, _NONE) if stated else (_ANY,)

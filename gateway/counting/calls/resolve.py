@@ -1,0 +1,449 @@
+"""The counting rules over one cluster of related reports: which are calls of their own. Pure.
+
+A cluster is what the ledger found to hang together: by response id, by twinship, or below one another. The rules see the
+set, never the order in which it came, so any order and any split over requests gives the same calls:
+
+1. Reports with one response id whose time and usage agree are one call (rule 3b); those that do not agree stay, flagged `conflict`.
+   So are reports of different scopes with one request id, which a gateway and its callbacks share where there is no answer to name.
+2. A log that was emitted in a call's span and agrees with it is of that call; so is a span that is known to repeat its parent,
+   unless it states another response and other usage: that is one more call beside it.
+3. Twins are paired one to one, nearest in time first (rule 3c).
+4. Bottom up, a call above others is suppressed as `ancestor` when they cover its usage; else both stay, flagged `conflict` (rule 2).
+   Above a single call it is that very call, and completes it.
+5. Of a product's ways to report, only the one that counts stays (`order.py`); the others are suppressed as `other_report`.
+6. What was forwarded already stands: a call that holds such a report keeps that report, and the others are duplicates of it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from itertools import islice
+
+from gateway.counting.calls.agreement import (
+    NESTED_SLACK_MS,
+    OUTPUT_DEVIATIONS,
+    deviation,
+    is_repeat,
+    is_same_request,
+    is_same_response,
+    is_twin,
+    same_model,
+    same_usage,
+)
+from gateway.counting.calls.facts import FAILED, HIT, Fact, rank
+from gateway.normalise.call import LOG, REPEAT, UNFINISHED
+
+MAX_ALIKE = 64
+"""Calls of one id, and reports of one call, that another report is compared with: the last ones before it in time."""
+MAX_SCANNED = 512
+"""Reports that begin after one, among which its twins are looked for."""
+_NOTHING: Mapping[int, int] = {}
+_NONE_TOLD: Mapping[int, Fact] = {}
+
+
+class Fixed(Enum):
+    """What was decided about a report before."""
+
+    OPEN = 0
+    KEPT = 1
+    """Its record may be forwarded: it stands."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    ref: int
+    fact: Fact
+    fixed: Fixed = Fixed.OPEN
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What a cluster's reports become. References not named here are calls of their own, unchanged."""
+
+    dropped: dict[int, str] = field(default_factory=dict)
+    """Reference -> `duplicate.<reason>` or `suppressed.<reason>`."""
+    merged: dict[int, list[int]] = field(default_factory=dict)
+    """Reference that stands -> all references of its call, fullest first."""
+    stamped: set[int] = field(default_factory=set)
+    """Of those in `merged`, the ones that came under a key with labels: their attribution goes first."""
+    conflicts: set[int] = field(default_factory=set)
+    """References that stand with the flag `conflict`."""
+    taken: list[tuple[int, int, int, int]] = field(default_factory=list)
+    """(group, session, rank, place) of calls that stand: the way of reporting that counts from now on."""
+    fixed: list[int] = field(default_factory=list)
+    """What the ledger noted of `taken`, to be undone with the verdict."""
+
+
+class _Call:
+    """Reports that are one call."""
+
+    __slots__ = ("above", "covered", "members", "reason")
+
+    def __init__(self, member: Member) -> None:
+        self.members = [member]
+        self.above: list[Member] = []
+        """Suppressed reports above, of this call alone: they complete it."""
+        self.reason = "response_id"
+        self.covered = False
+
+    def usage(self) -> tuple[int, int]:
+        """(input, output) of the fullest report; -1 for unknown."""
+        fact = fullest(self.members)[0].fact
+        return fact.input_tokens, fact.output_tokens
+
+
+def resolve(
+    members: Sequence[Member],
+    parents: Mapping[int, Sequence[int]],
+    cut: AbstractSet[int] = frozenset(),
+    *,
+    inside: Mapping[int, int] = _NOTHING,
+    told: Mapping[int, Fact] = _NONE_TOLD,
+    answered: AbstractSet[int] = frozenset(),
+    counted_rank: Callable[[Fact], int] = lambda fact: 0,
+) -> Verdict:
+    """Decide a cluster. *parents*: reference of a call -> references of the calls that stand above it, at any distance.
+
+    *cut*: calls below which more stands than the cluster shows; what shows is then taken to cover them. *inside*: log, or
+    span that repeats its parent -> the call in whose span it was emitted; *told*: the same, where that call was dropped
+    before. *answered*: reports of a response that is counted already, by another id. *counted_rank*: the rank that
+    counts for a report of a product, 0 for all.
+    """
+    verdict = Verdict()
+    facts = {m.ref: m.fact for m in members}
+    ordered = sorted((_like_parent(m, facts.get(inside.get(m.ref, 0))) for m in members), key=_canonical)
+    ordered = [m for m in ordered if not _is_told(m, told, verdict) and m.ref not in answered]
+    verdict.dropped.update(dict.fromkeys(answered, "duplicate.response_id"))
+    calls = _same_responses(ordered, verdict)
+    calls = _same_requests(calls)
+    calls = _join_insiders(calls, inside)
+    calls = _pair_twins(calls)
+    _suppress_ancestors(calls, _without_insiders(calls, parents, inside), cut, verdict)
+    for call in calls:
+        if not call.covered and not _is_superseded(call, counted_rank, verdict):
+            _stand(call, verdict)
+    return verdict
+
+
+def _like_parent(member: Member, around: Fact | None) -> Member:
+    """A span that repeats its parent is a cache's hit where the parent is."""
+    if around is None or not member.fact.marks & REPEAT or not around.marks & HIT:
+        return member
+    return replace(member, fact=member.fact._replace(marks=member.fact.marks | HIT))
+
+
+def _is_told(member: Member, told: Mapping[int, Fact], verdict: Verdict) -> bool:
+    """Whether the call in whose span the report was emitted is counted elsewhere already; then it is dropped."""
+    around = told.get(member.ref)
+    if around is None or member.fixed is Fixed.KEPT or not _is_of(member.fact, around):
+        return False
+    verdict.dropped[member.ref] = "duplicate.same_span"
+    return True
+
+
+def _is_of(fact: Fact, around: Fact) -> bool:
+    """Whether a report emitted in the span of *around* is of that call."""
+    if fact.marks & REPEAT:
+        return is_repeat(fact, around)
+    return (
+        not (fact.marks ^ around.marks) & FAILED
+        and not (fact.response and around.response and fact.response != around.response)
+        and same_model(fact, around)
+        and same_usage(fact, around)
+    )
+
+
+def _join_insiders(calls: list[_Call], inside: Mapping[int, int]) -> list[_Call]:
+    """Join reports with the call in whose span they were emitted, all that may be of it: such a span is no sum of its logs."""
+    if not inside:
+        return calls
+    call_of = {m.ref: call for call in calls for m in call.members}
+    gone: set[int] = set()
+    for member in [m for call in calls for m in call.members if m.ref in inside]:
+        own, other = call_of[member.ref], call_of.get(inside[member.ref])
+        if other is None or other is own:
+            continue
+        around = next(m.fact for m in other.members if m.ref == inside[member.ref])
+        if _is_of(member.fact, around) and (
+            _repeats_all(member.fact, other) if member.fact.marks & REPEAT else _may_tell(own, other, inside)
+        ):
+            other.members += own.members
+            other.reason = "same_span"
+            call_of.update({m.ref: other for m in own.members})
+            gone.add(id(own))
+    return [call for call in calls if id(call) not in gone]
+
+
+def _may_tell(own: _Call, other: _Call, inside: Mapping[int, int]) -> bool:
+    """Whether logs emitted in a span of *other* may join it: as `_may_join`, beside others that were emitted in it."""
+    spans = {m.ref for m in other.members}
+    beside = {m.fact.scope for m in other.members if m.fact.marks & LOG and inside.get(m.ref) in spans}
+    theirs = {m.fact.scope for m in other.members} - beside
+    responses = {m.fact.response for m in (*own.members, *other.members)} - {0}
+    return len(responses) <= 1 and not theirs & {m.fact.scope for m in own.members}
+
+
+def _repeats_all(fact: Fact, call: _Call) -> bool:
+    """Whether a span that repeats its parent is of the one call of several that stand below it and were joined before."""
+    return all(is_repeat(fact, m.fact) for m in call.members)
+
+
+def _is_superseded(call: _Call, counted_rank: Callable[[Fact], int], verdict: Verdict) -> bool:
+    """Whether another of the product's ways to report counts; then all of the call is dropped, unless some of it stands."""
+    placed = [m.fact for m in call.members if m.fact.group]
+    if not placed:
+        return False
+    ranks: dict[int, set[int]] = {}
+    for fact in placed:
+        ranks.setdefault(fact.group, set()).add(rank(fact))
+    wanted = [(fact, counted_rank(fact)) for fact in placed]
+    stands = any(m.fixed is Fixed.KEPT for m in call.members)
+    if not stands and any(want and want not in ranks[fact.group] for fact, want in wanted):
+        for member in call.members:
+            verdict.dropped[member.ref] = "suppressed.other_report"
+        return True
+    verdict.taken += [(fact.group, fact.session, want or rank(fact), fact.place) for fact, want in wanted]
+    return False
+
+
+def _canonical(member: Member) -> tuple[int, int, bytes, bytes, int]:
+    fact = member.fact
+    return fact.start_ms, -fact.end_ms, fact.trace_id, fact.span_id, fact.scope
+
+
+def fullest(members: Sequence[Member]) -> list[Member]:
+    """Reports of one call, the one to believe first: without known deviation, its own, most complete, then canonical order."""
+    return sorted(
+        members,
+        key=lambda m: (
+            m.fact.scope in OUTPUT_DEVIATIONS,
+            m.fact.marks & (REPEAT | UNFINISHED),
+            -m.fact.completeness,
+            _canonical(m),
+        ),
+    )
+
+
+def _same_responses(ordered: Sequence[Member], verdict: Verdict) -> list[_Call]:
+    calls: list[_Call] = []
+    by_response: dict[int, list[_Call]] = {}
+    for member in ordered:
+        response = member.fact.response
+        group = by_response.setdefault(response, []) if response else []
+        for call in group[-MAX_ALIKE:]:
+            if all(is_same_response(member.fact, other.fact) for other in call.members[-MAX_ALIKE:]):
+                call.members.append(member)
+                break
+        else:
+            call = _Call(member)
+            calls.append(call)
+            if response:
+                group.append(call)
+    for group in by_response.values():
+        if len(group) > 1 and not _only_hits_differ(group):
+            verdict.conflicts.update(m.ref for call in group for m in call.members)
+    return calls
+
+
+def _same_requests(calls: list[_Call]) -> list[_Call]:
+    """Join calls that share a request id, one report of each scope, in canonical order."""
+    by_request: dict[int, list[_Call]] = {}
+    joined: set[int] = set()
+    for call in calls:
+        requests = {m.fact.request for m in call.members} - {0}
+        for other in [x for request in requests for x in by_request.get(request, ())[-MAX_ALIKE:]]:
+            if _may_join(other, call) and any(
+                is_same_request(a.fact, b.fact) for a in call.members for b in other.members[-MAX_ALIKE:]
+            ):
+                other.members += call.members
+                other.reason = "request_id"
+                joined.add(id(call))
+                break
+        else:
+            for request in requests:
+                by_request.setdefault(request, []).append(call)
+    return [call for call in calls if id(call) not in joined]
+
+
+def _only_hits_differ(group: Sequence[_Call]) -> bool:
+    """Whether the id is repeated only because a gateway's cache answered with it again."""
+    return sum(1 for call in group if not any(m.fact.marks & HIT for m in call.members)) <= 1
+
+
+def _pair_twins(calls: list[_Call]) -> list[_Call]:
+    """Join calls that are twins, nearest first; a call takes at most one report of each scope, and one response id."""
+    by_source: dict[int, dict[int, list[Fact]]] = {}
+    for i, call in enumerate(calls):
+        for member in call.members:
+            by_source.setdefault(member.fact.source, {}).setdefault(i, []).append(member.fact)
+    near = [pair for group in by_source.values() for pair in _near(group)]
+    joined: dict[int, int] = {}
+    for _, i, j in sorted(near):
+        a, b = _root(joined, i), _root(joined, j)
+        if a != b and _may_join(calls[a], calls[b]):
+            calls[a].members += calls[b].members
+            calls[a].reason = "twin"
+            joined[b] = a
+    return [call for i, call in enumerate(calls) if i not in joined]
+
+
+def _may_join(a: _Call, b: _Call) -> bool:
+    responses = {m.fact.response for m in (*a.members, *b.members)} - {0}
+    return len(responses) <= 1 and not {m.fact.scope for m in a.members} & {m.fact.scope for m in b.members}
+
+
+def _root(joined: Mapping[int, int], i: int) -> int:
+    while i in joined:
+        i = joined[i]
+    return i
+
+
+def _near(group: Mapping[int, Sequence[Fact]]) -> list[tuple[int, int, int]]:
+    """(distance in ms, call, call) of all twins in one source. *group*: index of a call -> its reports from that source."""
+    facts = sorted(((fact, i) for i, of_call in group.items() for fact in of_call), key=lambda x: x[0].start_ms)
+    if len({fact.scope for fact, _ in facts}) < 2:  # noqa: PLR2004 a twin needs another scope
+        return []
+    found: dict[tuple[int, int], int] = {}
+    for at, (a, i) in enumerate(facts):
+        compared = 0
+        for b, j in islice(facts, at + 1, at + 1 + MAX_SCANNED):
+            if b.start_ms > a.end_ms + NESTED_SLACK_MS or compared >= MAX_ALIKE:
+                break  # nor does anything that starts later lie within it
+            if i == j or a.scope == b.scope or not same_usage(a, b):
+                continue
+            compared += 1
+            if is_twin(a, b):
+                pair = (min(i, j), max(i, j))
+                distance = abs(a.start_ms - b.start_ms) + abs(a.end_ms - b.end_ms)
+                found[pair] = min(distance, found.get(pair, distance))
+    return [(distance, i, j) for (i, j), distance in found.items()]
+
+
+def _without_insiders(
+    calls: Sequence[_Call], parents: Mapping[int, Sequence[int]], inside: Mapping[int, int]
+) -> Mapping[int, Sequence[int]]:
+    """*parents* without those of reports that tell of another call than the span does in which they were emitted.
+
+    A span that repeats its parent is no call below it; nor is a log in a span that another log tells of: that one is no sum.
+    """
+    if not inside:
+        return parents
+    call_of = {m.ref: call for call in calls for m in call.members}
+    told = {
+        around
+        for ref, around in inside.items()
+        if ref in call_of and call_of[ref] is call_of.get(around)  # joined
+    }
+    beside = {
+        m.ref
+        for call in calls
+        for m in call.members
+        if m.ref in inside and (m.fact.marks & REPEAT or inside[m.ref] in told)
+    }
+    if not beside:
+        return parents
+    return {ref: [at for at in above if ref not in beside or at != inside[ref]] for ref, above in parents.items()}
+
+
+def _suppress_ancestors(
+    calls: Sequence[_Call], parents: Mapping[int, Sequence[int]], cut: AbstractSet[int], verdict: Verdict
+) -> None:
+    call_of = {m.ref: call for call in calls for m in call.members}
+    below: dict[int, dict[int, _Call]] = {}
+    for ref, above in parents.items():
+        child = call_of.get(ref)
+        for parent_ref in above:
+            parent = call_of.get(parent_ref)
+            if child is not None and parent is not None and child is not parent:
+                below.setdefault(id(parent), {})[id(child)] = child
+    # Fewest descendants first: whoever stands below another has fewer than that other.
+    above_others = [call for call in calls if id(call) in below]
+    for call in sorted(above_others, key=lambda c: (len(below[id(c)]), _canonical(c.members[0]))):
+        counted = [c for c in below[id(call)].values() if not c.covered and not _is_begun(c)]
+        is_cut = any(m.ref in cut for m in call.members)
+        if any(m.fixed is Fixed.KEPT for m in call.members):
+            _suppress_late(call, counted, verdict)
+        elif not counted and not (is_cut and all(c.covered for c in below[id(call)].values())):
+            continue
+        elif is_cut or is_covered(call.members, [fullest(c.members)[0].fact for c in counted]):
+            call.covered = True
+            for member in call.members:
+                verdict.dropped[member.ref] = "suppressed.ancestor"
+            if len(counted) == 1 and _completes(call, counted[0], cut):
+                counted[0].above += [*call.members, *call.above]
+        else:
+            verdict.conflicts.update(m.ref for c in (call, *counted) for m in c.members)
+
+
+def _is_begun(call: _Call) -> bool:
+    """Whether nobody told its end yet: what it will account for is not known."""
+    return all(m.fact.marks & UNFINISHED for m in call.members)
+
+
+def _suppress_late(forwarded: _Call, counted: Sequence[_Call], verdict: Verdict) -> None:
+    """Calls that came after the call above them was forwarded: they go where that one accounts for them, else all stay.
+
+    A log in its span is no call below it: that it is another one was decided before.
+    """
+    counted = [c for c in counted if not all(m.fact.marks & LOG for m in c.members)]
+    late = [c for c in counted if not any(m.fixed is Fixed.KEPT or m.fact.marks & LOG for m in c.members)]
+    fact = fullest(forwarded.members)[0].fact
+    below = [fullest(call.members)[0].fact for call in counted]
+    total_input, total_output = _total(below, 0)
+    if not below or (
+        all(same_model(fact, x) for x in below)
+        and total_input <= fact.input_tokens
+        and total_output <= fact.output_tokens + sum(deviation(fact, x) for x in below)
+    ):
+        for call in late:
+            call.covered = True
+            for member in call.members:
+                verdict.dropped[member.ref] = "suppressed.parent_forwarded"
+    else:
+        verdict.conflicts.update(m.ref for call in (forwarded, *counted) for m in call.members)
+
+
+def _completes(above: _Call, below: _Call, cut: AbstractSet[int]) -> bool:
+    """Whether the one call below another is that very call: nothing else stands there, and they ended alike."""
+    if any(m.ref in cut for m in above.members):
+        return False
+    outcome = FAILED | HIT
+    return {m.fact.marks & outcome for m in above.members} == {m.fact.marks & outcome for m in below.members}
+
+
+def is_covered(members: Sequence[Member], below: Sequence[Fact]) -> bool:
+    """Whether the calls *below* account for all that the call above them says it used.
+
+    They must be of its model, unless both whole counts are exactly theirs: then the model only has another name.
+    """
+    fact = fullest(members)[0].fact
+    if (
+        fact.input_tokens >= 0
+        and fact.output_tokens > 0
+        and _total(below, 0) == (fact.input_tokens, fact.output_tokens)
+    ):
+        return True
+    alike = [x for x in below if same_model(fact, x)]
+    if not alike:
+        return False
+    slack = sum(deviation(fact, x) for x in alike)
+    total_input, total_output = _total(alike, slack)
+    return fact.input_tokens <= total_input and fact.output_tokens <= total_output
+
+
+def _total(facts: Sequence[Fact], slack: int) -> tuple[int, int]:
+    return sum(max(0, x.input_tokens) for x in facts), sum(max(0, x.output_tokens) for x in facts) + slack
+
+
+def _stand(call: _Call, verdict: Verdict) -> None:
+    """One report of the call stands; the others are duplicates of it, and those above complete it."""
+    if len(call.members) + len(call.above) == 1:
+        return
+    kept = [m for m in call.members if m.fixed is Fixed.KEPT]
+    slot = min(kept or call.members, key=lambda m: m.ref)
+    for member in call.members:
+        if member is not slot and member.fixed is Fixed.OPEN:
+            verdict.dropped[member.ref] = f"duplicate.{call.reason}"
+    if slot.fixed is Fixed.OPEN:
+        verdict.merged[slot.ref] = [m.ref for m in (*fullest(call.members), *fullest(call.above))]

@@ -1,0 +1,88 @@
+"""A held aggregate's facts, and the fates of a payload's points. Pure.
+
+Facts are what decides whether a held aggregate is billed; they lie beside its record in the spool, as JSON.
+"""
+
+from typing import NamedTuple
+
+import orjson
+
+from gateway.counting.metrics.grouping import Aggregate, Family, Folded
+from gateway.counting.metrics.sources import cost_topic, family_topic
+from gateway.normalise.conventions.metric_tables import COST
+from gateway.normalise.points import Measured, Point, Reporter
+from spool.store import Tally
+
+
+class Facts(NamedTuple):
+    """What decides about a held aggregate, beside its record."""
+
+    reporter: Reporter
+    family: Family
+    start_ms: int
+    end_ms: int
+    tokens: int
+    model: str | None
+    is_costed: bool
+
+
+def facts_of(aggregate: Aggregate) -> bytes:
+    model = aggregate.record["response_model"] or aggregate.record["request_model"]
+    return orjson.dumps(
+        [
+            list(aggregate.reporter),
+            list(aggregate.family),
+            aggregate.start_ms,
+            aggregate.end_ms,
+            aggregate.tokens,
+            model,
+            aggregate.is_costed,
+        ]
+    )
+
+
+def facts_in(row: bytes) -> Facts:
+    reporter, family, *rest = orjson.loads(row)
+    return Facts(Reporter(*reporter), Family(*family), *rest)
+
+
+def topic_of(point: Point) -> str:
+    labels = point.labels
+    if point.kind == COST:
+        return cost_topic(labels.scope, labels.response_model or labels.request_model)
+    return family_topic(Family(labels.scope, point.table.rank))
+
+
+def tally_of(measured: Measured, folded: Folded) -> Tally:
+    """Every point of one payload, by its fate."""
+    tally = Tally(
+        received=measured.items,
+        kept=len(folded.aggregates),
+        duplicate=folded.duplicate.total(),
+        suppressed=measured.suppressed.total() + folded.suppressed.total(),
+        rejected=len(measured.rejected),
+        ignored=measured.ignored,
+    )
+    reasons = tally.reasons
+    for name, counts in (
+        ("duplicate", folded.duplicate),
+        ("suppressed", measured.suppressed),
+        ("suppressed", folded.suppressed),
+    ):
+        for reason, n in counts.items():
+            if n:
+                reasons[f"{name}.{reason}"] = reasons.get(f"{name}.{reason}", 0) + n
+    for rejection in measured.rejected:
+        reasons[f"rejected.{rejection.reason}"] = reasons.get(f"rejected.{rejection.reason}", 0) + 1
+    return tally
+
+
+def add_tally(to: Tally, tally: Tally) -> None:
+    to.received += tally.received
+    to.kept += tally.kept
+    to.duplicate += tally.duplicate
+    to.suppressed += tally.suppressed
+    to.rejected += tally.rejected
+    to.ignored += tally.ignored
+    for reason, n in tally.reasons.items():
+        to.reasons[reason] = to.reasons.get(reason, 0) + n

@@ -1,0 +1,85 @@
+"""The embedded local service: the far end when no `upstream` is configured, with keys of its own for the gateway's lanes.
+
+The gateway sends to it over a real socket like to any service: AI telemetry under a managed "Send AI Telemetry" key, the
+rest under a fixed key. Both secrets, and one with read scopes for the operator, lie as files of mode 0600.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import aiohttp
+
+from exporters.secret import Secret
+from gateway.admin.page import Total
+from gateway.config.model import Upstream, UpstreamKey
+from gateway.contract.scopes import SEND_AI_TELEMETRY, Fixed, Grant, Managed
+from gateway.keys.local_key_file import kept_key
+from gateway.local_service.service import Service
+
+FOLDER = "service"
+READ_KEY_FILE = "service-key"
+MADE_BY = "gateway@localhost"
+
+CONTROL_SCOPES = (
+    "ai-control-plane:enroll-device",
+    "ai-control-plane:heartbeat-device",
+    "ai-control-plane:ping-device",
+    "events_v1:create_event",
+    "unit-cost_v1:create_telemetry_stream",
+    "unit-cost_v1:manage_telemetry_records",
+    "unit-cost_v1:read_telemetry",
+)
+READ_SCOPES = ("billing:read_costs", "insights:read_insight", "insights:read_insights", "unit-cost_v1:read_telemetry")
+
+
+async def prepare_keys(service: Service, data_dir: Path) -> tuple[UpstreamKey, ...]:
+    """Make the keys that are missing; the gateway's own two, as its configuration would name them."""
+    telemetry = data_dir / FOLDER / "telemetry.key"
+    control = data_dir / FOLDER / "control.key"
+    grants: tuple[tuple[str, Grant, Path], ...] = (
+        ("gateway telemetry", Managed(frozenset({SEND_AI_TELEMETRY})), telemetry),
+        ("gateway control", Fixed(frozenset(CONTROL_SCOPES)), control),
+        ("operator read", Fixed(frozenset(READ_SCOPES)), data_dir / READ_KEY_FILE),
+    )
+    for name, grant, path in grants:
+        await kept_key(service.keys, path, name=name, grant=grant, by=MADE_BY)
+    return (
+        UpstreamKey(name="telemetry", secret=_reference(telemetry), managed=(SEND_AI_TELEMETRY,)),
+        UpstreamKey(name="control", secret=_reference(control), scopes=CONTROL_SCOPES),
+    )
+
+
+def read_if_there(path: Path) -> str | None:
+    return path.read_text().strip() if path.exists() else None
+
+
+def embedded_upstream(port: int, keys: tuple[UpstreamKey, ...]) -> Upstream:
+    """It knows a repeated event by its id, so none needs to be set aside."""
+    return Upstream(base_url=f"http://127.0.0.1:{port}", keys=keys, knows_event_ids=True)
+
+
+class ServiceSummary:
+    """Asks the embedded service what it was sent, with the operator's read key."""
+
+    def __init__(self, port: int, key_file: Path) -> None:
+        self._url = f"http://127.0.0.1:{port}/v2/ai-telemetry/summary"
+        self._key_file = key_file
+        self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5))
+
+    async def totals(self, group_by: str = "provider,model") -> Sequence[Total]:
+        """Billed calls by *group_by*; nothing when the service does not answer."""
+        headers = {"Authorization": read_if_there(self._key_file) or ""}
+        try:
+            async with self._session.get(self._url, params={"group_by": group_by}, headers=headers) as response:
+                response.raise_for_status()
+                found: list[Total] = (await response.json())["summary"]
+        except (aiohttp.ClientError, TimeoutError):
+            return []
+        return found
+
+    async def close(self) -> None:
+        await self._session.close()
+
+
+def _reference(path: Path) -> Secret:
+    return Secret(f"${{file:{path}}}")

@@ -1,0 +1,260 @@
+"""The lanes of one gateway: which exporter each has, its pump, and its state as the status shows it."""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+import structlog
+
+from exporters.base import Exporter
+from exporters.clock import SystemClock
+from exporters.cost_service.client import CostServiceClient
+from exporters.cost_service.devices import DeviceCalls
+from exporters.cost_service.liveness import check_liveness
+from exporters.cost_service.unit_cost import READ_SCOPE, UnitCostSettings
+from exporters.keyring import Keyring, KeySetting
+from exporters.pacing import LaneState
+from exporters.pump import Limits, Pump
+from exporters.registry import LanePlan, UpstreamSettings, build_client, build_extra, build_upstream
+from exporters.secret import Secret
+from gateway.common.traceback_summary import places
+from gateway.config.model import Config, ExporterOptions, FileExporter, StreamExporter, Upstream, UpstreamKey
+from gateway.contract.scopes import Allowed, Fixed, Grant, Managed, decide
+from gateway.delivery.watchdog import LaneWatch
+from gateway.observability.metrics import LaneStatus
+from gateway.usage_events.derived import Derivation, DerivedStream
+from spool.record import DEVICES, OWN_LANES, UNIT_COST, Lane
+from spool.sqlite.metered import MeteredStore
+from spool.sqlite.spool import SqliteSpool
+from spool.sqlite.unit_lane import UnitCostLane
+
+log = structlog.get_logger()
+
+DERIVED_LIMITS = Limits(in_flight=1)
+RESTART_S = 1.0
+"""Before a pump that ended by a fault is replaced."""
+LOOK_FOR_KEYS_S = 1.0
+WATCH_S = 0.5
+STOP_GRACE_S = 5.0
+"""How long a send that is under way may still take when the gateway stops; then its batch is given back."""
+LET_GO_S = 5.0
+"""Beyond that, a pump that does not end is left to itself: its batches stay on disk, and go out again later."""
+
+
+class Lanes:
+    """Make inside a running loop; `start`, then `stop`."""
+
+    def __init__(
+        self,
+        config: Config,
+        upstream: Upstream,
+        spool: SqliteSpool,
+        metered: MeteredStore,
+        devices: Exporter | None = None,
+    ) -> None:
+        """*devices* takes what an earlier release left in the spool's lane of that name; devices have a lane of their own."""
+        self._spool = spool
+        clock = SystemClock()
+        self._keyring = Keyring([KeySetting(key.name, key.secret, grants_of(key)) for key in upstream.keys])
+        settings = upstream_settings(upstream)
+        self._client: CostServiceClient = build_client(settings, self._keyring, spool.gateway_id)
+        self.unit_cost = UnitCostLane(spool, can_read=lambda: self._keyring.grants(READ_SCOPE))
+        unit_cost = UnitCostSettings(
+            self.unit_cost.learn_base,
+            config.unit_cost.suffix,
+            config.unit_cost.max_records_per_s,
+            repeatable_sums=upstream.sum_retry == "at_least_once",
+        )
+        self._plans: dict[Lane, LanePlan] = {
+            plan.lane: plan for plan in build_upstream(settings, self._client, clock, unit_cost)
+        }
+        if devices is not None:
+            self._plans[DEVICES] = LanePlan(DEVICES, devices, Limits())
+        self.device_calls = DeviceCalls(self._client)
+        self.on_new_keys: Callable[[], None] = lambda: None
+        for name, options in config.exporters.items():
+            self._plans[name] = (
+                LanePlan(name, DerivedStream(derivation_of(options), metered), DERIVED_LIMITS)
+                if isinstance(options, StreamExporter)
+                else build_extra(name, options.type, exporter_options(options))
+            )
+        self._clock = clock
+        self._stopping = False
+        self._pumps: dict[Lane, Pump] = {}
+        self._pumping: dict[Lane, asyncio.Task[None]] = {}
+        self._restarts: Counter[Lane] = Counter()
+        self._running: list[asyncio.Task[None]] = []
+
+    def _store(self, lane: Lane) -> UnitCostLane | SqliteSpool:
+        """Where the lane's batches come from."""
+        return self.unit_cost if lane == UNIT_COST else self._spool
+
+    def start(self) -> None:
+        for lane in OWN_LANES:
+            plan = self._plans.get(lane)
+            if plan is not None and plan.exporter is None:
+                log.warning("lane off", lane=lane, reason=plan.reason)
+        for fault in self._keyring.faults():
+            log.warning("upstream key", fault=fault)
+        self._running = [
+            asyncio.create_task(self._keep_pumping(lane, plan.exporter, plan), name=f"pump {lane}")
+            for lane, plan in self._plans.items()
+            if plan.exporter is not None
+        ]
+        self._running.append(asyncio.create_task(self._look_for_service(), name="liveness"))
+        self._running.append(asyncio.create_task(self._look_for_keys(), name="key files"))
+
+    async def _keep_pumping(self, lane: Lane, exporter: Exporter, plan: LanePlan) -> None:
+        """Run the lane's pump; one that ends by a fault of ours is told and replaced, for its lane must not stand still."""
+        while not self._stopping:
+            pump = Pump(
+                lane,
+                self._store(lane),
+                exporter,
+                limits=plan.limits,
+                clock=self._clock,
+                chance=random.random,
+                destination=plan.destination,
+            )
+            self._pumps[lane] = pump
+            self._pumping[lane] = asyncio.create_task(pump.run(), name=f"pumping {lane}")
+            watching = asyncio.create_task(self._until_still(lane, pump, plan.limits), name=f"watch {lane}")
+            try:
+                await asyncio.wait({self._pumping[lane], watching}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                watching.cancel()
+                await self._let_go(self._pumping[lane])
+            if not self._stopping:
+                self._restarts[lane] += 1
+                self._store(lane).forget_leases(lane)
+                tell_end(lane, self._pumping[lane])
+                await asyncio.sleep(0 if watching.done() and not watching.cancelled() else RESTART_S)
+
+    async def _until_still(self, lane: Lane, pump: Pump, limits: Limits) -> None:
+        """Return when the lane says that it is well and has something to send, yet nothing moves."""
+        watch = LaneWatch()
+        while True:
+            await asyncio.sleep(WATCH_S)
+            now_s = self._clock.monotonic_s()
+            if pump.state != "ok" or not self._spool.depth(lane).pending:
+                watch.began(now_s)
+            elif watch.stands_still(now_s, moved=pump.counts.sent_batches, holding=pump.holding):
+                is_ready = await self._is_ready(lane, limits)  # takes as long as what the pump may wait for: look again
+                if is_ready and watch.stands_still(now_s, moved=pump.counts.sent_batches, holding=pump.holding):
+                    return
+                watch.began(now_s)
+
+    async def _is_ready(self, lane: Lane, limits: Limits) -> bool:
+        """False also when the spool cannot be asked: that is not the pump's fault."""
+        try:
+            async with asyncio.timeout(LET_GO_S):
+                return await self._store(lane).is_ready(
+                    lane, max_records=limits.max_records, max_bytes=limits.max_bytes
+                )
+        except Exception as error:  # noqa: BLE001 as above, whatever it was
+            log.warning("the lane cannot be looked at", lane=lane, error=type(error).__name__)
+            return False
+
+    async def _let_go(self, pumping: asyncio.Task[None]) -> None:
+        """Cancel a pump, which gives back what it holds; one that does not even end then is left behind."""
+        pumping.cancel()
+        await asyncio.wait({pumping}, timeout=LET_GO_S)
+
+    async def _look_for_service(self) -> None:
+        found = await check_liveness(self._client)
+        if found != "no_key":  # else no key of ours may ask; each lane's first answer tells
+            log.info("upstream looked for", found=found)
+
+    async def _look_for_keys(self) -> None:
+        """A key file that changed is tried at once by the lanes that are held, however seldom they probe by now."""
+        while True:
+            await asyncio.sleep(LOOK_FOR_KEYS_S)
+            if self._keyring.look():
+                log.info("a key file changed; held lanes try again")
+                self.on_new_keys()
+                for pump in self._pumps.values():
+                    if pump.state == "held":
+                        pump.wake()
+
+    async def stop(self) -> None:
+        """Let what is under way land; everything else stays in the spool."""
+        self._stopping = True
+        stopping = [asyncio.create_task(pump.stop(STOP_GRACE_S)) for pump in self._pumps.values()]
+        if stopping:
+            await asyncio.wait(stopping, timeout=STOP_GRACE_S + LET_GO_S)
+        for task in self._running:
+            task.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
+        for plan in self._plans.values():
+            if plan.exporter is not None:
+                await plan.exporter.close()
+        await self._client.close()
+
+    def status(self, now_ms: int) -> Mapping[str, LaneStatus]:
+        return {lane: self._lane_status(lane, now_ms) for lane in self._spool.lanes()}
+
+    def _lane_status(self, lane: Lane, now_ms: int) -> LaneStatus:
+        depth = self._spool.depth(lane)
+        pump = self._pumps.get(lane)
+        plan = self._plans.get(lane)
+        state: LaneState
+        if pump is not None:
+            state, reason = shown_state(pump.state, pump.reason, depth.pending)
+        else:
+            state = "off"
+            reason = plan.reason if plan is not None else "no exporter of this name is configured"
+        oldest = depth.oldest_pending_ms
+        return {
+            "kept": depth.kept,
+            "delivered": depth.delivered,
+            "pending": depth.pending,
+            "dead_lettered": depth.dead_lettered,
+            "expired": depth.expired,
+            "oldest_pending_age_s": None if oldest is None else round(max(0, now_ms - oldest) / 1000, 3),
+            "state": state,
+            "reason": reason,
+            "restarts": self._restarts[lane],
+        }
+
+
+def tell_end(lane: Lane, pumping: asyncio.Task[None]) -> None:
+    error = pumping.exception() if pumping.done() and not pumping.cancelled() else None
+    if error is None:
+        log.error("the lane stood still with something to send; its pump is replaced", lane=lane)
+    else:
+        log.error("pump ended", lane=lane, error=type(error).__name__, at=places(error))
+
+
+def shown_state(state: LaneState, reason: str | None, pending: int) -> tuple[LaneState, str | None]:
+    """A lane whose last try failed, and which holds nothing any more, has nothing to try again."""
+    return ("ok", None) if state == "retrying" and not pending else (state, reason)
+
+
+def grants_of(key: UpstreamKey) -> Callable[[str], bool]:
+    """What the key grants, asked of the catalogue at each use."""
+    grant: Grant = Managed(frozenset(key.managed)) if key.managed else Fixed(frozenset(key.scopes or ()))
+    return lambda scope: isinstance(decide(grant, scope), Allowed)
+
+
+def upstream_settings(upstream: Upstream) -> UpstreamSettings:
+    return UpstreamSettings(
+        base_url=upstream.base_url,
+        preset=upstream.preset,
+        names=upstream.names,
+        sum_retry=upstream.sum_retry,
+        knows_event_ids=upstream.knows_event_ids,
+        ca_file=upstream.ca_file,
+        proxy=None if upstream.proxy is None else Secret(upstream.proxy),
+    )
+
+
+def derivation_of(options: StreamExporter) -> Derivation:
+    granularity = options.granularity or ("DAILY" if options.element is None else "HOURLY")
+    return Derivation(
+        options.stream, options.measure, granularity, options.element, options.dimensions, options.currency
+    )
+
+
+def exporter_options(options: ExporterOptions) -> dict[str, str]:
+    return {"path": str(options.path)} if isinstance(options, FileExporter) else {}

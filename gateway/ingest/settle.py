@@ -1,0 +1,382 @@
+"""Settling: when a chunk's time is up, what became of its reports is decided, written down, and let go to the lanes.
+
+The rules are `gateway.counting`'s; here is only the coming and going: rows of earlier chunks are read back where a late
+report refers to them, records of one call are merged, and all changes of a pass go to the spool in one commit.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from datetime import datetime
+from functools import partial
+from typing import cast
+
+import orjson
+import structlog
+
+from gateway.common.traceback_summary import places
+from gateway.counting.calls.cluster import MAX_CLUSTER, LateChunk
+from gateway.counting.calls.facts import of_this_size, split_ref
+from gateway.counting.calls.ledger import MOVED, Ledger
+from gateway.counting.calls.merge import UNPRICED, merge
+from gateway.counting.calls.resolve import Verdict
+from gateway.ingest.metrics import Aggregates, Price
+from gateway.ingest.metrics import Settings as MetricsSettings
+from spool.errors import SpoolError
+from spool.record import AI_TELEMETRY, Record
+from spool.sqlite.rows import MERGED, Change, Evidence, Moved, Position
+from spool.sqlite.spool import SqliteSpool
+
+log = structlog.get_logger()
+
+PASS_S = 0.2
+"""Chunks that fall due within this time are settled in one pass."""
+PASS_REPORTS = 5_000
+"""One pass ends with the chunk that brings it to so many: its changes are one commit, and lie in memory until then."""
+CONFLICT = "kept.conflict"
+LOOP_TURN_S = 0.02
+"""How long clusters are decided before others have their turn of the loop."""
+RETRY_S = 1.0
+"""Before settling, or reading the ledger again, is tried once more."""
+UNFINISHED_SETTLES = 30
+"""A call of which only the beginning was told waits for its end this many times as long as others settle: 5 minutes by default."""
+HELD_LOOK_S = 0.2
+"""How often it is looked whether what is held may go."""
+TURN_S = 30.0
+"""How often the ledger forgets silent sources."""
+
+
+HeldFrom = Callable[[], Awaitable[int | None]]
+
+
+class Counting:
+    """The ledger beside its spool: kept in step with what is on disk, and settled in time."""
+
+    ledger_type = Ledger
+    aggregates_type = Aggregates
+
+    def __init__(
+        self,
+        spool: SqliteSpool,
+        *,
+        settle_ms: int,
+        window_ms: int,
+        max_keys: int,
+        now_ms: Callable[[], int],
+        metrics: MetricsSettings | None = None,
+        price: Price = lambda _record, _at_ms: None,
+        held_from_ms: HeldFrom | None = None,
+    ) -> None:
+        """*held_from_ms*: from when on what was received is not to be let go yet, however long it has waited."""
+        self.ledger = self.ledger_type(max_keys)
+        self._price = price
+        self.aggregates = self.aggregates_type(spool, metrics or MetricsSettings(), price=price, now_ms=now_ms)
+        self._spool = spool
+        self.settle_ms = settle_ms
+        self._window_ms = window_ms
+        self._max_keys = max_keys
+        self._now_ms = now_ms
+        self._held_from_ms = held_from_ms
+        self._held_ms: int | None = None
+        """Its last answer."""
+        self._counted = asyncio.Event()
+        self._rebuilding: asyncio.Task[None] | None = None
+        self.rebuilds = 0
+        """How often a failed commit made the ledger be read from disk again."""
+        spool.on_lost_append = self._lost_append
+
+    async def rebuild(self) -> None:
+        """Make the ledger know what the spool knows."""
+        ledger = self.ledger_type(self._max_keys)
+        now_ms = self._now_ms()
+        settled_seq = await self._spool.settled_seq(AI_TELEMETRY)
+        since_ms = now_ms - self._window_ms
+        async for page in await self._spool.evidence(AI_TELEMETRY, since_ms, self._max_keys):
+            for chunk in page:
+                ledger.restore(
+                    chunk.seq,
+                    chunk.received_ms,
+                    of_this_size(chunk.facts, chunk.n),
+                    chunk.links,
+                    chunk.dropped,
+                    merged=chunk.merged,
+                    settled=chunk.seq <= settled_seq,
+                )
+        ledger.turn_back(now_ms)
+        await self.aggregates.load()
+        self.ledger = ledger
+        self._spool.trust_again()
+        self._counted.set()
+
+    def distrust(self) -> None:
+        """Something was counted that may not be in the spool: take nothing more until the truth is read from there."""
+        self._spool.refuse_appends(SpoolError("the ledger is being read again"))
+
+    def _lost_append(self) -> None:
+        """What the ledger counted never came to disk: read the truth from there before anything else is taken."""
+        self.rebuilds += 1
+        if self._rebuilding is None or self._rebuilding.done():
+            self._rebuilding = asyncio.create_task(self._rebuild_until_done(), name="ledger-rebuild")
+
+    async def _rebuild_until_done(self) -> None:
+        while True:
+            try:
+                await self.rebuild()
+            except Exception as error:  # noqa: BLE001 nothing is taken until the truth is known, so it is asked for again
+                log.warning("the ledger could not be rebuilt yet", error=type(error).__name__, at=places(error))
+                await asyncio.sleep(RETRY_S)
+            else:
+                return
+
+    def now_ms(self) -> int:
+        """The clock by which reports fall due."""
+        return self._now_ms()
+
+    def counted(self) -> None:
+        """Reports were counted: there will be something to settle."""
+        self._counted.set()
+
+    async def run(self) -> None:
+        """Settle what falls due, until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._run(), name="settling of calls")
+                tasks.create_task(self.aggregates.run(lambda seq: self._announce(self._now_ms(), seq)), name="metrics")
+        finally:
+            if self._rebuilding is not None:
+                self._rebuilding.cancel()
+
+    async def _run(self) -> None:
+        turned_ms = self._now_ms()
+        while True:
+            # A clock that jumped back must not hold records for longer than they settle.
+            self.ledger.turn_back(self._now_ms())
+            oldest_ms = self.ledger.oldest_ms()
+            if oldest_ms is None:
+                self._counted.clear()
+                await self._counted.wait()
+                continue
+            wait_s = (oldest_ms + self.settle_ms - self._now_ms()) / 1000
+            if wait_s > 0:
+                await asyncio.sleep(min(wait_s, self.settle_ms / 1000) + min(PASS_S, self.settle_ms / 1000))
+            await self._settle_or_wait()
+            if self._now_ms() - turned_ms > TURN_S * 1000:
+                turned_ms = self._now_ms()
+                self.ledger.turn()
+
+    async def _settle_or_wait(self) -> None:
+        try:
+            if not await self._settle_chunks(self._now_ms()):
+                # The chunk that is due is still on its way to the disk, or held.
+                await asyncio.sleep(0.01 if self._held_ms is None else HELD_LOOK_S)
+        except Exception as error:  # noqa: BLE001 were this task to end, no call would ever be forwarded again
+            log.warning("settling failed; it is tried again", error=type(error).__name__, at=places(error))
+            await asyncio.sleep(RETRY_S)
+
+    async def settle_due(self, now_ms: int) -> int:
+        """Settle the aggregates and the chunks whose time is up at *now_ms*; how many chunks they were. Raises SpoolError."""
+        await self.aggregates.settle_due(now_ms, partial(self._announce, now_ms))
+        settled = 0
+        while n := await self._settle_chunks(now_ms):
+            settled += n
+        return settled
+
+    def _announce(self, now_ms: int, seq: int) -> None:
+        """Chunk *seq* will hold aggregates whose time was up: it goes on as soon as what came before it does."""
+        self.ledger.count((), (), seq, 0, now_ms - self.settle_ms)
+        self._counted.set()
+
+    async def _settle_chunks(self, now_ms: int) -> int:
+        """Settle the chunks whose time is up at *now_ms*, as many as fit into one pass; how many they were.
+
+        Raises SpoolError when that could not be written down; then nothing was decided.
+        """
+        if self._rebuilding is not None:
+            await self._rebuilding
+        ledger, lost_appends = self.ledger, self._spool.lost_appends
+        sealed_seq = self._spool.sealed_seq  # before it is asked what is held: what comes meanwhile is not due
+        due = ledger.due(await self._through_ms(now_ms), sealed_seq, most_reports=PASS_REPORTS)
+        if not due:
+            return 0
+        verdicts: list[Verdict] = []
+        try:
+            waiting = await self._waiting(ledger, due)
+            changes = await self._decide_all(ledger, due, verdicts, {ref for reports in waiting for ref in reports})
+            await self._write(ledger, due[-1], changes, waiting, now_ms, lost_appends)
+        except BaseException:
+            for verdict in verdicts:
+                ledger.undecide(verdict)
+            raise
+        for seq in due:
+            ledger.settled(seq)
+        return len(due)
+
+    async def _through_ms(self, now_ms: int) -> int:
+        """What was received up to then may be settled."""
+        through_ms = now_ms - self.settle_ms
+        if self._held_from_ms is None:
+            return through_ms
+        self._held_ms = await self._held_from_ms()
+        return through_ms if self._held_ms is None else min(through_ms, self._held_ms - 1)
+
+    @property
+    def held_s(self) -> float | None:
+        """For how long the oldest chunk that is held has waited beyond its time to settle; None when none is."""
+        oldest_ms = self.ledger.oldest_ms()
+        if oldest_ms is None or self._held_ms is None or oldest_ms < self._held_ms:
+            return None
+        waited_ms = self._now_ms() - oldest_ms - self.settle_ms
+        return waited_ms / 1000 if waited_ms > 0 else None
+
+    async def _waiting(self, ledger: Ledger, due: Sequence[int]) -> dict[tuple[int, ...], list[bytes]]:
+        """Reports of calls in the chunks *due* that wait on for their end -> their records."""
+        waiting: dict[tuple[int, ...], list[bytes]] = {}
+        # As the records were stamped; what a jump of that clock makes old or young waits no longer.
+        wall_ms = self._spool.wall_ms()
+        for reports in {tuple(reports) for seq in due for reports in ledger.unfinished(seq)}:
+            found = await self._spool.read(AI_TELEMETRY, [position(ref) for ref in reports])
+            records = [record for record in found if record is not None]
+            oldest = _loaded(records[0]) if len(records) == len(reports) else None
+            if oldest is not None and 0 <= wall_ms - _received_ms(oldest) < UNFINISHED_SETTLES * self.settle_ms:
+                waiting[reports] = records
+        return waiting
+
+    async def _write(
+        self,
+        ledger: Ledger,
+        through_seq: int,
+        changes: dict[Position, Change],
+        waiting: Mapping[tuple[int, ...], Sequence[bytes]],
+        now_ms: int,
+        lost_appends: int,
+    ) -> None:
+        """Settle through that chunk with its *changes*, in one commit; those *waiting* are moved into a chunk of their own."""
+        calls = [reports for reports in waiting if all(self._waits(ledger, ref, changes) for ref in reports)]
+        moved = [(ref, record) for reports in calls for ref, record in zip(reports, waiting[reports], strict=True)]
+        written = [*changes.values(), *(Change(*position(ref), MOVED, None) for ref, _ in moved)]
+        if not moved:
+            await self._spool.settle(AI_TELEMETRY, through_seq, written, lost_appends=lost_appends)
+            return
+        try:
+            with self._spool.turn():
+                seq = self._spool.number_chunk()
+                facts = ledger.move(calls, seq, now_ms)
+                chunk = Moved(seq, now_ms, [record for _, record in moved], facts)
+                settled = self._spool.settle(AI_TELEMETRY, through_seq, written, lost_appends=lost_appends, moved=chunk)
+            await settled
+        except BaseException:
+            self.distrust()  # the ledger moved what the spool did not
+            raise
+
+    @staticmethod
+    def _waits(ledger: Ledger, ref: int, changes: Mapping[Position, Change]) -> bool:
+        """Whether nothing was decided about a report as one of another call's."""
+        return ledger.is_open(ref) and position(ref) not in changes
+
+    async def _decide_all(
+        self, ledger: Ledger, due: Sequence[int], verdicts: list[Verdict], waiting: AbstractSet[int]
+    ) -> dict[Position, Change]:
+        """What becomes of the records of the chunks *due*; each verdict is added to *verdicts* once it is noted in the ledger."""
+        late: dict[int, LateChunk | None] = {}
+        changes: dict[Position, Change] = {}
+        decided: set[int] = set()
+        turn_ends = time.monotonic() + LOOP_TURN_S
+        for seq in due:
+            for ref in ledger.roots(seq):
+                if ref not in waiting and ref not in decided and ledger.is_open(ref):
+                    if time.monotonic() > turn_ends:
+                        await asyncio.sleep(0)
+                        turn_ends = time.monotonic() + LOOP_TURN_S
+                    try:
+                        verdicts.append(await self._decide(ledger, ref, late, decided))
+                        await self._note(ledger, verdicts[-1], due[-1], changes)
+                    except SpoolError:
+                        raise
+                    except Exception as error:  # noqa: BLE001 one cluster that we cannot decide must not keep all others
+                        log.error("related reports are left as they are", error=type(error).__name__, at=places(error))  # noqa: TRY400 the text may quote data
+        return changes
+
+    async def _decide(self, ledger: Ledger, ref: int, late: dict[int, LateChunk | None], decided: set[int]) -> Verdict:
+        """The verdict on the cluster around *ref*. Who is in it hangs together with nobody else, and is *decided* with it."""
+        while True:
+            cluster, missing = ledger.cluster(ref, late)
+            if not missing:
+                if len(cluster.members) < MAX_CLUSTER:
+                    decided.update(cluster.members)
+                return ledger.decide(cluster)
+            for seq in missing:
+                found = await self._spool.evidence_of(AI_TELEMETRY, seq)
+                late[seq] = None if found is None else _late_chunk(found)
+
+    async def _note(self, ledger: Ledger, verdict: Verdict, due_seq: int, changes: dict[Position, Change]) -> None:
+        """Turn a verdict into changes of records that are still in the spool."""
+        for ref, fate in verdict.dropped.items():
+            if ledger.settles(ref):
+                at = position(ref)
+                changes[at] = Change(*at, fate, None)
+        wanted = list(dict.fromkeys(ref for slot, refs in verdict.merged.items() for ref in (slot, *refs)))
+        found = dict(zip(wanted, await self._records(wanted), strict=True)) if wanted else {}
+        for slot, refs in verdict.merged.items():
+            own = found[slot]
+            known = [report for ref in refs if (report := found[ref]) is not None]
+            if own is not None:
+                stamped = next((report for ref in refs if ref in verdict.stamped and (report := found[ref])), None)
+                merged = merge(known, own["record_id"], stamped=stamped)
+                self._estimate_anew(merged)
+                self._change(changes, slot, MERGED, merged)
+        flagged = [ref for ref in verdict.conflicts if ledger.settles(ref) and position(ref).seq <= due_seq]
+        unread = [ref for ref in flagged if position(ref) not in changes]
+        read = dict(zip(unread, await self._records(unread), strict=True)) if unread else {}
+        for ref in flagged:
+            at = position(ref)
+            if at not in changes or changes[at].record is not None:
+                record = _record(changes, at) or read.get(ref)
+                if record is not None and "conflict" not in record["flags"]:
+                    fate = CONFLICT if ledger.is_open(ref) else MERGED
+                    self._change(changes, ref, fate, {**record, "flags": [*record["flags"], "conflict"]})
+
+    def _estimate_anew(self, record: Record) -> None:
+        """An estimate that one report brought does not know what the others completed: make it again."""
+        cost = record.get("cost")
+        if record["billed"] and (cost is None or cost["source"] == "estimated"):
+            record.pop("cost", None)
+            record["flags"] = [flag for flag in record["flags"] if flag != UNPRICED]
+            self._price(record, int(datetime.fromisoformat(record["started_at"]).timestamp() * 1000))
+
+    async def _records(self, refs: Sequence[int]) -> list[Record | None]:
+        """The record of each reference; None for one that is gone, or damaged on the disk and so left as it is."""
+        found = await self._spool.read(AI_TELEMETRY, [position(ref) for ref in refs])
+        return [None if record is None else _loaded(record) for record in found]
+
+    @staticmethod
+    def _change(changes: dict[Position, Change], ref: int, fate: str, record: Record) -> None:
+        at = position(ref)
+        changes[at] = Change(*at, fate, orjson.dumps(record))
+
+
+def _record(changes: dict[Position, Change], at: Position) -> Record | None:
+    change = changes.get(at)
+    return None if change is None or change.record is None else cast("Record", orjson.loads(change.record))
+
+
+def _late_chunk(found: Evidence) -> LateChunk:
+    moved = frozenset(idx for idx, fate in found.dropped.items() if fate == MOVED)
+    return LateChunk(of_this_size(found.facts, found.n), found.links, frozenset(found.dropped) - moved, moved)
+
+
+def _received_ms(record: Record) -> int:
+    return int(datetime.fromisoformat(record["received_at"]).timestamp() * 1000)
+
+
+def _loaded(record: bytes) -> Record | None:
+    try:
+        return cast("Record", orjson.loads(record))
+    except orjson.JSONDecodeError:
+        log.warning("a record in the spool cannot be read")
+        return None
+
+
+def position(ref: int) -> Position:
+    where = split_ref(ref)
+    return Position(where.seq, where.idx)

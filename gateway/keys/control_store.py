@@ -1,0 +1,75 @@
+"""The key stores of a data directory: opened by the gateway, or by a command while no gateway runs."""
+
+import secrets
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from gateway.keys.key import GATEWAY_PREFIX, SERVICE_PREFIX
+from gateway.keys.pepper import load_pepper
+from gateway.keys.store import KeyStore, make_tables
+from gateway.storage.database import Database
+from gateway.storage.integrity_check import refuse_damaged
+from spool.sqlite.database import DataLock, make_data_dir, mapped_errors
+
+
+class KeyFiles(NamedTuple):
+    """Where keys lie in a data directory, and what theirs begin with."""
+
+    database: str
+    pepper: str
+    prefix: str
+
+
+INBOUND: Final = KeyFiles("control.db", "control.pepper", GATEWAY_PREFIX)
+"""Of the senders."""
+OF_SERVICE: Final = KeyFiles("service/service.db", "service/service.pepper", SERVICE_PREFIX)
+"""Of those who ask the local service."""
+
+
+async def open_control(data_dir: Path, files: KeyFiles = INBOUND) -> Database:
+    """Raises DatabaseUnavailable, also for a file that is damaged or gone."""
+    refuse_damaged(data_dir / files.database, data_dir / files.pepper)
+    return await Database.open(data_dir / files.database)
+
+
+async def open_keys(
+    database: Database, data_dir: Path, now_ms: Callable[[], int], files: KeyFiles = INBOUND
+) -> KeyStore:
+    """Raises PepperMismatch, DatabaseUnavailable."""
+    await make_tables(database)  # before the pepper is made: a file without them beside a pepper has lost them
+    pepper = load_pepper(data_dir / files.pepper, secrets.token_bytes)
+    return await KeyStore.open(
+        database, prefix=files.prefix, pepper=pepper, now_ms=now_ms, random_bytes=secrets.token_bytes
+    )
+
+
+@asynccontextmanager
+async def keys_in(data_dir: Path, files: KeyFiles, now_ms: Callable[[], int]) -> AsyncIterator[KeyStore]:
+    """The keys of *data_dir*, whose lock is the caller's matter. Raises PepperMismatch, DatabaseUnavailable."""
+    database = await open_control(data_dir, files)
+    try:
+        keys = await open_keys(database, data_dir, now_ms, files)
+        try:
+            yield keys
+        finally:
+            await keys.close()
+    finally:
+        await database.close()
+
+
+@asynccontextmanager
+async def keys_at_rest(data_dir: Path, files: KeyFiles, now_ms: Callable[[], int]) -> AsyncIterator[KeyStore]:
+    """The keys of a stopped gateway, or of one that never ran; the lock is held meanwhile.
+
+    Raises SpoolLocked while a gateway runs, SpoolError, PepperMismatch, DatabaseUnavailable.
+    """
+    make_data_dir(data_dir)
+    with mapped_errors(str(data_dir)):
+        lock = DataLock(data_dir)
+    try:
+        async with keys_in(data_dir, files, now_ms) as keys:
+            yield keys
+    finally:
+        lock.close()

@@ -1,0 +1,30 @@
+"""A key whose secret we keep for ourselves in a file (0600): the embedded service's reader, the demo's sender."""
+
+from contextlib import suppress
+from pathlib import Path
+
+from exporters.secret import Secret
+from gateway.contract.scopes import Grant
+from gateway.keys.errors import NoSuchKey
+from gateway.keys.store import KeyStore
+from gateway.storage.private_files import restrict, write_private
+
+
+async def kept_key(keys: KeyStore, path: Path, *, name: str, grant: Grant, by: str) -> Secret:
+    """The secret in *path* when it is the enabled key *name* with *grant*; else the key is made anew and written there."""
+    text = _text(path)
+    key = keys.authenticate(text)
+    if key is not None and key.name == name and key.grant == grant:
+        return Secret(text)
+    with suppress(NoSuchKey):
+        await keys.delete(name, typed_name=name)
+    created = await keys.create(name, grant, by=by)
+    write_private(path, created.secret.reveal().encode() + b"\n")
+    return created.secret
+
+
+def _text(path: Path) -> str:
+    if not path.exists():
+        return ""
+    restrict(path)
+    return path.read_text(errors="replace").strip()

@@ -1,0 +1,48 @@
+"""The description of the local service. Served at its `/openapi.json`."""
+
+from functools import cache
+
+import orjson
+
+from gateway.insights.finding import INSIGHT_LIST
+from gateway.insights.listing import comments_list
+from gateway.lists.openapi.document import Json, document, read_folder, written_out
+from gateway.local_service.ai_telemetry import RECORDS
+from gateway.local_service.devices import DEVICES
+from gateway.local_service.events import EVENTS
+from gateway.local_service.unit_cost import RECORDS as STREAM_RECORDS
+
+TEXT = """The stand-in for the cost management service that a gateway embeds, or that `telemetry-gateway service run` runs.
+
+Every request carries an API key as the entire value of `Authorization`. Lists follow the conventions of the published interface. The
+lists and the summary of AI telemetry, devices and events are not published by the service; they exist so that what arrived can be
+checked."""
+
+SERVERS = [{"url": "http://127.0.0.1:4320", "description": "`listen.service`."}]
+
+SHAPES = {
+    "insights": INSIGHT_LIST,
+    "comments": comments_list("").shape,
+    "records": RECORDS.shape,
+    "events": EVENTS.shape,
+    "devices": DEVICES.shape,
+    "stream_records": STREAM_RECORDS.shape,
+}
+
+
+@cache
+def service_document() -> Json:
+    service = written_out(read_folder("gateway.local_service.openapi", "service"), security, SHAPES, SERVERS)
+    return document(
+        "AI telemetry gateway: local service", TEXT, [read_folder("gateway.lists.openapi", "schemas"), service]
+    )
+
+
+@cache
+def service_openapi() -> bytes:
+    """The document as JSON."""
+    return orjson.dumps(service_document())
+
+
+def security(operation: Json) -> list[dict[str, list[str]]]:
+    return [{"key": [operation["x-scope"]] if "x-scope" in operation else []}]

@@ -1,0 +1,104 @@
+"""What steps know about calls of the same request, and no attribute of the call itself says.
+
+1. LiteLLM's `raw_gen_ai_request` names the provider's model, where its parent has only the gateway's alias. Several below
+   one parent that name different models (a fallback, a second call) name none.
+2. LangChain's messages, which OpenLLMetry writes into the texts of the steps around a call, hold the provider's usage
+   beside the response's id: it completes cache and reasoning of the call with that id. Tokens are never added.
+
+Only parts and names that are absent are filled in; a call that travels in another request stays as it is.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from gateway.decode.view import Attributes, Span
+from gateway.normalise.call import Call
+from gateway.normalise.conventions.litellm import RAW_REQUEST
+from gateway.normalise.conventions.native import add_parts
+from gateway.normalise.extract import MAX_TEXT_CHARS, Picked
+from gateway.normalise.texts import Json, json_object, object_in, text_in
+from spool.record import Usage
+
+_STEP_TEXTS = ("traceloop.entity.output", "traceloop.entity.input")
+_USAGE_MARK = '"token_usage"'
+_MAX_STEPS = 2_000
+
+
+class Companions:
+    """Facts of one request's steps, and the calls they may complete."""
+
+    __slots__ = ("_models", "_usages")
+
+    def __init__(self) -> None:
+        self._models: dict[bytes, str] = {}
+        """Trace and span id of a call -> the model its provider answered with; "" where steps name several."""
+        self._usages: dict[str, Picked] = {}
+        """Response id -> counts."""
+
+    def note(self, span: Span) -> None:
+        """Take the facts of a step."""
+        if span.name == RAW_REQUEST:
+            model = _raw_model(span.attributes)
+            if model and span.parent_span_id:
+                above = span.trace_id + span.parent_span_id
+                self._models[above] = model if self._models.get(above, model) == model else ""
+            return
+        for name in _STEP_TEXTS:
+            value = span.attributes.get(name)
+            text = value.string_value if value is not None else ""
+            if _USAGE_MARK in text:
+                self._note_messages(json_object(text))
+
+    def _note_messages(self, document: Mapping[str, Json]) -> None:
+        for answer in _answers(document):
+            response_id = text_in(answer, "id")
+            if response_id is not None and response_id not in self._usages:
+                picked = Picked()
+                add_parts(picked, object_in(answer, "token_usage", "usage"))
+                self._usages[response_id] = picked
+
+    def complete(self, calls: list[Call]) -> None:
+        """Fill in what *calls* lack, in place: they were made a moment ago and nobody else has seen them."""
+        if not self._models and not self._usages:
+            return
+        for call in calls:
+            record = call.record
+            model = self._models.get(call.trace_id + call.span_id)
+            if model and record["response_model"] is None and record["status"] == "ok":
+                record["response_model"] = model
+            known = self._usages.get(record["response_id"] or "")
+            if known is not None:
+                _fill_parts(record["usage"], known.counts)
+
+
+def _raw_model(attributes: Attributes) -> str:
+    """`llm.<provider>.model`, whatever LiteLLM calls the provider."""
+    for name in attributes:
+        if name.startswith("llm.") and name.endswith(".model"):
+            return attributes[name].string_value[:MAX_TEXT_CHARS]
+    return ""
+
+
+def _answers(document: Mapping[str, Json]) -> Iterator[Mapping[str, Json]]:
+    """Every `response_metadata` in *document* that holds usage; the walk is bounded."""
+    waiting: list[Json] = [dict(document)]
+    for _ in range(_MAX_STEPS):
+        if not waiting:
+            return
+        value = waiting.pop()
+        if isinstance(value, dict):
+            metadata = object_in(value, "response_metadata")
+            if metadata and object_in(metadata, "token_usage", "usage"):
+                yield metadata
+            waiting.extend(value.values())
+        elif isinstance(value, list):
+            waiting.extend(value)
+
+
+def _fill_parts(usage: Usage, counts: Mapping[str, int]) -> None:
+    """Parts that are absent and fit their whole."""
+    output, reasoning = usage.get("output_tokens"), counts.get("reasoning")
+    if reasoning is not None and output is not None and reasoning <= output:
+        usage.setdefault("reasoning_output_tokens", reasoning)
+    whole, cached = usage.get("input_tokens"), counts.get("cache_read")
+    if cached is not None and whole is not None and cached + (usage.get("cache_creation_input_tokens") or 0) <= whole:
+        usage.setdefault("cache_read_input_tokens", cached)

@@ -1,0 +1,306 @@
+"""Every metric, once: its name, unit, labels and meaning; and the collector that reads them off the gateway's own figures.
+
+Nothing is counted here. A scrape reads the same figures that `/v2/status` shows, in one call, so that both agree. What may still
+change while a record settles is a gauge; what is final is a counter.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal, NotRequired, TypedDict
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from gateway.admin.dead_letters import ReasonFigures, ResendFigures
+from gateway.counting.metrics.gaps import Gap
+from gateway.observability.quarantine import QuarantineStatus
+from gateway.receiver.refusals import RefusedStatus
+
+
+class LaneStatus(TypedDict):
+    """`kept = delivered + pending + dead_lettered + expired`"""
+
+    kept: int
+    delivered: int
+    pending: int
+    dead_lettered: int
+    expired: int
+    oldest_pending_age_s: float | None
+    """None when nothing is pending."""
+    state: Literal["ok", "retrying", "held", "off"]
+    reason: str | None
+    """Why it is not ok; safe to show."""
+    restarts: NotRequired[int]
+    """How often its pump was replaced, because it ended by a fault or stood still, since the gateway started."""
+
+
+class SpoolStatus(TypedDict):
+    """What the spool takes on the disk, and what it may; as of the last commit."""
+
+    used_bytes: int
+    """What counts against the limit: pages that hold something, the write-ahead log, and what is on its way there."""
+    max_bytes: int
+    """Above it senders are told to keep their data."""
+    file_bytes: int
+    """Size of the files; beyond `used_bytes` are free pages, which are used again or given back to the system."""
+    disk_free_bytes: int
+    """Left on the disk, beside the reserve."""
+
+
+class Status(TypedDict):
+    """What `GET /v2/status` answers."""
+
+    edge: Mapping[str, int]
+    """`received = kept + duplicate + suppressed + rejected + ignored`"""
+    lanes: Mapping[str, LaneStatus]
+    reasons: NotRequired[Mapping[str, int]]
+    """`<fate>.<reason>` -> items: what is behind the edge's fates."""
+    unpriced: NotRequired[Mapping[str, int]]
+    """Model -> calls that no price was found for."""
+    gaps: NotRequired[Sequence[Gap]]
+    """Sources whose metrics tell more tokens than their calls do: spans that were sampled or lost."""
+    spool: NotRequired[SpoolStatus]
+    quarantine: NotRequired[QuarantineStatus]
+    """Damage that was found in the spool's files, and what became of it."""
+    dead_letters: NotRequired[Sequence[ReasonFigures]]
+    """What is kept of refused records, by lane and reason; a second old at most."""
+    resends: NotRequired[Mapping[str, ResendFigures]]
+    """Lane -> what became of dead letters and of delivered records that were sent again."""
+    refused: NotRequired[Sequence[RefusedStatus]]
+    """Requests that senders made in vain since the start, the last one first: why nothing arrives."""
+    devices: NotRequired["DeviceStatus"]
+    version: NotRequired[str]
+
+
+class DeviceStatus(TypedDict):
+    states: Mapping[str, int]
+    """State -> devices; a few seconds old at most."""
+    enrolments_waiting: int
+    """Enrolments that the service has not answered for good."""
+    telemetry_held_s: float | None
+    """For how long the oldest telemetry has waited for one, beyond its settling (`devices.gate: hold`); None while none waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class WebFigures:
+    """What the receiver counted since it started."""
+
+    answers: Mapping[tuple[str, int], int]
+    """(route, HTTP status) -> requests."""
+    unforeseen: int
+    gone: int
+    in_flight_bytes: int
+    over_quota: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """(key's name, `requests` or `bytes`) -> requests refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """One metric. A counter's samples carry `_total` after the name, as the exposition format has it."""
+
+    name: str
+    kind: Literal["counter", "gauge"]
+    meaning: str
+    labels: tuple[str, ...] = ()
+
+
+ITEMS_RECEIVED: Final = Name(
+    "telemetry_gateway_items_received", "counter", "Items (spans, log records, points, events, calls) received."
+)
+ITEMS: Final = Name(
+    "telemetry_gateway_items",
+    "gauge",
+    "Items by their fate at the edge, as of now: a record that settles may change it.",
+    ("fate",),
+)
+ITEM_REASONS: Final = Name("telemetry_gateway_item_reasons", "gauge", "Items by fate and reason.", ("fate", "reason"))
+LANE_RECORDS: Final = Name(
+    "telemetry_gateway_lane_records",
+    "gauge",
+    "Records of a lane by their fate, as of now: kept is the sum of the others.",
+    ("lane", "fate"),
+)
+LANE_DELIVERED: Final = Name(
+    "telemetry_gateway_lane_delivered_records", "counter", "Records that the lane's target took.", ("lane",)
+)
+LANE_EXPIRED: Final = Name(
+    "telemetry_gateway_lane_expired_records", "counter", "Records given up for their age.", ("lane",)
+)
+LANE_OLDEST: Final = Name(
+    "telemetry_gateway_lane_oldest_pending_age_seconds",
+    "gauge",
+    "Age of the oldest pending record; 0 when nothing is pending.",
+    ("lane",),
+)
+LANE_STATE: Final = Name(
+    "telemetry_gateway_lane_state", "gauge", "1 for the state that the lane is in.", ("lane", "state")
+)
+LANE_RESTARTS: Final = Name(
+    "telemetry_gateway_lane_restarts",
+    "counter",
+    "Times that a lane's pump was replaced, because it ended by a fault of ours or stood still with something to send.",
+    ("lane",),
+)
+DEAD_LETTERS: Final = Name(
+    "telemetry_gateway_dead_letters",
+    "gauge",
+    "Dead letters that are kept, by the far end's reason: the 100 most frequent of a lane, the rest as other.",
+    ("lane", "reason"),
+)
+DEAD_LETTER_ENDS: Final = Name(
+    "telemetry_gateway_dead_letter_ends",
+    "counter",
+    "Dead letters that were put back to be sent (replayed), or whose bytes were dropped or expired.",
+    ("lane", "end"),
+)
+SENDING_AGAIN: Final = Name(
+    "telemetry_gateway_sending_again_records", "gauge", "Delivered records that are still to be sent again.", ("lane",)
+)
+SENT_AGAIN: Final = Name(
+    "telemetry_gateway_sent_again_records",
+    "counter",
+    "Delivered records that were to be sent again: delivered once more, refused now, or given up. They stay delivered.",
+    ("lane", "outcome"),
+)
+UNPRICED: Final = Name("telemetry_gateway_unpriced_calls", "gauge", "Calls that no price was found for.", ("model",))
+SPOOL_BYTES: Final = Name(
+    "telemetry_gateway_spool_bytes", "gauge", "Size of spool.db and its write-ahead log, free pages included."
+)
+SPOOL_USED: Final = Name("telemetry_gateway_spool_used_bytes", "gauge", "What of it counts against spool.max_bytes.")
+SPOOL_LIMIT: Final = Name(
+    "telemetry_gateway_spool_max_bytes", "gauge", "spool.max_bytes: above it new data is refused."
+)
+DISK_FREE: Final = Name(
+    "telemetry_gateway_spool_disk_free_bytes", "gauge", "Left on the spool's disk, beside the reserve."
+)
+QUARANTINED: Final = Name(
+    "telemetry_gateway_quarantined_records",
+    "gauge",
+    "Records on damaged pages of the spool that could not be read, now dead letters; absent when nobody knows how many.",
+)
+QUARANTINE_BYTES: Final = Name(
+    "telemetry_gateway_quarantine_bytes", "gauge", "Damaged files kept in quarantine/; above 0 somebody should look."
+)
+SALVAGES: Final = Name("telemetry_gateway_spool_salvages", "gauge", "Times that a damaged spool was salvaged.")
+HTTP_ANSWERS: Final = Name(
+    "telemetry_gateway_http_answers", "counter", "Answers of the HTTP receiver.", ("route", "status")
+)
+HTTP_GONE: Final = Name(
+    "telemetry_gateway_http_senders_gone", "counter", "Requests whose sender went away before the answer."
+)
+OVER_QUOTA: Final = Name(
+    "telemetry_gateway_http_over_quota",
+    "counter",
+    "Requests refused with 429 because their key had sent what it may in a minute, by the key's name and what was used up.",
+    ("key", "quota"),
+)
+UNFORESEEN: Final = Name(
+    "telemetry_gateway_unforeseen_errors", "counter", "Errors nobody foresaw, told to the sender as retryable."
+)
+IN_FLIGHT_BYTES: Final = Name(
+    "telemetry_gateway_http_in_flight_bytes", "gauge", "Bytes of request bodies that have no answer yet."
+)
+DEVICES: Final = Name("telemetry_gateway_devices", "gauge", "Devices by their state.", ("state",))
+ENROLMENTS: Final = Name(
+    "telemetry_gateway_device_enrolments_waiting", "gauge", "Enrolments of devices that the service has not answered."
+)
+UP: Final = Name("telemetry_gateway_info", "gauge", "Always 1; its label says which release runs.", ("version",))
+
+NAMES: Final[tuple[Name, ...]] = (
+    ITEMS_RECEIVED, ITEMS, ITEM_REASONS, LANE_RECORDS, LANE_DELIVERED, LANE_EXPIRED, LANE_OLDEST, LANE_STATE,
+    LANE_RESTARTS, DEAD_LETTERS, DEAD_LETTER_ENDS, SENDING_AGAIN, SENT_AGAIN,
+    UNPRICED, SPOOL_BYTES, SPOOL_USED, SPOOL_LIMIT, DISK_FREE, QUARANTINED, QUARANTINE_BYTES, SALVAGES, HTTP_ANSWERS, HTTP_GONE, OVER_QUOTA, UNFORESEEN, IN_FLIGHT_BYTES, DEVICES, ENROLMENTS, UP,
+)  # fmt: skip
+
+EDGE_FATES: Final = ("kept", "duplicate", "suppressed", "rejected", "ignored")
+LANE_FATES: Final = ("kept", "delivered", "pending", "dead_lettered", "expired")
+LANE_STATES: Final = ("ok", "retrying", "held", "off")
+
+Sample = tuple[tuple[str, ...], float]
+"""Label values, value."""
+
+
+class StatusCollector(Collector):
+    """Give it to a prometheus-client registry."""
+
+    def __init__(self, status: Callable[[], Status], web_figures: Callable[[], WebFigures]) -> None:
+        self._status = status
+        self._web_figures = web_figures
+
+    def describe(self) -> Iterable[Metric]:
+        """The names without samples, so that registering reads no figure."""
+        return [family(name, []) for name in NAMES]
+
+    def collect(self) -> Iterator[Metric]:
+        status, web = self._status(), self._web_figures()
+        yield from edge_metrics(status)
+        yield from lane_metrics(status["lanes"])
+        yield from resend_metrics(status)
+        yield family(HTTP_ANSWERS, [((route, str(code)), n) for (route, code), n in web.answers.items()])
+        yield family(HTTP_GONE, [((), web.gone)])
+        yield family(OVER_QUOTA, list(web.over_quota.items()))
+        yield family(UNFORESEEN, [((), web.unforeseen)])
+        yield family(IN_FLIGHT_BYTES, [((), web.in_flight_bytes)])
+        if "spool" in status:
+            yield from spool_metrics(status["spool"])
+        if "quarantine" in status:
+            yield from quarantine_metrics(status["quarantine"])
+        if "devices" in status:
+            yield family(DEVICES, [((state,), n) for state, n in status["devices"]["states"].items()])
+            yield family(ENROLMENTS, [((), status["devices"]["enrolments_waiting"])])
+        if "version" in status:
+            yield family(UP, [((status["version"],), 1)])
+
+
+def quarantine_metrics(quarantine: QuarantineStatus) -> Iterator[Metric]:
+    records = quarantine["records"]
+    yield family(QUARANTINED, [] if records is None else [((), records)])
+    yield family(QUARANTINE_BYTES, [((), quarantine["bytes"])])
+    yield family(SALVAGES, [((), quarantine["salvages"])])
+
+
+def edge_metrics(status: Status) -> Iterator[Metric]:
+    edge = status["edge"]
+    yield family(ITEMS_RECEIVED, [((), edge["received"])])
+    yield family(ITEMS, [((fate,), edge[fate]) for fate in EDGE_FATES])
+    reasons = [(name.partition("."), n) for name, n in status.get("reasons", {}).items()]
+    yield family(ITEM_REASONS, [((fate, reason), n) for (fate, _, reason), n in reasons])
+    yield family(UNPRICED, [((model,), n) for model, n in status.get("unpriced", {}).items()])
+
+
+def lane_metrics(lanes: Mapping[str, LaneStatus]) -> Iterator[Metric]:
+    counts = {name: {fate: n for fate, n in lane.items() if isinstance(n, int)} for name, lane in lanes.items()}
+    yield family(LANE_RECORDS, [((name, fate), counts[name][fate]) for name in lanes for fate in LANE_FATES])
+    yield family(LANE_DELIVERED, [((name,), lane["delivered"]) for name, lane in lanes.items()])
+    yield family(LANE_EXPIRED, [((name,), lane["expired"]) for name, lane in lanes.items()])
+    yield family(LANE_OLDEST, [((name,), lane["oldest_pending_age_s"] or 0) for name, lane in lanes.items()])
+    states = [((name, state), float(lane["state"] == state)) for name, lane in lanes.items() for state in LANE_STATES]
+    yield family(LANE_STATE, states)
+    yield family(LANE_RESTARTS, [((name,), lane.get("restarts", 0)) for name, lane in lanes.items()])
+
+
+def spool_metrics(spool: SpoolStatus) -> Iterator[Metric]:
+    yield family(SPOOL_BYTES, [((), spool["file_bytes"])])
+    yield family(SPOOL_USED, [((), spool["used_bytes"])])
+    yield family(SPOOL_LIMIT, [((), spool["max_bytes"])])
+    yield family(DISK_FREE, [((), spool["disk_free_bytes"])])
+
+
+def resend_metrics(status: Status) -> Iterator[Metric]:
+    yield family(DEAD_LETTERS, [((x["lane"], x["reason"]), x["records"]) for x in status.get("dead_letters", ())])
+    resends = status.get("resends", {})
+    ends = [((lane, end), x["dead_letters"][end]) for lane, x in resends.items() for end in x["dead_letters"]]
+    yield family(DEAD_LETTER_ENDS, ends)
+    yield family(SENDING_AGAIN, [((lane,), x["waiting"]) for lane, x in resends.items()])
+    outcomes = [
+        ((lane, outcome), x["sent_again"][outcome]) for lane, x in resends.items() for outcome in x["sent_again"]
+    ]
+    yield family(SENT_AGAIN, outcomes)
+
+
+def family(name: Name, samples: Iterable[Sample]) -> Metric:
+    made = CounterMetricFamily if name.kind == "counter" else GaugeMetricFamily
+    metric = made(name.name, name.meaning, labels=name.labels)
+    for labels, value in samples:
+        metric.add_metric(labels, value)
+    return metric

@@ -1,0 +1,47 @@
+"""Letting a request in: by its key or on open intake, and against its key's quota. Every receiver asks here."""
+
+import time
+from collections.abc import Sequence
+
+from aiohttp import web
+
+from gateway.common.wall_clock import wall_ms
+from gateway.keys.record import KeyRecord
+from gateway.receiver.authenticator import Gate
+from gateway.receiver.body import Hold
+from gateway.receiver.quotas import Quotas
+from gateway.receiver.recent_senders import RecentSenders
+
+
+class Admission:
+    """*shown*, everywhere: the keys in the request, where others than those in its headers count."""
+
+    def __init__(self, gate: Gate, quotas: Quotas | None = None, recent: RecentSenders | None = None) -> None:
+        self._gate = gate
+        self.quotas = quotas or Quotas(time.monotonic)
+        self.recent = recent or RecentSenders(wall_ms)
+
+    def admit(
+        self, request: web.BaseRequest, path: str, scope: str, hold: Hold, shown: Sequence[str] | None = None
+    ) -> KeyRecord | None:
+        """The inbound key; None on open intake. Raises what the gate raises, and OverQuota.
+
+        *path*: the route's. What the request takes of its key's quota is noted in *hold*.
+        """
+        headers = request.headers
+        key = self._gate.admit(headers, scope, shown)
+        if key is None:
+            self.recent.note(request.remote or "unix", headers.get("User-Agent", ""), path)
+        else:
+            is_bounded = key.limits.bytes_per_minute is not None
+            hold.charge = self.quotas.charge(key, announced_bytes(request) if is_bounded else 1)
+        return key
+
+    def ask_again(self, request: web.BaseRequest, scope: str, shown: Sequence[str] | None = None) -> None:
+        """Whether it would be let in now as well: for a body that took its time, in which its key may have been disabled."""
+        self._gate.admit(request.headers, scope, shown)
+
+
+def announced_bytes(request: web.BaseRequest) -> int:
+    """What the plain body will have at least, as far as the headers tell."""
+    return 1 if "Content-Encoding" in request.headers else max(1, request.content_length or 1)

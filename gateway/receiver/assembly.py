@@ -1,0 +1,87 @@
+"""Puts the receiver together from the configuration."""
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from exporters.keyring import read_secret
+from gateway.common.wall_clock import wall_ms
+from gateway.config.model import Config
+from gateway.config.values import TcpAddress
+from gateway.contract.intake import Intake
+from gateway.receiver.admission import Admission
+from gateway.receiver.authenticator import Gate, IntakeGate, KeyGate, Keys, OpenGate
+from gateway.receiver.body import Limits
+from gateway.receiver.cors import Cors
+from gateway.receiver.forwarded import forwarded_routes
+from gateway.receiver.otlp import otlp_routes
+from gateway.receiver.quotas import Quotas
+from gateway.receiver.recent_senders import MAX_SENDERS, RecentSenders
+from gateway.receiver.routes import Route, RouteTable
+from gateway.receiver.server import Receiver
+from gateway.receiver.sources import SourceAccess, source_routes
+from gateway.receiver.telemetry import telemetry_routes
+from gateway.sources.catalogue import SOURCES
+
+
+class InboundKeys(Keys, Protocol):
+    """The part of the key store that decides whether intake is open."""
+
+    @property
+    def ever_created(self) -> Callable[[], bool]:
+        """Whether a key was ever made."""
+
+
+def build_gate(config: Config, keys: InboundKeys) -> Gate:
+    """Open intake checks the Host only on loopback TCP: no browser reaches a unix socket, and elsewhere our names are not known.
+
+    Where others can reach the address, every request needs a key, were it that none exists, unless the configuration says
+    `auth: none`.
+    """
+    address = config.listen.http
+    opened = OpenGate(check_host=isinstance(address, TcpAddress) and address.is_loopback)
+    if config.auth == "none":
+        return opened
+    keyed = KeyGate(keys)
+    if address is not None and not address.is_loopback:
+        return keyed
+    return IntakeGate(any_key_ever=keys.ever_created, opened=opened, keyed=keyed)
+
+
+def build_receiver(
+    config: Config,
+    intake: Intake,
+    gate: Gate,
+    further: Sequence[Route] = (),
+    *,
+    now_ms: Callable[[], int] = wall_ms,
+    monotonic_s: Callable[[], float] = time.monotonic,
+) -> Receiver:
+    """The receiver with OTLP, AI gateways, events, heartbeats, what other gateways forward, and *further* routes."""
+    # Where no key is ever asked for, the first one shuts nobody out.
+    recent = RecentSenders(now_ms, most=0 if config.auth == "none" else MAX_SENDERS)
+    admission = Admission(gate, Quotas(monotonic_s), recent)
+    limits = Limits(
+        max_body_bytes=config.limits.max_body_bytes,
+        max_decompressed_bytes=config.limits.max_decompressed_bytes,
+        max_in_flight_bytes=config.limits.max_in_flight_bytes,
+        body_timeout_s=config.limits.body_timeout_s,
+    )
+    cors = Cors(frozenset(config.http.cors_origins))
+    sources = source_routes(tuple(SOURCES.values()), access_of(config), intake, admission, limits, cors)
+    own = (*otlp_routes(intake), *telemetry_routes(intake), *forwarded_routes(intake))
+    routes = RouteTable([*own, *sources, *further], config.http.base_path)
+    return Receiver(routes, admission, limits, cors, now_ms=now_ms)
+
+
+def access_of(config: Config) -> dict[str, SourceAccess]:
+    """What is configured of AI gateways, with their secrets read."""
+    return {
+        name: SourceAccess(
+            None if options.secret is None else read_secret(options.secret, os.environ).reveal(),
+            options.url_token,
+            options.verify,
+        )
+        for name, options in config.sources.items()
+    }

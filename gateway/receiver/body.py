@@ -1,0 +1,178 @@
+"""A request's body, read within limits: on the wire, after decompression, and over all requests together.
+
+Bytes are taken from one `Budget` as they arrive, never as announced, so that a sender who only announces holds nothing.
+The caller owns a `Hold` for the life of the request and releases it when the answer is ready.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from aiohttp import web
+
+from gateway.contract.errors import BadPayload, Overloaded, TooLarge
+from gateway.receiver.content_encoding import Decode
+from gateway.receiver.quotas import Charge
+from spool.drain import Drain
+
+MIB: Final = 1024 * 1024
+
+INLINE_BYTES = MIB
+"""Output decompressed on the event loop's thread (1 to 3 ms); what follows goes to a thread, a round at a time."""
+
+ROUND_BYTES = 4 * MIB
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    max_body_bytes: int = 64 * MIB
+    """On the wire."""
+    max_decompressed_bytes: int = 64 * MIB
+    max_in_flight_bytes: int = 256 * MIB
+    """Bodies of all requests that have no answer yet."""
+    body_timeout_s: float = 60.0
+    """From the end of the headers to the end of the body."""
+
+
+class Budget:
+    """Bytes that all requests hold together."""
+
+    __slots__ = ("drain", "limit_bytes", "used_bytes")
+
+    def __init__(self, limit_bytes: int, monotonic_s: Callable[[], float] = time.monotonic) -> None:
+        self.limit_bytes = limit_bytes
+        self.used_bytes = 0
+        self.drain = Drain(monotonic_s)
+        """How fast requests are done with theirs."""
+
+
+class Hold:
+    """One request's share of the budget, and what it took of its key's quota."""
+
+    __slots__ = ("_budget", "_held_bytes", "charge")
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self._held_bytes = 0
+        self.charge: Charge | None = None
+        """None where the key has no limits."""
+
+    def take(self, n_bytes: int) -> None:
+        """Raises Overloaded, with nothing taken, when the budget has no room."""
+        budget = self._budget
+        over_bytes = budget.used_bytes + n_bytes - budget.limit_bytes
+        if over_bytes > 0:
+            raise Overloaded("too many bytes are in flight", retry_after_s=budget.drain.wait_s(over_bytes))
+        budget.used_bytes += n_bytes
+        self._held_bytes += n_bytes
+
+    def give(self, n_bytes: int) -> None:
+        self._budget.used_bytes -= n_bytes
+        self._held_bytes -= n_bytes
+
+    def take_of_quota(self, n_bytes: int) -> None:
+        """The plain body, or its next piece. Raises OverQuota."""
+        if self.charge is not None:
+            self.charge.take_body(n_bytes)
+
+    def spend_quota(self) -> None:
+        """What was sent until now is on disk, whatever becomes of the rest."""
+        if self.charge is not None:
+            self.charge.spend()
+
+    def give_back_quota(self) -> None:
+        """What was not kept, the sender will send once more."""
+        if self.charge is not None:
+            self.charge.give_back()
+
+    def release(self) -> None:
+        """Give back whatever is still held."""
+        if self._held_bytes:
+            self._budget.drain.left(self._held_bytes)
+        self._budget.used_bytes -= self._held_bytes
+        self._held_bytes = 0
+
+
+async def read_body(request: web.BaseRequest, decode: Decode | None, limits: Limits, hold: Hold) -> bytes:
+    """The whole body, plain. Raises TooLarge, BadPayload, Overloaded; ConnectionError when the sender went away."""
+    content = request.content
+    if content.is_eof():  # a small body comes in one read with its headers
+        raw = content.read_nowait()
+        if len(raw) > limits.max_body_bytes:
+            raise too_large("the body", limits.max_body_bytes, "max_body_bytes")
+        hold.take(len(raw))
+    else:
+        raw = await arriving_body(request, limits, hold)
+    if decode is None:
+        return raw
+    plain = await decompressed(raw, decode, limits, hold)
+    hold.give(len(raw))
+    return plain
+
+
+async def arriving_body(request: web.BaseRequest, limits: Limits, hold: Hold) -> bytes:
+    """Read until the body ends; a length announced above the limit is refused before a byte is read."""
+    limit = limits.max_body_bytes
+    if (request.content_length or 0) > limit:
+        raise too_large("the body", limit, "max_body_bytes")
+    invite(request)
+    chunks: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(limits.body_timeout_s):
+            while chunk := await request.content.readany():
+                size += len(chunk)
+                if size > limit:
+                    raise too_large("the body", limit, "max_body_bytes")
+                hold.take(len(chunk))
+                chunks.append(chunk)
+    except TimeoutError:
+        # Not 408: senders drop their data on it (B30).
+        raise Overloaded("the body did not arrive in time") from None
+    except web.RequestPayloadError:
+        raise BadPayload("the body's transfer coding is damaged") from None
+    return b"".join(chunks)
+
+
+def too_large(what: str, limit_bytes: int, option: str) -> TooLarge:
+    return TooLarge(f"{what} is larger than limits.{option} allows, {limit_bytes} bytes")
+
+
+def invite(request: web.BaseRequest) -> None:
+    """Answer `Expect: 100-continue`, after everything that could be refused by the headers alone was."""
+    if request.headers.get("Expect", "").lower() == "100-continue" and request.transport is not None:
+        request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+
+async def decompressed(raw: bytes, decode: Decode, limits: Limits, hold: Hold) -> bytes:
+    """Decompress in rounds, so that a bomb is refused at most one block after the limit, and a large body blocks nobody."""
+    blocks = decode(raw)
+    limit = limits.max_decompressed_bytes
+    wanted = min(INLINE_BYTES, limit + 1)
+    more = next_blocks(blocks, wanted)
+    done: list[bytes] = []
+    size = 0
+    while True:
+        n_bytes = sum(map(len, more))
+        size += n_bytes
+        if size > limit:
+            raise too_large("the decompressed body", limit, "max_decompressed_bytes")
+        hold.take(n_bytes)
+        done += more
+        if n_bytes < wanted:
+            break
+        wanted = min(ROUND_BYTES, limit - size + 1)
+        more = await asyncio.to_thread(next_blocks, blocks, wanted)
+    return b"".join(done)
+
+
+def next_blocks(blocks: Iterator[bytes], at_least_bytes: int) -> list[bytes]:
+    """Take blocks until they hold *at_least_bytes*; fewer means that the decoder came to the end and found it sound."""
+    taken: list[bytes] = []
+    size = 0
+    while size < at_least_bytes and (block := next(blocks, None)):
+        taken.append(block)
+        size += len(block)
+    return taken

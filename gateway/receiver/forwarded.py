@@ -1,0 +1,157 @@
+"""What other gateways forward: the service's own paths, bodies and answers (wire contract 6), served to senders.
+
+So a gateway's `upstream` may be another gateway, with nothing else set but its address and a key of it. Whatever is answered 2xx is on disk
+here. What cannot be kept is told by its place among what was sent, and ends as a dead letter there; an error asks for all of it again.
+
+Three things differ from what senders post of themselves. Of events none goes into a total: whoever forwards an event has put it there already.
+A heartbeat enrols nobody: its gateway is told to enrol the device, for then it says what the device is. A batch of unit cost is known by its
+own id, under whatever key it comes.
+"""
+
+import re
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from typing import Final, get_args
+
+import orjson
+from aiohttp import web
+
+from gateway.admin.insight_routes import LIST_PATH, SCOPES
+from gateway.contract.errors import Answer, DeviceQuarantined, EnrolmentRefused, UnsupportedMedia
+from gateway.contract.intake import Intake, Receipt, Sender
+from gateway.contract.scopes import INGEST_SCOPE
+from gateway.devices.states import KNOWN
+from gateway.insights.finding import INSIGHT_LIST
+from gateway.lists.conventions import ListRequest, Page, envelope, read_request
+from gateway.normalise.call import Rejection
+from gateway.receiver.authenticator import Gate, Headers
+from gateway.receiver.body import Hold
+from gateway.receiver.responses import json_error
+from gateway.receiver.routes import BodyRoute, RequestRoute, Route
+from gateway.receiver.telemetry import (
+    ENROLL_SCOPE,
+    EVENT_SCOPE,
+    HEARTBEAT_SCOPE,
+    JSON_HEADERS,
+    PING_SCOPE,
+    UNIT_COST_SCOPE,
+)
+from gateway.usage_events.unit_cost import Target
+from spool.unit_cost import Kind, Operation
+
+RECORDS_PATH: Final = "/v2/ai-telemetry/records"
+EVENTS_PATH: Final = "/events/v1/events"
+UNIT_COST_PATH: Final = "/unit-cost/v1/telemetry"
+DEVICES_PATH: Final = "/v2/ai-control-plane/devices"
+
+_INDEX: Final = re.compile(r"\[(\d+)\]")
+Success = Callable[[Receipt], web.Response]
+Insights = Callable[[ListRequest], Awaitable[Page]]
+
+
+class ServiceManner:
+    """JSON in and out, as the service words it; errors are `{"error": {"message", "type"}}`."""
+
+    def __init__(self, success: Success) -> None:
+        self._success = success
+
+    def media(self, content_type: str) -> str:
+        """Raises UnsupportedMedia; so no page in a browser gets here without a preflight."""
+        if content_type.partition(";")[0].strip().lower() != "application/json":
+            raise UnsupportedMedia("Content-Type must be application/json")
+        return "json"
+
+    def success(self, request: web.BaseRequest, media: str, receipt: Receipt) -> web.StreamResponse:
+        return self._success(receipt)
+
+    def failure(self, headers: Headers, answer: Answer, message: str, kind: str) -> web.Response:
+        return json_response(json_error(message, kind), answer.status)
+
+
+class PingManner(ServiceManner):
+    def media(self, content_type: str) -> str:
+        """A ping has no body, and says nothing of it."""
+        return "json"
+
+
+def json_response(body: bytes, status: int) -> web.Response:
+    return web.Response(status=status, body=body, headers=JSON_HEADERS)
+
+
+def taken(receipt: Receipt) -> web.Response:
+    """202 `{"accepted", "rejected": [{"index", "code", "message"}]}`."""
+    rejected = [told(each) for each in receipt.rejected]
+    body = {"accepted": receipt.items - len(rejected), "rejected": rejected, **receipt.answer}
+    return json_response(orjson.dumps(body), HTTPStatus.ACCEPTED)
+
+
+def told(rejection: Rejection) -> dict[str, object]:
+    """*rejection* by its index; the message names the field, never its value."""
+    found = _INDEX.search(rejection.position)
+    message = rejection.message or f"{rejection.position}: {rejection.reason}"
+    return {"index": 0 if found is None else int(found[1]), "code": rejection.reason, "message": message}
+
+
+def device_taken(receipt: Receipt) -> web.Response:
+    """200 with what the service would say: `pending` while that has not enrolled the device itself."""
+    status = "active" if receipt.answer["state"] in KNOWN else "pending"
+    body = {"status": status, "heartbeat_interval_s": receipt.answer["heartbeat_interval_s"]}
+    return json_response(orjson.dumps(body), HTTPStatus.OK)
+
+
+def ping_taken(receipt: Receipt) -> web.Response:
+    return web.Response(status=HTTPStatus.NO_CONTENT)
+
+
+def forwarded_routes(intake: Intake) -> list[Route]:
+    """The paths of the preset `document`, but for the read of a unit-cost stream: a gateway does not know what others sent to it."""
+
+    def records(body: bytes, media: str, sender: Sender, parameter: str) -> Awaitable[Receipt]:
+        return intake.forwarded(body, sender=sender)
+
+    def events(body: bytes, media: str, sender: Sender, parameter: str) -> Awaitable[Receipt]:
+        return intake.events(body, sender=sender, are_metered=False)
+
+    async def enroll(body: bytes, media: str, sender: Sender, parameter: str) -> Receipt:
+        try:
+            return await intake.enroll(body, sender=sender)
+        except DeviceQuarantined as error:
+            raise EnrolmentRefused(str(error)) from error
+
+    def heartbeat(body: bytes, media: str, sender: Sender, device_id: str) -> Awaitable[Receipt]:
+        return intake.heartbeat(device_id, body, sender=sender, enrolls=False)
+
+    def ping(body: bytes, media: str, sender: Sender, device_id: str) -> Awaitable[Receipt]:
+        return intake.ping(device_id, body, sender=sender, enrolls=False)
+
+    def unit_cost(kind: Kind, operation: Operation) -> Route:
+        def call(body: bytes, media: str, sender: Sender, stream: str) -> Awaitable[Receipt]:
+            return intake.unit_cost(Target(kind, stream, operation), body, sender=sender)
+
+        path = f"{UNIT_COST_PATH}/{kind}/{{stream}}/{operation}"
+        return BodyRoute(path, UNIT_COST_SCOPE, ServiceManner(taken), call)
+
+    return [
+        BodyRoute(RECORDS_PATH, INGEST_SCOPE, ServiceManner(taken), records),
+        BodyRoute(EVENTS_PATH, EVENT_SCOPE, ServiceManner(taken), events),
+        *(unit_cost(kind, operation) for kind in get_args(Kind) for operation in get_args(Operation)),
+        BodyRoute(DEVICES_PATH, ENROLL_SCOPE, ServiceManner(device_taken), enroll),
+        BodyRoute(DEVICES_PATH + "/{device_id}/heartbeat", HEARTBEAT_SCOPE, ServiceManner(device_taken), heartbeat),
+        BodyRoute(DEVICES_PATH + "/{device_id}/ping", PING_SCOPE, PingManner(ping_taken), ping),
+    ]
+
+
+def liveness_route(insights: Insights, gate: Gate) -> Route:
+    """`GET /v2/insights`, by which a gateway that forwards sees that this one is there; the list itself, as the admin port has it.
+
+    *gate* asks for a key also where intake is open: what comes in is anybody's, what goes out is not.
+    """
+    scope = SCOPES["GET", LIST_PATH]
+
+    async def take(request: web.BaseRequest, parameter: str, hold: Hold) -> web.StreamResponse:
+        gate.admit(request.headers, scope)
+        asked = read_request(INSIGHT_LIST, request.query.items())
+        body = orjson.dumps(envelope(INSIGHT_LIST, asked, await insights(asked)))
+        return json_response(body, HTTPStatus.OK)
+
+    return RequestRoute(LIST_PATH, scope, ServiceManner(taken), take, frozenset({"GET", "HEAD"}))

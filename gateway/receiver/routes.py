@@ -1,0 +1,128 @@
+"""What the receiver serves: a route is a path, the scope it asks for, how it answers, and whom it calls. Pure.
+
+A new sender's format is one more Route; nothing else in the web code changes.
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import Protocol
+from urllib.parse import unquote
+
+from aiohttp import web
+
+from gateway.common.suggestions import did_you_mean
+from gateway.contract.errors import Answer, NotFound
+from gateway.contract.intake import Receipt, Sender
+from gateway.receiver.authenticator import Headers
+from gateway.receiver.body import Hold
+
+POST_ONLY = frozenset({"POST"})
+
+ShownIn = Callable[[web.BaseRequest, str], list[str]]
+"""(request, the route's parameter or "") -> every key that the request shows."""
+
+
+class Manner(Protocol):
+    """How one family of formats reads Content-Type and words its answers. An encoding is its own word for it."""
+
+    def media(self, content_type: str) -> str:
+        """The request's encoding. Raises UnsupportedMedia."""
+
+    def success(self, request: web.BaseRequest, media: str, receipt: Receipt) -> web.StreamResponse:
+        """Everything that was valid is on disk."""
+
+    def failure(self, headers: Headers, answer: Answer, message: str, kind: str) -> web.Response:
+        """An error, in the encoding that the request's *headers* name if that can be told."""
+
+
+@dataclass(frozen=True, slots=True)
+class BodyRoute:
+    """The receiver admits its requests and reads their bodies whole; then `call` is asked."""
+
+    path: str
+    """`/v1/traces`, or with one `{parameter}` segment: `/v1/devices/{device_id}/heartbeat`."""
+    scope: str
+    manner: Manner
+    call: Callable[[bytes, str, Sender, str], Awaitable[Receipt]]
+    """(plain body, encoding, sender, the parameter or "") -> what became of it, once on disk."""
+    methods: AbstractSet[str] = POST_ONLY
+    shown: ShownIn | None = None
+    """None where a key counts only in the headers that all routes take."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRoute:
+    """`take` is given the request as it comes, and admits and reads it itself (`gateway.receiver.sources`)."""
+
+    path: str
+    scope: str
+    """What `take` asks for."""
+    manner: Manner
+    take: Callable[[web.BaseRequest, str, Hold], Awaitable[web.StreamResponse]]
+    """(request, the parameter or "", what it holds) -> the answer. Raises what `gateway.contract.errors` names."""
+    methods: AbstractSet[str]
+
+
+Route = BodyRoute | RequestRoute
+
+
+MAX_PARAMETER_CHARACTERS = 256
+SOURCES_PATH = "/v1/sources/"
+
+
+class RouteTable:
+    """Finds a route by the raw request target."""
+
+    def __init__(self, routes: Sequence[Route], base_path: str = "") -> None:
+        self.routes = tuple(routes)
+        self._base = base = base_path.rstrip("/")
+        self._fixed: Mapping[str, Route] = {base + r.path: r for r in routes if "{" not in r.path}
+        self._patterns = [(pattern_of(base + r.path), r) for r in routes if "{" in r.path]
+
+    def find(self, target: str) -> tuple[Route, str]:
+        """The route and its parameter. Query and trailing slash do not matter. Raises NotFound."""
+        route = self._fixed.get(target)
+        if route is not None:
+            return route, ""
+        path = plain_path(target)
+        route = self._fixed.get(path)
+        if route is not None:
+            return route, ""
+        for pattern, candidate in self._patterns:
+            if match := pattern.fullmatch(path):
+                parameter = unquote(match[1])
+                if len(parameter) <= MAX_PARAMETER_CHARACTERS:
+                    return candidate, parameter
+        raise NotFound(
+            f"no such path{self._meant(path)}; known below {self._base or '/'} are v1/traces, v1/logs and v1/metrics (OTLP), "
+            "v1/events, v1/unit-cost/{kind}/{stream}/{operation}, v1/devices, v1/devices/{device_id}/heartbeat, "
+            "v1/devices/{device_id}/ping and v1/sources/{name}"
+        )
+
+    def _meant(self, path: str) -> str:
+        """The source that a path of none was most likely meant for; nothing where there is none."""
+        below = self._base + SOURCES_PATH
+        if not path.startswith(below):
+            return ""
+        names = dict.fromkeys(segment_after(below, known) for known in self._fixed if known.startswith(below))
+        return did_you_mean(segment_after(below, path), names)
+
+
+def segment_after(before: str, path: str) -> str:
+    """The segment of *path* that follows *before*, with which it begins."""
+    return path.removeprefix(before).partition("/")[0]
+
+
+def plain_path(target: str) -> str:
+    """The target without scheme and host (a proxy's absolute form), query, doubled and trailing slashes."""
+    path = target.partition("?")[0].partition("#")[0]
+    if not path.startswith("/"):
+        path = "/" + path.partition("://")[2].partition("/")[2]
+    return re.sub("/{2,}", "/", path).rstrip("/")
+
+
+def pattern_of(path: str) -> re.Pattern[str]:
+    before, _, after = path.partition("{")
+    return re.compile(re.escape(before) + "([^/]+)" + re.escape(after.partition("}")[2]))

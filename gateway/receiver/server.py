@@ -1,0 +1,211 @@
+"""The receiver: every request of senders goes through `Receiver.receive`, and every error becomes an answer there.
+
+It is a bare aiohttp server, without Application, router or middlewares: those double the cost of a small request. The order is
+route, method, key, Content-Type, Content-Encoding, body; so whatever can be refused by the headers is refused unread.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+
+import structlog
+from aiohttp import web
+from multidict import CIMultiDict
+
+from gateway.common.http_server import QuietServer
+from gateway.common.traceback_summary import places
+from gateway.common.wall_clock import wall_ms
+from gateway.contract.errors import (
+    Answer,
+    BadPayload,
+    GatewayError,
+    MethodNotAllowed,
+    Unauthenticated,
+    answer_for,
+    kind_of,
+    reason_of,
+)
+from gateway.observability.metrics import WebFigures
+from gateway.receiver.admission import Admission
+from gateway.receiver.authenticator import Headers, sender_of
+from gateway.receiver.body import INLINE_BYTES, Budget, Hold, Limits, read_body
+from gateway.receiver.content_encoding import decoder_for
+from gateway.receiver.cors import Cors
+from gateway.receiver.otlp import OtlpManner
+from gateway.receiver.refusals import Refused
+from gateway.receiver.routes import POST_ONLY, BodyRoute, Manner, Route, RouteTable
+
+log = structlog.get_logger()
+
+REPEAT_KEY_HEADERS = ("Idempotency-Key", "cloudzero-idempotency-key")
+"""What tells a repeated request from a second one, where its items have no ids of their own."""
+
+BATCH_HEADERS = ("X-Gateway-Id", "X-Batch-Id")
+
+MAX_LINE_BYTES = 8 * 1024
+MAX_HEADER_BYTES = 16 * 1024
+MAX_HEADERS = 100
+
+LINGER_S = 2.0
+"""How long the rest of a refused body is read and thrown away, so that the sender gets to read the answer."""
+
+UNROUTED: Manner = OtlpManner("traces")
+"""How errors are told that belong to no route."""
+
+NO_ROUTE = "none"
+
+TO_COME_AGAIN = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE})
+"""Answers on which the sender is to send the same once more: it is charged for the one that is kept."""
+
+
+@dataclass(slots=True)
+class WebCounts:
+    """Plain ints, read by `gateway.observability.metrics`."""
+
+    answers: Counter[tuple[str, int]]
+    """(route's path, HTTP status) -> requests."""
+    unforeseen: int = 0
+    """Errors that no table entry foresaw."""
+    gone: int = 0
+    """Senders that went away before their body was whole."""
+
+
+class Receiver:
+    """Takes requests for *routes*; give `make_server()` to a runner."""
+
+    def __init__(
+        self,
+        routes: RouteTable,
+        admission: Admission,
+        limits: Limits,
+        cors: Cors,
+        *,
+        now_ms: Callable[[], int] = wall_ms,
+    ) -> None:
+        self.counts = WebCounts(Counter())
+        self.budget = Budget(limits.max_in_flight_bytes)
+        self.admission = admission
+        self.refused = Refused(now_ms)
+        self._routes = routes
+        self._limits = limits
+        self._cors = cors
+
+    def make_server(self) -> web.Server:
+        """Needs a running loop."""
+        return QuietServer(
+            self.receive,
+            self.malformed,
+            access_log=None,
+            auto_decompress=False,
+            max_line_size=MAX_LINE_BYTES,
+            max_field_size=MAX_HEADER_BYTES,
+            max_headers=MAX_HEADERS,
+            lingering_time=LINGER_S,
+        )
+
+    def figures(self) -> WebFigures:
+        """What `gateway.observability.metrics` shows."""
+        return WebFigures(
+            self.counts.answers,
+            self.counts.unforeseen,
+            self.counts.gone,
+            self.budget.used_bytes,
+            self.admission.quotas.refused,
+        )
+
+    async def receive(self, request: web.BaseRequest) -> web.StreamResponse:
+        """One request, from its headers to its answer; raises nothing but what says that the sender went away."""
+        route: Route | None = None
+        hold = Hold(self.budget)
+        try:
+            route, parameter = self._routes.find(request.raw_path)
+            if request.method not in route.methods:
+                return self.not_a_post(request, route)
+            if isinstance(route, BodyRoute):
+                response = await self.accept(request, route, parameter, hold)
+            else:
+                response = await route.take(request, parameter, hold)
+        except (ConnectionError, asyncio.CancelledError):
+            self.counts.gone += 1
+            raise
+        except Exception as error:  # noqa: BLE001 - the one place where errors become answers; unknown ones are retryable
+            response = self.refuse(request, route, error)
+            if response.status in TO_COME_AGAIN:
+                hold.give_back_quota()
+        finally:
+            hold.release()
+        self.counts.answers[route.path if route else NO_ROUTE, response.status] += 1
+        return self._cors.allowing(request, response)
+
+    async def accept(
+        self, request: web.BaseRequest, route: BodyRoute, parameter: str, hold: Hold
+    ) -> web.StreamResponse:
+        headers = request.headers
+        shown = None if route.shown is None else route.shown(request, parameter)
+        key = self.admission.admit(request, route.path, route.scope, hold, shown)
+        media = route.manner.media(headers.get("Content-Type", ""))
+        decode = decoder_for(headers.get("Content-Encoding", ""))
+        came_at_once = request.content.is_eof()
+        body = await read_body(request, decode, self._limits, hold)
+        if not came_at_once or len(body) > INLINE_BYTES:  # time has passed, in which the key may have been disabled
+            self.admission.ask_again(request, route.scope, shown)
+        hold.take_of_quota(len(body))
+        sender = sender_of(key, request.remote)
+        if (repeat_key := repeat_key_of(headers)) is not None:
+            sender = sender._replace(repeat_key=repeat_key, batch=batch_of(headers))
+        receipt = await route.call(body, media, sender, parameter)
+        return route.manner.success(request, media, receipt)
+
+    def not_a_post(self, request: web.BaseRequest, route: Route) -> web.StreamResponse:
+        """The answer to a browser's preflight. Raises MethodNotAllowed for everything else."""
+        if request.method == "OPTIONS" and self._cors.is_preflight(request):
+            return self._cors.preflight(request)
+        raise MethodNotAllowed(f"this path takes {' or '.join(sorted(route.methods))}")
+
+    def refuse(self, request: web.BaseRequest, route: Route | None, error: Exception) -> web.Response:
+        """The error's answer. What nobody foresaw is logged by class and place: its text may quote the payload."""
+        answer = answer_for(error)
+        message = str(error) if answer.show_text else "an unforeseen error; send the same again later"
+        if not answer.show_text:
+            self.counts.unforeseen += 1
+            log.error("unforeseen error", error=type(error).__name__, at=places(error))
+        key = error.key if isinstance(error, GatewayError) else None  # another's may quote the request
+        path = route.path if route else NO_ROUTE
+        self.refused.note(answer.status, reason_of(error), path, request.remote or "unix", key)
+        manner = route.manner if route else UNROUTED
+        response = manner.failure(request.headers, answer, message, kind_of(error))
+        if answer.retry_after_s is not None:
+            response.headers["Retry-After"] = str(answer.retry_after_s)
+        if isinstance(error, Unauthenticated):
+            response.headers["WWW-Authenticate"] = 'Bearer realm="telemetry-gateway"'
+        if isinstance(error, MethodNotAllowed):
+            response.headers["Allow"] = ", ".join(sorted(route.methods if route else POST_ONLY))
+        if not request.content.is_eof():
+            response.force_close()
+        return response
+
+    def malformed(self, request: web.BaseRequest, status: int) -> web.Response:
+        """What the HTTP parser refused. Its message quotes the bytes it stumbled over, which may be a key: not told, not logged."""
+        status = status if status < HTTPStatus.INTERNAL_SERVER_ERROR else HTTPStatus.SERVICE_UNAVAILABLE
+        self.counts.answers[NO_ROUTE, status] += 1
+        self.refused.note(status, "malformed_http", NO_ROUTE, request.remote or "unix")
+        answer = Answer(status, answer_for(BadPayload()).code)
+        text = "the HTTP request is malformed or its headers are too large"
+        return UNROUTED.failure(CIMultiDict(), answer, text, "bad_request")
+
+
+def repeat_key_of(headers: Headers) -> str | None:
+    """The request's idempotency key, if it has one."""
+    for name in REPEAT_KEY_HEADERS:
+        value = headers.get(name, "").strip()
+        if value:
+            return value
+    return None
+
+
+def batch_of(headers: Headers) -> tuple[str, str] | None:
+    """The batch of another gateway that the request is, as that one names itself and it."""
+    gateway_id, batch_id = (headers.get(name, "").strip() for name in BATCH_HEADERS)
+    return (gateway_id, batch_id) if gateway_id and batch_id else None

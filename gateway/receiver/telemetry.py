@@ -1,0 +1,91 @@
+"""Usage events, unit-cost records and device heartbeats: JSON in, JSON out."""
+
+from collections.abc import Awaitable
+from http import HTTPStatus
+from typing import Final, get_args
+
+import orjson
+from aiohttp import web
+
+from gateway.contract.errors import Answer, NothingTaken, UnsupportedMedia
+from gateway.contract.intake import Intake, Receipt, Sender
+from gateway.receiver.authenticator import Headers
+from gateway.receiver.ready_response import SERVER
+from gateway.receiver.responses import json_error
+from gateway.receiver.routes import BodyRoute, Route
+from gateway.usage_events.unit_cost import Target
+from spool.unit_cost import Kind, Operation
+
+EVENT_SCOPE = "events_v1:create_event"
+UNIT_COST_SCOPE = "unit-cost_v1:manage_telemetry_records"
+ENROLL_SCOPE = "ai-control-plane:enroll-device"
+HEARTBEAT_SCOPE = "ai-control-plane:heartbeat-device"
+PING_SCOPE = "ai-control-plane:ping-device"
+
+JSON_HEADERS: Final = {"Content-Type": "application/json", "Server": SERVER}
+
+NDJSON_TYPES = frozenset({"application/x-ndjson", "application/ndjson", "application/jsonl"})
+
+
+class JsonManner:
+    """`{"accepted": n, "rejected": [{"reason", "position", "message"}]}`, and `{"error": {"message", "type"}}`."""
+
+    def __init__(self, *, ndjson: bool) -> None:
+        self._ndjson = ndjson
+
+    def media(self, content_type: str) -> str:
+        """Raises UnsupportedMedia; so no page in a browser gets here without a preflight."""
+        kind = content_type.partition(";")[0].strip().lower()
+        if kind == "application/json":
+            return "json"
+        if self._ndjson and kind in NDJSON_TYPES:
+            return "ndjson"
+        raise UnsupportedMedia(f"Content-Type must be application/json{' or application/x-ndjson' * self._ndjson}")
+
+    def success(self, request: web.BaseRequest, media: str, receipt: Receipt) -> web.StreamResponse:
+        """202: on disk here, and not yet where it is sent to. Raises NothingTaken when there was something to keep and none of it could be."""
+        rejected = [
+            {"reason": r.reason, "position": r.position, "message": r.message or r.reason} for r in receipt.rejected
+        ]
+        body: dict[str, object] = {"accepted": receipt.items - len(rejected), "rejected": rejected}
+        if receipt.warning is not None:
+            body["warning"] = receipt.warning
+        body |= receipt.answer
+        if rejected and len(rejected) == receipt.items:
+            first = rejected[0]
+            raise NothingTaken(first["reason"], f"{first['position']}: {first['message']}", body)
+        return web.Response(status=HTTPStatus.ACCEPTED, body=orjson.dumps(body), headers=JSON_HEADERS)
+
+    def failure(self, headers: Headers, answer: Answer, message: str, kind: str) -> web.Response:
+        return web.Response(status=answer.status, body=json_error(message, kind, answer.beside), headers=JSON_HEADERS)
+
+
+def telemetry_routes(intake: Intake) -> list[Route]:
+    """`/v1/events`, `/v1/unit-cost/…`, `/v1/devices`, and below it a device's heartbeat and ping."""
+
+    def events(body: bytes, media: str, sender: Sender, parameter: str) -> Awaitable[Receipt]:
+        return intake.events(body, sender=sender)
+
+    def heartbeat(body: bytes, media: str, sender: Sender, device_id: str) -> Awaitable[Receipt]:
+        return intake.heartbeat(device_id, body, sender=sender)
+
+    def ping(body: bytes, media: str, sender: Sender, device_id: str) -> Awaitable[Receipt]:
+        return intake.ping(device_id, body, sender=sender)
+
+    def enroll(body: bytes, media: str, sender: Sender, parameter: str) -> Awaitable[Receipt]:
+        return intake.enroll(body, sender=sender)
+
+    def unit_cost(kind: Kind, operation: Operation) -> Route:
+        def call(body: bytes, media: str, sender: Sender, stream: str) -> Awaitable[Receipt]:
+            return intake.unit_cost(Target(kind, stream, operation), body, sender=sender)
+
+        path = f"/v1/unit-cost/{kind}/{{stream}}/{operation}"
+        return BodyRoute(path, UNIT_COST_SCOPE, JsonManner(ndjson=False), call)
+
+    return [
+        *(unit_cost(kind, operation) for kind in get_args(Kind) for operation in get_args(Operation)),
+        BodyRoute("/v1/events", EVENT_SCOPE, JsonManner(ndjson=True), events),
+        BodyRoute("/v1/devices", ENROLL_SCOPE, JsonManner(ndjson=False), enroll),
+        BodyRoute("/v1/devices/{device_id}/heartbeat", HEARTBEAT_SCOPE, JsonManner(ndjson=False), heartbeat),
+        BodyRoute("/v1/devices/{device_id}/ping", PING_SCOPE, JsonManner(ndjson=False), ping),
+    ]

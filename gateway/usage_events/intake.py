@@ -1,0 +1,120 @@
+"""The intake of usage events and unit-cost records: read, known again, on disk, told."""
+
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+
+from gateway.common.in_thread import off_loop
+from gateway.common.plural import plural
+from gateway.contract.errors import BadRecord, StreamMismatch, TooLarge
+from gateway.contract.intake import Receipt, Sender
+from gateway.normalise.call import Rejection
+from gateway.usage_events.events import EventRules, at_line, decode_events
+from gateway.usage_events.faults import MENDS, told_of_event, told_of_record
+from gateway.usage_events.unit_cost import MAX_BYTES, BadUnitCost, Target, read_records
+from spool.sqlite.metered import FORGET_AT_ONCE, Mark, MeteredStore, NewEvent
+from spool.unit_cost import Metered, Mismatch
+
+LARGE_BYTES = 256 * 1024
+"""Reading such a body takes some ten milliseconds, too long for the loop."""
+
+
+class Metering:
+    def __init__(self, store: MeteredStore, rules: EventRules, *, now_ms: Callable[[], int]) -> None:
+        """*now_ms* is the wall clock: times of events and buckets are told by it."""
+        self._store = store
+        self._rules = rules
+        self._now_ms = now_ms
+
+    async def events(self, body: bytes, *, are_metered: bool = True) -> Receipt:
+        """Keep what is sound and new of *body*; each event that is not is told by its position. Raises BadPayload, SpoolError.
+
+        Unless *are_metered*, what does not say its route goes nowhere but to the lane of events.
+        """
+        rules = self._rules if are_metered else self._rules._replace(route="event")
+        read = partial(decode_events, body, self._now_ms(), rules, nonce=os.urandom(8))
+        events = await off_loop(read, is_long=len(body) > LARGE_BYTES)
+        new = [NewEvent(event_mark(x.event_id, x.content), x.record, x.metered) for x in events.events]
+        fates = await self._store.keep_events(new, Counter(rejection.reason for rejection in events.rejected))
+        rejected = [
+            *events.rejected,
+            *(
+                Rejection(fate.code, event.position, at_line(event.line, told_of_event(fate)))
+                for event, fate in zip(events.events, fates, strict=True)
+                if isinstance(fate, Mismatch)
+            ),
+        ]
+        conflicts = fates.count("conflict")
+        return Receipt(
+            events.items,
+            tuple(sorted(rejected, key=number_of)),
+            warning=f"{plural(conflicts, 'event carries', 'events carry')} {CONFLICTS}" if conflicts else None,
+            answer={"duplicate": fates.count("duplicate") + conflicts},
+        )
+
+    async def unit_cost(self, target: Target, body: bytes, sender: Sender) -> Receipt:
+        """Keep all records of *body* or none. Raises TooLarge, BadRecord, StreamMismatch, SpoolError."""
+        if len(body) > MAX_BYTES:
+            raise TooLarge(f"the body is larger than {MAX_BYTES} bytes: send the records in several requests")
+        records = await self._read(target, body)
+        fate = await self._store.keep_records(records, request_mark(target, body, sender))
+        if isinstance(fate, Mismatch):
+            raise StreamMismatch(fate.code, told_of_record(fate))
+        if fate == "conflict":
+            raise StreamMismatch("idempotency_key_reused", MENDS["idempotency_key_reused"])
+        return Receipt(len(records), (), answer={"duplicate": len(records) if fate == "duplicate" else 0})
+
+    async def _read(self, target: Target, body: bytes) -> list[Metered]:
+        read = partial(read_records, body, target, self._now_ms(), self._rules.more_dimensions)
+        try:
+            return await off_loop(read, is_long=len(body) > LARGE_BYTES)
+        except BadUnitCost as error:
+            fault = error.fault
+            if error.records:
+                await self._store.note_rejected(error.records, fault.code)
+            refused = StreamMismatch if fault.code.startswith("stream_") else BadRecord
+            raise refused(fault.code, fault.message) from error
+
+    async def forget(self, taken_before_ms: int) -> None:
+        """Forget what was taken before then."""
+        while await self._store.forget(taken_before_ms) >= FORGET_AT_ONCE:
+            pass
+
+    async def make_room(self, taken_before_ms: int, is_crowded: Callable[[], bool]) -> int:
+        """Forget the oldest of what was taken before then for as long as the spool *is_crowded*; how many.
+
+        Ids alone could fill it, and nothing that is sent would make room for anything.
+        """
+        forgotten = 0
+        while is_crowded() and (some := await self._store.forget(taken_before_ms)):
+            forgotten += some
+        return forgotten
+
+
+CONFLICTS = "an event_id under which something else was sent before; what came first stands"
+
+
+def number_of(rejection: Rejection) -> int:
+    """Of an event in its request."""
+    return int(rejection.position.removeprefix("events[").removesuffix("]"))
+
+
+def event_mark(event_id: str, content: bytes) -> Mark:
+    return Mark(hashlib.sha256(b"event\x00" + event_id.encode("utf-8", "replace")).digest()[:16], content[:8])
+
+
+def request_mark(target: Target, body: bytes, sender: Sender) -> Mark | None:
+    """By which a repeated request is known: its path, its key, and who sent it. None without a key.
+
+    Another gateway's batch is known by its own id: after an answer that was an error it comes under another key, and it may have been taken
+    by then, whoever stands between says what.
+    """
+    if sender.batch is not None:
+        text = "\x00".join(("unit-cost batch", *target, *sender.batch))
+    elif sender.repeat_key is not None:
+        text = "\x00".join(("unit-cost", *target, sender.key or "", sender.repeat_key))
+    else:
+        return None
+    return Mark(hashlib.sha256(text.encode("utf-8", "replace")).digest()[:16], hashlib.sha256(body).digest()[:8])

@@ -1,0 +1,47 @@
+"""Whether a spool's files may be opened as they are, asked before SQLite writes to them.
+
+A file up to `CHECKED_BYTES` is checked whole at every start. A larger one is checked where it costs nothing, for a start must not
+take longer the more is kept: its damaged pages are found when they are read, or by `spool verify`, which leaves
+`spool.check` behind so that the next start checks the whole of it.
+"""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from spool.errors import SpoolCorrupt
+from spool.sqlite import database
+from spool.sqlite.recovery.log_file import forgets_commits
+from spool.sqlite.recovery.summary import FILE as SUMMARY
+
+CHECKED_BYTES = 64 << 20
+"""Checked in a tenth of a second."""
+CHECK = "spool.check"
+
+
+def damage(data_dir: Path) -> str | None:
+    """What is wrong with spool.db or its log; None when nothing was found. Nothing is changed."""
+    path = data_dir / database.DATABASE
+    if not path.exists() or path.stat().st_size == 0:
+        log = Path(f"{path}-wal")
+        is_lost = (data_dir / SUMMARY).exists() or (log.exists() and log.stat().st_size > 0)
+        return "spool.db is missing or empty, and this data directory had one" if is_lost else None
+    try:
+        with closing(database.connect_to_read(data_dir)) as connection:
+            return _damage(connection, path)
+    except (sqlite3.Error, UnicodeDecodeError) as error:
+        found = database.spool_error(database.DATABASE, error)
+        return str(found) if isinstance(found, SpoolCorrupt) else None
+    except SpoolCorrupt as error:
+        return str(error)
+
+
+def _damage(connection: sqlite3.Connection, path: Path) -> str | None:
+    if database.is_newer(connection):
+        return None  # it is not ours to judge
+    if forgets_commits(path):
+        return "the write-ahead log is damaged before its end"
+    if path.stat().st_size > CHECKED_BYTES and not (path.parent / CHECK).exists():
+        return None
+    (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    return None if found == "ok" else f"spool.db: {str(found).splitlines()[-1]}"

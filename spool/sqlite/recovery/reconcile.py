@@ -1,0 +1,192 @@
+"""After a salvage: what the rows no longer say is settled, in the transaction that opens the lanes.
+
+The figures say how many records were pending; the rows say how many still are. What is missing becomes dead letters with the reason
+`quarantined` and no content (their pages lie in the quarantine), so both identities hold and nothing vanishes uncounted.
+Where the page that knew it was lost, at-least-once decides: what may have been delivered goes out again under the same record
+ids, and is taken back from what counts as delivered. Where even the figures were lost, how many records are gone is unknown.
+"""
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import orjson
+
+from spool.counters import Figures, LaneFigures
+from spool.record import AI_TELEMETRY, OWN_LANES, Lane
+from spool.sqlite import rows, unit_totals
+from spool.sqlite.recovery.salvage import FINDINGS
+from spool.sqlite.recovery.summary import Summary
+from spool.sqlite.replay import ranges as again
+from spool.sqlite.rows import NEVER_SETTLES, Position
+
+QUARANTINED = "quarantined"
+"""Code of dead letters whose records were on pages that could not be read."""
+ENTRIES = "quarantine"
+"""Name in `meta` of what was quarantined so far."""
+MOST_ENTRIES = 20
+
+
+class Quarantined(NamedTuple):
+    """One salvage."""
+
+    at_ms: int
+    folder: str
+    """In `quarantine/` of the data directory; empty where nothing was left to be kept."""
+    records: int | None
+    """Dead letters that stand for records that could not be read, over all lanes; None when nobody knows how many are gone."""
+    why: str
+    damaged: Mapping[str, int]
+    """Table, `index`, `schema` or `log` -> pages and rows that could not be read."""
+
+
+def restore(connection: sqlite3.Connection, figures: Figures, summary: Summary | None, now_ms: int) -> None:
+    """Put back what `meta` and `lane` lost; before the lanes are opened."""
+    if summary is None:
+        return
+    if findings(connection) is None and is_older(figures, summary):
+        note_older(connection, now_ms)
+    if findings(connection) is None:
+        return
+    connection.execute("INSERT INTO meta VALUES ('gateway_id', ?) ON CONFLICT DO NOTHING", (summary.gateway_id,))
+    for name, lane in summary.lanes.items():
+        connection.execute(
+            "INSERT INTO lane (name, source, next_seq, next_idx, settled_seq) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+            (name, lane.source, lane.next_seq, lane.next_idx, lane.settled_seq),
+        )
+
+
+def reconcile(
+    connection: sqlite3.Connection, figures: Figures, lanes: Sequence[Lane], summary: Summary | None, now_ms: int
+) -> Quarantined | None:
+    """Settle what a salvage left open, once; after the lanes are opened. None when there was no salvage."""
+    found = findings(connection)
+    if found is None:
+        return None
+    damaged: dict[str, int] = found["damaged"]
+    # What could not be found out about a page may hide a row of any of these tables.
+    unknown = bool(damaged.keys() & {"schema", "log"})
+    is_counted = not damaged.get("figures")
+    if not is_counted:
+        is_counted = take_over(figures, summary)
+    comes_again = bool(unknown or damaged.keys() & {"change", "batch", "lane"})
+    if unknown or damaged.get("change"):
+        settle_anew(connection)
+    if unknown or damaged.keys() & {"unit_total", "unit_stream", "unit_batch", "unit_item"}:
+        unit_totals.distrust(connection)
+    for lane in lanes:
+        if unknown or damaged.get("batch"):
+            send_anew(connection, lane, summary)
+        mend_batches(connection, lane)
+        if unknown or damaged.keys() & {"batch", "stretch"}:
+            again.send_uncovered(connection, lane)
+    lost = [balance(connection, figures, lane, now_ms, is_counted=is_counted) for lane in lanes]
+    # What comes again may stand for what is gone: then nobody knows how many are.
+    records = None if comes_again or not is_counted else sum(lost)
+    entry = Quarantined(found["at_ms"], found["folder"], records, found["why"], damaged)
+    note(connection, entry)
+    return entry
+
+
+def is_older(figures: Figures, summary: Summary) -> bool:
+    """Whether the database knows less than was known when the summary was written: its log was cut, or an old copy lies in its place."""
+    return figures.edge["received"] < summary.figures.edge["received"]
+
+
+def note_older(connection: sqlite3.Connection, now_ms: int) -> None:
+    why = "the database is older than spool.summary: its write-ahead log was cut short, or it is an old copy"
+    found = {"at_ms": now_ms, "folder": "", "why": why, "damaged": {"figures": 1, "log": 1}}
+    connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (FINDINGS, orjson.dumps(found).decode()))
+
+
+def findings(connection: sqlite3.Connection) -> dict[str, Any] | None:
+    row = connection.execute("SELECT value FROM meta WHERE name=?", (FINDINGS,)).fetchone()
+    return None if row is None else orjson.loads(row[0])
+
+
+def told(entry: Quarantined) -> str:
+    """One salvage in words for the log."""
+    gone = "an unknown number of records" if entry.records is None else f"{entry.records} records"
+    kept = f"; the damaged files are kept in quarantine/{entry.folder}" if entry.folder else ""
+    return (
+        f"the spool was damaged ({entry.why}): {gone} could not be read and count as dead letters, {QUARANTINED}{kept}"
+    )
+
+
+def entries(connection: sqlite3.Connection) -> list[Quarantined]:
+    """What was quarantined so far, the last ones; none where the row cannot be read."""
+    row = connection.execute("SELECT value FROM meta WHERE name=?", (ENTRIES,)).fetchone()
+    try:
+        return [] if row is None else [Quarantined(**entry) for entry in orjson.loads(row[0])]
+    except (TypeError, ValueError):
+        return []
+
+
+def note(connection: sqlite3.Connection, entry: Quarantined) -> None:
+    kept = [x._asdict() for x in [*entries(connection), entry][-MOST_ENTRIES:]]
+    connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (ENTRIES, orjson.dumps(kept).decode()))
+    connection.execute("DELETE FROM meta WHERE name=?", (FINDINGS,))
+
+
+def take_over(figures: Figures, summary: Summary | None) -> bool:
+    """The figures are lost: go on from those of the summary; whether they are the last ones there were."""
+    if summary is None:
+        return False
+    figures.edge, figures.reasons = dict(summary.figures.edge), dict(summary.figures.reasons)
+    figures.lanes = {**figures.lanes, **summary.figures.copy().lanes}
+    return summary.is_final
+
+
+def settle_anew(connection: sqlite3.Connection) -> None:
+    """What settling decided may be lost: chunks that nothing was frozen of are decided again, from the evidence they carry."""
+    (upto,) = connection.execute(
+        "SELECT max(next_seq - (next_idx=0)) FROM lane WHERE source=?", (AI_TELEMETRY,)
+    ).fetchone()
+    connection.execute(
+        "UPDATE lane SET settled_seq=max(0, ?) WHERE name=? AND settled_seq>? AND settled_seq<?",
+        (upto or 0, AI_TELEMETRY, upto or 0, NEVER_SETTLES),
+    )
+
+
+def send_anew(connection: sqlite3.Connection, lane: Lane, summary: Summary | None) -> None:
+    """Some frozen batches may be lost: go back to where everything before is known to be delivered, and freeze anew from there."""
+    known = None if summary is None else summary.lanes.get(lane)
+    floor = 0 if known is None else known.floor_seq
+    row = rows.lane_row(connection, lane)
+    if floor >= row.next.seq:
+        return
+    connection.execute("DELETE FROM batch WHERE lane=? AND origin=''", (lane,))
+    connection.execute("UPDATE lane SET next_seq=?, next_idx=0 WHERE name=?", (floor, lane))
+
+
+def mend_batches(connection: sqlite3.Connection, lane: Lane) -> None:
+    """A frozen batch holds what can still be read of it; one that lost records goes out under another idempotency key."""
+    source = rows.lane_row(connection, lane).source
+    for batch_id, seq_lo, idx_lo, seq_hi, idx_hi, n, origin in connection.execute(
+        "SELECT batch_id, seq_lo, idx_lo, seq_hi, idx_hi, n, origin FROM batch WHERE lane=?", (lane,)
+    ).fetchall():
+        of = rows.source_of(lane, source, origin)
+        whole = sum(1 for _ in rows.records_in(connection, of, Position(seq_lo, idx_lo), Position(seq_hi, idx_hi)))
+        if whole == 0:
+            connection.execute("DELETE FROM batch WHERE batch_id=?", (batch_id,))
+        elif whole != n:
+            connection.execute("UPDATE batch SET n=?, generation=generation+1 WHERE batch_id=?", (whole, batch_id))
+
+
+def balance(connection: sqlite3.Connection, figures: Figures, lane: Lane, now_ms: int, *, is_counted: bool) -> int:
+    """Make the lane's figures say what its rows say; how many records are known to be gone."""
+    figure = figures.lane(lane)
+    before = LaneFigures(figure.kept, figure.delivered, figure.pending, figure.dead_lettered, figure.expired)
+    counted = rows.recount(connection, lane)
+    missing = before.pending - counted["pending"] + before.dead_lettered - counted["dead_lettered"] if is_counted else 0
+    lost = max(0, missing)
+    rows.insert_dead_letters(connection, lane, [(b"", QUARANTINED, "on pages that could not be read")] * lost, now_ms)
+    figure.pending = counted["pending"]
+    figure.dead_lettered = counted["dead_lettered"] + lost
+    repeated = figure.pending + figure.dead_lettered - before.pending - before.dead_lettered
+    figure.delivered = max(0, before.delivered - repeated) if is_counted else before.delivered
+    figure.kept = figure.delivered + figure.pending + figure.dead_lettered + figure.expired
+    if lane in OWN_LANES:
+        for fate in ("received", "kept"):
+            figures.edge[fate] += figure.kept - before.kept
+    return lost

@@ -1,0 +1,264 @@
+"""The table of dead letters: found, counted, put back, dropped, expired.
+
+A dead letter that is put back becomes pending again, in one commit: its bytes move into a chunk of `rows.again_lane`, and a
+*stretch* (`spool.sqlite.replay.ranges`) says that the lane should send them. One that is dropped or expires stays counted dead_lettered,
+for that is how its way ended; only its bytes go, counted beside the figures. Every function runs inside the writer's transaction.
+"""
+
+import sqlite3
+from array import array
+from collections.abc import Sequence
+from itertools import accumulate
+
+from spool.counters import Figures
+from spool.dead_letters import Chosen, DeadLetter, Place, ReasonCount, SortKey
+from spool.record import UNIT_COST, Lane
+from spool.sqlite import rows, unit_totals
+from spool.sqlite.replay import ranges as again
+from spool.sqlite.replay import side_counts
+
+PAGE_RECORDS = 500
+"""Dead letters that one commit moves or deletes: keeps the wait of an append behind it short."""
+PAGE_BYTES = 4 << 20
+MOST_REASONS = 100
+"""Told of one lane; the far end makes the codes, so there may be any number."""
+OTHER = "other"
+
+_COLUMNS = "id, lane, buried_ms, code, message, bytes, record"
+_SORTED_BY: dict[SortKey, str] = {"buried_at": "buried_ms", "lane": "lane", "reason": "code"}
+
+
+def where(chosen: Chosen) -> tuple[str, list[object]]:
+    """SQL condition and its parameters."""
+    sql, params = ["1"], list[object]()
+    for column, values in (("lane", chosen.lanes), ("code", chosen.reasons), ("id", chosen.ids)):
+        if values:
+            sql.append(f"{column} IN ({', '.join('?' * len(values))})")
+            params += values
+    if chosen.since_ms is not None:
+        sql.append("buried_ms>=?")
+        params.append(chosen.since_ms)
+    if chosen.until_ms is not None:
+        sql.append("buried_ms<?")
+        params.append(chosen.until_ms)
+    return " AND ".join(sql), params
+
+
+def count(connection: sqlite3.Connection, chosen: Chosen) -> int:
+    condition, params = where(chosen)
+    (n,) = connection.execute(f"SELECT count(*) FROM dead_letter WHERE {condition}", params).fetchone()  # noqa: S608 - own SQL
+    return int(n)
+
+
+def find(
+    connection: sqlite3.Connection,
+    chosen: Chosen,
+    *,
+    sort: SortKey = "buried_at",
+    descending: bool = False,
+    beyond: Place | None = None,
+    most: int,
+) -> list[DeadLetter]:
+    """Up to *most* of the *chosen*, in order, from the first one *beyond* a place on."""
+    condition, params = where(chosen)
+    column, order = _SORTED_BY[sort], "DESC" if descending else "ASC"
+    if beyond is not None:
+        condition += f" AND ({column}, id) {'<' if descending else '>'} (?, ?)"
+        params += beyond
+    # Sorted by id alone first: the records of the others stay unread.
+    page = f"SELECT id FROM dead_letter WHERE {condition} ORDER BY {column} {order}, id {order} LIMIT ?"  # noqa: S608 - own SQL
+    found = connection.execute(
+        f"SELECT {_COLUMNS} FROM dead_letter WHERE id IN ({page}) ORDER BY {column} {order}, id {order}",  # noqa: S608 - own SQL
+        (*params, most),
+    )
+    return [DeadLetter(*row) for row in found]
+
+
+class DeadLetters:
+    """The table as of one moment, to be read inside a transaction; made by `Operator.look`."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def reasons(self) -> list[ReasonCount]:
+        return by_reason(self._connection)
+
+    def count(self, chosen: Chosen) -> int:
+        return count(self._connection, chosen)
+
+    def find(
+        self, chosen: Chosen, *, sort: SortKey, descending: bool, beyond: Place | None, most: int
+    ) -> list[DeadLetter]:
+        """As the function `find`."""
+        return find(self._connection, chosen, sort=sort, descending=descending, beyond=beyond, most=most)
+
+
+def missing(connection: sqlite3.Connection, ids: Sequence[int]) -> list[int]:
+    """Those of *ids* that no dead letter has, each once."""
+    condition, params = where(Chosen(ids=tuple(ids)))
+    there = {id_ for (id_,) in connection.execute(f"SELECT id FROM dead_letter WHERE {condition}", params)}  # noqa: S608 - own SQL
+    return [id_ for id_ in dict.fromkeys(ids) if id_ not in there]
+
+
+def lanes(connection: sqlite3.Connection) -> list[Lane]:
+    """Those that dead letters are of; some may not be set up any more."""
+    return [lane for (lane,) in connection.execute("SELECT DISTINCT lane FROM dead_letter")]
+
+
+def last_id(connection: sqlite3.Connection) -> int:
+    """0 when there is none. What is refused again while others are put back has a larger one."""
+    (last,) = connection.execute("SELECT coalesce(max(id), 0) FROM dead_letter").fetchone()
+    return int(last)
+
+
+def by_reason(connection: sqlite3.Connection) -> list[ReasonCount]:
+    """Counts by lane and reason, the most frequent of a lane first; what is beyond `MOST_REASONS` stands under `OTHER`."""
+    counts: list[ReasonCount] = []
+    told: dict[Lane, int] = {}
+    for lane, reason, records, size, oldest, newest in connection.execute(
+        "SELECT lane, code, sum(records), sum(bytes), min(buried_ms), max(buried_ms) FROM dead_letter GROUP BY lane, code"
+        " ORDER BY lane, sum(records) DESC, code"
+    ):
+        told[lane] = told.get(lane, 0) + 1
+        if told[lane] <= MOST_REASONS:
+            counts.append(ReasonCount(lane, reason, records, size, oldest, newest))
+        elif told[lane] == MOST_REASONS + 1:
+            counts.append(ReasonCount(lane, OTHER, records, size, oldest, newest))
+        else:
+            _, _, n, sizes, first, last = counts.pop()
+            counts.append(ReasonCount(lane, OTHER, n + records, sizes + size, min(first, oldest), max(last, newest)))
+    return counts
+
+
+def put_back(
+    connection: sqlite3.Connection,
+    figures: Figures,
+    chosen: Chosen,
+    lane: Lane,
+    seq: int,
+    now_ms: int,
+    *,
+    most: int,
+    through_id: int,
+) -> int:
+    """Make a page of *lane*'s *chosen* dead letters pending again, as chunk *seq*; how many, 0 when none is left.
+
+    Those of unit cost go back into the totals that they were part of.
+    """
+    if lane == UNIT_COST:
+        return _put_back_totals(connection, figures, chosen, now_ms, most=most, through_id=through_id)
+    condition, params = where(chosen)
+    ids: list[int] = []
+    records: list[bytes] = []
+    size = 0
+    for id_, record in connection.execute(
+        f"SELECT id, record FROM dead_letter WHERE {condition} AND lane=? AND code!=? AND bytes>0 AND id<=? ORDER BY id LIMIT ?",  # noqa: S608 - own SQL
+        (*params, lane, rows.UNREADABLE, through_id, min(most, PAGE_RECORDS)),
+    ):
+        size += len(record)
+        if records and size > PAGE_BYTES:
+            break
+        ids.append(id_)
+        records.append(record)
+    if records:
+        again.insert_dead_letters(connection, lane, chunk_of(rows.again_lane(lane), records, seq, now_ms))
+        delete(connection, ids)
+        figures.lane(lane).dead_lettered -= len(ids)
+        figures.lane(lane).pending += len(ids)
+        side_counts.add(connection, lane, "dead_letters.replayed", len(ids))
+    return len(ids)
+
+
+def _put_back_totals(
+    connection: sqlite3.Connection, figures: Figures, chosen: Chosen, now_ms: int, *, most: int, through_id: int
+) -> int:
+    condition, params = where(chosen)
+    found = connection.execute(
+        f"SELECT id, record, records, buried_ms FROM dead_letter WHERE {condition} AND lane=? AND code!=? AND bytes>0 AND id<=?"  # noqa: S608 - own SQL
+        " ORDER BY id LIMIT ?",
+        (*params, UNIT_COST, rows.UNREADABLE, through_id, min(most, PAGE_RECORDS)),
+    ).fetchall()
+    back = [
+        (id_, n) for id_, body, n, buried_ms in found if unit_totals.put_back(connection, body, n, buried_ms, now_ms)
+    ]
+    records = sum(n for _, n in back)
+    delete(connection, [id_ for id_, _ in back])
+    figures.lane(UNIT_COST).dead_lettered -= records
+    figures.lane(UNIT_COST).pending += records
+    side_counts.add(connection, UNIT_COST, "dead_letters.replayed", records)
+    return len(back)
+
+
+def chunk_of(lane: Lane, records: Sequence[bytes], seq: int, received_ms: int) -> rows.ChunkRow:
+    ends = array("I", accumulate(map(len, records))).tobytes()
+    return rows.ChunkRow(seq, lane, received_ms, ends, b"", b"", b"".join(records), len(records))
+
+
+def delete(connection: sqlite3.Connection, ids: Sequence[int]) -> None:
+    connection.executemany("DELETE FROM dead_letter WHERE id=?", [(id_,) for id_ in ids])
+
+
+def count_left(connection: sqlite3.Connection, chosen: Chosen, lanes: Sequence[Lane], through_id: int) -> int:
+    """The *chosen* that can never be put back: of none of the *lanes*, or set aside by the spool, which could not read them."""
+    condition, params = where(chosen)
+    marks = ", ".join("?" * len(lanes))
+    (n,) = connection.execute(
+        f"SELECT count(*) FROM dead_letter WHERE {condition} AND id<=? AND (code=? OR bytes=0 OR lane NOT IN ({marks}))",  # noqa: S608 - own SQL
+        (*params, through_id, rows.UNREADABLE, *lanes),
+    ).fetchone()
+    return int(n)
+
+
+def drop(connection: sqlite3.Connection, chosen: Chosen, *, most: int, through_id: int) -> int:
+    """Delete a page of the *chosen* for good; how many. They stay counted as dead_lettered."""
+    condition, params = where(chosen)
+    return _delete_counted(
+        connection,
+        f"SELECT id, lane, bytes, records FROM dead_letter WHERE {condition} AND id<=? ORDER BY id LIMIT ?",  # noqa: S608 - own SQL
+        (*params, through_id, min(most, PAGE_RECORDS)),
+        "dead_letters.dropped",
+    )
+
+
+def expire(connection: sqlite3.Connection, buried_before_ms: int) -> int:
+    """The same for a page of those that were set aside before that time."""
+    return _delete_counted(
+        connection,
+        "SELECT id, lane, bytes, records FROM dead_letter WHERE buried_ms<? ORDER BY buried_ms LIMIT ?",
+        (buried_before_ms, PAGE_RECORDS),
+        "dead_letters.expired",
+    )
+
+
+def make_room(connection: sqlite3.Connection, excess_bytes: int) -> int:
+    """The same for a page of the oldest, until *excess_bytes* are gone."""
+    return _delete_counted(
+        connection,
+        "SELECT id, lane, bytes, records FROM dead_letter ORDER BY id LIMIT ?",
+        (PAGE_RECORDS,),
+        "dead_letters.expired",
+        enough_bytes=excess_bytes,
+    )
+
+
+def _delete_counted(
+    connection: sqlite3.Connection,
+    select: str,
+    params: Sequence[object],
+    name: side_counts.Name,
+    *,
+    enough_bytes: int | None = None,
+) -> int:
+    ids: list[int] = []
+    lanes: dict[Lane, int] = {}
+    size = 0
+    for id_, lane, bytes_, records in connection.execute(select, params):
+        if enough_bytes is not None and size >= enough_bytes:
+            break
+        ids.append(id_)
+        lanes[lane] = lanes.get(lane, 0) + records
+        size += bytes_
+    delete(connection, ids)
+    for lane, n in lanes.items():
+        side_counts.add(connection, lane, name, n)
+    return len(ids)

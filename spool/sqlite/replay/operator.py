@@ -1,0 +1,218 @@
+"""What an operator asks of a spool: list dead letters, put them back, drop them, send again what was delivered.
+
+The same verbs for an open spool (`SqliteSpool.operator`) and for the files of a stopped gateway (`at_rest`). Each goes by pages,
+one commit a page: a kill between two of them leaves every record in one place, and the rest to be asked for again.
+"""
+
+import sqlite3
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from spool.counters import Figures
+from spool.dead_letters import Chosen, DeadLetter, Place, PutBack, ReasonCount, SortKey
+from spool.errors import NoSuchLane, SpoolError
+from spool.record import DEVICES, UNIT_COST, Lane
+from spool.sqlite import database, rows
+from spool.sqlite.replay import dead_letters
+from spool.sqlite.replay import ranges as again
+from spool.sqlite.writer import load_figures, save_figures
+
+T = TypeVar("T")
+
+STATE_LANES = (DEVICES, UNIT_COST)
+"""What they deliver says how things are now (a heartbeat, a running total): sent again later it would be wrong."""
+
+
+class Ask(Protocol):
+    """Runs an operation in a commit of its own or with others."""
+
+    def __call__(self, operation: Callable[[sqlite3.Connection, Figures], T], /) -> Awaitable[T]: ...
+
+
+class Operator:
+    """Make with `SqliteSpool.operator` or `at_rest`."""
+
+    def __init__(
+        self,
+        ask: Ask,
+        *,
+        number_chunk: Callable[[sqlite3.Connection], int],
+        now_ms: Callable[[], int],
+        wake: Callable[[Lane], None],
+    ) -> None:
+        """*number_chunk*, called inside an operation, gives the number of a new chunk; *wake* tells a lane that something is ready."""
+        self._ask = ask
+        self._number_chunk = number_chunk
+        self._now_ms = now_ms
+        self._wake = wake
+
+    async def lanes(self) -> list[Lane]:
+        """Those that are set up."""
+        return await self._ask(_lanes)
+
+    async def reasons(self) -> list[ReasonCount]:
+        return await self._ask(lambda connection, _: dead_letters.by_reason(connection))
+
+    async def letter_lanes(self) -> list[Lane]:
+        """Those that are set up, and those that dead letters are left of."""
+        left = await self._ask(lambda connection, _: dead_letters.lanes(connection))
+        return sorted({*await self.lanes(), *left})
+
+    async def missing(self, ids: Sequence[int]) -> list[int]:
+        """Those of *ids* that no dead letter has."""
+        return await self._ask(lambda connection, _: dead_letters.missing(connection, ids))
+
+    async def look(self, question: Callable[[dead_letters.DeadLetters], T]) -> T:
+        """Whatever *question* asks, as of one moment."""
+        return await self._ask(lambda connection, _: question(dead_letters.DeadLetters(connection)))
+
+    async def count(self, chosen: Chosen) -> int:
+        return await self._ask(lambda connection, _: dead_letters.count(connection, chosen))
+
+    async def find(
+        self,
+        chosen: Chosen,
+        *,
+        sort: SortKey = "buried_at",
+        descending: bool = False,
+        beyond: Place | None = None,
+        most: int,
+    ) -> list[DeadLetter]:
+        """Up to *most* of the *chosen* in order, from the first *beyond* a place on."""
+        found = partial(dead_letters.find, sort=sort, descending=descending, beyond=beyond, most=most)
+        return await self._ask(lambda connection, _: found(connection, chosen))
+
+    async def replay_dead_letters(self, chosen: Chosen, most: int | None = None) -> PutBack:
+        """Make up to *most* of the *chosen* pending again, oldest first, under their own record ids in new batches. Raises NoSuchLane."""
+        await self._refuse_unknown(chosen.lanes)
+        through_id = await self._ask(lambda connection, _: dead_letters.last_id(connection))
+        lanes = await self.lanes()
+        replayed: dict[Lane, int] = {}
+        for lane in lanes:
+            if chosen.lanes and lane not in chosen.lanes:
+                continue
+            while (left := _left(most, sum(replayed.values()))) and (
+                n := await self._put_back(chosen, lane, left, through_id)
+            ):
+                replayed[lane] = replayed.get(lane, 0) + n
+                self._wake(lane)
+        # A total that was tried and is still there had to stay (`unit_totals.put_back`).
+        done = [lane for lane in lanes if lane != UNIT_COST or sum(replayed.values()) == most]
+        skipped = await self._ask(lambda connection, _: dead_letters.count_left(connection, chosen, done, through_id))
+        return PutBack(replayed, skipped)
+
+    async def _put_back(self, chosen: Chosen, lane: Lane, most: int, through_id: int) -> int:
+        def put_back(connection: sqlite3.Connection, figures: Figures) -> int:
+            seq, now_ms = self._number_chunk(connection), self._now_ms()
+            return dead_letters.put_back(
+                connection, figures, chosen, lane, seq, now_ms, most=most, through_id=through_id
+            )
+
+        return await self._ask(put_back)
+
+    async def drop_dead_letters(self, chosen: Chosen, most: int | None = None) -> int:
+        """Delete up to *most* of the *chosen* for good, oldest first; how many. They stay counted as dead_lettered. Raises NoSuchLane."""
+        await self._refuse_unknown(chosen.lanes)
+        through_id = await self._ask(lambda connection, _: dead_letters.last_id(connection))
+        dropped = 0
+        while left := _left(most, dropped):
+            drop = partial(dead_letters.drop, most=left, through_id=through_id)
+            n = await self._ask(lambda connection, _, drop=drop: drop(connection, chosen))  # type: ignore[misc]  # the default binds the loop's page
+            if not n:
+                break
+            dropped += n
+        return dropped
+
+    async def _refuse_unknown(self, lanes: Sequence[Lane]) -> None:
+        known = await self.letter_lanes()
+        if not set(lanes) <= set(known):
+            raise NoSuchLane(f"lane: one of {', '.join(known)} is needed")
+
+    async def replay_delivered(self, lanes: Sequence[Lane], received_from_ms: int) -> dict[Lane, int]:
+        """Send again what the *lanes* delivered of the records received at that time or later, as far as they are still here.
+
+        Lane -> records. They stay counted as delivered, whatever comes of it. Raises NoSuchLane for one that must not.
+        """
+        for lane in lanes:
+            await self._refuse_replay(lane)
+        return {lane: await self._replay_lane(lane, received_from_ms) for lane in dict.fromkeys(lanes)}
+
+    async def _refuse_replay(self, lane: Lane) -> None:
+        if lane in STATE_LANES:
+            raise NoSuchLane(f"lane {lane} tells the state of things: what it sent before must not be sent again")
+        known = await self.lanes()
+        if lane not in known:
+            names = ", ".join(sorted(set(known) - set(STATE_LANES)))
+            raise NoSuchLane(f"lane: one of {names} is needed")
+
+    async def _replay_lane(self, lane: Lane, received_from_ms: int) -> int:
+        lo = await self._ask(lambda connection, _: again.first_delivered(connection, lane, received_from_ms))
+        upto = await self._ask(lambda connection, _: rows.lane_row(connection, lane).next)
+        records = 0
+        while lo is not None:
+            n, lo = await self._ask(lambda connection, _, lo=lo: again.send_delivered(connection, lane, lo, upto))  # type: ignore[misc]  # as above
+            records += n
+            self._wake(lane)
+        return records
+
+
+def _left(most: int | None, done: int) -> int:
+    return dead_letters.PAGE_RECORDS if most is None else most - done
+
+
+def _lanes(connection: sqlite3.Connection, _: Figures) -> list[Lane]:
+    return [name for (name,) in connection.execute("SELECT name FROM lane ORDER BY name")]
+
+
+@contextmanager
+def at_rest(data_dir: Path, now_ms: Callable[[], int]) -> Iterator[Operator]:
+    """The spool of a stopped gateway; the lock is held meanwhile. No lane is opened or closed, nothing expires. *now_ms*: the wall clock.
+
+    Raises SpoolLocked, SpoolTooNew, SpoolCorrupt, SpoolError.
+    """
+    with database.mapped_errors(str(data_dir)):
+        lock = database.DataLock(data_dir)
+    try:
+        refuse_older(data_dir)
+        connection = database.connect(data_dir)
+        try:
+            yield _operator(connection, lambda: rows.age_ms(connection, now_ms()))
+        finally:
+            connection.close()
+    finally:
+        lock.close()
+
+
+def refuse_older(data_dir: Path) -> None:
+    """Bringing the layout forward is the gateway's, which has its configuration. Raises SpoolError."""
+    with database.mapped_errors(str(data_dir)):
+        connection = database.connect_to_read(data_dir)
+        try:
+            database.refuse_newer(connection)
+            if database.layout_version(connection) < database.migrations()[-1][0]:
+                raise SpoolError(
+                    "the spool was laid out by an older release: start the gateway once to bring it forward"
+                )
+        finally:
+            connection.close()
+
+
+def _operator(connection: sqlite3.Connection, now_ms: Callable[[], int]) -> Operator:
+    async def ask(operation: Callable[[sqlite3.Connection, Figures], T]) -> T:
+        with database.mapped_errors("the spool could not be written"):
+            return _in_one_commit(connection, operation)
+
+    return Operator(ask, number_chunk=lambda c: rows.last_seq(c) + 1, now_ms=now_ms, wake=lambda _: None)
+
+
+def _in_one_commit(connection: sqlite3.Connection, operation: Callable[[sqlite3.Connection, Figures], T]) -> T:
+    with database.one_commit(connection):
+        figures = load_figures(connection)
+        before = figures.copy()
+        result = operation(connection, figures)
+        if figures != before:
+            save_figures(connection, figures)
+    return result

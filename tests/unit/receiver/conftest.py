@@ -1,0 +1,65 @@
+"""A receiver on a real socket, with whatever parts a test gives it."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+
+from gateway.common.listen import Listener, listen, runner_for
+from gateway.config.values import Address, TcpAddress
+from gateway.receiver.admission import Admission
+from gateway.receiver.authenticator import Gate, OpenGate
+from gateway.receiver.body import Limits
+from gateway.receiver.cors import Cors
+from gateway.receiver.otlp import otlp_routes
+from gateway.receiver.quotas import Quotas
+from gateway.receiver.recent_senders import RecentSenders
+from gateway.receiver.routes import Route, RouteTable
+from gateway.receiver.server import Receiver
+from gateway.receiver.telemetry import telemetry_routes
+from tests.conformance.otlp_http.recording import RecordingIntake
+
+ANY_PORT = TcpAddress("127.0.0.1", 0)
+
+
+class Served:
+    def __init__(self, intake: RecordingIntake, receiver: Receiver, listener: Listener) -> None:
+        self.intake = intake
+        self.receiver = receiver
+        self.listener = listener
+        self.url = f"http://{listener.address}"
+
+
+Serve = Callable[..., Awaitable[Served]]
+FurtherRoutes = Callable[[RecordingIntake, Admission, Limits, Cors], list[Route]]
+"""Routes beside those of OTLP, events and heartbeats."""
+
+
+@pytest.fixture
+async def serve() -> AsyncIterator[Serve]:
+    """Start a receiver; by default with open intake, default limits and no allowed origin."""
+    started: list[Served] = []
+
+    async def start(
+        *,
+        gate: Gate | None = None,
+        limits: Limits | None = None,
+        base_path: str = "",
+        address: Address = ANY_PORT,
+        intake: RecordingIntake | None = None,
+        cors: Cors | None = None,
+        further: FurtherRoutes = lambda *_: [],
+        quotas: Quotas | None = None,
+        recent: RecentSenders | None = None,
+    ) -> Served:
+        intake, admission = intake or RecordingIntake(), Admission(gate or OpenGate(check_host=True), quotas, recent)
+        limits, cors = limits or Limits(), cors or Cors()
+        own = [*otlp_routes(intake), *telemetry_routes(intake), *further(intake, admission, limits, cors)]
+        receiver = Receiver(RouteTable(own, base_path), admission, limits, cors)
+        listener = await listen(runner_for(receiver.make_server()), address)
+        assert listener is not None
+        started.append(Served(intake, receiver, listener))
+        return started[-1]
+
+    yield start
+    for served in started:
+        await served.listener.close()

@@ -1,0 +1,182 @@
+"""Bodies within limits: on the wire, decompressed, and over all requests together."""
+
+import asyncio
+import gzip
+from collections.abc import AsyncIterator
+
+import aiohttp
+import pytest
+
+from gateway.receiver.body import Budget, Hold, Limits
+from tests.conformance.otlp_http.payloads import PROTOBUF, Raw, delimited, post, protobuf_body
+from tests.unit.receiver.conftest import Serve, Served
+
+Client = aiohttp.ClientSession
+
+LIMIT = 1000
+SMALL = Limits(max_body_bytes=LIMIT, max_decompressed_bytes=LIMIT, max_in_flight_bytes=4 * LIMIT)
+
+
+def padded(size: int) -> bytes:
+    """A trace request of exactly *size* bytes: one real span and an unknown field."""
+    body = protobuf_body("traces")
+    filler = size - len(body) - 3
+    return body + b"\x7a" + bytes([filler & 0x7F | 0x80, filler >> 7]) + bytes(filler)
+
+
+async def answer_to(client: Client, served: Served, body: object, **headers: str) -> int:
+    sent = {"Content-Type": PROTOBUF, **{name.replace("_", "-"): value for name, value in headers.items()}}
+    async with client.post(f"{served.url}/v1/traces", data=body, headers=sent) as response:
+        return response.status
+
+
+async def in_chunks(body: bytes) -> AsyncIterator[bytes]:
+    for at in range(0, len(body), 100):
+        yield body[at : at + 100]
+
+
+@pytest.mark.parametrize(("size", "status"), [(LIMIT, 200), (LIMIT + 1, 413)])
+async def test_the_limit_holds_for_an_announced_length(serve: Serve, client: Client, size: int, status: int) -> None:
+    served = await serve(limits=SMALL)
+    assert await answer_to(client, served, padded(size)) == status
+    assert len(served.intake.kept) == (status == 200)
+
+
+@pytest.mark.parametrize(("size", "status"), [(LIMIT, 200), (LIMIT + 1, 413)])
+async def test_the_limit_holds_for_a_chunked_body(serve: Serve, client: Client, size: int, status: int) -> None:
+    served = await serve(limits=SMALL)
+    assert await answer_to(client, served, in_chunks(padded(size))) == status
+    assert len(served.intake.kept) == (status == 200)
+
+
+async def test_a_chunked_body_is_refused_as_soon_as_it_is_too_large_and_not_when_it_ends(serve: Serve) -> None:
+    served = await serve(limits=SMALL)
+    raw = await Raw.connect(served.url)
+    head = (
+        f"POST /v1/traces HTTP/1.1\r\nHost: localhost\r\nContent-Type: {PROTOBUF}\r\nTransfer-Encoding: chunked\r\n\r\n"
+    )
+    await raw.send(head.encode() + f"{LIMIT + 1:x}\r\n".encode() + bytes(LIMIT + 1) + b"\r\n")
+    status, headers, _ = await raw.answer()
+    assert status == 413
+    assert headers["connection"] == "close"
+    await raw.close()
+
+
+@pytest.mark.parametrize(("size", "status"), [(LIMIT, 200), (LIMIT + 1, 413)])
+async def test_the_limit_holds_after_decompression(serve: Serve, client: Client, size: int, status: int) -> None:
+    served = await serve(limits=SMALL)
+    assert await answer_to(client, served, gzip.compress(padded(size)), Content_Encoding="gzip") == status
+    assert [len(kept.body) for kept in served.intake.kept] == [size] * (status == 200)
+
+
+async def test_a_body_over_a_limit_is_told_which_option_it_is(serve: Serve, client: Client) -> None:
+    served = await serve(limits=SMALL)
+    body = padded(LIMIT + 1)
+    for sent, encoding, option in (
+        (body, "identity", "limits.max_body_bytes"),
+        (in_chunks(body), "identity", "limits.max_body_bytes"),
+        (gzip.compress(body), "gzip", "limits.max_decompressed_bytes"),
+    ):
+        headers = {"Content-Type": PROTOBUF, "Content-Encoding": encoding}
+        async with client.post(f"{served.url}/v1/traces", data=sent, headers=headers) as response:
+            assert response.status == 413
+            assert f"is larger than {option} allows, {LIMIT} bytes" in (await response.read()).decode(
+                "utf-8", "replace"
+            )
+
+
+async def test_a_body_of_many_blocks_is_decompressed_whole(serve: Serve, client: Client) -> None:
+    served = await serve()
+    size = 20 * 2**20
+    body = protobuf_body("traces") + delimited(15, bytes(range(256)) * (size // 256))
+    assert await answer_to(client, served, gzip.compress(body, 1), Content_Encoding="gzip") == 200
+    assert served.intake.kept[0].body == body
+    assert served.receiver.budget.used_bytes == 0
+
+
+async def test_a_full_budget_is_503_with_retry_after_until_a_request_ends(serve: Serve, client: Client) -> None:
+    served = await serve(limits=SMALL)
+    budget = served.receiver.budget
+    first = Hold(budget)
+    first.take(budget.limit_bytes - 10)
+    headers = {"Content-Type": PROTOBUF}
+    async with client.post(f"{served.url}/v1/traces", data=padded(LIMIT), headers=headers) as response:
+        assert response.status == 503
+        assert int(response.headers["Retry-After"]) >= 1
+    assert not served.intake.kept
+    first.release()
+    assert await answer_to(client, served, padded(LIMIT)) == 200
+    assert budget.used_bytes == 0
+
+
+async def test_bytes_that_are_only_announced_hold_nothing(serve: Serve) -> None:
+    served = await serve(limits=SMALL)
+    idle = [await Raw.connect(served.url) for _ in range(10)]
+    for raw in idle:
+        await raw.send(post("/v1/traces", padded(LIMIT))[:-LIMIT])
+    raw = await Raw.connect(served.url)
+    await raw.send(post("/v1/traces", padded(LIMIT)))
+    assert (await raw.answer())[0] == 200
+    for connection in [raw, *idle]:
+        await connection.close()
+
+
+@pytest.mark.parametrize("status", [200, 400, 413])
+async def test_every_ending_gives_its_bytes_back(serve: Serve, client: Client, status: int) -> None:
+    served = await serve(limits=SMALL)
+    body = {200: padded(LIMIT), 400: b"\xff" * 500, 413: gzip.compress(bytes(10 * LIMIT))}[status]
+    coding = "gzip" if status == 413 else "identity"
+    assert await answer_to(client, served, body, Content_Encoding=coding) == status
+    assert served.receiver.budget.used_bytes == 0
+
+
+async def test_a_sender_that_goes_away_mid_body_leaves_nothing(serve: Serve, client: Client) -> None:
+    served = await serve()
+    raw = await Raw.connect(served.url)
+    await raw.send(post("/v1/traces", padded(LIMIT), extra="Expect: 100-continue\r\n")[:-10])
+    assert b"100" in await raw.head()  # the receiver is reading the body now
+    raw.writer.transport.abort()
+    async with asyncio.timeout(10):
+        while not served.receiver.counts.gone:
+            assert await answer_to(client, served, b"") == 200
+    assert not [kept for kept in served.intake.kept if kept.body]
+    assert served.receiver.budget.used_bytes == 0
+
+
+async def test_a_chunked_body_that_ends_early_leaves_nothing(serve: Serve, client: Client) -> None:
+    served = await serve()
+    raw = await Raw.connect(served.url)
+    head = f"POST /v1/traces HTTP/1.1\r\nHost: localhost\r\nContent-Type: {PROTOBUF}\r\nTransfer-Encoding: chunked\r\n"
+    await raw.send(head.encode() + b"Expect: 100-continue\r\n\r\n")
+    await raw.head()
+    body = protobuf_body("traces")
+    await raw.send(f"{len(body):x}\r\n".encode() + body + b"\r\n")
+    raw.writer.transport.abort()
+    async with asyncio.timeout(10):
+        while not served.receiver.counts.gone:
+            assert await answer_to(client, served, b"") == 200
+    assert not [kept for kept in served.intake.kept if kept.body]
+
+
+async def test_a_body_that_does_not_arrive_in_time_is_retryable_and_ends_the_connection(serve: Serve) -> None:
+    served = await serve(limits=Limits(body_timeout_s=0.05))
+    raw = await Raw.connect(served.url)
+    await raw.send(post("/v1/traces", padded(LIMIT))[:-1])
+    status, headers, _ = await raw.answer()
+    assert status == 503
+    assert "retry-after" in headers
+    assert headers["connection"] == "close"
+    assert not served.intake.kept
+    await raw.close()
+
+
+def test_a_refused_take_takes_nothing() -> None:
+    budget = Budget(10)
+    hold = Hold(budget)
+    hold.take(8)
+    with pytest.raises(Exception, match="in flight"):
+        hold.take(3)
+    assert budget.used_bytes == 8
+    hold.release()
+    hold.release()
+    assert budget.used_bytes == 0

@@ -1,0 +1,46 @@
+"""Connections that hold something and ask for nothing."""
+
+import asyncio
+import resource
+import subprocess
+import sys
+
+import pytest
+
+import gateway.common.http_server
+from gateway.cli.running import OPEN_FILES
+from tests.unit.receiver.conftest import Serve
+
+WAIT_S = 10.0
+HEAD = b"GET /v1/traces HTTP/1.1\r\nHost: localhost\r\n"
+
+
+@pytest.mark.parametrize("sent", [b"", HEAD, HEAD + b"X: " + b"x" * 4000])
+async def test_a_connection_that_never_asks_for_anything_is_ended(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
+    monkeypatch.setattr(gateway.common.http_server, "FIRST_REQUEST_S", 0.2)
+    served = await serve()
+    host, _, port = served.url.removeprefix("http://").rpartition(":")
+    silent, its_writer = await asyncio.open_connection(host, port)
+    its_writer.write(sent)
+    asking, writer = await asyncio.open_connection(host, port)
+    writer.write(HEAD + b"\r\n")
+    async with asyncio.timeout(WAIT_S):
+        assert (await asking.readuntil(b"\r\n")).startswith(b"HTTP/1.1 405")
+        assert await silent.read() == b""
+        writer.write(HEAD + b"\r\n")
+        await asking.readuntil(b"HTTP/1.1 405")
+    for each in (its_writer, writer):
+        each.close()
+        await each.wait_closed()
+
+
+def test_the_gateway_may_open_more_files_than_the_usual_1024() -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    script = (
+        "import resource; from gateway.cli.running import raise_open_files; limit = resource.RLIMIT_NOFILE;"
+        f"resource.setrlimit(limit, (256, {hard})); raise_open_files(); print(resource.getrlimit(limit)[0])"
+    )
+    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert int(told.stdout) == (OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard))
