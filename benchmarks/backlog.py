@@ -25,14 +25,14 @@ from typing import NamedTuple
 from benchmarks.bodies import AI_SPAN_ID_BASE, Shape, Template
 from benchmarks.processes import Process, read_json_file
 from benchmarks.scenario import Sink, fetch, running_sink
-from gateway.counting.calls.facts import FACT_BYTES
-from gateway.ingest.parsing.calls import pack_traces
+from gateway.counting.calls.digest import DIGEST_BYTES
+from gateway.ingest.parsing.calls import parse_traces
 from gateway.normalise.context import Context, UserPolicy
 from gateway.pricing.prices import Prices
 from spool.clock import rfc3339_ms
 from spool.record import AI_TELEMETRY
 from spool.sqlite.spool import SpoolSettings, SqliteSpool
-from spool.store import Tally
+from spool.store import ItemCounts
 
 _MIB = 1 << 20
 _KEY_VARIABLE = "BENCHMARK_UPSTREAM_KEY"
@@ -42,7 +42,7 @@ _CHUNKS_AT_ONCE = 32
 _SPANS = 500
 _TRACE_AT, _RESPONSE_AT = 8, 64
 """Where the end of the trace id, with the span id behind it, and the response id's fingerprint stand in a row of evidence
-(`gateway.counting.calls.facts`)."""
+(`gateway.counting.calls.digest`)."""
 _SPREAD = 0x9E3779B97F4A7C15
 """Makes a number look like a fingerprint: the ledger's tables take the low bits of one for random."""
 _POLL_S = 0.1
@@ -79,8 +79,8 @@ class Source:
     def __init__(self, received_ms: int) -> None:
         body = Template(Shape(spans=_SPANS), now_ns=received_ms * 1_000_000).body(0)
         context = Context(received_ms, rfc3339_ms(received_ms), users=UserPolicy("keep", b""), peer="127.0.0.1")
-        packed = pack_traces(body, json=False, context=context, prices=Prices(), prefer_metrics=frozenset())
-        self._rows = [packed.rows[at : at + FACT_BYTES] for at in range(0, len(packed.rows), FACT_BYTES)]
+        packed = parse_traces(body, json=False, context=context, prices=Prices(), prefer_metrics=frozenset())
+        self._rows = [packed.rows[at : at + DIGEST_BYTES] for at in range(0, len(packed.rows), DIGEST_BYTES)]
         self._pieces = [_cut(record, AI_SPAN_ID_BASE + i) for i, record in enumerate(packed.records)]
         self._next = AI_SPAN_ID_BASE
 
@@ -118,7 +118,7 @@ async def write_backlog(data_dir: Path, size_bytes: int, age_s: float) -> int:
         for _ in range(_CHUNKS_AT_ONCE):
             batch = source.batch()
             count += len(batch.records)
-            tally = Tally(received=len(batch.records), kept=len(batch.records))
+            tally = ItemCounts(received=len(batch.records), kept=len(batch.records))
             waiting.append(spool.append(AI_TELEMETRY, batch.records, tally, facts=batch.rows))
         await asyncio.gather(*waiting)
     await spool.settle(AI_TELEMETRY, spool.sealed_seq)

@@ -25,7 +25,7 @@ from gateway.keys.key import GATEWAY_PREFIX, keyed_hash, mint
 from gateway.keys.limits import Limits
 from gateway.keys.store import KeyStore
 from gateway.keys.table import insert
-from gateway.receiver.authenticator import Headers, KeyGate, sender_of
+from gateway.receiver.authenticator import Headers, KeyAuthenticator, sender_of
 from gateway.receiver.otlp import INGEST_SCOPE
 from gateway.receiver.quotas import Quotas
 from gateway.storage.database import Database
@@ -55,7 +55,7 @@ def measure(n: int, path: Path, runner: asyncio.Runner) -> None:
     )
     right = runner.run(filled(keys, database, n))
     wrong = [*map(shown, (mint(GATEWAY_PREFIX, secrets.token_bytes).secret.reveal() for _ in range(100)))]
-    gate, quotas = KeyGate(keys), Quotas(time.monotonic)
+    gate, quotas = KeyAuthenticator(keys), Quotas(time.monotonic)
 
     def labelled(headers: Headers) -> None:
         sender_of(gate.admit(headers, INGEST_SCOPE), "192.0.2.1")

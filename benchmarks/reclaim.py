@@ -17,7 +17,7 @@ from statistics import median
 
 from spool.record import AI_TELEMETRY
 from spool.sqlite.spool import SpoolSettings, SqliteSpool
-from spool.store import Tally
+from spool.store import ItemCounts
 
 MIB = 1 << 20
 DAY_MS = 86_400_000
@@ -44,7 +44,7 @@ async def backlog(spool: SqliteSpool, mib: int) -> None:
     """So many MiB that were delivered."""
     chunk = [b"x" * (MIB // 512)] * 512
     for _ in range(mib):
-        await spool.append(AI_TELEMETRY, chunk, Tally(received=len(chunk), kept=len(chunk)))
+        await spool.append(AI_TELEMETRY, chunk, ItemCounts(received=len(chunk), kept=len(chunk)))
         while (batch := await spool.freeze(AI_TELEMETRY, max_records=1000, max_bytes=8 * MIB)) is not None:
             await spool.ack(batch)
 
@@ -54,7 +54,7 @@ async def waits_ms(spool: SqliteSpool, until: asyncio.Event) -> list[float]:
     taken: list[float] = []
     while not until.is_set():
         began_s = time.perf_counter()
-        await spool.append(AI_TELEMETRY, [RECORD], Tally(received=1, kept=1))
+        await spool.append(AI_TELEMETRY, [RECORD], ItemCounts(received=1, kept=1))
         taken.append((time.perf_counter() - began_s) * 1000)
         await asyncio.sleep(PAUSE_S)
     return sorted(taken)

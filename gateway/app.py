@@ -24,23 +24,20 @@ from prometheus_client import CollectorRegistry
 from exporters.clock import SystemClock
 from gateway.admin.address_file import WrittenAddress
 from gateway.admin.dead_letter_routes import add_operator_routes
-from gateway.admin.dead_letters import reason_figures, resend_figures
 from gateway.admin.description_route import add_description_route
 from gateway.admin.device_routes import add_device_routes
 from gateway.admin.insight_routes import add_insight_routes
 from gateway.admin.key_routes import add_key_routes
 from gateway.admin.keys import SERVICE_PATH, Store
-from gateway.admin.page import Total
 from gateway.admin.server import AdminParts, admin_app
 from gateway.admin.session import AdminAccess, admin_token
 from gateway.admin.spool_file_routes import add_spool_file_routes
-from gateway.common.listen import OWNER_AND_GROUP, OWNER_ONLY, Listener, listen, runner_for
 from gateway.common.plural import plural
 from gateway.common.wall_clock import wall_ms
 from gateway.config.model import Config, Upstream, refuse_open_intake
 from gateway.config.values import Address, TcpAddress
 from gateway.counting.metrics.gaps import Gap, sender_shown
-from gateway.delivery.embedded import FOLDER, READ_KEY_FILE, ServiceSummary, embedded_upstream, prepare_keys
+from gateway.delivery.embedded import FOLDER, READ_KEY_FILE, ServiceSummary, Total, embedded_upstream, prepare_keys
 from gateway.delivery.lanes import Lanes
 from gateway.devices.backfill import add_named
 from gateway.devices.enrolment_hold import LONGEST_MS, MARGIN_MS, EnrolmentGate
@@ -49,12 +46,11 @@ from gateway.devices.lane import DeviceLane, HerdLimits
 from gateway.devices.legacy_lane import EarlierItems
 from gateway.devices.own import own_device
 from gateway.devices.rows import New, silent_for
-from gateway.devices.status import device_status, edge_with, lane_with
 from gateway.devices.store import DeviceStore
 from gateway.ingest.metrics import Settings as MetricsSettings
 from gateway.ingest.parsing.reader import Reader
-from gateway.ingest.pipeline import SpoolIntake
-from gateway.ingest.settle import Counting, HeldFrom
+from gateway.ingest.pipeline import IngestPipeline
+from gateway.ingest.settle import HeldFrom, Settler
 from gateway.insights.detect import Figures
 from gateway.insights.finding import Insight
 from gateway.insights.operations import DeadLetters, Device, LaneWaits
@@ -69,14 +65,17 @@ from gateway.keys.store import KeyStore
 from gateway.lists.conventions import ListRequest, Page
 from gateway.local_service.service import Service
 from gateway.normalise.context import Machines, UserPolicy
+from gateway.observability.dead_letters import reason_figures, resend_figures
+from gateway.observability.devices import device_status, edge_with, lane_with
 from gateway.observability.metrics import LaneStatus, SpoolStatus, Status, StatusCollector
 from gateway.observability.quarantine import quarantine_status
 from gateway.pricing.file import PriceFile
 from gateway.pricing.own import BadPriceFile
 from gateway.pricing.prices import Prices
 from gateway.receiver.assembly import build_gate, build_receiver
-from gateway.receiver.authenticator import KeyGate
+from gateway.receiver.authenticator import KeyAuthenticator
 from gateway.receiver.forwarded import liveness_route
+from gateway.receiver.listen import OWNER_AND_GROUP, OWNER_ONLY, Listener, listen, runner_for
 from gateway.receiver.server import Receiver
 from gateway.sources.catalogue import sources_with
 from gateway.storage.database import Database
@@ -131,8 +130,8 @@ class Gateway:
         self._monotonic_s = monotonic_s
         self._stack = AsyncExitStack()
         self.spool: SqliteSpool
-        self.counting: Counting
-        self.intake: SpoolIntake
+        self.counting: Settler
+        self.intake: IngestPipeline
         self._metering: Metering
         self.keys: KeyStore
         self.insights: InsightStore
@@ -197,7 +196,7 @@ class Gateway:
 
     async def _open_counting(self) -> None:
         options = self.config.counting
-        self.counting = Counting(
+        self.counting = Settler(
             self.spool,
             settle_ms=int(options.settle_s * 1000),
             window_ms=evidence_ms(self.config),
@@ -220,7 +219,7 @@ class Gateway:
         config = self.config
         secret, machine_secret = self._user_secret(), self._machine_secret()
         self._metering = Metering(metered, event_rules(config), now_ms=self._now_ms)
-        self.intake = SpoolIntake(
+        self.intake = IngestPipeline(
             self.spool,
             self.counting,
             users=UserPolicy(config.attributes.user, secret),
@@ -453,7 +452,7 @@ class Gateway:
             self._stack.callback(written.close)
 
     def _receiver_runner(self) -> web.BaseRunner:
-        liveness = liveness_route(self._insight_page, KeyGate(self.keys))
+        liveness = liveness_route(self._insight_page, KeyAuthenticator(self.keys))
         self._receiver = build_receiver(
             self.config, self.intake, build_gate(self.config, self.keys), [liveness], now_ms=self._now_ms
         )
@@ -471,7 +470,7 @@ class Gateway:
             self.access,
             self._insight_page,
             self._unsettled,
-            KeyGate(self.keys),
+            KeyAuthenticator(self.keys),
         )
         address = self.config.listen.admin
         app = admin_app(parts, loopback=address is None or address.is_loopback)

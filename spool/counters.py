@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from spool.record import Lane
-from spool.store import Tally
+from spool.store import ItemCounts
 
 EDGE_FATES = ("received", "kept", "duplicate", "suppressed", "rejected", "ignored")
 
@@ -49,7 +49,7 @@ class Figures:
         figures.kept += n
         figures.pending += n
 
-    def add(self, tally: Tally) -> None:
+    def add(self, tally: ItemCounts) -> None:
         """Count an append's items at the edge."""
         edge = self.edge
         edge["received"] += tally.received

@@ -37,7 +37,7 @@ class Depth:
 
 
 @dataclass(slots=True)
-class Tally:
+class ItemCounts:
     """Items of one append by their fate at the edge: `received = kept + duplicate + suppressed + rejected + ignored`."""
 
     received: int = 0
@@ -96,7 +96,7 @@ class Spool(LaneStore, Protocol):
         """(chunk, index) that the next record appended to *lane* will have, within one `turn`."""
 
     def append(
-        self, lane: Lane, records: Sequence[bytes], tally: Tally, *, facts: bytes = b"", links: bytes = b""
+        self, lane: Lane, records: Sequence[bytes], tally: ItemCounts, *, facts: bytes = b"", links: bytes = b""
     ) -> Awaitable[None]:
         """Keep *records* of *lane* and the *tally*, in one commit with whatever else waits; done when on disk.
 

@@ -38,7 +38,7 @@ class Shape(NamedTuple):
     """The filter's keys, sorted."""
 
 
-class Place(NamedTuple):
+class TotalKey(NamedTuple):
     bucket_ms: int
     """Start of its hour, day or month, in UTC."""
     element: str
@@ -50,7 +50,7 @@ class Place(NamedTuple):
         """Whether it stands for more than one place."""
         return not self.filter or (kind == "allocation" and not self.element)
 
-    def covers(self, other: "Place") -> bool:
+    def covers(self, other: "TotalKey") -> bool:
         """Whether a delete of this place takes *other* with it."""
         return (
             self.bucket_ms == other.bucket_ms
@@ -62,7 +62,7 @@ class Place(NamedTuple):
 class Change(NamedTuple):
     """One record of a sender."""
 
-    place: Place
+    place: TotalKey
     operation: Operation
     value: Decimal
     """Zero for a delete."""
@@ -79,7 +79,7 @@ class Metered(NamedTuple):
 class BaseRecord(NamedTuple):
     """What the far end holds at a place."""
 
-    place: Place
+    place: TotalKey
     value: Decimal
 
 
@@ -159,7 +159,7 @@ def next_bucket_ms(time_ms: int, granularity: Granularity) -> int:
     return bucket_start_ms(bucket_start_ms(time_ms, granularity) + longest_ms, granularity)
 
 
-def wire_record(shape: Shape, place: Place, value: Decimal | None) -> dict[str, object]:
+def wire_record(shape: Shape, place: TotalKey, value: Decimal | None) -> dict[str, object]:
     """A record as the contract has it; *value* is None for a delete."""
     stamp = datetime.fromtimestamp(place.bucket_ms // 1000, UTC).replace(tzinfo=None).isoformat()
     record: dict[str, object] = {"timestamp": f"{stamp}Z", "granularity": shape.granularity}
@@ -176,7 +176,7 @@ def wire_record(shape: Shape, place: Place, value: Decimal | None) -> dict[str, 
     return record
 
 
-def place_in(shape: Shape, record: dict[str, Any]) -> Place:
+def place_in(shape: Shape, record: dict[str, Any]) -> TotalKey:
     """The place of a `wire_record`, or of one that the far end tells in its own way: with `element-name`, a time in the bucket, no offset.
 
     Raises KeyError, TypeError, ValueError, AttributeError when it is none.
@@ -191,7 +191,7 @@ def place_in(shape: Shape, record: dict[str, Any]) -> Place:
         )
     text = "" if filter_ is None else filter_text(filter_)
     element = record.get("element_name", record.get("element-name", ""))
-    return Place(bucket_start_ms(start_ms, shape.granularity), element, text)
+    return TotalKey(bucket_start_ms(start_ms, shape.granularity), element, text)
 
 
 def filter_text(filter_: Mapping[str, Sequence[str]]) -> str:

@@ -7,7 +7,7 @@ command gives the same either way. `since` and `until` are a time, or a duration
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final, TypedDict, cast, get_args
+from typing import Any, Final, cast, get_args
 
 import orjson
 
@@ -15,17 +15,17 @@ from gateway.config.values import parse_duration_s
 from gateway.contract.errors import BadPayload, NotFound
 from gateway.lists.conventions import (
     BadListRequest,
+    CursorPosition,
     Filterable,
     ListShape,
     Order,
-    Place,
     Sort,
     envelope,
     read_request,
 )
 from gateway.lists.keyset import keyset_page
 from spool.clock import rfc3339_ms
-from spool.dead_letters import Aside, Chosen, DeadLetter, ReasonCount, SortKey
+from spool.dead_letters import Chosen, DeadLetter, ReasonCount, SortKey
 from spool.dead_letters import Place as BesideLetter
 from spool.record import Lane
 from spool.sqlite.replay.dead_letters import DeadLetters
@@ -39,59 +39,6 @@ REPLAY_DELIVERED_PATH: Final = "/v2/replay"
 CHOICE_FIELDS: Final = frozenset({"lane", "reason", "since", "until", "id", "limit"})
 MOST_IDS: Final = 1000
 EARLIEST_MS: Final = -(2**62)
-
-
-class ReasonFigures(TypedDict):
-    """Dead letters of one lane that have one reason and are kept."""
-
-    lane: Lane
-    reason: str
-    records: int
-    bytes: int
-    oldest_at: str
-    newest_at: str
-
-
-class ResendFigures(TypedDict):
-    """What was sent again in one lane, or never will be; counted since the spool was made."""
-
-    dead_letters: dict[str, int]
-    """`replayed`, `dropped`, `expired`"""
-    sent_again: dict[str, int]
-    """Of delivered records: `delivered`, `refused`, `given_up`"""
-    waiting: int
-    """Delivered records that are still to be sent again."""
-
-
-def reason_figures(aside: Aside) -> list[ReasonFigures]:
-    return [reason_json(reason) for reason in aside.reasons]
-
-
-def reason_json(reason: ReasonCount) -> ReasonFigures:
-    return {
-        "lane": reason.lane,
-        "reason": reason.reason,
-        "records": reason.records,
-        "bytes": reason.size_bytes,
-        "oldest_at": rfc3339_ms(reason.oldest_ms),
-        "newest_at": rfc3339_ms(reason.newest_ms),
-    }
-
-
-def resend_figures(aside: Aside) -> dict[Lane, ResendFigures]:
-    """Only lanes of which there is anything to tell."""
-    figures: dict[Lane, ResendFigures] = {}
-
-    def of(lane: Lane) -> ResendFigures:
-        return figures.setdefault(lane, {"dead_letters": {}, "sent_again": {}, "waiting": 0})
-
-    for lane, name, n in aside.counts:
-        what, _, end = name.partition(".")
-        group = of(lane)["dead_letters" if what == "dead_letters" else "sent_again"]
-        group[end] = n
-    for lane, n in aside.sending_again:
-        of(lane)["waiting"] = n
-    return figures
 
 
 # ---- requests
@@ -195,13 +142,13 @@ class _Rows:
     def count(self) -> int:
         return self.letters.count(self.chosen)
 
-    def walk(self, order: Order, beyond: Place | None, most: int) -> Sequence[DeadLetter]:
+    def walk(self, order: Order, beyond: CursorPosition | None, most: int) -> Sequence[DeadLetter]:
         place = None if beyond is None else BesideLetter(*beyond)
         return self.letters.find(self.chosen, sort=self.key, descending=order == "desc", beyond=place, most=most)
 
-    def place(self, row: DeadLetter) -> Place:
+    def place(self, row: DeadLetter) -> CursorPosition:
         values: dict[SortKey, str | int] = {"buried_at": row.buried_ms, "lane": row.lane, "reason": row.reason}
-        return Place(values[self.key], row.id)
+        return CursorPosition(values[self.key], row.id)
 
     def item(self, row: DeadLetter) -> object:
         return item(row)

@@ -11,10 +11,10 @@ from urllib.parse import unquote
 
 import orjson
 
+from gateway.contract.device_identity import Origin
 from gateway.contract.errors import BadPayload, NotFound
 from gateway.devices import rows
 from gateway.devices.clocks import Now
-from gateway.devices.identity import Origin
 from gateway.devices.rows import Device
 from gateway.devices.states import ENROLS, STATES
 from gateway.lists.conventions import Filterable, ListRequest, ListShape, Page, Sort, envelope, read_request

@@ -9,9 +9,9 @@ from aiohttp import web
 
 from gateway.admin.json_body import json_answer, json_body
 from gateway.admin.keys import INBOUND_PATH, SendersWouldBeRefused, Store, operate
-from gateway.contract.errors import ANSWERS, kind_of
 from gateway.keys.errors import OpenIntakeInUse
 from gateway.keys.requests import by_in
+from gateway.receiver.answers import ANSWERS, kind_of
 
 log = structlog.get_logger()
 

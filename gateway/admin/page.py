@@ -7,10 +7,11 @@ import base64
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from typing import Final, TypedDict
+from typing import Final
 
-from gateway.admin.dead_letters import ReasonFigures
+from gateway.delivery.embedded import Total
 from gateway.insights.finding import STATUSES, Insight
+from gateway.observability.dead_letters import ReasonFigures
 from gateway.observability.metrics import EDGE_FATES, LANE_FATES, LaneStatus, Status
 from gateway.observability.quarantine import degraded
 
@@ -48,21 +49,6 @@ LOGIN_FORM: Final = (
     '<form method="post" action="/login"><label>Admin token '
     '<input type="password" name="token" autocomplete="off" required></label> <button>Open</button></form>'
 )
-
-
-class Total(TypedDict, total=False):
-    """Billed calls of one provider and model; None is unknown."""
-
-    provider: str | None
-    model: str | None
-    calls: int
-    input_tokens: int
-    cache_read_input_tokens: int
-    cache_creation_input_tokens: int
-    output_tokens: int
-    reasoning_output_tokens: int
-    cost: str | None
-    """Decimal string."""
 
 
 TOTAL_COLUMNS: Final[Mapping[str, str]] = {

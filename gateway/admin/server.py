@@ -19,15 +19,17 @@ from prometheus_client.exposition import choose_encoder
 
 from gateway.admin.insight_routes import BY, LIST_PATH, scope_of
 from gateway.admin.json_body import encoded_answer, json_answer
-from gateway.admin.page import CONTENT_SECURITY_POLICY, Total, login_page, status_page
+from gateway.admin.page import CONTENT_SECURITY_POLICY, login_page, status_page
 from gateway.admin.session import COOKIE, AdminAccess, set_cookie
 from gateway.common.traceback_summary import places
-from gateway.contract.errors import BadPayload, Forbidden, Unauthenticated, answer_for, kind_of
+from gateway.contract.errors import BadPayload, Forbidden, Unauthenticated
+from gateway.delivery.embedded import Total
 from gateway.insights.finding import INSIGHT_LIST, Insight
 from gateway.lists.conventions import ListRequest, Page, envelope, read_request
 from gateway.observability.metrics import Status
 from gateway.observability.quarantine import degraded
-from gateway.receiver.authenticator import Gate, credential, host_name, is_loopback_host
+from gateway.receiver.answers import answer_for, kind_of
+from gateway.receiver.authenticator import Authenticator, credential, host_name, is_loopback_host
 from gateway.receiver.ready_response import SERVER
 from gateway.receiver.responses import json_error
 
@@ -64,7 +66,7 @@ class AdminParts:
     """A page of them, found a moment ago."""
     unsettled: Callable[[], Awaitable[Sequence[Insight]]]
     """Insights that somebody should still look at."""
-    gate: Gate | None = None
+    gate: Authenticator | None = None
     """Looks at inbound keys, for what they open here; None: nothing."""
 
 

@@ -16,9 +16,10 @@ from gateway.common.wall_clock import wall_ms
 from gateway.config.model import Config
 from gateway.contract.errors import GatewayError
 from gateway.contract.intake import Receipt, Sender
+from gateway.contract.unit_cost import Target
 from gateway.ingest.metrics import Settings as MetricsSettings
-from gateway.ingest.pipeline import SpoolIntake
-from gateway.ingest.settle import Counting
+from gateway.ingest.pipeline import IngestPipeline
+from gateway.ingest.settle import Settler
 from gateway.normalise.context import UserPolicy
 from gateway.pricing.file import PriceFile
 from gateway.pricing.prices import Prices
@@ -26,7 +27,6 @@ from gateway.receiver.content_encoding import decoder_for
 from gateway.sources.catalogue import SOURCES, sources_with
 from gateway.sources.source import Source
 from gateway.usage_events.intake import Metering
-from gateway.usage_events.unit_cost import Target
 from spool.record import AI_TELEMETRY, UNIT_COST, USAGE_EVENTS
 from spool.sqlite.metered import MeteredStore
 from spool.sqlite.spool import SpoolSettings, SqliteSpool
@@ -62,7 +62,7 @@ async def records_of_payloads(
 ) -> tuple[list[bytes], Receipt, dict[str, int]]:
     """Of payloads (body, path, Content-Type, Content-Encoding) that arrive within one settle time: the records as they would be
     forwarded, what was received and rejected, and the items by fate."""
-    async with apart(Counting, config=config) as gateway:
+    async with apart(Settler, config=config) as gateway:
         receipts = [await take(gateway.intake, *payload) for payload in payloads]
         records = await forwarded(gateway)
         items = sum(receipt.items for receipt in receipts)
@@ -70,7 +70,7 @@ async def records_of_payloads(
         return records, Receipt(items, rejected), dict(gateway.spool.edge())
 
 
-CountingT = TypeVar("CountingT", bound=Counting)
+CountingT = TypeVar("CountingT", bound=Settler)
 
 
 class Apart(NamedTuple, Generic[CountingT]):
@@ -78,7 +78,7 @@ class Apart(NamedTuple, Generic[CountingT]):
 
     spool: SqliteSpool
     counting: CountingT
-    intake: SpoolIntake
+    intake: IngestPipeline
     users: UserPolicy
     sources: Mapping[str, Source]
 
@@ -106,7 +106,7 @@ async def apart(
             users = UserPolicy(config.attributes.user, os.urandom(32))
             sources = sources_with(mapping_of(config))
             metering = Metering(MeteredStore(spool, Rules()), event_rules(config), now_ms=now_ms)
-            intake = SpoolIntake(
+            intake = IngestPipeline(
                 spool, counting, users=users, prices=prices, now_ms=now_ms, sources=sources, metering=metering
             )
             yield Apart(spool, counting, intake, users, sources)
@@ -134,7 +134,7 @@ def decompressed(body: bytes, content_encoding: str) -> bytes:
     return body if decode is None else b"".join(decode(body))
 
 
-async def take(intake: SpoolIntake, body: bytes, path: str, content_type: str, content_encoding: str) -> Receipt:
+async def take(intake: IngestPipeline, body: bytes, path: str, content_type: str, content_encoding: str) -> Receipt:
     """Give one payload to the part of the intake that *path* names. Raises GatewayError."""
     plain = decompressed(body, content_encoding)
     json = "json" in content_type.lower()

@@ -18,8 +18,8 @@ from gateway.common.wall_clock import wall_ms
 from gateway.config.model import Config
 from gateway.devices.rows import Figures
 from gateway.devices.rows import figures as figures_of
-from gateway.devices.status import edge_with
 from gateway.keys.control_store import INBOUND
+from gateway.observability.devices import edge_with
 from gateway.storage.database import read_only
 from spool.counters import LaneFigures
 from spool.errors import SpoolError, SpoolLocked

@@ -15,12 +15,12 @@ T = TypeVar("T")
 LET_GO_AT_ONCE: Final = 1_000
 
 
-async def off_loop(work: Callable[[], T], *, is_long: bool) -> T:
+async def in_thread(work: Callable[[], T], *, is_long: bool) -> T:
     """What *work* returns or raises; done at once, in this turn of the loop, unless it *is_long*."""
     return await asyncio.to_thread(work) if is_long else work()
 
 
-def let_go(*lists: list[Any]) -> None:
+def clear_in_steps(*lists: list[Any]) -> None:
     """Empty *lists*, some at a time: a hundred thousand records that end at once keep the interpreter for a tenth of a second."""
     for items in lists:
         while items:
@@ -28,7 +28,7 @@ def let_go(*lists: list[Any]) -> None:
 
 
 @contextmanager
-def uncollected(*, is_long: bool) -> Iterator[None]:
+def gc_paused(*, is_long: bool) -> Iterator[None]:
     """Without the garbage collector while something *is_long*: it would walk all that lives meanwhile, in one piece.
 
     Reference counts free nearly everything all the same.

@@ -25,9 +25,9 @@ from gateway.config.values import (
     word_for_off,
     word_for_switch,
 )
+from gateway.contract.auth_methods import SIGNATURES
+from gateway.contract.device_identity import ID_RULE, MAX_ID, is_device_id
 from gateway.contract.scopes import CATALOGUE, USE_CASES
-from gateway.devices.identity import ID_RULE, MAX_ID, is_device_id
-from gateway.receiver.auth_methods import SIGNATURES
 from gateway.sources.catalogue import SOURCES
 from gateway.sources.generic.mapping import fault_in
 from gateway.usage_events.derived import SOURCES as DERIVED_FIELDS

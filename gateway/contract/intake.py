@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
-from gateway.normalise.call import Rejection
-from gateway.usage_events.unit_cost import Target
+from gateway.contract.outcomes import Rejection
+from gateway.contract.unit_cost import Target
 
 
 class Sender(NamedTuple):

@@ -6,11 +6,11 @@ rest under a fixed key. Both secrets, and one with read scopes for the operator,
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TypedDict
 
 import aiohttp
 
 from exporters.secret import Secret
-from gateway.admin.page import Total
 from gateway.config.model import Upstream, UpstreamKey
 from gateway.contract.scopes import SEND_AI_TELEMETRY, Fixed, Grant, Managed
 from gateway.keys.local_key_file import kept_key
@@ -56,6 +56,21 @@ def read_if_there(path: Path) -> str | None:
 def embedded_upstream(port: int, keys: tuple[UpstreamKey, ...]) -> Upstream:
     """It knows a repeated event by its id, so none needs to be set aside."""
     return Upstream(base_url=f"http://127.0.0.1:{port}", keys=keys, knows_event_ids=True)
+
+
+class Total(TypedDict, total=False):
+    """Billed calls of one provider and model; None is unknown."""
+
+    provider: str | None
+    model: str | None
+    calls: int
+    input_tokens: int
+    cache_read_input_tokens: int
+    cache_creation_input_tokens: int
+    output_tokens: int
+    reasoning_output_tokens: int
+    cost: str | None
+    """Decimal string."""
 
 
 class ServiceSummary:

@@ -14,7 +14,7 @@ from typing import Final
 import orjson
 import structlog
 
-from gateway.devices.identity import is_device_id
+from gateway.contract.device_identity import is_device_id
 from gateway.devices.intake import client_of
 from gateway.devices.rows import New
 from gateway.devices.store import DeviceStore

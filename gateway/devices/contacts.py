@@ -15,10 +15,10 @@ from typing import Final, NamedTuple
 
 import orjson
 
-from gateway.decode.heartbeat import Heartbeat
+from gateway.contract.device_identity import MAX_CLONES, POSTED, clone_id
 from gateway.devices import rows
+from gateway.devices.heartbeat_body import Heartbeat
 from gateway.devices.heartbeats import due_ms
-from gateway.devices.identity import MAX_CLONES, POSTED, clone_id
 from gateway.devices.rows import Device, New
 from gateway.devices.states import State, may
 from gateway.devices.throttling import Budget

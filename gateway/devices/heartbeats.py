@@ -6,7 +6,7 @@ give or take a tenth, so that a fleet that starts at once does not beat at once.
 
 from typing import Any, Final, Literal
 
-from gateway.devices.identity import fraction
+from gateway.contract.device_identity import fraction
 from spool.clock import rfc3339_ms
 
 SHORTEST_MS: Final = 1_000

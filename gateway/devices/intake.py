@@ -10,18 +10,18 @@ from typing import Final
 import orjson
 import structlog
 
+from gateway.contract.device_identity import ID_RULE, POSTED, is_device_id, kind_of_service
 from gateway.contract.errors import BadPayload, DeviceBlocked, DeviceQuarantined, DeviceUnknown, TooManyDevices
 from gateway.contract.intake import Receipt
-from gateway.counting.calls.facts import FACT_BYTES
-from gateway.decode.heartbeat import decode_enrolment, decode_heartbeat
+from gateway.contract.outcomes import Rejection
+from gateway.contract.parsed_payload import ParsedPayload
+from gateway.counting.calls.digest import DIGEST_BYTES
 from gateway.devices.contacts import Taken
-from gateway.devices.identity import ID_RULE, POSTED, is_device_id, kind_of_service
+from gateway.devices.heartbeat_body import decode_enrolment, decode_heartbeat
 from gateway.devices.rows import New
 from gateway.devices.store import DeviceStore
-from gateway.ingest.parsing.calls import Packed
 from gateway.keys.errors import DatabaseUnavailable
-from gateway.normalise.call import Rejection
-from gateway.normalise.points import Measured
+from gateway.normalise.points import UsagePoints
 
 log = structlog.get_logger()
 
@@ -79,13 +79,13 @@ class DeviceIntake:
 
     # ---- beside telemetry
 
-    async def admitted(self, packed: Packed) -> Packed:
+    async def admitted(self, packed: ParsedPayload) -> ParsedPayload:
         """*packed* itself, or without the calls of blocked devices. Who is new is on disk when this returns. Raises DatabaseUnavailable where it must be."""
         services = {used[1]: used[0] for used in packed.used if used[1] is not None} | of_sums(packed.records)
         blocked = await self._met(services) if services else None
         return without(packed, blocked) if blocked else packed
 
-    async def admit_points(self, measured: Measured) -> bool:
+    async def admit_points(self, measured: UsagePoints) -> bool:
         """The same for points of usage, which are taken out of *measured*; False when none is left of those that there were."""
         resources = {point.labels.resource for point in measured.points}
         attributions = [measured.attributions[resource] for resource in resources]
@@ -142,12 +142,12 @@ def client_of(service_name: str | None) -> bytes:
 
 
 def of_sums(records: Sequence[bytes]) -> dict[str, str | None]:
-    """Device -> service of the records that are another gateway's sums: `Packed.used` names calls alone."""
+    """Device -> service of the records that are another gateway's sums: `ParsedPayload.used` names calls alone."""
     said = (orjson.loads(record)["attribution"] for record in records if SUM in record)
     return {who["device_id"]: who.get("service_name") for who in said if who.get("device_id")}
 
 
-def without(packed: Packed, blocked: set[str]) -> Packed:
+def without(packed: ParsedPayload, blocked: set[str]) -> ParsedPayload:
     """*packed* less the calls of the *blocked* devices, which are rejected."""
     kept, rejected = [], list(packed.rejected)
     for at, record in enumerate(packed.records):
@@ -157,7 +157,7 @@ def without(packed: Packed, blocked: set[str]) -> Packed:
             kept.append(at)
     return packed._replace(
         records=[packed.records[at] for at in kept],
-        rows=b"".join(packed.rows[at * FACT_BYTES : (at + 1) * FACT_BYTES] for at in kept),
+        rows=b"".join(packed.rows[at * DIGEST_BYTES : (at + 1) * DIGEST_BYTES] for at in kept),
         used=[used for used in packed.used if used[1] not in blocked],
         rejected=rejected,
     )

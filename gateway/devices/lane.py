@@ -26,7 +26,7 @@ from gateway.devices.heartbeats import spoken_for
 from gateway.devices.outbox import FORGOTTEN_BY_ALL, LAST_CLAIM, Enrolment
 from gateway.devices.rows import Device, New
 from gateway.devices.store import DeviceStore
-from gateway.devices.throttling import LONGEST_S, Forgetting, Gate, retry_delay_s
+from gateway.devices.throttling import LONGEST_S, CircuitBreaker, MassNotFoundBreaker, retry_delay_s
 
 log = structlog.get_logger()
 
@@ -68,8 +68,8 @@ class DeviceLane:
         self._now_ms = now_ms
         self._chance = chance
         self._itself = itself
-        self._gate = Gate()
-        self._forgetting = Forgetting()
+        self._gate = CircuitBreaker()
+        self._forgetting = MassNotFoundBreaker()
         self._is_lost = False
         """The service seems to have lost the fleet."""
         self._taken_since_forbidden = False

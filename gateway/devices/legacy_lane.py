@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from exporters.base import Delivered, Outcome, Retry
-from gateway.devices.identity import is_device_id
+from gateway.contract.device_identity import is_device_id
 from gateway.devices.rows import New
 from gateway.devices.store import DeviceStore
 from gateway.keys.errors import DatabaseUnavailable

@@ -10,9 +10,9 @@ from typing import Final, NamedTuple
 import orjson
 
 from exporters.cost_service.devices import DeviceAnswer
+from gateway.contract.device_identity import is_device_id
 from gateway.devices import rows
 from gateway.devices.heartbeats import OFFLINE_INTERVALS, OFFLINE_LEAST_MS, due_ms
-from gateway.devices.identity import is_device_id
 from gateway.devices.rows import Device
 from gateway.devices.states import KNOWN, may
 

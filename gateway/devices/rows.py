@@ -8,7 +8,7 @@ at any moment, and `pending` is the number of rows that wait.
 import sqlite3
 from typing import Any, Final, NamedTuple
 
-from gateway.devices.identity import enrollment_id
+from gateway.contract.device_identity import enrollment_id
 from gateway.devices.states import ENROLS, KNOWN, Event, State, after
 
 _EDGE: Final = "edge."

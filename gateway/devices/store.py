@@ -14,12 +14,12 @@ import orjson
 
 from exporters.cost_service.devices import DeviceAnswer
 from gateway.contract.errors import NoAnswer
-from gateway.decode.heartbeat import Heartbeat
 from gateway.devices import contacts as taking
 from gateway.devices import outbox as sending
 from gateway.devices import rows
 from gateway.devices.clocks import Now, now_by
 from gateway.devices.contacts import Moment, Taken
+from gateway.devices.heartbeat_body import Heartbeat
 from gateway.devices.outbox import Enrolment, Spoke
 from gateway.devices.rows import Device, Figures, New
 from gateway.devices.tables import migrate

@@ -1,6 +1,6 @@
 """What keeps a fleet from running the service over. Pure: times and chance come in, decisions go out.
 
-`Budget`: how many new devices an hour may bring. `Gate`: whether the lane may send now. `Forgetting`: whether the service forgot some
+`Budget`: how many new devices an hour may bring. `CircuitBreaker`: whether the lane may send now. `MassNotFoundBreaker`: whether the service forgot some
 devices, or seems to have forgotten them all, which is an outage or a wrong path and no reason to enrol a fleet again.
 """
 
@@ -56,7 +56,7 @@ class Budget:
         self._at_s = now_s
 
 
-class Gate:
+class CircuitBreaker:
     """Open, closed for a while, or open for one call that probes."""
 
     def __init__(self) -> None:
@@ -113,7 +113,7 @@ class Gate:
         self._turn += 1
 
 
-class Forgetting:
+class MassNotFoundBreaker:
     """Looks on as the service answers heartbeats, and says when it seems to have lost the fleet."""
 
     def __init__(self) -> None:

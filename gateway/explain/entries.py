@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, cast
 import orjson
 
 from gateway.contract.errors import BadPayload
-from gateway.counting.calls.facts import identity
+from gateway.counting.calls.digest import identity
 from gateway.decode.view import Traces
 from gateway.explain.log_records import explain_log_records
 from gateway.explain.placed import Placed, WatchedRead
@@ -19,7 +19,7 @@ from gateway.explain.reading import RECORD_ID, Item, Reading, origins_of, readin
 from gateway.explain.records import Traced, fields_of_record, flagged, input_sum
 from gateway.explain.single import Single
 from gateway.explain.spans import explain_spans
-from gateway.explain.story import Explanation, Field, InputSum, Told, leaves
+from gateway.explain.story import Explanation, Field, InputSum, Provenance, leaves
 from gateway.normalise.call import Call
 from gateway.normalise.context import Context
 from gateway.normalise.points import Point
@@ -139,7 +139,7 @@ def _call(read: _Read, placed: Placed, call: Call) -> Single:
         return Single(told, call, identity(call))
     traced = _traced(read, placed, reading, call)
     told.convention = reading.convention.name
-    told.record_id_from = _identity(traced.origins.get(RECORD_ID, Told("rule")))
+    told.record_id_from = _identity(traced.origins.get(RECORD_ID, Provenance("rule")))
     told.input = input_sum(traced, reading.convention)
     told.fields = fields_of_record(traced)
     return Single(told, call, identity(call))
@@ -166,17 +166,17 @@ _TOLD_APART = (
 """Fields of the record that no table holds."""
 
 
-def _envelope(record: Mapping[str, Any], origins: Mapping[str, Told]) -> dict[str, Field]:
+def _envelope(record: Mapping[str, Any], origins: Mapping[str, Provenance]) -> dict[str, Field]:
     """What is told of a call beside its names and counts."""
     fields = {path: Field(None, origins[path]) for path in _TOLD_APART if path in origins}
     if RECEIVED_TIME in record["flags"]:
-        fields["started_at"] = Field(None, Told("envelope"), "when it was received: it tells no time")
+        fields["started_at"] = Field(None, Provenance("envelope"), "when it was received: it tells no time")
     if "error_type" in fields and not fields["error_type"].told.attributes:
-        fields["error_type"] = Field(None, Told("default"), "it failed, and nothing says how")
+        fields["error_type"] = Field(None, Provenance("default"), "it failed, and nothing says how")
     return {**fields, **source_fields()}
 
 
-def _identity(told: Told) -> str:
+def _identity(told: Provenance) -> str:
     if not told.attributes:
         return "what it says, and when"
     return ", ".join(told.attributes[:_MAX_NAMES])
@@ -188,7 +188,7 @@ def _as_it_stood(call: Call, placed: Placed) -> tuple[dict[str, Field], InputSum
     sent = leaves(value) if isinstance(value, dict) else {}
     record = cast("dict[str, Any]", call.record)
     fields = {
-        path: Field(found, Told("item", (path,)) if path in sent else Told("default"))
+        path: Field(found, Provenance("item", (path,)) if path in sent else Provenance("default"))
         for path, found in leaves(record).items()
     }
     fields["flags"] = flagged(record["flags"])
@@ -205,7 +205,7 @@ class _Rows:
     def __init__(self, read: _Read) -> None:
         self._read = read
         self._row: object = None
-        self._origins: Mapping[str, Told] = {}
+        self._origins: Mapping[str, Provenance] = {}
 
     def point(self, placed: Placed, point: Point) -> Single:
         """One kind of what a row sums up."""
@@ -216,7 +216,7 @@ class _Rows:
             self._origins = origins_of(Item(read.documents, read.source.read, placed, read.context), reading)
         position = f"{placed.position} ({point.kind})".lstrip(" .")
         told = Explanation(read.payload, position, "sum", convention=reading.convention.name, chosen_by=_PATH)
-        named = self._origins.get(_VALUES.get(point.kind, point.kind), Told("rule"))
+        named = self._origins.get(_VALUES.get(point.kind, point.kind), Provenance("rule"))
         told.because = f"counts {point.kind}, by {', '.join(named.attributes) or 'a rule of its source'}"
         return Single(told, point=point, picked=reading.picked, origins=self._origins)
 

@@ -11,12 +11,12 @@ from gateway.counting.metrics.grouping import Aggregate, best_ranks
 from gateway.explain.points import aggregate_fields
 from gateway.explain.records import flagged, priced, unpriced
 from gateway.explain.single import Single
-from gateway.explain.story import Explanation, Field, InputSum, Told, leaves
+from gateway.explain.story import Explanation, Field, InputSum, Provenance, leaves
 from gateway.explain.watch import Fate, Report, WatchedAggregates, WatchedLedger
 from gateway.ingest.metrics import CountedPoints
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.metric_tables import COST
-from gateway.normalise.points import Measured
+from gateway.normalise.points import UsagePoints
 from gateway.normalise.signal_precedence import ORDER
 
 Records = Mapping[str, dict[str, Any]]
@@ -138,7 +138,7 @@ def _traced(path: str, value: Any, reports: Sequence[_Own], own: int) -> Field:
         return priced(value)
     if path == "flags":
         return flagged(value)
-    return Field(value, Told("other_item"), "another item of what was sent says so")
+    return Field(value, Provenance("other_item"), "another item of what was sent says so")
 
 
 # ---- points
@@ -168,7 +168,7 @@ def tell_points(
                 first.told.fields.setdefault("cost", unpriced(record))
 
 
-def _tell_unfolded(points: Sequence[Single], measured: Measured, counted: CountedPoints) -> None:
+def _tell_unfolded(points: Sequence[Single], measured: UsagePoints, counted: CountedPoints) -> None:
     """The fate of points that are in no aggregate; the others' comes over it."""
     best = best_ranks(measured.points)
     for point, step, single in zip(measured.points, counted.steps, points, strict=True):

@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from typing import Any, NamedTuple, cast
 
-from gateway.counting.calls.facts import identity
+from gateway.counting.calls.digest import identity
 from gateway.decode.view import Attributes, LogRecord, Logs, LogsRequest, Resource, ResourceLogs, ScopeLogs
 from gateway.explain.picking import deciding, origins_in, read_texts
 from gateway.explain.records import Traced, fields_of_record, input_sum
 from gateway.explain.single import Single
-from gateway.explain.story import Explanation, Field, Told
+from gateway.explain.story import Explanation, Field, Provenance
 from gateway.normalise.attribution import RESOURCE_INTERESTS
 from gateway.normalise.call import Call
 from gateway.normalise.context import Context
@@ -104,23 +104,23 @@ def _traced(call: Call, record: LogRecord, rule: EventRule, resource: Attributes
 
 def _envelope(record: LogRecord, rule: EventRule) -> dict[str, Field]:
     """What a log record tells without attributes."""
-    envelope = Told("envelope")
+    envelope = Provenance("envelope")
     fields = dict.fromkeys(("trace.trace_id", "trace.span_id", "trace.parent_span_id"), Field(None, envelope))
     fields["started_at"] = _time(record)
-    fields |= dict.fromkeys(("source.library", "source.library_version"), Field(None, Told("scope")))
+    fields |= dict.fromkeys(("source.library", "source.library_version"), Field(None, Provenance("scope")))
     fields["source.format"] = Field(None, envelope, "the path that it was sent to")
-    fields["source.convention"] = Field(None, Told("rule"), "see chosen_by")
+    fields["source.convention"] = Field(None, Provenance("rule"), "see chosen_by")
     if rule.is_failure:
-        fields["status"] = Field(None, Told("rule"), "the event tells of failures only")
+        fields["status"] = Field(None, Provenance("rule"), "the event tells of failures only")
     return fields
 
 
 def _time(record: LogRecord) -> Field:
     if record.time_unix_nano:
-        return Field(None, Told("envelope"), "the event's time, less the duration where one is stated")
+        return Field(None, Provenance("envelope"), "the event's time, less the duration where one is stated")
     if record.observed_time_unix_nano:
-        return Field(None, Told("envelope"), "when its SDK saw it, less the duration where one is stated")
-    return Field(None, Told("item", ("event.timestamp",)), "less the duration where one is stated")
+        return Field(None, Provenance("envelope"), "when its SDK saw it, less the duration where one is stated")
+    return Field(None, Provenance("item", ("event.timestamp",)), "less the duration where one is stated")
 
 
 def _identity(traced: Traced) -> str:

@@ -1,6 +1,6 @@
 """Which attribute gave each picked value. Pure.
 
-The tables and the reading are the normaliser's own (`pick`, `Plan`, a convention's `read_texts`): here they are asked again
+The tables and the reading are the normaliser's own (`pick`, `ExtractionPlan`, a convention's `read_texts`): here they are asked again
 with one name at a time, or with one text altered, and what changes tells where a value came from.
 """
 
@@ -9,18 +9,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from gateway.decode.view import Attributes
-from gateway.explain.story import By, Told, joined, shown
+from gateway.explain.story import By, Provenance, joined, shown
 from gateway.normalise.conventions.table import Convention, nothing_more
-from gateway.normalise.extract import COUNT, Interests, Picked, Plan, pick_planned
+from gateway.normalise.extract import COUNT, AttributeTable, Extracted, ExtractionPlan, pick_planned
 
-Origins = Mapping[str, Told]
-"""Picked field -> where its value came from."""
+Origins = Mapping[str, Provenance]
+"""Extracted field -> where its value came from."""
 
 _MAX_SOURCES = 8
 _DICTS = ("texts", "counts", "numbers", "who")
 
 
-def value_of(picked: Picked, field: str) -> Any:
+def value_of(picked: Extracted, field: str) -> Any:
     """The value under *field*, whatever its kind; None where there is none."""
     for values in (picked.texts, picked.counts, picked.numbers, picked.who, picked.other or {}):
         if field in values:
@@ -28,19 +28,19 @@ def value_of(picked: Picked, field: str) -> Any:
     return None
 
 
-def fields_of(picked: Picked) -> set[str]:
+def fields_of(picked: Extracted) -> set[str]:
     return {*picked.texts, *picked.counts, *picked.numbers, *picked.who, *(picked.other or ())}
 
 
-def copy_of(picked: Picked) -> Picked:
-    copied = Picked()
+def copy_of(picked: Extracted) -> Extracted:
+    copied = Extracted()
     for name in _DICTS:
         setattr(copied, name, dict(getattr(picked, name)))
     copied.other = None if picked.other is None else dict(picked.other)
     return copied
 
 
-def without(picked: Picked, field: str) -> Picked:
+def without(picked: Extracted, field: str) -> Extracted:
     """*picked*, as if nothing had told *field*."""
     left = copy_of(picked)
     for name in _DICTS:
@@ -53,7 +53,7 @@ def without(picked: Picked, field: str) -> Picked:
 # ---- attributes
 
 
-def origins_in(attributes: Attributes, interests: Interests, by: By = "item") -> dict[str, Told]:
+def origins_in(attributes: Attributes, interests: AttributeTable, by: By = "item") -> dict[str, Provenance]:
     """Where each field that `pick` finds in *attributes* comes from."""
     return {
         field: _winner(attributes, interests, field, names, by)
@@ -62,7 +62,7 @@ def origins_in(attributes: Attributes, interests: Interests, by: By = "item") ->
     }
 
 
-def names_by_field(plan: Plan) -> dict[str, list[str]]:
+def names_by_field(plan: ExtractionPlan) -> dict[str, list[str]]:
     """The names that a plan reads, best first."""
     found: dict[str, list[str]] = {}
     for field, name in (*plan.texts, *plan.counts, *plan.firsts, *plan.who):
@@ -72,22 +72,22 @@ def names_by_field(plan: Plan) -> dict[str, list[str]]:
     return found
 
 
-def _alone(attributes: Attributes, interests: Interests, field: str, name: str) -> Any:
+def _alone(attributes: Attributes, interests: AttributeTable, field: str, name: str) -> Any:
     """What *name* says when nothing else does."""
-    return value_of(pick_planned(attributes, Plan((name,), interests)), field)
+    return value_of(pick_planned(attributes, ExtractionPlan((name,), interests)), field)
 
 
-def _winner(attributes: Attributes, interests: Interests, field: str, names: Iterable[str], by: By) -> Told:
+def _winner(attributes: Attributes, interests: AttributeTable, field: str, names: Iterable[str], by: By) -> Provenance:
     """The first name with a value; of counts the first that is not 0, as `pick` has it."""
     values = {name: _alone(attributes, interests, field, name) for name in names}
     present = [name for name in values if values[name] is not None]
     won = present[0]
     if _is_count(interests, won):
         won = next((name for name in present if values[name]), won)
-    return Told(by, (shown(won),), tuple(shown(name) for name in present if name != won))
+    return Provenance(by, (shown(won),), tuple(shown(name) for name in present if name != won))
 
 
-def _is_count(interests: Interests, name: str) -> bool:
+def _is_count(interests: AttributeTable, name: str) -> bool:
     interest = interests[name]
     return len(interest) != 0 and interest[2] == COUNT
 
@@ -95,12 +95,14 @@ def _is_count(interests: Interests, name: str) -> bool:
 # ---- texts
 
 
-def read_texts(convention: Convention, before: Picked, origins: Origins, *, failed: bool) -> tuple[Picked, Origins]:
+def read_texts(
+    convention: Convention, before: Extracted, origins: Origins, *, failed: bool
+) -> tuple[Extracted, Origins]:
     """What a convention makes of *before*, and where each value came from after that."""
     if convention.read_texts is nothing_more:
         return before, origins
 
-    def read(picked: Picked) -> Picked:
+    def read(picked: Extracted) -> Extracted:
         after = copy_of(picked)
         convention.read_texts(after, failed=failed)
         return after
@@ -109,9 +111,9 @@ def read_texts(convention: Convention, before: Picked, origins: Origins, *, fail
     return after, {field: _told(field, before, origins, read) for field in fields_of(after)}
 
 
-def _told(field: str, before: Picked, origins: Origins, read: Callable[[Picked], Picked]) -> Told:
+def _told(field: str, before: Extracted, origins: Origins, read: Callable[[Extracted], Extracted]) -> Provenance:
     """Where *field* came from; passed over is what would give it if that were not there, and so on."""
-    given: list[Told] = []
+    given: list[Provenance] = []
     left = before
     while (value := value_of(read(left), field)) is not None and len(given) < _MAX_SOURCES:
         sources = _sources(field, value, left, read)
@@ -122,7 +124,7 @@ def _told(field: str, before: Picked, origins: Origins, read: Callable[[Picked],
         for source in sources:
             left = without(left, source)
     if not given:
-        return Told("rule")
+        return Provenance("rule")
     won, *others = given
     if field in origins and value_of(before, field) is not None:
         others.append(origins[field])
@@ -132,7 +134,7 @@ def _told(field: str, before: Picked, origins: Origins, read: Callable[[Picked],
     )
 
 
-def _sources(field: str, value: Any, picked: Picked, read: Callable[[Picked], Picked]) -> list[str]:
+def _sources(field: str, value: Any, picked: Extracted, read: Callable[[Extracted], Extracted]) -> list[str]:
     """The picked fields that *field* is made of: itself where nothing changes it; else those whose change changes it; else
     those without which it would be another."""
     if value == value_of(picked, field) and value_of(read(_altered_field(picked, field)), field) != value:
@@ -141,7 +143,7 @@ def _sources(field: str, value: Any, picked: Picked, read: Callable[[Picked], Pi
     return altered or [x for x in sorted(fields_of(picked)) if value_of(read(without(picked, x)), field) != value]
 
 
-def _altered_field(picked: Picked, field: str) -> Picked:
+def _altered_field(picked: Extracted, field: str) -> Extracted:
     """*picked* with another value under *field*."""
     altered = copy_of(picked)
     for values in (altered.texts, altered.who):
@@ -154,11 +156,11 @@ def _altered_field(picked: Picked, field: str) -> Picked:
     return altered
 
 
-def _inside(source: str, told: Told) -> Told:
+def _inside(source: str, told: Provenance) -> Provenance:
     return told._replace(by="text") if source.startswith("raw_") else told
 
 
-def _altered(picked: Picked, value: Any) -> Iterator[tuple[str, Picked]]:
+def _altered(picked: Extracted, value: Any) -> Iterator[tuple[str, Extracted]]:
     """Each text that says *value*, and *picked* with another value wherever that text says it."""
     for source, text in picked.texts.items():
         other = text
@@ -175,15 +177,15 @@ def _altered(picked: Picked, value: Any) -> Iterator[tuple[str, Picked]]:
 # ---- decisions
 
 
-def deciding(picked: Picked, origins: Origins, decide: Callable[[Picked], str]) -> Told:
+def deciding(picked: Extracted, origins: Origins, decide: Callable[[Extracted], str]) -> Provenance:
     """The attributes that make *decide* decide so: those without which it would not, or each that is enough by itself."""
     decided, known = decide(picked), [field for field in sorted(fields_of(picked)) if field in origins]
     needed = [field for field in known if decide(without(picked, field)) != decided]
     enough = needed or _enough(picked, known, decide)
-    return joined([origins[field] for field in enough]) if enough else Told("rule")
+    return joined([origins[field] for field in enough]) if enough else Provenance("rule")
 
 
-def _enough(picked: Picked, fields: list[str], decide: Callable[[Picked], str]) -> list[str]:
+def _enough(picked: Extracted, fields: list[str], decide: Callable[[Extracted], str]) -> list[str]:
     """Of *fields* those that each alone, beside none of the others that also do, give the same decision."""
     decided = decide(picked)
     for number in range(1, len(fields) + 1):
@@ -193,7 +195,7 @@ def _enough(picked: Picked, fields: list[str], decide: Callable[[Picked], str]) 
     return []
 
 
-def _without_all(picked: Picked, fields: Iterable[str]) -> Picked:
+def _without_all(picked: Extracted, fields: Iterable[str]) -> Extracted:
     left = picked
     for field in fields:
         left = without(left, field)

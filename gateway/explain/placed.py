@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from gateway.explain.picking import copy_of
 from gateway.normalise.call import Normalised
-from gateway.normalise.extract import Picked
-from gateway.normalise.points import Measured
+from gateway.normalise.extract import Extracted
+from gateway.normalise.points import UsagePoints
 from gateway.sources.reporting import Report
 from gateway.sources.source import SourceRead
 from gateway.sources.sums import Sum
@@ -20,7 +20,7 @@ class Placed(NamedTuple):
     """Why it is suppressed; "" for a call or a point, and for what is ignored."""
     reading: tuple[object, ...] = ()
     """What a call or a point was read as."""
-    picked: Picked | None = None
+    picked: Extracted | None = None
     """Of a reading, before a record was made of it."""
 
 
@@ -38,7 +38,7 @@ class PlacedCalls(Normalised):
 
 
 @dataclass(slots=True)
-class PlacedPoints(Measured):
+class PlacedPoints(UsagePoints):
     placed: list[Placed] = field(default_factory=list)
 
     def place(self, position: str, *reading: object) -> None:

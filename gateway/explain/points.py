@@ -8,7 +8,7 @@ from gateway.decode.view import Metric, Metrics, MetricsRequest, Resource, Resou
 from gateway.explain.picking import Origins, origins_in
 from gateway.explain.records import Traced, by_table, fields_of_record
 from gateway.explain.single import Single
-from gateway.explain.story import Explanation, Field, InputSum, Told, joined
+from gateway.explain.story import Explanation, Field, InputSum, Provenance, joined
 from gateway.normalise.attribution import RESOURCE_INTERESTS
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.metric_tables import COST, POINT_INTERESTS, MetricTable, metric_table
@@ -169,7 +169,7 @@ def aggregate_fields(
             total = fields["usage.other.total_tokens"].value
             fields["usage.other.total_tokens"] = Field(total, traced.origins["total"])
     elif record.get("cost") is not None and record["cost"]["source"] == "reported":
-        fields["cost"] = Field(record["cost"], Told("item"), "the points of a cost metric")
+        fields["cost"] = Field(record["cost"], Provenance("item"), "the points of a cost metric")
     return fields, _input(aggregate, tokens.get("input_tokens"))
 
 
@@ -183,13 +183,13 @@ def _kinds(aggregate: Aggregate, path: str, given: int) -> tuple[str, ...]:
     return ("input",) if is_whole else ("input", "cache_read", "cache_creation")
 
 
-def _of_kinds(traced: Traced, kinds: Sequence[str]) -> Told:
+def _of_kinds(traced: Traced, kinds: Sequence[str]) -> Provenance:
     told = [traced.origins[kind] for kind in kinds if kind in traced.origins]
-    return joined(told) if told else Told("rule")
+    return joined(told) if told else Provenance("rule")
 
 
-def _type(traced: Traced) -> Told:
-    return joined([traced.origins["kind"]]) if "kind" in traced.origins else Told("rule")
+def _type(traced: Traced) -> Provenance:
+    return joined([traced.origins["kind"]]) if "kind" in traced.origins else Provenance("rule")
 
 
 def sum_envelope(origins: Origins) -> dict[str, Field]:
@@ -203,17 +203,17 @@ def sum_envelope(origins: Origins) -> dict[str, Field]:
 def source_fields() -> dict[str, Field]:
     """What every record of a source has from the path that it was sent to."""
     paths = ("source.format", "source.convention", "source.library")
-    return dict.fromkeys(paths, Field(None, Told("envelope"), "the path that it was sent to"))
+    return dict.fromkeys(paths, Field(None, Provenance("envelope"), "the path that it was sent to"))
 
 
 def _envelope(aggregate: Aggregate) -> dict[str, Field]:
-    envelope = Told("envelope")
+    envelope = Provenance("envelope")
     fields = dict.fromkeys(("period.start", "started_at"), Field(None, envelope, "since the series was counted last"))
     fields["period.end"] = Field(None, envelope, "the latest point's time")
     fields["calls"] = Field(None, envelope, "measurements of a histogram")
-    fields |= dict.fromkeys(("source.library", "source.library_version"), Field(None, Told("scope")))
+    fields |= dict.fromkeys(("source.library", "source.library_version"), Field(None, Provenance("scope")))
     fields["source.format"] = Field(None, envelope, "the path that it was sent to")
-    fields["source.convention"] = Field(None, Told("rule"), "see chosen_by")
+    fields["source.convention"] = Field(None, Provenance("rule"), "see chosen_by")
     return fields
 
 

@@ -15,11 +15,11 @@ from gateway.contract.errors import GatewayError
 from gateway.explain.effects import Ask, Effects, Values, Way, at, effects_in, emptied, path_shown, replaced, without
 from gateway.explain.picking import Origins, fields_of, value_of
 from gateway.explain.placed import Placed, WatchedRead
-from gateway.explain.story import Told
+from gateway.explain.story import Provenance
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.shared import kind_of
 from gateway.normalise.conventions.table import Convention
-from gateway.normalise.extract import COUNT, Picked
+from gateway.normalise.extract import COUNT, Extracted
 from gateway.normalise.record import error_name
 from gateway.normalise.texts import Json
 from gateway.sources.documents import Document
@@ -38,7 +38,7 @@ class Reading(NamedTuple):
     """What one item was read as."""
 
     said: Report | Sum
-    picked: Picked
+    picked: Extracted
     """As it was before a record was made of it."""
     convention: Convention
 
@@ -49,7 +49,7 @@ def reading_of(placed: Placed) -> Reading | None:
     if not isinstance(said, Report | Sum):
         return None
     (convention,) = [x for x in rest if isinstance(x, Convention)]
-    return Reading(said, placed.picked or Picked(), convention)
+    return Reading(said, placed.picked or Extracted(), convention)
 
 
 def values_of(reading: Reading) -> Values:
@@ -103,7 +103,7 @@ def origins_of(item: Item, reading: Reading) -> Origins:
     values = values_of(reading)
     base = _base(item, reading, values)
     tables = _by_table(reading)
-    found: dict[str, Told] = {}
+    found: dict[str, Provenance] = {}
     effects = effects_in(base.document, base.ask, values)
     for field, value in values.items():
         table = tables.get(field)
@@ -114,7 +114,7 @@ def origins_of(item: Item, reading: Reading) -> Origins:
     return found
 
 
-def also_passed(told: Told, names: Sequence[str]) -> Told:
+def also_passed(told: Provenance, names: Sequence[str]) -> Provenance:
     """*told*, with *names* among those passed over."""
     others = dict.fromkeys(name for name in (*told.passed_over, *names) if name not in told.attributes)
     return told._replace(passed_over=tuple(others))
@@ -126,7 +126,7 @@ def also_passed(told: Told, names: Sequence[str]) -> Told:
 class _Tables(NamedTuple):
     """What the table alone finds for one field."""
 
-    told: Told
+    told: Provenance
     value: Any
 
 
@@ -143,7 +143,7 @@ def _by_table(reading: Reading) -> dict[str, _Tables]:
         if kind_of(field) == COUNT:
             won = next((path for path in present if values[path]), won)
         passed = tuple(path for path in present if path != won)
-        found[field] = _Tables(Told("item", (won,), passed), values[won])
+        found[field] = _Tables(Provenance("item", (won,), passed), values[won])
     return found
 
 
@@ -166,7 +166,7 @@ class _Base:
         self._also = also
         self._first = 1 if is_list else 0
 
-    def told(self, field: str, value: Any, effects: Effects, by_table: Told | None) -> Told:
+    def told(self, field: str, value: Any, effects: Effects, by_table: Provenance | None) -> Provenance:
         """Where *value* came from; passed over is what gives one if that is not there, and so on."""
         ways = self._ways(field, value, effects) or self._enough(field, value, effects)
         told = by_table or self._told(ways)
@@ -174,12 +174,12 @@ class _Base:
         given = [way for way in at_paths if way] or ways
         return also_passed(told, self._others(field, value, self._less(given))) if given else told
 
-    def _told(self, ways: Sequence[Way]) -> Told:
+    def _told(self, ways: Sequence[Way]) -> Provenance:
         if not ways:
-            return Told("rule")
+            return Provenance("rule")
         texts = [at(self.document, way) for way in ways]
         is_inside = any(isinstance(text, str) and text.lstrip()[:1] in {"{", "["} for text in texts)
-        return Told("text" if is_inside else "item", self._names(ways))
+        return Provenance("text" if is_inside else "item", self._names(ways))
 
     def _others(self, field: str, value: Any, left: Json) -> list[str]:
         """Names of what gives *field* in *left*, then of what gives it without that, and so on.

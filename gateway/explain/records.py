@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from gateway.explain.picking import Origins
-from gateway.explain.story import Field, InputSum, Told, joined, leaves
+from gateway.explain.story import Field, InputSum, Provenance, joined, leaves
 from gateway.normalise.attribution import attribute
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.table import Convention
-from gateway.normalise.extract import Picked
+from gateway.normalise.extract import Extracted
 from gateway.normalise.provider import provider
 from gateway.normalise.record import called
 from gateway.normalise.usage import Basis, has_cache
@@ -63,7 +63,7 @@ class Traced(NamedTuple):
     """One item's own record, and all that it was made from."""
 
     record: Mapping[str, Any]
-    picked: Picked
+    picked: Extracted
     """After the texts were read."""
     origins: Origins
     resource: Origins
@@ -90,7 +90,9 @@ def _field(traced: Traced, path: str, value: Any) -> Field:
         also = () if envelope is None else envelope.told.attributes
         return Field(value, told._replace(passed_over=(*told.passed_over, *also)), _mapped(traced, path, value))
     return (
-        Field(value, Told("default"), _DEFAULTS.get(path, "")) if envelope is None else envelope._replace(value=value)
+        Field(value, Provenance("default"), _DEFAULTS.get(path, ""))
+        if envelope is None
+        else envelope._replace(value=value)
     )
 
 
@@ -106,7 +108,7 @@ _STATUS = {
 }
 
 
-def _taken(traced: Traced, path: str) -> Told | None:
+def _taken(traced: Traced, path: str) -> Provenance | None:
     """Where a field came from that is taken as it is from picked ones; None where none of them is there."""
     wanted = _TAKEN_FROM.get(path) or ((path.removeprefix("usage.other."),) if path.startswith("usage.other.") else ())
     if path in _SUMMED:
@@ -135,14 +137,14 @@ def _mapped(traced: Traced, path: str, value: Any) -> str:
 # ---- who
 
 
-def _attributed(traced: Traced, field: str) -> Told:
+def _attributed(traced: Traced, field: str) -> Provenance:
     """Its own attribute, else the resource's. A user's name that says "unknown" is none."""
     picked_field = field.replace("labels.", "label.", 1)
     own, theirs = traced.origins.get(picked_field), traced.resource.get(picked_field)
     who = traced.picked.who.get(picked_field)
     if own is not None and who is not None and attribute(Attribution(), {picked_field: who}, traced.context):
         return own if theirs is None else own._replace(passed_over=(*own.passed_over, *theirs.attributes))
-    return theirs if theirs is not None else Told("default")
+    return theirs if theirs is not None else Provenance("default")
 
 
 # ---- provider
@@ -163,15 +165,15 @@ def _provider(traced: Traced, value: Any) -> Field:
             same = field == named and texts.get(named) == value
             return Field(value, traced.origins[field], "" if same else note)
     if value == traced.default_provider:
-        return Field(value, Told("rule"), "its product speaks to this provider, and names none")
-    return Field(value, Told("default"), "nothing names it")
+        return Field(value, Provenance("rule"), "its product speaks to this provider, and names none")
+    return Field(value, Provenance("default"), "nothing names it")
 
 
 # ---- tokens
 
 
 def _input_parts(traced: Traced) -> tuple[str, ...]:
-    """Picked fields that add up to the record's input."""
+    """Extracted fields that add up to the record's input."""
     counts, given = traced.picked.counts, traced.record["usage"]["input_tokens"]
     if counts.get("input") == given:
         return ("input",)
@@ -195,7 +197,7 @@ def _output_parts(traced: Traced, output: int) -> tuple[str, ...]:
     return ("output",) if traced.picked.counts.get("output") == output else ("output", "reasoning")
 
 
-def _input(traced: Traced) -> Told:
+def _input(traced: Traced) -> Provenance:
     """Of what has no output, the total stands in for an input that is not stated."""
     told = _sum(traced, _input_parts(traced))
     is_input_only = called(traced.record["operation"], None, None, None)[2]
@@ -204,9 +206,9 @@ def _input(traced: Traced) -> Told:
     return joined([told, told._replace(attributes=(), passed_over=traced.origins["total"].attributes)])
 
 
-def _sum(traced: Traced, parts: tuple[str, ...]) -> Told:
+def _sum(traced: Traced, parts: tuple[str, ...]) -> Provenance:
     told = [traced.origins[part] for part in parts if part in traced.origins]
-    return joined(told) if told else Told("default")
+    return joined(told) if told else Provenance("default")
 
 
 def input_sum(traced: Traced, convention: Convention) -> InputSum | None:
@@ -251,41 +253,41 @@ def _cost(traced: Traced, value: Mapping[str, Any]) -> Field:
             if note or "currency" not in traced.origins:
                 return Field(value, told, note)
             return Field(value, joined([told, traced.origins["currency"]]), note)
-    return Field(value, Told("rule"), "as its sender says")
+    return Field(value, Provenance("rule"), "as its sender says")
 
 
 def priced(value: Mapping[str, Any]) -> Field:
     """An estimate."""
-    return Field(value, Told("price_list"), f"no cost is stated; price list {value['price_version']}")
+    return Field(value, Provenance("price_list"), f"no cost is stated; price list {value['price_version']}")
 
 
 def unpriced(record: Mapping[str, Any]) -> Field:
     """No cost at all."""
     if "unpriced" in record["flags"]:
-        return Field(None, Told("default"), "no cost is stated, and no price is known for this model")
-    return Field(None, Told("default"), "no cost is stated, and there is not enough usage to estimate one")
+        return Field(None, Provenance("default"), "no cost is stated, and no price is known for this model")
+    return Field(None, Provenance("default"), "no cost is stated, and there is not enough usage to estimate one")
 
 
 def flagged(flags: Sequence[str]) -> Field:
     """What each flag means."""
-    return Field(flags, Told("rule"), "; ".join(_FLAGS.get(flag, flag) for flag in flags))
+    return Field(flags, Provenance("rule"), "; ".join(_FLAGS.get(flag, flag) for flag in flags))
 
 
 def _status(traced: Traced, value: str) -> Field:
     """What the item's own status says goes first; attributes may say the same."""
     said, own = _taken(traced, "status"), traced.envelope.get("status")
     if value == "ok":
-        return Field(value, Told("default"), "nothing says that it failed")
+        return Field(value, Provenance("default"), "nothing says that it failed")
     if own is not None:
         return Field(value, own.told if said is None else own.told._replace(passed_over=said.attributes), own.note)
-    return Field(value, Told("default") if said is None else said)
+    return Field(value, Provenance("default") if said is None else said)
 
 
 _MADE: dict[str, Callable[[Traced, Any], Field]] = {
     "provider": _provider,
     "usage.input_tokens": lambda traced, value: Field(value, _input(traced)),
     "usage.output_tokens": lambda traced, value: Field(value, _sum(traced, _output_parts(traced, value))),
-    "usage.status": lambda _, value: Field(value, Told("rule"), _STATUS.get(value, "")),
+    "usage.status": lambda _, value: Field(value, Provenance("rule"), _STATUS.get(value, "")),
     "cost": _cost,
     "status": _status,
     "flags": lambda _, value: flagged(value),

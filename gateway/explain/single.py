@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from gateway.explain.story import Explanation, Told
+from gateway.explain.story import Explanation, Provenance
 from gateway.normalise.call import Call
-from gateway.normalise.extract import Picked
+from gateway.normalise.extract import Extracted
 from gateway.normalise.operation import is_listed
 from gateway.normalise.points import Point
 from spool.record import Record
@@ -27,8 +27,8 @@ _NAMES = frozenset(
 
 _STEPS = frozenset({"execute_tool", "invoke_agent", "create_agent", "invoke_workflow"})
 
-NOTHING_PICKED = Picked()
-_NOTHING_TOLD: Mapping[str, Told] = MappingProxyType({})
+NOTHING_PICKED = Extracted()
+_NOTHING_TOLD: Mapping[str, Provenance] = MappingProxyType({})
 
 
 class Single(NamedTuple):
@@ -39,11 +39,11 @@ class Single(NamedTuple):
     identity: bytes = b""
     """Of a call, as the ledger knows it."""
     point: Point | None = None
-    picked: Picked = NOTHING_PICKED
+    picked: Extracted = NOTHING_PICKED
     """Of a point."""
-    origins: Mapping[str, Told] = _NOTHING_TOLD
+    origins: Mapping[str, Provenance] = _NOTHING_TOLD
     """Of what is picked."""
-    resource: Mapping[str, Told] = _NOTHING_TOLD
+    resource: Mapping[str, Provenance] = _NOTHING_TOLD
     """Of a point: where its resource's attribution came from."""
 
 

@@ -3,18 +3,18 @@
 from collections.abc import Iterator
 from typing import Any, NamedTuple, cast
 
-from gateway.counting.calls.facts import identity
+from gateway.counting.calls.digest import identity
 from gateway.decode.view import Attributes, Event, Resource, ResourceSpans, ScopeSpans, Span, Traces, TracesRequest
 from gateway.explain.picking import Origins, deciding, fields_of, origins_in, read_texts
 from gateway.explain.records import Traced, fields_of_record, input_sum
 from gateway.explain.single import Single, span_name
-from gateway.explain.story import Explanation, Field, Told, shown
+from gateway.explain.story import Explanation, Field, Provenance, shown
 from gateway.normalise.attribution import RESOURCE_INTERESTS
 from gateway.normalise.call import Call
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.choose import by_names, by_scope, mark_of
 from gateway.normalise.conventions.shared import NEUTRAL
-from gateway.normalise.extract import MAX_TEXT_CHARS, Picked, pick
+from gateway.normalise.extract import MAX_TEXT_CHARS, Extracted, pick
 from gateway.normalise.operation import step_word
 from gateway.normalise.signal_precedence import DETAILS
 from gateway.normalise.traces import Reader, normalise_traces, read_details, reader_by_names, scope_of
@@ -48,7 +48,7 @@ class _Read(NamedTuple):
     """One span as its convention reads it, before its texts are."""
 
     reader: Reader
-    picked: Picked
+    picked: Extracted
     origins: Origins
 
 
@@ -149,16 +149,16 @@ def _traced(call: Call, span: Span, read: _Read, resource: Attributes, context: 
 
 def _envelope(span: Span) -> dict[str, Field]:
     """What a span tells without attributes."""
-    ids, times = Told("envelope"), Told("envelope")
+    ids, times = Provenance("envelope"), Provenance("envelope")
     fields = dict.fromkeys(("trace.trace_id", "trace.span_id", "trace.parent_span_id"), Field(None, ids))
     fields["started_at"] = Field(None, times, "the span's start" if span.start_time_unix_nano else "the span's end")
     fields["duration_ms"] = Field(None, times, "the span's end less its start")
-    scope = Told("scope")
+    scope = Provenance("scope")
     fields |= dict.fromkeys(("source.library", "source.library_version"), Field(None, scope))
-    fields["source.format"] = Field(None, Told("envelope"), "the path that it was sent to")
-    fields["source.convention"] = Field(None, Told("rule"), "see chosen_by")
+    fields["source.format"] = Field(None, Provenance("envelope"), "the path that it was sent to")
+    fields["source.convention"] = Field(None, Provenance("rule"), "see chosen_by")
     if span.status.code == _STATUS_ERROR:
-        fields["status"] = Field(None, Told("envelope"), "the span's status")
+        fields["status"] = Field(None, Provenance("envelope"), "the span's status")
     fields["error_type"] = _error(span.events)
     return fields
 
@@ -166,8 +166,8 @@ def _envelope(span: Span) -> dict[str, Field]:
 def _error(events: Any) -> Field:
     found: list[Event] = [event for event in events if event.name == "exception"]
     if any("exception.type" in event.attributes for event in found):
-        return Field(None, Told("event", ("exception.type",)))
-    return Field(None, Told("default"), "it failed, and nothing says how")
+        return Field(None, Provenance("event", ("exception.type",)))
+    return Field(None, Provenance("default"), "it failed, and nothing says how")
 
 
 # ---- no calls
@@ -180,10 +180,10 @@ def _why_no_call(read: _Read, span: Span) -> str:
     if picked.texts.get("span_type") == "pending_span":
         return "it announces a span that is told when it ends (logfire.span_type)"
 
-    def fate(asked: Picked) -> str:
+    def fate(asked: Extracted) -> str:
         return convention.fate(asked, span, failed=failed)
 
-    def fate_unnamed(asked: Picked) -> str:
+    def fate_unnamed(asked: Extracted) -> str:
         return convention.fate(asked, cast("Span", _Unnamed()), failed=failed)
 
     if fate(picked) == "undecided":
@@ -198,7 +198,7 @@ def _why_no_call(read: _Read, span: Span) -> str:
     return "it has names of a call, but neither a response nor usage of its own"
 
 
-def _step_said(picked: Picked) -> str:
+def _step_said(picked: Extracted) -> str:
     """The word of our own table that was found in the operation; nothing of what was sent."""
     word = step_word(picked.texts.get("operation", ""))
     return f" ({word})" if word else ""

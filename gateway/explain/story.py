@@ -26,7 +26,7 @@ _MAX_NAME_CHARS = 128
 UNSHOWN = "(a name that is not shown)"
 
 
-class Told(NamedTuple):
+class Provenance(NamedTuple):
     """Where a value came from."""
 
     by: By
@@ -41,7 +41,7 @@ class Field(NamedTuple):
 
     value: Any
     """As the record has it."""
-    told: Told
+    told: Provenance
     note: str = ""
 
 
@@ -87,11 +87,11 @@ def shown(name: str) -> str:
     return name if len(name) <= _MAX_NAME_CHARS and _SAFE_NAME.fullmatch(name) else UNSHOWN
 
 
-def joined(parts: Sequence[Told]) -> Told:
+def joined(parts: Sequence[Provenance]) -> Provenance:
     """Several origins of one value as one."""
     attributes = tuple(dict.fromkeys(name for told in parts for name in told.attributes))
     passed = dict.fromkeys(name for told in parts for name in told.passed_over if name not in attributes)
-    return Told(parts[0].by, attributes, tuple(passed))
+    return Provenance(parts[0].by, attributes, tuple(passed))
 
 
 def as_object(told: Explanation) -> dict[str, Any]:

@@ -9,14 +9,14 @@ from typing import NamedTuple, cast
 import orjson
 
 from gateway.counting.calls.cluster import Cluster
-from gateway.counting.calls.facts import REF_STEP, Fact, call_ref, keys_of
+from gateway.counting.calls.digest import REF_STEP, CallDigest, call_ref, keys_of
 from gateway.counting.calls.ledger import Counted, Ledger
 from gateway.counting.calls.resolve import Verdict
 from gateway.counting.metrics.pending import Facts
 from gateway.counting.metrics.series import State
-from gateway.ingest.metrics import Aggregates, CountedPoints, Price, Settings, Waiting
-from gateway.ingest.settle import Counting
-from gateway.normalise.points import Measured
+from gateway.ingest.metrics import CountedPoints, MetricsPipeline, Price, Settings, Waiting
+from gateway.ingest.settle import Settler
+from gateway.normalise.points import UsagePoints
 from spool.record import Record
 from spool.sqlite.aggregates import Ending, Held
 from spool.sqlite.spool import SqliteSpool
@@ -83,7 +83,7 @@ class WatchedLedger(Ledger):
         else:
             yield from (slot for slot, refs in verdict.merged.items() if ref in refs)
 
-    def _ref_of(self, fact: Fact) -> int:
+    def _ref_of(self, fact: CallDigest) -> int:
         return self._first.get(fact.trace_id + fact.span_id, 0)
 
     def standing(self, ref: int, seen: frozenset[int] = frozenset()) -> set[int]:
@@ -94,10 +94,10 @@ class WatchedLedger(Ledger):
         return {found for by in fate.by for found in self.standing(by, seen | {ref})} - {ref}
 
 
-class WatchedAggregates(Aggregates):
+class WatchedAggregates(MetricsPipeline):
     def __init__(self, spool: SqliteSpool, settings: Settings, *, price: Price, now_ms: Callable[[], int]) -> None:
         super().__init__(spool, settings, price=price, now_ms=now_ms)
-        self.counted: list[tuple[Measured, CountedPoints]] = []
+        self.counted: list[tuple[UsagePoints, CountedPoints]] = []
         """Each payload of metrics, in its turn."""
         self.endings: dict[str, str | None] = {}
         """Record id -> `suppressed.<reason>`; None for what went on."""
@@ -113,8 +113,8 @@ class WatchedAggregates(Aggregates):
         return ending, said
 
 
-class WatchedCounting(Counting):
-    """`Counting` with both of them in place."""
+class WatchedCounting(Settler):
+    """`Settler` with both of them in place."""
 
     ledger: WatchedLedger
     aggregates: WatchedAggregates

@@ -14,25 +14,25 @@ from typing import Final, NamedTuple, cast
 import orjson
 import structlog
 
-from gateway.common.in_thread import let_go, off_loop, uncollected
+from gateway.common.in_thread import clear_in_steps, gc_paused, in_thread
 from gateway.common.lru import forget_oldest
+from gateway.contract.parsed_payload import Used
 from gateway.counting.metrics.gaps import Gap, Totals
 from gateway.counting.metrics.grouping import Folded, fold
 from gateway.counting.metrics.pending import Facts, add_tally, facts_in, facts_of, tally_of, topic_of
-from gateway.counting.metrics.series import Report, State, Step, advance
+from gateway.counting.metrics.series import Delta, Report, State, advance
 from gateway.counting.metrics.sources import (
     CALLS,
     CALLS_REPORTED,
     RENEW_MS,
-    Sightings,
+    SourceActivity,
     cost_topic,
     fate,
     is_repeated,
     since_ms,
 )
-from gateway.ingest.parsing.calls import Used
 from gateway.normalise.context import Context
-from gateway.normalise.points import Measured, Reporter
+from gateway.normalise.points import MetricSource, UsagePoints
 from gateway.normalise.record import record_json
 from spool.record import Record
 from spool.sqlite.aggregates import (
@@ -46,7 +46,7 @@ from spool.sqlite.aggregates import (
     SightingRow,
 )
 from spool.sqlite.spool import SqliteSpool
-from spool.store import Tally
+from spool.store import ItemCounts
 
 log = structlog.get_logger()
 
@@ -84,7 +84,7 @@ class Settings(NamedTuple):
 
 @dataclass(slots=True)
 class Waiting:
-    measured: Measured
+    measured: UsagePoints
     context: Context
     done: "asyncio.Future[None]"
 
@@ -92,12 +92,12 @@ class Waiting:
 class CountedPoints(NamedTuple):
     """What one payload came to."""
 
-    steps: Sequence[Step]
+    steps: Sequence[Delta]
     """What each point adds."""
     folded: Folded
     states: Mapping[bytes, State]
     """Changed ones."""
-    tally: Tally
+    tally: ItemCounts
 
 
 class _Found(NamedTuple):
@@ -113,13 +113,13 @@ class _Changes(NamedTuple):
 
     held: list[NewHeld]
     series: list[SeriesRow]
-    seen: list[tuple[str, Reporter]]
-    tally: Tally
+    seen: list[tuple[str, MetricSource]]
+    tally: ItemCounts
     states: dict[bytes, State]
     """Of all their series, for the memory."""
 
 
-class Aggregates:
+class MetricsPipeline:
     """One gateway's metrics. `load` before anything is taken."""
 
     def __init__(self, spool: SqliteSpool, settings: Settings, *, price: Price, now_ms: Callable[[], int]) -> None:
@@ -128,8 +128,8 @@ class Aggregates:
         self._price = price
         self._now_ms = now_ms
         self._cached: dict[bytes, State] = {}
-        self._sightings = Sightings()
-        self._written_ms: dict[tuple[str, Reporter], int] = {}
+        self._sightings = SourceActivity()
+        self._written_ms: dict[tuple[str, MetricSource], int] = {}
         self._totals = Totals(spool.wall_ms())
         self._waiting: list[Waiting] = []
         self._worker: asyncio.Task[None] | None = None
@@ -142,17 +142,17 @@ class Aggregates:
         now_ms = self._now_ms()
         for row in await self._store.sightings(self._remembered_ms(now_ms), MAX_RECENT_SOURCES):
             topic, *parts = orjson.loads(row.whose)
-            self._sightings.note(topic, Reporter(*parts), min(row.seen_ms, now_ms))
+            self._sightings.note(topic, MetricSource(*parts), min(row.seen_ms, now_ms))
         self._oldest_held_ms = await self._store.oldest_held_ms()
         self._held.set()
 
     def _remembered_ms(self, now_ms: int) -> int:
-        """Sightings before this decide nothing any more."""
+        """SourceActivity before this decide nothing any more."""
         return since_ms(now_ms - self.settings.settle_ms, _HOUR_MS * 24, self.settings.window_ms) - WRITE_SIGHTING_MS
 
     # ---- in
 
-    async def take(self, measured: Measured, context: Context) -> None:
+    async def take(self, measured: UsagePoints, context: Context) -> None:
         """Count one payload; done when it is on disk. Raises SpoolError, and then nothing of it was counted."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(Waiting(measured, context, done))
@@ -186,22 +186,22 @@ class Aggregates:
     async def _count_and_write(self, payloads: Sequence[Waiting]) -> None:
         """One commit for all of it. What is long is done beside the loop, over what nobody but `_work` touches."""
         is_long = sum(len(payload.measured.points) for payload in payloads) > POINTS_HERE
-        with uncollected(is_long=is_long):
+        with gc_paused(is_long=is_long):
             now_ms = self._now_ms()
             known = await self._states(payloads, is_long=is_long)
-            changes = await off_loop(partial(self._changes, payloads, known, now_ms), is_long=is_long)
+            changes = await in_thread(partial(self._changes, payloads, known, now_ms), is_long=is_long)
             sightings = await self._note_in_turns(changes.seen, now_ms)
             await self._store.keep(changes.held, changes.series, sightings, changes.tally, now_ms)
             if changes.held:
                 self._oldest_held_ms = now_ms if self._oldest_held_ms is None else min(self._oldest_held_ms, now_ms)
                 self._held.set()
-            await off_loop(partial(self._remember, changes), is_long=is_long)
+            await in_thread(partial(self._remember, changes), is_long=is_long)
 
     def _changes(self, payloads: Sequence[Waiting], known: Mapping[bytes, State], now_ms: int) -> _Changes:
         """Count *payloads* one upon the other."""
         states, changed = dict(known), dict[bytes, State]()
-        tally, held = Tally(), list[NewHeld]()
-        deltas, sums, seen = set[bytes](), set[bytes](), set[tuple[str, Reporter]]()
+        tally, held = ItemCounts(), list[NewHeld]()
+        deltas, sums, seen = set[bytes](), set[bytes](), set[tuple[str, MetricSource]]()
         for payload in payloads:
             counted = self.count(payload, states, now_ms)
             states |= counted.states
@@ -210,7 +210,7 @@ class Aggregates:
             aggregates = list(counted.folded.aggregates)
             del counted
             held += [NewHeld(facts_of(x), record_json(x.record)) for x in aggregates]
-            let_go(aggregates)
+            clear_in_steps(aggregates)
             deltas |= {point.key for point in payload.measured.points if point.is_delta}
             sums |= {point.key for point in payload.measured.points if point.until_ns}
             seen |= {(topic_of(point), point.labels.reporter) for point in payload.measured.points}
@@ -222,7 +222,7 @@ class Aggregates:
     def count(self, payload: Waiting, known: Mapping[bytes, State], now_ms: int) -> CountedPoints:
         """What the points of one payload add to *known*."""
         changed: dict[bytes, State] = {}
-        steps: list[Step] = []
+        steps: list[Delta] = []
         for point in payload.measured.points:
             before = changed.get(point.key) or known.get(point.key)
             measurements = -1 if point.measurements is None else point.measurements
@@ -236,7 +236,7 @@ class Aggregates:
 
     async def _states(self, payloads: Sequence[Waiting], *, is_long: bool) -> dict[bytes, State]:
         """The states of the payloads' series that are known, from memory or from disk."""
-        states, missing = await off_loop(partial(self._found, payloads), is_long=is_long)
+        states, missing = await in_thread(partial(self._found, payloads), is_long=is_long)
         for start in range(0, len(missing), KEYS_AT_ONCE):
             for row in await self._store.series(missing[start : start + KEYS_AT_ONCE]):
                 states[row.key] = State(row.start_ns, row.time_ns, row.value, row.measurements, row.seen_ms)
@@ -254,7 +254,7 @@ class Aggregates:
             cached.pop(key, None)  # so that it moves to the end: the first one is the longest unused
             cached[key] = state
         forget_oldest(cached, MAX_CACHED)
-        let_go(changes.held, changes.series, changes.seen)
+        clear_in_steps(changes.held, changes.series, changes.seen)
 
     def _row(self, key: bytes, state: State, now_ms: int, *, is_delta: bool, is_sum: bool) -> SeriesRow:
         """The row to write. Its end is rounded up, so that the index of ends rarely changes."""
@@ -263,7 +263,7 @@ class Aggregates:
         step_ms = _MINUTE_MS if is_delta else _HOUR_MS
         return SeriesRow(key, *state, until_ms=until_ms - until_ms % -step_ms)
 
-    async def _note_in_turns(self, seen: Sequence[tuple[str, Reporter]], now_ms: int) -> list[SightingRow]:
+    async def _note_in_turns(self, seen: Sequence[tuple[str, MetricSource]], now_ms: int) -> list[SightingRow]:
         """Note who reports which metrics, some in each turn of the loop; what of it is to be written."""
         rows = self._note(seen[:NOTE_AT_ONCE], now_ms)
         for start in range(NOTE_AT_ONCE, len(seen), NOTE_AT_ONCE):
@@ -275,14 +275,14 @@ class Aggregates:
 
     def note_used(self, used: Iterable[Used], sender: str, now_ms: int) -> Awaitable[None] | None:
         """Sources of *sender* reported calls; None unless that is to be awaited, with the calls, until it is on disk."""
-        seen: set[tuple[str, Reporter]] = set()
+        seen: set[tuple[str, MetricSource]] = set()
         for service, device, instance, session, model, tokens in used:
-            seen.add((CALLS, Reporter(sender, service or "", device or "", str(instance or ""), session or "")))
+            seen.add((CALLS, MetricSource(sender, service or "", device or "", str(instance or ""), session or "")))
             self._totals.add_calls(sender, service or "", model, tokens)
         rows = self._note(seen, now_ms)
         return self._store.note(rows) if rows else None
 
-    def _note(self, seen: Iterable[tuple[str, Reporter]], now_ms: int) -> list[SightingRow]:
+    def _note(self, seen: Iterable[tuple[str, MetricSource]], now_ms: int) -> list[SightingRow]:
         """Note *seen*; the rows of those that were not written lately."""
         written_ms = self._written_ms
         rows: list[SightingRow] = []

@@ -9,23 +9,25 @@ from functools import partial
 
 import orjson
 
-from gateway.common.in_thread import off_loop
+from gateway.common.in_thread import in_thread
 from gateway.contract.errors import BadPayload, DeviceBlocked, NotFound
 from gateway.contract.intake import Receipt, Sender
-from gateway.counting.calls.facts import FACT_BYTES
+from gateway.contract.outcomes import Rejection
+from gateway.contract.parsed_payload import ParsedPayload
+from gateway.contract.unit_cost import Target
+from gateway.counting.calls.digest import DIGEST_BYTES
 from gateway.devices.intake import DeviceIntake
 from gateway.ingest.metrics import POINTS_HERE
-from gateway.ingest.parsing.calls import PACKERS, Packed
-from gateway.ingest.parsing.points import PackedMetrics, measured_in, read_metrics
+from gateway.ingest.parsing.calls import PARSERS
+from gateway.ingest.parsing.points import ParsedMetrics, measured_in, read_metrics
 from gateway.ingest.parsing.process import WorkerGone
 from gateway.ingest.parsing.reader import Reader
-from gateway.ingest.parsing.sources import PackedSource, kind_of, pack_source
-from gateway.ingest.settle import Counting
-from gateway.ingest.trace_attributes import Threads
-from gateway.normalise.call import Rejection
+from gateway.ingest.parsing.sources import ParsedSource, kind_of, parse_source
+from gateway.ingest.settle import Settler
+from gateway.ingest.trace_attributes import TraceAttributes
 from gateway.normalise.context import NO_MACHINES, Context, Machines, UserPolicy
 from gateway.normalise.metrics import sender_of
-from gateway.normalise.points import Measured
+from gateway.normalise.points import UsagePoints
 from gateway.pricing.prices import Prices
 from gateway.sources.catalogue import SOURCES
 from gateway.sources.records.envelope import index_of, positions_in
@@ -33,13 +35,12 @@ from gateway.sources.records.source import NAME as RECORDS
 from gateway.sources.source import Source
 from gateway.usage_events.events import EventRules
 from gateway.usage_events.intake import Metering
-from gateway.usage_events.unit_cost import Target
 from spool.clock import rfc3339_ms
 from spool.record import AI_TELEMETRY
 from spool.sqlite.metered import MeteredStore
 from spool.sqlite.spool import SqliteSpool
 from spool.sqlite.unit_totals import Rules
-from spool.store import Tally
+from spool.store import ItemCounts
 
 OTLP_JSON = re.compile(rb'\s*\{\s*"resource(Spans|Logs|Metrics)"')
 """OTLP/JSON, which a source path takes as well."""
@@ -58,13 +59,13 @@ LARGE_METRICS_BYTES = 256 * 1024
 """Reading such a payload takes some ten milliseconds, too long for the loop."""
 
 
-class SpoolIntake:
+class IngestPipeline:
     """The intake over a spool and its ledger."""
 
     def __init__(
         self,
         spool: SqliteSpool,
-        counting: Counting,
+        counting: Settler,
         *,
         users: UserPolicy,
         prices: Prices,
@@ -86,7 +87,7 @@ class SpoolIntake:
         self._sources = sources
         self._metering = metering or Metering(MeteredStore(spool, Rules()), EventRules(), now_ms=now_ms)
         self._prefer_metrics = counting.aggregates.settings.prefer_metrics
-        self._threads = Threads(counting.settle_ms)
+        self._threads = TraceAttributes(counting.settle_ms)
         self._devices = devices
         self._machines = machines
         self._own_device = own_device
@@ -103,7 +104,7 @@ class SpoolIntake:
         context = self._context(sender)
         return await self._keep(await self._packed("logs", body, json, context), context)
 
-    async def _packed(self, kind: str, body: bytes, json: bool, context: Context) -> Packed:  # noqa: FBT001 passed on
+    async def _packed(self, kind: str, body: bytes, json: bool, context: Context) -> ParsedPayload:  # noqa: FBT001 passed on
         """The payload, read: by the worker where that pays, else here."""
         if self._reader is not None and self._reader.is_free:
             try:
@@ -113,7 +114,7 @@ class SpoolIntake:
             else:
                 self._note_unpriced(unpriced)
                 return packed
-        pack = PACKERS[kind]
+        pack = PARSERS[kind]
         return pack(body, json=json, context=context, prices=self._prices, prefer_metrics=self._prefer_metrics)
 
     def _note_unpriced(self, unpriced: Mapping[str, int]) -> None:
@@ -139,12 +140,12 @@ class SpoolIntake:
             with suppress(BadPayload):  # it may be several export requests, one a line
                 return await receive(body, json=True, sender=sender)
         packed = await self._packed_source(kind_of(name, first_line), body, context)
-        calls = Packed._make(packed.calls)
+        calls = ParsedPayload._make(packed.calls)
         calls = self._threads.complete(name, calls, packed.threads, packed.threads_of_calls, context)
         receipt = (await self._keep(calls, context, refuse=False))._replace(answer=packed.answer, ignored=calls.ignored)
         if packed.measured is None:
             return receipt
-        measured = measured_in(PackedMetrics._make(packed.measured))
+        measured = measured_in(ParsedMetrics._make(packed.measured))
         if self._devices is not None:
             await self._devices.admit_points(measured)
         await self._counting.aggregates.take(measured, context)
@@ -154,7 +155,7 @@ class SpoolIntake:
             ignored=receipt.ignored + measured.ignored,
         )
 
-    async def _packed_source(self, kind: str, body: bytes, context: Context) -> PackedSource:
+    async def _packed_source(self, kind: str, body: bytes, context: Context) -> ParsedSource:
         """The payload, read as `_packed` does; a large one that is read here is read beside the loop."""
         if self._reader is not None and self._reader.is_free:
             try:
@@ -165,7 +166,7 @@ class SpoolIntake:
                 self._note_unpriced(unpriced)
                 return packed
         read = partial(
-            pack_source,
+            parse_source,
             kind,
             body,
             context=context,
@@ -173,9 +174,9 @@ class SpoolIntake:
             prefer_metrics=self._prefer_metrics,
             sources=self._sources,
         )
-        return await off_loop(read, is_long=len(body) > LARGE_SOURCE_BYTES)
+        return await in_thread(read, is_long=len(body) > LARGE_SOURCE_BYTES)
 
-    async def _measured(self, body: bytes, json: bool, context: Context) -> Measured:  # noqa: FBT001 passed on
+    async def _measured(self, body: bytes, json: bool, context: Context) -> UsagePoints:  # noqa: FBT001 passed on
         """The payload, read as `_packed` does; a large one that is read here is read beside the loop."""
         if self._reader is not None and self._reader.is_free:
             try:
@@ -183,8 +184,8 @@ class SpoolIntake:
             except WorkerGone:
                 pass
             else:
-                return await off_loop(partial(measured_in, packed), is_long=packed.items > POINTS_HERE)
-        return await off_loop(
+                return await in_thread(partial(measured_in, packed), is_long=packed.items > POINTS_HERE)
+        return await in_thread(
             partial(read_metrics, body, json=json, context=context), is_long=len(body) > LARGE_METRICS_BYTES
         )
 
@@ -192,7 +193,7 @@ class SpoolIntake:
         self._spool.admit(len(body))
         context = self._context(sender)
         read = await self._packed_source(kind_of(RECORDS, 1), body, context)
-        packed = Packed._make(read.calls)
+        packed = ParsedPayload._make(read.calls)
         if any(index_of(position) is None for _, position in packed.rejected):
             raise BadPayload('the body must be {"schema": "ai-telemetry/1", "records": […]}')
         receipt = await self._keep(packed, context, refuse=False)
@@ -240,7 +241,7 @@ class SpoolIntake:
             context = context._replace(counted_as=sender.counted_as)
         return context._replace(key_fixes=dict(sender.fixes)) if sender.fixes else context
 
-    async def _keep(self, packed: Packed, context: Context, *, refuse: bool = True) -> Receipt:
+    async def _keep(self, packed: ParsedPayload, context: Context, *, refuse: bool = True) -> Receipt:
         """Count, append, and wait for the disk. Raises DeviceBlocked where a blocked device sent all of it, unless told not to *refuse*."""
         had_calls = bool(packed.records)
         if self._devices is not None:
@@ -248,7 +249,7 @@ class SpoolIntake:
         for scope, calls in packed.unknown_conventions.items():
             if scope in self.unknown_conventions or len(self.unknown_conventions) < MAX_SCOPES:
                 self.unknown_conventions[scope] += calls
-        tally = Tally(
+        tally = ItemCounts(
             received=packed.items,
             suppressed=sum(packed.suppressed.values()),
             rejected=len(packed.rejected),
@@ -265,14 +266,14 @@ class SpoolIntake:
             raise DeviceBlocked(BLOCKED)
         return Receipt(packed.items, tuple(Rejection(*x) for x in packed.rejected))
 
-    async def _append(self, packed: Packed, tally: Tally, context: Context) -> None:
+    async def _append(self, packed: ParsedPayload, tally: ItemCounts, context: Context) -> None:
         """Count and append in one turn, so that all of a payload is in one commit; wait for that."""
         waiting: list[Awaitable[None]] = []
         try:
             with self._spool.turn():
                 waiting.append(self._append_piece(*piece_of(packed, 0), tally, packed.links))
                 waiting.extend(
-                    self._append_piece(*piece_of(packed, start), Tally(), b"")
+                    self._append_piece(*piece_of(packed, start), ItemCounts(), b"")
                     for start in range(PIECE_CALLS, len(packed.records), PIECE_CALLS)
                 )
                 aggregates = self._counting.aggregates
@@ -285,7 +286,7 @@ class SpoolIntake:
             raise
         await (waiting[0] if len(waiting) == 1 else asyncio.gather(*waiting))
 
-    def _append_piece(self, records: list[bytes], rows: bytes, tally: Tally, links: bytes) -> Awaitable[None]:
+    def _append_piece(self, records: list[bytes], rows: bytes, tally: ItemCounts, links: bytes) -> Awaitable[None]:
         seq, first = self._spool.position(AI_TELEMETRY)
         counted = self._counting.ledger.count_rows(rows, links, seq, first, self._counting.now_ms())
         duplicates = counted.duplicates
@@ -306,7 +307,7 @@ def blocked_records(records: Sequence[bytes], body: bytes, blocked: Iterable[Rej
         yield rejection._replace(position=positions[record_id].pop(0))
 
 
-def piece_of(packed: Packed, start: int) -> tuple[list[bytes], bytes]:
+def piece_of(packed: ParsedPayload, start: int) -> tuple[list[bytes], bytes]:
     """The records from *start* on that go into one append, and their rows."""
     stop = start + PIECE_CALLS
-    return packed.records[start:stop], packed.rows[start * FACT_BYTES : stop * FACT_BYTES]
+    return packed.records[start:stop], packed.rows[start * DIGEST_BYTES : stop * DIGEST_BYTES]

@@ -17,11 +17,11 @@ import structlog
 
 from gateway.common.traceback_summary import places
 from gateway.counting.calls.cluster import MAX_CLUSTER, LateChunk
-from gateway.counting.calls.facts import of_this_size, split_ref
+from gateway.counting.calls.digest import of_this_size, split_ref
 from gateway.counting.calls.ledger import MOVED, Ledger
 from gateway.counting.calls.merge import UNPRICED, merge
 from gateway.counting.calls.resolve import Verdict
-from gateway.ingest.metrics import Aggregates, Price
+from gateway.ingest.metrics import MetricsPipeline, Price
 from gateway.ingest.metrics import Settings as MetricsSettings
 from spool.errors import SpoolError
 from spool.record import AI_TELEMETRY, Record
@@ -50,11 +50,11 @@ TURN_S = 30.0
 HeldFrom = Callable[[], Awaitable[int | None]]
 
 
-class Counting:
+class Settler:
     """The ledger beside its spool: kept in step with what is on disk, and settled in time."""
 
     ledger_type = Ledger
-    aggregates_type = Aggregates
+    aggregates_type = MetricsPipeline
 
     def __init__(
         self,

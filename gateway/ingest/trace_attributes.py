@@ -16,10 +16,10 @@ from typing import Any, NamedTuple, cast
 import orjson
 
 from gateway.common.lru import forget_oldest
+from gateway.contract.parsed_payload import ParsedPayload
 from gateway.contract.partial_flags import START_UNKNOWN, UNFINISHED
-from gateway.counting.calls.facts import FACT_BYTES, bare_row
+from gateway.counting.calls.digest import DIGEST_BYTES, bare_row
 from gateway.counting.calls.merge import complete_attribution
-from gateway.ingest.parsing.calls import Packed
 from gateway.normalise.context import Context
 from gateway.normalise.record import UNKNOWN_PROVIDER
 from gateway.normalise.times import rfc3339
@@ -30,7 +30,7 @@ MAX_THREADS = 10_000
 MAX_CALLS = 64
 """Of one thread, the latest: about 200 bytes each, for as long as they settle."""
 
-Told = tuple[str, dict[str, Any], int]
+TraceUpdate = tuple[str, dict[str, Any], int]
 """A thread's id, the attribution that was said of it, and when in ms (0 for unknown). A plain tuple: it comes from a worker."""
 
 
@@ -54,7 +54,7 @@ class _Thread:
 _FIELDS = frozenset({"user", "session", "team", "project", "environment"})
 
 
-class Threads:
+class TraceAttributes:
     """One gateway's memory of threads."""
 
     def __init__(self, settle_ms: int) -> None:
@@ -62,8 +62,13 @@ class Threads:
         self._threads: dict[tuple[str, str, str], _Thread] = {}
 
     def complete(
-        self, name: str, packed: Packed, told: Sequence[Told], threads_of_calls: Mapping[str, str], context: Context
-    ) -> Packed:
+        self,
+        name: str,
+        packed: ParsedPayload,
+        told: Sequence[TraceUpdate],
+        threads_of_calls: Mapping[str, str],
+        context: Context,
+    ) -> ParsedPayload:
         """*packed* with what is known of its calls' threads, and further reports of earlier calls (rule 2).
 
         *told*: what this payload of the source *name* says of threads; *threads_of_calls*: record id -> thread's id.
@@ -81,7 +86,7 @@ class Threads:
             call = cast("Record", orjson.loads(record))
             thread_id = threads_of_calls.get(call["record_id"], "")
             if thread_id:
-                row = packed.rows[i * FACT_BYTES : (i + 1) * FACT_BYTES]
+                row = packed.rows[i * DIGEST_BYTES : (i + 1) * DIGEST_BYTES]
                 records[i] = self._said_of(call, self._thread(name, sender, thread_id), row, context) or record
         return packed._replace(
             items=packed.items + len(reports),

@@ -56,7 +56,7 @@ class Sort(NamedTuple):
     order: Order
 
 
-class Place(NamedTuple):
+class CursorPosition(NamedTuple):
     """Where a row is in its list: no two rows are at one place."""
 
     value: SortValue
@@ -66,7 +66,7 @@ class Place(NamedTuple):
 class Position(NamedTuple):
     """Where a page begins: beside this place, whether there is a row at it or not."""
 
-    place: Place
+    place: CursorPosition
     backwards: bool
     """The page wanted is the one before the place, else the one after it."""
 
@@ -280,7 +280,7 @@ def _pairs(filters: Mapping[str, object]) -> Iterable[tuple[str, str]]:
             yield name, value
 
 
-def _place(value: object, row_id: object) -> Place:
+def _place(value: object, row_id: object) -> CursorPosition:
     """Raises NotACursor for what no row of any store can be at."""
     if type(row_id) is not int or abs(row_id) > _MOST_ROW_ID:
         raise NotACursor
@@ -288,11 +288,11 @@ def _place(value: object, row_id: object) -> Place:
         case bool():
             raise NotACursor
         case str() if len(value) <= MAX_SORT_CHARS and _is_text(value):
-            return Place(value, row_id)
+            return CursorPosition(value, row_id)
         case int() if abs(value) < 2**63:  # what SQLite can hold
-            return Place(value, row_id)
+            return CursorPosition(value, row_id)
         case float() if not math.isnan(value):
-            return Place(value, row_id)
+            return CursorPosition(value, row_id)
         case _:
             raise NotACursor
 

@@ -7,7 +7,7 @@ already or will never be, and a place stays good when its row is gone.
 from collections.abc import Sequence
 from typing import Final, Protocol, TypeVar
 
-from gateway.lists.conventions import ListRequest, Order, Page, Place, Position
+from gateway.lists.conventions import CursorPosition, ListRequest, Order, Page, Position
 
 Row = TypeVar("Row")
 
@@ -19,11 +19,11 @@ class Rows(Protocol[Row]):
 
     def count(self) -> int: ...
 
-    def walk(self, order: Order, beyond: Place | None, most: int) -> Sequence[Row]:
+    def walk(self, order: Order, beyond: CursorPosition | None, most: int) -> Sequence[Row]:
         """Up to *most* rows in *order* of value and id: the first ones, or those that come after a place."""
         ...
 
-    def place(self, row: Row) -> Place: ...
+    def place(self, row: Row) -> CursorPosition: ...
 
     def item(self, row: Row) -> object:
         """As the client sees it."""
@@ -40,7 +40,7 @@ def keyset_page(request: ListRequest, rows: Rows[Row]) -> Page:
     return Page(page.items[::-1], page.total_count, _turned(page.next), _turned(page.previous))
 
 
-def _page(request: ListRequest, rows: Rows[Row], order: Order, beyond: Place | None) -> Page:
+def _page(request: ListRequest, rows: Rows[Row], order: Order, beyond: CursorPosition | None) -> Page:
     """The page as whoever walks in *order* sees it: `next` is ahead, `previous` is behind."""
     found = rows.walk(order, beyond, request.limit + 1)
     shown = found[: request.limit]
@@ -57,9 +57,9 @@ def _page(request: ListRequest, rows: Rows[Row], order: Order, beyond: Place | N
     )
 
 
-def _edge(place: Place, order: Order) -> Place:
+def _edge(place: CursorPosition, order: Order) -> CursorPosition:
     """Just after *place*, so that a walk back begins with the row at it, if it is there."""
-    return Place(place.value, place.row_id + (1 if order == "asc" else -1))
+    return CursorPosition(place.value, place.row_id + (1 if order == "asc" else -1))
 
 
 def _turned(position: Position | None) -> Position | None:

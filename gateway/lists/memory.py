@@ -4,7 +4,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, TypeVar
 
-from gateway.lists.conventions import MAX_SORT_CHARS, ListRequest, Order, Page, Place, SortValue
+from gateway.lists.conventions import MAX_SORT_CHARS, CursorPosition, ListRequest, Order, Page, SortValue
 from gateway.lists.keyset import keyset_page
 
 T = TypeVar("T")
@@ -44,21 +44,21 @@ class _Sorted(Generic[T]):
     def count(self) -> int:
         return len(self._rows)
 
-    def walk(self, order: Order, beyond: Place | None, most: int) -> Sequence[T]:
+    def walk(self, order: Order, beyond: CursorPosition | None, most: int) -> Sequence[T]:
         if order == "asc":
             start = 0 if beyond is None else bisect_right(self._ranks, _rank(beyond))
             return self._rows[start : start + most]
         end = len(self._rows) if beyond is None else bisect_left(self._ranks, _rank(beyond))
         return self._rows[max(0, end - most) : end][::-1]
 
-    def place(self, row: T) -> Place:
-        return Place(self._value_of(row), self._id_of(row))
+    def place(self, row: T) -> CursorPosition:
+        return CursorPosition(self._value_of(row), self._id_of(row))
 
     def item(self, row: T) -> object:
         return self._item_of(row)
 
 
-def _rank(place: Place) -> _Rank:
+def _rank(place: CursorPosition) -> _Rank:
     return isinstance(place.value, str), place.value, place.row_id
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from gateway.lists.conventions import MAX_SORT_CHARS, ListRequest, ListShape, Order, Page, Place
+from gateway.lists.conventions import MAX_SORT_CHARS, CursorPosition, ListRequest, ListShape, Order, Page
 from gateway.lists.keyset import keyset_page
 
 Params = tuple[object, ...]
@@ -72,7 +72,7 @@ class _TableRows:
         (n,) = self.connection.execute(count, self.where.params).fetchone()
         return int(n)
 
-    def walk(self, order: Order, beyond: Place | None, most: int) -> Sequence[_Row]:
+    def walk(self, order: Order, beyond: CursorPosition | None, most: int) -> Sequence[_Row]:
         table, where = self.table, self.where
         key = table.expressions[self.request.sort.key]
         if beyond is not None:
@@ -86,13 +86,13 @@ class _TableRows:
             (*where.params, most),
         ).fetchall()
 
-    def place(self, row: _Row) -> Place:
+    def place(self, row: _Row) -> CursorPosition:
         value, row_id, *_ = row
         if not isinstance(value, str | int | float) or not isinstance(row_id, int):
             raise TypeError("a list's sort expression gave NULL")
         if isinstance(value, str) and len(value) > MAX_SORT_CHARS:
             raise ValueError("a list sorts by texts that are too long for a cursor")
-        return Place(value, row_id)
+        return CursorPosition(value, row_id)
 
     def item(self, row: _Row) -> object:
         return self.table.item_of(row[2:])

@@ -9,10 +9,10 @@ The user goes through the operator's policy (keep, hash, drop) before it is writ
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from gateway.contract.device_identity import ASSISTANTS
 from gateway.decode.view import Attributes, Resource
-from gateway.devices.identity import ASSISTANTS
 from gateway.normalise.context import Context
-from gateway.normalise.extract import NO_INTEREST, WHO, Interest, Interests, pick
+from gateway.normalise.extract import NO_INTEREST, WHO, AttributeTable, Interest, pick
 from gateway.normalise.fingerprint import fingerprint, source_fingerprint
 from spool.record import Attribution
 
@@ -53,11 +53,11 @@ _NO_ONE = frozenset({"unknown", "Unknown", "None", "none", "null", "undefined", 
 """Words that senders write where they know no user."""
 
 
-def _table() -> Interests:
+def _table() -> AttributeTable:
     known: dict[str, Interest] = {
         name: (field, rank, WHO) for field, names in _RESOURCE_NAMES.items() for rank, name in enumerate(names)
     }
-    return Interests(known, lambda _: NO_INTEREST)
+    return AttributeTable(known, lambda _: NO_INTEREST)
 
 
 RESOURCE_INTERESTS = _table()
@@ -71,7 +71,7 @@ def fixed_by(labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple((name if name in _OF_LABELS else _LABEL + name, value) for name, value in labels.items())
 
 
-class Origin(NamedTuple):
+class ResourceContext(NamedTuple):
     """What all items of one resource share."""
 
     attribution: Attribution
@@ -90,7 +90,7 @@ class Origin(NamedTuple):
     """Of the resource, as it was sent; only beside *host*."""
 
 
-def origin(resource: Attributes, context: Context) -> Origin:
+def origin(resource: Attributes, context: Context) -> ResourceContext:
     """The attribution and the sender's fingerprint of one resource."""
     told = pick(resource, tuple(resource), RESOURCE_INTERESTS).who
     merged = {**context.key_gives, **context.device, **told, **context.key_fixes}
@@ -104,7 +104,7 @@ def origin(resource: Attributes, context: Context) -> Origin:
     instance = told.get("instance") or told.get("session", "")
     place = told.get("place") or told.get("host")
     service = told.get("service_name", "")
-    return Origin(
+    return ResourceContext(
         attribution,
         source_fingerprint(service, instance),
         fingerprint("sender", context.counted_key or context.peer, device_id or "", service, told.get("instance", "")),
@@ -120,7 +120,7 @@ def _unnamed(merged: Mapping[str, str], service: str) -> tuple[str, str]:
     return (host, merged.get("user", "")) if host else ("", "")
 
 
-def name_machine(attribution: Attribution, made: Origin, who: Mapping[str, str], context: Context) -> None:
+def name_machine(attribution: Attribution, made: ResourceContext, who: Mapping[str, str], context: Context) -> None:
     """Add the machine's id, for an *attribution* that has none of a device; call it where *made* has a host."""
     user = context.key_fixes.get("user") or who.get("user") or made.user
     if user and user not in _NO_ONE and not attribution.get("device_id"):
@@ -128,10 +128,10 @@ def name_machine(attribution: Attribution, made: Origin, who: Mapping[str, str],
 
 
 _OriginKey = tuple[object, ...]
-_origins: dict[_OriginKey, Origin] = {}
+_origins: dict[_OriginKey, ResourceContext] = {}
 
 
-def resource_origin(resource: Resource, context: Context) -> Origin:
+def resource_origin(resource: Resource, context: Context) -> ResourceContext:
     """The `origin` of *resource*, remembered: an SDK sends the same resource with each request."""
     data = resource.SerializeToString()
     key = (data, *_told_by(context))
@@ -144,7 +144,7 @@ def resource_origin(resource: Resource, context: Context) -> Origin:
     return made
 
 
-def gateway_origin(source: str, context: Context) -> Origin:
+def gateway_origin(source: str, context: Context) -> ResourceContext:
     """Who sends what comes from the gateway *source* under this key, or from this peer; remembered as above."""
     key = (source, *_told_by(context))
     known = _origins.get(key)
@@ -158,7 +158,7 @@ def gateway_origin(source: str, context: Context) -> Origin:
     return made
 
 
-def _remember(key: _OriginKey, made: Origin) -> None:
+def _remember(key: _OriginKey, made: ResourceContext) -> None:
     if len(_origins) >= _MAX_ORIGINS:
         _origins.clear()
     _origins[key] = made

@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from gateway.contract.outcomes import Rejection
 from spool.record import Record
 
 LINK_BYTES = 32
@@ -54,17 +55,6 @@ class Call(NamedTuple):
     """63-bit fingerprint of the service's instance (`Origin.instance`); 0 where the resource states none."""
     place: int = 0
     """32-bit fingerprint of where the service runs (`Origin.place`): twins run in one place, where both sides state it."""
-
-
-class Rejection(NamedTuple):
-    """One item that could not become a record; its reason and position, never its content."""
-
-    reason: str
-    """Closed list: `invalid_trace_id`, `invalid_span_id`, `invalid_time`, …"""
-    position: str
-    """Where it stood, such as `resourceSpans[0].scopeSpans[1].spans[4]`."""
-    message: str = ""
-    """What its sender is told to do; empty where the reason is all there is."""
 
 
 @dataclass(slots=True)

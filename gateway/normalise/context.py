@@ -6,7 +6,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-from gateway.devices.identity import machine_id
+from gateway.contract.device_identity import machine_id
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 

@@ -49,7 +49,7 @@ NO_INTEREST: Interest = ()
 _NUMERIC = frozenset({NUMBER, OTHER})
 
 
-class Picked:
+class Extracted:
     """The values of one item, by field."""
 
     __slots__ = ("counts", "numbers", "other", "texts", "who")
@@ -63,10 +63,10 @@ class Picked:
 
     def __repr__(self) -> str:
         """Names only: raw texts may hold content."""
-        return f"Picked({sorted([*self.texts, *self.counts, *self.numbers, *self.who])})"
+        return f"Extracted({sorted([*self.texts, *self.counts, *self.numbers, *self.who])})"
 
 
-class Plan:
+class ExtractionPlan:
     """How one set of attribute names is read: for each field the name that wins, and the names behind it."""
 
     __slots__ = ("counts", "firsts", "lower", "rest", "texts", "who")
@@ -92,18 +92,18 @@ class Plan:
             placed.add(field)
 
 
-NO_PLAN: Final = Plan((), {})
+NO_PLAN: Final = ExtractionPlan((), {})
 """Reads nothing."""
 
 
-class Interests(dict[str, Interest]):
+class AttributeTable(dict[str, Interest]):
     """Attribute name -> interest, and set of names -> plan. Both are made when first seen, and remembered within bounds."""
 
     def __init__(self, known: Mapping[str, Interest], decide: Callable[[str], Interest]) -> None:
         super().__init__(known)
         self._known = dict(known)
         self._decide = decide
-        self.plans: dict[tuple[str, ...], Plan] = {}
+        self.plans: dict[tuple[str, ...], ExtractionPlan] = {}
 
     def __missing__(self, key: str) -> Interest:
         interest = self._known[key] if key in self._known else self._decide(key)
@@ -114,12 +114,12 @@ class Interests(dict[str, Interest]):
             self[key] = interest
         return interest
 
-    def plan(self, names: tuple[str, ...]) -> Plan:
+    def plan(self, names: tuple[str, ...]) -> ExtractionPlan:
         """The plan for *names*; instrumentations send few sets of names, so nearly all spans find theirs made."""
         known = self.plans.get(names)
         if known is not None:
             return known
-        plan = Plan(names, self)
+        plan = ExtractionPlan(names, self)
         if sum(map(len, names)) <= _MAX_PLAN_CHARS:
             if len(self.plans) >= _MAX_PLANS:
                 self.plans.clear()
@@ -127,14 +127,14 @@ class Interests(dict[str, Interest]):
         return plan
 
 
-def pick(attributes: Attributes, names: tuple[str, ...], interests: Interests) -> Picked:
+def pick(attributes: Attributes, names: tuple[str, ...], interests: AttributeTable) -> Extracted:
     """The mapped values of *attributes*, whose names are *names*. Empty texts and numbers that are none count as absent."""
     return pick_planned(attributes, interests.plan(names))
 
 
-def pick_planned(attributes: Attributes, plan: Plan) -> Picked:  # noqa: C901 - the hot loop, unrolled by kind
+def pick_planned(attributes: Attributes, plan: ExtractionPlan) -> Extracted:  # noqa: C901 - the hot loop, unrolled by kind
     """The mapped values of *attributes*, which have the names that *plan* was made for."""
-    picked = Picked()
+    picked = Extracted()
     texts, counts = picked.texts, picked.counts
     for field, name in plan.texts:
         value = attributes[name]
@@ -165,7 +165,7 @@ def pick_planned(attributes: Attributes, plan: Plan) -> Picked:  # noqa: C901 - 
     return picked
 
 
-def _read(picked: Picked, field: str, kind: int, value: AnyValue) -> None:
+def _read(picked: Extracted, field: str, kind: int, value: AnyValue) -> None:
     """One value of any kind."""
     if kind == COUNT:
         count = value.int_value or _count(value)
@@ -181,7 +181,7 @@ def _read(picked: Picked, field: str, kind: int, value: AnyValue) -> None:
             (picked.who if kind == WHO else picked.texts)[field] = text
 
 
-def _keep_number(picked: Picked, field: str, kind: int, number: float) -> None:
+def _keep_number(picked: Extracted, field: str, kind: int, number: float) -> None:
     if kind == NUMBER:
         picked.numbers[field] = number
         return

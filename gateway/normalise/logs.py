@@ -12,15 +12,16 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import NamedTuple
 
+from gateway.contract.outcomes import Rejection
 from gateway.decode.view import Attributes, Faults, LogRecord, Logs, ScopeLogs
 from gateway.normalise import times
-from gateway.normalise.attribution import Origin, name_machine, resource_origin
-from gateway.normalise.call import LOG, Call, Normalised, Rejection
+from gateway.normalise.attribution import ResourceContext, name_machine, resource_origin
+from gateway.normalise.call import LOG, Call, Normalised
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.events import EventRule, choose_event, status_failed
 from gateway.normalise.conventions.generic import RAW_NESTED, read_nested
 from gateway.normalise.conventions.table import Convention
-from gateway.normalise.extract import MAX_TEXT_CHARS, Interests, Picked, pick
+from gateway.normalise.extract import MAX_TEXT_CHARS, AttributeTable, Extracted, pick
 from gateway.normalise.fingerprint import log_scope_fingerprint
 from gateway.normalise.record import call_record, error_name, event_record_id, title
 from gateway.normalise.signal_precedence import place, rank_of
@@ -73,7 +74,7 @@ def _name_asked(run: _Run) -> None:
             call.record["request_model"] = asked
 
 
-def _scope(run: _Run, scope_logs: ScopeLogs, at: str, made: Origin) -> None:
+def _scope(run: _Run, scope_logs: ScopeLogs, at: str, made: ResourceContext) -> None:
     scope = scope_of(scope_logs.scope.name[:MAX_TEXT_CHARS], scope_logs.scope.version[:MAX_TEXT_CHARS])
     out = run.out
     for number, record in enumerate(scope_logs.log_records):
@@ -101,14 +102,14 @@ def _scope(run: _Run, scope_logs: ScopeLogs, at: str, made: Origin) -> None:
             out.suppressed[fate] += 1
 
 
-def _note_request(run: _Run, record: LogRecord, picked: Picked) -> None:
+def _note_request(run: _Run, record: LogRecord, picked: Extracted) -> None:
     asked, span = title(picked.texts.get("request_model")), record.trace_id + record.span_id
     if asked is not None and len(span) == _TRACE_ID_BYTES + _SPAN_ID_BYTES:
         run.asked[span] = asked
 
 
 def _take(
-    run: _Run, record: LogRecord, picked: Picked, rule: EventRule, scope: Scope, made: Origin, position: str
+    run: _Run, record: LogRecord, picked: Extracted, rule: EventRule, scope: Scope, made: ResourceContext, position: str
 ) -> None:
     """Add the call of *record*, or its rejection."""
     end_ns = _time_ns(record)
@@ -143,7 +144,7 @@ def scope_of(name: str, version: str) -> Scope:
 
 
 @lru_cache(maxsize=256)
-def interests_of(convention: Convention) -> Interests:
+def interests_of(convention: Convention) -> AttributeTable:
     """One table a convention, with one memory of names."""
     return convention.interests()
 
@@ -165,7 +166,13 @@ def _rank(product: str, event: str) -> int:
 
 
 def _call(
-    log: LogRecord, picked: Picked, rule: EventRule, scope: Scope, made: Origin, context: Context, end_ns: int
+    log: LogRecord,
+    picked: Extracted,
+    rule: EventRule,
+    scope: Scope,
+    made: ResourceContext,
+    context: Context,
+    end_ns: int,
 ) -> Call:
     trace_id, span_id = _trace_ids(log)
     end_ms = times.ms_of(end_ns)
@@ -228,12 +235,12 @@ def _trace(trace_id: bytes, span_id: bytes, rule: EventRule) -> Trace | None:
     return {"trace_id": trace_id.hex(), "span_id": own, "parent_span_id": parent}
 
 
-def _duration_ms(picked: Picked) -> int | None:
+def _duration_ms(picked: Extracted) -> int | None:
     sent = picked.numbers.get("duration_ms")
     return round(sent) if sent is not None and 0 <= sent <= _MAX_DURATION_MS else None
 
 
-def _identity(picked: Picked, event: str, source: int, span: bytes, end_ns: int) -> str:
+def _identity(picked: Extracted, event: str, source: int, span: bytes, end_ns: int) -> str:
     """What names this report. Names and counts only, which later releases read alike; a sender that uses an id twice
     for different numbers made two reports."""
     texts, counts = picked.texts, picked.counts

@@ -13,10 +13,10 @@ from functools import lru_cache
 from math import isfinite
 from typing import NamedTuple
 
+from gateway.contract.outcomes import Rejection
 from gateway.decode.view import Attributes, Faults, HistogramDataPoint, Metric, Metrics, NumberDataPoint
 from gateway.normalise import times
-from gateway.normalise.attribution import Origin, resource_origin
-from gateway.normalise.call import Rejection
+from gateway.normalise.attribution import ResourceContext, resource_origin
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.metric_tables import (
     COST,
@@ -27,14 +27,14 @@ from gateway.normalise.conventions.metric_tables import (
     token_kind,
 )
 from gateway.normalise.cost import decimal_string
-from gateway.normalise.extract import MAX_TEXT_CHARS, Picked, pick
+from gateway.normalise.extract import MAX_TEXT_CHARS, Extracted, pick
 from gateway.normalise.operation import operation
 from gateway.normalise.points import (
     PICO,
     Labels,
-    Measured,
+    MetricSource,
     Point,
-    Reporter,
+    UsagePoints,
     attributes_hash,
     cumulative_key,
     delta_key,
@@ -67,7 +67,7 @@ class _Series(NamedTuple):
     scope: str
     scope_version: str
     resource: int
-    origin: Origin
+    origin: ResourceContext
     sender: str
     labels: dict[tuple[object, ...], Labels]
     """Those of the points before: points of one metric share a few."""
@@ -75,9 +75,9 @@ class _Series(NamedTuple):
     """Hash of resource, scope, name and kind; the points' attributes come on top."""
 
 
-def normalise_metrics(metrics: Metrics, context: Context) -> Measured:
+def normalise_metrics(metrics: Metrics, context: Context) -> UsagePoints:
     """The usage points and fates of one request."""
-    out = Measured()
+    out = UsagePoints()
     for i, resource_metrics in enumerate(metrics.request.resource_metrics):
         made = resource_origin(resource_metrics.resource, context)
         out.attributions.append(made.attribution)
@@ -135,7 +135,7 @@ def _currency(unit: str) -> str:
 # ---- one metric
 
 
-def _metric(out: Measured, metric: Metric, series: _Series, at: str, faults: Faults) -> None:
+def _metric(out: UsagePoints, metric: Metric, series: _Series, at: str, faults: Faults) -> None:
     """The points of a metric that counts usage, by its kind."""
     ignored = len(metric.gauge.data_points) + len(metric.summary.data_points)
     sums = metric.sum
@@ -165,7 +165,7 @@ def _temporality(metric: Metric) -> int:
 
 
 def _point(
-    out: Measured,
+    out: UsagePoints,
     point: NumberDataPoint | HistogramDataPoint,
     value: float | None,
     count: int | None,
@@ -229,7 +229,7 @@ def _fault(point: NumberDataPoint | HistogramDataPoint, value: float, series: _S
     return None
 
 
-def _kind(table: MetricTable, picked: Picked) -> tuple[str | None, bool]:
+def _kind(table: MetricTable, picked: Extracted) -> tuple[str | None, bool]:
     """What the point counts, and whether a table knows it; None for a total."""
     if table.kind is not None:
         return table.kind, True
@@ -261,7 +261,7 @@ def _identity(series: _Series, attributes: Attributes, start_ns: int) -> bytes:
     )
 
 
-def _labels(series: _Series, picked: Picked) -> Labels:
+def _labels(series: _Series, picked: Extracted) -> Labels:
     """What of the point's attributes is kept."""
     said = (*picked.texts.items(), None, *picked.who.items())
     known = series.labels.get(said)
@@ -272,7 +272,7 @@ def _labels(series: _Series, picked: Picked) -> Labels:
     return known
 
 
-def _new_labels(series: _Series, picked: Picked) -> Labels:
+def _new_labels(series: _Series, picked: Extracted) -> Labels:
     texts, who = picked.texts, picked.who
     request_model, response_model = title(texts.get("request_model")), title(texts.get("response_model"))
     service_tier = texts.get("service_tier", "")
@@ -282,7 +282,7 @@ def _new_labels(series: _Series, picked: Picked) -> Labels:
     if served_by is None:
         served_by = series.table.default_provider or (None if request_model else _UNKNOWN_PROVIDER)
     attribution = series.origin.attribution
-    reporter = Reporter(
+    reporter = MetricSource(
         series.sender,
         attribution.get("service_name") or "",
         attribution.get("device_id") or "",

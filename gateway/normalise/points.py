@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import orjson
 
+from gateway.contract.outcomes import Rejection
 from gateway.decode.view import AnyValue, Attributes
-from gateway.normalise.call import Rejection
 from gateway.normalise.conventions.metric_tables import MetricTable
 from spool.record import Attribution
 
@@ -24,7 +24,7 @@ _TIMES = struct.Struct("<QQqQ")
 _MAX_DEPTH = 8
 
 
-class Reporter(NamedTuple):
+class MetricSource(NamedTuple):
     """Whose numbers these are, as far as it is stated; "" where it is not."""
 
     sender: str
@@ -39,7 +39,7 @@ class Reporter(NamedTuple):
 class Labels(NamedTuple):
     """What points must share to become one record."""
 
-    reporter: Reporter
+    reporter: MetricSource
     scope: str
     scope_version: str
     provider: str | None
@@ -78,7 +78,7 @@ class Point(NamedTuple):
 
 
 @dataclass(slots=True)
-class Measured:
+class UsagePoints:
     """What one payload of metrics holds. `items = len(points) + suppressed + rejected + ignored`."""
 
     points: list[Point] = field(default_factory=list)

@@ -11,7 +11,7 @@ from gateway.normalise.cache_hit import is_cache_hit
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.table import Convention
 from gateway.normalise.cost import no_cost, reported_cost
-from gateway.normalise.extract import Picked
+from gateway.normalise.extract import Extracted
 from gateway.normalise.operation import operation
 from gateway.normalise.provider import provider
 from gateway.normalise.times import rfc3339, time_flags
@@ -71,7 +71,7 @@ def record_json(record: Record) -> bytes:
 
 
 def call_record(
-    picked: Picked,
+    picked: Extracted,
     *,
     convention: Convention,
     source: Source,

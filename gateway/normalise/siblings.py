@@ -14,7 +14,7 @@ from gateway.decode.view import Attributes, Span
 from gateway.normalise.call import Call
 from gateway.normalise.conventions.litellm import RAW_REQUEST
 from gateway.normalise.conventions.native import add_parts
-from gateway.normalise.extract import MAX_TEXT_CHARS, Picked
+from gateway.normalise.extract import MAX_TEXT_CHARS, Extracted
 from gateway.normalise.texts import Json, json_object, object_in, text_in
 from spool.record import Usage
 
@@ -31,7 +31,7 @@ class Companions:
     def __init__(self) -> None:
         self._models: dict[bytes, str] = {}
         """Trace and span id of a call -> the model its provider answered with; "" where steps name several."""
-        self._usages: dict[str, Picked] = {}
+        self._usages: dict[str, Extracted] = {}
         """Response id -> counts."""
 
     def note(self, span: Span) -> None:
@@ -52,7 +52,7 @@ class Companions:
         for answer in _answers(document):
             response_id = text_in(answer, "id")
             if response_id is not None and response_id not in self._usages:
-                picked = Picked()
+                picked = Extracted()
                 add_parts(picked, object_in(answer, "token_usage", "usage"))
                 self._usages[response_id] = picked
 

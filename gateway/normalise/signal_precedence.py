@@ -33,7 +33,7 @@ _SAME_WAY = {
 """Failures are told by an event of their own, in the same way as the answers."""
 
 
-class Place(NamedTuple):
+class Precedence(NamedTuple):
     """Where a report stands in its product's order; all zero for a product that has none."""
 
     group: int
@@ -44,7 +44,7 @@ class Place(NamedTuple):
     """The rank, in place for `Call.marks`."""
 
 
-NOWHERE = Place(0, 0, 0)
+NOWHERE = Precedence(0, 0, 0)
 
 
 def rank_of(product: str, way: str) -> int:
@@ -54,11 +54,11 @@ def rank_of(product: str, way: str) -> int:
     return ways.index(name) + 1 if name in ways else 0
 
 
-def place(product: str, rank: int, sender: int, session: str | None) -> Place:
+def place(product: str, rank: int, sender: int, session: str | None) -> Precedence:
     """The place of one report; *sender* is the `Origin`'s, *session* as the report itself states it."""
     if not rank:
         return NOWHERE
-    return Place(_group(product, sender), session_fingerprint(session), rank << RANK_SHIFT)
+    return Precedence(_group(product, sender), session_fingerprint(session), rank << RANK_SHIFT)
 
 
 @lru_cache(maxsize=4096)

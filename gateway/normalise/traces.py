@@ -11,17 +11,18 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from gateway.contract.outcomes import Rejection
 from gateway.decode.view import Event, Faults, ScopeSpans, Span, Traces
 from gateway.normalise import times
-from gateway.normalise.attribution import Origin, name_machine, resource_origin
-from gateway.normalise.call import REPEAT, Call, Normalised, Rejection
+from gateway.normalise.attribution import ResourceContext, name_machine, resource_origin
+from gateway.normalise.call import REPEAT, Call, Normalised
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.choose import by_names, by_scope
 from gateway.normalise.conventions.generic import RAW_NESTED, read_nested
 from gateway.normalise.conventions.litellm import LITELLM, RAW_REQUEST
 from gateway.normalise.conventions.shared import NEUTRAL
 from gateway.normalise.conventions.table import Convention
-from gateway.normalise.extract import MAX_TEXT_CHARS, NO_PLAN, Interests, Picked, pick, pick_planned
+from gateway.normalise.extract import MAX_TEXT_CHARS, NO_PLAN, AttributeTable, Extracted, pick, pick_planned
 from gateway.normalise.fingerprint import scope_fingerprint
 from gateway.normalise.operation import Fate
 from gateway.normalise.record import call_record, error_name, span_record_id, title
@@ -44,7 +45,7 @@ class Reader(NamedTuple):
     """What all spans of one scope under one convention share."""
 
     convention: Convention
-    interests: Interests
+    interests: AttributeTable
     source: Source
     """Shared by the records: never changed."""
     rank: int
@@ -146,7 +147,7 @@ def _is_another(record: Record, repeated: Record) -> bool:
     return any(None not in counts and counts[0] != counts[1] for counts in (inputs, outputs))
 
 
-def _scope(run: _Run, scope_spans: ScopeSpans, at: tuple[int, int], made: Origin) -> None:  # noqa: C901 - the hot loop
+def _scope(run: _Run, scope_spans: ScopeSpans, at: tuple[int, int], made: ResourceContext) -> None:  # noqa: C901 - the hot loop
     """The spans of one scope; *at* is the number of their resource and of the scope in it."""
     sent = scope_spans.scope
     scope = scope_of(sent.name[:MAX_TEXT_CHARS], sent.version[:MAX_TEXT_CHARS])
@@ -199,7 +200,7 @@ def _scope(run: _Run, scope_spans: ScopeSpans, at: tuple[int, int], made: Origin
                 out.unknown_conventions[scope.name] += 1
 
 
-def read_details(span: Span, picked: Picked, reader: Reader) -> None:
+def read_details(span: Span, picked: Extracted, reader: Reader) -> None:
     """Usage in a map, or usage and names of a details event on the span, where the span itself has no usage."""
     if RAW_NESTED in picked.texts:
         read_nested(picked)
@@ -213,7 +214,7 @@ def read_details(span: Span, picked: Picked, reader: Reader) -> None:
         picked.who = {**told.who, **picked.who}
 
 
-def _placed(run: _Run, call: Call, span: Span, picked: Picked, reader: Reader, made: Origin) -> Call:
+def _placed(run: _Run, call: Call, span: Span, picked: Extracted, reader: Reader, made: ResourceContext) -> Call:
     """The call with its place among the other ways to tell of it."""
     if not reader.rank:
         if span.name != RAW_REQUEST:
@@ -238,7 +239,7 @@ def _invalid_id(trace_id: bytes, span_id: bytes, position: str, faults: Faults) 
     return "invalid_parent_span_id"
 
 
-def _step(run: _Run, span: Span, picked: Picked, fate: Fate) -> None:
+def _step(run: _Run, span: Span, picked: Extracted, fate: Fate) -> None:
     """A span that is no call: a step of AI work, or nothing of AI at all."""
     if fate == "not_a_call" or picked.other or _has_ai_mark(picked):
         run.out.suppressed["not_a_call"] += 1
@@ -247,7 +248,7 @@ def _step(run: _Run, span: Span, picked: Picked, fate: Fate) -> None:
         run.out.ignored += 1
 
 
-def _has_ai_mark(picked: Picked) -> bool:
+def _has_ai_mark(picked: Extracted) -> bool:
     return any(
         field not in NEUTRAL and not field.startswith("raw_")
         for field in (*picked.texts, *picked.counts, *picked.numbers)
@@ -267,7 +268,7 @@ def reader_by_names(scope: Scope, names: tuple[str, ...]) -> Reader | None:
 
 
 @lru_cache(maxsize=256)
-def _interests(convention: Convention) -> Interests:
+def _interests(convention: Convention) -> AttributeTable:
     """One table a convention, with one memory of names."""
     return convention.interests()
 
@@ -287,10 +288,10 @@ def _reader(convention: Convention, name: str, version: str) -> Reader:
 def _call(
     span: Span,
     ids: tuple[bytes, bytes, bytes],
-    picked: Picked,
+    picked: Extracted,
     reader: Reader,
     scope: Scope,
-    made: Origin,
+    made: ResourceContext,
     context: Context,
     failed: bool,  # noqa: FBT001 - called once, and positional arguments are the faster ones
 ) -> Call:

@@ -9,7 +9,7 @@
 
 from enum import Enum
 
-from gateway.normalise.extract import Picked
+from gateway.normalise.extract import Extracted
 from spool.record import Usage, UsageStatus
 
 
@@ -46,7 +46,7 @@ def _cache_creation(written: int | None, counts: dict[str, int]) -> int | None:
     return parts if parts > (written or 0) else written
 
 
-def partition(picked: Picked, basis: Basis, *, failed: bool, began: bool, output_expected: bool) -> Counted:
+def partition(picked: Extracted, basis: Basis, *, failed: bool, began: bool, output_expected: bool) -> Counted:
     """The usage of one call.
 
     *began*: an answer had begun to arrive (a response id, a first token), so a failure is not free. *output_expected*:
@@ -119,7 +119,7 @@ def _add_details(usage: Usage, counts: dict[str, int], given: int | None, output
     return consistent
 
 
-def _nothing(picked: Picked, *, failed: bool, began: bool) -> Counted:
+def _nothing(picked: Extracted, *, failed: bool, began: bool) -> Counted:
     """A call that reported no usage: `none` for a failure that never began, else `missing`. A bare total is kept beside it."""
     status: UsageStatus = "none" if failed and not began else "missing"
     usage: Usage = {"status": status}

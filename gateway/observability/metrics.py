@@ -11,10 +11,10 @@ from typing import Final, Literal, NotRequired, TypedDict
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from gateway.admin.dead_letters import ReasonFigures, ResendFigures
 from gateway.counting.metrics.gaps import Gap
+from gateway.observability.dead_letters import ReasonFigures, ResendFigures
 from gateway.observability.quarantine import QuarantineStatus
-from gateway.receiver.refusals import RefusedStatus
+from gateway.observability.refusals import RefusedStatus
 
 
 class LaneStatus(TypedDict):

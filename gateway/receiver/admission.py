@@ -7,7 +7,7 @@ from aiohttp import web
 
 from gateway.common.wall_clock import wall_ms
 from gateway.keys.record import KeyRecord
-from gateway.receiver.authenticator import Gate
+from gateway.receiver.authenticator import Authenticator
 from gateway.receiver.body import Hold
 from gateway.receiver.quotas import Quotas
 from gateway.receiver.recent_senders import RecentSenders
@@ -16,7 +16,7 @@ from gateway.receiver.recent_senders import RecentSenders
 class Admission:
     """*shown*, everywhere: the keys in the request, where others than those in its headers count."""
 
-    def __init__(self, gate: Gate, quotas: Quotas | None = None, recent: RecentSenders | None = None) -> None:
+    def __init__(self, gate: Authenticator, quotas: Quotas | None = None, recent: RecentSenders | None = None) -> None:
         self._gate = gate
         self.quotas = quotas or Quotas(time.monotonic)
         self.recent = recent or RecentSenders(wall_ms)

@@ -11,7 +11,7 @@ from gateway.config.model import Config
 from gateway.config.values import TcpAddress
 from gateway.contract.intake import Intake
 from gateway.receiver.admission import Admission
-from gateway.receiver.authenticator import Gate, IntakeGate, KeyGate, Keys, OpenGate
+from gateway.receiver.authenticator import Authenticator, IntakeGate, KeyAuthenticator, Keys, OpenIntakeAuthenticator
 from gateway.receiver.body import Limits
 from gateway.receiver.cors import Cors
 from gateway.receiver.forwarded import forwarded_routes
@@ -33,17 +33,17 @@ class InboundKeys(Keys, Protocol):
         """Whether a key was ever made."""
 
 
-def build_gate(config: Config, keys: InboundKeys) -> Gate:
+def build_gate(config: Config, keys: InboundKeys) -> Authenticator:
     """Open intake checks the Host only on loopback TCP: no browser reaches a unix socket, and elsewhere our names are not known.
 
     Where others can reach the address, every request needs a key, were it that none exists, unless the configuration says
     `auth: none`.
     """
     address = config.listen.http
-    opened = OpenGate(check_host=isinstance(address, TcpAddress) and address.is_loopback)
+    opened = OpenIntakeAuthenticator(check_host=isinstance(address, TcpAddress) and address.is_loopback)
     if config.auth == "none":
         return opened
-    keyed = KeyGate(keys)
+    keyed = KeyAuthenticator(keys)
     if address is not None and not address.is_loopback:
         return keyed
     return IntakeGate(any_key_ever=keys.ever_created, opened=opened, keyed=keyed)
@@ -52,7 +52,7 @@ def build_gate(config: Config, keys: InboundKeys) -> Gate:
 def build_receiver(
     config: Config,
     intake: Intake,
-    gate: Gate,
+    gate: Authenticator,
     further: Sequence[Route] = (),
     *,
     now_ms: Callable[[], int] = wall_ms,

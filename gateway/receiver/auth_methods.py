@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 from urllib.parse import parse_qs
 
+from gateway.contract.auth_methods import SIGNATURES
 from gateway.receiver.authenticator import BLANKS, Headers, key_of, keys_in
 
 FIREHOSE_HEADER = "X-Amz-Firehose-Access-Key"
@@ -41,10 +42,6 @@ class Signature(NamedTuple):
 
     def _plain(self, sent: str) -> bytes:
         return sent.strip(BLANKS).lower().removeprefix(f"{self.algorithm}=").encode("utf-8", "replace")
-
-
-SIGNATURES = {"hmac_sha256": ("Helicone-Signature", "sha256"), "hmac_sha1": ("x-vercel-signature", "sha1")}
-"""Way in -> its header and hash."""
 
 
 def signature_of(ways_in: Sequence[str], secret: str | None) -> Signature | None:

@@ -95,12 +95,12 @@ class Keys(Protocol):
         """The enabled key whose secret is *text*."""
 
 
-class Gate(Protocol):
+class Authenticator(Protocol):
     def admit(self, headers: Headers, scope: str, shown: Sequence[str] | None = None) -> KeyRecord | None:
         """The inbound key; None on open intake. *shown*: the keys in the request, where others than the headers' count."""
 
 
-class OpenGate:
+class OpenIntakeAuthenticator:
     """Open intake. On loopback any page in a local browser can post here too, so the Host must be a loopback name."""
 
     def __init__(self, *, check_host: bool) -> None:
@@ -114,7 +114,7 @@ class OpenGate:
             )
 
 
-class KeyGate:
+class KeyAuthenticator:
     """Every request carries a key, which is checked anew each time: a key disabled now is refused now."""
 
     def __init__(self, keys: Keys) -> None:
@@ -135,7 +135,7 @@ class KeyGate:
 class IntakeGate:
     """Open until the first key was ever created, from then on by key."""
 
-    def __init__(self, *, any_key_ever: Callable[[], bool], opened: Gate, keyed: Gate) -> None:
+    def __init__(self, *, any_key_ever: Callable[[], bool], opened: Authenticator, keyed: Authenticator) -> None:
         self._any_key_ever = any_key_ever
         self._opened = opened
         self._keyed = keyed

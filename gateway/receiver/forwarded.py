@@ -17,14 +17,16 @@ import orjson
 from aiohttp import web
 
 from gateway.admin.insight_routes import LIST_PATH, SCOPES
-from gateway.contract.errors import Answer, DeviceQuarantined, EnrolmentRefused, UnsupportedMedia
+from gateway.contract.errors import DeviceQuarantined, EnrolmentRefused, UnsupportedMedia
 from gateway.contract.intake import Intake, Receipt, Sender
+from gateway.contract.outcomes import Rejection
 from gateway.contract.scopes import INGEST_SCOPE
+from gateway.contract.unit_cost import Target
 from gateway.devices.states import KNOWN
 from gateway.insights.finding import INSIGHT_LIST
 from gateway.lists.conventions import ListRequest, Page, envelope, read_request
-from gateway.normalise.call import Rejection
-from gateway.receiver.authenticator import Gate, Headers
+from gateway.receiver.answers import Answer
+from gateway.receiver.authenticator import Authenticator, Headers
 from gateway.receiver.body import Hold
 from gateway.receiver.responses import json_error
 from gateway.receiver.routes import BodyRoute, RequestRoute, Route
@@ -36,7 +38,6 @@ from gateway.receiver.telemetry import (
     PING_SCOPE,
     UNIT_COST_SCOPE,
 )
-from gateway.usage_events.unit_cost import Target
 from spool.unit_cost import Kind, Operation
 
 RECORDS_PATH: Final = "/v2/ai-telemetry/records"
@@ -141,7 +142,7 @@ def forwarded_routes(intake: Intake) -> list[Route]:
     ]
 
 
-def liveness_route(insights: Insights, gate: Gate) -> Route:
+def liveness_route(insights: Insights, gate: Authenticator) -> Route:
     """`GET /v2/insights`, by which a gateway that forwards sees that this one is there; the list itself, as the admin port has it.
 
     *gate* asks for a key also where intake is open: what comes in is anybody's, what goes out is not.

@@ -9,9 +9,10 @@ from typing import Final, Protocol
 
 from aiohttp import web
 
-from gateway.contract.errors import Answer, BadPayload, UnsupportedMedia
+from gateway.contract.errors import BadPayload, UnsupportedMedia
 from gateway.contract.intake import Intake, Receipt, Sender
 from gateway.contract.scopes import INGEST_SCOPE
+from gateway.receiver.answers import Answer
 from gateway.receiver.authenticator import Headers
 from gateway.receiver.ready_response import SERVER, Ready
 from gateway.receiver.responses import (

@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 import orjson
 
-from gateway.normalise.call import Rejection
+from gateway.contract.outcomes import Rejection
 
 Media = Literal["protobuf", "json"]
 """The encoding that the request came in; its answer goes out in the same."""

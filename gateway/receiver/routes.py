@@ -13,8 +13,9 @@ from urllib.parse import unquote
 from aiohttp import web
 
 from gateway.common.suggestions import did_you_mean
-from gateway.contract.errors import Answer, NotFound
+from gateway.contract.errors import NotFound
 from gateway.contract.intake import Receipt, Sender
+from gateway.receiver.answers import Answer
 from gateway.receiver.authenticator import Headers
 from gateway.receiver.body import Hold
 

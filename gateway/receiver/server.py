@@ -17,24 +17,16 @@ from multidict import CIMultiDict
 from gateway.common.http_server import QuietServer
 from gateway.common.traceback_summary import places
 from gateway.common.wall_clock import wall_ms
-from gateway.contract.errors import (
-    Answer,
-    BadPayload,
-    GatewayError,
-    MethodNotAllowed,
-    Unauthenticated,
-    answer_for,
-    kind_of,
-    reason_of,
-)
+from gateway.contract.errors import BadPayload, GatewayError, MethodNotAllowed, Unauthenticated
 from gateway.observability.metrics import WebFigures
+from gateway.observability.refusals import Refused
 from gateway.receiver.admission import Admission
+from gateway.receiver.answers import Answer, answer_for, kind_of, reason_of
 from gateway.receiver.authenticator import Headers, sender_of
 from gateway.receiver.body import INLINE_BYTES, Budget, Hold, Limits, read_body
 from gateway.receiver.content_encoding import decoder_for
 from gateway.receiver.cors import Cors
 from gateway.receiver.otlp import OtlpManner
-from gateway.receiver.refusals import Refused
 from gateway.receiver.routes import POST_ONLY, BodyRoute, Manner, Route, RouteTable
 
 log = structlog.get_logger()

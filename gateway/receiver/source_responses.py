@@ -14,8 +14,9 @@ from typing import Any
 import orjson
 from aiohttp import web
 
-from gateway.contract.errors import Answer, UnsupportedMedia
+from gateway.contract.errors import UnsupportedMedia
 from gateway.contract.intake import Receipt
+from gateway.receiver.answers import Answer
 from gateway.receiver.authenticator import Headers
 from gateway.receiver.ready_response import SERVER
 from gateway.receiver.responses import cut, json_error, media_of, rejection_message

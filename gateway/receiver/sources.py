@@ -11,8 +11,8 @@ from aiohttp import web
 
 from gateway.contract.errors import Forbidden, Unauthenticated
 from gateway.contract.intake import Intake, Receipt, Sender
+from gateway.contract.outcomes import Rejection
 from gateway.contract.scopes import INGEST_SCOPE
-from gateway.normalise.call import Rejection
 from gateway.receiver.admission import Admission
 from gateway.receiver.auth_methods import shown_by, signature_of
 from gateway.receiver.authenticator import sender_of

@@ -7,13 +7,14 @@ from typing import Final, get_args
 import orjson
 from aiohttp import web
 
-from gateway.contract.errors import Answer, NothingTaken, UnsupportedMedia
+from gateway.contract.errors import NothingTaken, UnsupportedMedia
 from gateway.contract.intake import Intake, Receipt, Sender
+from gateway.contract.unit_cost import Target
+from gateway.receiver.answers import Answer
 from gateway.receiver.authenticator import Headers
 from gateway.receiver.ready_response import SERVER
 from gateway.receiver.responses import json_error
 from gateway.receiver.routes import BodyRoute, Route
-from gateway.usage_events.unit_cost import Target
 from spool.unit_cost import Kind, Operation
 
 EVENT_SCOPE = "events_v1:create_event"

@@ -12,7 +12,7 @@
 from collections.abc import Mapping
 
 from gateway.normalise.conventions.native import add_wholes, take_answer
-from gateway.normalise.extract import MAX_TEXT_CHARS, Picked
+from gateway.normalise.extract import MAX_TEXT_CHARS, Extracted
 from gateway.normalise.texts import Answer, Json, answer_in, count_in, json_object, object_in, raw_answer, text_in
 
 _NOTHING: Mapping[str, Json] = {}
@@ -33,7 +33,7 @@ def answer_of(body: Json) -> Answer:
     return answer
 
 
-def take_body(picked: Picked, body: Json) -> None:
+def take_body(picked: Extracted, body: Json) -> None:
     """Rules 2 to 4: ids, wholes and parts of the provider's answer *body* into *picked*."""
     answer = answer_of(body)
     take_answer(picked, answer)
@@ -59,7 +59,7 @@ def _finish_reason(document: Mapping[str, Json]) -> str | None:
     return found[:MAX_TEXT_CHARS] if found else None
 
 
-def _as_the_provider_counts(picked: Picked, usage: Mapping[str, Json]) -> None:
+def _as_the_provider_counts(picked: Extracted, usage: Mapping[str, Json]) -> None:
     """Rule 2, where `add_wholes` alone would read another provider's meaning."""
     counts = picked.counts
     thoughts = count_in(usage, "thoughtsTokenCount")
@@ -74,7 +74,7 @@ def _as_the_provider_counts(picked: Picked, usage: Mapping[str, Json]) -> None:
         counts["native_input"] = bedrock
 
 
-def _prove(picked: Picked, usage: Mapping[str, Json]) -> None:
+def _prove(picked: Extracted, usage: Mapping[str, Json]) -> None:
     """Rule 3."""
     prompt, completion = count_in(usage, "prompt_tokens"), count_in(usage, "completion_tokens")
     cached = (count_in(usage, "cache_read_input_tokens") or 0) + (count_in(usage, "cache_creation_input_tokens") or 0)

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import orjson
 
 from gateway.contract.errors import BadPayload, TooLarge
+from gateway.contract.outcomes import Rejection
 from gateway.decode.loose_json import loads, place_of
-from gateway.normalise.call import Rejection
 from gateway.normalise.texts import Json
 
 BOM = b"\xef\xbb\xbf"

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from gateway.normalise.conventions.shared import kind_of
 from gateway.normalise.conventions.table import Convention
-from gateway.normalise.extract import COUNT, FIRST, MAX_COUNT, MAX_TEXT_CHARS, NUMBER, TEXT, WHO, Picked
+from gateway.normalise.extract import COUNT, FIRST, MAX_COUNT, MAX_TEXT_CHARS, NUMBER, TEXT, WHO, Extracted
 from gateway.normalise.texts import Json
 
 _MAX_NUMBER_CHARS = 40
@@ -34,7 +34,7 @@ class Field(NamedTuple):
     """Of each path: as it is written, its first part, the others. Plain tuples: this is read some thirty times a document."""
 
 
-class PickedIn(Picked):
+class PickedIn(Extracted):
     """What was picked, and the document that it was picked in."""
 
     __slots__ = ("document",)
@@ -96,7 +96,7 @@ def _below(value: Json, parts: tuple[str, ...]) -> Json:
     return value
 
 
-def _keep(picked: Picked, field: str, kind: int, value: Json) -> bool:
+def _keep(picked: Extracted, field: str, kind: int, value: Json) -> bool:
     """Write *value* down; whether the field is settled with it (a count of 0 is kept, and a later path may say more)."""
     if kind == COUNT:
         count = count_of(value)

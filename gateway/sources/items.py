@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from http import HTTPStatus
 
-from gateway.normalise.call import Rejection
+from gateway.contract.outcomes import Rejection
 from gateway.normalise.texts import Json, json_object
 from gateway.sources.documents import Document, ReadLine
 from gateway.sources.fields import count_of, number_of

@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 import orjson
 
 from gateway.contract.errors import BadPayload
+from gateway.contract.outcomes import Rejection
 from gateway.decode.otlp_json import decode_logs_json, decode_traces_json
 from gateway.decode.view import Logs, Traces
-from gateway.normalise.call import Normalised, Rejection
+from gateway.normalise.call import Normalised
 from gateway.normalise.context import Context
 from gateway.normalise.logs import normalise_logs
 from gateway.normalise.texts import Json

@@ -11,12 +11,13 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import NamedTuple
 
+from gateway.contract.outcomes import Rejection
 from gateway.normalise import times
 from gateway.normalise.attribution import gateway_origin
-from gateway.normalise.call import Call, Normalised, Rejection
+from gateway.normalise.call import Call, Normalised
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.table import Convention
-from gateway.normalise.extract import Picked
+from gateway.normalise.extract import Extracted
 from gateway.normalise.fingerprint import scope_fingerprint
 from gateway.normalise.record import call_record, error_name, event_record_id
 from gateway.normalise.texts import Json
@@ -36,7 +37,7 @@ _HEX_SPAN = re.compile(r"[0-9a-f]{16}")
 class Report(NamedTuple):
     """One call as a gateway tells of it, beside its picked values."""
 
-    picked: Picked
+    picked: Extracted
     event_id: str
     """The sender's own id of this report; else what else tells it from any other (`content_id`)."""
     start_ms: int | None = None

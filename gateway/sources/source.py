@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from gateway.normalise.call import Normalised
 from gateway.normalise.context import Context
-from gateway.normalise.points import Measured
+from gateway.normalise.points import UsagePoints
 from gateway.sources.documents import Document, ReadLine
 
 SOURCES_PATH = "/v1/sources"
@@ -40,7 +40,7 @@ class SourceRead:
     """What a payload came to: calls and fates, and for sources that sum up, points of usage."""
 
     calls: Normalised = field(default_factory=Normalised)
-    measured: Measured = field(default_factory=Measured)
+    measured: UsagePoints = field(default_factory=UsagePoints)
     threads: list[Thread] = field(default_factory=list)
     threads_of_calls: dict[str, str] = field(default_factory=dict)
     """Record id of a call -> its thread's id: `gateway.ingest.trace_attributes` brings both together."""

@@ -27,9 +27,9 @@ from gateway.normalise.context import Context
 from gateway.normalise.conventions.metric_tables import COST, PRODUCT_RANK, REQUESTS, MetricTable
 from gateway.normalise.conventions.table import Convention
 from gateway.normalise.cost import decimal_string
-from gateway.normalise.extract import Picked
+from gateway.normalise.extract import Extracted
 from gateway.normalise.metrics import sender_of
-from gateway.normalise.points import PICO, Labels, Measured, Point, Reporter, cumulative_key, hashed
+from gateway.normalise.points import PICO, Labels, MetricSource, Point, UsagePoints, cumulative_key, hashed
 from gateway.normalise.record import called, is_name, title
 from gateway.normalise.usage import Basis
 from gateway.sources.source import SourceRead
@@ -49,7 +49,7 @@ class Sum(NamedTuple):
     identity: tuple[str, ...]
     """All that tells this row from others of its stretch: every dimension, mapped or not, and which export it is of. It is only hashed.
     Where no dimension names the account, `context.counted_key` belongs in it."""
-    picked: Picked
+    picked: Extracted
     start_ms: int | None
     """Epoch ms; None where the row has none, and then it is rejected."""
     end_ms: int | None
@@ -92,7 +92,7 @@ def _is_stretch(one: Sum) -> bool:
     )
 
 
-def _add(measured: Measured, rows: list[Sum], convention: Convention, context: Context, rank: int) -> None:
+def _add(measured: UsagePoints, rows: list[Sum], convention: Convention, context: Context, rank: int) -> None:
     """The points of *rows*, which share identity and stretch."""
     first = rows[0]
     values = _values(rows)
@@ -179,7 +179,7 @@ def _table(name: str, basis: Basis, rank: int) -> MetricTable:
     return MetricTable(name, rank, basis=basis, counts_calls=True, format=f"source.{name}")
 
 
-def _labels(picked: Picked, convention: Convention, context: Context) -> Labels:
+def _labels(picked: Extracted, convention: Convention, context: Context) -> Labels:
     texts, who = picked.texts, picked.who
     request_model, response_model = title(texts.get("request_model")), title(texts.get("response_model"))
     operation, served_by, _ = called(
@@ -189,7 +189,7 @@ def _labels(picked: Picked, convention: Convention, context: Context) -> Labels:
         served_by = convention.default_provider or (None if request_model else _UNKNOWN_PROVIDER)
     tier = texts.get("service_tier")
     return Labels(
-        Reporter(
+        MetricSource(
             sender_of(context), who.get("service_name", ""), context.device_id or context.own_device or "", "", ""
         ),
         convention.name,

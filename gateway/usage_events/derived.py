@@ -17,7 +17,7 @@ from exporters.base import Delivered, Hold, Outcome
 from gateway.usage_events.faults import told
 from spool.record import Batch
 from spool.sqlite.metered import Mark, MeteredStore, NewEvent
-from spool.unit_cost import Change, Granularity, Metered, Mismatch, Place, Shape, bucket_start_ms, filter_text
+from spool.unit_cost import Change, Granularity, Metered, Mismatch, Shape, TotalKey, bucket_start_ms, filter_text
 
 Measure = Literal["tokens", "input_tokens", "output_tokens", "calls", "cost"]
 UNKNOWN = "unknown"
@@ -69,7 +69,7 @@ def derived(record: Mapping[str, Any], derivation: Derivation) -> NewEvent | Non
     start_ms = int(datetime.fromisoformat(record["started_at"]).timestamp() * 1000)
     filter_ = {dimension: [text_of(record, field)] for dimension, field in derivation.dimensions.items()}
     element = "" if derivation.element is None else text_of(record, derivation.element)
-    place = Place(bucket_start_ms(start_ms, derivation.granularity), element, filter_text(filter_))
+    place = TotalKey(bucket_start_ms(start_ms, derivation.granularity), element, filter_text(filter_))
     shape = Shape(
         "metric" if derivation.element is None else "allocation", derivation.granularity, tuple(sorted(filter_))
     )

@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 
 import orjson
 
-from gateway.normalise.call import Rejection
+from gateway.contract.outcomes import Rejection
 from gateway.usage_events.faults import Fault, event_mend
 from gateway.usage_events.json_items import UNREADABLE, json_items
 from gateway.usage_events.unit_cost import BadUnitCost, check_dimensions, check_stream, read_record

@@ -6,14 +6,15 @@ from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
-from gateway.common.in_thread import off_loop
+from gateway.common.in_thread import in_thread
 from gateway.common.plural import plural
 from gateway.contract.errors import BadRecord, StreamMismatch, TooLarge
 from gateway.contract.intake import Receipt, Sender
-from gateway.normalise.call import Rejection
+from gateway.contract.outcomes import Rejection
+from gateway.contract.unit_cost import Target
 from gateway.usage_events.events import EventRules, at_line, decode_events
 from gateway.usage_events.faults import MENDS, told_of_event, told_of_record
-from gateway.usage_events.unit_cost import MAX_BYTES, BadUnitCost, Target, read_records
+from gateway.usage_events.unit_cost import MAX_BYTES, BadUnitCost, read_records
 from spool.sqlite.metered import FORGET_AT_ONCE, Mark, MeteredStore, NewEvent
 from spool.unit_cost import Metered, Mismatch
 
@@ -35,7 +36,7 @@ class Metering:
         """
         rules = self._rules if are_metered else self._rules._replace(route="event")
         read = partial(decode_events, body, self._now_ms(), rules, nonce=os.urandom(8))
-        events = await off_loop(read, is_long=len(body) > LARGE_BYTES)
+        events = await in_thread(read, is_long=len(body) > LARGE_BYTES)
         new = [NewEvent(event_mark(x.event_id, x.content), x.record, x.metered) for x in events.events]
         fates = await self._store.keep_events(new, Counter(rejection.reason for rejection in events.rejected))
         rejected = [
@@ -69,7 +70,7 @@ class Metering:
     async def _read(self, target: Target, body: bytes) -> list[Metered]:
         read = partial(read_records, body, target, self._now_ms(), self._rules.more_dimensions)
         try:
-            return await off_loop(read, is_long=len(body) > LARGE_BYTES)
+            return await in_thread(read, is_long=len(body) > LARGE_BYTES)
         except BadUnitCost as error:
             fault = error.fault
             if error.records:

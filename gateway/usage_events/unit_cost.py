@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
-from typing import Any, NamedTuple, get_args
+from typing import Any, get_args
 
+from gateway.contract.unit_cost import Target
 from gateway.decode.loose_json import place_of, whole_escapes
 from gateway.usage_events.faults import KNOWN, OLDER_ELEMENT, Fault, told_of_field
 from spool.unit_cost import (
@@ -23,8 +24,8 @@ from spool.unit_cost import (
     Kind,
     Metered,
     Operation,
-    Place,
     Shape,
+    TotalKey,
     bucket_start_ms,
     filter_text,
 )
@@ -65,14 +66,6 @@ class BadUnitCost(Exception):
         self.fault = fault
         self.records = records
         """How many records the request has, if that can be told."""
-
-
-class Target(NamedTuple):
-    """Where a request goes, as its path says."""
-
-    kind: Kind
-    stream: str
-    operation: Operation
 
 
 def read_records(
@@ -126,7 +119,7 @@ def read_record(
     is_delete = operation == "delete"
     granularity = _granularity(record, kind)
     filter_ = _filter(record, kind, more_dimensions, required=not is_delete)
-    place = Place(
+    place = TotalKey(
         bucket_start_ms(time_ms(record, now_ms), granularity),
         "" if kind == "metric" else _element(record, required=not is_delete),
         "" if filter_ is None else filter_text(filter_),

@@ -15,7 +15,7 @@ from spool.counters import Figures
 from spool.record import AI_TELEMETRY, Lane
 from spool.sqlite import rows
 from spool.sqlite.spool import SqliteSpool
-from spool.store import Tally
+from spool.store import ItemCounts
 
 KEYS_AT_ONCE = 500
 """Series read in one statement; more are read in turns, so that appends are not kept waiting."""
@@ -79,7 +79,7 @@ class AggregateStore:
         held: Sequence[NewHeld],
         series: Sequence[SeriesRow],
         sightings: Sequence[SightingRow],
-        tally: Tally,
+        tally: ItemCounts,
         received_ms: int,
     ) -> Awaitable[None]:
         """Write what payloads of metrics came to, in one commit; done when on disk. Raises SpoolError, and then nothing is kept."""

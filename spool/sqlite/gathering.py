@@ -15,7 +15,7 @@ from typing import Any
 from spool.record import Lane
 from spool.sqlite import rows
 from spool.sqlite.writer import Group, Operation
-from spool.store import Tally
+from spool.store import ItemCounts
 
 CHUNK_RECORDS = 500
 """A chunk is closed when it holds this many records: about half of what travels in one batch."""
@@ -97,7 +97,7 @@ class Gathering:
         self,
         lane: Lane,
         records: Sequence[bytes],
-        tally: Tally,
+        tally: ItemCounts,
         facts: bytes,
         links: bytes,
         appender: asyncio.Future[None],

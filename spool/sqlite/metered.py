@@ -17,14 +17,14 @@ from spool.sqlite import rows, unit_totals
 from spool.sqlite.gathering import CHUNK_RECORDS
 from spool.sqlite.spool import SqliteSpool
 from spool.sqlite.unit_totals import Rules, Stream
-from spool.store import Tally
+from spool.store import ItemCounts
 from spool.unit_cost import Change, Metered, Mismatch
 
 FORGET_AT_ONCE = 2_000
 
-Told = Literal["kept", "duplicate", "conflict"]
+EventOutcome = Literal["kept", "duplicate", "conflict"]
 """`conflict`: a repeat by its id that says something else; the first one stands. An event is then a duplicate, a request is refused."""
-Fate = Told | Mismatch
+Fate = EventOutcome | Mismatch
 
 
 class Mark(NamedTuple):
@@ -135,7 +135,7 @@ def _taken(
     return take_mark(connection, event.mark, now_ms)
 
 
-def take_mark(connection: sqlite3.Connection, mark: Mark, now_ms: int) -> Told:
+def take_mark(connection: sqlite3.Connection, mark: Mark, now_ms: int) -> EventOutcome:
     """Note that *mark* was taken, unless it was before."""
     noted = connection.execute("INSERT OR IGNORE INTO taken (key, content, taken_ms) VALUES (?, ?, ?)", (*mark, now_ms))
     if noted.rowcount:
@@ -156,8 +156,10 @@ def _insert_events(
     figures.keep(USAGE_EVENTS, len(records))
 
 
-def _tally(events: Sequence[NewEvent], fates: Sequence[Fate], rejected: Counter[str], *, counts_repeats: bool) -> Tally:
-    tally = Tally(received=rejected.total(), rejected=rejected.total())
+def _tally(
+    events: Sequence[NewEvent], fates: Sequence[Fate], rejected: Counter[str], *, counts_repeats: bool
+) -> ItemCounts:
+    tally = ItemCounts(received=rejected.total(), rejected=rejected.total())
     reasons = Counter({f"rejected.{reason}": n for reason, n in rejected.items()})
     for event, fate in zip(events, fates, strict=True):
         if fate != "kept" and not counts_repeats:
@@ -189,21 +191,21 @@ def keep_records(
     if isinstance(fits, Mismatch):
         figures.add(_rejected(count, fits.code))
         return fits
-    fate: Told = "kept" if mark is None else take_mark(connection, mark, now_ms)
+    fate: EventOutcome = "kept" if mark is None else take_mark(connection, mark, now_ms)
     match fate:
         case "kept":
             unit_totals.apply(connection, figures, fits, (record.change for record in records), now_ms)
-            figures.add(Tally(received=count, kept=count))
+            figures.add(ItemCounts(received=count, kept=count))
         case "duplicate":
-            figures.add(Tally(received=count, duplicate=count, reasons={"duplicate.idempotency_key": count}))
+            figures.add(ItemCounts(received=count, duplicate=count, reasons={"duplicate.idempotency_key": count}))
         case "conflict":
             figures.add(_rejected(count, "idempotency_key_reused"))
     return fate
 
 
-def _rejected(items: int, reason: str) -> Tally:
+def _rejected(items: int, reason: str) -> ItemCounts:
     """Of a request that was refused as a whole."""
-    return Tally(received=items, rejected=items, reasons={f"rejected.{reason}": items})
+    return ItemCounts(received=items, rejected=items, reasons={f"rejected.{reason}": items})
 
 
 def forget(connection: sqlite3.Connection, taken_before_ms: int) -> int:

@@ -36,7 +36,7 @@ from spool.sqlite.reserve import RESERVE_BYTES
 from spool.sqlite.room import Room, pages
 from spool.sqlite.rows import Change, Evidence, Limits, Moved, Position, Waiting
 from spool.sqlite.writer import GroupResult, Operation, Writer
-from spool.store import Depth, Refusal, Tally
+from spool.store import Depth, ItemCounts, Refusal
 
 log = logging.getLogger(__name__)
 
@@ -233,7 +233,7 @@ class SqliteSpool:
             return chunk.seq, len(chunk.records)
 
     def append(
-        self, lane: Lane, records: Sequence[bytes], tally: Tally, *, facts: bytes = b"", links: bytes = b""
+        self, lane: Lane, records: Sequence[bytes], tally: ItemCounts, *, facts: bytes = b"", links: bytes = b""
     ) -> Awaitable[None]:
         self._refuse_if_lost()
         future = self._loop.create_future()

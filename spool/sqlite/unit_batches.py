@@ -17,7 +17,7 @@ from spool.record import UNIT_COST, Batch
 from spool.sqlite.rows import Limits, Waiting
 from spool.sqlite.unit_totals import Stream, begin_with_sums, stream_with
 from spool.store import Refusal
-from spool.unit_cost import EXACT, ZERO, Operation, Place, Total, decimal_text, operation_of, sent_value, wire_record
+from spool.unit_cost import EXACT, ZERO, Operation, Total, TotalKey, decimal_text, operation_of, sent_value, wire_record
 
 
 class Frozen(NamedTuple):
@@ -153,7 +153,7 @@ def _freeze_totals(connection: sqlite3.Connection, stream: Stream, limits: Limit
     ).fetchall():
         whole = Decimal(text)
         value = None if operation == "delete" else sent_value(whole)
-        body = _body(stream, operation, Place(*place), value)
+        body = _body(stream, operation, TotalKey(*place), value)
         if size and size + len(body) + 1 > limits.max_bytes:
             break
         size += len(body) + 1
@@ -170,7 +170,7 @@ def _freeze_totals(connection: sqlite3.Connection, stream: Stream, limits: Limit
     return operation
 
 
-def _body(stream: Stream, operation: Operation, place: Place, value: Decimal | None) -> bytes:
+def _body(stream: Stream, operation: Operation, place: TotalKey, value: Decimal | None) -> bytes:
     """An item as the exporter and a dead letter have it."""
     return orjson.dumps(
         {

@@ -23,10 +23,10 @@ from spool.unit_cost import (
     Metered,
     Mismatch,
     Operation,
-    Place,
     Shape,
     Ships,
     Total,
+    TotalKey,
     changed,
     decimal_text,
     mismatch,
@@ -139,8 +139,8 @@ class _Ledger:
     def __init__(self, connection: sqlite3.Connection, stream: Stream) -> None:
         self._connection = connection
         self._stream = stream
-        self._totals: dict[Place, Total] = {}
-        self._changed: set[Place] = set()
+        self._totals: dict[TotalKey, Total] = {}
+        self._changed: set[TotalKey] = set()
         self._wide = _wide_places(connection, stream)
 
     def take(self, change: Change) -> None:
@@ -149,7 +149,7 @@ class _Ledger:
             self._delete_below(place)
         self._put(place, changed(self._total(place), change, starts_whole=self._starts_whole(place)))
 
-    def _delete_below(self, wide: Place) -> None:
+    def _delete_below(self, wide: TotalKey) -> None:
         """Everything that *wide* covers comes to nothing, which the wide delete itself tells the far end.
 
         Where others send to the stream as well, nothing is whole for longer than it takes to freeze it.
@@ -162,11 +162,11 @@ class _Ledger:
                 self._put(place, total._replace(value=ZERO, is_whole=is_whole))
         self._wide.append(wide)
 
-    def _put(self, place: Place, total: Total) -> None:
+    def _put(self, place: TotalKey, total: Total) -> None:
         self._totals[place] = total
         self._changed.add(place)
 
-    def _total(self, place: Place) -> Total | None:
+    def _total(self, place: TotalKey) -> Total | None:
         if place not in self._totals:
             found = _read(self._connection, self._stream, place)
             if found is None:
@@ -174,7 +174,7 @@ class _Ledger:
             self._totals[place] = found
         return self._totals[place]
 
-    def _starts_whole(self, place: Place) -> bool:
+    def _starts_whole(self, place: TotalKey) -> bool:
         whole_from_ms = self._stream.whole_from_ms
         if whole_from_ms is not None and place.bucket_ms >= whole_from_ms:
             return True
@@ -188,13 +188,13 @@ class _Ledger:
             [self._row(place, now_ms) for place in self._changed],
         )
 
-    def _row(self, place: Place, now_ms: int) -> tuple[object, ...]:
+    def _row(self, place: TotalKey, now_ms: int) -> tuple[object, ...]:
         total, is_wide = self._totals[place], place.is_wide(self._stream.shape.kind)
         value = decimal_text(total.value)
         return (self._stream.stream_id, *place, value, total.is_whole, is_wide, total.records, now_ms)
 
 
-def _read(connection: sqlite3.Connection, stream: Stream, place: Place) -> Total | None:
+def _read(connection: sqlite3.Connection, stream: Stream, place: TotalKey) -> Total | None:
     found = connection.execute(
         "SELECT value, whole, records FROM unit_total WHERE stream=? AND bucket_ms=? AND element=? AND filter=?",
         (stream.stream_id, *place),
@@ -202,9 +202,9 @@ def _read(connection: sqlite3.Connection, stream: Stream, place: Place) -> Total
     return None if found is None else Total(Decimal(found[0]), bool(found[1]), found[2])
 
 
-def _places_in(connection: sqlite3.Connection, stream: Stream, bucket_ms: int) -> list[Place]:
+def _places_in(connection: sqlite3.Connection, stream: Stream, bucket_ms: int) -> list[TotalKey]:
     return [
-        Place(*found)
+        TotalKey(*found)
         for found in connection.execute(
             "SELECT bucket_ms, element, filter FROM unit_total WHERE stream=? AND bucket_ms=?",
             (stream.stream_id, bucket_ms),
@@ -212,12 +212,12 @@ def _places_in(connection: sqlite3.Connection, stream: Stream, bucket_ms: int) -
     ]
 
 
-def _wide_places(connection: sqlite3.Connection, stream: Stream) -> list[Place]:
+def _wide_places(connection: sqlite3.Connection, stream: Stream) -> list[TotalKey]:
     """What was deleted widely, for as long as totals are kept."""
     found = connection.execute(
         "SELECT bucket_ms, element, filter FROM unit_total WHERE stream=? AND wide", (stream.stream_id,)
     )
-    return [Place(*row) for row in found]
+    return [TotalKey(*row) for row in found]
 
 
 def learn_base(
@@ -231,7 +231,7 @@ def learn_base(
         begin_with_sums(connection, stream, wall_ms)
         return
     wide = _wide_places(connection, stream)
-    held: dict[Place, Decimal] = {}
+    held: dict[TotalKey, Decimal] = {}
     for place, value in base:  # the far end may list what it was sent one by one
         held[place] = EXACT.add(held.get(place, ZERO), value)
     for place, value in held.items():
@@ -336,7 +336,7 @@ def put_back(connection: sqlite3.Connection, body: bytes, records: int, buried_m
 
 
 def _wipes_later(
-    connection: sqlite3.Connection, stream: Stream, place: Place, operation: Operation, buried_ms: int
+    connection: sqlite3.Connection, stream: Stream, place: TotalKey, operation: Operation, buried_ms: int
 ) -> bool:
     """Whether the far end may hold what came since: below a delete of several places, or, where totals travel by `sum`, at the place."""
     is_wide = place.is_wide(stream.shape.kind)
@@ -346,7 +346,7 @@ def _wipes_later(
         "SELECT bucket_ms, element, filter FROM unit_total WHERE stream=? AND bucket_ms=? AND touched_ms>=?",
         (stream.stream_id, place.bucket_ms, buried_ms),
     )
-    return any(place.covers(other) and not (is_wide and other == place) for other in (Place(*row) for row in came))
+    return any(place.covers(other) and not (is_wide and other == place) for other in (TotalKey(*row) for row in came))
 
 
 def _value_of(record: dict[str, str]) -> Decimal:

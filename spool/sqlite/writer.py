@@ -24,7 +24,7 @@ from spool.sqlite import database, rows
 from spool.sqlite.recovery import opening, salvage
 from spool.sqlite.reserve import Reserve
 from spool.sqlite.room import NOTHING_KNOWN, Room, measure
-from spool.store import Tally
+from spool.store import ItemCounts
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ class Group:
     """What goes into one commit."""
 
     chunks: list[rows.ChunkRow] = field(default_factory=list)
-    tallies: list[Tally] = field(default_factory=list)
+    tallies: list[ItemCounts] = field(default_factory=list)
     operations: list[Operation] = field(default_factory=list)
 
 

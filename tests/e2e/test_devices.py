@@ -13,7 +13,7 @@ from gateway.cli.keys import person
 from gateway.common.wall_clock import wall_ms
 from spool.record import DEVICES
 from spool.sqlite.spool import SpoolSettings, SqliteSpool
-from spool.store import Tally
+from spool.store import ItemCounts
 from tests.support.device_senders import (
     JSON,
     Message,
@@ -248,7 +248,7 @@ async def test_what_an_earlier_release_left_in_the_spool_is_taken_over(tmp_path:
     gateway = GatewayProcess(tmp_path)
     spool = SqliteSpool(gateway.data_dir, SpoolSettings(), now_ms=wall_ms)
     records = [json.dumps(each).encode() for each in left]
-    await spool.append(DEVICES, [*records, b"nonsense"], Tally(received=4, kept=4))
+    await spool.append(DEVICES, [*records, b"nonsense"], ItemCounts(received=4, kept=4))
     await spool.close()
     with gateway:
         await until_true(

@@ -15,11 +15,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from exporters.cost_service.devices import DeviceAnswer, DeviceState
 from gateway.admin import devices as operating
 from gateway.contract.errors import BadPayload, NotFound
-from gateway.decode.heartbeat import Heartbeat
 from gateway.devices import contacts as taking
 from gateway.devices import outbox as sending
 from gateway.devices import rows
 from gateway.devices.contacts import Moment
+from gateway.devices.heartbeat_body import Heartbeat
 from gateway.devices.outbox import Enrolment, Spoke
 from gateway.devices.rows import Device, New
 from gateway.devices.states import ENROLS, NoSuchTransition

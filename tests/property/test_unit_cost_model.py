@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from exporters.base import Outcome, Retry
 from exporters.cost_service.doubts import Doubts
 from spool.record import UNIT_COST, Batch
-from spool.unit_cost import Operation, Place
+from spool.unit_cost import Operation, TotalKey
 from tests.support.unit_streams import SHAPE, STREAM, UnitRig, metered, place
 
 VALUES = st.decimals(min_value="0.000001", max_value="99999999", places=6, allow_nan=False)
@@ -61,7 +61,7 @@ class Course:
 
     def __init__(self, rig: UnitRig) -> None:
         self.rig = rig
-        self.model: dict[Place, Decimal] = defaultdict(Decimal)
+        self.model: dict[TotalKey, Decimal] = defaultdict(Decimal)
         self.posted = 0
         self.flying: Batch | None = None
         self.doubts = Doubts()
@@ -77,7 +77,7 @@ class Course:
     async def wide(self, hour: int) -> None:
         bucket_ms = place(hour=hour).bucket_ms
         shape = SHAPE._replace(dimensions=())
-        if await self.rig.keep(metered(operation="delete", at=Place(bucket_ms, "", ""), shape=shape)) == "kept":
+        if await self.rig.keep(metered(operation="delete", at=TotalKey(bucket_ms, "", ""), shape=shape)) == "kept":
             self.posted += 1
             self.model |= {at: Decimal(0) for at in self.model if at.bucket_ms == bucket_ms}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from spool.record import Lane
 from spool.sqlite.spool import SpoolSettings, SqliteSpool
-from spool.store import Tally
+from spool.store import ItemCounts
 
 NOW_MS = 1_767_607_200_000  # 2026-01-05T10:00:00Z
 
@@ -20,7 +20,7 @@ class DurableSpool(SqliteSpool):
         self._path = data_dir / "spool.db"
 
     async def put(self, lane: Lane, records: Sequence[bytes]) -> None:
-        await self.append(lane, records, Tally(received=len(records), kept=len(records)))
+        await self.append(lane, records, ItemCounts(received=len(records), kept=len(records)))
 
     def dead_letters(self, lane: Lane) -> list[tuple[bytes, str, str]]:
         """(record, code, message) of each."""

@@ -9,8 +9,8 @@ import orjson
 
 from gateway.contract.intake import Receipt, Sender
 from gateway.ingest.metrics import Settings
-from gateway.ingest.pipeline import SpoolIntake
-from gateway.ingest.settle import Counting
+from gateway.ingest.pipeline import IngestPipeline
+from gateway.ingest.settle import Settler
 from gateway.normalise.context import KEEP_USERS
 from gateway.pricing.prices import Prices
 from spool.record import AI_TELEMETRY, Lane
@@ -44,7 +44,7 @@ class MetricsRig:
             self.data_dir, self.clock, settings=SETTINGS, exporters=self.exporters, settling=(AI_TELEMETRY,)
         )
         prices = Prices()
-        self.counting = Counting(
+        self.counting = Settler(
             self.spool,
             settle_ms=SETTLE_MS,
             window_ms=self._metrics.window_ms,
@@ -54,7 +54,7 @@ class MetricsRig:
             price=prices.price,
         )
         await self.counting.rebuild()
-        self.intake = SpoolIntake(self.spool, self.counting, users=KEEP_USERS, prices=prices, now_ms=self.clock)
+        self.intake = IngestPipeline(self.spool, self.counting, users=KEEP_USERS, prices=prices, now_ms=self.clock)
         return self
 
     async def reopen(self, *, exporters: Sequence[Lane] | None = None) -> None:

@@ -8,12 +8,12 @@ from typing import Any
 
 import orjson
 
-from gateway.ingest.settle import Counting
+from gateway.ingest.settle import Settler
 from gateway.normalise.call import Call
 from gateway.normalise.record import record_json
 from spool.record import AI_TELEMETRY, Batch, Lane
 from spool.sqlite.spool import SpoolSettings, SqliteSpool
-from spool.store import Tally
+from spool.store import ItemCounts
 from tests.support.calls import EPOCH_MS
 
 SETTLE_MS = 10_000
@@ -54,7 +54,7 @@ def open_spool(
 
 
 def append(spool: SqliteSpool, records: Sequence[bytes], lane: Lane = AI_TELEMETRY) -> Awaitable[None]:
-    return spool.append(lane, records, Tally(received=len(records), kept=len(records)))
+    return spool.append(lane, records, ItemCounts(received=len(records), kept=len(records)))
 
 
 async def freeze(
@@ -122,7 +122,7 @@ class Rig:
 
     def _open(self) -> None:
         self.spool = open_spool(self.data_dir, self.clock, settings=self._settings, settling=(AI_TELEMETRY,))
-        self.counting = Counting(
+        self.counting = Settler(
             self.spool, settle_ms=SETTLE_MS, window_ms=WINDOW_MS, max_keys=self._max_keys, now_ms=self.spool.age_ms
         )
 
@@ -143,7 +143,7 @@ class Rig:
             seq, first = self.spool.position(AI_TELEMETRY)
             counted = self.counting.ledger.count(calls, links, seq, first, self.spool.age_ms())
             kept = [record_json(call.record) for i, call in enumerate(calls) if i not in counted.duplicates]
-            tally = Tally(received=len(calls), kept=len(kept), duplicate=len(counted.duplicates))
+            tally = ItemCounts(received=len(calls), kept=len(kept), duplicate=len(counted.duplicates))
             if counted.duplicates:
                 tally.reasons["duplicate.same_span"] = len(counted.duplicates)
             self.counting.counted()

@@ -11,7 +11,7 @@ from spool.record import UNIT_COST, Batch
 from spool.sqlite.metered import Fate, Mark, MeteredStore, NewEvent
 from spool.sqlite.unit_lane import UnitCostLane
 from spool.sqlite.unit_totals import Rules
-from spool.unit_cost import BaseRecord, Change, Metered, Operation, Place, Shape, filter_text
+from spool.unit_cost import BaseRecord, Change, Metered, Operation, Shape, TotalKey, filter_text
 from tests.support.calls import EPOCH_MS
 from tests.support.spool_rig import Clock, assert_balanced, copied, open_spool
 
@@ -21,13 +21,13 @@ METRIC = Shape("metric", "DAILY", ())
 STREAM = "tokens"
 
 
-def place(element: str = "acme", hour: int = 0, product: str = "chat") -> Place:
-    return Place(EPOCH_MS + hour * HOUR_MS, element, filter_text({"custom:Product": [product]}))
+def place(element: str = "acme", hour: int = 0, product: str = "chat") -> TotalKey:
+    return TotalKey(EPOCH_MS + hour * HOUR_MS, element, filter_text({"custom:Product": [product]}))
 
 
 def metered(
     value: str | int = 0,
-    at: Place | None = None,
+    at: TotalKey | None = None,
     operation: Operation = "sum",
     stream: str = STREAM,
     shape: Shape = SHAPE,
@@ -114,7 +114,7 @@ class UnitRig:
         """What the far end holds, as a read tells it."""
         found = []
         for (_, stamp, element, filter_), value in self.far.values.items():
-            found.append(BaseRecord(Place(EPOCH_MS + (int(stamp[11:13]) - 10) * HOUR_MS, element, filter_), value))
+            found.append(BaseRecord(TotalKey(EPOCH_MS + (int(stamp[11:13]) - 10) * HOUR_MS, element, filter_), value))
         return found
 
     async def reopen(self) -> None:

@@ -21,8 +21,8 @@ from gateway.contract.errors import (
     OverQuota,
     StreamMismatch,
     Unauthenticated,
-    kind_of,
 )
+from gateway.receiver.answers import kind_of
 from gateway.receiver.telemetry import telemetry_routes
 from gateway.sources.catalogue import SOURCES
 from gateway.sources.source import Source as PushSource

@@ -1,6 +1,6 @@
 """When two reports may be of one call: usage, time, model. Pure; every tolerance stands here with its reason."""
 
-from gateway.counting.calls.facts import FAILED, HIT, Fact
+from gateway.counting.calls.digest import FAILED, HIT, CallDigest
 from gateway.normalise.call import UNFINISHED
 from gateway.normalise.fingerprint import scope_fingerprint
 
@@ -18,11 +18,11 @@ OUTPUT_DEVIATIONS: dict[int, int] = {
 MAX_OUTPUT_DEVIATION = max(OUTPUT_DEVIATIONS.values())
 
 
-def deviation(a: Fact, b: Fact) -> int:
+def deviation(a: CallDigest, b: CallDigest) -> int:
     return max(OUTPUT_DEVIATIONS.get(a.scope, 0), OUTPUT_DEVIATIONS.get(b.scope, 0))
 
 
-def same_usage(a: Fact, b: Fact) -> bool:
+def same_usage(a: CallDigest, b: CallDigest) -> bool:
     """Whether the whole counts agree where both state them."""
     if a.input_tokens != b.input_tokens and a.input_tokens >= 0 and b.input_tokens >= 0:
         return False
@@ -31,22 +31,22 @@ def same_usage(a: Fact, b: Fact) -> bool:
     return abs(a.output_tokens - b.output_tokens) <= deviation(a, b)
 
 
-def states_usage(fact: Fact) -> bool:
+def states_usage(fact: CallDigest) -> bool:
     return fact.input_tokens >= 0 or fact.output_tokens >= 0
 
 
-def same_model(a: Fact, b: Fact) -> bool:
+def same_model(a: CallDigest, b: CallDigest) -> bool:
     """Whether some name of one is some name of the other, or one names none."""
     mine = {a.request_model, a.response_model} - {0}
     theirs = {b.request_model, b.response_model} - {0}
     return not mine or not theirs or not mine.isdisjoint(theirs)
 
 
-def overlaps(a: Fact, b: Fact, slack_ms: int) -> bool:
+def overlaps(a: CallDigest, b: CallDigest, slack_ms: int) -> bool:
     return a.start_ms <= b.end_ms + slack_ms and b.start_ms <= a.end_ms + slack_ms
 
 
-def nested(a: Fact, b: Fact) -> bool:
+def nested(a: CallDigest, b: CallDigest) -> bool:
     """Whether one interval lies inside the other."""
     s = NESTED_SLACK_MS
     return (a.start_ms <= b.start_ms + s and b.end_ms <= a.end_ms + s) or (
@@ -54,14 +54,14 @@ def nested(a: Fact, b: Fact) -> bool:
     )
 
 
-def response_slack_ms(a: Fact, b: Fact) -> int:
+def response_slack_ms(a: CallDigest, b: CallDigest) -> int:
     """How far apart two reports of one response may lie: one process has one clock, one library reports a call at its time."""
     if a.source != b.source:
         return SAME_RESPONSE_SLACK_MS
     return NESTED_SLACK_MS if a.scope != b.scope else 0
 
 
-def is_same_response(a: Fact, b: Fact) -> bool:
+def is_same_response(a: CallDigest, b: CallDigest) -> bool:
     """Rule 3b: equal response id (the caller knows), overlapping time, agreeing usage.
 
     A hit of a gateway's cache repeats the id and the usage of the call that filled it; it is the same call only as
@@ -72,7 +72,7 @@ def is_same_response(a: Fact, b: Fact) -> bool:
     return overlaps(a, b, response_slack_ms(a, b)) and same_usage(a, b)
 
 
-def is_same_request(a: Fact, b: Fact) -> bool:
+def is_same_request(a: CallDigest, b: CallDigest) -> bool:
     """Rule 3b for reports that share a request id, a gateway's own or the provider's, where no two response ids contradict it.
 
     One scope that uses it twice tells of two attempts.
@@ -87,7 +87,7 @@ def is_same_request(a: Fact, b: Fact) -> bool:
     )
 
 
-def is_repeat(fact: Fact, around: Fact) -> bool:
+def is_repeat(fact: CallDigest, around: CallDigest) -> bool:
     """Whether a span that is known to repeat its parent does: LiteLLM writes only the first call inside a span on it.
 
     It gives some responses ids of its own, so another id alone proves nothing.
@@ -95,7 +95,7 @@ def is_repeat(fact: Fact, around: Fact) -> bool:
     return not fact.response or not around.response or fact.response == around.response or same_usage(fact, around)
 
 
-def is_twin(a: Fact, b: Fact) -> bool:
+def is_twin(a: CallDigest, b: CallDigest) -> bool:
     """Rule 3c: one source, two scopes, one interval inside the other, same model, usage that agrees or none on both.
 
     A report that only tells of a beginning states no usage yet, which proves nothing.

@@ -12,7 +12,15 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from gateway.counting.calls.agreement import is_same_response
-from gateway.counting.calls.facts import FACT_BYTES, LINK_ROW_BYTES, Fact, Link, split_ref, unpack_fact, unpack_link
+from gateway.counting.calls.digest import (
+    DIGEST_BYTES,
+    LINK_ROW_BYTES,
+    CallDigest,
+    Link,
+    split_ref,
+    unpack_fact,
+    unpack_link,
+)
 from gateway.counting.calls.resolve import Fixed, Member
 from gateway.counting.calls.table import MASK, Table
 from gateway.normalise.call import LOG, REPEAT
@@ -74,7 +82,7 @@ class Cluster:
     """Calls below which more stands than was looked at."""
     inside: dict[int, int] = field(default_factory=dict)
     """Log, or span that repeats its parent -> the call whose span it was emitted in."""
-    told: dict[int, Fact] = field(default_factory=dict)
+    told: dict[int, CallDigest] = field(default_factory=dict)
     """The same, where that call was dropped before: another report stands for it."""
     told_by: set[int] = field(default_factory=set)
     """Those calls: what else was emitted in their spans may be what stands for them."""
@@ -82,7 +90,7 @@ class Cluster:
     """Reports of a response that was told before by one that was dropped: another stands for it, under another id or none."""
     gone: set[int] = field(default_factory=set)
     """Reports of a span whose first report was dropped before: they go its way."""
-    shadows: dict[int, Fact] = field(default_factory=dict)
+    shadows: dict[int, CallDigest] = field(default_factory=dict)
     """Reports that were dropped before: what they knew completed another one."""
 
 
@@ -102,11 +110,11 @@ class Rows:
         self._chunks, self._late = chunks, late
         self.missing: set[int] = set()
 
-    def fact(self, ref: int) -> Fact | None:
+    def fact(self, ref: int) -> CallDigest | None:
         """The call at *ref*, dropped or not."""
         where = split_ref(ref)
         chunk = self._chunk(where.seq)
-        if chunk is None or (where.idx + 1) * FACT_BYTES > len(chunk.facts):
+        if chunk is None or (where.idx + 1) * DIGEST_BYTES > len(chunk.facts):
             return None
         return unpack_fact(chunk.facts, where.idx)
 
@@ -165,16 +173,16 @@ def gather(
     ref: int,
     rows: Rows,
     tables: Tables,
-    twins: Callable[[int, Fact], list[int]],
+    twins: Callable[[int, CallDigest], list[int]],
     versions: Callable[[int], list[int]],
 ) -> Cluster:
     """The cluster around *ref*. While `rows.missing` is not empty it is not whole."""
     spans, children, responses, requests = tables
     cluster = Cluster()
     walked: set[int] = set()
-    answers = Answers(rows, responses)
+    answers = ResponseIndex(rows, responses)
     asked: set[int] = set()
-    look = Look(rows, children)
+    look = DescendantWalk(rows, children)
     todo = [ref]
     while todo and len(cluster.members) < MAX_CLUSTER:
         at = todo.pop()
@@ -208,7 +216,9 @@ def gather(
     return cluster
 
 
-def _dropped(at: int, rows: Rows, answers: "Answers", look: "Look", cluster: Cluster, walked: set[int]) -> list[int]:
+def _dropped(
+    at: int, rows: Rows, answers: "ResponseIndex", look: "DescendantWalk", cluster: Cluster, walked: set[int]
+) -> list[int]:
     """Note the dropped report at *at*; references of what may stand for it: what has its response id, and what was emitted in it."""
     fact = rows.fact(at)
     if fact is None or at in walked or rows.is_moved(at):
@@ -221,7 +231,7 @@ def _dropped(at: int, rows: Rows, answers: "Answers", look: "Look", cluster: Clu
     return found
 
 
-def _around(at: int, fact: Fact, rows: Rows, spans: Table, cluster: Cluster) -> list[int]:
+def _around(at: int, fact: CallDigest, rows: Rows, spans: Table, cluster: Cluster) -> list[int]:
     """Reference of the call whose span the report was emitted in, noted in *cluster*; none where that span is no call."""
     ref = spans.find(span_key(fact.trace_id + fact.parent_span_id)) if any(fact.parent_span_id) else 0
     around = rows.fact(ref) if ref else None
@@ -235,7 +245,7 @@ def _around(at: int, fact: Fact, rows: Rows, spans: Table, cluster: Cluster) -> 
     return [ref]
 
 
-def _chain(ref: int, rows: Rows, before: Callable[[Fact], int]) -> list[int]:
+def _chain(ref: int, rows: Rows, before: Callable[[CallDigest], int]) -> list[int]:
     """*ref* and the references *before* it, as far as rows are at hand."""
     found: list[int] = []
     while ref and len(found) < MAX_CLUSTER:
@@ -245,12 +255,12 @@ def _chain(ref: int, rows: Rows, before: Callable[[Fact], int]) -> list[int]:
     return found
 
 
-def _same_response(fact: Fact, rows: Rows, responses: Table) -> list[int]:
+def _same_response(fact: CallDigest, rows: Rows, responses: Table) -> list[int]:
     """References of all reports with the fact's response id."""
     return _chain(responses.find(fact.response) if fact.response else 0, rows, attrgetter("prev_response"))
 
 
-def _same_request(fact: Fact, rows: Rows, requests: Table, asked: set[int]) -> list[int]:
+def _same_request(fact: CallDigest, rows: Rows, requests: Table, asked: set[int]) -> list[int]:
     """References of all reports with the fact's request id, unless it was *asked* for before."""
     if not fact.request or fact.request in asked:
         return []
@@ -258,21 +268,21 @@ def _same_request(fact: Fact, rows: Rows, requests: Table, asked: set[int]) -> l
     return _chain(requests.find(fact.request), rows, attrgetter("prev_request"))
 
 
-class Answers:
+class ResponseIndex:
     """Who tells of a response, walked once for each id."""
 
     def __init__(self, rows: Rows, responses: Table) -> None:
         self._rows, self._responses = rows, responses
-        self._dropped: dict[int, dict[Fact, None]] = {}
+        self._dropped: dict[int, dict[CallDigest, None]] = {}
         """Response -> reports of it that were dropped, each once of those that say the same; none where one is known to stand."""
 
-    def refs(self, fact: Fact) -> list[int]:
+    def refs(self, fact: CallDigest) -> list[int]:
         """References of all reports with the fact's response id, when it is asked for the first time."""
         response = fact.response
         if not response or response in self._dropped:
             return []
         found = _same_response(fact, self._rows, self._responses)
-        dropped: dict[Fact, None] = {}
+        dropped: dict[CallDigest, None] = {}
         stands = False
         for ref in found:
             member = self._rows.member(ref)
@@ -283,27 +293,27 @@ class Answers:
         self._dropped[response] = {} if stands else dropped
         return found
 
-    def is_answered(self, fact: Fact) -> bool:
+    def is_answered(self, fact: CallDigest) -> bool:
         """Whether a dropped report of its response agrees, and none is known to stand."""
         said = self._dropped.get(fact.response, ())
         return any(is_same_response(fact, other) for other in islice(said, MAX_ALIKE))
 
 
-def _as_said(fact: Fact) -> Fact:
+def _as_said(fact: CallDigest) -> CallDigest:
     """*fact* without what tells it from another report that says the same of a response."""
     return fact._replace(
         trace_id=b"", span_id=b"", parent_span_id=b"", group=0, session=0, prev_child=0, prev_response=0, prev_request=0
     )
 
 
-class Look:
+class DescendantWalk:
     """What stands below calls. Each call's whole tree as long as that is within bounds; after that only the nearest of it."""
 
     def __init__(self, rows: Rows, children: Table) -> None:
         self._rows, self._children = rows, children
         self._left = MAX_BELOW
 
-    def below(self, fact: Fact) -> tuple[list[int], bool]:
+    def below(self, fact: CallDigest) -> tuple[list[int], bool]:
         """References of the calls below a span, at any distance that links reach; and whether all of them were looked at."""
         found: list[int] = []
         if not any(fact.span_id):

@@ -6,7 +6,7 @@ chained through their rows (`facts.prev_*`), so a cluster is found from any of i
 their chunk settles; of a settled chunk only the tables' keys remain, and its rows are read back from the spool when a
 late report refers to it.
 
-Per report this costs: the row (`FACT_BYTES`) while it settles, 22 bytes for its span, 22 for its parent, 22 for its
+Per report this costs: the row (`DIGEST_BYTES`) while it settles, 22 bytes for its span, 22 for its parent, 22 for its
 response id, each table within `max_keys`.
 """
 
@@ -28,16 +28,16 @@ from gateway.counting.calls.cluster import (
     gather,
     span_key,
 )
-from gateway.counting.calls.facts import (
+from gateway.counting.calls.digest import (
     CHAINS_BYTES,
-    FACT_BYTES,
+    DIGEST_BYTES,
     LINK_ROW_BYTES,
     NO_SPAN,
     REF_STEP,
-    Fact,
+    CallDigest,
     call_ref,
     chained,
-    fact_rows,
+    digest_rows,
     iter_links,
     keys_of,
     link_ref,
@@ -48,7 +48,7 @@ from gateway.counting.calls.facts import (
     unpack_link,
     with_chains,
 )
-from gateway.counting.calls.order import Order
+from gateway.counting.calls.order import SignalPrecedence
 from gateway.counting.calls.resolve import Verdict, resolve
 from gateway.counting.calls.table import MASK, Table
 from gateway.counting.calls.twins import Source, TwinIndex
@@ -84,7 +84,7 @@ class Ledger:
         self._requests = Table(max_keys, with_values=True)
         self._chunks: dict[int, Settling] = {}
         self._sources: dict[int, Source] = {}
-        self._order = Order(max_keys)
+        self._order = SignalPrecedence(max_keys)
         self._versions = Versions()
         self._begun: dict[int, set[int]] = {}
         """Chunk that settles -> indexes of the calls of which only the beginning was told; most chunks have none."""
@@ -93,7 +93,7 @@ class Ledger:
 
     def count(self, calls: Sequence[Call], links: Iterable[bytes], seq: int, first: int, received_ms: int) -> Counted:
         """`count_rows` of calls as the normaliser gives them."""
-        return self.count_rows(fact_rows(calls), b"".join(links), seq, first, received_ms)
+        return self.count_rows(digest_rows(calls), b"".join(links), seq, first, received_ms)
 
     def count_rows(self, rows: bytes, links: bytes, seq: int, first: int, received_ms: int) -> Counted:
         """Take one payload's rows and links, of which the kept ones will stand in chunk *seq* from index *first* on."""
@@ -149,7 +149,7 @@ class Ledger:
             ref += REF_STEP
         facts = chained(rows, chains, duplicates)
         chunk.facts += facts
-        chunk.fates += bytes(len(facts) // FACT_BYTES)
+        chunk.fates += bytes(len(facts) // DIGEST_BYTES)
         for (source, scope), refs in sources.items():
             self._watch_twins(source, scope, refs)
         return facts
@@ -209,8 +209,8 @@ class Ledger:
         chunk = Settling(seq, received_ms)
         if not settled:
             self._chunks[seq] = chunk
-        for idx in range(len(facts) // FACT_BYTES):
-            row = facts[idx * FACT_BYTES : (idx + 1) * FACT_BYTES]
+        for idx in range(len(facts) // DIGEST_BYTES):
+            row = facts[idx * DIGEST_BYTES : (idx + 1) * DIGEST_BYTES]
             if dropped.get(idx) != MOVED:
                 self._restore_call(chunk, idx, row, dropped.get(idx), settled=settled)
             elif not settled:
@@ -295,7 +295,7 @@ class Ledger:
                 index.add(fact, ref)
         return index
 
-    def _twins_in(self, index: TwinIndex, fact: Fact) -> list[int]:
+    def _twins_in(self, index: TwinIndex, fact: CallDigest) -> list[int]:
         found: list[int] = []
         for candidate in index.near(fact):
             other = self._row(candidate)
@@ -307,7 +307,7 @@ class Ledger:
         """The oldest chunk that settles; beyond all chunks when none does."""
         return next(iter(self._chunks), BEYOND_CHUNKS)
 
-    def _row(self, ref: int) -> Fact | None:
+    def _row(self, ref: int) -> CallDigest | None:
         """The row of a call that still settles."""
         where = split_ref(ref)
         chunk = self._chunks.get(where.seq)
@@ -358,7 +358,7 @@ class Ledger:
         facts, fates, related, marked = chunk.facts, chunk.fates, chunk.related, chunk.marked
         for idx in range(len(fates)):
             if fates[idx] == OPEN:
-                at = idx * FACT_BYTES
+                at = idx * DIGEST_BYTES
                 if (
                     idx in related
                     or find(span_key(bytes(facts[at : at + 24])))
@@ -373,7 +373,7 @@ class Ledger:
         parent = self._spans.find(span_key(trace_id + parent_span_id)) if parent_span_id != NO_SPAN else 0
         return bool(parent) and split_ref(parent).seq not in self._chunks
 
-    def _is_told_elsewhere(self, fact: Fact) -> bool:
+    def _is_told_elsewhere(self, fact: CallDigest) -> bool:
         """Whether a call stands around the report, or another of its product's ways to report counts. Else it is taken."""
         has_parent = fact.marks & (LOG | REPEAT) and any(fact.parent_span_id)
         if has_parent and self._spans.find(span_key(fact.trace_id + fact.parent_span_id)):
@@ -391,7 +391,7 @@ class Ledger:
         tables = Tables(self._spans, self._children, self._responses, self._requests)
         return gather(ref, rows, tables, self._twins, self._versions.others), rows.missing
 
-    def _twins(self, ref: int, fact: Fact) -> list[int]:
+    def _twins(self, ref: int, fact: CallDigest) -> list[int]:
         """References of reports that still settle and may be twins of the one at *ref*."""
         seen = self._sources.get(fact.source)
         return [] if seen is None or seen.index is None else self._twins_in(seen.index, fact)
@@ -423,7 +423,7 @@ class Ledger:
             self._relate(ref)  # what comes due later is flagged in its turn
         return verdict
 
-    def _counted_rank(self, fact: Fact) -> int:
+    def _counted_rank(self, fact: CallDigest) -> int:
         return self._order.counted(fact.group, fact.session, place=fact.place)
 
     def _fix(self, ref: int, fate: int) -> None:
@@ -468,7 +468,7 @@ class Ledger:
     def _move(self, ref: int, first: int, chunk: Settling) -> None:
         where = split_ref(ref)
         old, new, idx = self._chunks[where.seq], call_ref(chunk.seq, len(chunk.fates)), len(chunk.fates)
-        row = bytes(old.facts[where.idx * FACT_BYTES : (where.idx + 1) * FACT_BYTES])
+        row = bytes(old.facts[where.idx * DIGEST_BYTES : (where.idx + 1) * DIGEST_BYTES])
         fact = unpack_fact(row, 0)
         old.fates[where.idx] = MOVED_ON
         prev_child = 0
@@ -518,4 +518,4 @@ class Ledger:
 
 def _without_chains(rows: bytes | bytearray, idx: int) -> bytes:
     """What row *idx* says of its report: not where it stands among the others."""
-    return bytes(rows[idx * FACT_BYTES : (idx + 1) * FACT_BYTES - CHAINS_BYTES])
+    return bytes(rows[idx * DIGEST_BYTES : (idx + 1) * DIGEST_BYTES - CHAINS_BYTES])

@@ -30,7 +30,7 @@ def _key(group: int, session: int, place: int) -> int:
     return hash((group, session, place)) & MASK or 1
 
 
-class Order:
+class SignalPrecedence:
     """Group, session and place (0 where not stated) -> the lowest rank seen, and the rank that something was forwarded with."""
 
     __slots__ = ("_now_s", "_table")

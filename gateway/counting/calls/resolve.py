@@ -31,7 +31,7 @@ from gateway.counting.calls.agreement import (
     same_model,
     same_usage,
 )
-from gateway.counting.calls.facts import FAILED, HIT, Fact, rank
+from gateway.counting.calls.digest import FAILED, HIT, CallDigest, rank
 from gateway.normalise.call import LOG, REPEAT, UNFINISHED
 
 MAX_ALIKE = 64
@@ -39,7 +39,7 @@ MAX_ALIKE = 64
 MAX_SCANNED = 512
 """Reports that begin after one, among which its twins are looked for."""
 _NOTHING: Mapping[int, int] = {}
-_NONE_TOLD: Mapping[int, Fact] = {}
+_NONE_TOLD: Mapping[int, CallDigest] = {}
 
 
 class Fixed(Enum):
@@ -53,7 +53,7 @@ class Fixed(Enum):
 @dataclass(frozen=True, slots=True)
 class Member:
     ref: int
-    fact: Fact
+    fact: CallDigest
     fixed: Fixed = Fixed.OPEN
 
 
@@ -99,9 +99,9 @@ def resolve(
     cut: AbstractSet[int] = frozenset(),
     *,
     inside: Mapping[int, int] = _NOTHING,
-    told: Mapping[int, Fact] = _NONE_TOLD,
+    told: Mapping[int, CallDigest] = _NONE_TOLD,
     answered: AbstractSet[int] = frozenset(),
-    counted_rank: Callable[[Fact], int] = lambda fact: 0,
+    counted_rank: Callable[[CallDigest], int] = lambda fact: 0,
 ) -> Verdict:
     """Decide a cluster. *parents*: reference of a call -> references of the calls that stand above it, at any distance.
 
@@ -126,14 +126,14 @@ def resolve(
     return verdict
 
 
-def _like_parent(member: Member, around: Fact | None) -> Member:
+def _like_parent(member: Member, around: CallDigest | None) -> Member:
     """A span that repeats its parent is a cache's hit where the parent is."""
     if around is None or not member.fact.marks & REPEAT or not around.marks & HIT:
         return member
     return replace(member, fact=member.fact._replace(marks=member.fact.marks | HIT))
 
 
-def _is_told(member: Member, told: Mapping[int, Fact], verdict: Verdict) -> bool:
+def _is_told(member: Member, told: Mapping[int, CallDigest], verdict: Verdict) -> bool:
     """Whether the call in whose span the report was emitted is counted elsewhere already; then it is dropped."""
     around = told.get(member.ref)
     if around is None or member.fixed is Fixed.KEPT or not _is_of(member.fact, around):
@@ -142,7 +142,7 @@ def _is_told(member: Member, told: Mapping[int, Fact], verdict: Verdict) -> bool
     return True
 
 
-def _is_of(fact: Fact, around: Fact) -> bool:
+def _is_of(fact: CallDigest, around: CallDigest) -> bool:
     """Whether a report emitted in the span of *around* is of that call."""
     if fact.marks & REPEAT:
         return is_repeat(fact, around)
@@ -184,12 +184,12 @@ def _may_tell(own: _Call, other: _Call, inside: Mapping[int, int]) -> bool:
     return len(responses) <= 1 and not theirs & {m.fact.scope for m in own.members}
 
 
-def _repeats_all(fact: Fact, call: _Call) -> bool:
+def _repeats_all(fact: CallDigest, call: _Call) -> bool:
     """Whether a span that repeats its parent is of the one call of several that stand below it and were joined before."""
     return all(is_repeat(fact, m.fact) for m in call.members)
 
 
-def _is_superseded(call: _Call, counted_rank: Callable[[Fact], int], verdict: Verdict) -> bool:
+def _is_superseded(call: _Call, counted_rank: Callable[[CallDigest], int], verdict: Verdict) -> bool:
     """Whether another of the product's ways to report counts; then all of the call is dropped, unless some of it stands."""
     placed = [m.fact for m in call.members if m.fact.group]
     if not placed:
@@ -273,7 +273,7 @@ def _only_hits_differ(group: Sequence[_Call]) -> bool:
 
 def _pair_twins(calls: list[_Call]) -> list[_Call]:
     """Join calls that are twins, nearest first; a call takes at most one report of each scope, and one response id."""
-    by_source: dict[int, dict[int, list[Fact]]] = {}
+    by_source: dict[int, dict[int, list[CallDigest]]] = {}
     for i, call in enumerate(calls):
         for member in call.members:
             by_source.setdefault(member.fact.source, {}).setdefault(i, []).append(member.fact)
@@ -299,7 +299,7 @@ def _root(joined: Mapping[int, int], i: int) -> int:
     return i
 
 
-def _near(group: Mapping[int, Sequence[Fact]]) -> list[tuple[int, int, int]]:
+def _near(group: Mapping[int, Sequence[CallDigest]]) -> list[tuple[int, int, int]]:
     """(distance in ms, call, call) of all twins in one source. *group*: index of a call -> its reports from that source."""
     facts = sorted(((fact, i) for i, of_call in group.items() for fact in of_call), key=lambda x: x[0].start_ms)
     if len({fact.scope for fact, _ in facts}) < 2:  # noqa: PLR2004 a twin needs another scope
@@ -412,7 +412,7 @@ def _completes(above: _Call, below: _Call, cut: AbstractSet[int]) -> bool:
     return {m.fact.marks & outcome for m in above.members} == {m.fact.marks & outcome for m in below.members}
 
 
-def is_covered(members: Sequence[Member], below: Sequence[Fact]) -> bool:
+def is_covered(members: Sequence[Member], below: Sequence[CallDigest]) -> bool:
     """Whether the calls *below* account for all that the call above them says it used.
 
     They must be of its model, unless both whole counts are exactly theirs: then the model only has another name.
@@ -432,7 +432,7 @@ def is_covered(members: Sequence[Member], below: Sequence[Fact]) -> bool:
     return fact.input_tokens <= total_input and fact.output_tokens <= total_output
 
 
-def _total(facts: Sequence[Fact], slack: int) -> tuple[int, int]:
+def _total(facts: Sequence[CallDigest], slack: int) -> tuple[int, int]:
     return sum(max(0, x.input_tokens) for x in facts), sum(max(0, x.output_tokens) for x in facts) + slack
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from itertools import islice
 
 from gateway.counting.calls.agreement import MAX_OUTPUT_DEVIATION, OUTPUT_DEVIATIONS
-from gateway.counting.calls.facts import Fact, call_ref
+from gateway.counting.calls.digest import CallDigest, call_ref
 
 MAX_TWIN_CANDIDATES = 32
 """Looked at on either side in time, in each bucket."""
@@ -30,11 +30,11 @@ class TwinIndex:
         self._deviates = False
         """Whether some scope is known to overcount its output."""
 
-    def add(self, fact: Fact, ref: int) -> None:
+    def add(self, fact: CallDigest, ref: int) -> None:
         self._deviates = self._deviates or fact.scope in OUTPUT_DEVIATIONS
         insort(self._buckets.setdefault(usage_key(fact), {}).setdefault(fact.scope, []), (fact.start_ms, ref))
 
-    def near(self, fact: Fact) -> list[int]:
+    def near(self, fact: CallDigest) -> list[int]:
         """References of reports from other scopes whose usage may agree, nearest in time."""
         key = usage_key(fact)
         keys: Sequence[int] = (key,)
@@ -61,7 +61,7 @@ class TwinIndex:
         return bool(self._buckets)
 
 
-def usage_key(fact: Fact) -> int:
+def usage_key(fact: CallDigest) -> int:
     """Where a report stands: by its output, else by its input as embeddings do, whose output some leave out and others call 0."""
     return fact.output_tokens if fact.output_tokens > 0 else ~fact.input_tokens
 

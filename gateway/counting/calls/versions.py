@@ -13,7 +13,7 @@ from functools import reduce
 from operator import or_
 
 from gateway.counting.calls.agreement import is_same_response
-from gateway.counting.calls.facts import FAILED, HIT, Fact, split_ref
+from gateway.counting.calls.digest import FAILED, HIT, CallDigest, split_ref
 from gateway.counting.calls.resolve import Fixed, Member, Verdict, fullest
 from gateway.normalise.call import LOG, REPEAT, UNFINISHED
 
@@ -57,23 +57,23 @@ class Versions:
                         del self._first[ref]
 
 
-_NO_SHADOWS: Mapping[int, Fact] = {}
+_NO_SHADOWS: Mapping[int, CallDigest] = {}
 
 
 class _Decided:
     """Reports about which was decided before."""
 
     def __init__(self) -> None:
-        self._by_span: dict[tuple[bytes, bytes], list[tuple[int, Fact]]] = {}
-        self._by_response: dict[int, list[tuple[int, Fact]]] = {}
+        self._by_span: dict[tuple[bytes, bytes], list[tuple[int, CallDigest]]] = {}
+        self._by_response: dict[int, list[tuple[int, CallDigest]]] = {}
 
-    def add(self, ref: int, fact: Fact) -> None:
+    def add(self, ref: int, fact: CallDigest) -> None:
         own = fact.parent_span_id if fact.marks & (LOG | REPEAT) else fact.span_id
         self._by_span.setdefault((fact.trace_id, own), []).append((ref, fact))
         if fact.response:
             self._by_response.setdefault(fact.response, []).append((ref, fact))
 
-    def of(self, fact: Fact) -> list[tuple[int, Fact]]:
+    def of(self, fact: CallDigest) -> list[tuple[int, CallDigest]]:
         """Those of the call of *fact*: of one span, emitted in it, or of a response that it or one of these states."""
         found = dict(self._by_span.get((fact.trace_id, fact.span_id), ()))
         for response in dict.fromkeys(x.response for x in (fact, *found.values()) if x.response):
@@ -82,7 +82,7 @@ class _Decided:
             found |= {ref: x for ref, x in alike if ref not in found and is_same_response(x, stated)}
         return list(found.items())
 
-    def completed(self, fact: Fact) -> Fact:
+    def completed(self, fact: CallDigest) -> CallDigest:
         """*fact*, a report that was decided about, with what the others of its call knew."""
         own = [x for _, x in self.of(fact) if x is not fact]
         return _together(fact, sorted((fact, *own), key=lambda x: -x.completeness)) if own else fact
@@ -113,7 +113,7 @@ class Folded:
     def inside(self, sent: Mapping[int, int]) -> Mapping[int, int]:
         return {self._one(ref): self._one(around) for ref, around in sent.items()} if self.alias else sent
 
-    def told(self, sent: Mapping[int, Fact]) -> Mapping[int, Fact]:
+    def told(self, sent: Mapping[int, CallDigest]) -> Mapping[int, CallDigest]:
         """Each call that was dropped, with what the reports knew that were emitted in its span and decided with it."""
         return {self._one(ref): self.decided.completed(around) for ref, around in sent.items()}
 
@@ -136,7 +136,7 @@ class Folded:
         return [member.ref for member in self.versions[ref]] if ref in self.versions else [ref]
 
 
-def fold(members: Iterable[Member], shadows: Mapping[int, Fact] = _NO_SHADOWS) -> Folded:
+def fold(members: Iterable[Member], shadows: Mapping[int, CallDigest] = _NO_SHADOWS) -> Folded:
     """The *members* with one report a span.
 
     *shadows*: reports that were dropped before. Their record was completed into another one, and so is what they knew
@@ -168,7 +168,7 @@ def fold(members: Iterable[Member], shadows: Mapping[int, Fact] = _NO_SHADOWS) -
     return Folded(made, versions, alias, decided)
 
 
-def _together(fact: Fact, ordered: Sequence[Fact]) -> Fact:
+def _together(fact: CallDigest, ordered: Sequence[CallDigest]) -> CallDigest:
     """*fact* with the wholes and names of the first of *ordered* that states them."""
     of_the_fullest = FAILED | UNFINISHED
     return fact._replace(

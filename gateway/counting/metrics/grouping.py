@@ -17,12 +17,12 @@ from hashlib import sha256
 from typing import Final, NamedTuple
 
 from gateway.counting.calls.models import short_model
-from gateway.counting.metrics.series import Step
+from gateway.counting.metrics.series import Delta
 from gateway.normalise import times
 from gateway.normalise.attribution import attribute
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.metric_tables import COST, REQUESTS, MetricTable
-from gateway.normalise.points import PICO, Labels, Measured, Point, Reporter
+from gateway.normalise.points import PICO, Labels, MetricSource, Point, UsagePoints
 from gateway.normalise.usage import Basis
 from spool.record import SCHEMA, Cost, Record, Usage
 
@@ -50,7 +50,7 @@ class Family(NamedTuple):
 
 class Measure(NamedTuple):
     point: Point
-    step: Step
+    step: Delta
     """What it adds."""
 
 
@@ -58,7 +58,7 @@ class Aggregate(NamedTuple):
     """One record, and what decides whether it is billed."""
 
     record: Record
-    reporter: Reporter
+    reporter: MetricSource
     family: Family
     start_ms: int
     end_ms: int
@@ -87,7 +87,7 @@ class _Costed(NamedTuple):
     model: str | None
 
 
-def fold(measured: Measured, steps: Sequence[Step], context: Context) -> Folded:
+def fold(measured: UsagePoints, steps: Sequence[Delta], context: Context) -> Folded:
     """The aggregates of one payload; *steps* are what its points add, in their order."""
     out = Folded()
     best = best_ranks(measured.points)
@@ -155,7 +155,13 @@ def _together(measures: Sequence[Measure]) -> Iterator[list[Measure]]:
 
 
 def _aggregate(
-    out: Folded, labels: Labels, measures: Sequence[Measure], measured: Measured, context: Context, *, is_costed: bool
+    out: Folded,
+    labels: Labels,
+    measures: Sequence[Measure],
+    measured: UsagePoints,
+    context: Context,
+    *,
+    is_costed: bool,
 ) -> None:
     """Add the record of *measures*, unless they say nothing."""
     new = [measure for measure in measures if measure.step.is_new]

@@ -10,14 +10,14 @@ import orjson
 from gateway.counting.metrics.grouping import Aggregate, Family, Folded
 from gateway.counting.metrics.sources import cost_topic, family_topic
 from gateway.normalise.conventions.metric_tables import COST
-from gateway.normalise.points import Measured, Point, Reporter
-from spool.store import Tally
+from gateway.normalise.points import MetricSource, Point, UsagePoints
+from spool.store import ItemCounts
 
 
 class Facts(NamedTuple):
     """What decides about a held aggregate, beside its record."""
 
-    reporter: Reporter
+    reporter: MetricSource
     family: Family
     start_ms: int
     end_ms: int
@@ -43,7 +43,7 @@ def facts_of(aggregate: Aggregate) -> bytes:
 
 def facts_in(row: bytes) -> Facts:
     reporter, family, *rest = orjson.loads(row)
-    return Facts(Reporter(*reporter), Family(*family), *rest)
+    return Facts(MetricSource(*reporter), Family(*family), *rest)
 
 
 def topic_of(point: Point) -> str:
@@ -53,9 +53,9 @@ def topic_of(point: Point) -> str:
     return family_topic(Family(labels.scope, point.table.rank))
 
 
-def tally_of(measured: Measured, folded: Folded) -> Tally:
+def tally_of(measured: UsagePoints, folded: Folded) -> ItemCounts:
     """Every point of one payload, by its fate."""
-    tally = Tally(
+    tally = ItemCounts(
         received=measured.items,
         kept=len(folded.aggregates),
         duplicate=folded.duplicate.total(),
@@ -77,7 +77,7 @@ def tally_of(measured: Measured, folded: Folded) -> Tally:
     return tally
 
 
-def add_tally(to: Tally, tally: Tally) -> None:
+def add_tally(to: ItemCounts, tally: ItemCounts) -> None:
     to.received += tally.received
     to.kept += tally.kept
     to.duplicate += tally.duplicate

@@ -36,7 +36,7 @@ class Report(NamedTuple):
     """-1 for none."""
 
 
-class Step(NamedTuple):
+class Delta(NamedTuple):
     """What a report adds."""
 
     is_new: bool
@@ -49,15 +49,15 @@ class Step(NamedTuple):
     """Nothing was used since the last report, which is itself worth knowing."""
 
 
-REPEAT = Step(is_new=False, value=0, measurements=-1, start_ns=0)
+REPEAT = Delta(is_new=False, value=0, measurements=-1, start_ns=0)
 
 
-def advance(state: State | None, report: Report, now_ms: int) -> tuple[Step, State]:
+def advance(state: State | None, report: Report, now_ms: int) -> tuple[Delta, State]:
     """What *report* adds to *state*, None when its key was never seen; and the state after it."""
     begin = report.start_ns or report.time_ns
     if state is None:
         first = State(report.start_ns, report.time_ns, report.value, report.measurements, now_ms)
-        return Step(is_new=True, value=report.value, measurements=report.measurements, start_ns=begin), first
+        return Delta(is_new=True, value=report.value, measurements=report.measurements, start_ns=begin), first
     if report.is_delta:
         return REPEAT, state
     later = report.time_ns > state.time_ns
@@ -65,7 +65,7 @@ def advance(state: State | None, report: Report, now_ms: int) -> tuple[Step, Sta
         if not later:
             return REPEAT, state
         reset = State(report.start_ns, report.time_ns, report.value, report.measurements, now_ms)
-        return Step(is_new=True, value=report.value, measurements=report.measurements, start_ns=state.time_ns), reset
+        return Delta(is_new=True, value=report.value, measurements=report.measurements, start_ns=state.time_ns), reset
     value = report.value - state.value
     measurements = (
         max(0, report.measurements - state.measurements)
@@ -84,4 +84,4 @@ def advance(state: State | None, report: Report, now_ms: int) -> tuple[Step, Sta
         max(report.measurements, state.measurements),
         now_ms,
     )
-    return Step(is_new=True, value=value, measurements=measurements, start_ns=start_ns), after
+    return Delta(is_new=True, value=value, measurements=measurements, start_ns=start_ns), after

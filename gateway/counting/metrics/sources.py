@@ -7,7 +7,7 @@ them. An aggregate waits, and when its time is up it is suppressed
    aggregate's time or since (`calls_reported`);
 2. when the source reports the same tokens under a metric of a better rank (`repeated_metric`).
 
-Sightings are kept by fingerprint, each under every combination of what it states and what it leaves open, so that a
+SourceActivity are kept by fingerprint, each under every combination of what it states and what it leaves open, so that a
 question is at most eight look-ups; the oldest go first when there are more than `MAX_SIGHTINGS`.
 """
 
@@ -18,7 +18,7 @@ from typing import Final
 from gateway.common.lru import forget_oldest
 from gateway.counting.metrics.grouping import Family
 from gateway.normalise.fingerprint import fingerprint
-from gateway.normalise.points import Reporter
+from gateway.normalise.points import MetricSource
 
 MAX_SIGHTINGS: Final = 100_000
 """About 15 MB; a reporter that states device, instance and session has eight."""
@@ -41,7 +41,7 @@ def cost_topic(scope: str, model: str | None) -> str:
     return f"cost\x00{scope}\x00{model or ''}"
 
 
-class Sightings:
+class SourceActivity:
     """(topic, reporter) -> when it was seen last, in ms of our clock."""
 
     def __init__(self, most: int = MAX_SIGHTINGS) -> None:
@@ -51,7 +51,7 @@ class Sightings:
     def __len__(self) -> int:
         return len(self._last_ms)
 
-    def note(self, topic: str, reporter: Reporter, now_ms: int) -> None:
+    def note(self, topic: str, reporter: MetricSource, now_ms: int) -> None:
         """*reporter* was seen to report *topic*."""
         last_ms = self._last_ms
         for key in _as_noted(topic, reporter):
@@ -59,28 +59,28 @@ class Sightings:
             last_ms[key] = now_ms
         forget_oldest(last_ms, self._most)
 
-    def is_fresh(self, topic: str, reporter: Reporter, since_ms: int) -> bool:
+    def is_fresh(self, topic: str, reporter: MetricSource, since_ms: int) -> bool:
         """Whether this very reporter was noted since then."""
         exact = next(_as_noted(topic, reporter))
         return self._last_ms.get(exact, since_ms - 1) >= since_ms
 
-    def seen_since(self, topic: str, reporter: Reporter, since_ms: int) -> bool:
+    def seen_since(self, topic: str, reporter: MetricSource, since_ms: int) -> bool:
         """Whether the source was seen to report *topic* since then: by a reporter that contradicts nothing *reporter* states."""
         last_ms = self._last_ms
         return any(last_ms.get(key, since_ms - 1) >= since_ms for key in _as_asked(topic, reporter))
 
 
-def _as_noted(topic: str, reporter: Reporter) -> Iterator[int]:
+def _as_noted(topic: str, reporter: MetricSource) -> Iterator[int]:
     """The keys under which a sighting is kept; the one that tells all comes first."""
     return _keys(topic, reporter, [(_STATED + value, _ANY) for value in reporter[2:]])
 
 
-def _as_asked(topic: str, reporter: Reporter) -> Iterator[int]:
+def _as_asked(topic: str, reporter: MetricSource) -> Iterator[int]:
     """The keys of sightings that fit *reporter*: equal, or silent, wherever it states something; anything where it does not."""
     return _keys(topic, reporter, [(_STATED + value, _STATED) if value else (_ANY,) for value in reporter[2:]])
 
 
-def _keys(topic: str, reporter: Reporter, choices: Iterable[tuple[str, ...]]) -> Iterator[int]:
+def _keys(topic: str, reporter: MetricSource, choices: Iterable[tuple[str, ...]]) -> Iterator[int]:
     base = fingerprint("reporter", topic, reporter.sender, reporter.service_name)
     return (hash((base, *chosen)) for chosen in product(*choices))
 
@@ -91,7 +91,7 @@ def since_ms(received_ms: int, period_ms: int, window_ms: int) -> int:
 
 
 def fate(
-    sightings: Sightings, reporter: Reporter, family: Family, since: int, prefer_metrics: frozenset[str]
+    sightings: SourceActivity, reporter: MetricSource, family: Family, since: int, prefer_metrics: frozenset[str]
 ) -> str | None:
     """Why the aggregate is not billed; None when it is."""
     if reporter.service_name not in prefer_metrics and sightings.seen_since(CALLS, reporter, since):
@@ -99,7 +99,7 @@ def fate(
     return "suppressed.repeated_metric" if is_repeated(sightings, reporter, family, since) else None
 
 
-def is_repeated(sightings: Sightings, reporter: Reporter, family: Family, since: int) -> bool:
+def is_repeated(sightings: SourceActivity, reporter: MetricSource, family: Family, since: int) -> bool:
     """Whether the source reports the same tokens under a metric of a better rank."""
     return any(
         sightings.seen_since(family_topic(family._replace(rank=rank)), reporter, since)

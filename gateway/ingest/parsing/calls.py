@@ -5,9 +5,9 @@ the other, across payloads, comes behind it (`gateway.ingest.pipeline`).
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
-from gateway.counting.calls.facts import fact_rows
+from gateway.contract.parsed_payload import ParsedPayload, Used
+from gateway.counting.calls.digest import digest_rows
 from gateway.decode.otlp_json import decode_logs_json, decode_traces_json
 from gateway.decode.otlp_protobuf import decode_logs, decode_traces
 from gateway.normalise.call import STAMPED, Call, Normalised
@@ -17,45 +17,29 @@ from gateway.normalise.record import record_json
 from gateway.normalise.traces import normalise_traces
 from gateway.pricing.prices import Prices
 
-Used = tuple[str | None, str | None, int, str | None, str | None, int]
-"""Service name, device, instance, session, model, and the tokens that calls of these used."""
 
-
-class Packed(NamedTuple):
-    """A payload, read. Plain types only."""
-
-    items: int
-    ignored: int
-    suppressed: dict[str, int]
-    """Reason -> items."""
-    rejected: list[tuple[str, str]]
-    """Reason and position."""
-    unknown_conventions: dict[str, int]
-    records: list[bytes]
-    """Ready JSON of each call."""
-    rows: bytes
-    """The ledger's row of each call, `FACT_BYTES` each."""
-    links: bytes
-    """`LINK_BYTES` each."""
-    used: list[Used]
-
-
-def pack_traces(body: bytes, *, json: bool, context: Context, prices: Prices, prefer_metrics: frozenset[str]) -> Packed:
+def parse_traces(
+    body: bytes, *, json: bool, context: Context, prices: Prices, prefer_metrics: frozenset[str]
+) -> ParsedPayload:
     """An ExportTraceServiceRequest. Raises BadPayload."""
     traces = decode_traces_json(body) if json else decode_traces(body)
     return pack(normalise_traces(traces, context), prices, prefer_metrics, is_stamped=bool(context.key_fixes))
 
 
-def pack_logs(body: bytes, *, json: bool, context: Context, prices: Prices, prefer_metrics: frozenset[str]) -> Packed:
+def parse_logs(
+    body: bytes, *, json: bool, context: Context, prices: Prices, prefer_metrics: frozenset[str]
+) -> ParsedPayload:
     """An ExportLogsServiceRequest. Raises BadPayload."""
     logs = decode_logs_json(body) if json else decode_logs(body)
     return pack(normalise_logs(logs, context), prices, prefer_metrics, is_stamped=bool(context.key_fixes))
 
 
-PACKERS: dict[str, Callable[..., Packed]] = {"traces": pack_traces, "logs": pack_logs}
+PARSERS: dict[str, Callable[..., ParsedPayload]] = {"traces": parse_traces, "logs": parse_logs}
 
 
-def pack(normalised: Normalised, prices: Prices, prefer_metrics: frozenset[str], *, is_stamped: bool = False) -> Packed:
+def pack(
+    normalised: Normalised, prices: Prices, prefer_metrics: frozenset[str], *, is_stamped: bool = False
+) -> ParsedPayload:
     """*is_stamped*: it came under a key with labels."""
     used = tokens_used(normalised.calls)
     if prefer_metrics:
@@ -71,14 +55,14 @@ def pack(normalised: Normalised, prices: Prices, prefer_metrics: frozenset[str],
                 continue
             record["flags"].remove("unpriced")
         price(record, call.start_ms)
-    return Packed(
+    return ParsedPayload(
         normalised.items,
         normalised.ignored,
         dict(normalised.suppressed),
         [(x.reason, x.position) for x in normalised.rejected],
         dict(normalised.unknown_conventions),
         [record_json(call.record) for call in calls],
-        fact_rows(calls),
+        digest_rows(calls),
         b"".join(normalised.links),
         used,
     )

@@ -8,13 +8,13 @@ import marshal
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from gateway.contract.outcomes import Rejection
 from gateway.decode.otlp_json import decode_metrics_json
 from gateway.decode.otlp_protobuf import decode_metrics
-from gateway.normalise.call import Rejection
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.metric_tables import MetricTable
 from gateway.normalise.metrics import normalise_metrics
-from gateway.normalise.points import Labels, Measured, Point, Reporter
+from gateway.normalise.points import Labels, MetricSource, Point, UsagePoints
 from gateway.normalise.usage import Basis
 
 PIECE = 2_000
@@ -23,8 +23,8 @@ Pieces = list[bytes]
 """Each a marshalled list of up to `PIECE`."""
 
 
-class PackedMetrics(NamedTuple):
-    """`Measured`, in plain types. Points name their labels and table by position: a payload's points share a few."""
+class ParsedMetrics(NamedTuple):
+    """`UsagePoints`, in plain types. Points name their labels and table by position: a payload's points share a few."""
 
     items: int
     ignored: int
@@ -38,17 +38,17 @@ class PackedMetrics(NamedTuple):
     points: Pieces
 
 
-def read_metrics(body: bytes, *, json: bool, context: Context) -> Measured:
+def read_metrics(body: bytes, *, json: bool, context: Context) -> UsagePoints:
     """An ExportMetricsServiceRequest. Raises BadPayload."""
     return normalise_metrics(decode_metrics_json(body) if json else decode_metrics(body), context)
 
 
-def pack_metrics(body: bytes, *, json: bool, context: Context, **_: object) -> PackedMetrics:
+def pack_metrics(body: bytes, *, json: bool, context: Context, **_: object) -> ParsedMetrics:
     """The same for a worker; prices and preferences, which it has for calls, are asked when an aggregate's time is up."""
     return packed(read_metrics(body, json=json, context=context))
 
 
-def packed(measured: Measured) -> PackedMetrics:
+def packed(measured: UsagePoints) -> ParsedMetrics:
     """*measured* in plain types."""
     labels: dict[Labels, int] = {}
     tables: dict[MetricTable, int] = {}
@@ -61,7 +61,7 @@ def packed(measured: Measured) -> PackedMetrics:
         )
         for point in measured.points
     ]
-    return PackedMetrics(
+    return ParsedMetrics(
         measured.items,
         measured.ignored,
         dict(measured.suppressed),
@@ -73,12 +73,12 @@ def packed(measured: Measured) -> PackedMetrics:
     )
 
 
-def measured_in(packed: PackedMetrics) -> Measured:
+def measured_in(packed: ParsedMetrics) -> UsagePoints:
     """What `pack_metrics` packed."""
-    measured = Measured(items=packed.items, ignored=packed.ignored, attributions=list(_joined(packed.attributions)))
+    measured = UsagePoints(items=packed.items, ignored=packed.ignored, attributions=list(_joined(packed.attributions)))
     measured.suppressed.update(packed.suppressed)
     measured.rejected += [Rejection(*x) for x in _joined(packed.rejected)]
-    labels = [Labels(Reporter(*reporter), *rest) for reporter, *rest in _joined(packed.labels)]
+    labels = [Labels(MetricSource(*reporter), *rest) for reporter, *rest in _joined(packed.labels)]
     tables = [_table_in(fields) for fields in packed.tables]
     measured.points += [
         Point(key, series, labels[label], tables[table], *rest)

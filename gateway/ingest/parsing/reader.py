@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from gateway.contract.errors import BadPayload
-from gateway.ingest.parsing.calls import Packed
-from gateway.ingest.parsing.points import PackedMetrics
+from gateway.contract.parsed_payload import ParsedPayload
+from gateway.ingest.parsing.points import ParsedMetrics
 from gateway.ingest.parsing.process import Worker, WorkerGone
-from gateway.ingest.parsing.sources import PackedSource
+from gateway.ingest.parsing.sources import ParsedSource
 from gateway.ingest.parsing.worker import Answer, Job, Setup
 from gateway.normalise.context import Context
 
@@ -63,20 +63,26 @@ class Reader:
         """Whether it is worth asking."""
         return self.worker.is_free
 
-    async def pack(self, kind: str, body: bytes, json: bool, context: Context) -> tuple[Packed, Mapping[str, int]]:  # noqa: FBT001 passed on
+    async def pack(
+        self,
+        kind: str,
+        body: bytes,
+        json: bool,  # noqa: FBT001 passed on
+        context: Context,
+    ) -> tuple[ParsedPayload, Mapping[str, int]]:
         """Calls read, and model -> calls without a price. Raises BadPayload; WorkerGone when it is to be read here."""
         fields, unpriced = await self._answer(kind, body, json, context)
-        return Packed._make(fields), unpriced
+        return ParsedPayload._make(fields), unpriced
 
-    async def pack_metrics(self, body: bytes, json: bool, context: Context) -> PackedMetrics:  # noqa: FBT001 passed on
+    async def pack_metrics(self, body: bytes, json: bool, context: Context) -> ParsedMetrics:  # noqa: FBT001 passed on
         """Metrics read. Raises as `pack`."""
         fields, _ = await self._answer("metrics", body, json, context)
-        return PackedMetrics._make(fields)
+        return ParsedMetrics._make(fields)
 
-    async def pack_source(self, kind: str, body: bytes, context: Context) -> tuple[PackedSource, Mapping[str, int]]:
+    async def pack_source(self, kind: str, body: bytes, context: Context) -> tuple[ParsedSource, Mapping[str, int]]:
         """What an AI gateway pushed. Returns and raises as `pack`."""
         fields, unpriced = await self._answer(kind, body, True, context)  # noqa: FBT003 it is JSON
-        return PackedSource._make(fields), unpriced
+        return ParsedSource._make(fields), unpriced
 
     async def _answer(self, kind: str, body: bytes, json: bool, context: Context) -> Answer:  # noqa: FBT001 passed on
         fixes = tuple(context.key_fixes.items())

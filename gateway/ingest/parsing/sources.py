@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, cast
 
 from gateway.ingest.parsing.calls import pack
 from gateway.ingest.parsing.points import packed
-from gateway.ingest.trace_attributes import Told
+from gateway.ingest.trace_attributes import TraceUpdate
 from gateway.normalise.attribution import attribute
 from gateway.normalise.context import Context
 from gateway.pricing.prices import Prices
@@ -14,14 +14,14 @@ from gateway.sources.reading import read_source
 from gateway.sources.source import Source
 
 
-class PackedSource(NamedTuple):
+class ParsedSource(NamedTuple):
     calls: tuple[Any, ...]
     """The fields of a `Packed`."""
     measured: tuple[Any, ...] | None
     """The fields of a `PackedMetrics`; None where the payload sums up nothing."""
     answer: dict[str, object]
     """What the answer repeats of the payload."""
-    threads: list[Told] = []  # noqa: RUF012 a NamedTuple's default, never changed
+    threads: list[TraceUpdate] = []  # noqa: RUF012 a NamedTuple's default, never changed
     """What is said of threads, for `Threads.complete`."""
     threads_of_calls: dict[str, str] = {}  # noqa: RUF012 the same
     """Record id -> thread's id."""
@@ -32,7 +32,7 @@ def kind_of(name: str, first_line: int) -> str:
     return f"{name}/{first_line}"
 
 
-def pack_source(
+def parse_source(
     kind: str,
     body: bytes,
     *,
@@ -41,7 +41,7 @@ def pack_source(
     prefer_metrics: frozenset[str],
     sources: Mapping[str, Source] = SOURCES,
     **_: object,
-) -> PackedSource:
+) -> ParsedSource:
     """What *body* holds, sent to the source, from the line, that *kind* names. Raises BadPayload."""
     name, line = kind.rsplit("/", 1)
     read = read_source(name, body, context, first_line=int(line), sources=sources)
@@ -50,4 +50,4 @@ def pack_source(
         (thread.id, cast("dict[str, Any]", attribute({}, thread.who, context)), thread.at_ms) for thread in read.threads
     ]
     calls = tuple(pack(read.calls, prices, prefer_metrics, is_stamped=bool(context.key_fixes)))
-    return PackedSource(calls, measured, read.answer, threads, read.threads_of_calls)
+    return ParsedSource(calls, measured, read.answer, threads, read.threads_of_calls)

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypedDict
 
 from gateway.contract.errors import BadPayload
-from gateway.ingest.parsing.calls import PACKERS
+from gateway.ingest.parsing.calls import PARSERS
 from gateway.ingest.parsing.points import pack_metrics
 from gateway.ingest.parsing.process import HEADER, frame
-from gateway.ingest.parsing.sources import pack_source
+from gateway.ingest.parsing.sources import parse_source
 from gateway.normalise.context import NO_MACHINES, Context, Machines, UserPolicy
 from gateway.pricing.file import PriceFile
 from gateway.pricing.prices import Prices
@@ -47,7 +47,7 @@ class Setup(TypedDict):
 
 Job = tuple[str, bool, bytes, int, str, str | None, str | None, str, tuple[tuple[str, str], ...]]
 """`traces`, `logs`, `metrics` or a source (`gateway.ingest.parsing.sources.kind_of`); whether it is JSON; the body; when it was received, in ms and as text; the inbound key's name, and what counting knows it by; the peer; what the key fixes."""
-READERS: dict[str, Callable[..., tuple[Any, ...]]] = {**PACKERS, "metrics": pack_metrics}
+READERS: dict[str, Callable[..., tuple[Any, ...]]] = {**PARSERS, "metrics": pack_metrics}
 Answer = tuple[Any, Any]
 """The fields of a Packed, PackedMetrics or PackedSource, and model -> calls without a price; or None, and why the payload can never be read; or None twice."""
 
@@ -98,7 +98,7 @@ def answer(
         own_device=own_device,
     )
     try:
-        read = READERS.get(kind) or partial(pack_source, kind, sources=sources)
+        read = READERS.get(kind) or partial(parse_source, kind, sources=sources)
         packed = read(body, json=json, context=context, prices=prices, prefer_metrics=prefer_metrics)
     except BadPayload as error:
         return None, str(error)

@@ -6,11 +6,11 @@ from documentation, not captured).
 
 from gateway.decode.view import Span
 from gateway.normalise.conventions.table import Convention, exclusive
-from gateway.normalise.extract import Picked
+from gateway.normalise.extract import Extracted
 from gateway.normalise.operation import Fate
 
 
-def fate(picked: Picked, span: Span, *, failed: bool) -> Fate:
+def fate(picked: Extracted, span: Span, *, failed: bool) -> Fate:
     """By the span's name; its siblings carry no usage of their own."""
     if span.name.endswith("llm_request"):
         return "call"

@@ -2,20 +2,20 @@
 
 from gateway.decode.view import Span
 from gateway.normalise.conventions.table import Convention, inclusive
-from gateway.normalise.extract import Picked
+from gateway.normalise.extract import Extracted
 from gateway.normalise.operation import Fate
 
 _TURN = "codex.turn.token_usage."
 
 
-def fate(picked: Picked, span: Span, *, failed: bool) -> Fate:
+def fate(picked: Extracted, span: Span, *, failed: bool) -> Fate:
     """Only a span with usage of its own is a call; the turn is a step; the hundreds around them are neither."""
     if "turn_input" in picked.counts:
         return "not_a_call"
     return "call" if "input" in picked.counts or "output" in picked.counts else "undecided"
 
 
-def read_texts(picked: Picked, *, failed: bool) -> None:
+def read_texts(picked: Extracted, *, failed: bool) -> None:
     """`thread.id` is a thread of the operating system there, not of a conversation."""
     if picked.who.get("session", "").isdecimal():
         del picked.who["session"]

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from gateway.normalise.conventions.claude_code import CLAUDE_CODE
 from gateway.normalise.conventions.table import Convention, exclusive, inclusive
-from gateway.normalise.extract import Picked
+from gateway.normalise.extract import Extracted
 
 _AUTH_PROVIDERS: Mapping[str, str] = {
     "openai": "openai",
@@ -24,7 +24,7 @@ _AUTH_PROVIDERS: Mapping[str, str] = {
 """What Gemini CLI and Qwen Code call the way they signed in -> provider."""
 
 
-def _claude_texts(picked: Picked, *, failed: bool) -> None:
+def _claude_texts(picked: Extracted, *, failed: bool) -> None:
     """The speed is a tier of its price; the normal one is none."""
     if picked.texts.get("service_tier") == "normal":
         del picked.texts["service_tier"]
@@ -85,24 +85,24 @@ _GEMINI_NAMES: dict[str, tuple[str, ...]] = {
 }
 
 
-def _gemini_texts(picked: Picked, *, failed: bool) -> None:
+def _gemini_texts(picked: Extracted, *, failed: bool) -> None:
     _take_provider(picked)
     _fold(picked, thoughts_apart=True)
 
 
-def _qwen_texts(picked: Picked, *, failed: bool) -> None:
+def _qwen_texts(picked: Extracted, *, failed: bool) -> None:
     provider = _take_provider(picked)
     _fold(picked, thoughts_apart=provider is not None and provider.startswith("gcp."))
 
 
-def _take_provider(picked: Picked) -> str | None:
+def _take_provider(picked: Extracted) -> str | None:
     provider = _AUTH_PROVIDERS.get(picked.texts.pop("auth", ""))
     if provider is not None:
         picked.texts.setdefault("provider", provider)
     return provider
 
 
-def _fold(picked: Picked, *, thoughts_apart: bool) -> None:
+def _fold(picked: Extracted, *, thoughts_apart: bool) -> None:
     """Rule 2: whether thoughts and tool prompts stand beside output and input, by the total, else as the table says."""
     counts = picked.counts
     given, output, total = counts.get("input"), counts.get("output"), counts.get("total")

@@ -18,14 +18,14 @@ from gateway.normalise.conventions.choose import by_names, by_scope
 from gateway.normalise.conventions.gen_ai import GEN_AI
 from gateway.normalise.conventions.generic import GENERIC
 from gateway.normalise.conventions.table import Convention
-from gateway.normalise.extract import Picked
+from gateway.normalise.extract import Extracted
 from gateway.normalise.operation import operation
 from gateway.normalise.signal_precedence import DETAILS
 
 EventFate = Literal["call", "content_only", "not_a_call", "ignored"]
 """A call; AI content without usage; AI work that is no call of its own, or repeats one; nothing of AI."""
 
-FateOf = Callable[[Picked], EventFate]
+FateOf = Callable[[Extracted], EventFate]
 
 _FAILURE = 400
 MAX_EVENT_CHARS = 80
@@ -43,36 +43,36 @@ class EventRule(NamedTuple):
     """The record's span is the call's own; else it is whatever span was open."""
 
 
-def status_failed(picked: Picked) -> bool:
+def status_failed(picked: Extracted) -> bool:
     """Whether a HTTP status says that the call failed."""
     status = picked.texts.get("status_code", "")
     return status.isdecimal() and int(status[:4]) >= _FAILURE
 
 
-def _request(picked: Picked) -> EventFate:
+def _request(picked: Extracted) -> EventFate:
     """A request names the model that is asked for; its answer comes in an event of its own."""
     return "not_a_call"
 
 
-def _has_usage(picked: Picked) -> bool:
+def _has_usage(picked: Extracted) -> bool:
     return "input" in picked.counts or "output" in picked.counts
 
 
-def _always(picked: Picked) -> EventFate:
+def _always(picked: Extracted) -> EventFate:
     return "call"
 
 
-def _with_usage(picked: Picked) -> EventFate:
+def _with_usage(picked: Extracted) -> EventFate:
     """For events that also tell other things under one name."""
     return "call" if _has_usage(picked) or status_failed(picked) else "not_a_call"
 
 
-def _completed(picked: Picked) -> EventFate:
+def _completed(picked: Extracted) -> EventFate:
     """Codex: of the two `response.completed` of a call one has the tokens."""
     return "call" if picked.texts.get("event_kind") == "response.completed" and _has_usage(picked) else "not_a_call"
 
 
-def _details(picked: Picked) -> EventFate:
+def _details(picked: Extracted) -> EventFate:
     """A response or usage, or a failure that names its model; the request's details, and messages alone, are content."""
     texts = picked.texts
     sent = texts.get("operation")
@@ -83,7 +83,7 @@ def _details(picked: Picked) -> EventFate:
     return "call" if "error_type" in texts and "request_model" in texts else "content_only"
 
 
-def _generic(picked: Picked) -> EventFate:
+def _generic(picked: Extracted) -> EventFate:
     """Both wholes, or one of them and a model; a step by its operation's name stays a step."""
     texts, counts = picked.texts, picked.counts
     sent = texts.get("operation")

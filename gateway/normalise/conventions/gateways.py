@@ -14,11 +14,11 @@ from http import HTTPStatus
 from gateway.decode.view import Span
 from gateway.normalise.conventions import openinference
 from gateway.normalise.conventions.table import Convention, by_operation, inclusive
-from gateway.normalise.extract import Picked
+from gateway.normalise.extract import Extracted
 from gateway.normalise.operation import Fate
 
 
-def _bifrost_fate(picked: Picked, span: Span, *, failed: bool) -> Fate:
+def _bifrost_fate(picked: Extracted, span: Span, *, failed: bool) -> Fate:
     if span.name.startswith(("llm.call", "chat", "embedding")):
         return "call"
     return (
@@ -82,7 +82,7 @@ _RERANK = "retrieval"
 """Vercel's word for a reranking; elsewhere it is a step."""
 
 
-def _vercel_fate(picked: Picked, span: Span, *, failed: bool) -> Fate:
+def _vercel_fate(picked: Extracted, span: Span, *, failed: bool) -> Fate:
     texts = picked.texts
     if "attempt" in texts or span.name.startswith(_VERCEL):
         return "not_a_call"
@@ -94,14 +94,14 @@ def _vercel_fate(picked: Picked, span: Span, *, failed: bool) -> Fate:
     return by_operation(picked, span, failed=failed)
 
 
-def whole_cost(picked: Picked) -> None:
+def whole_cost(picked: Extracted) -> None:
     """With a customer's own provider key the gateway's cost is its fee; what the provider takes is told beside it."""
     upstream, byok = picked.numbers.pop("upstream_cost", None), picked.numbers.pop("byok", 0.0)
     if upstream and upstream > 0 and (byok or picked.texts.get("credential") == "byok"):
         picked.numbers["cost"] = picked.numbers.get("cost", 0.0) + upstream
 
 
-def _vercel_cost(picked: Picked, *, failed: bool) -> None:
+def _vercel_cost(picked: Extracted, *, failed: bool) -> None:
     whole_cost(picked)
 
 

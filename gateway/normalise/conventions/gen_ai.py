@@ -6,7 +6,7 @@ known scopes are inclusive (measured, `docs/formats.md`); any other scope is uns
 
 from gateway.decode.view import Span
 from gateway.normalise.conventions.table import Convention, by_operation, inclusive
-from gateway.normalise.extract import Picked
+from gateway.normalise.extract import Extracted
 from gateway.normalise.operation import Fate
 
 GEN_AI = Convention("gen_ai", own={})
@@ -21,7 +21,7 @@ ANTHROPIC_SDK = Convention(
 )
 
 
-def _thoughts_apart(picked: Picked, *, failed: bool) -> None:
+def _thoughts_apart(picked: Extracted, *, failed: bool) -> None:
     picked.numbers["output_excludes_reasoning"] = 1.0
 
 
@@ -56,7 +56,7 @@ COPILOT = Convention(
 """Copilot CLI and Copilot in VS Code. `github.copilot.cost` is no currency and is left unread."""
 
 
-def goose_fate(picked: Picked, span: Span, *, failed: bool) -> Fate:
+def goose_fate(picked: Extracted, span: Span, *, failed: bool) -> Fate:
     """The spans of a reply sum up the calls below them, whatever operation they name."""
     return "not_a_call" if span.name in _GOOSE_TURNS else by_operation(picked, span, failed=failed)
 

@@ -11,7 +11,17 @@ from gateway.decode.view import Span
 from gateway.normalise.conventions import shared
 from gateway.normalise.conventions.native import add_parts, note_native
 from gateway.normalise.conventions.table import Convention, by_operation
-from gateway.normalise.extract import COUNT, MAX_COUNT, NO_INTEREST, NUMBER, OTHER, TEXT, Interest, Interests, Picked
+from gateway.normalise.extract import (
+    COUNT,
+    MAX_COUNT,
+    NO_INTEREST,
+    NUMBER,
+    OTHER,
+    TEXT,
+    AttributeTable,
+    Extracted,
+    Interest,
+)
 from gateway.normalise.operation import Fate
 from gateway.normalise.texts import count_in, repr_object
 
@@ -76,7 +86,7 @@ def is_usage(name: str) -> bool:
     return len(interest) != 0 and interest[0] in {"input", "output"}
 
 
-def fate(picked: Picked, span: Span, *, failed: bool) -> Fate:
+def fate(picked: Extracted, span: Span, *, failed: bool) -> Fate:
     """Both wholes, or one of them and a model, make a call; what its operation's name says stays."""
     decided = by_operation(picked, span, failed=failed)
     if decided == "not_a_call" or (decided == "call" and "operation" in picked.texts):
@@ -91,14 +101,14 @@ def fate(picked: Picked, span: Span, *, failed: bool) -> Fate:
 class _Generic(Convention):
     """Its names are open, so unknown ones are decided by `rule`."""
 
-    def interests(self) -> Interests:
-        return Interests(Convention.interests(self), rule)
+    def interests(self) -> AttributeTable:
+        return AttributeTable(Convention.interests(self), rule)
 
 
 GENERIC = _Generic("generic", own={RAW_NESTED: NESTED}, fate=fate, is_generic=True)
 
 
-def read_nested(picked: Picked) -> None:
+def read_nested(picked: Extracted) -> None:
     """Take the counts and the cost out of nested usage, where no attribute of their own has them."""
     usage = repr_object(picked.texts.pop(RAW_NESTED, None))
     if len(usage) > _MAX_NESTED:

@@ -13,7 +13,7 @@ from gateway.normalise.conventions.langfuse_usage import read_usage
 from gateway.normalise.conventions.litellm import without_prefix
 from gateway.normalise.conventions.native import add_parts
 from gateway.normalise.conventions.table import Convention, by_operation, inclusive
-from gateway.normalise.extract import Picked
+from gateway.normalise.extract import Extracted
 from gateway.normalise.operation import Fate
 from gateway.normalise.texts import Json, json_object, raw_answer, text_in, unquoted
 
@@ -49,7 +49,7 @@ NAMES: dict[str, tuple[str, ...]] = {
 }
 
 
-def fate(picked: Picked, span: Span, *, failed: bool) -> Fate:
+def fate(picked: Extracted, span: Span, *, failed: bool) -> Fate:
     """Rule 1."""
     kind = picked.texts.get("kind")
     if kind is None:
@@ -57,7 +57,7 @@ def fate(picked: Picked, span: Span, *, failed: bool) -> Fate:
     return "call" if kind.lower() in _CALLS else "not_a_call"
 
 
-def read_texts(picked: Picked, *, failed: bool) -> None:
+def read_texts(picked: Extracted, *, failed: bool) -> None:
     """Rules 2 and 3, the cost, and the JSON quotes that Langfuse leaves around metadata."""
     texts, numbers = picked.texts, picked.numbers
     for field, value in picked.who.items():
@@ -99,7 +99,7 @@ def _reasoning_only(usage: Mapping[str, Json]) -> Mapping[str, Json]:
     return {key: usage[key] for key in ("completion_tokens_details", "output_tokens_details") if key in usage}
 
 
-def _read_usage(picked: Picked, usage: Mapping[str, Json]) -> None:
+def _read_usage(picked: Extracted, usage: Mapping[str, Json]) -> None:
     """Rule 2: inclusive counts, where no attribute of their own has them."""
     read = read_usage(usage)
     counts = picked.counts

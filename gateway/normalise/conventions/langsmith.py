@@ -10,7 +10,7 @@
 from gateway.decode.view import Span
 from gateway.normalise.conventions.native import add_parts, add_wholes, take_answer
 from gateway.normalise.conventions.table import Convention, by_operation, inclusive
-from gateway.normalise.extract import Picked
+from gateway.normalise.extract import Extracted
 from gateway.normalise.operation import Fate
 from gateway.normalise.texts import json_object, raw_answer, repr_object
 
@@ -32,7 +32,7 @@ NAMES: dict[str, tuple[str, ...]] = {
 }
 
 
-def fate(picked: Picked, span: Span, *, failed: bool) -> Fate:
+def fate(picked: Extracted, span: Span, *, failed: bool) -> Fate:
     """Rule 1."""
     kind = picked.texts.get("kind")
     if kind is None:
@@ -40,7 +40,7 @@ def fate(picked: Picked, span: Span, *, failed: bool) -> Fate:
     return "call" if kind.lower() in {"llm", "embedding"} else "not_a_call"
 
 
-def read_texts(picked: Picked, *, failed: bool) -> None:
+def read_texts(picked: Extracted, *, failed: bool) -> None:
     """Rules 2 and 3."""
     texts = picked.texts
     usage = json_object(texts.pop("raw_usage", None))

@@ -16,7 +16,7 @@ from gateway.decode.view import Span
 from gateway.normalise.conventions import openinference
 from gateway.normalise.conventions.native import add_parts, add_wholes, note_native
 from gateway.normalise.conventions.table import Convention, by_operation, inclusive, usage_rule
-from gateway.normalise.extract import RAW, TEXT, Interest, Interests, Picked
+from gateway.normalise.extract import RAW, TEXT, AttributeTable, Extracted, Interest
 from gateway.normalise.operation import Fate
 from gateway.normalise.texts import json_object, object_in, repr_object
 
@@ -64,7 +64,7 @@ NAMES: dict[str, tuple[str, ...]] = {
 }
 
 
-def fate(picked: Picked, span: Span, *, failed: bool) -> Fate:
+def fate(picked: Extracted, span: Span, *, failed: bool) -> Fate:
     """Rule 1."""
     name = span.name
     if name == RAW_REQUEST:
@@ -81,7 +81,7 @@ def _raw_usage(texts: dict[str, str]) -> str:
     return next((field for field in texts if field.startswith(_RAW_USAGE)), "")
 
 
-def _read_raw(picked: Picked) -> None:
+def _read_raw(picked: Extracted) -> None:
     """The provider's own answer. Its usage is as the provider counts; Anthropic's input excludes the cache."""
     texts = picked.texts
     field = _raw_usage(texts)
@@ -102,7 +102,7 @@ def _read_raw(picked: Picked) -> None:
     note_native(picked, usage)
 
 
-def read_texts(picked: Picked, *, failed: bool) -> None:
+def read_texts(picked: Extracted, *, failed: bool) -> None:
     """Rules 1 to 5."""
     texts = picked.texts
     if _raw_usage(texts):
@@ -161,8 +161,8 @@ def _rule(name: str) -> Interest:
 class _LiteLLM(Convention):
     """Its raw answers' names are open."""
 
-    def interests(self) -> Interests:
-        return Interests(Convention.interests(self), _rule)
+    def interests(self) -> AttributeTable:
+        return AttributeTable(Convention.interests(self), _rule)
 
 
 LITELLM = _LiteLLM("litellm", own=NAMES, fate=fate, basis=inclusive, read_texts=read_texts)

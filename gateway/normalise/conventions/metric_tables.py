@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
 from gateway.normalise.conventions import shared
-from gateway.normalise.extract import NO_INTEREST, TEXT, Interest, Interests
+from gateway.normalise.extract import NO_INTEREST, TEXT, AttributeTable, Interest
 from gateway.normalise.usage import Basis
 
 PRODUCT_RANK: Final = 1
@@ -186,14 +186,14 @@ _NAMES: dict[str, tuple[str, ...]] = {
 """Labels that are kept. Every other one is part of the series' identity only, as a hash."""
 
 
-def _interests() -> Interests:
+def _interests() -> AttributeTable:
     known: dict[str, Interest] = {}
     for field, names in _NAMES.items():
         kind = TEXT if field == "kind" else shared.kind_of(field)
         for rank, name in enumerate(names):
             known.setdefault(name, (field, rank, kind))
             known.setdefault(re.sub(r"[.\-]", "_", name), (field, rank, kind))
-    return Interests(known, lambda _: NO_INTEREST)
+    return AttributeTable(known, lambda _: NO_INTEREST)
 
 
 POINT_INTERESTS: Final = _interests()

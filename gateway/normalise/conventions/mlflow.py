@@ -8,7 +8,7 @@
 from gateway.decode.view import Span
 from gateway.normalise.conventions.native import add_parts, add_wholes, take_answer
 from gateway.normalise.conventions.table import Convention, by_operation, inclusive
-from gateway.normalise.extract import Picked
+from gateway.normalise.extract import Extracted
 from gateway.normalise.operation import Fate
 from gateway.normalise.texts import json_object, raw_answer, text_in, unquoted
 
@@ -29,7 +29,7 @@ NAMES: dict[str, tuple[str, ...]] = {
 }
 
 
-def fate(picked: Picked, span: Span, *, failed: bool) -> Fate:
+def fate(picked: Extracted, span: Span, *, failed: bool) -> Fate:
     """Rule 1."""
     kind = picked.texts.get("kind")
     if kind is None:
@@ -37,7 +37,7 @@ def fate(picked: Picked, span: Span, *, failed: bool) -> Fate:
     return "call" if unquoted(kind).upper() in _CALLS else "not_a_call"
 
 
-def read_texts(picked: Picked, *, failed: bool) -> None:
+def read_texts(picked: Extracted, *, failed: bool) -> None:
     """Rules 2 and 3."""
     texts = picked.texts
     for values in (texts, picked.who):

@@ -7,11 +7,11 @@ they may complete the attributes; wholes are taken only where no attribute has t
 
 from collections.abc import Mapping
 
-from gateway.normalise.extract import MAX_TEXT_CHARS, Picked
+from gateway.normalise.extract import MAX_TEXT_CHARS, Extracted
 from gateway.normalise.texts import Answer, Json, count_in, object_in
 
 
-def add_parts(picked: Picked, usage: Mapping[str, Json]) -> None:
+def add_parts(picked: Extracted, usage: Mapping[str, Json]) -> None:
     """Fill the cache and reasoning counts that *picked* does not have yet."""
     counts = picked.counts
     for field, value in _parts(usage):
@@ -75,7 +75,7 @@ def _first(*values: int | None) -> int | None:
     return next((value for value in values if value is not None), None)
 
 
-def add_wholes(picked: Picked, usage: Mapping[str, Json]) -> None:
+def add_wholes(picked: Extracted, usage: Mapping[str, Json]) -> None:
     """Fill input, output and total where *picked* has neither input nor output."""
     counts = picked.counts
     if "input" in counts or "output" in counts:
@@ -90,7 +90,7 @@ def add_wholes(picked: Picked, usage: Mapping[str, Json]) -> None:
             counts[field] = value
 
 
-def take_answer(picked: Picked, answer: Answer) -> None:
+def take_answer(picked: Extracted, answer: Answer) -> None:
     """Fill in the names and parts that a raw answer has and no attribute of its own said."""
     texts = picked.texts
     for field, value in (
@@ -106,7 +106,7 @@ def take_answer(picked: Picked, answer: Answer) -> None:
         note_native(picked, answer.usage)
 
 
-def note_native(picked: Picked, usage: Mapping[str, Json]) -> None:
+def note_native(picked: Extracted, usage: Mapping[str, Json]) -> None:
     """Of Anthropic's own usage object its input, which excludes the cache: beside it one sees what the sender's input holds."""
     if "cache_read_input_tokens" in usage or "cache_creation_input_tokens" in usage:
         native = count_in(usage, "input_tokens")

@@ -10,7 +10,7 @@
 from gateway.decode.view import Span
 from gateway.normalise.conventions.native import take_answer
 from gateway.normalise.conventions.table import Convention, by_operation
-from gateway.normalise.extract import Picked
+from gateway.normalise.extract import Extracted
 from gateway.normalise.operation import Fate
 from gateway.normalise.texts import json_object, raw_answer, text_in
 from gateway.normalise.usage import Basis
@@ -35,7 +35,7 @@ NAMES: dict[str, tuple[str, ...]] = {
 }
 
 
-def fate(picked: Picked, span: Span, *, failed: bool) -> Fate:
+def fate(picked: Extracted, span: Span, *, failed: bool) -> Fate:
     """Rule 1."""
     kind = picked.texts.get("kind")
     if kind is None:
@@ -43,7 +43,7 @@ def fate(picked: Picked, span: Span, *, failed: bool) -> Fate:
     return "call" if kind.upper() in _CALLS else "not_a_call"
 
 
-def read_texts(picked: Picked, *, failed: bool) -> None:
+def read_texts(picked: Extracted, *, failed: bool) -> None:
     """Rules 2 and 3, and user and session from `metadata`."""
     texts = picked.texts
     parameters = json_object(texts.pop("raw_parameters", None))
@@ -76,7 +76,7 @@ def _place_model(texts: dict[str, str], model: str, *, failed: bool, answered: b
         texts.setdefault("response_model", model)
 
 
-def _read_metadata(picked: Picked) -> None:
+def _read_metadata(picked: Extracted) -> None:
     metadata = json_object(picked.texts.pop("raw_metadata", None))
     for field, names in (
         ("user", ("user_api_key_user_id", "user_id", "langfuse_user_id")),
@@ -91,7 +91,7 @@ def _read_metadata(picked: Picked) -> None:
         picked.texts.setdefault("provider", hint[:256])
 
 
-def basis(picked: Picked, version: str, provider: str | None) -> Basis:
+def basis(picked: Extracted, version: str, provider: str | None) -> Basis:
     """Rule 4, for the scope of the Anthropic instrumentation."""
     if version.startswith("0."):
         return Basis.EXCLUSIVE if picked.numbers.get("stream") and provider == "anthropic" else Basis.INCLUSIVE

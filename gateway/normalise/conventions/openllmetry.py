@@ -6,7 +6,7 @@
 """
 
 from gateway.normalise.conventions.table import Convention, exclusive, inclusive
-from gateway.normalise.extract import Picked
+from gateway.normalise.extract import Extracted
 from gateway.normalise.provider import counts_cache_apart
 from gateway.normalise.usage import Basis
 
@@ -25,7 +25,7 @@ NAMES: dict[str, tuple[str, ...]] = {
 }
 
 
-def _javascript(picked: Picked, _version: str, provider: str | None) -> Basis:
+def _javascript(picked: Extracted, _version: str, provider: str | None) -> Basis:
     is_apart = counts_cache_apart(provider, picked.texts.get("request_model"))
     return Basis.EXCLUSIVE if is_apart else Basis.UNSTATED
 

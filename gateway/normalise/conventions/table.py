@@ -11,7 +11,7 @@ from typing import Protocol
 
 from gateway.decode.view import Span
 from gateway.normalise.conventions import shared
-from gateway.normalise.extract import NO_INTEREST, OTHER, Interest, Interests, Picked
+from gateway.normalise.extract import NO_INTEREST, OTHER, AttributeTable, Extracted, Interest
 from gateway.normalise.operation import Fate, operation
 from gateway.normalise.usage import Basis
 
@@ -19,12 +19,12 @@ Names = Mapping[str, tuple[str, ...]]
 
 
 class FateRule(Protocol):
-    def __call__(self, picked: Picked, span: Span, *, failed: bool) -> Fate:
+    def __call__(self, picked: Extracted, span: Span, *, failed: bool) -> Fate:
         """Call, step, or neither; *failed*: the span's status is an error."""
 
 
 class TextReader(Protocol):
-    def __call__(self, picked: Picked, *, failed: bool) -> None:
+    def __call__(self, picked: Extracted, *, failed: bool) -> None:
         """Take usage and names out of text attributes, where no attribute of their own has them."""
 
 
@@ -34,7 +34,7 @@ _STEP_SPAN = re.compile(
 )
 
 
-def by_operation(picked: Picked, span: Span, *, failed: bool) -> Fate:
+def by_operation(picked: Extracted, span: Span, *, failed: bool) -> Fate:
     """The fate by the operation's name; without one that says something, by what only a call carries."""
     texts = picked.texts
     if "step_kind" in texts:
@@ -44,7 +44,7 @@ def by_operation(picked: Picked, span: Span, *, failed: bool) -> Fate:
     return _by_contents(picked, span, failed=failed) if fate == "undecided" else fate
 
 
-def _by_contents(picked: Picked, span: Span, *, failed: bool) -> Fate:
+def _by_contents(picked: Extracted, span: Span, *, failed: bool) -> Fate:
     """A response makes a call.
 
     So does usage, unless the span is named for an agent or another step (older agent frameworks sum their calls up under
@@ -64,19 +64,19 @@ def _by_contents(picked: Picked, span: Span, *, failed: bool) -> Fate:
     return "undecided"
 
 
-def inclusive(_picked: Picked, _version: str, _provider: str | None) -> Basis:
+def inclusive(_picked: Extracted, _version: str, _provider: str | None) -> Basis:
     return Basis.INCLUSIVE
 
 
-def exclusive(_picked: Picked, _version: str, _provider: str | None) -> Basis:
+def exclusive(_picked: Extracted, _version: str, _provider: str | None) -> Basis:
     return Basis.EXCLUSIVE
 
 
-def unstated(_picked: Picked, _version: str, _provider: str | None) -> Basis:
+def unstated(_picked: Extracted, _version: str, _provider: str | None) -> Basis:
     return Basis.UNSTATED
 
 
-def nothing_more(picked: Picked, *, failed: bool) -> None:
+def nothing_more(picked: Extracted, *, failed: bool) -> None:
     """No text attribute of this convention holds usage or names."""
 
 
@@ -87,7 +87,7 @@ class Convention:
     own: Names
     """Names that this convention has, or whose precedence differs from the shared ones."""
     fate: FateRule = by_operation
-    basis: Callable[[Picked, str, str | None], Basis] = unstated
+    basis: Callable[[Extracted, str, str | None], Basis] = unstated
     """What the input holds, from the values, the scope's version and the provider."""
     read_texts: TextReader = nothing_more
     default_provider: str | None = None
@@ -95,9 +95,9 @@ class Convention:
     is_generic: bool = False
     """The table of last resort: its calls are flagged and counted."""
 
-    def interests(self) -> Interests:
+    def interests(self) -> AttributeTable:
         """The compiled table, with its memory of names."""
-        return Interests(_compile(self.own), usage_rule)
+        return AttributeTable(_compile(self.own), usage_rule)
 
 
 def _compile(own: Names) -> dict[str, Interest]:

@@ -10,7 +10,7 @@
 from gateway.decode.view import Span
 from gateway.normalise.conventions.native import add_parts, note_native
 from gateway.normalise.conventions.table import Convention, by_operation
-from gateway.normalise.extract import Picked
+from gateway.normalise.extract import Extracted
 from gateway.normalise.operation import Fate
 from gateway.normalise.provider import counts_cache_apart
 from gateway.normalise.texts import json_object, object_in, text_in
@@ -49,7 +49,7 @@ NAMES: dict[str, tuple[str, ...]] = {
 _EMBEDDING = "ai.embed"
 
 
-def fate(picked: Picked, span: Span, *, failed: bool) -> Fate:
+def fate(picked: Extracted, span: Span, *, failed: bool) -> Fate:
     """Rule 1."""
     kind = picked.texts.get("kind")
     if kind is None:
@@ -57,7 +57,7 @@ def fate(picked: Picked, span: Span, *, failed: bool) -> Fate:
     return "call" if ".do" in kind else "not_a_call"
 
 
-def read_texts(picked: Picked, *, failed: bool) -> None:
+def read_texts(picked: Extracted, *, failed: bool) -> None:
     """Rule 3's cache counts, the operation from the function's name, and whether it streamed."""
     texts = picked.texts
     kind = texts.get("kind", "")
@@ -84,7 +84,7 @@ _OPERATIONS = {
 }
 
 
-def basis(picked: Picked, version: str, provider: str | None) -> Basis:
+def basis(picked: Extracted, version: str, provider: str | None) -> Basis:
     """Rule 3."""
     texts = picked.texts
     if "uncached" in picked.counts or _is_since_6(version) or _is_since_6(texts.get("client", "").removeprefix("ai/")):

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.table import Convention, unstated
-from gateway.normalise.extract import Picked
+from gateway.normalise.extract import Extracted
 from gateway.normalise.texts import Json, object_in, text_in
 from gateway.sources.answers import error_in, take_body
 from gateway.sources.documents import Document
@@ -79,7 +79,7 @@ def _report(document: dict[str, Json], metadata: Mapping[str, Json], context: Co
     )
 
 
-def _identity(metadata: Mapping[str, Json], picked: Picked, context: Context) -> str:
+def _identity(metadata: Mapping[str, Json], picked: Extracted, context: Context) -> str:
     """Of a report without its id: what it says, and when it came."""
     told = [text_of(metadata.get(name)) for name in ("session_id", "stable_node_id", "model")]
     return "/".join([*told, str(picked.counts.get("input")), str(picked.counts.get("output")), context.received_at])

@@ -18,7 +18,7 @@ from typing import Final
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.native import add_parts
 from gateway.normalise.conventions.table import Convention, exclusive
-from gateway.normalise.extract import MAX_TEXT_CHARS, Picked
+from gateway.normalise.extract import MAX_TEXT_CHARS, Extracted
 from gateway.normalise.texts import Json, object_in, text_in
 from gateway.sources.bedrock.firehose import Budget, entries
 from gateway.sources.documents import Document
@@ -88,7 +88,7 @@ def _report(entry: dict[str, Json]) -> Report:
     )
 
 
-def _take_answer(picked: Picked, body: Json) -> float | None:
+def _take_answer(picked: Extracted, body: Json) -> float | None:
     """Rule 5; the duration in ms, where the answer tells it."""
     chunks = [chunk for chunk in body if isinstance(chunk, dict)] if isinstance(body, list) else []
     whole: Mapping[str, Json] = body if isinstance(body, dict) else {}
@@ -109,9 +109,9 @@ def _take_answer(picked: Picked, body: Json) -> float | None:
     return number_of(object_in(last, "metrics").get("latencyMs") if took is None else took)
 
 
-def _add_hour(picked: Picked, usage: Mapping[str, Json]) -> None:
+def _add_hour(picked: Extracted, usage: Mapping[str, Json]) -> None:
     """Which of the cache writes were for an hour: they cost more."""
-    parts = Picked()
+    parts = Extracted()
     add_parts(parts, usage)
     hour = parts.counts.get("cache_creation_1h")
     if hour is not None and hour <= picked.counts.get("cache_creation", 0):

@@ -20,7 +20,7 @@ from typing import Final
 
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.table import Convention, unstated
-from gateway.normalise.extract import Picked
+from gateway.normalise.extract import Extracted
 from gateway.normalise.texts import Json, text_in
 from gateway.sources.answers import object_of, take_body
 from gateway.sources.documents import Document
@@ -107,7 +107,7 @@ def _report(row: dict[str, Json]) -> Report:
     )
 
 
-def _drop_unpriced(picked: Picked, row: Mapping[str, Json]) -> None:
+def _drop_unpriced(picked: Extracted, row: Mapping[str, Json]) -> None:
     """Rule 4."""
     if not picked.numbers.get("cost") and row.get("custom_cost") is not True:
         picked.numbers.pop("cost", None)

@@ -22,7 +22,7 @@ from typing import Final
 
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.table import Convention, exclusive, unstated
-from gateway.normalise.extract import Picked
+from gateway.normalise.extract import Extracted
 from gateway.normalise.texts import Json, text_in
 from gateway.sources.answers import error_in, object_of, take_body
 from gateway.sources.documents import Document
@@ -120,7 +120,7 @@ def _with_parts(row: dict[str, Json]) -> dict[str, Json]:
     }
 
 
-def _take_own_counts(picked: Picked, row: Mapping[str, Json]) -> None:
+def _take_own_counts(picked: Extracted, row: Mapping[str, Json]) -> None:
     """Rules 1, 2 and 4."""
     own = pick_fields(row, HELICONE_COUNTED).counts
     if not any(own.get(name) for name in _COUNTS):
@@ -130,7 +130,7 @@ def _take_own_counts(picked: Picked, row: Mapping[str, Json]) -> None:
             picked.counts.setdefault(name, own[name])
 
 
-def _report(row: Mapping[str, Json], picked: Picked, error: str | None) -> Report:
+def _report(row: Mapping[str, Json], picked: Extracted, error: str | None) -> Report:
     status = number_of(row.get("response_status"))
     is_bad = status is not None and (status >= HTTPStatus.BAD_REQUEST or status < 0)
     start_ms, end_ms = epoch_ms(row.get("request_created_at")), epoch_ms(row.get("response_created_at"))

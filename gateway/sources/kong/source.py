@@ -22,7 +22,7 @@ from typing import Final
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.native import add_parts
 from gateway.normalise.conventions.table import Convention, inclusive
-from gateway.normalise.extract import MAX_TEXT_CHARS, Picked
+from gateway.normalise.extract import MAX_TEXT_CHARS, Extracted
 from gateway.normalise.texts import Json, object_in, text_in
 from gateway.sources.answers import take_body
 from gateway.sources.documents import Document
@@ -138,7 +138,7 @@ def _report(entry: dict[str, Json], plugin: str, part: dict[str, Json]) -> Repor
     return _at(entry, picked, plugin)._replace(failed=failed, error=f"http_{status}")
 
 
-def _note_mode(picked: Picked, mode: Json) -> None:
+def _note_mode(picked: Extracted, mode: Json) -> None:
     """`oneshot`, `stream` or `realtime`, from 3.12 on."""
     if isinstance(mode, str) and mode:
         picked.numbers["stream"] = float(mode != "oneshot")
@@ -150,7 +150,7 @@ def _rag_report(entry: dict[str, Json], plugin: str, part: dict[str, Json]) -> R
     return _at(entry, picked, f"{plugin}/{_RAG}")._replace(duration_ms=number_of(part.get("embeddings_latency")))
 
 
-def _at(entry: dict[str, Json], picked: Picked, part: str) -> Report:
+def _at(entry: dict[str, Json], picked: Extracted, part: str) -> Report:
     request_id = text_in(object_in(entry, "request"), "id")
     route = text_in(object_in(entry, "route"), "id")
     return Report(

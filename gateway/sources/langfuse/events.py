@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from gateway.normalise.call import Rejection
+from gateway.contract.outcomes import Rejection
 from gateway.normalise.texts import Json, object_in, text_in
 from gateway.sources.documents import Document
 from gateway.sources.reporting import epoch_ms
@@ -108,7 +108,7 @@ class Refused(NamedTuple):
 
 
 @dataclass(slots=True)
-class Told:
+class ReadEvents:
     """What the events of one request come to."""
 
     observations: dict[str, Observation] = field(default_factory=dict)
@@ -128,9 +128,9 @@ class Told:
         self.rejected += [Refused(x, rejection) for x in event_ids]
 
 
-def read_events(documents: Sequence[Document]) -> Told:
+def read_events(documents: Sequence[Document]) -> ReadEvents:
     """All events of a request, merged. A document is a batch, or one event of it."""
-    told, events = Told(), list[Event]()
+    told, events = ReadEvents(), list[Event]()
     for document in documents:
         value = document.value
         if isinstance(value, dict) and "batch" in value:
@@ -143,7 +143,7 @@ def read_events(documents: Sequence[Document]) -> Told:
     return told
 
 
-def _open_batch(batch: Json, position: str, events: list[Event], told: Told) -> None:
+def _open_batch(batch: Json, position: str, events: list[Event], told: ReadEvents) -> None:
     if not isinstance(batch, list):
         told.rejected.append(Refused("", Rejection("not_a_list", position)))
         return
@@ -153,7 +153,7 @@ def _open_batch(batch: Json, position: str, events: list[Event], told: Told) -> 
         told.ignored.append(position)
 
 
-def _open(value: Json, position: str, events: list[Event], told: Told) -> None:
+def _open(value: Json, position: str, events: list[Event], told: ReadEvents) -> None:
     if not isinstance(value, dict):
         told.rejected.append(Refused("", Rejection("not_an_object", position)))
         return
@@ -167,7 +167,7 @@ def _open(value: Json, position: str, events: list[Event], told: Told) -> None:
         told.accepted.append(event_id)
 
 
-def _take(event: Event, told: Told) -> None:
+def _take(event: Event, told: ReadEvents) -> None:
     """Add one event to what was told before."""
     subject, _, verb = event.type.rpartition("-")
     if event.type == _TRACE:
@@ -178,7 +178,7 @@ def _take(event: Event, told: Told) -> None:
         told.ignored.append(event.position)
 
 
-def _take_trace(event: Event, told: Told) -> None:
+def _take_trace(event: Event, told: ReadEvents) -> None:
     told.ignored.append(event.position)
     trace_id = id_in(event.body, "id")
     if trace_id:
@@ -187,7 +187,7 @@ def _take_trace(event: Event, told: Told) -> None:
         _write_over(trace.body, event.body)
 
 
-def _take_observation(event: Event, subject: str, verb: str, told: Told) -> None:
+def _take_observation(event: Event, subject: str, verb: str, told: ReadEvents) -> None:
     own_id = id_in(event.body, "id", "generationId", "spanId") or event.event_id
     if not own_id:
         told.rejected.append(Refused("", Rejection("no_id", event.position)))

@@ -22,18 +22,19 @@ from functools import lru_cache
 from hashlib import sha256
 
 from gateway.contract.errors import BadPayload
+from gateway.contract.outcomes import Rejection
 from gateway.contract.partial_flags import START_UNKNOWN
 from gateway.contract.partial_flags import UNFINISHED as UNFINISHED_FLAG
-from gateway.normalise.call import UNFINISHED, Rejection
+from gateway.normalise.call import UNFINISHED
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.langfuse_usage import read_usage
 from gateway.normalise.conventions.table import Convention, inclusive
-from gateway.normalise.extract import Picked
+from gateway.normalise.extract import Extracted
 from gateway.normalise.texts import Json, object_in, text_in
 from gateway.sources.documents import Document
 from gateway.sources.fields import count_of, number_of, pick_fields
 from gateway.sources.items import ignore
-from gateway.sources.langfuse.events import Observation, Told, Trace, id_in, read_events
+from gateway.sources.langfuse.events import Observation, ReadEvents, Trace, id_in, read_events
 from gateway.sources.reporting import Report, add_call, epoch_ms
 from gateway.sources.source import Snippet, Source, SourceRead, Thread
 
@@ -101,7 +102,7 @@ def read(documents: Sequence[Document], out: SourceRead, context: Context) -> No
     out.answer = {"successes": [{"id": x, "status": 201} for x in told.accepted], "errors": _errors(told)}
 
 
-def _errors(told: Told) -> list[dict[str, object]]:
+def _errors(told: ReadEvents) -> list[dict[str, object]]:
     return [
         {
             "id": refused.event_id or "unknown",
@@ -117,7 +118,7 @@ def _wrong(rejection: Rejection) -> str:
     return f"{rejection.position or 'the body'}: {_MENDS[rejection.reason]}"
 
 
-def _add(out: SourceRead, observation: Observation, told: Told, context: Context) -> None:
+def _add(out: SourceRead, observation: Observation, told: ReadEvents, context: Context) -> None:
     """One call, or its rejection."""
     calls, report = out.calls, _report(observation, told)
     rejected = len(calls.rejected)
@@ -140,7 +141,7 @@ def _add(out: SourceRead, observation: Observation, told: Told, context: Context
     )
 
 
-def _report(observation: Observation, told: Told) -> Report:
+def _report(observation: Observation, told: ReadEvents) -> Report:
     body, version = observation.body, told.sdk_version
     trace_id = text_in(body, "traceId") or ""
     began_ms, ended_ms = epoch_ms(body.get("startTime")), epoch_ms(body.get("endTime"))
@@ -182,7 +183,7 @@ def _partial_flags(observation: Observation, report: Report, *, is_open: bool) -
     return [*flags, UNFINISHED_FLAG] if is_open or not (starts or ends) else flags
 
 
-def _picked(observation: Observation, began_ms: int | None, *, failed: bool) -> Picked:
+def _picked(observation: Observation, began_ms: int | None, *, failed: bool) -> Extracted:
     """Rules 2 and 3, and who called."""
     body = observation.body
     picked = pick_fields(body, LANGFUSE)
@@ -207,7 +208,7 @@ def _picked(observation: Observation, began_ms: int | None, *, failed: bool) -> 
     return picked
 
 
-def _who(picked: Picked, body: Mapping[str, Json]) -> dict[str, str]:
+def _who(picked: Extracted, body: Mapping[str, Json]) -> dict[str, str]:
     """What is told of user, session, team and environment; a tag such as `team:search` where no field says it."""
     who = dict(picked.who)
     if who.get("environment") == _DEFAULT_ENVIRONMENT:
@@ -224,7 +225,7 @@ def _who_of_trace(trace: Trace) -> dict[str, str]:
     return _who(pick_fields(trace.body, TRACE), trace.body)
 
 
-def _count(picked: Picked, body: Mapping[str, Json]) -> None:
+def _count(picked: Extracted, body: Mapping[str, Json]) -> None:
     """Rule 3: `usageDetails`, else `usage`."""
     details, usage = object_in(body, "usageDetails"), object_in(body, "usage")
     unit = text_in(usage, "unit")

@@ -17,7 +17,7 @@ from typing import Final
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.litellm import without_prefix
 from gateway.normalise.conventions.table import Convention, inclusive
-from gateway.normalise.extract import Picked
+from gateway.normalise.extract import Extracted
 from gateway.normalise.texts import Json
 from gateway.sources.fields import pick_fields, text_of
 from gateway.sources.reporting import Report, content_id, epoch_ms
@@ -81,7 +81,7 @@ def openmeter_report(document: dict[str, Json]) -> Report:
     return Report(picked, event_id=identity, end_ms=when, channel="openmeter")
 
 
-def _picked(document: dict[str, Json], convention: Convention) -> Picked:
+def _picked(document: dict[str, Json], convention: Convention) -> Extracted:
     """The values; zeros on both sides are unknown, and so is a cost of 0."""
     picked = pick_fields(document, convention)
     if not picked.counts.get("input") and not picked.counts.get("output"):

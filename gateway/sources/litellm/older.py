@@ -16,7 +16,7 @@ from typing import Final
 
 from gateway.normalise.conventions.litellm import without_prefix
 from gateway.normalise.conventions.native import add_parts, add_wholes
-from gateway.normalise.extract import MAX_TEXT_CHARS, Picked
+from gateway.normalise.extract import MAX_TEXT_CHARS, Extracted
 from gateway.normalise.texts import Json
 from gateway.sources.fields import number_of
 from gateway.sources.litellm.call_types import CallType, call_type
@@ -45,7 +45,7 @@ def older_report(document: Mapping[str, Json]) -> Report | CallType:
     kind = call_type(_text(document, "call_type").removeprefix("litellm."))
     if kind.kind in {"step", "other"}:
         return kind
-    picked = Picked()
+    picked = Extracted()
     usage = usage_in(_text(document, "usage"))
     add_wholes(picked, usage)
     add_parts(picked, usage)
@@ -93,7 +93,7 @@ def usage_in(text: str) -> dict[str, Json]:
     return usage
 
 
-def _read_who(document: Mapping[str, Json], picked: Picked) -> None:
+def _read_who(document: Mapping[str, Json], picked: Extracted) -> None:
     """Rule 4."""
     metadata = _text(document, "metadata")
     for field, name in _WHO:

@@ -25,7 +25,7 @@ from typing import Final
 from gateway.normalise.conventions.litellm import without_prefix
 from gateway.normalise.conventions.native import add_parts, add_wholes, note_native
 from gateway.normalise.conventions.table import Convention, inclusive
-from gateway.normalise.extract import MAX_TEXT_CHARS, Picked
+from gateway.normalise.extract import MAX_TEXT_CHARS, Extracted
 from gateway.normalise.texts import Json, count_in
 from gateway.sources.fields import count_of, number_of, pick_fields, text_of
 from gateway.sources.litellm.call_types import CallType, call_type
@@ -123,7 +123,7 @@ def _status(document: Mapping[str, Json]) -> str:
     return status.lower() if isinstance(status, str) else ""
 
 
-def _is_call(kind: CallType, picked: Picked, usage: Mapping[str, Json], *, failed: bool) -> bool:
+def _is_call(kind: CallType, picked: Extracted, usage: Mapping[str, Json], *, failed: bool) -> bool:
     """Rules 2 and 5 of `call_types`."""
     if kind.kind == "call":
         return True
@@ -138,7 +138,7 @@ def _is_call(kind: CallType, picked: Picked, usage: Mapping[str, Json], *, faile
     )
 
 
-def _read_usage(document: Mapping[str, Json], picked: Picked) -> Mapping[str, Json]:
+def _read_usage(document: Mapping[str, Json], picked: Extracted) -> Mapping[str, Json]:
     """Rule 4. The usage object is completed, and told."""
     usage = _object(_object(document, "metadata"), "usage_object") or _object(_object(document, "response"), "usage")
     counts = picked.counts
@@ -185,7 +185,7 @@ def _read_parts(counts: dict[str, int], usage: Mapping[str, Json]) -> None:
             counts[field] = count
 
 
-def _read_models(document: Mapping[str, Json], picked: Picked, *, failed: bool) -> None:
+def _read_models(document: Mapping[str, Json], picked: Extracted, *, failed: bool) -> None:
     """Rule 3, and the models of a batch."""
     texts = picked.texts
     hidden = _object(document, "hidden_params")
@@ -220,7 +220,7 @@ def _is_batch(document: Mapping[str, Json]) -> bool:
     return isinstance(sent, str) and sent.endswith("retrieve_batch")
 
 
-def _read_response_id(document: Mapping[str, Json], picked: Picked, *, failed: bool) -> None:
+def _read_response_id(document: Mapping[str, Json], picked: Extracted, *, failed: bool) -> None:
     """Rule 2."""
     sent = document.get("id")
     if failed or not isinstance(sent, str):
@@ -230,7 +230,7 @@ def _read_response_id(document: Mapping[str, Json], picked: Picked, *, failed: b
         picked.texts["response_id"] = response_id[:MAX_TEXT_CHARS]
 
 
-def _read_session(document: Mapping[str, Json], picked: Picked) -> str:
+def _read_session(document: Mapping[str, Json], picked: Extracted) -> str:
     """Rule 7; the trace id, or "" where there is none."""
     sent = document.get("trace_id")
     if not isinstance(sent, str) or not sent:
@@ -245,7 +245,7 @@ def _read_session(document: Mapping[str, Json], picked: Picked) -> str:
     return own if isinstance(own, str) else ""
 
 
-def _read_first_token(document: Mapping[str, Json], picked: Picked) -> None:
+def _read_first_token(document: Mapping[str, Json], picked: Extracted) -> None:
     if not picked.numbers.get("stream"):
         return
     first, start = number_of(document.get("completionStartTime")), number_of(document.get("startTime"))
@@ -253,7 +253,7 @@ def _read_first_token(document: Mapping[str, Json], picked: Picked) -> None:
         picked.numbers["time_to_first_ms"] = (first - start) * _MS
 
 
-def _event_id(document: Mapping[str, Json], kind: CallType, picked: Picked, *, failed: bool) -> str:
+def _event_id(document: Mapping[str, Json], kind: CallType, picked: Extracted, *, failed: bool) -> str:
     """Rule 1."""
     call_id, own = text_of(document.get("litellm_call_id")), _whole_text(document.get("id"))
     if kind.kind == "read" and own:

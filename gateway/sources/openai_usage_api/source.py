@@ -18,7 +18,7 @@ from typing import Final
 
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.table import Convention, exclusive, inclusive
-from gateway.normalise.extract import Picked
+from gateway.normalise.extract import Extracted
 from gateway.normalise.texts import Json, object_in, text_in
 from gateway.sources.documents import Document
 from gateway.sources.fields import count_of, pick_fields, text_of
@@ -154,7 +154,7 @@ def _anthropic(result: dict[str, Json], bucket: Mapping[str, Json], position: st
     return Sum(_identity(result, context), _named(picked), epoch_ms(start), epoch_ms(end), position)
 
 
-def _named(picked: Picked) -> Picked:
+def _named(picked: Extracted) -> Extracted:
     """Without the tier that is no other price: `standard`."""
     if picked.texts.get("service_tier") == "standard":
         del picked.texts["service_tier"]

@@ -18,7 +18,7 @@ from typing import Final
 from gateway.normalise.cache_hit import is_cache_hit
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.table import Convention, unstated
-from gateway.normalise.extract import Picked
+from gateway.normalise.extract import Extracted
 from gateway.normalise.texts import Json, object_in, text_in
 from gateway.sources.answers import error_in, object_of, take_body
 from gateway.sources.documents import Document
@@ -100,7 +100,7 @@ def _report(row: dict[str, Json]) -> Report:
     )
 
 
-def _bring_to_money(picked: Picked) -> None:
+def _bring_to_money(picked: Extracted) -> None:
     """Rule 1; and of a hit in the cache only the mark is left."""
     cents = picked.numbers.pop("cost", None)
     if cents:
@@ -109,7 +109,7 @@ def _bring_to_money(picked: Picked) -> None:
         picked.texts.pop("cache_hit", None)
 
 
-def _counted(picked: Picked) -> tuple[object, ...]:
+def _counted(picked: Extracted) -> tuple[object, ...]:
     return (picked.texts.get("request_model"), picked.counts.get("input"), picked.counts.get("output"))
 
 

@@ -17,7 +17,7 @@ from exporters.cost_service.unit_cost import UnitCostExporter, UnitCostSettings
 from exporters.keyring import Keyring
 from exporters.pump import Limits
 from spool.record import UNIT_COST, Batch
-from spool.unit_cost import Place
+from spool.unit_cost import TotalKey
 from tests.support.lane_runs import running_pump, skip_pauses_until, until
 from tests.support.manual_clock import ManualClock
 from tests.support.unit_streams import SHAPE, UnitRig, metered, place
@@ -342,7 +342,7 @@ async def test_without_a_far_end_nothing_is_decided(rig: UnitRig, keyring: Keyri
 
 
 def test_a_place_is_wide_when_it_leaves_something_out() -> None:
-    assert Place(0, "", "{}").is_wide("allocation")
-    assert not Place(0, "", "{}").is_wide("metric")
-    assert Place(0, "", "").is_wide("metric")
+    assert TotalKey(0, "", "{}").is_wide("allocation")
+    assert not TotalKey(0, "", "{}").is_wide("metric")
+    assert TotalKey(0, "", "").is_wide("metric")
     assert SHAPE.kind == "allocation"

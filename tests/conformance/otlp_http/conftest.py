@@ -5,12 +5,12 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 
-from gateway.common.listen import listen, runner_for
 from gateway.config.values import TcpAddress
 from gateway.receiver.admission import Admission
-from gateway.receiver.authenticator import OpenGate
+from gateway.receiver.authenticator import OpenIntakeAuthenticator
 from gateway.receiver.body import Limits
 from gateway.receiver.cors import Cors
+from gateway.receiver.listen import listen, runner_for
 from gateway.receiver.otlp import otlp_routes
 from gateway.receiver.routes import RouteTable
 from gateway.receiver.server import Receiver
@@ -25,7 +25,7 @@ async def base_url() -> AsyncIterator[str]:
     """A receiver on loopback with open intake, default limits, and ALLOWED_ORIGIN allowed."""
     intake = RecordingIntake()
     routes = RouteTable([*otlp_routes(intake), *telemetry_routes(intake)])
-    receiver = Receiver(routes, Admission(OpenGate(check_host=True)), Limits(), Cors({ALLOWED_ORIGIN}))
+    receiver = Receiver(routes, Admission(OpenIntakeAuthenticator(check_host=True)), Limits(), Cors({ALLOWED_ORIGIN}))
     listener = await listen(runner_for(receiver.make_server()), TcpAddress("127.0.0.1", 0))
     assert listener is not None
     yield f"http://{listener.address}"

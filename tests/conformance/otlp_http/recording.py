@@ -12,9 +12,9 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from gateway.contract.errors import BadPayload
 from gateway.contract.intake import Receipt, Sender
-from gateway.normalise.call import Rejection
+from gateway.contract.outcomes import Rejection
+from gateway.contract.unit_cost import Target
 from gateway.sources.documents import documents_in
-from gateway.usage_events.unit_cost import Target
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,16 +14,17 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
 from exporters.secret import Secret
-from gateway.admin.page import Total, status_page
+from gateway.admin.page import status_page
 from gateway.admin.server import AdminParts, admin_app
 from gateway.admin.session import CODE_LIFE_S, COOKIE, MAX_ENTRIES, SESSION_LIFE_S, AdminAccess, Expiring, admin_token
-from gateway.common.listen import listen, runner_for
 from gateway.config.values import TcpAddress
+from gateway.delivery.embedded import Total
 from gateway.insights.finding import Insight
 from gateway.insights.finding import Status as InsightStatus
 from gateway.lists.conventions import ListRequest, Page
 from gateway.lists.memory import page_of
 from gateway.observability.metrics import NAMES, LaneStatus, Status, StatusCollector, WebFigures
+from gateway.receiver.listen import listen, runner_for
 
 TOKEN = Secret("admin-token-of-the-test")
 BEARER = {"Authorization": f"Bearer {TOKEN.reveal()}"}

@@ -13,13 +13,13 @@ from prometheus_client import CollectorRegistry
 
 from exporters.secret import Secret
 from gateway.admin.dead_letter_routes import add_operator_routes
-from gateway.admin.dead_letters import reason_figures, resend_figures
 from gateway.admin.page import status_page
 from gateway.admin.server import AdminParts, admin_app
 from gateway.admin.session import COOKIE, AdminAccess
-from gateway.common.listen import listen, runner_for
 from gateway.config.values import TcpAddress
+from gateway.observability.dead_letters import reason_figures, resend_figures
 from gateway.observability.metrics import Status, StatusCollector, WebFigures
+from gateway.receiver.listen import listen, runner_for
 from spool.dead_letters import Chosen
 from spool.record import AI_TELEMETRY, USAGE_EVENTS, Lane
 from spool.sqlite.spool import SqliteSpool

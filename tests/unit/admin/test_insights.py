@@ -15,17 +15,18 @@ from prometheus_client import CollectorRegistry
 
 from exporters.secret import Secret
 from gateway.admin.insight_routes import SCOPES, add_insight_routes
-from gateway.admin.page import MOST_INSIGHTS, Total
+from gateway.admin.page import MOST_INSIGHTS
 from gateway.admin.server import AdminParts, admin_app
 from gateway.admin.session import AdminAccess
-from gateway.common.listen import listen, runner_for
 from gateway.config.values import TcpAddress
 from gateway.contract.scopes import CATALOGUE, Fixed
+from gateway.delivery.embedded import Total
 from gateway.insights.finding import STATUSES, Finding
 from gateway.insights.store import InsightStore
 from gateway.keys.key import GATEWAY_PREFIX
 from gateway.keys.store import KeyStore
-from gateway.receiver.authenticator import KeyGate
+from gateway.receiver.authenticator import KeyAuthenticator
+from gateway.receiver.listen import listen, runner_for
 from gateway.storage.database import Database
 from tests.support.spool_rig import Clock
 from tests.unit.admin.test_admin import figures
@@ -82,7 +83,14 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
         access = AdminAccess(TOKEN, lambda: 1000.0, os.urandom)
         app = admin_app(
             AdminParts(
-                figures, no_totals, ready, CollectorRegistry(), access, store.page, store.unsettled, KeyGate(keys)
+                figures,
+                no_totals,
+                ready,
+                CollectorRegistry(),
+                access,
+                store.page,
+                store.unsettled,
+                KeyAuthenticator(keys),
             ),
             loopback=True,
         )

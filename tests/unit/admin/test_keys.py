@@ -15,9 +15,9 @@ from gateway.admin.key_routes import add_key_routes
 from gateway.admin.keys import Store
 from gateway.admin.server import AdminParts, admin_app
 from gateway.admin.session import COOKIE, AdminAccess
-from gateway.common.listen import listen, runner_for
 from gateway.config.values import TcpAddress
 from gateway.keys.store import KeyStore
+from gateway.receiver.listen import listen, runner_for
 from gateway.receiver.recent_senders import RecentSenders
 from tests.unit.admin.test_admin import figures
 from tests.unit.admin.test_dead_letters import nothing

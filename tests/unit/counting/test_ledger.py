@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.counting.calls.cluster import MAX_LATE_CHUNKS, LateChunk
-from gateway.counting.calls.facts import FACT_BYTES, LINK_ROW_BYTES, call_ref, link_ref, split_ref
+from gateway.counting.calls.digest import DIGEST_BYTES, LINK_ROW_BYTES, call_ref, link_ref, split_ref
 from gateway.counting.calls.ledger import Ledger
 from gateway.counting.calls.resolve import Verdict
 from gateway.normalise.call import Call
@@ -41,7 +41,7 @@ def test_rows_are_those_of_the_kept_calls_in_their_order() -> None:
     ledger = Ledger(1000)
     counted = ledger.count([call("a"), call("b"), call("a"), call("c")], [link("t", "x", "p"), link("t", "y")], 1, 0, 0)
     assert counted.duplicates == {2}
-    assert len(counted.facts) == 3 * FACT_BYTES
+    assert len(counted.facts) == 3 * DIGEST_BYTES
     assert len(counted.links) == LINK_ROW_BYTES, "a root's link leads nowhere"
     assert ledger.sizes() == {
         "spans": 3,
@@ -266,7 +266,7 @@ def test_a_ledger_read_back_from_its_rows_decides_the_same(data: st.DataObject) 
         facts, link_rows = rows.setdefault(seq, (bytearray(), bytearray()))
         facts += counted.facts
         link_rows += counted.links
-        filled[seq] = len(facts) // FACT_BYTES
+        filled[seq] = len(facts) // DIGEST_BYTES
     for seq, (facts, link_rows) in rows.items():
         again.restore(seq, seq, bytes(facts), bytes(link_rows), {}, settled=False)
     assert again.sizes() == first.sizes()

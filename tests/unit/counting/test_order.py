@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.counting.calls.order import HOLD_MS, Order
+from gateway.counting.calls.order import HOLD_MS, SignalPrecedence
 from gateway.counting.calls.resolve import Fixed, resolve
 from gateway.normalise.call import Call
 from tests.support.calls import call
@@ -14,7 +14,7 @@ NOW_MS = 1_767_607_200_000
 
 class TestOrder:
     def test_the_lowest_rank_seen_counts_whatever_came_first(self) -> None:
-        order = Order(1000)
+        order = SignalPrecedence(1000)
         assert order.counted(1, 7) == 0
         order.see(1, 7, 3, NOW_MS)
         assert order.counted(1, 7) == 3
@@ -23,7 +23,7 @@ class TestOrder:
         assert order.counted(1, 7) == 1
 
     def test_a_rank_that_was_taken_stays(self) -> None:
-        order = Order(1000)
+        order = SignalPrecedence(1000)
         order.see(1, 7, 3, NOW_MS)
         order.fix(1, 7, 3)
         order.see(1, 7, 1, NOW_MS)
@@ -31,7 +31,7 @@ class TestOrder:
         assert order.counted(1, 7) == 3
 
     def test_what_came_to_nothing_fixes_nothing(self) -> None:
-        order = Order(1000)
+        order = SignalPrecedence(1000)
         order.see(1, 7, 3, NOW_MS)
         keys = order.fix(1, 7, 3)
         assert order.fix(1, 7, 3) == [], "the keys are the first one's to undo"
@@ -40,14 +40,14 @@ class TestOrder:
         assert order.counted(1, 7) == 2
 
     def test_groups_and_sessions_are_apart(self) -> None:
-        order = Order(1000)
+        order = SignalPrecedence(1000)
         order.see(1, 7, 1, NOW_MS)
         order.see(1, 8, 3, NOW_MS)
         order.see(2, 7, 2, NOW_MS)
         assert [order.counted(1, 7), order.counted(1, 8), order.counted(2, 7)] == [1, 3, 2]
 
     def test_a_report_without_a_session_meets_all_sessions(self) -> None:
-        order = Order(1000)
+        order = SignalPrecedence(1000)
         order.see(1, 0, 2, NOW_MS)
         assert order.counted(1, 7) == 2
         order.see(1, 8, 1, NOW_MS)
@@ -55,7 +55,7 @@ class TestOrder:
         assert order.counted(1, 7) == 2, "another session's reports say nothing about this one"
 
     def test_a_report_without_a_place_meets_all_places(self) -> None:
-        order = Order(1000)
+        order = SignalPrecedence(1000)
         order.see(1, 7, 1, NOW_MS, place=5)
         order.fix(1, 7, 1, place=5)
         order.see(1, 0, 2, NOW_MS)
@@ -65,7 +65,7 @@ class TestOrder:
         assert order.counted(1, 8, place=5) == 2
 
     def test_when_the_way_that_counts_falls_silent_the_others_are_weighed_anew(self) -> None:
-        order = Order(1000)
+        order = SignalPrecedence(1000)
         order.see(1, 7, 1, NOW_MS)
         order.fix(1, 7, 1)
         for passed_ms in range(0, HOLD_MS + 1, HOLD_MS // 4):
@@ -75,7 +75,7 @@ class TestOrder:
         assert order.counted(1, 7) == 3
 
     def test_a_way_that_goes_on_counts_on(self) -> None:
-        order = Order(1000)
+        order = SignalPrecedence(1000)
         for passed_ms in range(0, 5 * HOLD_MS, HOLD_MS // 2):
             order.see(1, 7, 3, NOW_MS + passed_ms)
             order.fix(1, 7, 3)
@@ -83,21 +83,21 @@ class TestOrder:
             assert order.counted(1, 7) == 3
 
     def test_what_other_sessions_said_long_ago_says_nothing(self) -> None:
-        order = Order(1000)
+        order = SignalPrecedence(1000)
         order.see(1, 0, 1, NOW_MS)
         order.fix(1, 0, 1)
         order.see(1, 7, 2, NOW_MS + HOLD_MS + 1_000)
         assert order.counted(1, 7) == 2
 
     def test_a_clock_that_was_far_ahead_holds_nothing_up(self) -> None:
-        order = Order(1000)
+        order = SignalPrecedence(1000)
         order.see(1, 7, 3, NOW_MS + 10**9)
         order.fix(1, 7, 3)
         order.see(1, 7, 1, NOW_MS)
         assert order.counted(1, 7) == 1
 
     def test_its_memory_is_bounded(self) -> None:
-        order = Order(1000)
+        order = SignalPrecedence(1000)
         for session in range(1, 20_000):
             order.see(1, session, 1, NOW_MS)
         assert len(order) <= 1000

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.counting.calls.facts import FACT_BYTES, fact_rows, of_this_size, unpack_fact
+from gateway.counting.calls.digest import DIGEST_BYTES, digest_rows, of_this_size, unpack_fact
 from gateway.normalise.call import Call
 from tests.support.calls import call
 from tests.support.spool_rig import Rig
@@ -97,8 +97,8 @@ async def test_what_contradicts_stays_a_call_of_its_own(rig: Rig, other: Call) -
 
 
 def test_rows_that_an_earlier_release_wrote_are_read() -> None:
-    rows = fact_rows([span("a", request="", response="r"), span("b", request="", response="q")])
-    n = FACT_BYTES
+    rows = digest_rows([span("a", request="", response="r"), span("b", request="", response="q")])
+    n = DIGEST_BYTES
     older = b"".join(rows[at : at + n - 32] + rows[at + n - 24 : at + n - 8] for at in (0, n))
     assert of_this_size(older, 2) == rows
     assert of_this_size(rows, 2) == rows

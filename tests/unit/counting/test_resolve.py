@@ -7,7 +7,7 @@ from itertools import permutations
 import pytest
 
 from gateway.counting.calls.agreement import is_same_response, is_twin, nested, overlaps, same_model, same_usage
-from gateway.counting.calls.facts import Fact, call_ref, fact_row, split_ref, unpack_fact
+from gateway.counting.calls.digest import CallDigest, call_ref, fact_row, split_ref, unpack_fact
 from gateway.counting.calls.resolve import Fixed, Member, Verdict, is_covered, resolve
 from gateway.normalise.call import Call
 from tests.support.calls import call
@@ -15,7 +15,7 @@ from tests.support.calls import call
 ANTHROPIC = "opentelemetry.instrumentation.anthropic"
 
 
-def fact(report: Call) -> Fact:
+def fact(report: Call) -> CallDigest:
     return unpack_fact(fact_row(report), 0)
 
 

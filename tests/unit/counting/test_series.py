@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.counting.metrics.series import Report, State, Step, advance
+from gateway.counting.metrics.series import Delta, Report, State, advance
 
 
 def cumulative(value: int, time_ns: int, *, start_ns: int = 10, measurements: int = -1) -> Report:
@@ -16,7 +16,7 @@ def delta(value: int, time_ns: int = 20) -> Report:
     return Report(is_delta=True, start_ns=10, time_ns=time_ns, value=value, measurements=1)
 
 
-def added(*reports: Report) -> list[Step]:
+def added(*reports: Report) -> list[Delta]:
     """What each of *reports* of one key adds."""
     state: State | None = None
     steps = []
@@ -34,7 +34,7 @@ def test_a_delta_counts_as_it_is_and_its_repeat_adds_nothing() -> None:
 
 def test_the_first_point_counts_in_full_from_its_start() -> None:
     (step,) = added(cumulative(1000, 99, measurements=3))
-    assert step == Step(is_new=True, value=1000, measurements=3, start_ns=10)
+    assert step == Delta(is_new=True, value=1000, measurements=3, start_ns=10)
 
 
 def test_a_first_point_without_a_start_covers_no_time() -> None:
@@ -44,7 +44,7 @@ def test_a_first_point_without_a_start_covers_no_time() -> None:
 
 def test_a_later_value_counts_as_the_difference_since_the_last() -> None:
     _, step = added(cumulative(100, 20, measurements=1), cumulative(170, 30, measurements=4))
-    assert step == Step(is_new=True, value=70, measurements=3, start_ns=20)
+    assert step == Delta(is_new=True, value=70, measurements=3, start_ns=20)
 
 
 def test_a_repeat_adds_nothing_and_only_a_later_one_says_that_nothing_was_used() -> None:

@@ -3,8 +3,8 @@
 import pytest
 
 from gateway.counting.metrics.grouping import Family
-from gateway.counting.metrics.sources import CALLS, Sightings, family_topic, fate, since_ms
-from gateway.normalise.points import Reporter
+from gateway.counting.metrics.sources import CALLS, SourceActivity, family_topic, fate, since_ms
+from gateway.normalise.points import MetricSource
 
 CLIENT = Family("meter", 4)
 NOBODY: frozenset[str] = frozenset()
@@ -12,12 +12,12 @@ NOBODY: frozenset[str] = frozenset()
 
 def reporter(
     *, sender: str = "key:a", service: str = "app", device: str = "", instance: str = "", session: str = ""
-) -> Reporter:
-    return Reporter(sender, service, device, instance, session)
+) -> MetricSource:
+    return MetricSource(sender, service, device, instance, session)
 
 
-def seen(calls: Reporter, *, at_ms: int = 1000) -> Sightings:
-    sightings = Sightings()
+def seen(calls: MetricSource, *, at_ms: int = 1000) -> SourceActivity:
+    sightings = SourceActivity()
     sightings.note(CALLS, calls, at_ms)
     return sightings
 
@@ -33,7 +33,7 @@ def seen(calls: Reporter, *, at_ms: int = 1000) -> Sightings:
         (reporter(session="s", device="d", instance="i"), reporter()),
     ],
 )
-def test_a_source_is_the_same_where_nothing_that_both_state_differs(calls: Reporter, metrics: Reporter) -> None:
+def test_a_source_is_the_same_where_nothing_that_both_state_differs(calls: MetricSource, metrics: MetricSource) -> None:
     assert fate(seen(calls), metrics, CLIENT, 1000, NOBODY) == "suppressed.calls_reported"
 
 
@@ -49,7 +49,7 @@ def test_a_source_is_the_same_where_nothing_that_both_state_differs(calls: Repor
         (reporter(device="d", session="s"), reporter(device="e", session="s")),
     ],
 )
-def test_a_source_is_another_where_both_state_something_else(calls: Reporter, metrics: Reporter) -> None:
+def test_a_source_is_another_where_both_state_something_else(calls: MetricSource, metrics: MetricSource) -> None:
     assert fate(seen(calls), metrics, CLIENT, 0, NOBODY) is None
 
 
@@ -69,7 +69,7 @@ def test_a_service_that_is_billed_by_metrics_is_not_suppressed_by_its_calls() ->
 
 
 def test_a_better_metric_of_the_same_scope_goes_before_a_worse_one() -> None:
-    sightings = Sightings()
+    sightings = SourceActivity()
     sightings.note(family_topic(Family("meter", 1)), reporter(session="s"), 1000)
     assert fate(sightings, reporter(session="s"), CLIENT, 0, NOBODY) == "suppressed.repeated_metric"
     assert fate(sightings, reporter(session="s"), Family("meter", 1), 0, NOBODY) is None
@@ -78,7 +78,7 @@ def test_a_better_metric_of_the_same_scope_goes_before_a_worse_one() -> None:
 
 
 def test_what_is_remembered_is_bounded_and_the_oldest_goes_first() -> None:
-    sightings = Sightings(most=80)
+    sightings = SourceActivity(most=80)
     for n in range(100):
         sightings.note(CALLS, reporter(service=f"s{n}"), n)
     assert len(sightings) == 80

@@ -5,11 +5,12 @@ from collections.abc import Callable
 import pytest
 
 from gateway.contract.errors import BadPayload
-from gateway.decode.heartbeat import decode_enrolment, decode_heartbeat
+from gateway.contract.unit_cost import Target
 from gateway.decode.otlp_json import decode_traces_json
+from gateway.devices.heartbeat_body import decode_enrolment, decode_heartbeat
 from gateway.sources.documents import documents_in
 from gateway.usage_events.json_items import json_items
-from gateway.usage_events.unit_cost import BadUnitCost, Target, read_records
+from gateway.usage_events.unit_cost import BadUnitCost, read_records
 
 TRAILING_COMMA = b'{\n "CANARY": [1],\n}'
 

@@ -14,8 +14,8 @@ from exporters.destination import Destination
 from exporters.keyring import Keyring, KeySetting
 from exporters.secret import Secret
 from gateway.admin.devices import operate
-from gateway.decode.heartbeat import Heartbeat, decode_heartbeat
 from gateway.devices.contacts import Taken
+from gateway.devices.heartbeat_body import Heartbeat, decode_heartbeat
 from gateway.devices.lane import DeviceLane, HerdLimits
 from gateway.devices.rows import Device, New, chosen
 from gateway.devices.store import DeviceStore

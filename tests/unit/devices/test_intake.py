@@ -13,8 +13,8 @@ from gateway.devices.backfill import add_named
 from gateway.devices.intake import DeviceIntake
 from gateway.devices.store import DeviceStore
 from gateway.ingest.metrics import Settings
-from gateway.ingest.pipeline import SpoolIntake
-from gateway.ingest.settle import Counting
+from gateway.ingest.pipeline import IngestPipeline
+from gateway.ingest.settle import Settler
 from gateway.keys.errors import DatabaseUnavailable
 from gateway.normalise.context import KEEP_USERS, Machines
 from gateway.pricing.prices import Prices
@@ -32,10 +32,10 @@ class Whole:
     """An intake with its spool and its devices."""
 
     def __init__(
-        self, spool: SqliteSpool, counting: Counting, store: DeviceStore, *, enrolls: bool, clock: Clock
+        self, spool: SqliteSpool, counting: Settler, store: DeviceStore, *, enrolls: bool, clock: Clock
     ) -> None:
         self.spool, self.counting, self.store = spool, counting, store
-        self.intake = SpoolIntake(
+        self.intake = IngestPipeline(
             spool,
             counting,
             users=KEEP_USERS,
@@ -66,7 +66,7 @@ class Whole:
 async def whole(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Whole]:
     clock = Clock()
     spool = open_spool(tmp_path, clock, settling=(AI_TELEMETRY,))
-    counting = Counting(
+    counting = Settler(
         spool, settle_ms=1, window_ms=600_000, max_keys=10_000, now_ms=spool.age_ms, metrics=Settings(settle_ms=1),
         price=Prices().price,
     )  # fmt: skip

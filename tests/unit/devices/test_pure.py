@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.contract.device_identity import enrollment_id, fraction, is_device_id, kind_of_service, machine_id
 from gateway.devices.clocks import now_by
 from gateway.devices.heartbeats import due_ms, is_stale, next_slot_ms, offline_after_ms
-from gateway.devices.identity import enrollment_id, fraction, is_device_id, kind_of_service, machine_id
-from gateway.devices.throttling import FAILURES, Budget, Forgetting, Gate, retry_delay_s
+from gateway.devices.throttling import FAILURES, Budget, CircuitBreaker, MassNotFoundBreaker, retry_delay_s
 
 NOW_MS = 1_767_607_200_000
 MINUTE_MS = 60_000
@@ -101,7 +101,7 @@ def test_retries_grow_to_ten_minutes() -> None:
 
 
 def test_a_gate_closes_after_failures_in_a_row_and_probes_with_one() -> None:
-    gate = Gate()
+    gate = CircuitBreaker()
     for _ in range(FAILURES - 1):
         gate.failed("HTTP 500", turn=gate.turn, now_s=0.0, chance=1.0)
     assert gate.reason is None
@@ -117,7 +117,7 @@ def test_a_gate_closes_after_failures_in_a_row_and_probes_with_one() -> None:
 
 
 def test_news_of_an_earlier_turn_move_no_gate() -> None:
-    gate = Gate()
+    gate = CircuitBreaker()
     turn = gate.turn
     gate.held("no such path", turn=turn, now_s=0.0)
     assert (gate.is_held, gate.opens_at_s) == (True, 30.0)
@@ -131,25 +131,25 @@ def test_news_of_an_earlier_turn_move_no_gate() -> None:
 
 
 def test_one_forgotten_device_is_one_forgotten_device() -> None:
-    forgetting = Forgetting()
+    forgetting = MassNotFoundBreaker()
     lost = [forgetting.note(f"d{n}", n / 100, is_unknown=n % 7 == 0) for n in range(1_000)]
     assert not any(lost)
 
 
 def test_five_in_a_row_are_an_outage_however_many_were_known_before() -> None:
-    forgetting = Forgetting()
+    forgetting = MassNotFoundBreaker()
     for n in range(5_000):
         assert not forgetting.note(f"d{n}", 0.0, is_unknown=False)
     assert [forgetting.note(f"x{n}", 1.0, is_unknown=True) for n in range(5)] == [False] * 4 + [True]
 
 
 def test_five_in_a_row_are_an_outage_however_slowly_they_beat() -> None:
-    forgetting = Forgetting()
+    forgetting = MassNotFoundBreaker()
     assert [forgetting.note(f"d{n}", 900.0 * n, is_unknown=True) for n in range(5)] == [False] * 4 + [True]
 
 
 def test_two_devices_that_are_forgotten_again_and_again_are_no_fleet() -> None:
-    forgetting = Forgetting()
+    forgetting = MassNotFoundBreaker()
     assert not any(forgetting.note(f"d{n % 2}", 60.0 * n, is_unknown=True) for n in range(20))
 
 
@@ -160,7 +160,7 @@ def test_times_are_told_by_the_wall_clock_and_small_corrections_of_it_tell_no_ot
 
 
 def test_more_than_a_fifth_within_a_minute_is_an_outage_and_what_is_older_does_not_count() -> None:
-    forgetting = Forgetting()
+    forgetting = MassNotFoundBreaker()
     assert not any(forgetting.note(f"a{n}", 0.0, is_unknown=n % 2 == 0) for n in range(8))
     assert forgetting.note("a8", 0.0, is_unknown=True)
     forgetting.clear()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gateway.contract.intake import Sender
-from gateway.ingest.parsing.calls import pack_traces
+from gateway.ingest.parsing.calls import parse_traces
 from gateway.ingest.parsing.points import measured_in
 from gateway.ingest.parsing.reader import TOGETHER_LEAST, Reader
 from gateway.ingest.parsing.sources import kind_of
@@ -140,7 +140,7 @@ async def test_the_second_process_stamps_as_the_gateway_itself_does() -> None:
     try:
         await until_true(lambda: reader.is_free, timeout_s=30, what="the worker ready")
         body = call_span("a", (10, 2), resource=SAID)
-        here = pack_traces(body, json=False, context=context, prices=Prices(), prefer_metrics=frozenset())
+        here = parse_traces(body, json=False, context=context, prices=Prices(), prefer_metrics=frozenset())
         read = await asyncio.gather(*(reader.pack("traces", body, False, context) for _ in range(TOGETHER_LEAST)))  # noqa: FBT003
         assert [packed for packed, _ in read] == [here] * TOGETHER_LEAST
         assert is_stamped(json.loads(here.records[0]))

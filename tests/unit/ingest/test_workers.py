@@ -11,7 +11,8 @@ import psutil
 import pytest
 
 from gateway.contract.errors import BadPayload
-from gateway.ingest.parsing.calls import PACKERS, Packed
+from gateway.contract.parsed_payload import ParsedPayload
+from gateway.ingest.parsing.calls import PARSERS
 from gateway.ingest.parsing.points import PIECE, measured_in, read_metrics
 from gateway.ingest.parsing.process import MAX_BACKLOG, WorkerGone
 from gateway.ingest.parsing.reader import LARGE_BYTES, TOGETHER_LEAST, Reader
@@ -45,7 +46,9 @@ async def reader() -> AsyncIterator[Reader]:
     await made.stop()
 
 
-async def read_there(reader: Reader, kind: str, body: bytes, *, json: bool) -> list[tuple[Packed, Mapping[str, int]]]:
+async def read_there(
+    reader: Reader, kind: str, body: bytes, *, json: bool
+) -> list[tuple[ParsedPayload, Mapping[str, int]]]:
     """As many times at once as make it worth handing a small payload over."""
     together = (reader.pack(kind, body, json, CONTEXT) for _ in range(TOGETHER_LEAST))
     return await asyncio.gather(*together)
@@ -53,7 +56,7 @@ async def read_there(reader: Reader, kind: str, body: bytes, *, json: bool) -> l
 
 def read_here(kind: str, body: bytes, *, json: bool) -> object:
     context = CONTEXT._replace(users=UserPolicy("hash", b"secret"))
-    return PACKERS[kind](body, json=json, context=context, prices=Prices(), prefer_metrics=frozenset())
+    return PARSERS[kind](body, json=json, context=context, prices=Prices(), prefer_metrics=frozenset())
 
 
 async def test_a_worker_reads_as_the_gateway_itself_does(reader: Reader) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from gateway.insights.listing import INSIGHTS
 from gateway.insights.tables import InsightRow, put_insight
-from gateway.lists.conventions import Place, Position, read_request
+from gateway.lists.conventions import CursorPosition, Position, read_request
 from gateway.lists.table import fetch_page
 from gateway.storage.database import scripts_of
 
@@ -33,7 +33,7 @@ def test_a_page_from_the_middle_of_a_long_list_is_walked_by_an_index(
     connection: sqlite3.Connection, key: str, value: str | int, order: str
 ) -> None:
     asked = read_request(INSIGHTS.shape, [("sort_key", key), ("sort_order", order), ("limit", "20")])
-    asked = replace(asked, position=Position(Place(value, 1000), backwards=False))
+    asked = replace(asked, position=Position(CursorPosition(value, 1000), backwards=False))
     statements: list[str] = []
     connection.set_trace_callback(statements.append)
     page = fetch_page(connection, INSIGHTS, asked)

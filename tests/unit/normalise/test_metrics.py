@@ -10,7 +10,7 @@ from gateway.decode.otlp_protobuf import decode_metrics
 from gateway.normalise.context import Context, UserPolicy
 from gateway.normalise.conventions.metric_tables import metric_table, token_kind
 from gateway.normalise.metrics import normalise_metrics
-from gateway.normalise.points import Measured
+from gateway.normalise.points import UsagePoints
 from spool.clock import rfc3339_ms
 from spool.record import Record
 from tests.support.calls import EPOCH_MS
@@ -21,7 +21,7 @@ CONTEXT = Context(NOW_MS, rfc3339_ms(NOW_MS), key="k")
 CLAUDE = {"model": "claude-sonnet-4-5", "session.id": "s1", "user.email": "u@example.com"}
 
 
-def measured(made: Export, context: Context = CONTEXT) -> Measured:
+def measured(made: Export, context: Context = CONTEXT) -> UsagePoints:
     found = normalise_metrics(decode_metrics(made.body), context)
     assert found.items == len(found.points) + found.suppressed.total() + len(found.rejected) + found.ignored
     return found

@@ -4,12 +4,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from gateway.common.listen import Listener, listen, runner_for
 from gateway.config.values import Address, TcpAddress
 from gateway.receiver.admission import Admission
-from gateway.receiver.authenticator import Gate, OpenGate
+from gateway.receiver.authenticator import Authenticator, OpenIntakeAuthenticator
 from gateway.receiver.body import Limits
 from gateway.receiver.cors import Cors
+from gateway.receiver.listen import Listener, listen, runner_for
 from gateway.receiver.otlp import otlp_routes
 from gateway.receiver.quotas import Quotas
 from gateway.receiver.recent_senders import RecentSenders
@@ -41,7 +41,7 @@ async def serve() -> AsyncIterator[Serve]:
 
     async def start(
         *,
-        gate: Gate | None = None,
+        gate: Authenticator | None = None,
         limits: Limits | None = None,
         base_path: str = "",
         address: Address = ANY_PORT,
@@ -51,7 +51,10 @@ async def serve() -> AsyncIterator[Serve]:
         quotas: Quotas | None = None,
         recent: RecentSenders | None = None,
     ) -> Served:
-        intake, admission = intake or RecordingIntake(), Admission(gate or OpenGate(check_host=True), quotas, recent)
+        intake, admission = (
+            intake or RecordingIntake(),
+            Admission(gate or OpenIntakeAuthenticator(check_host=True), quotas, recent),
+        )
         limits, cors = limits or Limits(), cors or Cors()
         own = [*otlp_routes(intake), *telemetry_routes(intake), *further(intake, admission, limits, cors)]
         receiver = Receiver(RouteTable(own, base_path), admission, limits, cors)

@@ -12,18 +12,18 @@ import pytest
 from multidict import CIMultiDict
 from structlog.testing import capture_logs
 
-from gateway.common.listen import listen, runner_for
 from gateway.config.loader import load_config
 from gateway.config.values import TcpAddress
 from gateway.contract.errors import Forbidden, Unauthenticated
 from gateway.contract.scopes import CATALOGUE, Fixed
 from gateway.keys.key import SERVICE_PREFIX, mint
 from gateway.keys.store import KeyStore
+from gateway.observability.refusals import MAX_ENTRIES, MAX_QUIET, QUIET_MS, Refused
 from gateway.receiver.assembly import build_gate, build_receiver
-from gateway.receiver.authenticator import Gate, KeyGate
+from gateway.receiver.authenticator import Authenticator, KeyAuthenticator
+from gateway.receiver.listen import listen, runner_for
 from gateway.receiver.otlp import INGEST_SCOPE
 from gateway.receiver.recent_senders import HOUR_MS, MAX_PATHS, RecentSender, RecentSenders, product_of
-from gateway.receiver.refusals import MAX_ENTRIES, MAX_QUIET, QUIET_MS, Refused
 from gateway.receiver.sources import SourceAccess, source_routes
 from gateway.receiver.telemetry import EVENT_SCOPE, HEARTBEAT_SCOPE
 from gateway.sources.catalogue import SOURCES
@@ -53,7 +53,7 @@ def start(serve: Serve) -> Start:
     """Start a receiver with every route that there is."""
 
     async def begin(
-        gate: Gate | None = None, access: Mapping[str, SourceAccess] | None = None, **options: Any
+        gate: Authenticator | None = None, access: Mapping[str, SourceAccess] | None = None, **options: Any
     ) -> Served:
         return await serve(
             gate=gate,
@@ -90,7 +90,7 @@ async def test_every_receiver_asks_for_a_key_with_its_scope(
     await keys.disable("disabled", by=BY)
     await keys.delete("deleted", typed_name="deleted")
     foreign = mint(SERVICE_PREFIX, lambda n: bytes(range(n))).secret.reveal()
-    served = await start(KeyGate(keys))
+    served = await start(KeyAuthenticator(keys))
     url = served.url + path
     assert (await asked(client, url, body, content_type))[0] == 401
     for wrong in (disabled, deleted, foreign, good[:-1], good.swapcase(), "Bearer", good + good):
@@ -116,7 +116,7 @@ async def test_a_token_in_the_address_covers_a_sources_otlp_paths_where_it_is_tu
     start: Start, client: Client, keys: KeyStore, tail: str
 ) -> None:
     secret = await made(keys, "webhook", INGEST_SCOPE)
-    served = await start(KeyGate(keys), {"helicone": SourceAccess(url_token=True)})
+    served = await start(KeyAuthenticator(keys), {"helicone": SourceAccess(url_token=True)})
     body = protobuf_body(tail.rpartition("/")[2]) if tail else protobuf_body("traces")
     at = f"{served.url}/v1/sources"
     for path in (
@@ -134,7 +134,7 @@ async def test_a_token_in_the_address_covers_a_sources_otlp_paths_where_it_is_tu
 
 async def test_a_products_own_header_covers_its_otlp_paths(start: Start, client: Client, keys: KeyStore) -> None:
     secret = await made(keys, "hook", INGEST_SCOPE)
-    served = await start(KeyGate(keys))
+    served = await start(KeyAuthenticator(keys))
     for name, status in (("aperture", 200), ("litellm", 401)):
         url = f"{served.url}/v1/sources/{name}/v1/traces"
         assert (await asked(client, url, protobuf_body("traces"), PROTOBUF, x_goog_api_key=secret))[0] == status
@@ -145,7 +145,7 @@ async def test_a_signed_request_that_shows_a_key_as_well_needs_both_right(
 ) -> None:
     secret = await made(keys, "webhook", INGEST_SCOPE)
     lacking = await made(keys, "lacking", EVENT_SCOPE)
-    served = await start(KeyGate(keys), {"helicone": SourceAccess(secret="of the webhook", url_token=True)})
+    served = await start(KeyAuthenticator(keys), {"helicone": SourceAccess(secret="of the webhook", url_token=True)})
     url, right = f"{served.url}/v1/sources/helicone", hmac.new(b"of the webhook", b"{}", hashlib.sha256).hexdigest()
 
     async def status(signature: str, **headers: str) -> int:
@@ -172,7 +172,7 @@ async def test_a_key_that_is_disabled_while_its_body_comes_keeps_nothing_of_it(
     start: Start, client: Client, keys: KeyStore, path: str
 ) -> None:
     secret = await made(keys, "team-a")
-    served = await start(KeyGate(keys))
+    served = await start(KeyAuthenticator(keys))
 
     async def body() -> AsyncIterator[bytes]:
         yield b"{"
@@ -205,7 +205,7 @@ async def test_the_first_key_holds_also_for_a_body_that_came_on_open_intake(
 
 async def test_a_key_that_is_disabled_is_refused_on_the_connection_that_it_opened(serve: Serve, keys: KeyStore) -> None:
     secret = await made(keys, "team-a")
-    served = await serve(gate=KeyGate(keys))
+    served = await serve(gate=KeyAuthenticator(keys))
     raw = await Raw.connect(served.url)
     request = f"POST /v1/events HTTP/1.1\r\nHost: a\r\nContent-Type: {JSON}\r\nContent-Length: 2\r\nAuthorization: {secret}\r\n\r\n{{}}"
     for change, status in ((None, 202), (keys.disable, 401), (keys.enable, 202)):
@@ -259,7 +259,7 @@ async def test_open_intake_remembers_who_posted_by_address_and_product_alone(sta
 
 
 async def test_who_shows_a_key_is_not_among_them(start: Start, client: Client, keys: KeyStore) -> None:
-    served = await start(KeyGate(keys))
+    served = await start(KeyAuthenticator(keys))
     await asked(client, f"{served.url}/v1/traces", Authorization=await made(keys, "team-a"))
     await asked(client, f"{served.url}/v1/traces")
     assert served.receiver.admission.recent.last_hour() == []
@@ -328,7 +328,7 @@ async def test_refusals_are_told_to_the_operator_by_reason_and_without_what_was_
     start: Start, client: Client, keys: KeyStore
 ) -> None:
     lacking = await made(keys, "events only", EVENT_SCOPE)
-    served = await start(KeyGate(keys), {"helicone": SourceAccess(secret="of the webhook")})
+    served = await start(KeyAuthenticator(keys), {"helicone": SourceAccess(secret="of the webhook")})
     with capture_logs() as logs:
         for n in range(3):
             await asked(client, f"{served.url}/v1/traces", Authorization=f"tgk_CANARY-7Q{n}")

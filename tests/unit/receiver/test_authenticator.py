@@ -13,7 +13,7 @@ from gateway.keys import store as key_store
 from gateway.keys.key import _crc
 from gateway.keys.store import KeyStore
 from gateway.receiver.auth_methods import shown_by
-from gateway.receiver.authenticator import KeyGate, OpenGate, credential, only_key
+from gateway.receiver.authenticator import KeyAuthenticator, OpenIntakeAuthenticator, credential, only_key
 from gateway.receiver.otlp import INGEST_SCOPE
 from gateway.receiver.telemetry import EVENT_SCOPE
 
@@ -153,21 +153,21 @@ async def secret_of(keys: KeyStore, name: str = "team-a") -> str:
 async def test_what_is_not_the_key_to_the_letter_is_unknown(keys: KeyStore, change: Callable[[str], str]) -> None:
     wrong = change(await secret_of(keys))
     with pytest.raises(Unauthenticated) as refused:
-        KeyGate(keys).admit(headers(("x-api-key", wrong)), INGEST_SCOPE)
+        KeyAuthenticator(keys).admit(headers(("x-api-key", wrong)), INGEST_SCOPE)
     assert refused.value.reason == "key_unknown_or_disabled"
 
 
 async def test_the_missing_scope_is_named_and_so_is_the_key_to_the_operator(keys: KeyStore) -> None:
     secret = await secret_of(keys)
     with pytest.raises(Forbidden, match=EVENT_SCOPE) as refused:
-        KeyGate(keys).admit(headers(("Authorization", secret)), EVENT_SCOPE)
+        KeyAuthenticator(keys).admit(headers(("Authorization", secret)), EVENT_SCOPE)
     assert (refused.value.reason, refused.value.key) == ("scope_missing", "team-a")
 
 
 async def test_a_key_of_the_local_service_opens_nothing_here(keys: KeyStore) -> None:
     foreign = (await secret_of(keys)).replace("tgk_", "csk_")
     with pytest.raises(Unauthenticated):
-        KeyGate(keys).admit(headers(("Authorization", foreign)), INGEST_SCOPE)
+        KeyAuthenticator(keys).admit(headers(("Authorization", foreign)), INGEST_SCOPE)
 
 
 async def test_an_unknown_id_takes_the_same_way_as_a_wrong_secret(
@@ -221,7 +221,7 @@ def with_crc(body: str) -> str:
     ],
 )
 def test_open_intake_answers_to_loopback_names_alone(hosts: list[str], outcome: str) -> None:
-    gate, sent = OpenGate(check_host=True), headers(*(("Host", host) for host in hosts))
+    gate, sent = OpenIntakeAuthenticator(check_host=True), headers(*(("Host", host) for host in hosts))
     if outcome == "let in":
         gate.admit(sent, INGEST_SCOPE)
     else:

@@ -13,7 +13,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
 from gateway.contract.errors import BadPayload
-from gateway.normalise.call import Rejection
+from gateway.contract.outcomes import Rejection
 from gateway.receiver.content_encoding import BLOCK_BYTES, MAX_MEMBERS, Decode, deflate_blocks, gzip_blocks, zstd_blocks
 from gateway.receiver.responses import MAX_MESSAGE_BYTES, partial_success, rejection_message, rpc_status
 

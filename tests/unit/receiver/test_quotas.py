@@ -20,7 +20,7 @@ from gateway.contract.scopes import Fixed
 from gateway.keys.limits import Limits as KeyLimits
 from gateway.keys.record import KeyRecord
 from gateway.keys.store import KeyStore
-from gateway.receiver.authenticator import KeyGate
+from gateway.receiver.authenticator import KeyAuthenticator
 from gateway.receiver.otlp import INGEST_SCOPE
 from gateway.receiver.quotas import Quotas
 from gateway.receiver.sources import source_routes
@@ -214,7 +214,7 @@ ROUTES = [
 async def test_over_quota_is_429_with_the_time_to_wait_in_the_manner_of_each_route(
     serve: Serve, client: aiohttp.ClientSession, keys: KeyStore, clock: Clock, path: str, content_type: str, body: bytes
 ) -> None:
-    served = await serve(gate=KeyGate(keys), quotas=Quotas(clock), further=all_sources)
+    served = await serve(gate=KeyAuthenticator(keys), quotas=Quotas(clock), further=all_sources)
     sent = {"Content-Type": content_type, "Authorization": await limited_key(keys, requests=1)}
     async with client.post(served.url + path, data=body, headers=sent) as response:
         assert response.status in {200, 202, 207}
@@ -238,7 +238,7 @@ async def test_over_quota_is_429_with_the_time_to_wait_in_the_manner_of_each_rou
 async def test_bytes_are_those_of_the_plain_body(
     serve: Serve, client: aiohttp.ClientSession, keys: KeyStore, clock: Clock
 ) -> None:
-    served = await serve(gate=KeyGate(keys), quotas=Quotas(clock))
+    served = await serve(gate=KeyAuthenticator(keys), quotas=Quotas(clock))
     plain = b'{"pad":"' + b"x" * 5000 + b'"}'
     headers = {"Content-Type": JSON, "Authorization": await limited_key(keys, n_bytes=8000)}
     gzipped = headers | {"Content-Encoding": "gzip"}
@@ -255,7 +255,7 @@ async def test_bytes_are_those_of_the_plain_body(
 async def test_a_body_that_was_decompressed_to_be_refused_is_charged_as_a_request(
     serve: Serve, client: aiohttp.ClientSession, keys: KeyStore, clock: Clock
 ) -> None:
-    served = await serve(gate=KeyGate(keys), quotas=Quotas(clock), further=all_sources)
+    served = await serve(gate=KeyAuthenticator(keys), quotas=Quotas(clock), further=all_sources)
     headers = {"Content-Type": JSON, "Authorization": await limited_key(keys, requests=3, n_bytes=6000)}
     gzipped = headers | {"Content-Encoding": "gzip"}
     url, large = f"{served.url}/v1/events", gzip.compress(b'{"pad":"' + b"x" * 5000 + b'"}')
@@ -295,7 +295,7 @@ async def test_what_could_not_be_kept_is_not_charged(
     serve: Serve, client: aiohttp.ClientSession, keys: KeyStore, clock: Clock
 ) -> None:
     intake = RecordingIntake(fail_with=SpoolFull("full"))
-    served = await serve(gate=KeyGate(keys), quotas=Quotas(clock), intake=intake, further=all_sources)
+    served = await serve(gate=KeyAuthenticator(keys), quotas=Quotas(clock), intake=intake, further=all_sources)
     headers = {"Content-Type": JSON, "Authorization": await limited_key(keys, requests=1, n_bytes=2)}
     for path in ("/v1/traces", "/v1/sources/litellm", "/v1/events"):
         async with client.post(served.url + path, data=b"{}", headers=headers) as response:
@@ -318,7 +318,7 @@ async def test_pieces_that_are_on_disk_are_charged_whatever_becomes_of_the_rest(
             return await RecordingIntake.source(self, name, body, sender=sender, first_line=first_line)
 
     intake = FullFromTheThird()
-    served = await serve(gate=KeyGate(keys), quotas=Quotas(clock), intake=intake, further=all_sources)
+    served = await serve(gate=KeyAuthenticator(keys), quotas=Quotas(clock), intake=intake, further=all_sources)
     headers = {"Authorization": await limited_key(keys, n_bytes=PIECE_BYTES)}
     url, body = f"{served.url}/v1/sources/litellm", b'{"a":1}\n' * (3 * PIECE_BYTES // 8)
     async with client.post(url, data=gzip.compress(body), headers=headers) as response:
@@ -333,7 +333,7 @@ async def test_pieces_that_are_on_disk_are_charged_whatever_becomes_of_the_rest(
 async def test_a_body_in_pieces_is_let_in_whole_and_its_debt_holds_the_next_one(
     serve: Serve, client: aiohttp.ClientSession, keys: KeyStore, clock: Clock
 ) -> None:
-    served = await serve(gate=KeyGate(keys), quotas=Quotas(clock), further=all_sources)
+    served = await serve(gate=KeyAuthenticator(keys), quotas=Quotas(clock), further=all_sources)
     headers = {"Authorization": await limited_key(keys, n_bytes=PIECE_BYTES // 2)}
     lines = b'{"a":1}\n' * (PIECE_BYTES // 8)
 

@@ -10,7 +10,6 @@ from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]  # the 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 from structlog.testing import capture_logs
 
-from gateway.common.listen import listen, runner_for
 from gateway.config.loader import load_config
 from gateway.config.values import TcpAddress, UnixAddress
 from gateway.contract.errors import Overloaded
@@ -20,8 +19,9 @@ from gateway.keys.errors import DatabaseUnavailable
 from gateway.keys.record import KeyRecord
 from gateway.keys.store import KeyStore
 from gateway.receiver.assembly import build_gate, build_receiver
-from gateway.receiver.authenticator import IntakeGate, KeyGate, OpenGate
+from gateway.receiver.authenticator import IntakeGate, KeyAuthenticator, OpenIntakeAuthenticator
 from gateway.receiver.body import Limits
+from gateway.receiver.listen import listen, runner_for
 from gateway.receiver.otlp import INGEST_SCOPE
 from spool.errors import SpoolError, SpoolFull
 from tests.conformance.otlp_http.payloads import JSON, PROTOBUF, Raw, json_traces_body, post, protobuf_body
@@ -41,7 +41,7 @@ async def status_of(client: Client, url: str, **headers: str) -> int:
 
 async def test_a_key_with_the_scope_is_let_in_under_its_name(serve: Serve, client: Client, keys: KeyStore) -> None:
     made = await keys.create("team-a", Managed(frozenset({SEND_AI_TELEMETRY})), by="ops@example.com")
-    served = await serve(gate=KeyGate(keys))
+    served = await serve(gate=KeyAuthenticator(keys))
     assert await status_of(client, f"{served.url}/v1/traces", Authorization=made.secret.reveal()) == 200
     assert served.intake.kept[0].sender == Sender("team-a", "127.0.0.1", counted_as=made.key.key_id)
 
@@ -50,7 +50,7 @@ async def test_a_missing_or_unknown_key_is_401_and_says_how_to_authenticate(
     serve: Serve, client: Client, keys: KeyStore
 ) -> None:
     await keys.create("team-a", Fixed(frozenset({INGEST_SCOPE})), by="ops@example.com")
-    served = await serve(gate=KeyGate(keys))
+    served = await serve(gate=KeyAuthenticator(keys))
     for headers in ({}, {"Authorization": "tgk_nonsense"}, {"Authorization": "Basic !"}):
         sent = {"Content-Type": PROTOBUF, **headers}
         async with client.post(f"{served.url}/v1/traces", data=BODY, headers=sent) as response:
@@ -64,7 +64,7 @@ async def test_a_key_without_the_scope_is_403_and_a_disabled_one_401_at_once(
     serve: Serve, client: Client, keys: KeyStore
 ) -> None:
     made = await keys.create("team-a", Fixed(frozenset({INGEST_SCOPE})), by="ops@example.com")
-    served = await serve(gate=KeyGate(keys))
+    served = await serve(gate=KeyAuthenticator(keys))
     secret = made.secret.reveal()
     async with client.post(f"{served.url}/v1/events", json={}, headers={"x-api-key": secret}) as response:
         assert response.status == 403
@@ -75,7 +75,9 @@ async def test_a_key_without_the_scope_is_403_and_a_disabled_one_401_at_once(
 
 
 async def test_intake_is_open_until_the_first_key_exists(serve: Serve, client: Client, keys: KeyStore) -> None:
-    gate = IntakeGate(any_key_ever=keys.ever_created, opened=OpenGate(check_host=True), keyed=KeyGate(keys))
+    gate = IntakeGate(
+        any_key_ever=keys.ever_created, opened=OpenIntakeAuthenticator(check_host=True), keyed=KeyAuthenticator(keys)
+    )
     served = await serve(gate=gate)
     assert await status_of(client, f"{served.url}/v1/traces") == 200
     await keys.create("team-a", Fixed(frozenset({INGEST_SCOPE})), by="ops@example.com")
@@ -90,7 +92,7 @@ class BrokenKeys:
 
 
 async def test_a_key_store_that_cannot_be_read_is_503_and_never_401(serve: Serve, client: Client) -> None:
-    served = await serve(gate=KeyGate(BrokenKeys()))
+    served = await serve(gate=KeyAuthenticator(BrokenKeys()))
     assert await status_of(client, f"{served.url}/v1/traces", Authorization="tgk_x") == 503
     assert served.receiver.counts.unforeseen == 0
 

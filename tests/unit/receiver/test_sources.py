@@ -16,7 +16,7 @@ import pytest
 from gateway.contract.intake import Receipt
 from gateway.contract.scopes import SEND_AI_TELEMETRY, Fixed, Managed
 from gateway.keys.store import KeyStore
-from gateway.receiver.authenticator import Gate, KeyGate
+from gateway.receiver.authenticator import Authenticator, KeyAuthenticator
 from gateway.receiver.body import Limits
 from gateway.receiver.cors import Cors
 from gateway.receiver.routes import Route
@@ -60,7 +60,9 @@ def start(serve: Serve) -> Start:
     """Start a receiver with the routes of `MADE`, and PAGE allowed."""
 
     async def begin(
-        gate: Gate | None = None, access: Mapping[str, SourceAccess] | None = None, limits: Limits | None = None
+        gate: Authenticator | None = None,
+        access: Mapping[str, SourceAccess] | None = None,
+        limits: Limits | None = None,
     ) -> Served:
         def further(*parts: Any) -> list[Route]:
             return source_routes(MADE, access or {}, *parts)
@@ -85,7 +87,7 @@ async def test_every_way_of_sending_a_key_is_let_in_under_its_name(
     start: Start, client: Client, keys: KeyStore
 ) -> None:
     secret = await secret_of(keys)
-    started = await start(KeyGate(keys))
+    started = await start(KeyAuthenticator(keys))
     basic = aiohttp.encode_basic_auth("public", secret)
     for headers in (
         {"Authorization": secret},
@@ -111,7 +113,7 @@ async def test_a_header_of_one_product_lets_in_there_and_nowhere_else(
     start: Start, client: Client, keys: KeyStore, name: str, header: str
 ) -> None:
     secret = await secret_of(keys)
-    started = await start(KeyGate(keys))
+    started = await start(KeyAuthenticator(keys))
     headers = {header.replace("-", "_"): secret}
     assert (await post(client, f"{started.url}/v1/sources/{name}", **headers))[0] == 200
     assert (await post(client, f"{started.url}/v1/sources/plain", **headers))[0] == 401
@@ -121,7 +123,7 @@ async def test_a_token_in_the_address_counts_only_where_it_is_turned_on(
     start: Start, client: Client, keys: KeyStore
 ) -> None:
     secret = await secret_of(keys)
-    started = await start(KeyGate(keys), {"plain": SourceAccess(url_token=True)})
+    started = await start(KeyAuthenticator(keys), {"plain": SourceAccess(url_token=True)})
     assert (await post(client, f"{started.url}/v1/sources/plain/token/{secret}"))[0] == 200
     assert (await post(client, f"{started.url}/v1/sources/plain?token={secret}"))[0] == 200
     assert (await post(client, f"{started.url}/v1/sources/plain/token/wrong"))[0] == 401
@@ -131,7 +133,7 @@ async def test_a_token_in_the_address_counts_only_where_it_is_turned_on(
 
 async def test_a_key_without_the_scope_is_refused(start: Start, client: Client, keys: KeyStore) -> None:
     made = await keys.create("events only", Fixed(frozenset({"events_v1:create_event"})), by="ops@example.com")
-    started = await start(KeyGate(keys))
+    started = await start(KeyAuthenticator(keys))
     status, answer = await post(client, f"{started.url}/v1/sources/plain", Authorization=made.secret.reveal())
     assert status == 403
     assert "ai-telemetry-ingest" in str(answer)
@@ -146,7 +148,7 @@ async def test_a_signed_request_needs_no_key_and_a_wrong_signature_is_refused(
     start: Start, client: Client, keys: KeyStore, name: str, header: str, algorithm: str
 ) -> None:
     await secret_of(keys)
-    started = await start(KeyGate(keys), {name: SourceAccess(secret="of the webhook")})
+    started = await start(KeyAuthenticator(keys), {name: SourceAccess(secret="of the webhook")})
     url = f"{started.url}/v1/sources/{name}"
     signature = hmac.new(b"of the webhook", DOCUMENT, algorithm).hexdigest()
     assert (await post(client, url, **{header.replace("-", "_"): signature}))[0] == 200
@@ -169,7 +171,7 @@ async def test_a_signature_without_a_configured_secret_proves_nothing(
     start: Start, client: Client, keys: KeyStore
 ) -> None:
     await secret_of(keys)
-    started = await start(KeyGate(keys))
+    started = await start(KeyAuthenticator(keys))
     signature = hmac.new(b"", DOCUMENT, "sha256").hexdigest()
     assert (await post(client, f"{started.url}/v1/sources/helicone", Helicone_Signature=signature))[0] == 401
 
@@ -258,7 +260,7 @@ async def test_a_key_that_is_disabled_while_its_body_comes_takes_no_further_piec
     start: Start, client: Client, keys: KeyStore
 ) -> None:
     secret = await secret_of(keys)
-    started = await start(KeyGate(keys))
+    started = await start(KeyAuthenticator(keys))
 
     async def body() -> AsyncIterator[bytes]:
         yield LONG_LINES

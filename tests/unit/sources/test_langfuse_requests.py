@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from gateway.contract.intake import Receipt, Sender
-from gateway.ingest.pipeline import SpoolIntake
+from gateway.ingest.pipeline import IngestPipeline
 from gateway.ingest.trace_attributes import MAX_CALLS
 from gateway.normalise.context import KEEP_USERS
 from gateway.pricing.prices import Prices
@@ -33,7 +33,7 @@ class Gateway:
     def _open(self) -> None:
         prices = Prices()
         self.rig.counting._price = prices.price
-        self.intake = SpoolIntake(
+        self.intake = IngestPipeline(
             self.rig.spool, self.rig.counting, users=KEEP_USERS, prices=prices, now_ms=self.rig.clock
         )
 

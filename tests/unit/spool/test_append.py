@@ -13,7 +13,7 @@ from spool.record import AI_TELEMETRY, DEVICES, USAGE_EVENTS
 from spool.sqlite.gathering import CHUNK_RECORDS
 from spool.sqlite.rows import Position
 from spool.sqlite.spool import SqliteSpool
-from spool.store import Tally
+from spool.store import ItemCounts
 from tests.support.spool_rig import SETTINGS, Clock, append, copied, drained, open_spool
 
 
@@ -91,7 +91,9 @@ async def test_lanes_do_not_mix(spool: SqliteSpool) -> None:
 
 
 async def test_a_payload_of_no_records_is_counted_and_leaves_no_chunk(spool: SqliteSpool, data_dir: Path) -> None:
-    await spool.append(AI_TELEMETRY, [], Tally(received=4, duplicate=1, ignored=3, reasons={"duplicate.same_span": 1}))
+    await spool.append(
+        AI_TELEMETRY, [], ItemCounts(received=4, duplicate=1, ignored=3, reasons={"duplicate.same_span": 1})
+    )
     assert chunks_on_disk(data_dir) == []
     assert (spool.edge()["received"], spool.edge()["ignored"]) == (4, 3)
     assert spool.reasons() == {"duplicate.same_span": 1}

@@ -17,7 +17,7 @@ from spool.sqlite.metered import Fate, Mark, MeteredStore, NewEvent
 from spool.sqlite.spool import SpoolSettings
 from spool.sqlite.unit_totals import Rules
 from spool.store import Refusal
-from spool.unit_cost import BaseRecord, Mismatch, Place, bucket_start_ms, decimal_text, next_bucket_ms, sent_value
+from spool.unit_cost import BaseRecord, Mismatch, TotalKey, bucket_start_ms, decimal_text, next_bucket_ms, sent_value
 from tests.support.calls import EPOCH_MS
 from tests.support.spool_rig import Clock, copied, open_spool
 from tests.support.unit_streams import HOUR_MS, METRIC, SHAPE, STREAM, UnitRig, metered, place
@@ -113,7 +113,7 @@ async def test_halves_of_a_batch_go_before_anything_newer_of_their_stream(rig: U
 
 
 async def test_a_total_that_comes_to_nothing_is_deleted(rig: UnitRig) -> None:
-    at = Place(bucket_start_ms(EPOCH_MS, "DAILY"), "", "{}")
+    at = TotalKey(bucket_start_ms(EPOCH_MS, "DAILY"), "", "{}")
     await rig.keep(metered(7, at, shape=METRIC, stream="m"))
     await rig.lane.ack(await rig.frozen())  # the read, which found nothing
     await rig.lane.learn_base("m", [])
@@ -140,7 +140,7 @@ async def test_a_wide_delete_takes_what_the_far_end_holds_and_spares_what_came_a
     await rig.keep(metered(1), metered(2, place("other")), metered(3, place(hour=1)))
     await rig.ship()
     rig.far.values[(STREAM, "2026-01-05T10:00:00Z", "foreign", place().filter)] = Decimal(4)
-    wide = Place(EPOCH_MS, "", "")
+    wide = TotalKey(EPOCH_MS, "", "")
     await rig.keep(metered(10), metered(operation="delete", at=wide, shape=SHAPE._replace(dimensions=())), metered(6))
     await rig.ship()
     assert rig.far.at() == 6
@@ -180,7 +180,7 @@ async def test_without_a_read_the_buckets_that_began_go_by_sum(tmp_path: Path) -
 
 async def test_a_sum_that_comes_to_nothing_is_delivered_without_being_sent(tmp_path: Path) -> None:
     rig = UnitRig(tmp_path / "data", ships="sum")
-    at = Place(bucket_start_ms(EPOCH_MS, "DAILY"), "", "{}")
+    at = TotalKey(bucket_start_ms(EPOCH_MS, "DAILY"), "", "{}")
     await rig.keep(metered(7, at, shape=METRIC), metered(-7, at, shape=METRIC))
     await rig.ship()
     assert rig.far.operations == []
@@ -276,7 +276,7 @@ async def test_a_dead_letter_stands_for_all_its_records_and_goes_back_as_the_tot
 async def test_a_refused_delete_of_several_places_is_not_put_back_over_what_came_after(rig: UnitRig) -> None:
     await rig.keep(metered(1), metered(2, place("other")))
     await rig.ship()
-    wide = metered(operation="delete", at=Place(EPOCH_MS, "", ""), shape=SHAPE._replace(dimensions=()))
+    wide = metered(operation="delete", at=TotalKey(EPOCH_MS, "", ""), shape=SHAPE._replace(dimensions=()))
     await rig.keep(wide)
     rig.clock.now_ms += 1
     await rig.lane.bury(await rig.frozen(), "forbidden_delete", "not now")

@@ -20,8 +20,8 @@ _ROW = struct.Struct("<24s8sqqQQQQQiiiiiHHQIIQQQQ")
 """The same bytes, with trace and span id as one."""
 _KEYS = struct.Struct("<24s8s16xQQQ36xH2xQI4xQ24x")
 """The same bytes again, of which only what the ledger looks up is read."""
-FACT_BYTES = _FACT.size
-_BEFORE_REQUESTS = FACT_BYTES - 16
+DIGEST_BYTES = _FACT.size
+_BEFORE_REQUESTS = DIGEST_BYTES - 16
 """A row as it was before it had `request` and `prev_request`, as a spool may still hold it."""
 _CHAINS = struct.Struct("<QQQ")
 CHAINS_BYTES = _CHAINS.size
@@ -45,7 +45,7 @@ COST_WEIGHT = 4
 MODEL_WEIGHT = 4
 
 
-class Fact(NamedTuple):
+class CallDigest(NamedTuple):
     trace_id: bytes
     """The record id, for a report without a trace."""
     span_id: bytes
@@ -94,7 +94,7 @@ def identity(call: Call) -> bytes:
     return call.trace_id + record_id[:8] if call.trace_id else record_id + NO_SPAN
 
 
-def fact_rows(calls: Sequence[Call]) -> bytes:
+def digest_rows(calls: Sequence[Call]) -> bytes:
     """The rows of *calls*, one after the other, with empty chains."""
     return b"".join([fact_row(call) for call in calls])
 
@@ -167,7 +167,7 @@ def fact_row(call: Call) -> bytes:
         return _ROW.pack(*row, *(min(x, _MOST) for x in counts), marks, score, group, session, place, request, 0, 0, 0)
 
 
-def rank(fact: Fact) -> int:
+def rank(fact: CallDigest) -> int:
     """Its place in its product's order of reports; 0 for none."""
     return fact.marks >> RANK_SHIFT
 
@@ -183,11 +183,11 @@ def chained(rows: bytes, chains: Sequence[tuple[int, int, int, int]], left_out: 
         return rows
     written = bytearray(rows)
     for i, *chain in chains:
-        _CHAINS.pack_into(written, (i + 1) * FACT_BYTES - _CHAINS.size, *chain)
+        _CHAINS.pack_into(written, (i + 1) * DIGEST_BYTES - _CHAINS.size, *chain)
     if not left_out:
         return bytes(written)
-    places = range(0, len(written), FACT_BYTES)
-    return b"".join(written[at : at + FACT_BYTES] for i, at in enumerate(places) if i not in left_out)
+    places = range(0, len(written), DIGEST_BYTES)
+    return b"".join(written[at : at + DIGEST_BYTES] for i, at in enumerate(places) if i not in left_out)
 
 
 def of_this_size(rows: bytes, n: int) -> bytes:
@@ -198,8 +198,8 @@ def of_this_size(rows: bytes, n: int) -> bytes:
     return b"".join([row[:-16] + bytes(8) + row[-16:] + bytes(8) for row in old])
 
 
-def unpack_fact(rows: bytes | bytearray, index: int) -> Fact:
-    return Fact._make(_FACT.unpack_from(rows, index * FACT_BYTES))
+def unpack_fact(rows: bytes | bytearray, index: int) -> CallDigest:
+    return CallDigest._make(_FACT.unpack_from(rows, index * DIGEST_BYTES))
 
 
 def bare_row(row: bytes, at_ms: int) -> bytes:
@@ -215,7 +215,7 @@ def bare_row(row: bytes, at_ms: int) -> bytes:
 
 def with_chains(row: bytes | bytearray | memoryview, prev_child: int, prev_response: int, prev_request: int) -> bytes:
     """The same row with other references, for a ledger that is rebuilt."""
-    return bytes(row[: FACT_BYTES - _CHAINS.size]) + _CHAINS.pack(prev_child, prev_response, prev_request)
+    return bytes(row[: DIGEST_BYTES - _CHAINS.size]) + _CHAINS.pack(prev_child, prev_response, prev_request)
 
 
 # ---- links

@@ -1,0 +1,60 @@
+"""Dead letters and resends as counts by lane and reason: what `/v2/status` and the metrics report of them. Pure."""
+
+from typing import TypedDict
+
+from spool.clock import rfc3339_ms
+from spool.dead_letters import Aside, ReasonCount
+from spool.record import Lane
+
+
+class ReasonFigures(TypedDict):
+    """Dead letters of one lane that have one reason and are kept."""
+
+    lane: Lane
+    reason: str
+    records: int
+    bytes: int
+    oldest_at: str
+    newest_at: str
+
+
+class ResendFigures(TypedDict):
+    """What was sent again in one lane, or never will be; counted since the spool was made."""
+
+    dead_letters: dict[str, int]
+    """`replayed`, `dropped`, `expired`"""
+    sent_again: dict[str, int]
+    """Of delivered records: `delivered`, `refused`, `given_up`"""
+    waiting: int
+    """Delivered records that are still to be sent again."""
+
+
+def reason_figures(aside: Aside) -> list[ReasonFigures]:
+    return [reason_json(reason) for reason in aside.reasons]
+
+
+def reason_json(reason: ReasonCount) -> ReasonFigures:
+    return {
+        "lane": reason.lane,
+        "reason": reason.reason,
+        "records": reason.records,
+        "bytes": reason.size_bytes,
+        "oldest_at": rfc3339_ms(reason.oldest_ms),
+        "newest_at": rfc3339_ms(reason.newest_ms),
+    }
+
+
+def resend_figures(aside: Aside) -> dict[Lane, ResendFigures]:
+    """Only lanes of which there is anything to tell."""
+    figures: dict[Lane, ResendFigures] = {}
+
+    def of(lane: Lane) -> ResendFigures:
+        return figures.setdefault(lane, {"dead_letters": {}, "sent_again": {}, "waiting": 0})
+
+    for lane, name, n in aside.counts:
+        what, _, end = name.partition(".")
+        group = of(lane)["dead_letters" if what == "dead_letters" else "sent_again"]
+        group[end] = n
+    for lane, n in aside.sending_again:
+        of(lane)["waiting"] = n
+    return figures
