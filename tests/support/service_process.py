@@ -84,6 +84,10 @@ class ServiceProcess:
     def event_ids(self) -> list[str]:
         return [str(row) for row in self._column("SELECT event_id FROM events")]
 
+    def device_ids(self) -> list[str]:
+        """Every device that it enrolled."""
+        return [str(row) for row in self._column("SELECT device_id FROM devices")]
+
     def unit_cost_total(self) -> Decimal:
         """What all places of all streams come to."""
         return sum(map(Decimal, self._column("SELECT value FROM unit_cost_records WHERE NOT deleted")), Decimal(0))
