@@ -31,7 +31,8 @@ from gateway.normalise.context import Context, UserPolicy
 from gateway.pricing.prices import Prices
 from spool.clock import rfc3339_ms
 from spool.record import AI_TELEMETRY
-from spool.sqlite.spool import SpoolSettings, SqliteSpool
+from spool.settings import SpoolSettings
+from spool.sqlite.spool import SqliteSpool
 from spool.store import ItemCounts
 
 _MIB = 1 << 20

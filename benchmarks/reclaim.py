@@ -16,7 +16,8 @@ from pathlib import Path
 from statistics import median
 
 from spool.record import AI_TELEMETRY
-from spool.sqlite.spool import SpoolSettings, SqliteSpool
+from spool.settings import SpoolSettings
+from spool.sqlite.spool import SqliteSpool
 from spool.store import ItemCounts
 
 MIB = 1 << 20
@@ -73,7 +74,7 @@ async def while_shrinking(
     over, full_bytes, began_s = asyncio.Event(), size_bytes(), time.monotonic()
     measuring = asyncio.create_task(waits_ms(spool, over))
     while size_bytes() > full_bytes / 10 and time.monotonic() < began_s + longest_s:
-        await spool.look_after()
+        await spool.run_maintenance()
         await asyncio.sleep(ROUND_S)
     over.set()
     return await measuring, time.monotonic() - began_s

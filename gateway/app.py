@@ -82,12 +82,13 @@ from gateway.storage.database import Database
 from gateway.storage.private_files import read_or_create
 from gateway.usage_events.events import EventRules
 from gateway.usage_events.intake import Metering
+from spool.data_dir import make_data_dir
 from spool.errors import SpoolError
 from spool.record import DEVICES
-from spool.sqlite.database import make_data_dir
-from spool.sqlite.metered import MeteredStore
-from spool.sqlite.spool import SpoolSettings, SqliteSpool
-from spool.sqlite.unit_totals import Rules
+from spool.settings import SpoolSettings
+from spool.sqlite.spool import SqliteSpool
+from spool.store import EventStore, Spool
+from spool.unit_cost import Rules
 
 log = structlog.get_logger()
 
@@ -129,7 +130,7 @@ class Gateway:
         self._now_ms = now_ms
         self._monotonic_s = monotonic_s
         self._stack = AsyncExitStack()
-        self.spool: SqliteSpool
+        self.spool: Spool
         self.counting: Settler
         self.intake: IngestPipeline
         self._metering: Metering
@@ -167,7 +168,7 @@ class Gateway:
     async def _start(self) -> None:
         await self._open_stores()
         await self._open_counting()
-        metered = MeteredStore(self.spool, Rules(self.config.unit_cost.operation, self.config.unit_cost.max_streams))
+        metered = self.spool.events(Rules(self.config.unit_cost.operation, self.config.unit_cost.max_streams))
         self._open_intake(metered)
         service = await self._start_service() if self.config.upstream is None else None
         await self._start_lanes(service, metered)
@@ -215,7 +216,7 @@ class Gateway:
         settle_ms = int(self.config.counting.settle_s * 1000)
         return EnrolmentGate(self.devices, settle_ms=settle_ms, now_ms=self.spool.age_ms).held_from_ms
 
-    def _open_intake(self, metered: MeteredStore) -> None:
+    def _open_intake(self, metered: EventStore) -> None:
         config = self.config
         secret, machine_secret = self._user_secret(), self._machine_secret()
         self._metering = Metering(metered, event_rules(config), now_ms=self._now_ms)
@@ -237,7 +238,7 @@ class Gateway:
             ),
         )
 
-    async def _start_lanes(self, service: tuple[Service, int] | None, metered: MeteredStore) -> None:
+    async def _start_lanes(self, service: tuple[Service, int] | None, metered: EventStore) -> None:
         config = self.config
         upstream = config.upstream or await self._embedded(service)
         if service is not None:
@@ -252,7 +253,7 @@ class Gateway:
 
     def _start_tasks(self) -> None:
         if self.config.devices.enroll != "off":
-            self._background(add_named(self.config.data_dir, self.devices), "named devices")
+            self._background(add_named(self.spool, self.devices), "named devices")
         self._background(self.counting.run(), "settling")
         self._background(self._look_after(), "spool")
         self._stack.push_async_callback(self._rounds.last)
@@ -407,9 +408,8 @@ class Gateway:
     async def _look_after(self) -> None:
         while True:
             try:
-                await self.spool.look_after()
-                await self.spool.look_after_aside()
-                await self.counting.aggregates.look_after()
+                await self.spool.run_maintenance()
+                await self.counting.aggregates.run_maintenance()
                 await self._look_after_metering()
                 if self._price_file is not None:
                     self._price_file.look()
@@ -419,7 +419,7 @@ class Gateway:
 
     async def _look_after_metering(self) -> None:
         config = self.config
-        expired = await self._lanes.unit_cost.look_after(keep_totals_ms=int(config.unit_cost.keep_totals_s * 1000))
+        expired = await self._lanes.unit_cost.run_maintenance(keep_totals_ms=int(config.unit_cost.keep_totals_s * 1000))
         if expired:
             log.warning("unit-cost records waited for too long and are expired", records=expired)
         window_ms = int(max(config.spool.max_age_s + config.spool.keep_delivered_s, config.counting.window_s) * 1000)
@@ -474,7 +474,7 @@ class Gateway:
         )
         address = self.config.listen.admin
         app = admin_app(parts, loopback=address is None or address.is_loopback)
-        add_spool_file_routes(app, self.config.data_dir)
+        add_spool_file_routes(app, self.spool)
         add_operator_routes(app, self.spool.operator(), self.spool.age_ms)
         add_device_routes(app, self.devices)
         add_key_routes(app, Store(self.keys, self._receiver.admission.recent.last_hour))
@@ -505,7 +505,7 @@ class Gateway:
             prefer_metrics=aggregates.settings.prefer_metrics,
             key_names=self.keys.names(),
             stuck_lanes=self._lane_waits.seen(stuck, self._monotonic_s()),
-            dead_letters=[DeadLetters(x.lane, x.reason, x.records) for x in self.spool.aside().reasons],
+            dead_letters=[DeadLetters(x.lane, x.reason, x.records) for x in self.spool.dead_letter_summary().reasons],
             devices=await self._silent_devices(),
         )
 
@@ -553,9 +553,9 @@ class Gateway:
             "unpriced": dict(self.prices.unpriced),
             "gaps": self._gaps_shown(),
             "spool": spool_status(self.spool),
-            "quarantine": quarantine_status(self.spool, self.config.data_dir),
-            "dead_letters": reason_figures(self.spool.aside()),
-            "resends": resend_figures(self.spool.aside()),
+            "quarantine": quarantine_status(self.spool),
+            "dead_letters": reason_figures(self.spool.dead_letter_summary()),
+            "resends": resend_figures(self.spool.dead_letter_summary()),
             "refused": self._receiver.refused.status(),
             "version": version(DISTRIBUTION),
         }
@@ -569,7 +569,7 @@ class Gateway:
         return lanes
 
 
-def spool_status(spool: SqliteSpool) -> SpoolStatus:
+def spool_status(spool: Spool) -> SpoolStatus:
     return {
         "used_bytes": spool.used_bytes,
         "max_bytes": spool.settings.max_bytes,

@@ -1,4 +1,4 @@
-"""Dead letters as an operator sees them: what can be asked for, and what is told. Pure."""
+"""Dead letters as an operator sees them: what can be asked for, and what is answered. Pure."""
 
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -59,7 +59,7 @@ class ReasonCount(NamedTuple):
     newest_ms: int
 
 
-class PutBack(NamedTuple):
+class Requeued(NamedTuple):
     """What became of the chosen dead letters."""
 
     replayed: dict[Lane, int]
@@ -68,8 +68,8 @@ class PutBack(NamedTuple):
     """Of a lane that is not set up any more, or whose bytes the spool itself could not read."""
 
 
-class Aside(NamedTuple):
-    """What stands beside a spool's figures, as of a moment ago."""
+class DeadLetterSummary(NamedTuple):
+    """Counts beside those of the two identities, as of a moment ago."""
 
     reasons: tuple[ReasonCount, ...] = ()
     """Dead letters whose bytes are here."""

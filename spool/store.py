@@ -1,26 +1,39 @@
-"""The spool as its users see it: append, settle, freeze, ack, release, split, bury, depth.
+"""The spool as its users see it: a protocol for each user, and `Spool`, which is all of them.
 
-Two homes implement it: SQLite (`spool.sqlite`), and a replicated one later. All methods are called on the event
-loop's thread; the awaitables complete when the change is on disk.
+Two homes implement it: SQLite (`spool.sqlite`), and a replicated one later. All methods are called on
+the event loop's thread, except where one states otherwise; awaitables complete when the change is on
+disk. Each raises SpoolError when the spool cannot keep or give records now.
 """
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Protocol
+from pathlib import Path
+from typing import Protocol, TypeVar
 
+from spool.dead_letters import Chosen, DeadLetter, DeadLetterSummary, Place, ReasonCount, Requeued, SortKey
+from spool.errors import SpoolError
+from spool.events import IntakeOutcome, NewEvent, RepeatKey
 from spool.record import Batch, Lane
+from spool.series import Ending, Held, NewHeld, SeriesRow, SightingRow
+from spool.settings import SpoolSettings
+from spool.settling import Change, Evidence, Moved, Position, Settled
+from spool.status import Quarantined, Room, Verified
+from spool.unit_cost import BaseRecord, Metered, Rules, Stream
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """One record the far end would not take."""
+    """One record that the upstream refused."""
 
     index: int
     """Position in the batch."""
     code: str
     message: str
-    """Safe to show: the far end's words, cut to 512 characters."""
+    """Safe to show: the upstream's words, cut to 512 characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +46,12 @@ class Depth:
     dead_lettered: int
     expired: int
     oldest_pending_ms: int | None
-    """Wall-clock time in ms at which the oldest pending record was received; None when nothing is pending."""
+    """Time in ms at which the oldest pending record was received; None when nothing is pending."""
 
 
 @dataclass(slots=True)
 class ItemCounts:
-    """Items of one append by their fate at the edge: `received = kept + duplicate + suppressed + rejected + ignored`."""
+    """Items of one append by their outcome: `received = kept + duplicate + suppressed + rejected + ignored`."""
 
     received: int = 0
     kept: int = 0
@@ -47,11 +60,11 @@ class ItemCounts:
     rejected: int = 0
     ignored: int = 0
     reasons: dict[str, int] = field(default_factory=dict)
-    """`<fate>.<reason>` -> count, for the figures behind the fates."""
+    """`<outcome>.<reason>` -> items."""
 
 
 class LaneStore(Protocol):
-    """The part of the spool that a pump uses."""
+    """A lane as its pump uses it."""
 
     @property
     def gateway_id(self) -> str:
@@ -60,21 +73,21 @@ class LaneStore(Protocol):
     async def freeze(self, lane: Lane, *, max_records: int, max_bytes: int) -> Batch | None:
         """Fix the next batch of *lane* on disk, oldest first, and lease it; None when nothing is ready.
 
-        Batches frozen earlier and not leased now (released, or left by a restart) come first, with the same id,
-        generation and bytes. Raises SpoolCorrupt when the file cannot be read.
+        Batches frozen earlier and not leased now (released, or left by a restart) come first, with the
+        same id, generation and bytes. Raises SpoolCorrupt when the file cannot be read.
         """
 
     async def ack(self, batch: Batch, refused: Sequence[Refusal] = ()) -> None:
-        """The far end has the batch, but for the *refused* records, which become dead letters."""
+        """The upstream took the batch, except the *refused* records, which become dead letters."""
 
     async def release(self, batch: Batch, *, answered: bool) -> None:
         """Give the batch back, to be frozen again unchanged; *answered* (a non-2xx came) raises its generation."""
 
     async def split(self, batch: Batch) -> None:
-        """Replace the batch by its two halves, each a batch with an id of its own. Needs at least two records."""
+        """Replace the batch by its two halves, each with an id of its own. Needs at least two records."""
 
     async def bury(self, batch: Batch, code: str, message: str) -> None:
-        """Set every record of the batch aside as a dead letter, with the far end's reason."""
+        """Make every record of the batch a dead letter, with the upstream's reason."""
 
     def depth(self, lane: Lane) -> Depth:
         """The lane's counts now."""
@@ -83,27 +96,314 @@ class LaneStore(Protocol):
         """Return when something may be ready to freeze in *lane*, or after *timeout_s*."""
 
 
-class Spool(LaneStore, Protocol):
-    """The whole spool, as the intake uses it."""
+class SupervisedLaneStore(LaneStore, Protocol):
+    """A lane as the supervisor of its pump uses it."""
+
+    async def is_ready(self, lane: Lane, *, max_records: int, max_bytes: int) -> bool:
+        """Whether the lane has anything to send now, leased or not."""
+
+    def forget_leases(self, lane: Lane) -> None:
+        """The pump of *lane* is gone: its batches go out again as they are, under the same ids."""
+
+
+class UnitCostLane(SupervisedLaneStore, Protocol):
+    """The lane of unit cost: batches of running totals, one stream each; `max_records` counts totals."""
+
+    async def learn_base(self, stream: str, base: Sequence[BaseRecord] | None) -> None:
+        """Keep what the upstream holds of a *stream* of which nothing was sent yet; None when that is unknown."""
+
+    async def streams(self) -> list[Stream]:
+        """All streams, by name."""
+
+    async def run_maintenance(self, *, keep_totals_ms: int) -> int:
+        """Expire records older than `max_age`, forget totals unchanged for *keep_totals_ms*; how many expired."""
+
+
+class EventStore(Protocol):
+    """Usage events and unit-cost records on their way in. A repeat within the window adds nothing."""
+
+    async def keep_events(
+        self, events: Sequence[NewEvent], rejected: Counter[str], *, counts_repeats: bool = True
+    ) -> list[IntakeOutcome]:
+        """Keep the new ones, in one commit with the counts of the *rejected* (by reason); the outcome of each event.
+
+        *counts_repeats* is false for events that no sender sent: only a kept one counts as an item.
+        """
+
+    async def keep_records(self, records: Sequence[Metered], repeat_key: RepeatKey | None) -> IntakeOutcome:
+        """Keep all *records* of one request or none. Without a *repeat_key* a repeat is not recognised."""
+
+    async def note_rejected(self, items: int, reason: str) -> None:
+        """Count a request that was refused as a whole."""
+
+    async def forget(self, taken_before_ms: int) -> int:
+        """Forget up to `FORGET_AT_ONCE` repeat keys older than that, oldest first; how many."""
+
+
+class SeriesStore(Protocol):
+    """Metrics: the last values of series, pending aggregates, the activity of sources."""
+
+    async def series(self, keys: Sequence[bytes]) -> list[SeriesRow]:
+        """The rows of those *keys* that are known."""
+
+    def keep(
+        self,
+        held: Sequence[NewHeld],
+        series: Sequence[SeriesRow],
+        sightings: Sequence[SightingRow],
+        counts: ItemCounts,
+        received_ms: int,
+    ) -> Awaitable[None]:
+        """Write what payloads of metrics add, in one commit: all of it, or with SpoolError nothing."""
+
+    def note(self, sightings: Sequence[SightingRow]) -> Awaitable[None]:
+        """Write sightings alone."""
+
+    async def sightings(self, seen_after_ms: int, most: int) -> list[SightingRow]:
+        """The latest *most* sightings since then, oldest first."""
+
+    async def oldest_held_ms(self) -> int | None:
+        """When the oldest pending aggregate was received; None when none is pending."""
+
+    async def due(self, received_through_ms: int, most: int) -> list[Held]:
+        """Up to *most* aggregates that were received up to then, oldest first."""
+
+    async def turn_back(self, now_ms: int) -> None:
+        """The clock jumped back to *now_ms*: an aggregate received later waits as one received now."""
+
+    async def end(self, endings: Sequence[Ending], now_ms: int, announce: Callable[[int], None]) -> None:
+        """Release pending aggregates in a chunk of their own, or drop them: all, or with SpoolError none.
+
+        *announce* gets the chunk's number before any later chunk has one.
+        """
+
+    async def forget(self, now_ms: int, seen_before_ms: int) -> int:
+        """Forget some series whose `until_ms` is over, and sightings before that time; how many."""
+
+
+class CountingStore(Protocol):
+    """The spool as the ledger, settling and metrics use it."""
+
+    @property
+    def series(self) -> SeriesStore:
+        """What it keeps of metrics."""
+
+    on_lost_append: Callable[[], None] | None
+    """Called when an append failed after its positions were handed out: what was counted since is void."""
+    lost_appends: int
+    """Commits of appends that failed, as far as their senders were answered; goes with `settle`."""
+
+    @property
+    def sealed_seq(self) -> int:
+        """Chunks up to here take no more records: they are on disk or on their way."""
+
+    def wall_ms(self) -> int:
+        """The wall clock, for stamps."""
+
+    def reserve(self) -> AbstractContextManager[object]:
+        """While it is held, a `position` stays true until the `append` that takes it; hold it briefly."""
+
+    def number_chunk(self) -> int:
+        """The number of a chunk that the next `settle` within this `reserve` writes itself."""
+
+    def settle(
+        self,
+        lane: Lane,
+        through_seq: int,
+        changes: Sequence[Change] = (),
+        *,
+        lost_appends: int | None = None,
+        moved: Moved | None = None,
+    ) -> Awaitable[None]:
+        """Release *lane*'s chunks up to *through_seq*, less what *changes* drop, in one commit with the counters.
+
+        *moved* goes with changes of outcome `MOVED`; its chunk is numbered (`number_chunk`) in the
+        `reserve` of this call. With *lost_appends*, their number when the changes were begun, it raises
+        SpoolError when one was lost since: a record may then have been dropped for one that is not on disk.
+        """
+
+    async def read(self, lane: Lane, positions: Sequence[Position]) -> list[bytes | None]:
+        """The records at *positions*; None for one that is gone or dropped."""
+
+    async def evidence(self, lane: Lane, received_after_ms: int, most_records: int) -> AsyncIterator[list[Evidence]]:
+        """What the ledger needs to be rebuilt, page by page, oldest first."""
+
+    async def evidence_of(self, lane: Lane, seq: int) -> Evidence | None:
+        """The evidence of one chunk; None when it is gone."""
+
+    async def settled_seq(self, lane: Lane) -> int:
+        """The last settled chunk."""
+
+    def refuse_appends(self, error: SpoolError) -> None:
+        """Refuse appends with *error* until `accept_appends`; calls `on_lost_append`."""
+
+    def accept_appends(self) -> None:
+        """The ledger was rebuilt from the file: take appends again."""
+
+
+class IntakeStore(Protocol):
+    """The spool as the intake of telemetry uses it."""
 
     def admit(self, size: int) -> None:
-        """Raise SpoolFull when *size* more bytes may not be kept, SpoolError while nothing may; asked before anything is counted."""
+        """Raise SpoolFull when *size* more bytes may not be kept, SpoolError while nothing may.
 
-    def turn(self) -> AbstractContextManager[object]:
+        It is asked before anything is counted: refusing in `append` would make the resend a duplicate.
+        """
+
+    def reserve(self) -> AbstractContextManager[object]:
         """While it is held, a `position` stays true until the `append` that takes it; hold it briefly."""
 
     def position(self, lane: Lane) -> tuple[int, int]:
-        """(chunk, index) that the next record appended to *lane* will have, within one `turn`."""
+        """(chunk, index) that the next record appended to *lane* will have, within one `reserve`."""
 
     def append(
-        self, lane: Lane, records: Sequence[bytes], tally: ItemCounts, *, facts: bytes = b"", links: bytes = b""
+        self, lane: Lane, records: Sequence[bytes], counts: ItemCounts, *, facts: bytes = b"", links: bytes = b""
     ) -> Awaitable[None]:
-        """Keep *records* of *lane* and the *tally*, in one commit with whatever else waits; done when on disk.
+        """Keep *records* of *lane* and the *counts*, in one commit with all that waits; done when on disk.
 
-        *facts* and *links* are the ledger's own evidence, opaque here, given back at start. Raises SpoolError at once, with nothing
-        kept, while the ledger is read again after a loss; the awaitable raises SpoolError (SpoolFull: no room on the disk) when the
-        commit failed. Limits are `admit`'s: refusing here what was counted already would make its resend a duplicate.
+        *facts* and *links* are the ledger's own evidence, opaque here, given back at start. Raises
+        SpoolError at once, with nothing kept, while the ledger is rebuilt after a loss; the awaitable
+        raises SpoolError (SpoolFull: no room on the disk) when the commit failed.
         """
 
+
+class SettledReader(Protocol):
+    """Settled records, read along behind the lanes; a settled chunk never changes."""
+
+    @property
+    def gateway_id(self) -> str:
+        """As `LaneStore` has it."""
+
+    async def settled_records(self, lane: Lane, after_seq: int, *, most_bytes: int) -> Settled:
+        """The records of *lane*'s settled chunks after *after_seq*: whole chunks, until they hold *most_bytes*.
+
+        Damaged rows are left out. `through_seq` is less than *after_seq* when the spool never came that
+        far: then it is not the file that the reader knew. Chunks that every lane has delivered are
+        deleted whether a reader reached them or not.
+        """
+
+    def pending_bodies(self, lane: Lane) -> Iterator[bytes]:
+        """The records that *lane* did not deliver yet, a chunk at a time, one record behind the other.
+
+        Records that settling dropped may be among them. It reads by itself: call it on any thread but the
+        event loop's.
+        """
+
+
+class DeadLetterSnapshot(Protocol):
+    """Dead letters as of one moment."""
+
+    def count(self, chosen: Chosen) -> int:
+        """How many are *chosen*."""
+
+    def find(
+        self, chosen: Chosen, *, sort: SortKey, descending: bool, beyond: Place | None, most: int
+    ) -> list[DeadLetter]:
+        """Up to *most* of the *chosen*, in order, from the first one *beyond* a place on."""
+
+
+class DeadLetterStore(Protocol):
+    """Dead letters and resends, as an operator asks for them. Changes go by pages, one commit a page."""
+
+    async def letter_lanes(self) -> list[Lane]:
+        """The lanes that are set up, and those that dead letters are left of."""
+
+    async def reasons(self) -> list[ReasonCount]:
+        """Counts by lane and reason, the most frequent of a lane first."""
+
+    async def missing(self, ids: Sequence[int]) -> list[int]:
+        """Those of *ids* that no dead letter has."""
+
+    async def look(self, question: Callable[[DeadLetterSnapshot], T]) -> T:
+        """The answer to *question*, which runs on the writer's thread and must not raise."""
+
+    async def find(
+        self,
+        chosen: Chosen,
+        *,
+        sort: SortKey = "buried_at",
+        descending: bool = False,
+        beyond: Place | None = None,
+        most: int,
+    ) -> list[DeadLetter]:
+        """As `DeadLetterSnapshot.find`."""
+
+    async def replay_dead_letters(self, chosen: Chosen, most: int | None = None) -> Requeued:
+        """Make up to *most* of the *chosen* pending again, oldest first, under their own record ids. Raises NoSuchLane."""
+
+    async def drop_dead_letters(self, chosen: Chosen, most: int | None = None) -> int:
+        """Delete up to *most* of the *chosen*, oldest first; how many. They stay counted as dead_lettered. Raises NoSuchLane."""
+
+    async def replay_delivered(self, lanes: Sequence[Lane], received_from_ms: int) -> dict[Lane, int]:
+        """Send again what *lanes* delivered of the records received since then and still on disk; lane -> records.
+
+        They stay counted as delivered. Raises NoSuchLane for a lane whose deliveries state how things are.
+        """
+
+
+class StatusStore(Protocol):
+    """What the spool reports of itself. Counts are those of the last commit."""
+
+    settings: SpoolSettings
+
+    def age_ms(self) -> int:
+        """The suspend-aware monotonic clock (`spool.age`): every time in the spool is one of its."""
+
     def edge(self) -> Mapping[str, int]:
-        """The edge's counts: received, kept, duplicate, suppressed, rejected, ignored."""
+        """received, kept, duplicate, suppressed, rejected, ignored -> items."""
+
+    def reasons(self) -> Mapping[str, int]:
+        """`<outcome>.<reason>` -> items."""
+
+    def lanes(self) -> Sequence[Lane]:
+        """The lanes that are set up."""
+
+    def depth(self, lane: Lane) -> Depth:
+        """As `LaneStore` has it."""
+
+    def dead_letter_summary(self) -> DeadLetterSummary:
+        """Dead letters by reason, and what became of resends, as the last maintenance counted them."""
+
+    @property
+    def used_bytes(self) -> int:
+        """What counts against `max_bytes`, with what is on its way to the disk."""
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether what need not be kept should make room, before senders are refused."""
+
+    @property
+    def room(self) -> Room:
+        """As measured after the last commit."""
+
+    @property
+    def quarantined(self) -> Sequence[Quarantined]:
+        """The last salvages of this spool, oldest first."""
+
+    def quarantined_bytes(self) -> int:
+        """Bytes of damaged files that are kept; 0 once an operator has moved them away."""
+
+    async def verify(self) -> Verified:
+        """Read the whole file beside the writer; a large spool takes minutes. Raises SpoolTooNew, SpoolError."""
+
+    async def back_up(self, to: Path) -> int:
+        """Write a copy to *to*, 0600, whole or not at all; its bytes. Raises SpoolError, also where *to* exists."""
+
+
+class Spool(IntakeStore, CountingStore, SupervisedLaneStore, SettledReader, StatusStore, Protocol):
+    """The whole spool."""
+
+    def events(self, rules: Rules) -> EventStore:
+        """Its intake of events and unit cost; *rules*: what a new stream begins with."""
+
+    def unit_cost(self, *, can_read: Callable[[], bool] = lambda: False) -> UnitCostLane:
+        """Its lane of unit cost; *can_read*: whether the upstream may be asked what it holds of a new stream."""
+
+    def operator(self) -> DeadLetterStore:
+        """Its dead letters and resends."""
+
+    async def run_maintenance(self) -> None:
+        """Expire records, delete old delivered ones, give pages back, expire and count dead letters."""
+
+    async def close(self) -> None:
+        """Commit what waits and close the file; frozen batches stay frozen, later calls are refused."""

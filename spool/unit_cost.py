@@ -95,6 +95,22 @@ class Mismatch(NamedTuple):
     """Whether the request's first record would have made the stream; it is then that record's shape which is known."""
 
 
+class Stream(NamedTuple):
+    stream_id: int
+    name: str
+    shape: Shape
+    ships: Ships
+    whole_from_ms: int | None
+    """None until it is known what the upstream holds already."""
+
+
+class Rules(NamedTuple):
+    """What a new stream begins with."""
+
+    ships: Ships = "replace"
+    most_streams: int = 1000
+
+
 class Total(NamedTuple):
     """What a place comes to."""
 

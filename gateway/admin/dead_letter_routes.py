@@ -6,10 +6,10 @@ from aiohttp import web
 
 from gateway.admin.dead_letters import DROP_PATH, LIST_PATH, REPLAY_DELIVERED_PATH, REPLAY_PATH, operate
 from gateway.admin.json_body import json_answer, json_body
-from spool.sqlite.replay.operator import Operator
+from spool.store import DeadLetterStore
 
 
-def add_operator_routes(app: web.Application, operator: Operator, now_ms: Callable[[], int]) -> None:
+def add_operator_routes(app: web.Application, operator: DeadLetterStore, now_ms: Callable[[], int]) -> None:
     async def handle(request: web.Request) -> web.Response:
         body = await json_body(request) if request.method == "POST" else None
         query = list(request.query.items())

@@ -28,8 +28,7 @@ from spool.clock import rfc3339_ms
 from spool.dead_letters import Chosen, DeadLetter, ReasonCount, SortKey
 from spool.dead_letters import Place as BesideLetter
 from spool.record import Lane
-from spool.sqlite.replay.dead_letters import DeadLetters
-from spool.sqlite.replay.operator import Operator
+from spool.store import DeadLetterSnapshot, DeadLetterStore
 
 LIST_PATH: Final = "/v2/dead-letters"
 REPLAY_PATH: Final = "/v2/dead-letters/replay"
@@ -45,7 +44,7 @@ EARLIEST_MS: Final = -(2**62)
 
 
 async def operate(
-    operator: Operator,
+    operator: DeadLetterStore,
     method: str,
     path: str,
     *,
@@ -74,7 +73,7 @@ async def operate(
             raise NotFound("there is nothing at this path")
 
 
-async def listed(operator: Operator, query: Sequence[tuple[str, str]], now_ms: int) -> dict[str, Any]:
+async def listed(operator: DeadLetterStore, query: Sequence[tuple[str, str]], now_ms: int) -> dict[str, Any]:
     """The page of dead letters that *query* asks for, by the list conventions."""
     shape = list_shape(await operator.letter_lanes(), await operator.reasons())
     request = read_request(shape, query)
@@ -88,7 +87,7 @@ async def listed(operator: Operator, query: Sequence[tuple[str, str]], now_ms: i
     return envelope(shape, request, page)
 
 
-async def shown(operator: Operator, id_text: str) -> dict[str, Any]:
+async def shown(operator: DeadLetterStore, id_text: str) -> dict[str, Any]:
     """One dead letter with its record."""
     id_ = int(id_text) if id_text.isascii() and id_text.isdigit() and len(id_text) < 19 else 0  # noqa: PLR2004 what SQLite can hold
     found = await operator.find(Chosen(ids=(id_,)), most=1)
@@ -97,15 +96,15 @@ async def shown(operator: Operator, id_text: str) -> dict[str, Any]:
     return {**item(found[0]), "record": record_of(found[0])}
 
 
-async def replayed(operator: Operator, fields: Mapping[str, Any], now_ms: int) -> dict[str, Any]:
+async def replayed(operator: DeadLetterStore, fields: Mapping[str, Any], now_ms: int) -> dict[str, Any]:
     only(fields, CHOICE_FIELDS)
     chosen = chosen_in(fields, now_ms)
     missing = await operator.missing(chosen.ids)
-    put_back = await operator.replay_dead_letters(chosen, limit_in(fields))
-    return {"replayed": put_back.replayed, "skipped": put_back.skipped, "missing": missing}
+    requeued = await operator.replay_dead_letters(chosen, limit_in(fields))
+    return {"replayed": requeued.replayed, "skipped": requeued.skipped, "missing": missing}
 
 
-async def dropped(operator: Operator, fields: Mapping[str, Any], now_ms: int) -> dict[str, Any]:
+async def dropped(operator: DeadLetterStore, fields: Mapping[str, Any], now_ms: int) -> dict[str, Any]:
     only(fields, CHOICE_FIELDS | {"all"})
     chosen = chosen_in(fields, now_ms)
     if chosen.is_all and fields.get("all") is not True:
@@ -135,7 +134,7 @@ def list_shape(lanes: Sequence[Lane], reasons: Sequence[ReasonCount]) -> ListSha
 
 @dataclass(frozen=True)
 class _Rows:
-    letters: DeadLetters
+    letters: DeadLetterSnapshot
     chosen: Chosen
     key: SortKey
 

@@ -20,6 +20,7 @@ from gateway.keys.control_store import INBOUND
 from gateway.keys.errors import DatabaseUnavailable
 from gateway.lists.conventions import BadListRequest
 from spool.errors import SpoolError, SpoolLocked
+from spool.sqlite.reading import age_at_rest
 
 LIST_LIMIT = 50
 
@@ -51,7 +52,9 @@ async def ask_devices(
             f"{config.data_dir} holds no devices: name the gateway's with --data-dir or --config"
         )
     try:
-        async with at_rest(config.data_dir, database, wall_ms) as devices:
+        async with at_rest(
+            config.data_dir, database, lambda: age_at_rest(config.data_dir, wall_ms()), wall_ms
+        ) as devices:
             return await operate(devices, method, path, query=query, body=body)
     except SpoolLocked as error:
         from gateway.cli.admin_client import ask_gateway  # noqa: PLC0415 nothing at rest must cost an HTTP client's imports

@@ -28,10 +28,9 @@ from gateway.sources.catalogue import SOURCES, sources_with
 from gateway.sources.source import Source
 from gateway.usage_events.intake import Metering
 from spool.record import AI_TELEMETRY, UNIT_COST, USAGE_EVENTS
-from spool.sqlite.metered import MeteredStore
-from spool.sqlite.spool import SpoolSettings, SqliteSpool
-from spool.sqlite.unit_lane import UnitCostLane
-from spool.sqlite.unit_totals import Rules
+from spool.settings import SpoolSettings
+from spool.sqlite.spool import SqliteSpool
+from spool.unit_cost import Rules
 
 SOURCE_PATH = re.compile(r"/v1/sources/([\w-]+)/?")
 UNIT_COST_PATH = re.compile(r"/v1/unit-cost/(allocation|metric)/([^/]+)/(sum|replace|delete)/?")
@@ -105,7 +104,7 @@ async def apart(
             )
             users = UserPolicy(config.attributes.user, os.urandom(32))
             sources = sources_with(mapping_of(config))
-            metering = Metering(MeteredStore(spool, Rules()), event_rules(config), now_ms=now_ms)
+            metering = Metering(spool.events(Rules()), event_rules(config), now_ms=now_ms)
             intake = IngestPipeline(
                 spool, counting, users=users, prices=prices, now_ms=now_ms, sources=sources, metering=metering
             )
@@ -121,7 +120,7 @@ async def forwarded(gateway: Apart[CountingT]) -> list[bytes]:
     for lane in (AI_TELEMETRY, USAGE_EVENTS):
         while batch := await gateway.spool.freeze(lane, max_records=1000, max_bytes=1 << 22):
             records += batch.records
-    totals = UnitCostLane(gateway.spool)
+    totals = gateway.spool.unit_cost()
     while batch := await totals.freeze(UNIT_COST, max_records=1000, max_bytes=1 << 22):
         records += batch.records
         await totals.ack(batch)

@@ -14,8 +14,8 @@ from gateway.contract.errors import GatewayError
 from gateway.keys.control_store import INBOUND, OF_SERVICE, keys_at_rest
 from gateway.keys.errors import KeyStoreError
 from gateway.lists.conventions import BadListRequest
+from spool.data_dir import DATABASE
 from spool.errors import SpoolError, SpoolLocked
-from spool.sqlite.database import DATABASE
 from spool.sqlite.replay.operator import at_rest
 
 

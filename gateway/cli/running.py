@@ -23,8 +23,8 @@ from gateway.delivery.embedded import READ_KEY_FILE, prepare_keys
 from gateway.keys.errors import DatabaseUnavailable, PepperMismatch
 from gateway.local_service.misbehave import Misbehave
 from gateway.local_service.service import Service
+from spool.data_dir import DataLock, make_data_dir
 from spool.errors import SpoolError, SpoolLocked
-from spool.sqlite.database import DataLock, make_data_dir
 
 SWITCH_S = 0.0005
 """How long the event loop keeps the interpreter from the thread that waits to start a commit; Python's own 5 ms would be the answer's latency."""

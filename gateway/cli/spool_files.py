@@ -10,9 +10,9 @@ from gateway.cli.admin_client import ask_gateway
 from gateway.common.plural import plural
 from gateway.config.model import Config
 from gateway.observability.quarantine import BACKUP_PATH, VERIFY_PATH, verified_json
+from spool.data_dir import DATABASE, DataLock
 from spool.errors import SpoolError, SpoolLocked
 from spool.sqlite.backup import back_up
-from spool.sqlite.database import DATABASE, DataLock, mapped_errors
 from spool.sqlite.recovery.verify import verify_stopped
 
 
@@ -59,12 +59,8 @@ async def print_backup(config: Config, to: Path, *, as_json: bool) -> int:
 async def _back_up(config: Config, to: Path) -> dict[str, Any]:
     _must_hold_a_spool(config)
     try:
-        with mapped_errors(str(config.data_dir)):
-            lock = DataLock(config.data_dir)
-        try:
+        with DataLock(config.data_dir):
             return {"file": str(to), "bytes": back_up(config.data_dir, to)}
-        finally:
-            lock.close()
     except SpoolLocked as error:
         return await ask_gateway(config, error, "POST", BACKUP_PATH, (), {"file": str(to)})
     except SpoolError as error:

@@ -22,9 +22,9 @@ from gateway.keys.control_store import INBOUND
 from gateway.observability.devices import edge_with
 from gateway.storage.database import read_only
 from spool.counters import LaneFigures
+from spool.data_dir import DATABASE
 from spool.errors import SpoolError, SpoolLocked
 from spool.record import DEVICES
-from spool.sqlite.database import DATABASE
 from spool.sqlite.reading import read_held
 
 LANE_COLUMNS = ("kept", "delivered", "pending", "dead_lettered", "expired")

@@ -25,9 +25,7 @@ from gateway.delivery.watchdog import LaneWatch
 from gateway.observability.metrics import LaneStatus
 from gateway.usage_events.derived import Derivation, DerivedStream
 from spool.record import DEVICES, OWN_LANES, UNIT_COST, Lane
-from spool.sqlite.metered import MeteredStore
-from spool.sqlite.spool import SqliteSpool
-from spool.sqlite.unit_lane import UnitCostLane
+from spool.store import EventStore, Spool, SupervisedLaneStore
 
 log = structlog.get_logger()
 
@@ -49,8 +47,8 @@ class Lanes:
         self,
         config: Config,
         upstream: Upstream,
-        spool: SqliteSpool,
-        metered: MeteredStore,
+        spool: Spool,
+        events: EventStore,
         devices: Exporter | None = None,
     ) -> None:
         """*devices* takes what an earlier release left in the spool's lane of that name; devices have a lane of their own."""
@@ -59,7 +57,7 @@ class Lanes:
         self._keyring = Keyring([KeySetting(key.name, key.secret, grants_of(key)) for key in upstream.keys])
         settings = upstream_settings(upstream)
         self._client: CostServiceClient = build_client(settings, self._keyring, spool.gateway_id)
-        self.unit_cost = UnitCostLane(spool, can_read=lambda: self._keyring.grants(READ_SCOPE))
+        self.unit_cost = spool.unit_cost(can_read=lambda: self._keyring.grants(READ_SCOPE))
         unit_cost = UnitCostSettings(
             self.unit_cost.learn_base,
             config.unit_cost.suffix,
@@ -75,7 +73,7 @@ class Lanes:
         self.on_new_keys: Callable[[], None] = lambda: None
         for name, options in config.exporters.items():
             self._plans[name] = (
-                LanePlan(name, DerivedStream(derivation_of(options), metered), DERIVED_LIMITS)
+                LanePlan(name, DerivedStream(derivation_of(options), events), DERIVED_LIMITS)
                 if isinstance(options, StreamExporter)
                 else build_extra(name, options.type, exporter_options(options))
             )
@@ -86,7 +84,7 @@ class Lanes:
         self._restarts: Counter[Lane] = Counter()
         self._running: list[asyncio.Task[None]] = []
 
-    def _store(self, lane: Lane) -> UnitCostLane | SqliteSpool:
+    def _store(self, lane: Lane) -> SupervisedLaneStore:
         """Where the lane's batches come from."""
         return self.unit_cost if lane == UNIT_COST else self._spool
 

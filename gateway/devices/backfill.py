@@ -8,7 +8,6 @@ import re
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 import orjson
@@ -21,7 +20,7 @@ from gateway.devices.store import DeviceStore
 from gateway.keys.errors import DatabaseUnavailable
 from spool.errors import SpoolError
 from spool.record import AI_TELEMETRY
-from spool.sqlite.reading import waiting_bodies
+from spool.store import SettledReader
 
 log = structlog.get_logger()
 
@@ -33,10 +32,10 @@ SHARE: Final = 0.1
 """Of the time: a large backlog is to be sent meanwhile."""
 
 
-async def add_named(data_dir: Path, store: DeviceStore) -> None:
+async def add_named(spool: SettledReader, store: DeviceStore) -> None:
     stop = threading.Event()
     try:
-        names = await asyncio.to_thread(named_in, data_dir, stop)
+        names = await asyncio.to_thread(named_in, spool, stop)
         for some in _in_groups(sorted(names)):
             strangers = store.strangers(some)
             await store.meet([New(name, "server", "telemetry", client_of(None)) for name in strangers])
@@ -46,11 +45,11 @@ async def add_named(data_dir: Path, store: DeviceStore) -> None:
         stop.set()
 
 
-def named_in(data_dir: Path, stop: threading.Event) -> set[str]:
+def named_in(spool: SettledReader, stop: threading.Event) -> set[str]:
     """The devices of all records that wait, or of those that were read before *stop*. Raises SpoolError."""
     quoted: set[bytes] = set()
     began_s = time.perf_counter()
-    for body in waiting_bodies(data_dir, AI_TELEMETRY):
+    for body in spool.pending_bodies(AI_TELEMETRY):
         quoted.update(NAMED.findall(body))
         if len(quoted) >= MOST or stop.wait((time.perf_counter() - began_s) * (1 / SHARE - 1)):
             break

@@ -11,8 +11,7 @@ from gateway.devices.clocks import Now, now_by
 from gateway.devices.rows import Device
 from gateway.devices.tables import migrate
 from gateway.storage.database import Database
-from spool.sqlite.database import DataLock, mapped_errors
-from spool.sqlite.reading import age_at_rest
+from spool.data_dir import DataLock
 
 T = TypeVar("T")
 
@@ -37,16 +36,14 @@ class AtRest:
 
 
 @asynccontextmanager
-async def at_rest(data_dir: Path, control_database: Path, wall_ms: Callable[[], int]) -> AsyncIterator[AtRest]:
-    """Raises SpoolLocked, SpoolError, DatabaseUnavailable."""
-    with mapped_errors(str(data_dir)):
-        lock = DataLock(data_dir)
-    try:
+async def at_rest(
+    data_dir: Path, control_database: Path, age_ms: Callable[[], int], wall_ms: Callable[[], int]
+) -> AsyncIterator[AtRest]:
+    """*age_ms* reads the suspend-aware clock while the lock is held. Raises SpoolLocked, SpoolError, DatabaseUnavailable."""
+    with DataLock(data_dir):
         database = await Database.open(control_database)
         try:
             await migrate(database)
-            yield AtRest(database, now_by(age_at_rest(data_dir, wall_ms()), wall_ms()))
+            yield AtRest(database, now_by(age_ms(), wall_ms()))
         finally:
             await database.close()
-    finally:
-        lock.close()

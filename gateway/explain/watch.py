@@ -18,8 +18,8 @@ from gateway.ingest.metrics import CountedPoints, MetricsPipeline, Price, Settin
 from gateway.ingest.settle import Settler
 from gateway.normalise.points import UsagePoints
 from spool.record import Record
-from spool.sqlite.aggregates import Ending, Held
-from spool.sqlite.spool import SqliteSpool
+from spool.series import Ending, Held
+from spool.store import CountingStore
 
 
 class Report(NamedTuple):
@@ -95,7 +95,7 @@ class WatchedLedger(Ledger):
 
 
 class WatchedAggregates(MetricsPipeline):
-    def __init__(self, spool: SqliteSpool, settings: Settings, *, price: Price, now_ms: Callable[[], int]) -> None:
+    def __init__(self, spool: CountingStore, settings: Settings, *, price: Price, now_ms: Callable[[], int]) -> None:
         super().__init__(spool, settings, price=price, now_ms=now_ms)
         self.counted: list[tuple[UsagePoints, CountedPoints]] = []
         """Each payload of metrics, in its turn."""
@@ -109,7 +109,7 @@ class WatchedAggregates(MetricsPipeline):
 
     def decided(self, held: Held, facts: Facts) -> tuple[Ending, Facts | None]:
         ending, said = super().decided(held, facts)
-        self.endings[cast("Record", orjson.loads(held.record))["record_id"]] = ending.fate
+        self.endings[cast("Record", orjson.loads(held.record))["record_id"]] = ending.outcome
         return ending, said
 
 

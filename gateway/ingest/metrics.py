@@ -35,18 +35,8 @@ from gateway.normalise.context import Context
 from gateway.normalise.points import MetricSource, UsagePoints
 from gateway.normalise.record import record_json
 from spool.record import Record
-from spool.sqlite.aggregates import (
-    FORGET_AT_ONCE,
-    KEYS_AT_ONCE,
-    AggregateStore,
-    Ending,
-    Held,
-    NewHeld,
-    SeriesRow,
-    SightingRow,
-)
-from spool.sqlite.spool import SqliteSpool
-from spool.store import ItemCounts
+from spool.series import FORGET_AT_ONCE, KEYS_AT_ONCE, Ending, Held, NewHeld, SeriesRow, SightingRow
+from spool.store import CountingStore, ItemCounts
 
 log = structlog.get_logger()
 
@@ -122,8 +112,8 @@ class _Changes(NamedTuple):
 class MetricsPipeline:
     """One gateway's metrics. `load` before anything is taken."""
 
-    def __init__(self, spool: SqliteSpool, settings: Settings, *, price: Price, now_ms: Callable[[], int]) -> None:
-        self._store = AggregateStore(spool)
+    def __init__(self, spool: CountingStore, settings: Settings, *, price: Price, now_ms: Callable[[], int]) -> None:
+        self._store = spool.series
         self.settings = settings
         self._price = price
         self._now_ms = now_ms
@@ -350,7 +340,7 @@ class MetricsPipeline:
         """Compare one aggregate that ended with the calls of its source, unless a better metric of that tells the same."""
         if facts is None or is_repeated(self._sightings, facts.reporter, facts.family, self._since_ms(held, facts)):
             return
-        whose, is_left_out = facts.reporter, ending.fate == CALLS_REPORTED
+        whose, is_left_out = facts.reporter, ending.outcome == CALLS_REPORTED
         self._totals.add_metrics(
             whose.sender, whose.service_name, facts.model, facts.tokens, facts.start_ms, is_left_out=is_left_out
         )
@@ -385,7 +375,7 @@ class MetricsPipeline:
         """Where metrics tell more than calls do."""
         return self._totals.gaps()
 
-    async def look_after(self) -> None:
+    async def run_maintenance(self) -> None:
         """Forget, now and then, what nobody repeated for long."""
         now_ms = self._now_ms()
         if now_ms >= self._forget_at_ms or self._forget_at_ms > now_ms + FORGET_EVERY_MS:

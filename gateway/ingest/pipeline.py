@@ -33,14 +33,10 @@ from gateway.sources.catalogue import SOURCES
 from gateway.sources.records.envelope import index_of, positions_in
 from gateway.sources.records.source import NAME as RECORDS
 from gateway.sources.source import Source
-from gateway.usage_events.events import EventRules
 from gateway.usage_events.intake import Metering
 from spool.clock import rfc3339_ms
 from spool.record import AI_TELEMETRY
-from spool.sqlite.metered import MeteredStore
-from spool.sqlite.spool import SqliteSpool
-from spool.sqlite.unit_totals import Rules
-from spool.store import ItemCounts
+from spool.store import IntakeStore, ItemCounts
 
 OTLP_JSON = re.compile(rb'\s*\{\s*"resource(Spans|Logs|Metrics)"')
 """OTLP/JSON, which a source path takes as well."""
@@ -64,15 +60,15 @@ class IngestPipeline:
 
     def __init__(
         self,
-        spool: SqliteSpool,
+        spool: IntakeStore,
         counting: Settler,
         *,
         users: UserPolicy,
         prices: Prices,
+        metering: Metering,
         now_ms: Callable[[], int],
         reader: Reader | None = None,
         sources: Mapping[str, Source] = SOURCES,
-        metering: Metering | None = None,
         devices: DeviceIntake | None = None,
         machines: Machines = NO_MACHINES,
         own_device: str | None = None,
@@ -85,7 +81,7 @@ class IngestPipeline:
         self._now_ms = now_ms
         self._reader = reader
         self._sources = sources
-        self._metering = metering or Metering(MeteredStore(spool, Rules()), EventRules(), now_ms=now_ms)
+        self._metering = metering
         self._prefer_metrics = counting.aggregates.settings.prefer_metrics
         self._threads = TraceAttributes(counting.settle_ms)
         self._devices = devices
@@ -270,7 +266,7 @@ class IngestPipeline:
         """Count and append in one turn, so that all of a payload is in one commit; wait for that."""
         waiting: list[Awaitable[None]] = []
         try:
-            with self._spool.turn():
+            with self._spool.reserve():
                 waiting.append(self._append_piece(*piece_of(packed, 0), tally, packed.links))
                 waiting.extend(
                     self._append_piece(*piece_of(packed, start), ItemCounts(), b"")

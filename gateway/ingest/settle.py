@@ -25,8 +25,8 @@ from gateway.ingest.metrics import MetricsPipeline, Price
 from gateway.ingest.metrics import Settings as MetricsSettings
 from spool.errors import SpoolError
 from spool.record import AI_TELEMETRY, Record
-from spool.sqlite.rows import MERGED, Change, Evidence, Moved, Position
-from spool.sqlite.spool import SqliteSpool
+from spool.settling import MERGED, Change, Evidence, Moved, Position
+from spool.store import CountingStore
 
 log = structlog.get_logger()
 
@@ -58,7 +58,7 @@ class Settler:
 
     def __init__(
         self,
-        spool: SqliteSpool,
+        spool: CountingStore,
         *,
         settle_ms: int,
         window_ms: int,
@@ -106,7 +106,7 @@ class Settler:
         ledger.turn_back(now_ms)
         await self.aggregates.load()
         self.ledger = ledger
-        self._spool.trust_again()
+        self._spool.accept_appends()
         self._counted.set()
 
     def distrust(self) -> None:
@@ -259,7 +259,7 @@ class Settler:
             await self._spool.settle(AI_TELEMETRY, through_seq, written, lost_appends=lost_appends)
             return
         try:
-            with self._spool.turn():
+            with self._spool.reserve():
                 seq = self._spool.number_chunk()
                 facts = ledger.move(calls, seq, now_ms)
                 chunk = Moved(seq, now_ms, [record for _, record in moved], facts)

@@ -11,7 +11,7 @@ from gateway.keys.pepper import load_pepper
 from gateway.keys.store import KeyStore, make_tables
 from gateway.storage.database import Database
 from gateway.storage.integrity_check import refuse_damaged
-from spool.sqlite.database import DataLock, make_data_dir, mapped_errors
+from spool.data_dir import DataLock, make_data_dir
 
 
 class KeyFiles(NamedTuple):
@@ -66,10 +66,6 @@ async def keys_at_rest(data_dir: Path, files: KeyFiles, now_ms: Callable[[], int
     Raises SpoolLocked while a gateway runs, SpoolError, PepperMismatch, DatabaseUnavailable.
     """
     make_data_dir(data_dir)
-    with mapped_errors(str(data_dir)):
-        lock = DataLock(data_dir)
-    try:
+    with DataLock(data_dir):
         async with keys_in(data_dir, files, now_ms) as keys:
             yield keys
-    finally:
-        lock.close()

@@ -3,7 +3,7 @@
 from typing import TypedDict
 
 from spool.clock import rfc3339_ms
-from spool.dead_letters import Aside, ReasonCount
+from spool.dead_letters import DeadLetterSummary, ReasonCount
 from spool.record import Lane
 
 
@@ -29,8 +29,8 @@ class ResendFigures(TypedDict):
     """Delivered records that are still to be sent again."""
 
 
-def reason_figures(aside: Aside) -> list[ReasonFigures]:
-    return [reason_json(reason) for reason in aside.reasons]
+def reason_figures(summary: DeadLetterSummary) -> list[ReasonFigures]:
+    return [reason_json(reason) for reason in summary.reasons]
 
 
 def reason_json(reason: ReasonCount) -> ReasonFigures:
@@ -44,17 +44,17 @@ def reason_json(reason: ReasonCount) -> ReasonFigures:
     }
 
 
-def resend_figures(aside: Aside) -> dict[Lane, ResendFigures]:
+def resend_figures(summary: DeadLetterSummary) -> dict[Lane, ResendFigures]:
     """Only lanes of which there is anything to tell."""
     figures: dict[Lane, ResendFigures] = {}
 
     def of(lane: Lane) -> ResendFigures:
         return figures.setdefault(lane, {"dead_letters": {}, "sent_again": {}, "waiting": 0})
 
-    for lane, name, n in aside.counts:
+    for lane, name, n in summary.counts:
         what, _, end = name.partition(".")
         group = of(lane)["dead_letters" if what == "dead_letters" else "sent_again"]
         group[end] = n
-    for lane, n in aside.sending_again:
+    for lane, n in summary.sending_again:
         of(lane)["waiting"] = n
     return figures

@@ -1,15 +1,12 @@
 """What became of damaged files, as the status shows it, and the two commands that look at the whole spool. No request waits for them."""
 
-import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypedDict
 
 from gateway.contract.errors import BadPayload
-from spool.sqlite.backup import back_up
-from spool.sqlite.recovery.salvage import kept_bytes
-from spool.sqlite.recovery.verify import Verified, verify
-from spool.sqlite.spool import SqliteSpool
+from spool.status import Verified
+from spool.store import StatusStore
 
 VERIFY_PATH = "/v2/spool/verify"
 BACKUP_PATH = "/v2/spool/backup"
@@ -35,7 +32,7 @@ class QuarantineStatus(TypedDict):
     latest: LatestSalvage | None
 
 
-def quarantine_status(spool: SqliteSpool, data_dir: Path) -> QuarantineStatus:
+def quarantine_status(spool: StatusStore) -> QuarantineStatus:
     entries = spool.quarantined
     counts = [entry.records for entry in entries]
     known = [n for n in counts if n is not None]
@@ -43,7 +40,7 @@ def quarantine_status(spool: SqliteSpool, data_dir: Path) -> QuarantineStatus:
     return {
         "salvages": len(entries),
         "records": sum(known) if len(known) == len(counts) else None,
-        "bytes": kept_bytes(data_dir),
+        "bytes": spool.quarantined_bytes(),
         "latest": None
         if latest is None
         else {
@@ -75,14 +72,14 @@ def verified_json(verified: Verified) -> dict[str, Any]:
     }
 
 
-async def verify_running(data_dir: Path) -> dict[str, Any]:
+async def verify_running(spool: StatusStore) -> dict[str, Any]:
     """Beside the writer; a large spool takes minutes. Raises SpoolError."""
-    return verified_json(await asyncio.to_thread(verify, data_dir))
+    return verified_json(await spool.verify())
 
 
-async def back_up_running(data_dir: Path, body: Mapping[str, Any]) -> dict[str, Any]:
+async def back_up_running(spool: StatusStore, body: Mapping[str, Any]) -> dict[str, Any]:
     """Raises BadPayload, SpoolError."""
     file = body.get("file")
     if not isinstance(file, str) or not Path(file).is_absolute():
         raise BadPayload("file must be the absolute path of the copy to write")
-    return {"file": file, "bytes": await asyncio.to_thread(back_up, data_dir, Path(file))}
+    return {"file": file, "bytes": await spool.back_up(Path(file))}

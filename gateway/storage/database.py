@@ -9,15 +9,15 @@ when two do. `synchronous=FULL`: when a write returns, it is on disk.
 import asyncio
 import os
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
 from typing import Self, TypeVar
 
 from gateway.keys.errors import DatabaseUnavailable
 from gateway.storage.private_files import OWNER_ONLY, restrict
-from spool.sqlite.database import one_commit
 
 T = TypeVar("T")
 Setup = Callable[[sqlite3.Connection], None]
@@ -59,7 +59,7 @@ class Database:
             connection = _opened(self._write_connection)
             if not self.path.exists():  # SQLite would go on writing to what the next start does not find
                 raise DatabaseUnavailable(f"{self.path.name} was taken away: put it back and start again")
-            with one_commit(connection):
+            with committed(connection):
                 return change(connection)
 
         return await self._on(self._writer, transaction)
@@ -135,6 +135,19 @@ def scripts_of(package: str) -> list[str]:
     """The migrations in *package*, by their numbers, for `Database.migrate`."""
     found = [file for file in files(package).iterdir() if file.name.endswith(".sql")]
     return [file.read_text() for file in sorted(found, key=lambda file: file.name)]
+
+
+@contextmanager
+def committed(connection: sqlite3.Connection) -> Iterator[None]:
+    """Commit what is done inside; roll it back when it raises."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
 
 
 def read_only(path: Path, setup: Setup | None = None) -> sqlite3.Connection:

@@ -15,8 +15,9 @@ import orjson
 
 from exporters.base import Delivered, Hold, Outcome
 from gateway.usage_events.faults import told
+from spool.events import NewEvent, RepeatKey
 from spool.record import Batch
-from spool.sqlite.metered import Mark, MeteredStore, NewEvent
+from spool.store import EventStore
 from spool.unit_cost import Change, Granularity, Metered, Mismatch, Shape, TotalKey, bucket_start_ms, filter_text
 
 Measure = Literal["tokens", "input_tokens", "output_tokens", "calls", "cost"]
@@ -45,7 +46,7 @@ class Derivation(NamedTuple):
 class DerivedStream:
     """An exporter whose target is a stream of our own."""
 
-    def __init__(self, derivation: Derivation, store: MeteredStore) -> None:
+    def __init__(self, derivation: Derivation, store: EventStore) -> None:
         self._derivation = derivation
         self._store = store
 
@@ -73,10 +74,10 @@ def derived(record: Mapping[str, Any], derivation: Derivation) -> NewEvent | Non
     shape = Shape(
         "metric" if derivation.element is None else "allocation", derivation.granularity, tuple(sorted(filter_))
     )
-    mark = f"derived\x00{derivation.stream}\x00{record['record_id']}".encode()
-    digest = hashlib.sha256(mark).digest()
+    repeat_key = f"derived\x00{derivation.stream}\x00{record['record_id']}".encode()
+    digest = hashlib.sha256(repeat_key).digest()
     return NewEvent(
-        Mark(digest[:16], digest[16:24]), None, Metered(derivation.stream, shape, Change(place, "sum", value))
+        RepeatKey(digest[:16], digest[16:24]), None, Metered(derivation.stream, shape, Change(place, "sum", value))
     )
 
 

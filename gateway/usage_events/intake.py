@@ -15,7 +15,8 @@ from gateway.contract.unit_cost import Target
 from gateway.usage_events.events import EventRules, at_line, decode_events
 from gateway.usage_events.faults import MENDS, told_of_event, told_of_record
 from gateway.usage_events.unit_cost import MAX_BYTES, BadUnitCost, read_records
-from spool.sqlite.metered import FORGET_AT_ONCE, Mark, MeteredStore, NewEvent
+from spool.events import FORGET_AT_ONCE, NewEvent, RepeatKey
+from spool.store import EventStore
 from spool.unit_cost import Metered, Mismatch
 
 LARGE_BYTES = 256 * 1024
@@ -23,7 +24,7 @@ LARGE_BYTES = 256 * 1024
 
 
 class Metering:
-    def __init__(self, store: MeteredStore, rules: EventRules, *, now_ms: Callable[[], int]) -> None:
+    def __init__(self, store: EventStore, rules: EventRules, *, now_ms: Callable[[], int]) -> None:
         """*now_ms* is the wall clock: times of events and buckets are told by it."""
         self._store = store
         self._rules = rules
@@ -37,7 +38,7 @@ class Metering:
         rules = self._rules if are_metered else self._rules._replace(route="event")
         read = partial(decode_events, body, self._now_ms(), rules, nonce=os.urandom(8))
         events = await in_thread(read, is_long=len(body) > LARGE_BYTES)
-        new = [NewEvent(event_mark(x.event_id, x.content), x.record, x.metered) for x in events.events]
+        new = [NewEvent(event_key(x.event_id, x.content), x.record, x.metered) for x in events.events]
         fates = await self._store.keep_events(new, Counter(rejection.reason for rejection in events.rejected))
         rejected = [
             *events.rejected,
@@ -60,7 +61,7 @@ class Metering:
         if len(body) > MAX_BYTES:
             raise TooLarge(f"the body is larger than {MAX_BYTES} bytes: send the records in several requests")
         records = await self._read(target, body)
-        fate = await self._store.keep_records(records, request_mark(target, body, sender))
+        fate = await self._store.keep_records(records, request_key(target, body, sender))
         if isinstance(fate, Mismatch):
             raise StreamMismatch(fate.code, told_of_record(fate))
         if fate == "conflict":
@@ -102,11 +103,11 @@ def number_of(rejection: Rejection) -> int:
     return int(rejection.position.removeprefix("events[").removesuffix("]"))
 
 
-def event_mark(event_id: str, content: bytes) -> Mark:
-    return Mark(hashlib.sha256(b"event\x00" + event_id.encode("utf-8", "replace")).digest()[:16], content[:8])
+def event_key(event_id: str, content: bytes) -> RepeatKey:
+    return RepeatKey(hashlib.sha256(b"event\x00" + event_id.encode("utf-8", "replace")).digest()[:16], content[:8])
 
 
-def request_mark(target: Target, body: bytes, sender: Sender) -> Mark | None:
+def request_key(target: Target, body: bytes, sender: Sender) -> RepeatKey | None:
     """By which a repeated request is known: its path, its key, and who sent it. None without a key.
 
     Another gateway's batch is known by its own id: after an answer that was an error it comes under another key, and it may have been taken
@@ -118,4 +119,4 @@ def request_mark(target: Target, body: bytes, sender: Sender) -> Mark | None:
         text = "\x00".join(("unit-cost", *target, sender.key or "", sender.repeat_key))
     else:
         return None
-    return Mark(hashlib.sha256(text.encode("utf-8", "replace")).digest()[:16], hashlib.sha256(body).digest()[:8])
+    return RepeatKey(hashlib.sha256(text.encode("utf-8", "replace")).digest()[:16], hashlib.sha256(body).digest()[:8])

@@ -9,61 +9,19 @@ import sqlite3
 from array import array
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import NamedTuple
 
 from spool.counters import Figures
 from spool.record import AI_TELEMETRY, Lane
+from spool.series import FORGET_AT_ONCE, KEYS_AT_ONCE, Ending, Held, NewHeld, SeriesRow, SightingRow
 from spool.sqlite import rows
-from spool.sqlite.spool import SqliteSpool
+from spool.sqlite.commits import Commits
 from spool.store import ItemCounts
 
-KEYS_AT_ONCE = 500
-"""Series read in one statement; more are read in turns, so that appends are not kept waiting."""
-FORGET_AT_ONCE = 2_000
 
+class SqliteSeries:
+    """`spool.store.SeriesStore`."""
 
-class SeriesRow(NamedTuple):
-    key: bytes
-    start_ns: int
-    time_ns: int
-    value: int
-    measurements: int
-    seen_ms: int
-    until_ms: int
-
-
-class SightingRow(NamedTuple):
-    whose: str
-    seen_ms: int
-
-
-class NewHeld(NamedTuple):
-    facts: bytes
-    record: bytes
-
-
-class Held(NamedTuple):
-    """One aggregate that waits."""
-
-    held_id: int
-    received_ms: int
-    facts: bytes
-    record: bytes
-
-
-class Ending(NamedTuple):
-    """What becomes of a held aggregate."""
-
-    held_id: int
-    fate: str | None
-    """`suppressed.<reason>`; None when it goes on as *record*."""
-    record: bytes
-
-
-class AggregateStore:
-    """The part of a spool that metrics use; on the event loop's thread."""
-
-    def __init__(self, spool: SqliteSpool) -> None:
+    def __init__(self, spool: Commits) -> None:
         self._spool = spool
 
     async def series(self, keys: Sequence[bytes]) -> list[SeriesRow]:
@@ -126,9 +84,9 @@ class AggregateStore:
         *announce* is told the chunk's number before anything can come after it.
         """
         lanes = self._spool.followers(AI_TELEMETRY)
-        with self._spool.turn():
+        with self._spool.reserve():
             seq = 0
-            if any(ending.fate is None for ending in endings):
+            if any(ending.outcome is None for ending in endings):
                 seq = self._spool.number_chunk()
                 announce(seq)
             ended = self._spool.ask(
@@ -205,10 +163,10 @@ def end_held(
         gone = connection.execute("DELETE FROM held WHERE id=?", (ending.held_id,)).rowcount
         if not gone:
             continue
-        if ending.fate is None:
+        if ending.outcome is None:
             promoted.append(ending.record)
         else:
-            figures.drop(lanes, ending.fate)
+            figures.drop(lanes, ending.outcome)
     if promoted:
         rows.insert_chunk(connection, chunk_of(promoted, seq, now_ms))
 

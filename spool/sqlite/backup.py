@@ -5,8 +5,9 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+from spool.data_dir import touch_private
 from spool.errors import SpoolError
-from spool.sqlite.database import connect_to_read, mapped_errors, refuse_newer, touch_private
+from spool.sqlite.database import connect_to_read, mapped_errors, refuse_newer
 from spool.sqlite.recovery.salvage import sync
 
 

@@ -1,76 +1,25 @@
-"""spool.db as a file: where it lies, who may open it, and its layout's versions.
+"""spool.db as a file: its connections, and its layout's versions.
 
-One process owns a data directory (an flock on `lock`), and inside it one thread owns the only connection that
+One process owns a data directory (`spool.data_dir`), and inside it one thread owns the only connection that
 writes or checkpoints: SQLite before 3.51.3 can corrupt a WAL that two connections reset at once. `PRAGMA
 user_version` is the number of the last migration; a file from a newer release is refused untouched.
 """
 
-import fcntl
-import os
 import sqlite3
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
 
-from spool.errors import SpoolCorrupt, SpoolError, SpoolFull, SpoolLocked, SpoolTooNew
+from spool.data_dir import DATABASE, touch_private
+from spool.errors import SpoolCorrupt, SpoolError, SpoolFull, SpoolTooNew
 
-DATABASE = "spool.db"
-LOCK = "lock"
-OF_A_GATEWAY = (DATABASE, LOCK, "control.db", "service/service.db")
-"""One of these is in every data directory, also where one was restored in part."""
-LOST_AND_FOUND = "lost+found"
-"""Of every new disk."""
 WAL_CHECKPOINT_PAGES = 4000
 """32 MiB of WAL: measured, larger gains nothing and makes recovery at start slower."""
 LEAST_LOG_PAGES = 16
 PAGE_BYTES = 8192
 IMPLAUSIBLE_VERSION = 10_000
 """A layout's number that no release will have: the header is damaged."""
-
-
-def make_private_dir(path: Path) -> None:
-    """Make *path* and its missing parents, 0700."""
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path.chmod(0o700)
-
-
-def make_data_dir(path: Path) -> None:
-    """Make the data directory *path*, or make the one that is there private, 0700. Raises SpoolError where that may be another's matter.
-
-    1. What only its owner can enter is taken as it is.
-    2. A directory with the sticky bit (`/tmp`), or of another user, is left alone.
-    3. So is one that others can enter and that holds files, but none of a gateway.
-    """
-    if path.is_dir():
-        status = path.stat()
-        if not status.st_mode & 0o077 and status.st_mode & stat.S_IRWXU == stat.S_IRWXU:
-            return
-        fault = _why_not_ours(path, status)
-        if fault is not None:
-            raise SpoolError(
-                f"{path}: others can enter this folder, and {fault}, so its rights are not changed:"
-                " name a folder of the gateway's own"
-            )
-    make_private_dir(path)
-
-
-def _why_not_ours(path: Path, status: os.stat_result) -> str | None:
-    if status.st_mode & stat.S_ISVTX:
-        return "many use it (it has the sticky bit)"
-    if status.st_uid != os.geteuid():
-        return "it belongs to another user"
-    is_used = any(found.name != LOST_AND_FOUND for found in path.iterdir())
-    if is_used and not any((path / name).is_file() for name in OF_A_GATEWAY):
-        return "it holds other files, and none of a gateway"
-    return None
-
-
-def touch_private(path: Path) -> None:
-    """Make the file *path* if it is missing, 0600, before anything can write to it."""
-    os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-    path.chmod(0o600)
 
 
 @contextmanager
@@ -84,29 +33,6 @@ def one_commit(connection: sqlite3.Connection) -> Iterator[None]:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
-
-
-class DataLock:
-    """The exclusive lock on a data directory; held until closed or the process ends."""
-
-    def __init__(self, data_dir: Path) -> None:
-        path = data_dir / LOCK
-        touch_private(path)
-        self._file = path.open("r+")
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            owner = self._file.read().strip()
-            self._file.close()
-            raise SpoolLocked(
-                f"{data_dir}: another gateway runs on this data directory{f' (process {owner})' if owner else ''}"
-            ) from error
-        self._file.truncate(0)
-        self._file.write(str(os.getpid()))
-        self._file.flush()
-
-    def close(self) -> None:
-        self._file.close()
 
 
 def migrations() -> list[tuple[int, str]]:

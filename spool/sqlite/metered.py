@@ -9,65 +9,37 @@ from array import array
 from collections import Counter
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import Literal, NamedTuple
 
 from spool.counters import Figures
+from spool.events import FORGET_AT_ONCE, EventOutcome, IntakeOutcome, NewEvent, RepeatKey
 from spool.record import UNIT_COST, USAGE_EVENTS
 from spool.sqlite import rows, unit_totals
+from spool.sqlite.commits import Commits
 from spool.sqlite.gathering import CHUNK_RECORDS
-from spool.sqlite.spool import SqliteSpool
-from spool.sqlite.unit_totals import Rules, Stream
 from spool.store import ItemCounts
-from spool.unit_cost import Change, Metered, Mismatch
-
-FORGET_AT_ONCE = 2_000
-
-EventOutcome = Literal["kept", "duplicate", "conflict"]
-"""`conflict`: a repeat by its id that says something else; the first one stands. An event is then a duplicate, a request is refused."""
-Fate = EventOutcome | Mismatch
+from spool.unit_cost import Change, Metered, Mismatch, Rules, Stream
 
 
-class Mark(NamedTuple):
-    """By what a repeat is known."""
+class SqliteEvents:
+    """`spool.store.EventStore`."""
 
-    key: bytes
-    """16 bytes."""
-    content: bytes
-    """8 bytes of what the sender said."""
-
-
-class NewEvent(NamedTuple):
-    mark: Mark
-    event: bytes | None
-    """Ready JSON for the lane of events; None when it does not go there."""
-    metered: Metered | None
-    """What it adds to a stream."""
-
-    @property
-    def items(self) -> int:
-        return (self.event is not None) + (self.metered is not None)
-
-
-class MeteredStore:
-    """The part of a spool that events and unit-cost records use on their way in; on the event loop's thread."""
-
-    def __init__(self, spool: SqliteSpool, rules: Rules) -> None:
+    def __init__(self, spool: Commits, rules: Rules) -> None:
         self._spool = spool
         self._rules = rules
 
     async def keep_events(
         self, events: Sequence[NewEvent], rejected: Counter[str], *, counts_repeats: bool = True
-    ) -> list[Fate]:
+    ) -> list[IntakeOutcome]:
         """Keep what is new, in one commit with the count of the *rejected* (by reason); each event's fate. Raises SpoolError.
 
         Where nobody sent them (*counts_repeats* is false), only what is kept was an item at all.
         """
         rules, now_ms = self._rules, self._spool.age_ms()
-        with self._spool.turn():
+        with self._spool.reserve():
             kept = sum(event.event is not None for event in events)
             seqs = [self._spool.number_chunk() for _ in range(0, kept, CHUNK_RECORDS)]
 
-            def keep(connection: sqlite3.Connection, figures: Figures) -> list[Fate]:
+            def keep(connection: sqlite3.Connection, figures: Figures) -> list[IntakeOutcome]:
                 fates = keep_events(connection, figures, events, rules, seqs, now_ms)
                 figures.add(_tally(events, fates, rejected, counts_repeats=counts_repeats))
                 return fates
@@ -78,10 +50,10 @@ class MeteredStore:
         self._spool.wake(UNIT_COST)
         return fates
 
-    async def keep_records(self, records: Sequence[Metered], mark: Mark | None) -> Fate:
-        """Keep all *records* of one request or none. Without a *mark* a repeat cannot be known. Raises SpoolError."""
+    async def keep_records(self, records: Sequence[Metered], repeat_key: RepeatKey | None) -> IntakeOutcome:
+        """Keep all *records* of one request or none. Without a *repeat_key* a repeat cannot be known. Raises SpoolError."""
         rules, now_ms = self._rules, self._spool.age_ms()
-        fate = await self._spool.ask(lambda c, figures: keep_records(c, figures, records, mark, rules, now_ms))
+        fate = await self._spool.ask(lambda c, figures: keep_records(c, figures, records, repeat_key, rules, now_ms))
         self._spool.wake(UNIT_COST)
         return fate
 
@@ -101,11 +73,11 @@ def keep_events(
     rules: Rules,
     seqs: Sequence[int],
     now_ms: int,
-) -> list[Fate]:
+) -> list[IntakeOutcome]:
     streams: dict[str, Stream] = {}
     changes: dict[str, list[Change]] = {}
     records: list[bytes] = []
-    fates: list[Fate] = []
+    fates: list[IntakeOutcome] = []
     for event in events:
         fate = _taken(connection, event, streams, rules, now_ms)
         fates.append(fate)
@@ -122,7 +94,7 @@ def keep_events(
 
 def _taken(
     connection: sqlite3.Connection, event: NewEvent, streams: dict[str, Stream], rules: Rules, now_ms: int
-) -> Fate:
+) -> IntakeOutcome:
     """What becomes of one event; its id is noted only when it is kept."""
     metered = event.metered
     if metered is not None:
@@ -132,16 +104,18 @@ def _taken(
         if isinstance(fits, Mismatch):
             return fits
         streams[metered.stream] = fits
-    return take_mark(connection, event.mark, now_ms)
+    return take_repeat_key(connection, event.repeat_key, now_ms)
 
 
-def take_mark(connection: sqlite3.Connection, mark: Mark, now_ms: int) -> EventOutcome:
-    """Note that *mark* was taken, unless it was before."""
-    noted = connection.execute("INSERT OR IGNORE INTO taken (key, content, taken_ms) VALUES (?, ?, ?)", (*mark, now_ms))
+def take_repeat_key(connection: sqlite3.Connection, repeat_key: RepeatKey, now_ms: int) -> EventOutcome:
+    """Note that *repeat_key* was taken, unless it was before."""
+    noted = connection.execute(
+        "INSERT OR IGNORE INTO taken (key, content, taken_ms) VALUES (?, ?, ?)", (*repeat_key, now_ms)
+    )
     if noted.rowcount:
         return "kept"
-    (content,) = connection.execute("SELECT content FROM taken WHERE key=?", (mark.key,)).fetchone()
-    return "duplicate" if content == mark.content else "conflict"
+    (content,) = connection.execute("SELECT content FROM taken WHERE key=?", (repeat_key.key,)).fetchone()
+    return "duplicate" if content == repeat_key.content else "conflict"
 
 
 def _insert_events(
@@ -157,7 +131,7 @@ def _insert_events(
 
 
 def _tally(
-    events: Sequence[NewEvent], fates: Sequence[Fate], rejected: Counter[str], *, counts_repeats: bool
+    events: Sequence[NewEvent], fates: Sequence[IntakeOutcome], rejected: Counter[str], *, counts_repeats: bool
 ) -> ItemCounts:
     tally = ItemCounts(received=rejected.total(), rejected=rejected.total())
     reasons = Counter({f"rejected.{reason}": n for reason, n in rejected.items()})
@@ -181,17 +155,17 @@ def keep_records(
     connection: sqlite3.Connection,
     figures: Figures,
     records: Sequence[Metered],
-    mark: Mark | None,
+    repeat_key: RepeatKey | None,
     rules: Rules,
     now_ms: int,
-) -> Fate:
+) -> IntakeOutcome:
     """All of one request or nothing. The records, one or more, belong to one stream."""
     count = len(records)
     fits = unit_totals.fitting_all(connection, records, rules)
     if isinstance(fits, Mismatch):
         figures.add(_rejected(count, fits.code))
         return fits
-    fate: EventOutcome = "kept" if mark is None else take_mark(connection, mark, now_ms)
+    fate: EventOutcome = "kept" if repeat_key is None else take_repeat_key(connection, repeat_key, now_ms)
     match fate:
         case "kept":
             unit_totals.apply(connection, figures, fits, (record.change for record in records), now_ms)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from spool.counters import Figures
+from spool.data_dir import DataLock
 from spool.errors import SpoolError
 from spool.record import OWN_LANES, Lane
 from spool.sqlite import database, rows
@@ -25,17 +26,12 @@ class Held(NamedTuple):
 
 def read_held(data_dir: Path) -> Held:
     """The lock is held meanwhile. Raises SpoolLocked, SpoolTooNew, SpoolCorrupt, SpoolError."""
-    with database.mapped_errors(str(data_dir)):
-        lock = database.DataLock(data_dir)
-    try:
-        with database.mapped_errors(str(data_dir)):
-            connection = database.connect_to_read(data_dir)
-            try:
-                return _read(connection)
-            finally:
-                connection.close()
-    finally:
-        lock.close()
+    with (
+        DataLock(data_dir),
+        database.mapped_errors(str(data_dir)),
+        closing(database.connect_to_read(data_dir)) as connection,
+    ):
+        return _read(connection)
 
 
 def _read(connection: sqlite3.Connection) -> Held:
@@ -62,7 +58,7 @@ def age_at_rest(data_dir: Path, wall_ms: int) -> int:
         return wall_ms
 
 
-def waiting_bodies(data_dir: Path, lane: Lane) -> Iterator[bytes]:
+def pending_bodies(data_dir: Path, lane: Lane) -> Iterator[bytes]:
     """The records that *lane* did not deliver yet, a chunk at a time and one record behind the other, also of a spool that is in use.
 
     Records that settling dropped may be among them. Raises SpoolCorrupt, SpoolError.

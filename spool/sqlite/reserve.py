@@ -7,11 +7,7 @@ taken again, before new data is, once there is room for it.
 import os
 from pathlib import Path
 
-from spool.sqlite.database import touch_private
-
-RESERVE_BYTES = 64 << 20
-"""Twice what the write-ahead log holds before it is copied into the file, so that the copy succeeds: only after it do deletions
-free anything."""
+from spool.data_dir import touch_private
 
 
 class Reserve:

@@ -5,22 +5,9 @@ import sqlite3
 from pathlib import Path
 from typing import NamedTuple
 
-from spool.sqlite.database import DATABASE, PAGE_BYTES
-
-
-class Room(NamedTuple):
-    """Measured after each commit."""
-
-    used_bytes: int
-    """What counts against `max_bytes`: the pages that hold something, and the write-ahead log. Free pages are used again before the
-    file grows, so the files never take more than the most that was ever used."""
-    file_bytes: int
-    """Of spool.db and its write-ahead log, as they are now: with free pages, which are given back little by little."""
-    log_bytes: int
-    """Of the write-ahead log, which is in both."""
-    free_bytes: int
-    """Left on the disk for this user, beside the reserve and what the log will still add to the file."""
-
+from spool.data_dir import DATABASE
+from spool.sqlite.database import PAGE_BYTES
+from spool.status import Room
 
 NOTHING_KNOWN = Room(0, 0, 0, 0)
 

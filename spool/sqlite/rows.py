@@ -17,6 +17,7 @@ from zlib import crc32
 from spool.age import Seen, age_at_start
 from spool.counters import Figures
 from spool.record import AI_TELEMETRY, UNIT_COST, Batch, Lane
+from spool.settling import MERGED, MOVED, Change, Evidence, Moved, Position
 from spool.sqlite import room
 from spool.sqlite.replay import side_counts
 from spool.store import Refusal
@@ -36,36 +37,6 @@ Origin = Literal["", "dead_letter", "delivered"]
 what was delivered, which no figure of the two identities knows of."""
 
 
-class Position(NamedTuple):
-    seq: int
-    idx: int
-
-
-class Change(NamedTuple):
-    """What settling decided about one record."""
-
-    seq: int
-    idx: int
-    fate: str
-    """`duplicate.<reason>` or `suppressed.<reason>` drops it; `kept.merged` replaces it by *record*."""
-    record: bytes | None
-
-
-MERGED = "kept.merged"
-"""Fate of a record that stands for several reports of its call."""
-MOVED = "kept.moved"
-"""Fate of a record that waits on in a later chunk: it is no longer where it was, and counted as before."""
-
-
-class Moved(NamedTuple):
-    """Records that settling moves into chunk *seq*, with their evidence."""
-
-    seq: int
-    received_ms: int
-    records: Sequence[bytes]
-    facts: bytes
-
-
 @dataclass(frozen=True, slots=True)
 class ChunkRow:
     """One chunk as it is inserted."""
@@ -79,20 +50,6 @@ class ChunkRow:
     links: bytes
     body: bytes
     n: int
-
-
-class Evidence(NamedTuple):
-    """What the ledger needs of a chunk to know at start what it knew before."""
-
-    seq: int
-    received_ms: int
-    n: int
-    facts: bytes
-    links: bytes
-    dropped: dict[int, str]
-    """Index -> fate of the records that settling dropped."""
-    merged: frozenset[int]
-    """Indexes of those that stand for several reports: decided before their own chunk settles."""
 
 
 def insert_chunk(connection: sqlite3.Connection, chunk: ChunkRow) -> None:
@@ -204,8 +161,8 @@ def settle(
         if change.record is None and before != (1,):
             # A lane that was opened after the chunk came never counted it.
             counted = [name for name, start in starts.items() if start <= (change.seq, change.idx)]
-            if change.fate != MOVED:
-                figures.drop(counted, change.fate)
+            if change.outcome != MOVED:
+                figures.drop(counted, change.outcome)
                 continue
             for name in starts.keys() - counted:
                 figures.keep(name, 1)

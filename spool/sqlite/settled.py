@@ -5,18 +5,10 @@ to remember; chunks that every lane is done with go whether it came that far or 
 """
 
 import sqlite3
-from typing import NamedTuple
 
 from spool.record import Lane
+from spool.settling import Settled
 from spool.sqlite import rows
-
-
-class Settled(NamedTuple):
-    records: list[bytes]
-    """As settling left them: without those it dropped, merged ones in place of what they stand for."""
-    through_seq: int
-    """Go on after this chunk."""
-    is_more: bool
 
 
 def settled_records(connection: sqlite3.Connection, lane: Lane, after_seq: int, *, most_bytes: int) -> Settled:

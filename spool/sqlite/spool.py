@@ -11,32 +11,42 @@ import secrets
 import sqlite3
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from spool.age import AgeClock, Seen, monotonic_ms
 from spool.clock import rfc3339_ms, uuid7
 from spool.counters import Figures
-from spool.dead_letters import Aside
+from spool.data_dir import DataLock, make_data_dir
+from spool.dead_letters import DeadLetterSummary
 from spool.drain import Drain
 from spool.errors import SpoolError, SpoolFull
 from spool.record import AI_TELEMETRY, OWN_LANES, USAGE_EVENTS, Batch, Lane
+from spool.settings import SpoolSettings
+from spool.settling import Change, Evidence, Moved, Position, Settled
 from spool.sqlite import database, rows
+from spool.sqlite.aggregates import SqliteSeries
+from spool.sqlite.backup import back_up
 from spool.sqlite.gathering import Gathered, Gathering
+from spool.sqlite.metered import SqliteEvents
+from spool.sqlite.reading import pending_bodies
 from spool.sqlite.recovery import reconcile as reconciling
-from spool.sqlite.recovery.reconcile import Quarantined
+from spool.sqlite.recovery.salvage import kept_bytes
 from spool.sqlite.recovery.summary import read_from, read_summary, write_summary
+from spool.sqlite.recovery.verify import verify
 from spool.sqlite.replay import dead_letters, side_counts
 from spool.sqlite.replay import ranges as again
-from spool.sqlite.replay.operator import Operator
-from spool.sqlite.reserve import RESERVE_BYTES
-from spool.sqlite.room import Room, pages
-from spool.sqlite.rows import Change, Evidence, Limits, Moved, Position, Waiting
+from spool.sqlite.replay.operator import SqliteDeadLetters
+from spool.sqlite.room import pages
+from spool.sqlite.rows import Limits, Waiting
+from spool.sqlite.settled import settled_records
+from spool.sqlite.unit_lane import SqliteUnitCostLane
 from spool.sqlite.writer import GroupResult, Operation, Writer
+from spool.status import Quarantined, Room, Verified
 from spool.store import Depth, ItemCounts, Refusal
+from spool.unit_cost import Rules
 
 log = logging.getLogger(__name__)
 
@@ -68,26 +78,6 @@ EVIDENCE_CHUNKS = 64
 """Chunks read at a time when the ledger is rebuilt: bounds the memory of a start."""
 
 
-@dataclass(frozen=True, slots=True)
-class SpoolSettings:
-    """What an operator sets; sizes in bytes, times in ms."""
-
-    max_bytes: int = 8 << 30
-    max_age_ms: int = 7 * 86_400_000
-    keep_delivered_ms: int = 86_400_000
-    window_ms: int = 600_000
-    """How long the ledger's evidence is kept, whatever was delivered."""
-    linger_ms: int = 1_000
-    """How long a lane waits for a fuller batch."""
-    synchronous: str = "FULL"
-    """FULL survives power loss; NORMAL only the end of the process."""
-    keep_dead_letters_ms: int = 30 * 86_400_000
-    max_dead_letter_bytes: int = 512 << 20
-    """Of their records; never more than a quarter of `max_bytes`."""
-    reserve_bytes: int = RESERVE_BYTES
-    """Held back on the disk, so that deliveries go on when it is full. New data is taken while a quarter of it is free besides."""
-
-
 class SqliteSpool:
     """See `spool.store.Spool`. Make with `open_spool` on the event loop's thread; use on that thread only."""
 
@@ -110,8 +100,8 @@ class SqliteSpool:
         self._data_dir = data_dir
         self._wall_ms = now_ms
         with database.mapped_errors(str(data_dir)):
-            database.make_data_dir(data_dir)
-            self._lock = database.DataLock(data_dir)
+            make_data_dir(data_dir)
+        self._lock = DataLock(data_dir)
         self._sources: dict[Lane, Lane] = {lane: lane for lane in OWN_LANES} | dict.fromkeys(exporters, AI_TELEMETRY)
         self._followers = {own: [x for x, source in self._sources.items() if source == own] for own in OWN_LANES}
         try:
@@ -147,11 +137,12 @@ class SqliteSpool:
         """Commits of appends that failed, as far as their senders were told; goes with `settle`."""
         self._freezing = {lane: asyncio.Lock() for lane in self._sources}
         self._freezes: dict[Lane, int] = {}
-        self._aside = Aside()
+        self._aside = DeadLetterSummary()
         self._counted_aside: object = None
         self._is_closed = False
         self.on_lost_append: Callable[[], None] | None = None
         """Called when an append failed after its positions were handed out: what was counted since is void."""
+        self.series = SqliteSeries(self)
         self._loop = asyncio.get_running_loop()
         self._thread = threading.Thread(target=self._write, name="spool-writer", daemon=True)
         self._thread.start()
@@ -218,7 +209,7 @@ class SqliteSpool:
         """Whether what need not be kept should make room, before senders are refused."""
         return self.used_bytes > self.settings.max_bytes * 3 // 4 or self._is_short_of_disk
 
-    def turn(self) -> AbstractContextManager[object]:
+    def reserve(self) -> AbstractContextManager[object]:
         """While it is held, a `position` stays true until the `append` that takes it; hold it briefly."""
         return self._gathering.lock
 
@@ -249,7 +240,7 @@ class SqliteSpool:
         return self._followers[own]
 
     def number_chunk(self) -> int:
-        """The number of a chunk that an operation asked in the same `turn` will write itself."""
+        """The number of a chunk that an operation asked in the same `reserve` will write itself."""
         return self._gathering.number()
 
     def _ask(self, operation: Callable[[sqlite3.Connection, Figures], T]) -> Awaitable[T]:
@@ -310,12 +301,12 @@ class SqliteSpool:
             self.refuse_appends(error)
 
     def refuse_appends(self, error: SpoolError) -> None:
-        """Take no appends, with *error*, until `trust_again`; whoever keeps the ledger is told."""
+        """Take no appends, with *error*, until `accept_appends`; whoever keeps the ledger is told."""
         self._lost = error
         if self.on_lost_append is not None:
             self.on_lost_append()
 
-    def trust_again(self) -> None:
+    def accept_appends(self) -> None:
         """The ledger was rebuilt from the file: take appends again."""
         self._lost = None
         self._writer.refuses_appends = False
@@ -480,7 +471,7 @@ class SqliteSpool:
         """As measured after the last commit."""
         return self._room
 
-    async def look_after(self) -> None:
+    async def run_maintenance(self) -> None:
         """What is due now and then: expire, delete what is delivered and old, give pages back, note the oldest record."""
         now_ms = self._now_ms()
         settings = self.settings
@@ -497,6 +488,7 @@ class SqliteSpool:
         await self._give_back_pages()
         if self._writer.is_disk_full:
             await self._ask(lambda *_: self._writer.make_room())
+        await self._maintain_dead_letters()
 
     async def _note_time(self) -> None:
         """For the next start; a full disk does without: then the last acceptance tells the time."""
@@ -560,20 +552,41 @@ class SqliteSpool:
     def _expire(lane: Lane, received_before_ms: int, leased: set[str]) -> Callable[[sqlite3.Connection, Figures], int]:
         return lambda connection, figures: rows.expire(connection, figures, lane, received_before_ms, leased)
 
-    def operator(self) -> Operator:
+    def events(self, rules: Rules) -> SqliteEvents:
+        return SqliteEvents(self, rules)
+
+    def unit_cost(self, *, can_read: Callable[[], bool] = lambda: False) -> SqliteUnitCostLane:
+        return SqliteUnitCostLane(self, can_read=can_read)
+
+    async def settled_records(self, lane: Lane, after_seq: int, *, most_bytes: int) -> Settled:
+        return await self._ask(lambda c, _: settled_records(c, lane, after_seq, most_bytes=most_bytes))
+
+    def pending_bodies(self, lane: Lane) -> Iterator[bytes]:
+        return pending_bodies(self._data_dir, lane)
+
+    async def verify(self) -> Verified:
+        return await asyncio.to_thread(verify, self._data_dir)
+
+    async def back_up(self, to: Path) -> int:
+        return await asyncio.to_thread(back_up, self._data_dir, to)
+
+    def quarantined_bytes(self) -> int:
+        return kept_bytes(self._data_dir)
+
+    def operator(self) -> SqliteDeadLetters:
         """What an operator may ask of dead letters and delivered records."""
 
         def wake(lane: Lane) -> None:
             if lane in self._wakes:
                 self._wakes[lane].set()
 
-        return Operator(self.ask, number_chunk=lambda _: self.number_chunk(), now_ms=self._now_ms, wake=wake)
+        return SqliteDeadLetters(self.ask, number_chunk=lambda _: self.number_chunk(), now_ms=self._now_ms, wake=wake)
 
-    def aside(self) -> Aside:
-        """Dead letters by reason, and the counts beside the figures, as `look_after_aside` saw them last."""
+    def dead_letter_summary(self) -> DeadLetterSummary:
+        """Dead letters by reason, and the counts beside the figures, as the last maintenance counted them."""
         return self._aside
 
-    async def look_after_aside(self) -> None:
+    async def _maintain_dead_letters(self) -> None:
         """What is due now and then of dead letters and resends: expire, make room, forget what came to its end, count."""
         now_ms, settings = self._now_ms(), self.settings
         for lane in self._sources.keys() & await self._ask(lambda c, _: again.lanes(c)):
@@ -604,7 +617,7 @@ class SqliteSpool:
     ) -> Callable[[sqlite3.Connection, Figures], None]:
         return lambda connection, figures: again.expire(connection, figures, lane, received_before_ms, leased)
 
-    def _look_aside(self, connection: sqlite3.Connection, figures: Figures) -> Aside:
+    def _look_aside(self, connection: sqlite3.Connection, figures: Figures) -> DeadLetterSummary:
         """Dead letters are counted anew only when something became of one."""
         counts = tuple(sorted((lane, name, n) for (lane, name), n in side_counts.read(connection).items()))
         lanes = tuple((lane, x.dead_lettered) for lane, x in figures.lanes.items())
@@ -612,7 +625,7 @@ class SqliteSpool:
         reasons = self._aside.reasons
         if state != self._counted_aside:
             reasons, self._counted_aside = tuple(dead_letters.by_reason(connection)), state
-        return Aside(reasons, counts, tuple(sorted(again.waiting(connection).items())))
+        return DeadLetterSummary(reasons, counts, tuple(sorted(again.waiting(connection).items())))
 
     async def recount(self) -> dict[Lane, dict[str, int]]:
         """Pending and dead-lettered records of each lane, counted from the rows."""

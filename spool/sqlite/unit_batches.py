@@ -15,9 +15,20 @@ import orjson
 from spool.counters import Figures
 from spool.record import UNIT_COST, Batch
 from spool.sqlite.rows import Limits, Waiting
-from spool.sqlite.unit_totals import Stream, begin_with_sums, stream_with
+from spool.sqlite.unit_totals import begin_with_sums, stream_with
 from spool.store import Refusal
-from spool.unit_cost import EXACT, ZERO, Operation, Total, TotalKey, decimal_text, operation_of, sent_value, wire_record
+from spool.unit_cost import (
+    EXACT,
+    ZERO,
+    Operation,
+    Stream,
+    Total,
+    TotalKey,
+    decimal_text,
+    operation_of,
+    sent_value,
+    wire_record,
+)
 
 
 class Frozen(NamedTuple):

@@ -1,4 +1,4 @@
-"""The lane of unit cost as a pump sees it: `spool.store.LaneStore` over running totals in place of chunks."""
+"""The lane of unit cost as a pump sees it: `spool.store.UnitCostLane` over running totals in place of chunks."""
 
 import os
 import sqlite3
@@ -8,18 +8,17 @@ from spool.clock import rfc3339_ms, uuid7
 from spool.counters import Figures
 from spool.record import UNIT_COST, Batch, Lane
 from spool.sqlite import unit_batches, unit_totals
+from spool.sqlite.commits import Commits
 from spool.sqlite.rows import Limits, Waiting
-from spool.sqlite.spool import SqliteSpool
 from spool.sqlite.unit_batches import Frozen, Moment
-from spool.sqlite.unit_totals import Stream
 from spool.store import Depth, Refusal
-from spool.unit_cost import BaseRecord
+from spool.unit_cost import BaseRecord, Stream
 
 
-class UnitCostLane:
+class SqliteUnitCostLane:
     """Make inside a running loop; use on its thread only."""
 
-    def __init__(self, spool: SqliteSpool, *, can_read: Callable[[], bool] = lambda: False) -> None:
+    def __init__(self, spool: Commits, *, can_read: Callable[[], bool] = lambda: False) -> None:
         """*can_read* says whether the far end may be asked what it holds of a stream that is new here."""
         self._spool = spool
         self._can_read = can_read
@@ -105,7 +104,7 @@ class UnitCostLane:
     async def streams(self) -> list[Stream]:
         return await self._spool.ask(lambda c, _: unit_totals.streams(c))
 
-    async def look_after(self, *, keep_totals_ms: int) -> int:
+    async def run_maintenance(self, *, keep_totals_ms: int) -> int:
         """What is due now and then: expire records that wait for too long, and forget totals that nothing came to. How many expired."""
         now_ms, leased = self._spool.age_ms(), set(self._leased.values())
         waited_ms = now_ms - self._spool.settings.max_age_ms

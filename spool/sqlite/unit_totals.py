@@ -7,7 +7,6 @@ Every function runs inside the writer's transaction, and changes the figures tha
 import sqlite3
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
-from typing import NamedTuple
 
 import orjson
 
@@ -23,8 +22,10 @@ from spool.unit_cost import (
     Metered,
     Mismatch,
     Operation,
+    Rules,
     Shape,
     Ships,
+    Stream,
     Total,
     TotalKey,
     changed,
@@ -35,22 +36,6 @@ from spool.unit_cost import (
 )
 
 PRUNE_AT_ONCE = 1_000
-
-
-class Stream(NamedTuple):
-    stream_id: int
-    name: str
-    shape: Shape
-    ships: Ships
-    whole_from_ms: int | None
-    """None until it is known what the far end holds already."""
-
-
-class Rules(NamedTuple):
-    """What a new stream begins with."""
-
-    ships: Ships = "replace"
-    most_streams: int = 1000
 
 
 def stream_named(connection: sqlite3.Connection, name: str) -> Stream | None:

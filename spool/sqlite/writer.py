@@ -23,7 +23,8 @@ from spool.record import Lane
 from spool.sqlite import database, rows
 from spool.sqlite.recovery import opening, salvage
 from spool.sqlite.reserve import Reserve
-from spool.sqlite.room import NOTHING_KNOWN, Room, measure
+from spool.sqlite.room import NOTHING_KNOWN, measure
+from spool.status import Room
 from spool.store import ItemCounts
 
 log = logging.getLogger(__name__)

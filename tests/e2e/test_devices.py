@@ -12,7 +12,8 @@ import pytest
 from gateway.cli.keys import person
 from gateway.common.wall_clock import wall_ms
 from spool.record import DEVICES
-from spool.sqlite.spool import SpoolSettings, SqliteSpool
+from spool.settings import SpoolSettings
+from spool.sqlite.spool import SqliteSpool
 from spool.store import ItemCounts
 from tests.support.device_senders import (
     JSON,

@@ -43,12 +43,12 @@ async def test_a_jump_while_running_expires_nothing_and_time_spent_still_does(
     clock.wrong_ms = wrong_ms
     await append(spool, [b"meanwhile"])
     clock.now_ms += 6 * DAY_MS
-    await spool.look_after()
+    await spool.run_maintenance()
     clock.wrong_ms = 0
-    await spool.look_after()
+    await spool.run_maintenance()
     assert spool.depth(AI_TELEMETRY).expired == 0
     clock.now_ms += DAY_MS + 1
-    await spool.look_after()
+    await spool.run_maintenance()
     assert spool.depth(AI_TELEMETRY).expired == 2, "a week was spent: the promise of an end holds, too"
     await assert_balanced(spool)
     await spool.close()
@@ -60,14 +60,14 @@ async def test_a_start_with_a_wrong_clock_expires_nothing_and_neither_does_the_n
 ) -> None:
     spool = open_spool(tmp_path, clock, settings=WEEK)
     await append(spool, [b"right"])
-    await spool.look_after()
+    await spool.run_maintenance()
     for offset_ms in (wrong_ms, 0, wrong_ms, 0):
         await spool.close()
         clock.wrong_ms = offset_ms
         clock.now_ms += 60_000
         spool = open_spool(tmp_path, clock, settings=WEEK)
         await append(spool, [b"wrong" if offset_ms else b"right again"])
-        await spool.look_after()
+        await spool.run_maintenance()
     assert spool.depth(AI_TELEMETRY).expired == 0
     assert await drained(spool) == [b"right", b"wrong", b"right again", b"wrong", b"right again"]
     await assert_balanced(spool)
@@ -82,7 +82,7 @@ async def test_after_a_kill_the_last_acceptance_tells_the_time(tmp_path: Path, c
     spool._lock.close()  # as a kill would
     clock.wrong_ms = wrong_ms
     survivor = open_spool(tmp_path / "a", clock, settings=WEEK)
-    await survivor.look_after()
+    await survivor.run_maintenance()
     assert survivor.depth(AI_TELEMETRY).expired == 0
     assert await drained(survivor) == [b"1"]
     await survivor.close()
@@ -95,7 +95,7 @@ async def test_a_batch_under_retry_outlives_a_wrong_clock(tmp_path: Path, clock:
     batch = await frozen(spool)
     await spool.release(batch, answered=True)
     clock.wrong_ms = wrong_ms
-    await spool.look_after()
+    await spool.run_maintenance()
     again = await frozen(spool)
     assert (again.batch_id, again.sent_at, again.records) == (batch.batch_id, batch.sent_at, batch.records)
     await spool.ack(again)
@@ -109,10 +109,10 @@ async def test_a_delivered_record_stays_for_its_time_and_then_goes(tmp_path: Pat
     await append(spool, [b"1"])
     await drained(spool)
     clock.wrong_ms = 0
-    await spool.look_after()
+    await spool.run_maintenance()
     assert await chunks(spool) == 1, "the ledger needs its evidence"
     clock.now_ms += DAY_MS + 1
-    await spool.look_after()
+    await spool.run_maintenance()
     assert await chunks(spool) == 0, "nor is it there for ten years"
     await spool.close()
 

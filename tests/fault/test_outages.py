@@ -24,7 +24,7 @@ from exporters.keyring import Keyring, KeySetting
 from exporters.pump import Limits, Pump
 from exporters.secret import Secret
 from spool.record import AI_TELEMETRY, Batch
-from spool.sqlite.spool import SpoolSettings
+from spool.settings import SpoolSettings
 from tests.support.durable_spool import DurableSpool
 from tests.support.lane_runs import running_pump, skip_pauses_until, until
 from tests.support.manual_clock import ManualClock
@@ -130,7 +130,7 @@ async def test_c06_an_outage_of_ten_days_ends_no_record_before_its_age_does(
             wall.now_ms += HOUR_S * 1000
             clock.advance(HOUR_S)
             await skip_pauses_until(lambda tries=tries: target.tries > tries and not pump._flights, pump, clock)  # type: ignore[misc]  # the default binds the loop's count
-            await spool.look_after()
+            await spool.run_maintenance()
             await assert_balanced(spool)
         down = spool.depth(AI_TELEMETRY)
         target.is_up = True

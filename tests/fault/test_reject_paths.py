@@ -186,7 +186,7 @@ def distrusted(gateway: Gateway) -> Iterator[None]:
     """The ledger is being read again, and that takes its time."""
     gateway.spool._lost = SpoolError("the ledger is being read again")
     yield
-    gateway.spool.trust_again()
+    gateway.spool.accept_appends()
 
 
 @contextmanager

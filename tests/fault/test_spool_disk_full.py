@@ -85,7 +85,7 @@ async def test_a_full_disk_refuses_new_data_and_drains_and_takes_new_data_again(
     assert await drained(spool, max_records=3) == acknowledged, "all that was acknowledged, and nothing else"
     clock.now_ms += 1000
     for _ in range(4):
-        await spool.look_after()
+        await spool.run_maintenance()
     more = await append_until_refused(spool, first=10_000)
     assert len(more) > len(acknowledged) // 2, "the room of what was delivered is used again"
     assert await drained(spool) == more
@@ -108,10 +108,10 @@ async def test_deliveries_go_on_with_no_byte_free_and_new_data_is_taken_when_oth
     assert await drained(spool, max_records=3) == [record(n) for n in range(20)]
     with pytest.raises(SpoolFull):
         spool.admit(1)
-    await spool.look_after()
+    await spool.run_maintenance()
     squeezed_in = await append_until_refused(spool, first=30)
     filler.unlink()
-    await spool.look_after()
+    await spool.run_maintenance()
     spool.admit(RECORD_BYTES)
     await append(spool, [record(50)])
     assert await drained(spool) == [*squeezed_in, record(50)]
@@ -154,7 +154,7 @@ async def test_new_data_is_refused_while_less_than_the_floor_is_free_and_taken_a
     assert await drained(spool, max_records=20) == acknowledged
     clock.now_ms += 1
     for _ in range(4):
-        await spool.look_after()
+        await spool.run_maintenance()
     assert await append_until_refused(spool, first=20_000), "the room of what was delivered was given back"
     await assert_balanced(spool)
     await spool.close()
@@ -173,7 +173,7 @@ async def test_settling_and_the_ledger_live_through_a_full_disk(small_disk: Path
             refused += 1
     assert refused
     filler.unlink()
-    await rig.spool.look_after()
+    await rig.spool.run_maintenance()
     assert rig.counting._rebuilding is not None
     await rig.counting._rebuilding
     for n in range(40):

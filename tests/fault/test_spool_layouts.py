@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from gateway.contract.intake import Sender
+from spool.data_dir import DATABASE
 from spool.record import AI_TELEMETRY, USAGE_EVENTS
-from spool.sqlite.database import DATABASE, migrations
+from spool.sqlite.database import migrations
 from spool.sqlite.recovery.verify import verify_stopped
 from tests.support.metrics_rig import MetricsRig
 from tests.support.spans import call_span

@@ -79,7 +79,7 @@ async def test_a_limit_below_the_backlog_starts_drains_and_then_takes_new_data(t
     assert await drained(spool, max_records=50) == records
     clock.now_ms += 1
     for _ in range(3):
-        await spool.look_after()
+        await spool.run_maintenance()
     spool.admit(100_000)
     await append(spool, [b"new"])
     assert spool.depth(AI_TELEMETRY).delivered == 400
@@ -94,7 +94,7 @@ async def test_a_full_spool_says_when_to_come_again_by_how_fast_it_drains(tmp_pa
     assert refused_for_s(spool) == 30, "nothing drains"
     await drained(spool)
     clock.now_ms += 1
-    await spool.look_after()
+    await spool.run_maintenance()
     assert spool.used_bytes < 4 * MIB
     await fill(spool, tmp_path, record_bytes=50_000, batch_bytes=50_000)
     assert refused_for_s(spool) == 1, "megabytes left within the last second"

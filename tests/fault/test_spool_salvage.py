@@ -39,7 +39,7 @@ async def written(folder: Path, *, logged: int) -> Path:
         if n == RECORDS - logged:
             await spool.close()
             spool = open_spool(folder / "live")
-            await spool.look_after()
+            await spool.run_maintenance()
         await append(spool, [record(n)])
         if n == DELIVERED + 19:
             await spool.ack(await frozen(spool, max_records=DELIVERED))

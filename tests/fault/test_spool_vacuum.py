@@ -39,7 +39,7 @@ async def shrunk(spool: SqliteSpool, data_dir: Path, to_bytes: int) -> None:
     for _ in range(60):
         if size_bytes(data_dir) <= to_bytes:
             return
-        await spool.look_after()
+        await spool.run_maintenance()
     raise AssertionError("the file does not shrink")
 
 
@@ -51,7 +51,7 @@ async def test_a_drained_backlog_leaves_the_file_within_a_bounded_time_and_takes
     full_bytes = largest = size_bytes(tmp_path)
     rounds = 0
     while size_bytes(tmp_path) > full_bytes // 10:
-        await spool.look_after()
+        await spool.run_maintenance()
         largest = max(largest, size_bytes(tmp_path))
         rounds += 1
         assert rounds < max(10, BACKLOG_MIB * ROUNDS_PER_MIB), "the file does not shrink"

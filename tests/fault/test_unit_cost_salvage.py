@@ -4,7 +4,7 @@ import random
 import shutil
 from pathlib import Path
 
-from spool.sqlite.database import DATABASE
+from spool.data_dir import DATABASE
 from spool.sqlite.recovery.pages import PAGE_BYTES
 from spool.sqlite.recovery.summary import FILE as SUMMARY
 from tests.support.unit_streams import UnitRig, metered, place

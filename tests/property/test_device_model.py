@@ -25,7 +25,7 @@ from gateway.devices.rows import Device, New
 from gateway.devices.states import ENROLS, NoSuchTransition
 from gateway.devices.tables import scripts
 from gateway.devices.throttling import Budget
-from spool.sqlite.database import one_commit
+from gateway.storage.database import committed
 
 T = TypeVar("T")
 
@@ -62,7 +62,7 @@ class Life(RuleBasedStateMachine):
         self.stack.close()
 
     def do(self, change: Callable[[sqlite3.Connection], T]) -> T:
-        with one_commit(self.connection):
+        with committed(self.connection):
             return change(self.connection)
 
     @property

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from spool.errors import SpoolFull
 from spool.record import AI_TELEMETRY, DEVICES, Batch
-from spool.sqlite.rows import Change
+from spool.settling import Change
 from spool.sqlite.spool import SqliteSpool
 from spool.store import Refusal
 from tests.support.spool_rig import SETTINGS, Clock, append, assert_balanced, freeze, open_spool
@@ -102,7 +102,7 @@ class SpoolMachine(RuleBasedStateMachine):
 
         async def work() -> None:
             waiting = []
-            with self.spool.turn():
+            with self.spool.reserve():
                 for _ in range(parts):
                     records = self.records(sizes)
                     seq, idx = self.spool.position(AI_TELEMETRY)
@@ -253,13 +253,13 @@ class SpoolMachine(RuleBasedStateMachine):
     def look_after(self) -> None:
         """Long enough for what is delivered to be deleted, too short for anything to become too old."""
         self.clock.now_ms += 2000
-        self.run(self.spool.look_after())
+        self.run(self.spool.run_maintenance())
         self.expire(self.old)
 
     @rule()
     def wait_until_all_is_too_old(self) -> None:
         self.clock.now_ms += AGED.max_age_ms + 1
-        self.run(self.spool.look_after())
+        self.run(self.spool.run_maintenance())
         for x in self.unsettled:
             x.is_old = True
         for model in self.lanes.values():

@@ -62,7 +62,7 @@ class Appending:
             self._feeding.set()
             for _ in range(ROUNDS):
                 self._clock.now_ms += 1
-                await self._spool.look_after()
+                await self._spool.run_maintenance()
                 self._feeding.clear()
                 await asyncio.sleep(ALONE_S)
 

@@ -6,7 +6,8 @@ from contextlib import closing
 from pathlib import Path
 
 from spool.record import Lane
-from spool.sqlite.spool import SpoolSettings, SqliteSpool
+from spool.settings import SpoolSettings
+from spool.sqlite.spool import SqliteSpool
 from spool.store import ItemCounts
 
 NOW_MS = 1_767_607_200_000  # 2026-01-05T10:00:00Z

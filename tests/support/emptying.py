@@ -33,7 +33,7 @@ async def main(data_dir: Path) -> None:
     clock.now_ms += AGE_MS + 1
     say("idle 0")
     for _ in range(ROUNDS):
-        await spool.look_after()
+        await spool.run_maintenance()
     say("end 0")
     await asyncio.Event().wait()
 

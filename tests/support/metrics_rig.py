@@ -16,7 +16,7 @@ from gateway.pricing.prices import Prices
 from spool.record import AI_TELEMETRY, Lane
 from spool.sqlite.spool import SqliteSpool
 from tests.support.metrics import Export
-from tests.support.spool_rig import SETTINGS, Clock, assert_balanced, copied, drained, open_spool
+from tests.support.spool_rig import SETTINGS, Clock, assert_balanced, copied, drained, metering, open_spool
 
 SETTLE_MS = 10_000
 METRICS_SETTLE_MS = 120_000
@@ -54,7 +54,14 @@ class MetricsRig:
             price=prices.price,
         )
         await self.counting.rebuild()
-        self.intake = IngestPipeline(self.spool, self.counting, users=KEEP_USERS, prices=prices, now_ms=self.clock)
+        self.intake = IngestPipeline(
+            self.spool,
+            self.counting,
+            users=KEEP_USERS,
+            prices=prices,
+            metering=metering(self.spool, self.clock),
+            now_ms=self.clock,
+        )
         return self
 
     async def reopen(self, *, exporters: Sequence[Lane] | None = None) -> None:

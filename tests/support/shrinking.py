@@ -29,7 +29,7 @@ async def main(data_dir: Path, now_ms: int) -> None:
     rows.give_back_pages = give_back
     spool = open_spool(data_dir, Clock(now_ms))
     while True:
-        await spool.look_after()
+        await spool.run_maintenance()
 
 
 if __name__ == "__main__":

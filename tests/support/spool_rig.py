@@ -11,9 +11,13 @@ import orjson
 from gateway.ingest.settle import Settler
 from gateway.normalise.call import Call
 from gateway.normalise.record import record_json
+from gateway.usage_events.events import EventRules
+from gateway.usage_events.intake import Metering
 from spool.record import AI_TELEMETRY, Batch, Lane
-from spool.sqlite.spool import SpoolSettings, SqliteSpool
+from spool.settings import SpoolSettings
+from spool.sqlite.spool import SqliteSpool
 from spool.store import ItemCounts
+from spool.unit_cost import Rules
 from tests.support.calls import EPOCH_MS
 
 SETTLE_MS = 10_000
@@ -51,6 +55,11 @@ def open_spool(
     return SqliteSpool(
         data_dir, settings, now_ms=clock, monotonic_ms=clock.monotonic_ms, exporters=exporters, settling=settling
     )
+
+
+def metering(spool: SqliteSpool, clock: Clock) -> Metering:
+    """An intake of events with nothing set."""
+    return Metering(spool.events(Rules()), EventRules(), now_ms=clock)
 
 
 def append(spool: SqliteSpool, records: Sequence[bytes], lane: Lane = AI_TELEMETRY) -> Awaitable[None]:
@@ -139,7 +148,7 @@ class Rig:
     def append(self, *calls: Call, links: Sequence[bytes] = ()) -> Awaitable[None]:
         """Count one payload and give it to the spool; done when it is on disk."""
         self.spool.admit(1)
-        with self.spool.turn():
+        with self.spool.reserve():
             seq, first = self.spool.position(AI_TELEMETRY)
             counted = self.counting.ledger.count(calls, links, seq, first, self.spool.age_ms())
             kept = [record_json(call.record) for i, call in enumerate(calls) if i not in counted.duplicates]

@@ -7,11 +7,9 @@ from typing import Any
 
 import orjson
 
+from spool.events import IntakeOutcome, NewEvent, RepeatKey
 from spool.record import UNIT_COST, Batch
-from spool.sqlite.metered import Fate, Mark, MeteredStore, NewEvent
-from spool.sqlite.unit_lane import UnitCostLane
-from spool.sqlite.unit_totals import Rules
-from spool.unit_cost import BaseRecord, Change, Metered, Operation, Shape, TotalKey, filter_text
+from spool.unit_cost import BaseRecord, Change, Metered, Operation, Rules, Shape, TotalKey, filter_text
 from tests.support.calls import EPOCH_MS
 from tests.support.spool_rig import Clock, assert_balanced, copied, open_spool
 
@@ -83,14 +81,14 @@ class UnitRig:
 
     def _open(self) -> None:
         self.spool = open_spool(self.data_dir, self.clock)
-        self.store = MeteredStore(self.spool, self._rules)
-        self.lane = UnitCostLane(self.spool, can_read=lambda: self._can_read)
+        self.store = self.spool.events(self._rules)
+        self.lane = self.spool.unit_cost(can_read=lambda: self._can_read)
 
-    async def keep(self, *records: Metered, mark: Mark | None = None) -> Fate:
+    async def keep(self, *records: Metered, mark: RepeatKey | None = None) -> IntakeOutcome:
         return await self.store.keep_records(records, mark)
 
-    async def event(self, name: str, *records: Metered, says: str = "") -> list[Fate]:
-        mark = Mark(name.encode().ljust(16), says.encode().ljust(8))
+    async def event(self, name: str, *records: Metered, says: str = "") -> list[IntakeOutcome]:
+        mark = RepeatKey(name.encode().ljust(16), says.encode().ljust(8))
         return await self.store.keep_events([NewEvent(mark, None, record) for record in records], Counter())
 
     async def freeze(self, *, max_records: int = 3000, max_bytes: int = 1 << 22) -> Batch | None:

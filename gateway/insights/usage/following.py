@@ -19,8 +19,7 @@ from gateway.keys.errors import DatabaseUnavailable
 from gateway.storage.database import Database
 from spool.errors import SpoolError
 from spool.record import AI_TELEMETRY
-from spool.sqlite.settled import Settled, settled_records
-from spool.sqlite.spool import SqliteSpool
+from spool.store import SettledReader
 
 log = structlog.get_logger()
 
@@ -39,7 +38,7 @@ CATCH_UP_S: Final = 0.5
 class UsageFollower:
     """Make with `open`; `run` until cancelled, then `close`."""
 
-    def __init__(self, spool: SqliteSpool, database: Database, now_ms: Callable[[], int]) -> None:
+    def __init__(self, spool: SettledReader, database: Database, now_ms: Callable[[], int]) -> None:
         self._spool = spool
         self._database = database
         self._now_ms = now_ms
@@ -51,7 +50,7 @@ class UsageFollower:
         """Goes up when something was counted."""
 
     @classmethod
-    async def open(cls, spool: SqliteSpool, database: Database, *, now_ms: Callable[[], int]) -> Self:
+    async def open(cls, spool: SettledReader, database: Database, *, now_ms: Callable[[], int]) -> Self:
         """Goes on after what is in *database*. Raises DatabaseUnavailable."""
         await make_usage_tables(database)
         follower = cls(spool, database, now_ms)
@@ -84,9 +83,7 @@ class UsageFollower:
         """Count the next page; whether there is more. Takes its share of the loop's time."""
         async with self._turn:
             after_seq = self._through_seq
-            page: Settled = await self._spool.ask(
-                lambda connection, _: settled_records(connection, AI_TELEMETRY, after_seq, most_bytes=PAGE_BYTES)
-            )
+            page = await self._spool.settled_records(AI_TELEMETRY, after_seq, most_bytes=PAGE_BYTES)
             began_s = time.perf_counter()
             if page.records:
                 self._tally.add(page.records, now_ms=self._now_ms())

@@ -9,6 +9,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+from spool.data_dir import DATABASE
 from spool.errors import SpoolCorrupt
 from spool.sqlite import database
 from spool.sqlite.recovery.log_file import forgets_commits
@@ -21,7 +22,7 @@ CHECK = "spool.check"
 
 def damage(data_dir: Path) -> str | None:
     """What is wrong with spool.db or its log; None when nothing was found. Nothing is changed."""
-    path = data_dir / database.DATABASE
+    path = data_dir / DATABASE
     if not path.exists() or path.stat().st_size == 0:
         log = Path(f"{path}-wal")
         is_lost = (data_dir / SUMMARY).exists() or (log.exists() and log.stat().st_size > 0)
@@ -30,7 +31,7 @@ def damage(data_dir: Path) -> str | None:
         with closing(database.connect_to_read(data_dir)) as connection:
             return _damage(connection, path)
     except (sqlite3.Error, UnicodeDecodeError) as error:
-        found = database.spool_error(database.DATABASE, error)
+        found = database.spool_error(DATABASE, error)
         return str(found) if isinstance(found, SpoolCorrupt) else None
     except SpoolCorrupt as error:
         return str(error)

@@ -7,37 +7,26 @@ ids, and is taken back from what counts as delivered. Where even the figures wer
 """
 
 import sqlite3
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import orjson
 
 from spool.counters import Figures, LaneFigures
 from spool.record import AI_TELEMETRY, OWN_LANES, Lane
+from spool.settling import Position
 from spool.sqlite import rows, unit_totals
 from spool.sqlite.recovery.salvage import FINDINGS
 from spool.sqlite.recovery.summary import Summary
 from spool.sqlite.replay import ranges as again
-from spool.sqlite.rows import NEVER_SETTLES, Position
+from spool.sqlite.rows import NEVER_SETTLES
+from spool.status import Quarantined
 
 QUARANTINED = "quarantined"
 """Code of dead letters whose records were on pages that could not be read."""
 ENTRIES = "quarantine"
 """Name in `meta` of what was quarantined so far."""
 MOST_ENTRIES = 20
-
-
-class Quarantined(NamedTuple):
-    """One salvage."""
-
-    at_ms: int
-    folder: str
-    """In `quarantine/` of the data directory; empty where nothing was left to be kept."""
-    records: int | None
-    """Dead letters that stand for records that could not be read, over all lanes; None when nobody knows how many are gone."""
-    why: str
-    damaged: Mapping[str, int]
-    """Table, `index`, `schema` or `log` -> pages and rows that could not be read."""
 
 
 def restore(connection: sqlite3.Connection, figures: Figures, summary: Summary | None, now_ms: int) -> None:

@@ -23,6 +23,7 @@ from typing import BinaryIO, NamedTuple
 import orjson
 
 from spool.counters import Figures
+from spool.data_dir import DATABASE, make_private_dir, touch_private
 from spool.sqlite import database
 from spool.sqlite.recovery.log_file import Log
 from spool.sqlite.recovery.pages import (
@@ -42,7 +43,7 @@ from spool.sqlite.recovery.pages import (
 )
 
 QUARANTINE = "quarantine"
-SALVAGING, SALVAGED = f"{database.DATABASE}.salvage", f"{database.DATABASE}.salvaged"
+SALVAGING, SALVAGED = f"{DATABASE}.salvage", f"{DATABASE}.salvaged"
 FINDINGS = "salvage"
 """Name in `meta` of what a salvage found; there until `reconciling` has settled it."""
 _VERSION_AT = 60
@@ -100,11 +101,11 @@ def salvage(data_dir: Path, now_ms: int, why: str) -> None:
     finish(data_dir, now_ms)
     path = data_dir / SALVAGING
     remove(path)
-    database.touch_private(path)
+    touch_private(path)
     try:
         damaged = _copy(data_dir, path)
         with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-            is_there = any((data_dir / f"{database.DATABASE}{suffix}").exists() for suffix in ("", "-wal"))
+            is_there = any((data_dir / f"{DATABASE}{suffix}").exists() for suffix in ("", "-wal"))
             folder = folder_name(data_dir, now_ms) if is_there else ""
             findings = {"at_ms": now_ms, "folder": folder, "why": why, "damaged": damaged}
             connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (FINDINGS, orjson.dumps(findings).decode()))
@@ -122,16 +123,16 @@ def finish(data_dir: Path, now_ms: int) -> None:
         return
     sync(data_dir)
     place = data_dir / QUARANTINE / folder_name(data_dir, now_ms)
-    for name in (f"{database.DATABASE}-wal", database.DATABASE):
+    for name in (f"{DATABASE}-wal", DATABASE):
         if (data_dir / name).exists():
-            database.make_private_dir(place.parent)
-            database.make_private_dir(place)
+            make_private_dir(place.parent)
+            make_private_dir(place)
             (data_dir / name).rename(place / name)
-    (data_dir / f"{database.DATABASE}-shm").unlink(missing_ok=True)
+    (data_dir / f"{DATABASE}-shm").unlink(missing_ok=True)
     if place.exists():
         sync(place)
     sync(data_dir)
-    (data_dir / SALVAGED).rename(data_dir / database.DATABASE)
+    (data_dir / SALVAGED).rename(data_dir / DATABASE)
     sync(data_dir)
 
 
@@ -139,7 +140,7 @@ def folder_name(data_dir: Path, now_ms: int) -> str:
     """A folder's name in the quarantine that no other file of spool.db lies in."""
     name = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y%m%dT%H%M%SZ")
     taken = (f"{name}-{n}" for n in range(2, 1 << 20))
-    while (data_dir / QUARANTINE / name / database.DATABASE).exists():
+    while (data_dir / QUARANTINE / name / DATABASE).exists():
         name = next(taken)
     return name
 
@@ -159,7 +160,7 @@ def sync(path: Path) -> None:
 
 def _copy(data_dir: Path, path: Path) -> dict[str, int]:
     """Copy all rows that can be read into a new database at *path*; table -> what could not be read of it."""
-    source, log = data_dir / database.DATABASE, data_dir / f"{database.DATABASE}-wal"
+    source, log = data_dir / DATABASE, data_dir / f"{DATABASE}-wal"
     frames = Log(log.read_bytes()) if log.exists() else None
     if not source.exists():
         return _copy_image(Image(None, frames), path)

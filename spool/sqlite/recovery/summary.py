@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import orjson
 
 from spool.counters import Figures
+from spool.data_dir import touch_private
 from spool.record import Lane
-from spool.sqlite.database import touch_private
 
 FILE = "spool.summary"
 

@@ -3,44 +3,28 @@
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
+from spool.data_dir import DATABASE, DataLock, touch_private
 from spool.errors import SpoolCorrupt, SpoolError
 from spool.record import OWN_LANES
+from spool.settling import Position
 from spool.sqlite import database, rows
-from spool.sqlite.database import DataLock, connect_to_read, mapped_errors
+from spool.sqlite.database import connect_to_read, mapped_errors
 from spool.sqlite.recovery import opening
 from spool.sqlite.recovery.log_file import forgets_commits
 from spool.sqlite.recovery.salvage import kept_bytes
-from spool.sqlite.rows import Position
 from spool.sqlite.writer import load_figures
+from spool.status import Finding, Verified
 
 MOST_PAGES_TOLD = 20
 
 
-class Finding(NamedTuple):
-    """One thing that is not well."""
-
-    of: str
-    """`pages`, `log`, `chunk`, `batch`, `figures` or `quarantine`."""
-    text: str
-    """What, and where; no content of a record."""
-
-
-class Verified(NamedTuple):
-    findings: list[Finding]
-    chunks: int
-    records: int
-    """Whose bytes were read and agree with their checksum."""
-
-
 def verify_stopped(data_dir: Path) -> Verified:
     """The files of a stopped gateway, its lock held meanwhile. Raises SpoolLocked, SpoolTooNew, SpoolError."""
-    with mapped_errors(str(data_dir)):
-        lock = DataLock(data_dir)
+    lock = DataLock(data_dir)
     try:
         with mapped_errors(str(data_dir)):
-            is_cut = (data_dir / database.DATABASE).exists() and forgets_commits(data_dir / database.DATABASE)
+            is_cut = (data_dir / DATABASE).exists() and forgets_commits(data_dir / DATABASE)
     except SpoolCorrupt:
         is_cut = False  # the pages tell more
     try:
@@ -59,7 +43,7 @@ def verify(data_dir: Path) -> Verified:
     found: list[Finding] = []
     chunks = records = 0
     try:
-        with mapped_errors(database.DATABASE):
+        with mapped_errors(DATABASE):
             connection = connect_to_read(data_dir)
             try:
                 database.refuse_newer(connection)
@@ -78,7 +62,7 @@ def verify(data_dir: Path) -> Verified:
     except SpoolCorrupt as error:
         found.append(Finding("pages", str(error)))
     if any(finding.of == "pages" for finding in found):
-        database.touch_private(data_dir / opening.CHECK)
+        touch_private(data_dir / opening.CHECK)
     if kept := kept_bytes(data_dir):
         found.append(
             Finding("quarantine", f"{kept} bytes of damaged files lie in quarantine/: look at them, then delete them")

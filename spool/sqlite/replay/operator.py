@@ -6,13 +6,14 @@ one commit a page: a kill between two of them leaves every record in one place, 
 
 import sqlite3
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 from spool.counters import Figures
-from spool.dead_letters import Chosen, DeadLetter, Place, PutBack, ReasonCount, SortKey
+from spool.data_dir import DataLock
+from spool.dead_letters import Chosen, DeadLetter, Place, ReasonCount, Requeued, SortKey
 from spool.errors import NoSuchLane, SpoolError
 from spool.record import DEVICES, UNIT_COST, Lane
 from spool.sqlite import database, rows
@@ -32,8 +33,8 @@ class Ask(Protocol):
     def __call__(self, operation: Callable[[sqlite3.Connection, Figures], T], /) -> Awaitable[T]: ...
 
 
-class Operator:
-    """Make with `SqliteSpool.operator` or `at_rest`."""
+class SqliteDeadLetters:
+    """`spool.store.DeadLetterStore`; made by `SqliteSpool.operator` or `at_rest`."""
 
     def __init__(
         self,
@@ -85,7 +86,7 @@ class Operator:
         found = partial(dead_letters.find, sort=sort, descending=descending, beyond=beyond, most=most)
         return await self._ask(lambda connection, _: found(connection, chosen))
 
-    async def replay_dead_letters(self, chosen: Chosen, most: int | None = None) -> PutBack:
+    async def replay_dead_letters(self, chosen: Chosen, most: int | None = None) -> Requeued:
         """Make up to *most* of the *chosen* pending again, oldest first, under their own record ids in new batches. Raises NoSuchLane."""
         await self._refuse_unknown(chosen.lanes)
         through_id = await self._ask(lambda connection, _: dead_letters.last_id(connection))
@@ -102,7 +103,7 @@ class Operator:
         # A total that was tried and is still there had to stay (`unit_totals.put_back`).
         done = [lane for lane in lanes if lane != UNIT_COST or sum(replayed.values()) == most]
         skipped = await self._ask(lambda connection, _: dead_letters.count_left(connection, chosen, done, through_id))
-        return PutBack(replayed, skipped)
+        return Requeued(replayed, skipped)
 
     async def _put_back(self, chosen: Chosen, lane: Lane, most: int, through_id: int) -> int:
         def put_back(connection: sqlite3.Connection, figures: Figures) -> int:
@@ -168,22 +169,15 @@ def _lanes(connection: sqlite3.Connection, _: Figures) -> list[Lane]:
 
 
 @contextmanager
-def at_rest(data_dir: Path, now_ms: Callable[[], int]) -> Iterator[Operator]:
+def at_rest(data_dir: Path, now_ms: Callable[[], int]) -> Iterator[SqliteDeadLetters]:
     """The spool of a stopped gateway; the lock is held meanwhile. No lane is opened or closed, nothing expires. *now_ms*: the wall clock.
 
     Raises SpoolLocked, SpoolTooNew, SpoolCorrupt, SpoolError.
     """
-    with database.mapped_errors(str(data_dir)):
-        lock = database.DataLock(data_dir)
-    try:
+    with DataLock(data_dir):
         refuse_older(data_dir)
-        connection = database.connect(data_dir)
-        try:
+        with closing(database.connect(data_dir)) as connection:
             yield _operator(connection, lambda: rows.age_ms(connection, now_ms()))
-        finally:
-            connection.close()
-    finally:
-        lock.close()
 
 
 def refuse_older(data_dir: Path) -> None:
@@ -200,12 +194,12 @@ def refuse_older(data_dir: Path) -> None:
             connection.close()
 
 
-def _operator(connection: sqlite3.Connection, now_ms: Callable[[], int]) -> Operator:
+def _operator(connection: sqlite3.Connection, now_ms: Callable[[], int]) -> SqliteDeadLetters:
     async def ask(operation: Callable[[sqlite3.Connection, Figures], T]) -> T:
         with database.mapped_errors("the spool could not be written"):
             return _in_one_commit(connection, operation)
 
-    return Operator(ask, number_chunk=lambda c: rows.last_seq(c) + 1, now_ms=now_ms, wake=lambda _: None)
+    return SqliteDeadLetters(ask, number_chunk=lambda c: rows.last_seq(c) + 1, now_ms=now_ms, wake=lambda _: None)
 
 
 def _in_one_commit(connection: sqlite3.Connection, operation: Callable[[sqlite3.Connection, Figures], T]) -> T:

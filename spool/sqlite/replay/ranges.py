@@ -13,9 +13,10 @@ from collections.abc import Iterator, Sequence
 
 from spool.counters import Figures
 from spool.record import Batch, Lane
+from spool.settling import Position
 from spool.sqlite import rows
 from spool.sqlite.replay import side_counts
-from spool.sqlite.rows import ChunkRow, Limits, Origin, Position
+from spool.sqlite.rows import ChunkRow, Limits, Origin
 
 STRETCH_CHUNKS = 64
 """Chunks that one stretch names at most: what a freeze has to look at."""

@@ -235,8 +235,8 @@ async def test_the_page_and_the_metrics_tell_them_by_lane_and_reason(rig: Rig) -
     await rig.refuse("a", "b", code="<b>bad</b>")
     await rig.refuse("c", lane=USAGE_EVENTS)
     await rig.spool.operator().replay_dead_letters(Chosen(lanes=(USAGE_EVENTS,)))
-    await rig.spool.look_after_aside()
-    aside = rig.spool.aside()
+    await rig.spool.run_maintenance()
+    aside = rig.spool.dead_letter_summary()
     status: Status = {**figures(), "dead_letters": reason_figures(aside), "resends": resend_figures(aside)}
     page = status_page(status, [])
     assert "What the far end refused" in page
@@ -253,7 +253,7 @@ async def test_the_page_and_the_metrics_tell_them_by_lane_and_reason(rig: Rig) -
     await drained(rig.spool, USAGE_EVENTS)
     assert "2 records were refused" in page
     await rig.spool.operator().drop_dead_letters(Chosen())
-    await rig.spool.look_after_aside()
-    dealt_with = status_page({**status, "dead_letters": reason_figures(rig.spool.aside())}, [])
+    await rig.spool.run_maintenance()
+    dealt_with = status_page({**status, "dead_letters": reason_figures(rig.spool.dead_letter_summary())}, [])
     assert "were refused" not in dealt_with
     assert "What the far end refused" not in dealt_with

@@ -22,7 +22,7 @@ from gateway.storage.database import Database
 from spool.record import AI_TELEMETRY
 from spool.sqlite.spool import SqliteSpool
 from tests.support.device_senders import attributes, heartbeat, resource_spans, telemetry
-from tests.support.spool_rig import Clock, open_spool
+from tests.support.spool_rig import Clock, metering, open_spool
 from tests.unit.devices.conftest import GATEWAY_ID
 
 ANYONE = Sender(key=None, peer="192.0.2.1")
@@ -40,6 +40,7 @@ class Whole:
             counting,
             users=KEEP_USERS,
             prices=Prices(),
+            metering=metering(spool, clock),
             now_ms=clock,
             devices=DeviceIntake(store, telemetry_enrolls=enrolls),
             machines=Machines(b"secret" * 4) if enrolls else Machines(),
@@ -259,7 +260,7 @@ async def test_who_the_spool_names_and_control_db_lacks_is_added(whole: Whole, t
     await whole.counting.settle_due(1 << 60)
     frozen = await whole.spool.freeze(AI_TELEMETRY, max_records=2, max_bytes=1 << 22)
     assert frozen is not None
-    await add_named(tmp_path, whole.store)
+    await add_named(whole.spool, whole.store)
     assert sorted(await whole.states()) == ['a "quoted" näme', *names]
 
 

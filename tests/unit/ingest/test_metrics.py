@@ -187,12 +187,12 @@ async def test_series_that_nobody_repeats_are_forgotten_and_those_that_are_stay(
     for day in range(1, 20):
         rig.clock.now_ms += day_ms
         await rig.metrics(export(100, 20, at=60 + day))
-        await rig.counting.aggregates.look_after()
+        await rig.counting.aggregates.run_maintenance()
     await rig.reopen()
     await rig.metrics(export(101, 20, at=100))
     assert await series_rows(rig) == 2, "the delta point was forgotten"
     rig.clock.now_ms += 8 * day_ms
-    await rig.counting.aggregates.look_after()
+    await rig.counting.aggregates.run_maintenance()
     assert await series_rows(rig) == 0
     await rig.settle(SETTLE_MS)
     assert await rig.used() == (106, 20)

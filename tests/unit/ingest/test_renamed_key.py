@@ -11,8 +11,8 @@ from gateway.contract.intake import Sender
 from gateway.counting.metrics.gaps import sender_shown
 from gateway.ingest.parsing.points import measured_in
 from gateway.ingest.parsing.reader import TOGETHER_LEAST, Reader
+from spool.data_dir import DATABASE
 from spool.record import AI_TELEMETRY
-from spool.sqlite.database import DATABASE
 from tests.support.metrics import Export
 from tests.support.metrics_rig import MetricsRig
 from tests.support.polling import until_true

@@ -149,7 +149,7 @@ async def test_damaged_evidence_stops_neither_the_start_nor_the_lane(tmp_path: P
     await rig.send(call("b", trace="u"))
     await rig.spool._ask(lambda connection, _: connection.execute(f"UPDATE chunk SET {damage} WHERE seq=1"))
     await rig.reopen()
-    await rig.spool.look_after()
+    await rig.spool.run_maintenance()
     await rig.settle()
     assert await rig.totals() == (2, 200, 40)
     await rig.close()

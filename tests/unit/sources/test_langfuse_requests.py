@@ -16,7 +16,7 @@ from gateway.normalise.context import KEEP_USERS
 from gateway.pricing.prices import Prices
 from tests.support.compare import differences
 from tests.support.corpus import CORPUS
-from tests.support.spool_rig import Clock, Rig
+from tests.support.spool_rig import Clock, Rig, metering
 from tests.unit.sources.test_langfuse import batch, create, event, trace, update
 
 CAPTURED = CORPUS / "gateways" / "langfuse"
@@ -34,7 +34,12 @@ class Gateway:
         prices = Prices()
         self.rig.counting._price = prices.price
         self.intake = IngestPipeline(
-            self.rig.spool, self.rig.counting, users=KEEP_USERS, prices=prices, now_ms=self.rig.clock
+            self.rig.spool,
+            self.rig.counting,
+            users=KEEP_USERS,
+            prices=prices,
+            metering=metering(self.rig.spool, self.rig.clock),
+            now_ms=self.rig.clock,
         )
 
     async def reopen(self) -> None:

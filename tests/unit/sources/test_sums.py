@@ -93,7 +93,7 @@ async def test_what_was_told_is_known_after_a_restart_and_weeks_later(rig: Metri
     await rig.reopen()
     assert await send(rig, row) == []
     rig.clock.now_ms += 30 * DAY_MS
-    await rig.counting.aggregates.look_after()
+    await rig.counting.aggregates.run_maintenance()
     await rig.reopen()
     assert await send(rig, row) == []
 

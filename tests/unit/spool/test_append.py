@@ -10,8 +10,8 @@ import pytest
 
 from spool.errors import SpoolError, SpoolFull
 from spool.record import AI_TELEMETRY, DEVICES, USAGE_EVENTS
+from spool.settling import Position
 from spool.sqlite.gathering import CHUNK_RECORDS
-from spool.sqlite.rows import Position
 from spool.sqlite.spool import SqliteSpool
 from spool.store import ItemCounts
 from tests.support.spool_rig import SETTINGS, Clock, append, copied, drained, open_spool
@@ -31,7 +31,7 @@ async def test_an_answered_append_is_in_the_file(spool: SqliteSpool, data_dir: P
 
 
 async def test_many_appends_at_once_share_one_commit_and_are_all_answered(spool: SqliteSpool, data_dir: Path) -> None:
-    with spool.turn():  # until all have come
+    with spool.reserve():  # until all have come
         waiting = [append(spool, [str(n).encode()]) for n in range(300)]
     await asyncio.gather(*waiting)
     assert chunks_on_disk(data_dir) == [(AI_TELEMETRY, 300)], "one chunk, so one commit"
@@ -68,7 +68,7 @@ async def test_nothing_is_answered_before_its_commit(spool: SqliteSpool, data_di
 async def test_positions_handed_out_at_append_name_the_records(spool: SqliteSpool) -> None:
     positions: list[Position] = []
     waiting: list[Awaitable[None]] = []
-    with spool.turn():
+    with spool.reserve():
         for n in range(1200):
             positions.append(Position(*spool.position(AI_TELEMETRY)))
             waiting.append(append(spool, [str(n).encode()]))
@@ -137,11 +137,11 @@ async def test_a_lower_limit_does_not_stop_a_start_and_is_left_by_draining(data_
     clock = Clock()
     clock.now_ms += 1000
     spool = open_spool(data_dir, clock, settings=replace(SETTINGS, max_bytes=600_000))
-    await spool.look_after()
+    await spool.run_maintenance()
     with pytest.raises(SpoolFull):
         spool.admit(1)
     assert len(await drained(spool)) == 40
-    await spool.look_after()
+    await spool.run_maintenance()
     spool.admit(100_000)
     await spool.close()
 

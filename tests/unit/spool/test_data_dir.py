@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from spool.data_dir import make_data_dir
 from spool.errors import SpoolError
-from spool.sqlite.database import make_data_dir
 from tests.support.spool_rig import open_spool
 
 

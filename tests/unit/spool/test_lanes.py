@@ -9,7 +9,7 @@ import pytest
 
 from spool.errors import SpoolError
 from spool.record import AI_TELEMETRY, DEVICES
-from spool.sqlite.rows import Change, Position
+from spool.settling import Change, Position
 from spool.sqlite.spool import SqliteSpool
 from spool.store import Refusal
 from tests.support.spool_rig import SETTINGS, Clock, append, assert_balanced, drained, freeze, frozen, open_spool
@@ -45,13 +45,13 @@ async def test_chunks_stay_as_long_as_one_lane_needs_them(data_dir: Path) -> Non
     await append(spool, [b"1"])
     await drained(spool)
     clock.now_ms += 2 * DAY_MS
-    await spool.look_after()
+    await spool.run_maintenance()
     assert await chunk_count(spool) == 1
     batch = await frozen(spool, ARCHIVE)
-    await spool.look_after()
+    await spool.run_maintenance()
     assert await chunk_count(spool) == 1, "frozen, not delivered"
     await spool.ack(batch)
-    await spool.look_after()
+    await spool.run_maintenance()
     assert await chunk_count(spool) == 0
     await spool.close()
 
@@ -98,7 +98,7 @@ async def test_an_exporter_that_is_gone_holds_nothing_and_its_records_are_expire
     assert "archive" in caplog.text
     assert await drained(spool) == [b"1", b"2"]
     clock.now_ms += 2 * DAY_MS
-    await spool.look_after()
+    await spool.run_maintenance()
     assert await chunk_count(spool) == 0
     await spool.close()
     spool = opened(data_dir, ARCHIVE, clock=clock, settles=False)
@@ -221,7 +221,7 @@ async def test_decisions_are_not_written_when_an_append_was_lost_since(data_dir:
             "CREATE TRIGGER broken BEFORE INSERT ON chunk BEGIN SELECT RAISE(ABORT, 'no'); END"
         )
     )
-    with spool.turn():
+    with spool.reserve():
         lost = append(spool, [b"2"])
         drop = [Change(1, 1, "duplicate.twin", None)]
         settling = asyncio.ensure_future(spool.settle(AI_TELEMETRY, 1, drop, lost_appends=lost_appends))
@@ -253,10 +253,10 @@ class TestUpkeep:
         clock.now_ms += 4 * DAY_MS
         await append(week, [b"young"])
         clock.now_ms += 3 * DAY_MS
-        await week.look_after()
+        await week.run_maintenance()
         assert week.depth(AI_TELEMETRY).expired == 0, "exactly a week is not older than a week"
         clock.now_ms += 1
-        await week.look_after()
+        await week.run_maintenance()
         depth = week.depth(AI_TELEMETRY)
         assert (depth.expired, depth.pending, depth.kept) == (3, 1, 4)
         assert await drained(week) == [b"young"]
@@ -267,10 +267,10 @@ class TestUpkeep:
         await append(week, [b"1", b"2"])
         batch = await frozen(week, max_records=1)
         clock.now_ms += 8 * DAY_MS
-        await week.look_after()
+        await week.run_maintenance()
         assert (week.depth(AI_TELEMETRY).expired, week.depth(AI_TELEMETRY).pending) == (1, 1)
         await week.ack(batch, [Refusal(0, "x", "y")])
-        await week.look_after()
+        await week.run_maintenance()
         assert week.depth(AI_TELEMETRY).dead_lettered == 1
         await assert_balanced(week)
         await week.close()
@@ -283,7 +283,7 @@ class TestUpkeep:
         clock.wrong_ms = 0
         await append(week, [b"now"])
         clock.now_ms += 6 * DAY_MS
-        await week.look_after()
+        await week.run_maintenance()
         await assert_balanced(week)
         assert await drained(week) == [b"from the future", b"now"]
         await week.close()
@@ -294,10 +294,10 @@ class TestUpkeep:
         await append(week, [b"1"])
         await drained(week)
         clock.now_ms += DAY_MS
-        await week.look_after()
+        await week.run_maintenance()
         assert await chunk_count(week) == 1
         clock.now_ms += 1
-        await week.look_after()
+        await week.run_maintenance()
         assert await chunk_count(week) == 0
         await week.close()
 
@@ -308,7 +308,7 @@ class TestUpkeep:
         assert spool.used_bytes > 3_000_000
         await drained(spool)
         clock.now_ms += 1
-        await spool.look_after()
+        await spool.run_maintenance()
         assert spool.used_bytes < 2_000_000 + 64 * 40_000, "down to half, in whole steps"
         assert await chunk_count(spool) < 100
         await spool.close()
@@ -320,7 +320,7 @@ class TestUpkeep:
         await drained(spool)
         clock.now_ms += 2 * DAY_MS
         for _ in range(10):
-            await spool.look_after()
+            await spool.run_maintenance()
         assert spool.used_bytes < 400_000
         await spool.close()
         assert (data_dir / "spool.db").stat().st_size < 600_000
@@ -330,10 +330,10 @@ class TestUpkeep:
         await append(week, [b"1"])
         clock.now_ms += 50
         await append(week, [b"2"])
-        await week.look_after()
+        await week.run_maintenance()
         assert week.depth(AI_TELEMETRY).oldest_pending_ms == start_ms
         await drained(week, max_records=1)
-        await week.look_after()
+        await week.run_maintenance()
         assert week.depth(AI_TELEMETRY).oldest_pending_ms is None
         await week.close()
 
@@ -344,7 +344,7 @@ class TestUpkeep:
         await append(week, [b"2"])
         await drained(week)
         clock.now_ms += 2 * DAY_MS
-        await week.look_after()
+        await week.run_maintenance()
         before = week.position(AI_TELEMETRY)
         await week.close()
         again = open_spool(data_dir, clock)

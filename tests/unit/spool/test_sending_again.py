@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from spool.dead_letters import Chosen, Place, PutBack
+from spool.data_dir import make_private_dir
+from spool.dead_letters import Chosen, Place, Requeued
 from spool.errors import SpoolError, SpoolLocked
 from spool.record import AI_TELEMETRY, DEVICES, USAGE_EVENTS, Batch, Lane
 from spool.sqlite import database
@@ -54,9 +55,9 @@ def counts(spool: SqliteSpool, lane: Lane = AI_TELEMETRY) -> tuple[int, int, int
 
 async def beside(spool: SqliteSpool) -> dict[str, int]:
     """The counts beside the figures, over all lanes."""
-    await spool.look_after_aside()
+    await spool.run_maintenance()
     found: dict[str, int] = {}
-    for _, name, n in spool.aside().counts:
+    for _, name, n in spool.dead_letter_summary().counts:
         found[name] = found.get(name, 0) + n
     return found
 
@@ -80,7 +81,7 @@ async def archived(data_dir: Path, clock: Clock) -> AsyncIterator[SqliteSpool]:
 async def test_dead_letters_that_are_put_back_are_pending_and_go_out_in_a_new_batch(spool: SqliteSpool) -> None:
     await refuse(spool, numbers(5))
     assert counts(spool) == (5, 0, 0, 5, 0)
-    assert await spool.operator().replay_dead_letters(Chosen()) == PutBack({AI_TELEMETRY: 5}, 0)
+    assert await spool.operator().replay_dead_letters(Chosen()) == Requeued({AI_TELEMETRY: 5}, 0)
     assert counts(spool) == (5, 0, 5, 0, 0)
     await assert_balanced(spool)
     batch = await frozen(spool)
@@ -136,7 +137,7 @@ async def test_a_restart_at_any_point_finds_each_record_in_one_place(
     await assert_balanced(restarted)
     assert sorted(await drained(restarted)) == left
     assert counts(restarted) == (10, 10, 0, 0, 0)
-    await restarted.look_after_aside()
+    await restarted.run_maintenance()
     await assert_balanced(restarted)
     await restarted.close()
 
@@ -217,7 +218,7 @@ async def test_what_the_spool_could_not_read_is_not_sent_to_anyone(spool: Sqlite
     await spool.ask(lambda connection, _: connection.execute("UPDATE chunk SET body=x'00'"))
     assert await freeze(spool) is None
     assert counts(spool) == (3, 0, 0, 3, 0)
-    assert await spool.operator().replay_dead_letters(Chosen()) == PutBack({}, 3)
+    assert await spool.operator().replay_dead_letters(Chosen()) == Requeued({}, 3)
     assert counts(spool) == (3, 0, 0, 3, 0)
 
 
@@ -227,7 +228,7 @@ async def test_dead_letters_of_an_exporter_that_is_gone_stay_where_they_are(data
     await spool.bury(await frozen(spool, "archive"), "disk", "full")
     await spool.close()
     spool = open_spool(data_dir, clock)
-    assert await spool.operator().replay_dead_letters(Chosen(lanes=("archive",))) == PutBack({}, 2)
+    assert await spool.operator().replay_dead_letters(Chosen(lanes=("archive",))) == Requeued({}, 2)
     assert await spool.operator().count(Chosen(lanes=("archive",))) == 2
     await spool.close()
 
@@ -242,7 +243,7 @@ async def test_a_lane_that_is_given_up_expires_what_was_put_back_for_it(data_dir
     spool = open_spool(data_dir, clock)
     figures = spool._figures.lanes["archive"]
     assert (figures.kept, figures.expired, figures.pending) == (4, 4, 0)
-    await spool.look_after_aside()
+    await spool.run_maintenance()
     assert await again_chunks(spool) == 0
     assert await drained(spool) == numbers(4)
     await spool.close()
@@ -259,13 +260,13 @@ async def test_the_bytes_go_once_they_are_delivered(spool: SqliteSpool) -> None:
     await refuse(spool, numbers(3))
     await spool.operator().replay_dead_letters(Chosen())
     batch = await frozen(spool, max_records=2)
-    await spool.look_after_aside()
+    await spool.run_maintenance()
     assert await again_chunks(spool) == 1, "a batch under way needs it"
     await spool.ack(batch)
-    await spool.look_after_aside()
+    await spool.run_maintenance()
     assert await again_chunks(spool) == 1, "the rest is not frozen yet"
     await drained(spool)
-    await spool.look_after_aside()
+    await spool.run_maintenance()
     assert await again_chunks(spool) == 0
 
 
@@ -276,10 +277,10 @@ async def test_what_was_put_back_expires_by_its_age_since_then(spool: SqliteSpoo
     leased = await frozen(spool, max_records=1)
     released = await frozen(spool, max_records=1)
     await spool.release(released, answered=False)
-    await spool.look_after_aside()
+    await spool.run_maintenance()
     assert counts(spool) == (5, 0, 5, 0, 0)
     clock.now_ms += 8 * DAY_MS
-    await spool.look_after_aside()
+    await spool.run_maintenance()
     assert counts(spool) == (5, 0, 1, 0, 4)
     await spool.ack(leased)
     assert counts(spool) == (5, 1, 0, 0, 4)
@@ -292,7 +293,7 @@ async def test_the_oldest_pending_record_may_be_one_that_was_put_back(spool: Sql
     await spool.operator().replay_dead_letters(Chosen())
     clock.now_ms += 1000
     await append(spool, numbers(1))
-    await spool.look_after()
+    await spool.run_maintenance()
     assert spool.depth(AI_TELEMETRY).oldest_pending_ms == put_back_ms
 
 
@@ -318,7 +319,7 @@ async def test_dropped_dead_letters_stay_counted_as_such(spool: SqliteSpool) -> 
     assert await spool.operator().drop_dead_letters(Chosen(), most=1) == 1
     assert await beside(spool) == {"dead_letters.dropped": 4}
     await assert_balanced(spool)
-    assert await spool.operator().replay_dead_letters(Chosen()) == PutBack({AI_TELEMETRY: 1}, 0)
+    assert await spool.operator().replay_dead_letters(Chosen()) == Requeued({AI_TELEMETRY: 1}, 0)
 
 
 async def test_more_than_one_page_of_them(spool: SqliteSpool) -> None:
@@ -348,7 +349,7 @@ async def test_dead_letters_take_no_more_room_than_they_may(data_dir: Path, cloc
     spool = open_spool(data_dir, clock, settings=settings)
     for n in range(5):
         await refuse(spool, [b"%d" % n * 1000 for _ in range(4)])
-        await spool.look_after_aside()
+        await spool.run_maintenance()
     assert [record[:1] for record in await records_of(spool)] == [
         b"2",
         b"2",
@@ -370,8 +371,8 @@ async def test_counts_by_lane_and_reason(spool: SqliteSpool) -> None:
     await refuse(spool, numbers(3), code="one")
     await refuse(spool, numbers(3, 5), code="two")
     await refuse(spool, numbers(1), USAGE_EVENTS, code="one")
-    await spool.look_after_aside()
-    assert [(x.lane, x.reason, x.records, x.size_bytes) for x in spool.aside().reasons] == [
+    await spool.run_maintenance()
+    assert [(x.lane, x.reason, x.records, x.size_bytes) for x in spool.dead_letter_summary().reasons] == [
         (AI_TELEMETRY, "one", 3, 3),
         (AI_TELEMETRY, "two", 2, 2),
         (USAGE_EVENTS, "one", 1, 1),
@@ -381,8 +382,8 @@ async def test_counts_by_lane_and_reason(spool: SqliteSpool) -> None:
 async def test_a_far_end_that_makes_up_codes_fills_no_table(spool: SqliteSpool) -> None:
     await append(spool, numbers(150))
     await spool.ack(await frozen(spool), [Refusal(i, f"code {i}", "") for i in range(150)])
-    await spool.look_after_aside()
-    reasons = spool.aside().reasons
+    await spool.run_maintenance()
+    reasons = spool.dead_letter_summary().reasons
     assert len(reasons) == 101
     assert (reasons[-1].reason, reasons[-1].records) == ("other", 50)
 
@@ -399,12 +400,12 @@ async def test_delivered_records_go_out_once_more_and_stay_counted_once(spool: S
     await deliver(spool, numbers(5))
     assert await spool.operator().replay_delivered([AI_TELEMETRY], clock.now_ms - 1000) == {AI_TELEMETRY: 5}
     assert counts(spool) == (5, 5, 0, 0, 0)
-    await spool.look_after_aside()
-    assert spool.aside().sending_again == ((AI_TELEMETRY, 5),)
+    await spool.run_maintenance()
+    assert spool.dead_letter_summary().sending_again == ((AI_TELEMETRY, 5),)
     assert await drained(spool, max_records=2) == numbers(5)
     assert counts(spool) == (5, 5, 0, 0, 0)
     assert await beside(spool) == {"sent_again.delivered": 5}
-    assert spool.aside().sending_again == ()
+    assert spool.dead_letter_summary().sending_again == ()
 
 
 async def test_only_what_came_since_then_and_only_in_that_lane(archived: SqliteSpool, clock: Clock) -> None:
@@ -434,7 +435,7 @@ async def test_what_is_on_its_way_is_not_sent_twice(spool: SqliteSpool, clock: C
 
 
 async def test_what_settling_dropped_is_not_sent_again(data_dir: Path, clock: Clock) -> None:
-    from spool.sqlite.rows import Change  # noqa: PLC0415
+    from spool.settling import Change  # noqa: PLC0415
 
     spool = open_spool(data_dir, clock, settling=(AI_TELEMETRY,))
     await append(spool, numbers(4))
@@ -461,9 +462,9 @@ async def test_chunks_stay_until_they_were_sent_again(spool: SqliteSpool, clock:
     await deliver(spool, numbers(4))
     await spool.operator().replay_delivered([AI_TELEMETRY], 0)
     clock.now_ms += 3 * DAY_MS
-    await spool.look_after()
+    await spool.run_maintenance()
     assert await drained(spool, max_records=3) == numbers(4)
-    await spool.look_after()
+    await spool.run_maintenance()
     assert await spool.operator().replay_delivered([AI_TELEMETRY], 0) == {AI_TELEMETRY: 0}, "too old by now"
 
 
@@ -476,10 +477,10 @@ async def test_a_spool_that_fills_gives_up_sending_again_before_it_refuses_new_d
         await deliver(spool, [b"%d" % (n % 10) * 100_000])
     assert (await spool.operator().replay_delivered([AI_TELEMETRY], 0))[AI_TELEMETRY] == 32
     under_way = await frozen(spool, max_records=1)
-    await spool.look_after_aside()
+    await spool.run_maintenance()
     assert (await beside(spool))["sent_again.given_up"] == 31
     await spool.ack(under_way)
-    await spool.look_after()
+    await spool.run_maintenance()
     spool.admit(100_000)
     await assert_balanced(spool)
     await spool.close()
@@ -532,7 +533,7 @@ async def test_the_same_verbs_work_on_the_files_of_a_stopped_gateway(data_dir: P
 async def test_a_file_of_an_earlier_layout_is_brought_forward_with_its_dead_letters(
     data_dir: Path, clock: Clock
 ) -> None:
-    database.make_private_dir(data_dir)
+    make_private_dir(data_dir)
     connection = sqlite3.connect(data_dir / "spool.db", isolation_level=None)
     for number, sql in database.migrations()[:2]:
         connection.executescript(f"{sql}; PRAGMA user_version={number};")

@@ -11,13 +11,21 @@ import pytest
 from gateway.usage_events.events import EventRules
 from gateway.usage_events.intake import Metering
 from spool.dead_letters import Chosen
+from spool.events import IntakeOutcome, NewEvent, RepeatKey
 from spool.record import UNIT_COST
+from spool.settings import SpoolSettings
 from spool.sqlite import unit_totals
-from spool.sqlite.metered import Fate, Mark, MeteredStore, NewEvent
-from spool.sqlite.spool import SpoolSettings
-from spool.sqlite.unit_totals import Rules
 from spool.store import Refusal
-from spool.unit_cost import BaseRecord, Mismatch, TotalKey, bucket_start_ms, decimal_text, next_bucket_ms, sent_value
+from spool.unit_cost import (
+    BaseRecord,
+    Mismatch,
+    Rules,
+    TotalKey,
+    bucket_start_ms,
+    decimal_text,
+    next_bucket_ms,
+    sent_value,
+)
 from tests.support.calls import EPOCH_MS
 from tests.support.spool_rig import Clock, copied, open_spool
 from tests.support.unit_streams import HOUR_MS, METRIC, SHAPE, STREAM, UnitRig, metered, place
@@ -236,7 +244,7 @@ async def test_a_stream_keeps_its_shape_and_a_refused_request_leaves_nothing(rig
 
 
 async def test_a_repeat_counts_once_and_what_says_something_else_is_told(rig: UnitRig) -> None:
-    mark = Mark(b"k" * 16, b"c" * 8)
+    mark = RepeatKey(b"k" * 16, b"c" * 8)
     assert await rig.keep(metered(1), metered(2), mark=mark) == "kept"
     await rig.reopen()
     assert await rig.keep(metered(1), metered(2), mark=mark) == "duplicate"
@@ -335,7 +343,7 @@ async def test_records_that_wait_too_long_expire_and_totals_outlive_them(rig: Un
     await rig.lane.release(await rig.frozen(), answered=False)
     await rig.keep(metered(1, place("other")))
     rig.clock.now_ms += rig.spool.settings.max_age_ms + 1
-    assert await rig.lane.look_after(keep_totals_ms=45 * 24 * HOUR_MS) == 2
+    assert await rig.lane.run_maintenance(keep_totals_ms=45 * 24 * HOUR_MS) == 2
     assert rig.spool.depth(UNIT_COST).expired == 2
     await rig.keep(metered(2))
     await rig.ship()
@@ -350,7 +358,7 @@ async def test_what_comes_to_a_bucket_whose_totals_were_forgotten_goes_by_sum(ri
     rig.clock.now_ms += 45 * 24 * HOUR_MS
     await rig.keep(metered(1, place(hour=1)))
     await rig.ship()
-    await rig.lane.look_after(keep_totals_ms=24 * HOUR_MS)
+    await rig.lane.run_maintenance(keep_totals_ms=24 * HOUR_MS)
     await rig.keep(metered(2), metered(2, place(hour=1)))
     await rig.ship()
     assert (rig.far.at(), rig.far.at(hour=1)) == (7, 9)
@@ -360,11 +368,11 @@ async def test_what_comes_to_a_bucket_whose_totals_were_forgotten_goes_by_sum(ri
 
 async def test_ids_make_room_when_they_alone_fill_the_spool(tmp_path: Path) -> None:
     spool = open_spool(tmp_path / "data", clock := Clock(), settings=SpoolSettings(max_bytes=2 << 20))
-    store = MeteredStore(spool, Rules())
+    store = spool.events(Rules())
     metering = Metering(store, EventRules(), now_ms=clock)
 
-    async def take(number: int) -> list[Fate]:
-        marks = [Mark(f"{number}-{n}".encode().ljust(16), b"c" * 8) for n in range(1000)]
+    async def take(number: int) -> list[IntakeOutcome]:
+        marks = [RepeatKey(f"{number}-{n}".encode().ljust(16), b"c" * 8) for n in range(1000)]
         return await store.keep_events([NewEvent(mark, None, metered(1)) for mark in marks], Counter())
 
     taken = 0

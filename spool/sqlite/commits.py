@@ -1,0 +1,40 @@
+"""What the stores in one spool.db share: commits of its writer, numbers of chunks, both clocks."""
+
+import sqlite3
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
+from typing import Protocol, TypeVar
+
+from spool.counters import Figures
+from spool.record import Lane
+from spool.settings import SpoolSettings
+from spool.store import LaneStore
+
+T = TypeVar("T")
+
+
+class Commits(LaneStore, Protocol):
+    """`SqliteSpool`, as the stores that it hands out use it."""
+
+    settings: SpoolSettings
+
+    def ask(self, operation: Callable[[sqlite3.Connection, Figures], T]) -> Awaitable[T]:
+        """Run *operation* in the next commit, whole or not at all."""
+
+    def reserve(self) -> AbstractContextManager[object]:
+        """While it is held, a chunk's number stays the next one until the `ask` that writes it."""
+
+    def number_chunk(self) -> int:
+        """The number of a chunk that an operation asked in the same `reserve` writes itself."""
+
+    def followers(self, own: Lane) -> list[Lane]:
+        """The lanes that read the chunks of *own*."""
+
+    def wake(self, own: Lane) -> None:
+        """Something may be ready in the lanes that read *own*."""
+
+    def age_ms(self) -> int:
+        """The suspend-aware monotonic clock (`spool.age`)."""
+
+    def wall_ms(self) -> int:
+        """The wall clock, for stamps."""
