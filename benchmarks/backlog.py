@@ -20,13 +20,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from benchmarks.bodies import AI_SPAN_ID_BASE, Shape, Template
 from benchmarks.processes import Process, read_json_file
 from benchmarks.scenario import Sink, fetch, running_sink
+from gateway.contract.parsed_payload import ParsedPayload
 from gateway.counting.calls.digest import DIGEST_BYTES
-from gateway.ingest.parsing.calls import parse_traces
+from gateway.ingest.parsing.parse import ParseRules, Payload, parse
 from gateway.normalise.context import Context, UserPolicy
 from gateway.pricing.prices import Prices
 from spool.clock import rfc3339_ms
@@ -80,7 +81,7 @@ class Source:
     def __init__(self, received_ms: int) -> None:
         body = Template(Shape(spans=_SPANS), now_ns=received_ms * 1_000_000).body(0)
         context = Context(received_ms, rfc3339_ms(received_ms), users=UserPolicy("keep", b""), peer="127.0.0.1")
-        packed = parse_traces(body, json=False, context=context, prices=Prices(), prefer_metrics=frozenset())
+        packed = cast("ParsedPayload", parse(Payload("traces", body, json=False), context, ParseRules(Prices())).calls)
         self._rows = [packed.rows[at : at + DIGEST_BYTES] for at in range(0, len(packed.rows), DIGEST_BYTES)]
         self._pieces = [_cut(record, AI_SPAN_ID_BASE + i) for i, record in enumerate(packed.records)]
         self._next = AI_SPAN_ID_BASE

@@ -36,20 +36,20 @@ from gateway.common.plural import plural
 from gateway.common.wall_clock import wall_ms
 from gateway.config.model import Config, Upstream, refuse_open_intake
 from gateway.config.values import Address, TcpAddress
+from gateway.contract.errors import CannotStart
 from gateway.counting.metrics.gaps import Gap, sender_shown
 from gateway.delivery.embedded import FOLDER, READ_KEY_FILE, ServiceSummary, Total, embedded_upstream, prepare_keys
 from gateway.delivery.lanes import Lanes
 from gateway.devices.backfill import add_named
-from gateway.devices.enrolment_hold import LONGEST_MS, MARGIN_MS, EnrolmentGate
+from gateway.devices.enrolment_hold import EnrolmentGate
 from gateway.devices.intake import DeviceIntake
 from gateway.devices.lane import DeviceLane, HerdLimits
 from gateway.devices.legacy_lane import EarlierItems
 from gateway.devices.own import own_device
 from gateway.devices.rows import New, silent_for
 from gateway.devices.store import DeviceStore
-from gateway.ingest.metrics import Settings as MetricsSettings
-from gateway.ingest.parsing.reader import Reader
-from gateway.ingest.pipeline import IngestPipeline
+from gateway.ingest.assembly import build_intake, build_settler, build_worker, event_rules, read_secrets, spool_settings
+from gateway.ingest.intake import GatewayIntake
 from gateway.ingest.settle import HeldFrom, Settler
 from gateway.insights.detect import Figures
 from gateway.insights.finding import Insight
@@ -64,7 +64,6 @@ from gateway.keys.errors import DatabaseUnavailable
 from gateway.keys.store import KeyStore
 from gateway.lists.conventions import ListRequest, Page
 from gateway.local_service.service import Service
-from gateway.normalise.context import Machines, UserPolicy
 from gateway.observability.dead_letters import reason_figures, resend_figures
 from gateway.observability.devices import device_status, edge_with, lane_with
 from gateway.observability.metrics import LaneStatus, SpoolStatus, Status, StatusCollector
@@ -77,15 +76,11 @@ from gateway.receiver.authenticator import KeyAuthenticator
 from gateway.receiver.forwarded import liveness_route
 from gateway.receiver.listen import OWNER_AND_GROUP, OWNER_ONLY, Listener, listen, runner_for
 from gateway.receiver.server import Receiver
-from gateway.sources.catalogue import sources_with
 from gateway.storage.database import Database
-from gateway.storage.private_files import read_or_create
-from gateway.usage_events.events import EventRules
 from gateway.usage_events.intake import Metering
 from spool.data_dir import make_data_dir
 from spool.errors import SpoolError
 from spool.record import DEVICES
-from spool.settings import SpoolSettings
 from spool.sqlite.spool import SqliteSpool
 from spool.store import EventStore, Spool
 from spool.unit_cost import Rules
@@ -93,17 +88,8 @@ from spool.unit_cost import Rules
 log = structlog.get_logger()
 
 DISTRIBUTION = "ai-telemetry-gateway"
-USER_SECRET_FILE = "user-secret"  # noqa: S105 - a file's name
-USER_SECRET_BYTES = 32
-USER_SECRET_MIN_BYTES = 16
-MACHINE_SECRET_FILE = "machine-secret"  # noqa: S105 as above
 LOOK_AFTER_S = 1.0
-CORES_FOR_WORKER = 2
 NOTE_ACCESS_S = 60.0
-
-
-class CannotStart(Exception):
-    """Why the gateway does not start, in words for the operator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +118,7 @@ class Gateway:
         self._stack = AsyncExitStack()
         self.spool: Spool
         self.counting: Settler
-        self.intake: IngestPipeline
+        self.intake: GatewayIntake
         self._metering: Metering
         self.keys: KeyStore
         self.insights: InsightStore
@@ -196,17 +182,7 @@ class Gateway:
         await self._open_devices()
 
     async def _open_counting(self) -> None:
-        options = self.config.counting
-        self.counting = Settler(
-            self.spool,
-            settle_ms=int(options.settle_s * 1000),
-            window_ms=evidence_ms(self.config),
-            max_keys=options.max_keys,
-            now_ms=self.spool.age_ms,
-            metrics=metrics_settings(self.config),
-            price=self.prices.price,
-            held_from_ms=self._enrolment_gate(),
-        )
+        self.counting = build_settler(self.config, self.spool, self.prices, self._enrolment_gate())
         self._stack.push_async_callback(self.counting.aggregates.close)
         await self.counting.rebuild()
 
@@ -217,25 +193,29 @@ class Gateway:
         return EnrolmentGate(self.devices, settle_ms=settle_ms, now_ms=self.spool.age_ms).held_from_ms
 
     def _open_intake(self, metered: EventStore) -> None:
-        config = self.config
-        secret, machine_secret = self._user_secret(), self._machine_secret()
+        config, own_device = self.config, self._device_of_the_nameless()
+        secrets = read_secrets(config)
+        worker = build_worker(config, secrets, own_device)
+        if worker is not None:
+            worker.start()
+            self._stack.push_async_callback(worker.stop)
         self._metering = Metering(metered, event_rules(config), now_ms=self._now_ms)
-        self.intake = IngestPipeline(
+        devices = DeviceIntake(
+            self.devices,
+            telemetry_enrolls=config.devices.enroll != "off",
+            needs_row=config.devices.gate == "hold",
+        )
+        self.intake = build_intake(
+            config,
             self.spool,
             self.counting,
-            users=UserPolicy(config.attributes.user, secret),
-            prices=self.prices,
+            self.prices,
+            self._metering,
             now_ms=self._now_ms,
-            reader=self._start_reader(secret, machine_secret),
-            sources=sources_with(mapping_of(config)),
-            metering=self._metering,
-            machines=Machines(machine_secret),
-            own_device=self._device_of_the_nameless(),
-            devices=DeviceIntake(
-                self.devices,
-                telemetry_enrolls=config.devices.enroll != "off",
-                needs_row=config.devices.gate == "hold",
-            ),
+            devices=devices,
+            own_device=own_device,
+            secrets=secrets,
+            worker=worker,
         )
 
     async def _start_lanes(self, service: tuple[Service, int] | None, metered: EventStore) -> None:
@@ -292,42 +272,6 @@ class Gateway:
             await asyncio.sleep(NOTE_ACCESS_S)
             with suppress(DatabaseUnavailable):  # what was noted is kept, and written the next time
                 await self.keys.flush_last_accessed()
-
-    def _user_secret(self) -> bytes:
-        if self.config.attributes.user != "hash":
-            return b""
-        path = self.config.data_dir / USER_SECRET_FILE
-        secret = read_or_create(path, lambda: os.urandom(USER_SECRET_BYTES))
-        if len(secret.strip()) < USER_SECRET_MIN_BYTES:
-            raise CannotStart(
-                f"{path} holds no secret: restore it; deleted, it is made anew, and users have other hashes"
-            )
-        return secret
-
-    def _machine_secret(self) -> bytes:
-        """Keys the ids of machines that say none; nothing where telemetry enrols nobody."""
-        if self.config.devices.enroll == "off":
-            return b""
-        return read_or_create(self.config.data_dir / MACHINE_SECRET_FILE, lambda: os.urandom(32))
-
-    def _start_reader(self, user_secret: bytes, machine_secret: bytes) -> Reader | None:
-        """A second process for large payloads, where there is a core for it."""
-        config = self.config
-        if config.workers == "off" or len(os.sched_getaffinity(0)) < CORES_FOR_WORKER:
-            return None
-        reader = Reader(
-            users=config.attributes.user,
-            user_secret=user_secret,
-            price_file=config.pricing.file,
-            prefer_metrics=self.counting.aggregates.settings.prefer_metrics,
-            mapping=mapping_of(config),
-            machine_secret=machine_secret,
-            price_list=config.pricing.price_list == "on",
-            own_device=self._device_of_the_nameless(),
-        )
-        reader.start()
-        self._stack.push_async_callback(reader.stop)
-        return reader
 
     async def _start_service(self) -> tuple[Service, int]:
         address = self.config.listen.service
@@ -583,43 +527,3 @@ def not_bound(option: str, address: Address, error: OSError) -> CannotStart:
     why = os.strerror(error.errno) if error.errno else str(error)
     mend = "; stop what listens there, or set another port" if error.errno == errno.EADDRINUSE else ""
     return CannotStart(f"{option}: {address} cannot be listened on: {why}{mend}")
-
-
-def metrics_settings(config: Config) -> MetricsSettings:
-    return MetricsSettings(
-        settle_ms=int(config.counting.metrics_settle_s * 1000),
-        window_ms=int(config.counting.window_s * 1000),
-        max_age_ms=int(config.spool.max_age_s * 1000),
-        prefer_metrics=frozenset(preference.service for preference in config.counting.prefer),
-    )
-
-
-def spool_settings(config: Config) -> SpoolSettings:
-    return SpoolSettings(
-        max_bytes=config.spool.max_bytes,
-        max_age_ms=int(config.spool.max_age_s * 1000),
-        keep_delivered_ms=int(config.spool.keep_delivered_s * 1000),
-        keep_dead_letters_ms=int(config.spool.keep_dead_letters_s * 1000),
-        max_dead_letter_bytes=config.spool.max_dead_letter_bytes,
-        window_ms=evidence_ms(config),
-        reserve_bytes=config.spool.reserve_bytes,
-    )
-
-
-def evidence_ms(config: Config) -> int:
-    """How long the ledger's evidence of calls is kept: longer where records are held."""
-    options = config.counting
-    held_ms = LONGEST_MS + MARGIN_MS + int(options.settle_s * 1000) if config.devices.gate == "hold" else 0
-    return int(options.window_s * 1000) + held_ms
-
-
-def event_rules(config: Config) -> EventRules:
-    return EventRules(
-        config.events.route, config.events.angle_brackets == "replace", frozenset(config.unit_cost.dimensions)
-    )
-
-
-def mapping_of(config: Config) -> dict[str, Any] | None:
-    """What the source `generic` reads by; None for its own way."""
-    options = config.sources.get("generic")
-    return None if options is None else options.mapping

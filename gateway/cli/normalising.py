@@ -11,14 +11,14 @@ from typing import Generic, NamedTuple, TypeVar
 
 import click
 
-from gateway.app import event_rules, mapping_of
 from gateway.common.wall_clock import wall_ms
 from gateway.config.model import Config
 from gateway.contract.errors import GatewayError
 from gateway.contract.intake import Receipt, Sender
 from gateway.contract.unit_cost import Target
+from gateway.ingest.assembly import Secrets, build_intake, event_rules, generic_mapping
+from gateway.ingest.intake import GatewayIntake
 from gateway.ingest.metrics import Settings as MetricsSettings
-from gateway.ingest.pipeline import IngestPipeline
 from gateway.ingest.settle import Settler
 from gateway.normalise.context import UserPolicy
 from gateway.pricing.file import PriceFile
@@ -77,7 +77,7 @@ class Apart(NamedTuple, Generic[CountingT]):
 
     spool: SqliteSpool
     counting: CountingT
-    intake: IngestPipeline
+    intake: GatewayIntake
     users: UserPolicy
     sources: Mapping[str, Source]
 
@@ -102,12 +102,11 @@ async def apart(
                 metrics=MetricsSettings(settle_ms=0),
                 price=prices.price,
             )
-            users = UserPolicy(config.attributes.user, os.urandom(32))
-            sources = sources_with(mapping_of(config))
+            secrets = Secrets(user=os.urandom(32), machine=b"")
             metering = Metering(spool.events(Rules()), event_rules(config), now_ms=now_ms)
-            intake = IngestPipeline(
-                spool, counting, users=users, prices=prices, now_ms=now_ms, sources=sources, metering=metering
-            )
+            intake = build_intake(config, spool, counting, prices, metering, now_ms=now_ms, secrets=secrets)
+            users = UserPolicy(config.attributes.user, secrets.user)
+            sources = sources_with(generic_mapping(config))
             yield Apart(spool, counting, intake, users, sources)
         finally:
             await spool.close()
@@ -133,7 +132,7 @@ def decompressed(body: bytes, content_encoding: str) -> bytes:
     return body if decode is None else b"".join(decode(body))
 
 
-async def take(intake: IngestPipeline, body: bytes, path: str, content_type: str, content_encoding: str) -> Receipt:
+async def take(intake: GatewayIntake, body: bytes, path: str, content_type: str, content_encoding: str) -> Receipt:
     """Give one payload to the part of the intake that *path* names. Raises GatewayError."""
     plain = decompressed(body, content_encoding)
     json = "json" in content_type.lower()

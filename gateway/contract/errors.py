@@ -17,6 +17,10 @@ class GatewayError(Exception):
         """Name of the key that was known, if one was."""
 
 
+class CannotStart(Exception):
+    """Why the gateway does not start, in words for the operator."""
+
+
 class BadPayload(GatewayError):
     """The body can never be read: truncated, not the format it says, not UTF-8, nested without end."""
 

@@ -1,4 +1,4 @@
-"""A payload after parsing: what is left to count and keep, as plain types, so that a worker process can return it."""
+"""The calls of a payload after parsing: what is left to count and keep, in plain types for a worker process."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,7 @@ Used = tuple[str | None, str | None, int, str | None, str | None, int]
 
 
 class ParsedPayload(NamedTuple):
-    """A payload, read. Plain types only."""
+    """Plain types only."""
 
     items: int
     ignored: int
@@ -15,11 +15,10 @@ class ParsedPayload(NamedTuple):
     """Reason -> items."""
     rejected: list[tuple[str, str]]
     """Reason and position."""
-    unknown_conventions: dict[str, int]
     records: list[bytes]
     """Ready JSON of each call."""
     rows: bytes
-    """The ledger's row of each call, `FACT_BYTES` each."""
+    """The ledger's row of each call, `DIGEST_BYTES` each."""
     links: bytes
     """`LINK_BYTES` each."""
     used: list[Used]

@@ -23,7 +23,7 @@ from gateway.explain.single import Single
 from gateway.explain.spans import explain_spans
 from gateway.explain.story import Explanation
 from gateway.explain.watch import WatchedAggregates, WatchedLedger
-from gateway.ingest.pipeline import OTLP_JSON
+from gateway.ingest.intake import OTLP_JSON
 from gateway.normalise.context import Context
 from gateway.sources.catalogue import SOURCES
 from gateway.sources.source import SOURCES_PATH, Source

@@ -8,10 +8,13 @@ from typing import Any
 import orjson
 
 from gateway.contract.intake import Receipt, Sender
+from gateway.ingest.intake import GatewayIntake
 from gateway.ingest.metrics import Settings
+from gateway.ingest.parsing.parse import ParseRules
+from gateway.ingest.parsing.parser import Parser
+from gateway.ingest.parsing.worker_client import WorkerClient
 from gateway.ingest.pipeline import IngestPipeline
 from gateway.ingest.settle import Settler
-from gateway.normalise.context import KEEP_USERS
 from gateway.pricing.prices import Prices
 from spool.record import AI_TELEMETRY, Lane
 from spool.sqlite.spool import SqliteSpool
@@ -39,7 +42,7 @@ class MetricsRig:
         self.exporters = exporters
         self._metrics = metrics or Settings(settle_ms=METRICS_SETTLE_MS)
 
-    async def open(self) -> "MetricsRig":
+    async def open(self, *, worker: WorkerClient | None = None) -> "MetricsRig":
         self.spool: SqliteSpool = open_spool(
             self.data_dir, self.clock, settings=SETTINGS, exporters=self.exporters, settling=(AI_TELEMETRY,)
         )
@@ -54,14 +57,9 @@ class MetricsRig:
             price=prices.price,
         )
         await self.counting.rebuild()
-        self.intake = IngestPipeline(
-            self.spool,
-            self.counting,
-            users=KEEP_USERS,
-            prices=prices,
-            metering=metering(self.spool, self.clock),
-            now_ms=self.clock,
-        )
+        rules = ParseRules(prices, self._metrics.prefer_metrics)
+        pipeline = IngestPipeline(self.spool, self.counting, Parser(rules, worker), now_ms=self.clock)
+        self.intake = GatewayIntake(self.spool, pipeline, metering(self.spool, self.clock))
         return self
 
     async def reopen(self, *, exporters: Sequence[Lane] | None = None) -> None:

@@ -74,6 +74,11 @@ class Worker:
     def is_free(self) -> bool:
         return self._process is not None and len(self._waiting) < MAX_BACKLOG
 
+    @property
+    def pid(self) -> int | None:
+        """Of the child; None while none runs."""
+        return None if self._process is None else self._process.pid
+
     def start(self) -> None:
         self._running = asyncio.create_task(self._run(), name="worker")
 

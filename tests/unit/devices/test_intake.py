@@ -12,11 +12,14 @@ from gateway.contract.intake import Receipt, Sender
 from gateway.devices.backfill import add_named
 from gateway.devices.intake import DeviceIntake
 from gateway.devices.store import DeviceStore
+from gateway.ingest.intake import GatewayIntake
 from gateway.ingest.metrics import Settings
+from gateway.ingest.parsing.parse import ParseRules
+from gateway.ingest.parsing.parser import Parser
 from gateway.ingest.pipeline import IngestPipeline
 from gateway.ingest.settle import Settler
 from gateway.keys.errors import DatabaseUnavailable
-from gateway.normalise.context import KEEP_USERS, Machines
+from gateway.normalise.context import Context, Machines
 from gateway.pricing.prices import Prices
 from gateway.storage.database import Database
 from spool.record import AI_TELEMETRY
@@ -35,16 +38,20 @@ class Whole:
         self, spool: SqliteSpool, counting: Settler, store: DeviceStore, *, enrolls: bool, clock: Clock
     ) -> None:
         self.spool, self.counting, self.store = spool, counting, store
-        self.intake = IngestPipeline(
-            spool,
-            counting,
-            users=KEEP_USERS,
-            prices=Prices(),
-            metering=metering(spool, clock),
-            now_ms=clock,
-            devices=DeviceIntake(store, telemetry_enrolls=enrolls),
-            machines=Machines(b"secret" * 4) if enrolls else Machines(),
+        self.clock, self.enrolls = clock, enrolls
+        self.open()
+
+    def open(self, *, needs_row: bool = False) -> None:
+        devices = DeviceIntake(self.store, telemetry_enrolls=self.enrolls, needs_row=needs_row)
+        pipeline = IngestPipeline(
+            self.spool,
+            self.counting,
+            Parser(ParseRules(Prices())),
+            now_ms=self.clock,
+            context=Context(0, "", machines=Machines(b"secret" * 4) if self.enrolls else Machines()),
+            devices=devices,
         )
+        self.intake = GatewayIntake(self.spool, pipeline, metering(self.spool, self.clock), devices)
 
     async def send(self, *resources: dict[str, Any]) -> Receipt:
         return await self.intake.traces(telemetry(*resources).body, json=True, sender=ANYONE)
@@ -273,7 +280,7 @@ async def test_telemetry_is_kept_while_devices_cannot_be_written_down(whole: Who
 async def test_where_telemetry_waits_for_its_device_it_is_refused_while_that_cannot_be_written_down(
     whole: Whole,
 ) -> None:
-    whole.intake._devices = DeviceIntake(whole.store, telemetry_enrolls=True, needs_row=True)
+    whole.open(needs_row=True)
     await whole.send(resource_spans({"device.id": "known"}))
     await whole.store._database.write(lambda c: c.execute("ALTER TABLE enrolments RENAME TO gone"))
     await whole.send(resource_spans({"device.id": "known"}))

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from gateway.app import metrics_settings
 from gateway.config.model import Config
 from gateway.contract.intake import Sender
 from gateway.counting.metrics.grouping import Folded
 from gateway.ingest import metrics as aggregates
+from gateway.ingest.assembly import metrics_settings
 from gateway.ingest.metrics import Settings
 from spool.errors import SpoolError, SpoolFull
 from spool.record import AI_TELEMETRY

@@ -9,14 +9,16 @@ import pytest
 
 from gateway.contract.intake import Sender
 from gateway.counting.metrics.gaps import sender_shown
-from gateway.ingest.parsing.points import measured_in
-from gateway.ingest.parsing.reader import TOGETHER_LEAST, Reader
+from gateway.ingest.parsing.parse import ParseRules, Payload, parse
+from gateway.ingest.parsing.worker_client import TOGETHER_LEAST
+from gateway.pricing.prices import Prices
 from spool.data_dir import DATABASE
 from spool.record import AI_TELEMETRY
 from tests.support.metrics import Export
 from tests.support.metrics_rig import MetricsRig
 from tests.support.polling import until_true
 from tests.support.spans import call_span
+from tests.support.workers import worker_client
 
 PEER = "192.0.2.7"
 BLUE = Sender("team blue", PEER, counted_as="k1")
@@ -84,18 +86,19 @@ async def test_what_was_counted_under_the_name_goes_on_when_counting_knows_the_k
 
 
 async def test_the_second_process_knows_a_key_as_the_gateway_does(rig: MetricsRig) -> None:
-    context = rig.intake._context(GREEN)
-    reader = Reader(users="keep", user_secret=b"", price_file=None, prefer_metrics=frozenset())
-    reader.start()
+    context = rig.intake.pipeline.context_of(GREEN)
+    client = worker_client()
+    client.start()
     try:
-        await until_true(lambda: reader.is_free, timeout_s=20, what="the worker")
-        body = counter(1, 1, at=60).body
-        packed = await asyncio.gather(*(reader.pack_metrics(body, False, context) for _ in range(TOGETHER_LEAST)))  # noqa: FBT003 it is protobuf
-        assert reader.worker.done > 0, "answers came from there"
+        await until_true(lambda: client.is_free, timeout_s=20, what="the worker")
+        payload = Payload("metrics", counter(1, 1, at=60).body, json=False)
+        answers = await asyncio.gather(*(client.parse(payload, context) for _ in range(TOGETHER_LEAST)))
+        assert client.worker.done > 0, "answers came from there"
     finally:
-        await reader.stop()
-    beside = measured_in(packed[0])
-    here = await rig.intake._measured(body, False, context)  # noqa: FBT003 as above
+        await client.stop()
+    beside, here = answers[0][0].points, parse(payload, context, ParseRules(Prices())).points
+    assert beside is not None
+    assert here is not None
     assert [point.key for point in beside.points] == [point.key for point in here.points]
     assert beside.points[0].labels.reporter.sender == "key:k1"
 

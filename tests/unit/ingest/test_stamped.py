@@ -10,10 +10,8 @@ from typing import Any
 import pytest
 
 from gateway.contract.intake import Sender
-from gateway.ingest.parsing.calls import parse_traces
-from gateway.ingest.parsing.points import measured_in
-from gateway.ingest.parsing.reader import TOGETHER_LEAST, Reader
-from gateway.ingest.parsing.sources import kind_of
+from gateway.ingest.parsing.parse import Parsed, ParseRules, Payload, parse
+from gateway.ingest.parsing.worker_client import TOGETHER_LEAST
 from gateway.normalise.attribution import attribute, fixed_by
 from gateway.normalise.context import Context, UserPolicy
 from gateway.pricing.prices import Prices
@@ -22,6 +20,7 @@ from tests.support.metrics import Export
 from tests.support.metrics_rig import MetricsRig
 from tests.support.polling import until_true
 from tests.support.spans import call_span
+from tests.support.workers import worker_client
 
 LABELS = MappingProxyType({"team": "alpha", "environment": "prod", "cost_center": "4711"})
 ALPHA = Sender("key of alpha", "192.0.2.1", fixed_by(LABELS))
@@ -135,23 +134,24 @@ async def test_what_is_stamped_outlives_a_restart_before_it_settles(rig: Metrics
 
 async def test_the_second_process_stamps_as_the_gateway_itself_does() -> None:
     context = Context(1_767_607_200_000, "2026-01-05T10:00:00.000Z", key=ALPHA.key, key_fixes=dict(ALPHA.fixes))
-    reader = Reader(users="keep", user_secret=b"", price_file=None, prefer_metrics=frozenset())
-    reader.start()
+    client = worker_client()
+
+    async def there(payload: Payload) -> list[Parsed]:
+        answers = await asyncio.gather(*(client.parse(payload, context) for _ in range(TOGETHER_LEAST)))
+        return [parsed for parsed, _ in answers]
+
+    client.start()
     try:
-        await until_true(lambda: reader.is_free, timeout_s=30, what="the worker ready")
-        body = call_span("a", (10, 2), resource=SAID)
-        here = parse_traces(body, json=False, context=context, prices=Prices(), prefer_metrics=frozenset())
-        read = await asyncio.gather(*(reader.pack("traces", body, False, context) for _ in range(TOGETHER_LEAST)))  # noqa: FBT003
-        assert [packed for packed, _ in read] == [here] * TOGETHER_LEAST
-        assert is_stamped(json.loads(here.records[0]))
-        metrics = Export(resource=SAID).point(40).body
-        packed = await asyncio.gather(*(reader.pack_metrics(metrics, False, context) for _ in range(TOGETHER_LEAST)))  # noqa: FBT003
-        assert all(measured_in(x).attributions[0]["team"] == "alpha" for x in packed)
-        pushed = json.dumps(KONG).encode()
-        sources = await asyncio.gather(
-            *(reader.pack_source(kind_of("kong", 1), pushed, context) for _ in range(TOGETHER_LEAST))
-        )
-        assert all(is_stamped(json.loads(source.calls[5][0])) for source, _ in sources)
-        assert reader.worker.done > 0, "answers came from there"
+        await until_true(lambda: client.is_free, timeout_s=30, what="the worker ready")
+        body = Payload("traces", call_span("a", (10, 2), resource=SAID), json=False)
+        here = parse(body, context, ParseRules(Prices()))
+        assert here.calls is not None
+        assert await there(body) == [here] * TOGETHER_LEAST
+        assert is_stamped(json.loads(here.calls.records[0]))
+        metrics = Payload("metrics", Export(resource=SAID).point(40).body, json=False)
+        assert all(x.points and x.points.attributions[0]["team"] == "alpha" for x in await there(metrics))
+        pushed = Payload("kong", json.dumps(KONG).encode())
+        assert all(x.calls and is_stamped(json.loads(x.calls.records[0])) for x in await there(pushed))
+        assert client.worker.done > 0, "answers came from there"
     finally:
-        await reader.stop()
+        await client.stop()

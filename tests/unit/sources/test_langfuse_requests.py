@@ -10,9 +10,11 @@ import orjson
 import pytest
 
 from gateway.contract.intake import Receipt, Sender
+from gateway.ingest.intake import GatewayIntake
+from gateway.ingest.parsing.parse import ParseRules
+from gateway.ingest.parsing.parser import Parser
 from gateway.ingest.pipeline import IngestPipeline
 from gateway.ingest.trace_attributes import MAX_CALLS
-from gateway.normalise.context import KEEP_USERS
 from gateway.pricing.prices import Prices
 from tests.support.compare import differences
 from tests.support.corpus import CORPUS
@@ -33,14 +35,8 @@ class Gateway:
     def _open(self) -> None:
         prices = Prices()
         self.rig.counting._price = prices.price
-        self.intake = IngestPipeline(
-            self.rig.spool,
-            self.rig.counting,
-            users=KEEP_USERS,
-            prices=prices,
-            metering=metering(self.rig.spool, self.rig.clock),
-            now_ms=self.rig.clock,
-        )
+        pipeline = IngestPipeline(self.rig.spool, self.rig.counting, Parser(ParseRules(prices)), now_ms=self.rig.clock)
+        self.intake = GatewayIntake(self.rig.spool, pipeline, metering(self.rig.spool, self.rig.clock))
 
     async def reopen(self) -> None:
         await self.rig.reopen()

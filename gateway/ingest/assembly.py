@@ -1,0 +1,152 @@
+"""The settler and the intake that a configuration describes."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from gateway.config.model import Config
+from gateway.contract.errors import CannotStart
+from gateway.devices.enrolment_hold import LONGEST_MS, MARGIN_MS
+from gateway.devices.intake import DeviceIntake
+from gateway.ingest.intake import GatewayIntake
+from gateway.ingest.metrics import Settings as MetricsSettings
+from gateway.ingest.parsing.frames import Setup
+from gateway.ingest.parsing.parse import ParseRules
+from gateway.ingest.parsing.parser import Parser
+from gateway.ingest.parsing.worker_client import WorkerClient
+from gateway.ingest.pipeline import IngestPipeline
+from gateway.ingest.settle import HeldFrom, Settler
+from gateway.normalise.context import Context, Machines, UserPolicy
+from gateway.pricing.prices import Prices
+from gateway.sources.catalogue import sources_with
+from gateway.storage.private_files import read_or_create
+from gateway.usage_events.events import EventRules
+from gateway.usage_events.intake import Metering
+from spool.settings import SpoolSettings
+from spool.store import Spool
+
+USER_SECRET_FILE: Final = "user-secret"  # noqa: S105 - a file's name
+MACHINE_SECRET_FILE: Final = "machine-secret"  # noqa: S105 as above
+SECRET_BYTES: Final = 32
+SECRET_MIN_BYTES: Final = 16
+CORES_FOR_WORKER: Final = 2
+
+
+class Secrets(NamedTuple):
+    """Keys of hashes that leave the machine; empty where none is needed."""
+
+    user: bytes
+    machine: bytes
+    """Of the ids of machines that state none."""
+
+
+def read_secrets(config: Config) -> Secrets:
+    """The secrets in the data directory, made at the first start. Raises CannotStart for one that is damaged."""
+    user = machine = b""
+    if config.attributes.user == "hash":
+        path = config.data_dir / USER_SECRET_FILE
+        user = _secret_in(path)
+        if len(user.strip()) < SECRET_MIN_BYTES:
+            raise CannotStart(
+                f"{path} holds no secret: restore it; if it is deleted, a new one is made and the hashes of users change"
+            )
+    if config.devices.enroll != "off":
+        machine = _secret_in(config.data_dir / MACHINE_SECRET_FILE)
+    return Secrets(user, machine)
+
+
+def _secret_in(path: Path) -> bytes:
+    return read_or_create(path, lambda: os.urandom(SECRET_BYTES))
+
+
+def build_settler(config: Config, spool: Spool, prices: Prices, held_from_ms: HeldFrom | None) -> Settler:
+    return Settler(
+        spool,
+        settle_ms=int(config.counting.settle_s * 1000),
+        window_ms=evidence_ms(config),
+        max_keys=config.counting.max_keys,
+        now_ms=spool.age_ms,
+        metrics=metrics_settings(config),
+        price=prices.price,
+        held_from_ms=held_from_ms,
+    )
+
+
+def build_intake(
+    config: Config,
+    spool: Spool,
+    settler: Settler,
+    prices: Prices,
+    metering: Metering,
+    *,
+    now_ms: Callable[[], int],
+    devices: DeviceIntake | None = None,
+    own_device: str | None = None,
+    secrets: Secrets,
+    worker: WorkerClient | None = None,
+) -> GatewayIntake:
+    """*own_device*: as `Context` has it. Without *worker* every payload is parsed in this process."""
+    rules = ParseRules(prices, settler.aggregates.settings.prefer_metrics, sources_with(generic_mapping(config)))
+    users = UserPolicy(config.attributes.user, secrets.user)
+    context = Context(0, "", users=users, machines=Machines(secrets.machine), own_device=own_device)
+    pipeline = IngestPipeline(spool, settler, Parser(rules, worker), now_ms=now_ms, context=context, devices=devices)
+    return GatewayIntake(spool, pipeline, metering, devices)
+
+
+def build_worker(config: Config, secrets: Secrets, own_device: str | None) -> WorkerClient | None:
+    """The second process for large payloads, not started yet; None where there is no core for it."""
+    if config.workers == "off" or len(os.sched_getaffinity(0)) < CORES_FOR_WORKER:
+        return None
+    return WorkerClient(
+        Setup(
+            users=config.attributes.user,
+            user_secret=secrets.user,
+            price_file=None if config.pricing.file is None else str(config.pricing.file),
+            prefer_metrics=sorted(metrics_settings(config).prefer_metrics),
+            mapping=generic_mapping(config),
+            machine_secret=secrets.machine,
+            price_list=config.pricing.price_list == "on",
+            own_device=own_device,
+        )
+    )
+
+
+def metrics_settings(config: Config) -> MetricsSettings:
+    return MetricsSettings(
+        settle_ms=int(config.counting.metrics_settle_s * 1000),
+        window_ms=int(config.counting.window_s * 1000),
+        max_age_ms=int(config.spool.max_age_s * 1000),
+        prefer_metrics=frozenset(preference.service for preference in config.counting.prefer),
+    )
+
+
+def spool_settings(config: Config) -> SpoolSettings:
+    return SpoolSettings(
+        max_bytes=config.spool.max_bytes,
+        max_age_ms=int(config.spool.max_age_s * 1000),
+        keep_delivered_ms=int(config.spool.keep_delivered_s * 1000),
+        keep_dead_letters_ms=int(config.spool.keep_dead_letters_s * 1000),
+        max_dead_letter_bytes=config.spool.max_dead_letter_bytes,
+        window_ms=evidence_ms(config),
+        reserve_bytes=config.spool.reserve_bytes,
+    )
+
+
+def evidence_ms(config: Config) -> int:
+    """How long the ledger's evidence of calls is kept: longer where enrolments hold records back."""
+    options = config.counting
+    held_ms = LONGEST_MS + MARGIN_MS + int(options.settle_s * 1000) if config.devices.gate == "hold" else 0
+    return int(options.window_s * 1000) + held_ms
+
+
+def event_rules(config: Config) -> EventRules:
+    return EventRules(
+        config.events.route, config.events.angle_brackets == "replace", frozenset(config.unit_cost.dimensions)
+    )
+
+
+def generic_mapping(config: Config) -> dict[str, Any] | None:
+    """The field mapping of the source `generic`; None for its default."""
+    options = config.sources.get("generic")
+    return None if options is None else options.mapping

@@ -1,0 +1,93 @@
+"""The intake of the gateway: each kind of request goes to its pipeline. It fills `gateway.contract.intake.Intake`."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import Final
+
+import orjson
+
+from gateway.contract.errors import BadPayload, NotFound
+from gateway.contract.intake import Receipt, Sender
+from gateway.contract.outcomes import Rejection
+from gateway.contract.unit_cost import Target
+from gateway.devices.intake import DeviceIntake
+from gateway.ingest.parsing.parse import Payload
+from gateway.ingest.pipeline import IngestPipeline
+from gateway.sources.records.envelope import positions_in
+from gateway.usage_events.intake import Metering
+from spool.store import IntakeStore
+
+OTLP_JSON: Final = re.compile(rb'\s*\{\s*"resource(Spans|Logs|Metrics)"')
+"""OTLP/JSON, which a source path takes as well."""
+KINDS: Final = {b"Spans": "traces", b"Logs": "logs", b"Metrics": "metrics"}
+
+
+class GatewayIntake:
+    """Telemetry, usage events, unit cost and devices."""
+
+    def __init__(
+        self, spool: IntakeStore, pipeline: IngestPipeline, metering: Metering, devices: DeviceIntake | None = None
+    ) -> None:
+        """Without *devices* none is kept here: their routes are not found."""
+        self._spool = spool
+        self.pipeline = pipeline
+        self._metering = metering
+        self._devices = devices
+
+    async def traces(self, body: bytes, *, json: bool, sender: Sender) -> Receipt:
+        return (await self.pipeline.take(Payload("traces", body, json), sender)).receipt
+
+    async def logs(self, body: bytes, *, json: bool, sender: Sender) -> Receipt:
+        return (await self.pipeline.take(Payload("logs", body, json), sender)).receipt
+
+    async def metrics(self, body: bytes, *, json: bool, sender: Sender) -> Receipt:
+        return (await self.pipeline.take(Payload("metrics", body, json), sender)).receipt
+
+    async def source(self, name: str, body: bytes, *, sender: Sender, first_line: int = 1) -> Receipt:
+        otlp = OTLP_JSON.match(body)
+        if otlp is not None:
+            with suppress(BadPayload):  # it may be several export requests, one a line
+                return (await self.pipeline.take(Payload(KINDS[otlp[1]], body), sender)).receipt
+        return (await self.pipeline.take(Payload(name, body, first_line=first_line), sender)).receipt
+
+    async def forwarded(self, body: bytes, *, sender: Sender) -> Receipt:
+        parsed, admitted = taken = await self.pipeline.take(Payload("forwarded", body), sender)
+        if parsed.calls is None or admitted.calls is parsed.calls:
+            return taken.receipt
+        known = len(parsed.calls.rejected)
+        rejected = taken.receipt.rejected
+        blocked = blocked_records(parsed.calls.records, body, rejected[known:])
+        return taken.receipt._replace(rejected=(*rejected[:known], *blocked))
+
+    async def events(self, body: bytes, *, sender: Sender, are_metered: bool = True) -> Receipt:
+        self._spool.admit(len(body))
+        return await self._metering.events(body, are_metered=are_metered)
+
+    async def unit_cost(self, target: Target, body: bytes, *, sender: Sender) -> Receipt:
+        self._spool.admit(len(body))
+        return await self._metering.unit_cost(target, body, sender)
+
+    async def heartbeat(self, device_id: str, body: bytes, *, sender: Sender, enrolls: bool = True) -> Receipt:
+        return await self._known_devices.heartbeat(device_id, body, enrolls=enrolls)
+
+    async def ping(self, device_id: str, body: bytes, *, sender: Sender, enrolls: bool = True) -> Receipt:
+        return await self._known_devices.ping(device_id, body, enrolls=enrolls)
+
+    async def enroll(self, body: bytes, *, sender: Sender) -> Receipt:
+        return await self._known_devices.enroll(body)
+
+    @property
+    def _known_devices(self) -> DeviceIntake:
+        if self._devices is None:
+            raise NotFound("devices are not kept here")
+        return self._devices
+
+
+def blocked_records(records: Sequence[bytes], body: bytes, blocked: Iterable[Rejection]) -> Iterator[Rejection]:
+    """*blocked*, which names calls among *records*, with the place of each in the envelope *body* instead."""
+    positions = positions_in(body)
+    for rejection in blocked:
+        number = int(rejection.position.removeprefix("calls[").removesuffix("]"))
+        record_id = orjson.loads(records[number])["record_id"]
+        yield rejection._replace(position=positions[record_id].pop(0))

@@ -1,0 +1,158 @@
+"""What passes between the gateway and its parser process, in plain types that `marshal` takes. Pure.
+
+A frame to the worker is a list of jobs, a frame from it the list of their answers, in the same order.
+Points, labels, attributions and rejections of metrics, of which a payload may hold many, travel in
+pieces, each marshalled by itself: unpacking one piece delays the event loop by a millisecond.
+"""
+
+import marshal
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, NamedTuple, TypedDict
+
+from gateway.contract.outcomes import Rejection
+from gateway.contract.parsed_payload import ParsedPayload
+from gateway.ingest.parsing.parse import Parsed, Payload
+from gateway.normalise.context import Context
+from gateway.normalise.conventions.metric_tables import MetricTable
+from gateway.normalise.points import Labels, MetricSource, Point, UsagePoints
+from gateway.normalise.usage import Basis
+
+PIECE: Final = 2_000
+"""Of points that is half a megabyte, and a millisecond to unpack."""
+Pieces = list[bytes]
+"""Each a marshalled list of up to `PIECE`."""
+
+
+class Setup(TypedDict):
+    """The first frame: what does not change from payload to payload."""
+
+    users: str
+    user_secret: bytes
+    price_file: str | None
+    prefer_metrics: list[str]
+    mapping: dict[str, Any] | None
+    """Of `sources.generic`."""
+    machine_secret: bytes
+    """Empty where machines without an id get none."""
+    price_list: bool
+    own_device: str | None
+    """As `gateway.normalise.context.Context` has it."""
+
+
+Job = tuple[tuple[Any, ...], tuple[Any, ...]]
+"""The fields of a Payload, and those of its Context that differ from payload to payload."""
+Answer = tuple[Any, Any]
+"""A packed Parsed, and model -> calls without a price; or None, and why the payload can never be read; or
+None twice: the gateway parses it itself and meets the same fault, with its own handling of errors."""
+
+
+class PackedPoints(NamedTuple):
+    """`UsagePoints`, in plain types. Points name their labels and table by position: they share a few."""
+
+    items: int
+    ignored: int
+    suppressed: dict[str, int]
+    """Reason -> points."""
+    tables: list[tuple[Any, ...]]
+    rejected: Pieces
+    """Reason and position."""
+    attributions: Pieces
+    labels: Pieces
+    points: Pieces
+
+
+def job_of(payload: Payload, context: Context) -> Job:
+    fixes = tuple(context.key_fixes.items())
+    stamps = (context.received_at_ms, context.received_at)
+    return tuple(payload), (*stamps, context.key, context.counted_as, context.peer, fixes)
+
+
+def opened(job: Job, context: Context) -> tuple[Payload, Context]:
+    """The payload of *job*, and *context* with the fields that the job brings."""
+    fields, (received_at_ms, received_at, key, counted_as, peer, fixes) = job
+    return Payload._make(fields), context._replace(
+        received_at_ms=received_at_ms,
+        received_at=received_at,
+        key=key,
+        counted_as=counted_as,
+        peer=peer,
+        key_fixes=dict(fixes),
+    )
+
+
+def pack(parsed: Parsed) -> tuple[Any, ...]:
+    """*parsed* in plain types."""
+    return (
+        None if parsed.calls is None else tuple(parsed.calls),
+        None if parsed.points is None else tuple(pack_points(parsed.points)),
+        dict(parsed.answer),
+        tuple(parsed.trace_updates),
+        dict(parsed.traces_of_calls),
+    )
+
+
+def unpack(fields: Sequence[Any]) -> Parsed:
+    """What `pack` packed."""
+    calls, points, *rest = fields
+    return Parsed(
+        None if calls is None else ParsedPayload._make(calls),
+        None if points is None else unpack_points(PackedPoints._make(points)),
+        *rest,
+    )
+
+
+def points_in(fields: Sequence[Any]) -> int:
+    """How many points and other items of metrics a packed Parsed holds."""
+    return 0 if fields[1] is None else int(fields[1][0])
+
+
+def pack_points(points: UsagePoints) -> PackedPoints:
+    labels: dict[Labels, int] = {}
+    tables: dict[MetricTable, int] = {}
+    numbered = [
+        (
+            *point[:2],
+            labels.setdefault(point.labels, len(labels)),
+            tables.setdefault(point.table, len(tables)),
+            *point[4:],
+        )
+        for point in points.points
+    ]
+    return PackedPoints(
+        points.items,
+        points.ignored,
+        dict(points.suppressed),
+        [tuple({**x._asdict(), "basis": x.basis.name}.values()) for x in tables],
+        _cut([tuple(x) for x in points.rejected]),
+        _cut(points.attributions),
+        _cut([(tuple(x.reporter), *x[1:]) for x in labels]),
+        _cut(numbered),
+    )
+
+
+def unpack_points(packed: PackedPoints) -> UsagePoints:
+    points = UsagePoints(items=packed.items, ignored=packed.ignored, attributions=list(_joined(packed.attributions)))
+    points.suppressed.update(packed.suppressed)
+    points.rejected += [Rejection(*x) for x in _joined(packed.rejected)]
+    labels = [Labels(MetricSource(*reporter), *rest) for reporter, *rest in _joined(packed.labels)]
+    tables = [_table_in(fields) for fields in packed.tables]
+    points.points += [
+        Point(key, series, labels[label], tables[table], *rest)
+        for key, series, label, table, *rest in _joined(packed.points)
+    ]
+    return points
+
+
+def _table_in(fields: Iterable[Any]) -> MetricTable:
+    table = MetricTable(*fields)
+    return table._replace(basis=Basis[str(table.basis)])
+
+
+def _cut(items: Sequence[object]) -> Pieces:
+    """*items*, of plain types, in pieces."""
+    return [marshal.dumps(list(items[start : start + PIECE])) for start in range(0, len(items), PIECE)]
+
+
+def _joined(pieces: Pieces) -> Iterator[Any]:
+    for piece in pieces:
+        yield from marshal.loads(piece)  # noqa: S302 our own worker wrote it

@@ -1,0 +1,97 @@
+"""The gateway's side of its parser process: hands payloads over, and unpacks the answers.
+
+A large payload goes by itself. Small ones that arrive in one iteration of the event loop go together,
+since handing over costs more than parsing one of them; with fewer than `TOGETHER_LEAST` it is not worth it.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Final
+
+from gateway.common.in_thread import in_thread
+from gateway.contract.errors import BadPayload
+from gateway.ingest.metrics import POINTS_HERE
+from gateway.ingest.parsing.frames import Answer, Job, Setup, job_of, points_in, unpack
+from gateway.ingest.parsing.parse import Parsed, Payload
+from gateway.ingest.parsing.process import Worker, WorkerGone
+from gateway.normalise.context import Context
+
+LARGE_BYTES: Final = 8 * 1024
+"""Such a payload goes by itself."""
+TOGETHER_LEAST: Final = 4
+TOGETHER_MOST: Final = 16
+
+
+class WorkerClient:
+    """Start it in a running loop."""
+
+    def __init__(self, setup: Setup) -> None:
+        self.worker = Worker("gateway.ingest.parsing.worker", lambda: setup)
+        self._small: list[tuple[Job, asyncio.Future[Answer]]] = []
+        self._handing: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        self.worker.start()
+
+    async def stop(self) -> None:
+        await self.worker.stop()
+
+    @property
+    def is_free(self) -> bool:
+        """Whether the worker runs and its backlog is short."""
+        return self.worker.is_free
+
+    async def parse(self, payload: Payload, context: Context) -> tuple[Parsed, Mapping[str, int]]:
+        """The payload, parsed, and model -> calls without a price.
+
+        Raises BadPayload; WorkerGone when the caller must parse it itself. Ask only when it `is_free`.
+        """
+        job = job_of(payload, context)
+        if len(payload.body) >= LARGE_BYTES:
+            (answer,) = await self.worker.ask([job])
+        else:
+            answer = await self._together(job)
+        fields, rest = answer
+        if fields is None and rest is None:
+            raise WorkerGone
+        if fields is None:
+            raise BadPayload(rest)
+        return await in_thread(partial(unpack, fields), is_long=points_in(fields) > POINTS_HERE), rest
+
+    def _together(self, job: Job) -> "asyncio.Future[Answer]":
+        """The answer to *job*, which waits for this iteration of the loop to end, or for `TOGETHER_MOST`."""
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Answer] = loop.create_future()
+        self._small.append((job, answer))
+        if len(self._small) == TOGETHER_MOST:
+            self._hand_over()
+        elif len(self._small) == 1:
+            loop.call_soon(self._hand_over)
+        return answer
+
+    def _hand_over(self) -> None:
+        small, self._small = self._small, []
+        if not small:
+            return
+        if len(small) < TOGETHER_LEAST or not self.worker.is_free:
+            for _, answer in small:
+                answer.set_exception(WorkerGone())
+            return
+        task = asyncio.create_task(self._ask(small))
+        self._handing.add(task)
+        task.add_done_callback(self._handing.discard)
+
+    async def _ask(self, small: list[tuple[Job, "asyncio.Future[Answer]"]]) -> None:
+        answers: list[Any]
+        try:
+            answers = await self.worker.ask([job for job, _ in small])
+        except WorkerGone:
+            answers = []
+        for i, (_, waiting) in enumerate(small):
+            if waiting.done():
+                continue
+            if answers:
+                waiting.set_result(answers[i])
+            else:
+                waiting.set_exception(WorkerGone())

@@ -1,0 +1,22 @@
+"""A parser process for a test."""
+
+from typing import Literal
+
+from gateway.ingest.parsing.frames import Setup
+from gateway.ingest.parsing.worker_client import WorkerClient
+
+
+def worker_client(*, users: Literal["keep", "hash"] = "keep", user_secret: bytes = b"") -> WorkerClient:
+    """Not started yet."""
+    return WorkerClient(
+        Setup(
+            users=users,
+            user_secret=user_secret,
+            price_file=None,
+            prefer_metrics=[],
+            mapping=None,
+            machine_secret=b"",
+            price_list=True,
+            own_device=None,
+        )
+    )
