@@ -5,7 +5,7 @@ dict, serialised once, and from then on moves as ready JSON bytes. `docs/formats
 """
 
 from dataclasses import dataclass
-from typing import Literal, NotRequired, TypedDict
+from typing import Final, Literal, NotRequired, TypedDict, get_args
 
 SCHEMA = "inference/1"
 
@@ -19,6 +19,21 @@ DEVICES = "devices"
 OWN_LANES = (AI_TELEMETRY, USAGE_EVENTS, UNIT_COST, DEVICES)
 
 UsageStatus = Literal["reported", "partial", "estimated", "missing", "none", "aggregate"]
+
+Flag = Literal[
+    "received_time",  # no time was reported: `started_at` is the time of receipt
+    "unfinished",  # the start of the call, or a part of it, was reported, and no end
+    "start_unknown",  # only the end was reported: `started_at` is that; with `unfinished`, the time of the report
+    "clock_skew",  # its time is ahead of ours, or it ends before it begins
+    "late",  # older than a day at receipt
+    "inconsistent_usage",  # the parts are more than the whole; kept as sent
+    "unpriced",  # no price is known for the model, or none is looked up
+    "conflict",  # another observation shares the response id or the place in the trace, and differs
+    "gateway_cache_hit",  # a gateway's cache answered
+    "unknown_convention",  # only the generic table could read it
+]
+FLAGS: Final[tuple[Flag, ...]] = get_args(Flag)
+"""All flags of a record, in the order of `docs/formats.md`."""
 
 
 class Source(TypedDict):
@@ -121,7 +136,7 @@ class Record(TypedDict):
     period: NotRequired[Period]
     """Of an aggregate."""
     received_at: str
-    flags: list[str]
+    flags: list[Flag]
 
 
 @dataclass(frozen=True, slots=True)

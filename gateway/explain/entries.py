@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, cast
 import orjson
 
 from gateway.contract.errors import BadPayload
+from gateway.contract.flags import RECEIVED_TIME
 from gateway.counting.calls.digest import identity
 from gateway.decode.view import Traces
 from gateway.explain.log_records import explain_log_records
@@ -27,7 +28,6 @@ from gateway.normalise.texts import Json
 from gateway.sources.documents import Document
 from gateway.sources.otlp import decoded_request, export_request
 from gateway.sources.reading import documents_of
-from gateway.sources.reporting import RECEIVED_TIME
 from gateway.sources.source import Source
 
 _PATH = "the path that it was sent to"

@@ -16,10 +16,11 @@ import orjson
 import structlog
 
 from gateway.common.traceback_summary import places
+from gateway.contract.flags import UNPRICED
 from gateway.counting.calls.cluster import MAX_CLUSTER, LateChunk
 from gateway.counting.calls.digest import of_this_size, split_ref
 from gateway.counting.calls.ledger import MOVED, Ledger
-from gateway.counting.calls.merge import UNPRICED, merge
+from gateway.counting.calls.merge import merge
 from gateway.counting.calls.resolve import Verdict
 from gateway.ingest.metrics import MetricsPipeline, Price
 from gateway.ingest.metrics import Settings as MetricsSettings

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, cast
 import orjson
 
 from gateway.common.lru import forget_oldest
-from gateway.contract.partial_flags import START_UNKNOWN, UNFINISHED
+from gateway.contract.flags import START_UNKNOWN, UNFINISHED
 from gateway.counting.calls.digest import DIGEST_BYTES, bare_row
 from gateway.counting.calls.merge import complete_attribution
 from gateway.ingest.parsing.parse import Parsed

@@ -3,6 +3,8 @@
 from datetime import UTC, datetime
 from functools import lru_cache
 
+from spool.record import Flag
+
 NS_PER_MS = 1_000_000
 FIRST_NS = 946_684_800 * 10**9
 """2000-01-01: an earlier start is no time of an AI call but a unit mistaken, or a clock never set. Calls outside
@@ -40,7 +42,7 @@ def duration_ms(start_ns: int, end_ns: int) -> int | None:
     return (end_ns - start_ns + NS_PER_MS // 2) // NS_PER_MS
 
 
-def time_flags(start_ms: int, received_at_ms: int) -> list[str]:
+def time_flags(start_ms: int, received_at_ms: int) -> list[Flag]:
     """`clock_skew` or `late`, where the start is far from the receipt. A fresh list."""
     ahead = start_ms - received_at_ms
     if ahead > AHEAD_MS:

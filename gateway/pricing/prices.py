@@ -10,6 +10,7 @@ counted; the list, of some ten MiB, is then not loaded.
 from collections import Counter
 from typing import NamedTuple
 
+from gateway.contract.flags import UNPRICED
 from gateway.pricing.own import OwnPrices
 from gateway.pricing.rates import Rates, amount
 from spool.record import Record, Usage
@@ -69,7 +70,7 @@ class Prices:
         except KeyError:
             tariff = self._look_up(key, record, at_ms)
         if tariff is None:
-            record["flags"] = [*record["flags"], "unpriced"]
+            record["flags"] = [*record["flags"], UNPRICED]
             if self._has_list:
                 self.note_unpriced(record.get("response_model") or record.get("request_model") or "unknown", 1)
             return

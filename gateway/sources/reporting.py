@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import NamedTuple
 
+from gateway.contract.flags import RECEIVED_TIME
 from gateway.contract.outcomes import Rejection
 from gateway.normalise import times
 from gateway.normalise.attribution import gateway_origin
@@ -24,8 +25,6 @@ from gateway.normalise.texts import Json
 from spool.record import Source, Trace
 
 UNTIMED_MS = 10 * 60 * 1000
-RECEIVED_TIME = "received_time"
-"""Flag of a record whose sender told no time."""
 _MAX_DURATION_MS = 24 * 3600 * 1000
 _MS_PER_S = 1000
 _SECONDS_BELOW = 10**11

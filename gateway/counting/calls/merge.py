@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from typing import Any, cast
 
-from gateway.contract.partial_flags import UNFINISHED
+from gateway.contract.flags import UNFINISHED, UNPRICED
 from gateway.counting.calls.partial import complete_called, complete_times
 from spool.record import Cost, Record, Usage
 
-UNPRICED = "unpriced"
 """Flag of a record without a cost."""
 _FILLED = (
     "provider",

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from gateway.contract.partial_flags import START_UNKNOWN, UNFINISHED
+from gateway.contract.flags import START_UNKNOWN, UNFINISHED
 from gateway.normalise.record import INPUT_ONLY, UNKNOWN_PROVIDER
 from spool.record import Record
 

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple, cast
 
 from gateway.contract.errors import BadPayload
+from gateway.contract.flags import UNPRICED
 from gateway.contract.parsed_payload import ParsedPayload, Used
 from gateway.counting.calls.digest import digest_rows
 from gateway.decode.otlp_json import decode_logs_json, decode_metrics_json, decode_traces_json
@@ -123,9 +124,9 @@ def parsed_calls(normalised: Normalised, context: Context, rules: ParseRules) ->
     for call in calls:
         record = call.record
         if record["kind"] == "aggregate":  # that another gateway made
-            if "unpriced" not in record["flags"]:
+            if UNPRICED not in record["flags"]:
                 continue
-            record["flags"].remove("unpriced")
+            record["flags"].remove(UNPRICED)
         price(record, call.start_ms)
     return ParsedPayload(
         normalised.items,

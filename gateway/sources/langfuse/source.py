@@ -22,9 +22,9 @@ from functools import lru_cache
 from hashlib import sha256
 
 from gateway.contract.errors import BadPayload
+from gateway.contract.flags import START_UNKNOWN
+from gateway.contract.flags import UNFINISHED as UNFINISHED_FLAG
 from gateway.contract.outcomes import Rejection
-from gateway.contract.partial_flags import START_UNKNOWN
-from gateway.contract.partial_flags import UNFINISHED as UNFINISHED_FLAG
 from gateway.normalise.call import UNFINISHED
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.langfuse_usage import read_usage
@@ -37,6 +37,7 @@ from gateway.sources.items import ignore
 from gateway.sources.langfuse.events import Observation, ReadEvents, Trace, id_in, read_events
 from gateway.sources.reporting import Report, add_call, epoch_ms
 from gateway.sources.source import Snippet, Source, SourceRead, Thread
+from spool.record import Flag
 
 _TRACE_NAMES: dict[str, tuple[str, ...]] = {
     "user": ("metadata.user_api_key_user_id", "userId", "metadata.langfuse_user_id"),
@@ -176,10 +177,10 @@ def _is_open(observation: Observation) -> bool:
     return not (_failed(observation) or observation.has_output or any(name in observation.body for name in told))
 
 
-def _partial_flags(observation: Observation, report: Report, *, is_open: bool) -> list[str]:
+def _partial_flags(observation: Observation, report: Report, *, is_open: bool) -> list[Flag]:
     """Rule 5."""
     starts, ends = report.start_ms is not None, "endTime" in observation.body
-    flags = [] if starts else [START_UNKNOWN]
+    flags: list[Flag] = [] if starts else [START_UNKNOWN]
     return [*flags, UNFINISHED_FLAG] if is_open or not (starts or ends) else flags
 
 

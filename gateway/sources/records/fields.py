@@ -14,7 +14,7 @@ from gateway.normalise.extract import MAX_COUNT, MAX_TEXT_CHARS
 from gateway.normalise.record import title
 from gateway.normalise.texts import Json
 from gateway.sources.reporting import epoch_ms
-from spool.record import SCHEMA, Attribution, Cost, Period, Record, Source, Trace, Usage
+from spool.record import FLAGS, SCHEMA, Attribution, Cost, Flag, Period, Record, Source, Trace, Usage
 
 
 class Fault(Exception):
@@ -37,9 +37,6 @@ _LABEL: Final = re.compile(r"[\w.-]{1,64}", re.ASCII)
 _MAX_LABELS: Final = 32
 _MAX_OTHER: Final = 32
 _MAX_MS: Final = 400 * 24 * 3600 * 1000
-FLAGS: Final = (
-    "clock_skew", "late", "inconsistent_usage", "unpriced", "conflict", "gateway_cache_hit", "unknown_convention", "received_time",
-)  # fmt: skip
 
 
 def name(value: Json) -> str:
@@ -136,7 +133,7 @@ def number(value: Json) -> int | float:
     raise ValueError
 
 
-def flags(value: Json) -> list[str]:
+def flags(value: Json) -> list[Flag]:
     """Those that are known."""
     if not isinstance(value, list):
         raise TypeError

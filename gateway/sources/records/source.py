@@ -11,6 +11,7 @@
 
 from collections.abc import Sequence
 
+from gateway.contract.flags import UNPRICED
 from gateway.normalise.attribution import attribute, gateway_origin
 from gateway.normalise.call import Call
 from gateway.normalise.context import Context
@@ -42,8 +43,8 @@ def read(documents: Sequence[Document], out: SourceRead, context: Context) -> No
 def _call(record: Record, context: Context) -> Call:
     made = gateway_origin(NAME, context)
     record["attribution"] = _attributed(record["attribution"], made.attribution, context)
-    if record["kind"] == "call" and "unpriced" in record["flags"]:
-        record["flags"].remove("unpriced")  # it is set again, unless there is a price here
+    if record["kind"] == "call" and UNPRICED in record["flags"]:
+        record["flags"].remove(UNPRICED)  # it is set again, unless there is a price here
     trace = record.get("trace")
     trace_id = bytes.fromhex((trace and trace.get("trace_id")) or "")
     span_id = bytes.fromhex((trace and trace.get("span_id")) or "") if trace_id else b""

@@ -206,14 +206,14 @@ def test_settled_chunks_and_silent_sources_are_forgotten() -> None:
     ledger = Ledger(1000)
     count(ledger, 1, call("a"), call("b", scope="x", at=(0, 5000)))
     count(ledger, 2, call("c", service="other"))
-    ledger.reserve()
+    ledger.turn()
     assert len(ledger._sources) == 2
     ledger.settled(1)
-    ledger.reserve()
+    ledger.turn()
     assert len(ledger._sources) == 1
     assert ledger.oldest_ms() == 2
     ledger.settled(2)
-    ledger.reserve()
+    ledger.turn()
     assert (len(ledger._sources), ledger.oldest_ms(), ledger.sizes()["settling"]) == (0, None, 0)
 
 

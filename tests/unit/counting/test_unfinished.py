@@ -189,7 +189,7 @@ async def test_an_end_that_comes_while_its_beginning_is_moved_completes_it(
     await rig.settle()
     (record,) = await rig.records()
     assert (record["usage"]["input_tokens"], record["flags"]) == (100, [])
-    rig.counting.ledger.reserve()
+    rig.counting.ledger.turn()
     assert rig.counting.ledger.sizes()["versions"] == 0
 
 

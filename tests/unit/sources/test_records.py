@@ -8,7 +8,7 @@ import pytest
 from gateway.cli.normalising import records_of_payloads
 from gateway.normalise.context import KEEP_USERS, Context, UserPolicy
 from gateway.sources.records import fields
-from spool.record import Record
+from spool.record import FLAGS, Flag, Record
 from tests.support.source_reading import CONTEXT, all_text, read, record
 
 PATH = "/v1/sources/records"
@@ -41,6 +41,18 @@ def made(**changes: Any) -> dict[str, Any]:
 
 def test_a_record_is_kept_as_it_is() -> None:
     assert record("records", made()) == made()
+
+
+@pytest.mark.parametrize("flag", FLAGS)
+def test_every_flag_survives_forwarding(flag: Flag) -> None:
+    """But `unpriced` of a call, which the receiving gateway sets anew unless it has a price."""
+    kept = record("records", made(flags=[flag]))["flags"]
+    assert kept == ([] if flag == "unpriced" else [flag])
+
+
+def test_all_flags_together_survive_forwarding_in_their_order() -> None:
+    flags = [flag for flag in FLAGS if flag != "unpriced"]
+    assert record("records", made(flags=flags))["flags"] == flags
 
 
 def test_unknown_fields_are_dropped_at_every_depth() -> None:
