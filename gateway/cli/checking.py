@@ -8,11 +8,13 @@ from gateway.config.model import Config, config_schema
 
 
 def print_check(config: Config) -> None:
-    """Say what would run; secrets show masked."""
+    """Print what `run` would start; secrets are masked."""
     click.echo(f"profile          {config.profile}")
     click.echo(f"data directory   {config.data_dir}")
-    for name, address in {**config.listeners(), "grpc": config.listen.grpc}.items():
+    for name, address in config.listeners().items():
         click.echo(f"listen.{name:9} {'off' if address is None else address}")
+    if "grpc" in config.listen.model_fields_set and config.listen.grpc is not None:
+        click.echo("listen.grpc      nothing listens there: this release has no OTLP/gRPC")
     if config.upstream is None:
         click.echo("upstream         the embedded local service")
     else:

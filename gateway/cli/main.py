@@ -48,7 +48,15 @@ def run(
 @click.option("--keep", is_flag=True, help="Stay up afterwards and print a login link to the status page.")
 def demo(keep: bool) -> None:  # noqa: FBT001 a flag of the command line
     """Send sample traffic through a gateway of its own and show what arrives."""
-    from gateway.cli.demo import run_demo  # noqa: PLC0415 needs the extra `demo`
+    try:
+        from gateway.cli.demo import run_demo  # noqa: PLC0415 needs the extra `demo`
+    except ModuleNotFoundError as missing:
+        if not (missing.name or "").startswith("opentelemetry"):
+            raise
+        raise click.ClickException(
+            "the demo sends its traffic with the OpenTelemetry SDK, which is not installed:"
+            " pip install 'ai-telemetry-gateway[demo]'"
+        ) from missing
 
     sys.exit(run_demo(keep=keep))
 

@@ -55,6 +55,7 @@ class Listen(Options):
     http: AddressOption = TcpAddress("127.0.0.1", 4318)
     """OTLP/HTTP, gateway formats, events, devices."""
     grpc: AddressOption = TcpAddress("127.0.0.1", 4317)
+    """Reserved for OTLP/gRPC: nothing listens there in this release."""
     admin: AddressOption = TcpAddress("127.0.0.1", 4319)
     """Status page, admin API, /metrics, /healthz, /readyz."""
     service: AddressOption = TcpAddress("127.0.0.1", 4320)
@@ -229,7 +230,7 @@ class Upstream(Options):
 
     base_url: str
     preset: Literal["document", "cloudzero"] = "document"
-    encoding: Literal["records", "otlp"] = "records"
+    encoding: Literal["records"] = "records"
     keys: tuple[UpstreamKey, ...]
     sum_retry: Literal["park", "at_least_once"] = "park"
     """After an ambiguous 5xx on what the far end cannot know as a repeat: set it aside as a dead letter, or send it again."""
@@ -258,11 +259,11 @@ class Upstream(Options):
             raise ValueError("needs at least one key")
         return value
 
-    @field_validator("encoding")
+    @field_validator("encoding", mode="before")
     @classmethod
-    def served_encoding(cls, value: str) -> str:
-        if value != "records":
-            raise ValueError("this release sends `records` only")
+    def served_encoding(cls, value: object) -> object:
+        if value == "otlp":
+            raise ValueError("OTLP to the upstream is not available in this release; write `records`")
         return value
 
     @field_validator("proxy")

@@ -514,7 +514,15 @@ def test_several_gateways_on_one_stream_are_a_fault_unless_something_keeps_them_
 
 def test_an_encoding_that_is_not_sent_is_a_fault(tmp_path: Path) -> None:
     text = "upstream: {base_url: https://service.example, encoding: otlp, keys: [{name: k, secret: x, managed: [send-ai-telemetry]}]}"
-    assert any("this release sends `records` only" in fault for fault in faults(tmp_path, text))
+    assert any(
+        "upstream.encoding: OTLP to the upstream is not available in this release" in fault
+        for fault in faults(tmp_path, text)
+    )
+
+
+def test_the_schema_offers_no_encoding_that_is_not_sent() -> None:
+    encoding = config_schema()["$defs"]["Upstream"]["properties"]["encoding"]
+    assert (encoding["const"], encoding["default"]) == ("records", "records")
 
 
 @pytest.mark.parametrize(
