@@ -10,12 +10,17 @@ Two lines: the address, and the network that it is an address in, for a data dir
 
 import fcntl
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+import structlog
+
 from gateway.config.values import Address, TcpAddress, UnixAddress, parse_address
+
+log = structlog.get_logger()
 
 FILE: Final = "admin-address"
 _BESIDE: Final = ".admin-address"
@@ -44,6 +49,17 @@ class WrittenAddress:
         with suppress(OSError):
             self._path.unlink(missing_ok=True)
         os.close(self._descriptor)
+
+
+def announce_address(data_dir: Path, address: TcpAddress | UnixAddress) -> Callable[[], None]:
+    """Write the address for commands beside the gateway, which runs on where it cannot; call the result to remove it."""
+    try:
+        return WrittenAddress(data_dir, address).close
+    except OSError as error:
+        log.warning(
+            "the admin address cannot be written: commands do not find this gateway", error=type(error).__name__
+        )
+        return lambda: None
 
 
 def reachable(address: TcpAddress | UnixAddress) -> TcpAddress | UnixAddress:

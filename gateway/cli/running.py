@@ -15,11 +15,11 @@ from typing import Any
 import click
 import uvloop
 
-from gateway.app import Gateway, not_bound
+from gateway.app import Gateway
 from gateway.cli.logging import configure_logging
 from gateway.config.model import Config
 from gateway.config.values import Address, TcpAddress, parse_address
-from gateway.contract.errors import CannotStart
+from gateway.contract.errors import CannotStart, not_bound
 from gateway.delivery.embedded import READ_KEY_FILE, prepare_keys
 from gateway.keys.errors import DatabaseUnavailable, PepperMismatch
 from gateway.local_service.misbehave import Misbehave

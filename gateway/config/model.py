@@ -4,6 +4,7 @@
 (`gateway.config.loader`). `docs/configuration.md` lists every option.
 """
 
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -13,6 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 from yarl import URL
 
 from exporters.cost_service.preset import preset_with
+from gateway.common.plural import plural
 from gateway.common.suggestions import did_you_mean
 from gateway.config.profiles import Profile, with_profile
 from gateway.config.values import (
@@ -508,3 +510,18 @@ def refuse_open_intake(config: Config, enabled_keys: int) -> str | None:
     if not exposed:
         return None
     return f"{' and '.join(exposed)} can be reached from other machines and no key is enabled: make one first (`telemetry-gateway keys create`), listen on loopback only, or write `auth: none` where all who reach it may post"
+
+
+def refuse_shared_totals(config: Config, replaced: Sequence[str]) -> str | None:
+    """Why the gateway must not start: totals that one gateway replaces whole would be sent by several.
+
+    *replaced*: names of the streams that were begun with operation `replace`. None when it may start.
+    """
+    options = config.unit_cost
+    if options.replicas == 1 or options.suffix or not replaced:
+        return None
+    return (
+        f"unit_cost.replicas is {options.replicas}, and {plural(len(replaced), 'stream was', 'streams were')} begun with operation: replace"
+        f" ({', '.join(replaced[:5])}): their totals would wipe the other gateways'; set unit_cost.suffix, or"
+        " begin with an empty data directory"
+    )

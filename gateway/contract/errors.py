@@ -3,6 +3,8 @@
 An error's text is shown to senders and written to the log: it holds reasons and positions, never payload text or keys.
 """
 
+import errno
+import os
 from collections.abc import Mapping
 
 
@@ -19,6 +21,13 @@ class GatewayError(Exception):
 
 class CannotStart(Exception):
     """Why the gateway does not start, in words for the operator."""
+
+
+def not_bound(option: str, address: object, error: OSError) -> CannotStart:
+    """Why *address* of *option*, as the operator names it, cannot be bound."""
+    why = os.strerror(error.errno) if error.errno else str(error)
+    remedy = "; stop what listens there, or set another port" if error.errno == errno.EADDRINUSE else ""
+    return CannotStart(f"{option}: {address} cannot be listened on: {why}{remedy}")
 
 
 class BadPayload(GatewayError):

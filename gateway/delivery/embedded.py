@@ -4,14 +4,16 @@ The gateway sends to it over a real socket like to any service: AI telemetry und
 rest under a fixed key. Both secrets, and one with read scopes for the operator, lie as files of mode 0600.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypedDict
+from typing import Self, TypedDict
 
 import aiohttp
 
 from exporters.secret import Secret
 from gateway.config.model import Upstream, UpstreamKey
+from gateway.config.values import Address, TcpAddress
+from gateway.contract.errors import CannotStart, not_bound
 from gateway.contract.scopes import SEND_AI_TELEMETRY, Fixed, Grant, Managed
 from gateway.keys.local_key_file import kept_key
 from gateway.local_service.service import Service
@@ -53,11 +55,6 @@ def read_if_there(path: Path) -> str | None:
     return path.read_text().strip() if path.exists() else None
 
 
-def embedded_upstream(port: int, keys: tuple[UpstreamKey, ...]) -> Upstream:
-    """It knows a repeated event by its id, so none needs to be set aside."""
-    return Upstream(base_url=f"http://127.0.0.1:{port}", keys=keys, knows_event_ids=True)
-
-
 class Total(TypedDict, total=False):
     """Billed calls of one provider and model; None is unknown."""
 
@@ -94,6 +91,44 @@ class ServiceSummary:
 
     async def close(self) -> None:
         await self._session.close()
+
+
+async def no_totals() -> Sequence[Total]:
+    """For a gateway whose service is elsewhere."""
+    return []
+
+
+class EmbeddedService:
+    """The local service in this process, listening; made by `start`."""
+
+    def __init__(self, service: Service, port: int, data_dir: Path) -> None:
+        self._service = service
+        self._data_dir = data_dir
+        self._summary = ServiceSummary(port, data_dir / READ_KEY_FILE)
+        self.port = port
+        self.keys = service.keys
+        self.totals = self._summary.totals
+
+    @classmethod
+    async def start(cls, address: Address, data_dir: Path, now_ms: Callable[[], int]) -> Self:
+        """Raises CannotStart, which names `listen.service`."""
+        if not isinstance(address, TcpAddress):
+            raise CannotStart("listen.service must be host:port while there is no upstream")
+        service = Service(data_dir / FOLDER, now_ms=now_ms)
+        try:
+            port = await service.start(address.host, address.port)
+        except OSError as error:
+            raise not_bound("listen.service", address, error) from error
+        return cls(service, port, data_dir)
+
+    async def upstream(self) -> Upstream:
+        """It recognises a repeated event by its id, so none needs to become a dead letter."""
+        keys = await prepare_keys(self._service, self._data_dir)
+        return Upstream(base_url=f"http://127.0.0.1:{self.port}", keys=keys, knows_event_ids=True)
+
+    async def stop(self) -> None:
+        await self._summary.close()
+        await self._service.stop()
 
 
 def _reference(path: Path) -> Secret:

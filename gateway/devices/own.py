@@ -1,5 +1,6 @@
-"""The device that a gateway is itself. Pure."""
+"""The device that a gateway is itself."""
 
+import platform
 from importlib.metadata import version
 from typing import Final
 
@@ -10,10 +11,10 @@ from gateway.devices.rows import New
 DISTRIBUTION: Final = "ai-telemetry-gateway"
 
 
-def own_device(gateway_id: str, own_id: str | None, *, is_workstation: bool, os: str, arch: str) -> New:
-    """Under *own_id*, else the gateway's own id, which lies in its data directory. *os* and *arch* as Python's `platform` has them; no name of the machine."""
+def own_device(gateway_id: str, own_id: str | None, *, is_workstation: bool) -> New:
+    """Under *own_id*, else the gateway's own id, which lies in its data directory. It has no name of the machine."""
     details = {
-        "host": {"os": os.lower() or "unknown", "arch": arch or "unknown"},
+        "host": {"os": platform.system().lower() or "unknown", "arch": platform.machine() or "unknown"},
         "client": {"name": DISTRIBUTION, "version": version(DISTRIBUTION)},
     }
     kind = "workstation" if is_workstation else "gateway"

@@ -2,13 +2,18 @@
 
 import os
 from collections.abc import Callable
+from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from gateway.common.maintenance import Maintained
 from gateway.config.model import Config
 from gateway.contract.errors import CannotStart
-from gateway.devices.enrolment_hold import LONGEST_MS, MARGIN_MS
+from gateway.devices.enrolment_hold import LONGEST_MS, MARGIN_MS, EnrolmentGate
 from gateway.devices.intake import DeviceIntake
+from gateway.devices.rows import New
+from gateway.devices.store import DeviceStore
 from gateway.ingest.intake import GatewayIntake
 from gateway.ingest.metrics import Settings as MetricsSettings
 from gateway.ingest.parsing.frames import Setup
@@ -24,7 +29,8 @@ from gateway.storage.private_files import read_or_create
 from gateway.usage_events.events import EventRules
 from gateway.usage_events.intake import Metering
 from spool.settings import SpoolSettings
-from spool.store import Spool
+from spool.store import EventStore, Spool
+from spool.unit_cost import Rules
 
 USER_SECRET_FILE: Final = "user-secret"  # noqa: S105 - a file's name
 MACHINE_SECRET_FILE: Final = "machine-secret"  # noqa: S105 as above
@@ -58,6 +64,75 @@ def read_secrets(config: Config) -> Secrets:
 
 def _secret_in(path: Path) -> bytes:
     return read_or_create(path, lambda: os.urandom(SECRET_BYTES))
+
+
+class Ingest(NamedTuple):
+    """The intake and what stands behind it."""
+
+    intake: GatewayIntake
+    settler: Settler
+    metering: Metering
+    events: EventStore
+    """Of *metering*, and of streams that are derived from AI records."""
+
+
+async def open_ingest(
+    config: Config,
+    stack: AsyncExitStack,
+    spool: Spool,
+    prices: Prices,
+    devices: DeviceStore,
+    itself: New,
+    *,
+    now_ms: Callable[[], int],
+) -> Ingest:
+    """Rebuild the ledger and make the intake; *stack* closes both. *itself* is the gateway as a device.
+
+    Raises CannotStart, SpoolError.
+    """
+    options, settle_ms = config.devices, int(config.counting.settle_s * 1000)
+    gate = EnrolmentGate(devices, settle_ms=settle_ms, now_ms=spool.age_ms) if options.gate == "hold" else None
+    settler = build_settler(config, spool, prices, None if gate is None else gate.held_from_ms)
+    stack.push_async_callback(settler.aggregates.close)
+    await settler.rebuild()
+    # On a device, telemetry that names no device is its own; elsewhere its device is unknown.
+    own_device = itself.device_id if config.profile == "device" and options.enroll != "off" else None
+    secrets = read_secrets(config)
+    worker = build_worker(config, secrets, own_device)
+    if worker is not None:
+        worker.start()
+        stack.push_async_callback(worker.stop)
+    events = spool.events(Rules(config.unit_cost.operation, config.unit_cost.max_streams))
+    metering = Metering(events, event_rules(config), now_ms=now_ms)
+    intake = build_intake(
+        config,
+        spool,
+        settler,
+        prices,
+        metering,
+        now_ms=now_ms,
+        devices=DeviceIntake(devices, telemetry_enrolls=options.enroll != "off", needs_row=options.gate == "hold"),
+        own_device=own_device,
+        secrets=secrets,
+        worker=worker,
+    )
+    return Ingest(intake, settler, metering, events)
+
+
+def maintained(config: Config, spool: Spool, ingest: Ingest) -> list[Maintained]:
+    """The maintenance of the spool and of what counts beside it."""
+    delivered_s, window_s = config.spool.keep_delivered_s, config.counting.window_s
+    events = partial(
+        ingest.metering.run_maintenance,
+        spool,
+        window_ms=int(max(config.spool.max_age_s + delivered_s, window_s) * 1000),
+        crowded_window_ms=int(max(delivered_s, window_s) * 1000),
+    )
+    return [
+        Maintained("spool", spool.run_maintenance),
+        Maintained("metrics", ingest.settler.aggregates.run_maintenance),
+        Maintained("events", events),
+    ]
 
 
 def build_settler(config: Config, spool: Spool, prices: Prices, held_from_ms: HeldFrom | None) -> Settler:

@@ -3,23 +3,26 @@
 import asyncio
 import sqlite3
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Final
+from typing import Final, Self
 
 import structlog
 
 from gateway.insights.detect import USAGE_CAUSES, Figures, detect
-from gateway.insights.finding import Finding
+from gateway.insights.finding import Finding, Insight
+from gateway.insights.snapshot import Snapshot
 from gateway.insights.store import InsightStore
 from gateway.insights.thresholds import RETRYING_LANE_S
 from gateway.insights.usage.following import UsageFollower
 from gateway.insights.usage.table import read
 from gateway.insights.usage.tally import HOUR_MS
 from gateway.keys.errors import DatabaseUnavailable
+from gateway.lists.conventions import ListRequest, Page
 from gateway.storage.database import Database
 from spool.errors import SpoolError
+from spool.store import SettledReader
 
 log = structlog.get_logger()
 
@@ -31,7 +34,7 @@ ASKED_S: Final = 1.0
 
 
 class Rounds:
-    """Make with what is open; `run` until cancelled, then `last`."""
+    """Make with `open`; `run` until cancelled, then `last`."""
 
     def __init__(
         self,
@@ -45,7 +48,7 @@ class Rounds:
         has_prices: bool = True,
     ) -> None:
         """*figures*: how things stand now; without the history, which is read here. *has_prices*: as in `Figures`."""
-        self._store = store
+        self.store = store
         self._follower = follower
         self._database = database
         self._figures = figures
@@ -58,7 +61,28 @@ class Rounds:
         self._looked_s = float("-inf")
         self._turn = asyncio.Lock()
 
+    @classmethod
+    async def open(cls, database: Database, spool: SettledReader, snapshot: Snapshot, *, has_prices: bool) -> Self:
+        """With the store of insights and the usage by the hour in *database*. Raises DatabaseUnavailable."""
+        store = await InsightStore.open(database, now_ms=snapshot.now_ms)
+        follower = await UsageFollower.open(spool, database, now_ms=snapshot.now_ms)
+        return cls(
+            store,
+            follower,
+            database,
+            figures=snapshot,
+            now_ms=snapshot.now_ms,
+            monotonic_s=snapshot.monotonic_s,
+            has_prices=has_prices,
+        )
+
     async def run(self) -> None:
+        """Count what settles and look for insights, until cancelled; then call `last`."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._follower.run(), name="usage by the hour")
+            tasks.create_task(self._run(), name="rounds")
+
+    async def _run(self) -> None:
         while True:
             await asyncio.sleep(ROUND_S)
             try:
@@ -72,6 +96,19 @@ class Rounds:
             await self._follower.catch_up()
         await self._round(ASKED_S)
 
+    async def page(self, request: ListRequest) -> Page:
+        """A page of insights, with those found by now. Raises DatabaseUnavailable."""
+        await self.asked()
+        return await self.store.page(request)
+
+    async def unsettled(self) -> Sequence[Insight]:
+        """Insights that somebody should still look at; none while the database cannot be read."""
+        try:
+            await self.asked()
+            return await self.store.unsettled()
+        except DatabaseUnavailable:
+            return []
+
     async def last(self) -> None:
         """What was found since the last round outlives the process."""
         with suppress(SpoolError, DatabaseUnavailable):
@@ -83,7 +120,7 @@ class Rounds:
         async with self._turn:
             await self._look_at_usage(usage_s)
             found = [*self._usage, *detect(await self._figures())]
-            await self._store.note(found, remembered=self._remembered())
+            await self.store.note(found, remembered=self._remembered())
 
     def _remembered(self) -> frozenset[str]:
         """Causes that this process knows all of by now."""

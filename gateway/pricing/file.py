@@ -4,6 +4,7 @@ from pathlib import Path
 
 import structlog
 
+from gateway.contract.errors import CannotStart
 from gateway.pricing.own import BadPriceFile, OwnPrices, parse_price_file
 from gateway.pricing.prices import Prices
 
@@ -23,8 +24,11 @@ class PriceFile:
         self._stamp = _stamp(path)
         prices.use(self._read())
 
-    def look(self) -> None:
-        """Read the file again if it is another one than last time."""
+    async def run_maintenance(self) -> None:
+        self.reload_if_changed()
+
+    def reload_if_changed(self) -> None:
+        """Read the file again when its time, size or inode changed; a bad file is logged and not used."""
         try:
             stamp = _stamp(self._path)
             if stamp == self._stamp:
@@ -41,6 +45,15 @@ class PriceFile:
             return parse_price_file(self._path.read_text("utf-8"))
         except UnicodeDecodeError:
             raise BadPriceFile("not UTF-8") from None
+
+
+def open_prices(path: Path | None, *, has_list: bool) -> tuple[Prices, PriceFile | None]:
+    """The prices of a configuration, with the operator's own file where there is one. Raises CannotStart."""
+    prices = Prices(has_list=has_list)
+    try:
+        return prices, None if path is None else PriceFile(path, prices)
+    except (BadPriceFile, OSError) as error:
+        raise CannotStart(f"pricing.file {path}: {error}") from error
 
 
 def _stamp(path: Path) -> _Stamp | None:

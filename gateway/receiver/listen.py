@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final
 
@@ -9,6 +10,7 @@ from aiohttp import web
 
 from gateway.common.http_server import QuietRunner
 from gateway.config.values import Address, TcpAddress, UnixAddress
+from gateway.contract.errors import not_bound
 from gateway.receiver.ready_response import SERVER
 from gateway.receiver.responses import json_error
 
@@ -46,15 +48,17 @@ class Listener:
             self.address.path.unlink(missing_ok=True)
 
 
-async def listen(runner: web.BaseRunner, address: Address, *, socket_mode: int = OWNER_ONLY) -> Listener | None:
-    """Set *runner* up and bind it; None when the address is off. Raises OSError when it cannot be bound.
+async def listen(
+    runner: web.BaseRunner, address: Address, *, option: str = "listen", socket_mode: int = OWNER_ONLY
+) -> Listener | None:
+    """Set *runner* up and bind it; None when the address is off. Raises CannotStart, which names *option*.
 
     *socket_mode*: the rights to a Unix socket, whatever the umask is.
     """
     if address is None:
         return None
-    await runner.setup()
     try:
+        await runner.setup()
         match address:
             case UnixAddress(path):
                 await UnixSocketSite(runner, bound_unix(path, socket_mode)).start()
@@ -62,9 +66,20 @@ async def listen(runner: web.BaseRunner, address: Address, *, socket_mode: int =
             case TcpAddress(host, port):
                 await web.TCPSite(runner, host, port, backlog=1024).start()
                 return Listener(runner, TcpAddress(host, bound_port(runner)))
-    except OSError:
+    except OSError as error:
         await runner.cleanup()
-        raise
+        raise not_bound(option, address, error) from error
+
+
+async def bind(
+    stack: AsyncExitStack, option: str, served: web.Server | web.Application, address: Address, socket_mode: int
+) -> Address:
+    """Serve at *address* until *stack* closes it; what was really bound, None when it is off. Raises CannotStart."""
+    listener = await listen(runner_for(served), address, option=option, socket_mode=socket_mode)
+    if listener is None:
+        return None
+    stack.push_async_callback(listener.close)
+    return listener.address
 
 
 def bound_unix(path: Path, mode: int) -> socket.socket:

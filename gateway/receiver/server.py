@@ -80,7 +80,7 @@ class Receiver:
         self.budget = Budget(limits.max_in_flight_bytes)
         self.admission = admission
         self.refused = Refused(now_ms)
-        self._routes = routes
+        self.routes = routes
         self._limits = limits
         self._cors = cors
 
@@ -112,7 +112,7 @@ class Receiver:
         route: Route | None = None
         hold = Hold(self.budget)
         try:
-            route, parameter = self._routes.find(request.raw_path)
+            route, parameter = self.routes.find(request.raw_path)
             if request.method not in route.methods:
                 return self.not_a_post(request, route)
             if isinstance(route, BodyRoute):

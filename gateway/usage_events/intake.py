@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
+import structlog
+
 from gateway.common.in_thread import in_thread
 from gateway.common.plural import plural
 from gateway.contract.errors import BadRecord, StreamMismatch, TooLarge
@@ -16,8 +18,10 @@ from gateway.usage_events.events import EventRules, at_line, decode_events
 from gateway.usage_events.faults import MENDS, told_of_event, told_of_record
 from gateway.usage_events.unit_cost import MAX_BYTES, BadUnitCost, read_records
 from spool.events import FORGET_AT_ONCE, NewEvent, RepeatKey
-from spool.store import EventStore
+from spool.store import EventStore, StatusStore
 from spool.unit_cost import Metered, Mismatch
+
+log = structlog.get_logger()
 
 LARGE_BYTES = 256 * 1024
 """Reading such a body takes some ten milliseconds, too long for the loop."""
@@ -79,13 +83,16 @@ class Metering:
             refused = StreamMismatch if fault.code.startswith("stream_") else BadRecord
             raise refused(fault.code, fault.message) from error
 
-    async def forget(self, taken_before_ms: int) -> None:
-        """Forget what was taken before then."""
-        while await self._store.forget(taken_before_ms) >= FORGET_AT_ONCE:
+    async def run_maintenance(self, spool: StatusStore, *, window_ms: int, crowded_window_ms: int) -> None:
+        """Forget event ids older than *window_ms*; while *spool* is crowded also those older than the other."""
+        now_ms = spool.age_ms()
+        while await self._store.forget(now_ms - window_ms) >= FORGET_AT_ONCE:
             pass
+        if forgotten := await self.make_room(now_ms - crowded_window_ms, lambda: spool.is_crowded):
+            log.warning("the spool is crowded: older event ids are forgotten, and their repeats count", ids=forgotten)
 
     async def make_room(self, taken_before_ms: int, is_crowded: Callable[[], bool]) -> int:
-        """Forget the oldest of what was taken before then for as long as the spool *is_crowded*; how many.
+        """Forget the oldest event ids of before then for as long as the spool *is_crowded*; how many.
 
         Ids alone could fill it, and nothing that is sent would make room for anything.
         """

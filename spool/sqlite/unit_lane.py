@@ -1,5 +1,6 @@
 """The lane of unit cost as a pump sees it: `spool.store.UnitCostLane` over running totals in place of chunks."""
 
+import logging
 import os
 import sqlite3
 from collections.abc import Callable, Sequence
@@ -13,6 +14,8 @@ from spool.sqlite.rows import Limits, Waiting
 from spool.sqlite.unit_batches import Frozen, Moment
 from spool.store import Depth, Refusal
 from spool.unit_cost import BaseRecord, Stream
+
+log = logging.getLogger(__name__)
 
 
 class SqliteUnitCostLane:
@@ -114,4 +117,6 @@ class SqliteUnitCostLane:
             >= unit_totals.PRUNE_AT_ONCE
         ):
             pass
+        if expired:
+            log.warning("unit-cost records that expired: %d", expired)
         return expired

@@ -177,7 +177,7 @@ async def test_a_lane_that_is_held_is_told_with_its_reason_and_goes_when_it_move
             assert str(rig.gateway.status()["lanes"][lane]["reason"])[:20] in item["title"]
             assert (item["category"], item["status"]) == ("delivery", "new")
             upstream.respond = accept
-            rig.gateway._lanes._pumps[lane].wake()
+            rig.gateway.lanes._pumps[lane].wake()
             await rig.until(lambda: rig.gateway.spool.depth(lane).pending == 0, "delivered")
             assert [item["status"] for item in await rig.listed()] == ["addressed"]
         finally:

@@ -245,5 +245,5 @@ async def test_the_whole_gateway_starts_and_runs_on_a_wrong_clock_and_tells_true
         age_s = lane["oldest_pending_age_s"]
         assert age_s is not None
         assert age_s <= 2 * DAY_MS / 1000 + 60, "each stop was at most a day"
-        assert gateway.counting.now_ms() == pytest.approx(gateway.spool.age_ms(), abs=1000), "settling, too"
+        assert gateway.settler.now_ms() == pytest.approx(gateway.spool.age_ms(), abs=1000), "settling, too"
         await gateway.stop()

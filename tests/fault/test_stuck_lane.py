@@ -103,7 +103,7 @@ async def test_c18_a_batch_that_is_leased_to_nobody_goes_out_again(gateway: Gate
     async with lock:  # the lane's pump has to wait
         await send(gateway, 0)
         await until_true(lambda: spool.depth(AI_TELEMETRY).pending == SPANS, timeout_s=5, what="kept")
-        await until_true(lambda: gateway.counting.ledger.oldest_ms() is None, timeout_s=5, what="settled")
+        await until_true(lambda: gateway.settler.ledger.oldest_ms() is None, timeout_s=5, what="settled")
         spool._freezing[AI_TELEMETRY] = asyncio.Lock()
         stolen = await spool.freeze(AI_TELEMETRY, max_records=SPANS, max_bytes=1 << 20)
     assert stolen is not None
@@ -113,7 +113,7 @@ async def test_c18_a_batch_that_is_leased_to_nobody_goes_out_again(gateway: Gate
 
 
 async def test_c18_a_lane_that_waits_for_its_records_to_settle_is_left_alone(gateway: Gateway) -> None:
-    gateway.counting.settle_ms = 60_000
+    gateway.settler.settle_ms = 60_000
     await send(gateway, 0)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(RECOVERS_S):

@@ -43,7 +43,7 @@ def main() -> None:
     while True:
         jobs: list[Job] = read(source)
         if price_file is not None:
-            price_file.look()
+            price_file.reload_if_changed()
         write(target, [answer(job, context, rules) for job in jobs])
 
 

@@ -137,7 +137,7 @@ def routed(app: web.Application) -> Operations:
 
 
 async def test_every_route_of_the_senders_port_is_described_and_no_other(gateway: Gateway) -> None:
-    routes = {(method, route.path) for route in gateway._receiver._routes.routes for method in route.methods}
+    routes = {(method, route.path) for route in gateway.receiver.routes.routes for method in route.methods}
     assert described(gateway_document(), SENDERS) == {(method, path) for method, path in routes if method != "HEAD"}
 
 
@@ -153,7 +153,7 @@ def test_every_route_of_the_local_service_is_described_and_no_other(tmp_path: Pa
 
 
 async def test_the_scopes_of_senders_are_those_of_the_routes(gateway: Gateway) -> None:
-    scopes = {(m, route.path): route.scope for route in gateway._receiver._routes.routes for m in route.methods}
+    scopes = {(m, route.path): route.scope for route in gateway.receiver.routes.routes for m in route.methods}
     said = {
         (method, written): operation.get("x-scope")
         for method, path, operation in operations(gateway_document())

@@ -42,7 +42,7 @@ async def test_a_model_lacks_a_price_only_where_calls_are_priced(
         sent = {"schema": "ai-telemetry/1", "batch_id": "b", "gateway_id": "g", "records": [CALL]}
         async with session.post(f"http://{gateway.ports.http}/v2/ai-telemetry/records", json=sent) as answer:
             assert (await answer.json())["rejected"] == []
-        await gateway.counting.settle_due(1 << 60)
+        await gateway.settler.settle_due(1 << 60)
         admin, token = f"http://{gateway.ports.admin}", (tmp_path / "data/admin-token").read_text().strip()
         headers = {"Authorization": f"Bearer {token}"}
         async with session.get(f"{admin}/v2/insights?limit=100", headers=headers) as answer:

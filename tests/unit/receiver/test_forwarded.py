@@ -54,7 +54,7 @@ class Forwarder:
 
     async def kept(self) -> list[dict[str, Any]]:
         """The records that it would send on."""
-        await self.gateway.counting.settle_due(1 << 60)
+        await self.gateway.settler.settle_due(1 << 60)
         self.gateway.spool.settings = replace(self.gateway.spool.settings, linger_ms=0)
         batch = await self.gateway.spool.freeze(AI_TELEMETRY, max_records=100, max_bytes=1 << 20)
         return [] if batch is None else [orjson.loads(record) for record in batch.records]

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from gateway.config.loader import load_config
 from gateway.config.values import TcpAddress, UnixAddress
-from gateway.contract.errors import Overloaded
+from gateway.contract.errors import CannotStart, Overloaded
 from gateway.contract.intake import Receipt, Sender
 from gateway.contract.scopes import SEND_AI_TELEMETRY, Fixed, Managed
 from gateway.keys.errors import DatabaseUnavailable
@@ -214,10 +214,10 @@ async def test_a_socket_file_that_a_killed_process_left_is_replaced(serve: Serve
         assert await status_of(client, "http://localhost/v1/traces") == 200
 
 
-async def test_a_port_in_use_is_an_os_error(serve: Serve) -> None:
+async def test_a_port_in_use_names_the_option(serve: Serve) -> None:
     served = await serve()
     assert isinstance(served.listener.address, TcpAddress)
-    with pytest.raises(OSError, match="in use"):
+    with pytest.raises(CannotStart, match="in use"):
         await serve(address=served.listener.address)
 
 

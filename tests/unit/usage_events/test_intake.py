@@ -12,8 +12,9 @@ from yarl import URL
 
 from exporters.base import Refused
 from exporters.cost_service.answers import outcome
-from gateway.app import CannotStart, Gateway
+from gateway.app import Gateway
 from gateway.config.model import Config, Events, UnitCost
+from gateway.contract.errors import CannotStart
 from gateway.usage_events.faults import MENDS, event_mend
 from spool.record import USAGE_EVENTS
 

@@ -1,0 +1,50 @@
+"""How things stand now, for the detectors: lanes, dead letters, silent devices, gaps. Read off the parts in each round."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from gateway.counting.metrics.gaps import Gap
+from gateway.devices.rows import silent_for
+from gateway.devices.store import DeviceStore
+from gateway.insights.detect import Figures
+from gateway.insights.operations import DeadLetters, Device, LaneWaits
+from gateway.insights.thresholds import SILENT_DEVICE_HOURS
+from gateway.insights.usage.tally import HOUR_MS
+from spool.store import StatusStore
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Call it in each round."""
+
+    spool: StatusStore
+    devices: DeviceStore
+    stuck_lanes: Callable[[], Mapping[str, tuple[str, str]]]
+    """Lane -> state and reason, of those that hold records and are not `ok`."""
+    gaps: Callable[[], Sequence[Gap]]
+    key_names: Callable[[], Mapping[str, str]]
+    prefer_metrics: frozenset[str]
+    now_ms: Callable[[], int]
+    monotonic_s: Callable[[], float]
+    _lane_waits: LaneWaits = field(default_factory=LaneWaits)
+
+    async def __call__(self) -> Figures:
+        """Raises DatabaseUnavailable."""
+        return Figures(
+            self.now_ms(),
+            gaps=self.gaps(),
+            prefer_metrics=self.prefer_metrics,
+            key_names=self.key_names(),
+            stuck_lanes=self._lane_waits.seen(self.stuck_lanes(), self.monotonic_s()),
+            dead_letters=[DeadLetters(x.lane, x.reason, x.records) for x in self.spool.dead_letter_summary().reasons],
+            devices=await self._silent_devices(),
+        )
+
+    async def _silent_devices(self) -> list[Device]:
+        """The store has times of the suspend-aware clock; these are of the wall clock as it is now."""
+        age_ms = self.spool.age_ms()
+        ahead_ms = self.now_ms() - age_ms
+        silent_ms = SILENT_DEVICE_HOURS * HOUR_MS
+        found = await self.devices.read(partial(silent_for, silent_ms=silent_ms, now_ms=age_ms))
+        return [Device(name, first_ms + ahead_ms, last_ms + ahead_ms) for name, first_ms, last_ms in found]

@@ -1,0 +1,87 @@
+"""The assembly of `GET /v2/status` from what each part reports."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+
+from exporters.pacing import LaneState
+from gateway.counting.metrics.gaps import Gap, sender_shown
+from gateway.devices.own import DISTRIBUTION
+from gateway.devices.store import DeviceStore
+from gateway.observability.dead_letters import reason_figures, resend_figures
+from gateway.observability.devices import device_status, edge_with, lane_with
+from gateway.observability.metrics import LaneStatus, SpoolStatus, Status
+from gateway.observability.quarantine import quarantine_status
+from gateway.observability.refusals import RefusedStatus
+from spool.errors import SpoolError
+from spool.record import DEVICES
+from spool.store import Spool, StatusStore
+
+
+@dataclass(frozen=True, slots=True)
+class StatusReport:
+    """Call it for the status as of now."""
+
+    spool: Spool
+    devices: DeviceStore
+    spool_lanes: Callable[[int], Mapping[str, LaneStatus]]
+    """The lanes of the spool, at a time of its clock."""
+    device_lane: Callable[[], tuple[LaneState, str | None]]
+    """State of the devices' own lane, and why it is not `ok`."""
+    held_s: Callable[[], float | None]
+    """As `DeviceStatus.telemetry_held_s`."""
+    unpriced: Mapping[str, int]
+    gaps: Callable[[], Sequence[Gap]]
+    key_names: Callable[[], Mapping[str, str]]
+    refused: Callable[[], Sequence[RefusedStatus]]
+    """As `Refused.status`."""
+
+    def __call__(self) -> Status:
+        devices, dead_letters = self.devices.figures, self.spool.dead_letter_summary()
+        key_names = self.key_names()
+        return {
+            "edge": edge_with(self.spool.edge(), devices.edge),
+            "lanes": self.lanes(),
+            "reasons": edge_with(self.spool.reasons(), devices.reasons),
+            "devices": device_status(self.devices, self.held_s()),
+            "unpriced": dict(self.unpriced),
+            "gaps": [{**gap, "sender": sender_shown(gap["sender"], key_names)} for gap in self.gaps()],
+            "spool": spool_status(self.spool),
+            "quarantine": quarantine_status(self.spool),
+            "dead_letters": reason_figures(dead_letters),
+            "resends": resend_figures(dead_letters),
+            "refused": self.refused(),
+            "version": version(DISTRIBUTION),
+        }
+
+    def lanes(self) -> dict[str, LaneStatus]:
+        """The spool's lanes; that of devices has its own counts beside what an earlier release left in the spool."""
+        now_ms = self.spool.age_ms()
+        lanes = dict(self.spool_lanes(now_ms))
+        lanes[DEVICES] = lane_with(lanes[DEVICES], self.devices.figures, now_ms, *self.device_lane())
+        return lanes
+
+    def stuck_lanes(self) -> dict[str, tuple[str, str]]:
+        """Lane -> state and reason, of those that hold records and are not `ok`."""
+        return {
+            name: (lane["state"], lane["reason"] or "no reason is known")
+            for name, lane in self.lanes().items()
+            if lane["state"] != "ok" and lane["pending"]
+        }
+
+    async def not_ready(self) -> str | None:
+        """Why the gateway cannot keep data now; None when it can."""
+        try:
+            self.spool.admit(0)
+        except SpoolError as error:
+            return str(error)
+        return None
+
+
+def spool_status(spool: StatusStore) -> SpoolStatus:
+    return {
+        "used_bytes": spool.used_bytes,
+        "max_bytes": spool.settings.max_bytes,
+        "file_bytes": spool.room.file_bytes,
+        "disk_free_bytes": spool.room.free_bytes,
+    }
