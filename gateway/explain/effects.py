@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from gateway.explain.story import UNSHOWN
 from gateway.normalise.texts import Json
+from gateway.normalise.traced import UNSHOWN
 
 Way = tuple[str | int, ...]
 """From a document to a place in it: a key or an index a step."""

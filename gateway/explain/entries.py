@@ -20,10 +20,11 @@ from gateway.explain.reading import RECORD_ID, Item, Reading, origins_of, readin
 from gateway.explain.records import Traced, fields_of_record, flagged, input_sum
 from gateway.explain.single import Single
 from gateway.explain.spans import explain_spans
-from gateway.explain.story import Explanation, Field, InputSum, Provenance, leaves
+from gateway.explain.story import Explanation, Field, InputSum, leaves
 from gateway.normalise.call import Call
 from gateway.normalise.context import Context
 from gateway.normalise.points import Point
+from gateway.normalise.provenance import Provenance
 from gateway.normalise.texts import Json
 from gateway.sources.documents import Document
 from gateway.sources.otlp import decoded_request, export_request

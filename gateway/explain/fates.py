@@ -11,12 +11,13 @@ from gateway.counting.metrics.grouping import Aggregate, best_ranks
 from gateway.explain.points import aggregate_fields
 from gateway.explain.records import flagged, priced, unpriced
 from gateway.explain.single import Single
-from gateway.explain.story import Explanation, Field, InputSum, Provenance, leaves
+from gateway.explain.story import Explanation, Field, InputSum, leaves
 from gateway.explain.watch import Fate, Report, WatchedAggregates, WatchedLedger
 from gateway.ingest.metrics import CountedPoints
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.metric_tables import COST
 from gateway.normalise.points import UsagePoints
+from gateway.normalise.provenance import Provenance
 from gateway.normalise.signal_precedence import ORDER
 
 Records = Mapping[str, dict[str, Any]]

@@ -5,16 +5,17 @@ from typing import Any, NamedTuple, cast
 
 from gateway.counting.calls.digest import identity
 from gateway.decode.view import Attributes, LogRecord, Logs, LogsRequest, Resource, ResourceLogs, ScopeLogs
-from gateway.explain.picking import deciding, origins_in, read_texts
-from gateway.explain.records import Traced, fields_of_record, input_sum
+from gateway.explain.records import Traced, fields_of_record, input_sum, provenances_of
 from gateway.explain.single import Single
-from gateway.explain.story import Explanation, Field, Provenance
-from gateway.normalise.attribution import RESOURCE_INTERESTS
+from gateway.explain.story import Explanation, Field
 from gateway.normalise.call import Call
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.events import GENERIC_EVENT, EventRule, choose_event, known_event
-from gateway.normalise.extract import MAX_TEXT_CHARS, pick
+from gateway.normalise.conventions.generic import RAW_NESTED, read_nested
+from gateway.normalise.extract import MAX_TEXT_CHARS
 from gateway.normalise.logs import interests_of, normalise_logs
+from gateway.normalise.provenance import Provenance, RecordedExtracted, deciding, pick_recorded
+from gateway.normalise.traced import Recording
 
 _FIRST = "resourceLogs[0].scopeLogs[0].logRecords[0]"
 
@@ -74,7 +75,7 @@ def _explain(told: Explanation, alone: Logs, context: Context) -> Single:
         told.because = "it has no time, or none that a call may have" if told.reason == "invalid_time" else "unreadable"
     elif out.suppressed:
         told.fate, (told.reason,) = "suppressed", out.suppressed
-        told.because = _why_no_call(record, names, rule, told.reason)
+        told.because = _why_no_call(record, rule, told.reason)
     else:
         told.fate, told.because = "ignored", "no AI usage: neither its event's name nor an attribute tells of a call"
     return Single(told)
@@ -87,19 +88,25 @@ def _chosen_by(rule: EventRule) -> str:
 
 
 def _traced(call: Call, record: LogRecord, rule: EventRule, resource: Attributes, context: Context) -> Traced:
-    interests = interests_of(rule.convention)
-    before = pick(record.attributes, tuple(record.attributes), interests)
-    failed = call.record["status"] == "error"
-    picked, origins = read_texts(rule.convention, before, origins_in(record.attributes, interests), failed=failed)
+    picked = _picked(record, rule)
+    rule.convention.read_texts(picked, failed=call.record["status"] == "error")
     return Traced(
         cast("dict[str, Any]", call.record),
         picked,
-        origins,
-        origins_in(resource, RESOURCE_INTERESTS, "resource"),
+        picked.provenances(),
+        provenances_of(resource),
         _envelope(record, rule),
         rule.convention.default_provider,
         context,
     )
+
+
+def _picked(record: LogRecord, rule: EventRule) -> RecordedExtracted:
+    """The values as `normalise_logs` reads them, recorded."""
+    picked = pick_recorded(record.attributes, interests_of(rule.convention), Recording())
+    if RAW_NESTED in picked.texts:
+        read_nested(picked)
+    return picked
 
 
 def _envelope(record: LogRecord, rule: EventRule) -> dict[str, Field]:
@@ -128,18 +135,17 @@ def _identity(traced: Traced) -> str:
     return "content, time and span" if told is None else f"the event's own id ({told.attributes[0]}) and its counts"
 
 
-def _why_no_call(record: LogRecord, names: tuple[str, ...], rule: object, reason: str) -> str:
+def _why_no_call(record: LogRecord, rule: object, reason: str) -> str:
     if not isinstance(rule, EventRule):
         if reason == "content_only":
             return "the event holds content only; nothing of it is kept"
         return "a product's own metric, written as a log: a sum over calls"
-    interests = interests_of(rule.convention)
-    picked = pick(record.attributes, names, interests)
-    told = deciding(picked, origins_in(record.attributes, interests), rule.fate)
+    picked = _picked(record, rule)
+    _, decided_by = deciding(picked, lambda: rule.fate(picked))
     if reason == "content_only":
         return "it has names of a call, but neither usage nor a response"
     if rule.name.endswith(".api_request"):
         return "it tells of a request; the answer comes in an event of its own"
-    if told.attributes:
-        return f"{', '.join(told.attributes)} says that it is no call of its own"
+    if decided_by is not None:
+        return f"{', '.join(decided_by.attributes)} says that it is no call of its own"
     return f"of {rule.name or 'such events'} only those with usage are calls"

@@ -5,15 +5,15 @@ from typing import Any, NamedTuple, cast
 
 from gateway.counting.metrics.grouping import Aggregate, Measure
 from gateway.decode.view import Metric, Metrics, MetricsRequest, Resource, ResourceMetrics, ScopeMetrics
-from gateway.explain.picking import Origins, origins_in
-from gateway.explain.records import Traced, by_table, fields_of_record
+from gateway.explain.records import Origins, Traced, by_table, fields_of_record, provenances_of
 from gateway.explain.single import Single
-from gateway.explain.story import Explanation, Field, InputSum, Provenance, joined
-from gateway.normalise.attribution import RESOURCE_INTERESTS
+from gateway.explain.story import Explanation, Field, InputSum
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.metric_tables import COST, POINT_INTERESTS, MetricTable, metric_table
-from gateway.normalise.extract import MAX_TEXT_CHARS, pick
+from gateway.normalise.extract import MAX_TEXT_CHARS
 from gateway.normalise.metrics import normalise_metrics
+from gateway.normalise.provenance import Provenance, joined, pick_recorded
+from gateway.normalise.traced import Recording
 from gateway.normalise.usage import Basis
 
 _AT = "resourceMetrics[0].scopeMetrics[0].metrics[0]"
@@ -105,11 +105,10 @@ def _explain(told: Explanation, alone: Metrics, point: Any, context: Context) ->
     if table is not None:
         told.name, told.convention, told.chosen_by = metric.name, table.convention, "the metric's name"
     if out.points:
-        resource = origins_in(resource_metrics.resource.attributes, RESOURCE_INTERESTS, "resource")
-        told.because = _counts(out.points[0].kind, table, point)
-        picked = pick(point.attributes, tuple(point.attributes), POINT_INTERESTS)
-        origins = origins_in(point.attributes, POINT_INTERESTS)
-        return Single(told, point=out.points[0], picked=picked, origins=origins, resource=resource)
+        resource = provenances_of(resource_metrics.resource.attributes)
+        picked = pick_recorded(point.attributes, POINT_INTERESTS, Recording())
+        told.because = _counts(out.points[0].kind, table, picked.provenance("kind"))
+        return Single(told, point=out.points[0], picked=picked, origins=picked.provenances(), resource=resource)
     if out.rejected:
         told.fate, told.reason = "rejected", out.rejected[0].reason
         told.because = "its time, value or temporality cannot be right"
@@ -126,9 +125,8 @@ def _explain(told: Explanation, alone: Metrics, point: Any, context: Context) ->
     return Single(told)
 
 
-def _counts(kind: str, table: MetricTable | None, point: Any) -> str:
-    """What the point counts, and what says so."""
-    named = origins_in(point.attributes, POINT_INTERESTS).get("kind")
+def _counts(kind: str, table: MetricTable | None, named: Provenance | None) -> str:
+    """What the point counts, and what states it; *named*: its type's attribute."""
     by = "the metric's name" if table is not None and table.kind is not None else "its type"
     by = f"{by} ({named.attributes[0]})" if named is not None and by == "its type" else by
     return f"counts {kind if kind in _SAFE_KINDS else 'a kind that no table knows'}, by {by}"

@@ -13,13 +13,14 @@ from typing import Any, NamedTuple
 
 from gateway.contract.errors import GatewayError
 from gateway.explain.effects import Ask, Effects, Values, Way, at, effects_in, emptied, path_shown, replaced, without
-from gateway.explain.picking import Origins, fields_of, value_of
+from gateway.explain.picking import fields_of, value_of
 from gateway.explain.placed import Placed, WatchedRead
-from gateway.explain.story import Provenance
+from gateway.explain.records import Origins
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.shared import kind_of
 from gateway.normalise.conventions.table import Convention
 from gateway.normalise.extract import COUNT, Extracted
+from gateway.normalise.provenance import Provenance
 from gateway.normalise.record import error_name
 from gateway.normalise.texts import Json
 from gateway.sources.documents import Document

@@ -7,14 +7,16 @@ model's name, an input from its parts) is computed again with its own functions,
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from gateway.explain.picking import Origins
-from gateway.explain.story import Field, InputSum, Provenance, joined, leaves
-from gateway.normalise.attribution import attribute
+from gateway.decode.view import Attributes
+from gateway.explain.story import Field, InputSum, leaves
+from gateway.normalise.attribution import RESOURCE_INTERESTS, attribute
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.table import Convention
 from gateway.normalise.extract import Extracted
+from gateway.normalise.provenance import Provenance, joined, pick_recorded
 from gateway.normalise.provider import provider
 from gateway.normalise.record import called
+from gateway.normalise.traced import Recording
 from gateway.normalise.usage import Basis, has_cache
 from spool.record import Attribution
 
@@ -57,6 +59,15 @@ _FLAGS = {
     "start_unknown": "start_unknown: nothing tells when it began",
     "unfinished": "unfinished: only its beginning was told",
 }
+
+
+Origins = Mapping[str, Provenance]
+"""Picked field -> where its value came from."""
+
+
+def provenances_of(resource: Attributes) -> Origins:
+    """Where the attribution that a resource states came from."""
+    return pick_recorded(resource, RESOURCE_INTERESTS, Recording(), "resource").provenances()
 
 
 class Traced(NamedTuple):

@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from gateway.explain.story import Explanation, Provenance
+from gateway.explain.story import Explanation
 from gateway.normalise.call import Call
 from gateway.normalise.extract import Extracted
 from gateway.normalise.operation import is_listed
 from gateway.normalise.points import Point
+from gateway.normalise.provenance import Provenance
 from spool.record import Record
 
 _NAMES = frozenset(

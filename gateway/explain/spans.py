@@ -5,18 +5,17 @@ from typing import Any, NamedTuple, cast
 
 from gateway.counting.calls.digest import identity
 from gateway.decode.view import Attributes, Event, Resource, ResourceSpans, ScopeSpans, Span, Traces, TracesRequest
-from gateway.explain.picking import Origins, deciding, fields_of, origins_in, read_texts
-from gateway.explain.records import Traced, fields_of_record, input_sum
+from gateway.explain.records import Traced, fields_of_record, input_sum, provenances_of
 from gateway.explain.single import Single, span_name
-from gateway.explain.story import Explanation, Field, Provenance, shown
-from gateway.normalise.attribution import RESOURCE_INTERESTS
+from gateway.explain.story import Explanation, Field
 from gateway.normalise.call import Call
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.choose import by_names, by_scope, mark_of
 from gateway.normalise.conventions.shared import NEUTRAL
-from gateway.normalise.extract import MAX_TEXT_CHARS, Extracted, pick
+from gateway.normalise.extract import MAX_TEXT_CHARS
 from gateway.normalise.operation import step_word
-from gateway.normalise.signal_precedence import DETAILS
+from gateway.normalise.provenance import Provenance, RecordedExtracted, deciding, pick_recorded
+from gateway.normalise.traced import Recording, shown
 from gateway.normalise.traces import Reader, normalise_traces, read_details, reader_by_names, scope_of
 
 _FIRST = "resourceSpans[0].scopeSpans[0].spans[0]"
@@ -48,8 +47,7 @@ class _Read(NamedTuple):
     """One span as its convention reads it, before its texts are."""
 
     reader: Reader
-    picked: Extracted
-    origins: Origins
+    picked: RecordedExtracted
 
 
 def explain_spans(traces: Traces, payload: int, context: Context) -> Iterator[Single]:
@@ -101,20 +99,17 @@ def _explain(told: Explanation, alone: Traces, context: Context) -> Single:
 
 
 def _read(scope_spans: ScopeSpans, span: Span) -> _Read | None:
-    """The span as `normalise_traces` reads it, and the origin of each value; None where no convention does."""
+    """The span as `normalise_traces` reads it, recorded; None where no convention reads it."""
     sent, names = scope_spans.scope, tuple(span.attributes)
     scope = scope_of(sent.name[:MAX_TEXT_CHARS], sent.version[:MAX_TEXT_CHARS])
     reader = scope.reader or reader_by_names(scope, names)
     if reader is None:
         return None
-    picked = pick(span.attributes, names, reader.interests)
-    origins = origins_in(span.attributes, reader.interests)
+    recording = Recording()
+    picked = pick_recorded(span.attributes, reader.interests, recording)
     if "input" not in picked.counts and "output" not in picked.counts:
-        read_details(span, picked, reader)
-        for event in span.events:
-            if event.name == DETAILS:
-                origins = {**origins_in(event.attributes, reader.interests, "event"), **origins}
-    return _Read(reader, picked, origins)
+        read_details(span, picked, lambda attributes: pick_recorded(attributes, reader.interests, recording, "event"))
+    return _Read(reader, picked)
 
 
 def _chosen_by(scope: str, names: tuple[str, ...]) -> str:
@@ -134,13 +129,12 @@ def _chosen_by(scope: str, names: tuple[str, ...]) -> str:
 
 def _traced(call: Call, span: Span, read: _Read, resource: Attributes, context: Context) -> Traced:
     convention = read.reader.convention
-    failed = call.record["status"] == "error"
-    picked, origins = read_texts(convention, read.picked, read.origins, failed=failed)
+    convention.read_texts(read.picked, failed=call.record["status"] == "error")
     return Traced(
         cast("dict[str, Any]", call.record),
-        picked,
-        origins,
-        origins_in(resource, RESOURCE_INTERESTS, "resource"),
+        read.picked,
+        read.picked.provenances(),
+        provenances_of(resource),
         _envelope(span),
         convention.default_provider,
         context,
@@ -180,25 +174,17 @@ def _why_no_call(read: _Read, span: Span) -> str:
     if picked.texts.get("span_type") == "pending_span":
         return "it announces a span that is told when it ends (logfire.span_type)"
 
-    def fate(asked: Extracted) -> str:
-        return convention.fate(asked, span, failed=failed)
-
-    def fate_unnamed(asked: Extracted) -> str:
-        return convention.fate(asked, cast("Span", _Unnamed()), failed=failed)
-
-    if fate(picked) == "undecided":
+    fate, decided_by = deciding(picked, lambda: convention.fate(picked, span, failed=failed))
+    if fate == "undecided":
         return _says_too_little(read)
-    told = deciding(picked, read.origins, fate)
-    if not told.attributes and fate_unnamed(picked) != "not_a_call":
+    if convention.fate(picked, cast("Span", _Unnamed()), failed=failed) != "not_a_call":
         return "its name is that of a step, not of a call"
-    if not told.attributes:
-        told = deciding(picked, read.origins, fate_unnamed)
-    if told.attributes:
-        return f"{' and '.join(told.attributes)} say{'' if told.attributes[1:] else 's'} that it is a step, not a call{_step_said(picked)}"
+    if decided_by is not None:
+        return f"{' and '.join(decided_by.attributes)} says that it is a step, not a call{_step_said(picked)}"
     return "it has names of a call, but neither a response nor usage of its own"
 
 
-def _step_said(picked: Extracted) -> str:
+def _step_said(picked: RecordedExtracted) -> str:
     """The word of our own table that was found in the operation; nothing of what was sent."""
     word = step_word(picked.texts.get("operation", ""))
     return f" ({word})" if word else ""
@@ -207,9 +193,9 @@ def _step_said(picked: Extracted) -> str:
 def _says_too_little(read: _Read) -> str:
     marks = sorted(
         name
-        for field in fields_of(read.picked) - NEUTRAL
-        if field in read.origins and not field.startswith("raw_")
-        for name in read.origins[field].attributes
+        for field, found in read.picked.provenances().items()
+        if field not in NEUTRAL and not field.startswith("raw_")
+        for name in found.attributes
     )[:_MAX_NAMES]
     return f"AI work ({', '.join(marks)}), but neither a response nor usage of a call"
 

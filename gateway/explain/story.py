@@ -3,37 +3,10 @@
 Names are attribute names that a table knows, values are those of the record. Nothing else of a payload is in here.
 """
 
-import re
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-By = Literal[
-    "item",  # an attribute of the item itself, a place in the document
-    "text",  # inside an attribute's text: JSON, a raw answer
-    "event",  # an attribute of an event on the span
-    "resource",  # an attribute of the resource
-    "scope",  # the instrumentation scope
-    "envelope",  # ids, times, status of the span or log record
-    "rule",  # a rule of the convention
-    "default",  # nothing said it
-    "price_list",
-    "other_item",  # another item of what was sent
-]
-
-_SAFE_NAME = re.compile(r"[\w-]+([./][\w-]+)*", re.ASCII)
-_MAX_NAME_CHARS = 128
-UNSHOWN = "(a name that is not shown)"
-
-
-class Provenance(NamedTuple):
-    """Where a value came from."""
-
-    by: By
-    attributes: tuple[str, ...] = ()
-    """Names, as sent; more than one where a value is made of several."""
-    passed_over: tuple[str, ...] = ()
-    """Names present that could have given it: without them the value is the same."""
+from gateway.normalise.provenance import Provenance
 
 
 class Field(NamedTuple):
@@ -80,18 +53,6 @@ class Explanation:
     input: InputSum | None = None
     fields: dict[str, Field] = field(default_factory=dict)
     """Of a kept item: the record's fields by path (`usage.input_tokens`)."""
-
-
-def shown(name: str) -> str:
-    """*name* if it has the shape of an attribute's name: a generic table takes names by their last word only."""
-    return name if len(name) <= _MAX_NAME_CHARS and _SAFE_NAME.fullmatch(name) else UNSHOWN
-
-
-def joined(parts: Sequence[Provenance]) -> Provenance:
-    """Several origins of one value as one."""
-    attributes = tuple(dict.fromkeys(name for told in parts for name in told.attributes))
-    passed = dict.fromkeys(name for told in parts for name in told.passed_over if name not in attributes)
-    return Provenance(parts[0].by, attributes, tuple(passed))
 
 
 def as_object(told: Explanation) -> dict[str, Any]:

@@ -61,6 +61,17 @@ class Extracted:
         self.who: dict[str, str] = {}
         self.other: dict[str, int | float] | None = None
 
+    def complete(self, other: "Extracted") -> None:
+        """Take the values of *other* for the fields that have none."""
+        for mine, theirs in (
+            (self.texts, other.texts),
+            (self.counts, other.counts),
+            (self.numbers, other.numbers),
+            (self.who, other.who),
+        ):
+            for field, value in theirs.items():
+                mine.setdefault(field, value)  # type: ignore[arg-type]  # both of one kind
+
     def __repr__(self) -> str:
         """Names only: raw texts may hold content."""
         return f"Extracted({sorted([*self.texts, *self.counts, *self.numbers, *self.who])})"
@@ -158,14 +169,14 @@ def pick_planned(attributes: Attributes, plan: ExtractionPlan) -> Extracted:  # 
         if text:
             picked.who[field] = text if len(text) <= MAX_TEXT_CHARS else text[:MAX_TEXT_CHARS]
     for field, name, kind in plan.rest:
-        _read(picked, field, kind, attributes[name])
+        read_value(picked, field, kind, attributes[name])
     for field, name, kind in plan.lower:
         if field not in texts and not counts.get(field) and field not in picked.who and field not in picked.numbers:
-            _read(picked, field, kind, attributes[name])
+            read_value(picked, field, kind, attributes[name])
     return picked
 
 
-def _read(picked: Extracted, field: str, kind: int, value: AnyValue) -> None:
+def read_value(picked: Extracted, field: str, kind: int, value: AnyValue) -> None:
     """One value of any kind."""
     if kind == COUNT:
         count = value.int_value or _count(value)

@@ -12,6 +12,7 @@ from typing import cast
 import orjson
 
 from gateway.decode.loose_json import loads
+from gateway.normalise.traced import inside, like
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
@@ -34,6 +35,8 @@ def json_object(text: str | None) -> Mapping[str, Json]:
     """The JSON object in *text*; empty when it is none."""
     if not text or len(text) > MAX_JSON_BYTES or "{" not in text[:8]:
         return _NOTHING
+    if type(text) is not str:
+        return inside(text, json_object(str(text)))
     try:
         value = loads(text)
     except orjson.JSONDecodeError:
@@ -48,6 +51,8 @@ def repr_object(text: str | None) -> Mapping[str, Json]:
     """
     if not text or len(text) > MAX_REPR_CHARS or text[0] != "{":
         return _NOTHING
+    if type(text) is not str:
+        return inside(text, repr_object(str(text)))
     if '"' in text:
         found = json_object(text)
         return found or _literal(text)
@@ -101,10 +106,10 @@ def unquoted(text: str) -> str:
     """*text* without the JSON quotes that some senders leave around it."""
     if len(text) >= 2 and text[0] == text[-1] == '"':  # noqa: PLR2004 - both quotes
         try:
-            value = orjson.loads(text)
+            value = orjson.loads(str(text))
         except orjson.JSONDecodeError:
             return text
-        return value if isinstance(value, str) else text
+        return like(value, text) if isinstance(value, str) else text
     return text
 
 

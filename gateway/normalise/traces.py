@@ -7,12 +7,12 @@
 5. A call becomes a record; its provider, operation and tokens are brought to the canonical names.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
 from gateway.contract.outcomes import Rejection
-from gateway.decode.view import Event, Faults, ScopeSpans, Span, Traces
+from gateway.decode.view import Attributes, Event, Faults, ScopeSpans, Span, Traces
 from gateway.normalise import times
 from gateway.normalise.attribution import ResourceContext, name_machine, resource_origin
 from gateway.normalise.call import REPEAT, Call, Normalised
@@ -52,6 +52,10 @@ class Reader(NamedTuple):
     """Of spans among the product's ways to report a call; 0 where the product has no order."""
     is_placed: bool
     """Whether its calls may be told in other ways, or repeat others."""
+
+    def pick(self, attributes: Attributes) -> Extracted:
+        """The values that this convention maps."""
+        return pick(attributes, tuple(attributes), self.interests)
 
 
 class Scope(NamedTuple):
@@ -181,7 +185,7 @@ def _scope(run: _Run, scope_spans: ScopeSpans, at: tuple[int, int], made: Resour
             continue
         picked = pick_planned(attributes, plan)
         if "input" not in picked.counts and "output" not in picked.counts:
-            read_details(span, picked, reader)
+            read_details(span, picked, reader.pick)
         failed = span.status.code == _STATUS_ERROR
         fate = reader.convention.fate(picked, span, failed=failed)
         if picked.texts.get("span_type") == _PENDING:
@@ -200,18 +204,13 @@ def _scope(run: _Run, scope_spans: ScopeSpans, at: tuple[int, int], made: Resour
                 out.unknown_conventions[scope.name] += 1
 
 
-def read_details(span: Span, picked: Extracted, reader: Reader) -> None:
+def read_details(span: Span, picked: Extracted, pick_event: Callable[[Attributes], Extracted]) -> None:
     """Usage in a map, or usage and names of a details event on the span, where the span itself has no usage."""
     if RAW_NESTED in picked.texts:
         read_nested(picked)
     for event in span.events:
-        if event.name != DETAILS:
-            continue
-        told = pick(event.attributes, tuple(event.attributes), reader.interests)
-        picked.texts = {**told.texts, **picked.texts}
-        picked.counts = {**told.counts, **picked.counts}
-        picked.numbers = {**told.numbers, **picked.numbers}
-        picked.who = {**told.who, **picked.who}
+        if event.name == DETAILS:
+            picked.complete(pick_event(event.attributes))
 
 
 def _placed(run: _Run, call: Call, span: Span, picked: Extracted, reader: Reader, made: ResourceContext) -> Call:

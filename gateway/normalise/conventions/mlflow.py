@@ -11,6 +11,7 @@ from gateway.normalise.conventions.table import Convention, by_operation, inclus
 from gateway.normalise.extract import Extracted
 from gateway.normalise.operation import Fate
 from gateway.normalise.texts import json_object, raw_answer, text_in, unquoted
+from gateway.normalise.traced import is_wanted
 
 _CALLS = frozenset({"CHAT_MODEL", "LLM", "EMBEDDING"})
 
@@ -52,10 +53,10 @@ def read_texts(picked: Extracted, *, failed: bool) -> None:
         answer.model = None
     take_answer(picked, answer)
     sent_input = texts.pop("raw_input", None)
-    if "request_model" not in texts:
+    if is_wanted(texts, "request_model"):
         requested = text_in(json_object(sent_input), "model")
         if requested is not None:
-            texts["request_model"] = requested[:256]
+            texts.setdefault("request_model", requested[:256])
     _place_models(texts, failed=failed)
     cost = json_object(texts.pop("raw_cost", None)).get("total_cost")
     if isinstance(cost, int | float) and not isinstance(cost, bool):

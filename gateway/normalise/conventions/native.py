@@ -15,8 +15,8 @@ def add_parts(picked: Extracted, usage: Mapping[str, Json]) -> None:
     """Fill the cache and reasoning counts that *picked* does not have yet."""
     counts = picked.counts
     for field, value in _parts(usage):
-        if value is not None and field not in counts:
-            counts[field] = value
+        if value is not None:
+            counts.setdefault(field, value)
 
 
 def _parts(usage: Mapping[str, Json]) -> list[tuple[str, int | None]]:

@@ -13,6 +13,7 @@ from gateway.normalise.conventions.table import Convention, by_operation
 from gateway.normalise.extract import Extracted
 from gateway.normalise.operation import Fate
 from gateway.normalise.texts import json_object, raw_answer, text_in
+from gateway.normalise.traced import is_wanted
 from gateway.normalise.usage import Basis
 
 _CALLS = frozenset({"LLM", "EMBEDDING"})
@@ -50,10 +51,12 @@ def read_texts(picked: Extracted, *, failed: bool) -> None:
     answer = raw_answer(texts.pop("raw_answer", None))
     sent_input = texts.pop("raw_input", None)
     requested = text_in(parameters, "model", "model_name", "deployment_name")
-    if requested is None and "request_model" not in texts:
-        requested = text_in(json_object(sent_input), "model")
     if requested is not None:
         texts.setdefault("request_model", requested[:256])
+    if is_wanted(texts, "request_model"):
+        requested = text_in(json_object(sent_input), "model")
+        if requested is not None:
+            texts.setdefault("request_model", requested[:256])
     if failed:
         answer.model = None
     take_answer(picked, answer)
@@ -70,8 +73,7 @@ def read_texts(picked: Extracted, *, failed: bool) -> None:
 def _place_model(texts: dict[str, str], model: str, *, failed: bool, answered: bool) -> None:
     """Rule 2: the response's model, unless no answer came or it only repeats the request's."""
     request = texts.get("request_model")
-    if request is None:
-        texts["request_model"] = model
+    texts.setdefault("request_model", model)
     if not failed and (answered or model != request):
         texts.setdefault("response_model", model)
 

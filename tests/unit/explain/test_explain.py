@@ -10,7 +10,8 @@ from click.testing import CliRunner, Result
 
 from gateway.cli.explaining import explain_payloads, printed
 from gateway.cli.main import main
-from gateway.explain.story import UNSHOWN, Explanation
+from gateway.explain.story import Explanation
+from gateway.normalise.traced import UNSHOWN
 from tests.support.metrics import Export
 from tests.unit.normalise import log_records, spans
 
