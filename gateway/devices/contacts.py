@@ -11,12 +11,14 @@ What telemetry tells of a device is no item of its own.
 """
 
 import sqlite3
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import orjson
 
 from gateway.contract.device_identity import MAX_CLONES, POSTED, clone_id
 from gateway.devices import rows
+from gateway.devices.attribution import Labels, labels_in
 from gateway.devices.heartbeat_body import Heartbeat
 from gateway.devices.heartbeats import due_ms
 from gateway.devices.rows import Device, New
@@ -42,6 +44,8 @@ class Taken(NamedTuple):
     """As the service told it."""
     is_clone: bool = False
     """The device is not the one of that id, but a machine that shares it."""
+    labels: Labels = MappingProxyType({})
+    """What the device states of who uses it."""
 
 
 class Moment(NamedTuple):
@@ -155,7 +159,7 @@ def _introduced(connection: sqlite3.Connection, device: Device, new: New, *, say
 
 
 def _told(device: Device, fate: str) -> Taken:
-    return Taken(device.state, fate, device.device_no, device.interval_ms)
+    return Taken(device.state, fate, device.device_no, device.interval_ms, labels=labels_in(device.details))
 
 
 def _insert(connection: sqlite3.Connection, new: New, moment: Moment) -> Device | None:

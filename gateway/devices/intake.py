@@ -16,11 +16,13 @@ from gateway.contract.intake import Receipt
 from gateway.contract.outcomes import Rejection
 from gateway.contract.parsed_payload import ParsedPayload
 from gateway.counting.calls.digest import DIGEST_BYTES
+from gateway.devices.attribution import Labels, attribute_calls, attribute_points
 from gateway.devices.contacts import Taken
 from gateway.devices.heartbeat_body import decode_enrolment, decode_heartbeat
 from gateway.devices.rows import New
 from gateway.devices.store import DeviceStore
 from gateway.keys.errors import DatabaseUnavailable
+from gateway.normalise.context import Context
 from gateway.normalise.points import UsagePoints
 
 log = structlog.get_logger()
@@ -79,18 +81,34 @@ class DeviceIntake:
 
     # ---- beside telemetry
 
-    async def admitted(self, packed: ParsedPayload) -> ParsedPayload:
-        """*packed* itself, or without the calls of blocked devices. Who is new is on disk when this returns. Raises DatabaseUnavailable where it must be."""
-        services = {used[1]: used[0] for used in packed.used if used[1] is not None} | of_sums(packed.records)
-        blocked = await self._met(services) if services else None
-        return without(packed, blocked) if blocked else packed
+    async def admitted(self, packed: ParsedPayload, context: Context) -> ParsedPayload:
+        """*packed* without the calls of blocked devices, and with what devices state of themselves in their calls.
 
-    async def admit_points(self, measured: UsagePoints) -> bool:
-        """The same for points of usage, which are taken out of *measured*; False when none is left of those that there were."""
+        A new device is on disk when this returns. Raises DatabaseUnavailable where it must be.
+        """
+        services = {used[1]: used[0] for used in packed.used if used[1] is not None} | of_sums(packed.records)
+        if not services:
+            return packed
+        blocked = await self._met(services)
+        if blocked:
+            packed = without(packed, blocked)
+        labels = self._labels_of(services)
+        return attribute_calls(packed, labels, context) if labels else packed
+
+    def _labels_of(self, services: Mapping[str, str | None]) -> dict[str, Labels]:
+        return {device_id: labels for device_id in services if (labels := self._store.labels(device_id))}
+
+    async def admit_points(self, measured: UsagePoints, context: Context) -> bool:
+        """The same for usage points, in place; False when none is left of those that there were."""
         resources = {point.labels.resource for point in measured.points}
         attributions = [measured.attributions[resource] for resource in resources]
         services = {said["device_id"]: said.get("service_name") for said in attributions if said.get("device_id")}
-        blocked = await self._met({key: value for key, value in services.items() if key}) if services else None
+        if not services:
+            return True
+        known = {key: value for key, value in services.items() if key}
+        blocked = await self._met(known)
+        if labels := self._labels_of(known):
+            attribute_points(measured, labels, context)
         if not blocked:
             return True
         refused = {at for at in resources if measured.attributions[at].get("device_id") in blocked}

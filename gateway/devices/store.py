@@ -17,6 +17,7 @@ from gateway.contract.errors import NoAnswer
 from gateway.devices import contacts as taking
 from gateway.devices import outbox as sending
 from gateway.devices import rows
+from gateway.devices.attribution import Labels
 from gateway.devices.clocks import Now, now_by
 from gateway.devices.contacts import Moment, Taken
 from gateway.devices.heartbeat_body import Heartbeat
@@ -46,6 +47,7 @@ class Ping(Protocol):
 class _Known(NamedTuple):
     device_no: int
     is_blocked: bool
+    labels: Labels
 
 
 class DeviceStore:
@@ -151,6 +153,11 @@ class DeviceStore:
         known = self._known.get(device_id)
         return known is not None and known.is_blocked
 
+    def labels(self, device_id: str) -> Labels:
+        """What the device states of who uses it, as memory knows it; empty for one that memory does not know."""
+        known = self._known.get(device_id)
+        return {} if known is None else known.labels
+
     async def knows(self, device_id: str) -> bool:
         return device_id in self._known or await self._database.read(partial(_is_there, device_id))
 
@@ -179,7 +186,7 @@ class DeviceStore:
         if taken.state is None or taken.is_clone:
             return
         self._turned_away.pop(device_id, None)
-        self._known[device_id] = _Known(taken.device_no, taken.state == "blocked")
+        self._known[device_id] = _Known(taken.device_no, taken.state == "blocked", taken.labels)
         self._known.move_to_end(device_id)
         if len(self._known) > KNOWN_MOST:
             self._known.popitem(last=False)

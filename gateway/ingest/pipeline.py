@@ -77,7 +77,7 @@ class IngestPipeline:
         parsed = await self._parser.parse(payload, context)
         parsed = self._trace_attributes.complete(payload.kind, parsed, context)
         had_usage = parsed.has_usage
-        admitted = await self._admit(parsed)
+        admitted = await self._admit(parsed, context)
         await self._count_and_append(admitted, context)
         if payload.kind in REFUSED_WHOLE and had_usage and not admitted.has_usage:
             raise DeviceBlocked(BLOCKED)
@@ -93,15 +93,15 @@ class IngestPipeline:
             context = context._replace(counted_as=sender.counted_as)
         return context._replace(key_fixes=dict(sender.fixes)) if sender.fixes else context
 
-    async def _admit(self, parsed: Parsed) -> Parsed:
-        """*parsed* without the items of blocked devices; new devices are on disk when this returns."""
+    async def _admit(self, parsed: Parsed, context: Context) -> Parsed:
+        """*parsed* without the items of blocked devices, attributed by its devices; new devices are on disk then."""
         if self._devices is None:
             return parsed
         if parsed.points is not None:
-            await self._devices.admit_points(parsed.points)
+            await self._devices.admit_points(parsed.points, context)
         if parsed.calls is None:
             return parsed
-        calls = await self._devices.admitted(parsed.calls)
+        calls = await self._devices.admitted(parsed.calls, context)
         return parsed if calls is parsed.calls else parsed._replace(calls=calls)
 
     async def _count_and_append(self, parsed: Parsed, context: Context) -> None:

@@ -207,6 +207,21 @@ def _fill(attribution: Attribution, who: Mapping[str, str], context: Context) ->
         attribution["labels"] = labels
 
 
+def fill_missing(attribution: Attribution, labels: Mapping[str, str], context: Context) -> None:
+    """Write *labels* (as a key's: `team`, `project`, `environment`, `user`, else a label) where *attribution* states nothing.
+
+    A field that the key fixes stays as it is, also where that came to nothing.
+    """
+    labelled = attribution.get("labels") or {}
+    missing = {
+        field: value
+        for field, value in fixed_by(labels)
+        if field not in context.key_fixes
+        and (field.removeprefix(_LABEL) not in labelled if field.startswith(_LABEL) else attribution.get(field) is None)
+    }
+    _fill(attribution, missing, context)
+
+
 def attribute(base: Attribution, who: Mapping[str, str], context: Context) -> Attribution:
     """The attribution of one record: its own attributes over its resource's, under what the key fixes. A fresh object."""
     attribution = base.copy()

@@ -215,6 +215,17 @@ async def test_commands_work_on_the_files_of_a_stopped_gateway_too(rig: Rig) -> 
     assert "blocked" in table.out
 
 
+async def test_the_team_of_a_device_reaches_its_calls_before_and_after_a_kill(rig: Rig) -> None:
+    enrolment = {"device_id": "laptop", "labels": {"team": "search"}}
+    assert (await rig.post(Message("/v1/devices", json.dumps(enrolment).encode())))[0] == 202
+    assert (await rig.post(telemetry_of("laptop")))[0] == 200
+    await rig.restart()
+    assert (await rig.post(telemetry_of("laptop")))[0] == 200
+    await asyncio.to_thread(rig.gateway.wait_until_delivered, at_least=2)
+    groups = rig.gateway.summary("team")["summary"]
+    assert [(group["team"], group["calls"]) for group in groups] == [("search", 2)]
+
+
 async def test_an_id_of_any_printable_characters_is_enrolled_and_in_an_operators_hands(rig: Rig) -> None:
     names = ["{id}", "a?b#c", "50%", "%2e%2e", "...", "<b>x</b>", "[bold]x[/bold]", "~", "ü-ñ", "enroll", "x" * 128]
     for name in names:

@@ -290,3 +290,57 @@ async def test_where_telemetry_waits_for_its_device_it_is_refused_while_that_can
     edge = whole.spool.edge()
     assert (edge["received"], edge["kept"]) == (2, 2)
     await whole.store._database.write(lambda c: c.execute("ALTER TABLE gone RENAME TO enrolments"))
+
+
+LABELLED = {
+    "instance_id": "one", "sequence": 1,
+    "labels": {"team": "search", "user": "ann", "cost_center": "c-7", "a name of no label": "x"},
+}  # fmt: skip
+
+
+async def labelled(whole: Whole, device_id: str) -> None:
+    await whole.intake.heartbeat(device_id, json.dumps(LABELLED).encode(), sender=ANYONE)
+
+
+async def test_a_devices_labels_reach_its_calls_where_nothing_else_states_them(whole: Whole) -> None:
+    await labelled(whole, "laptop")
+    await whole.send(
+        resource_spans({"device.id": "laptop"}),
+        resource_spans({"device.id": "laptop", "team.id": "own", "cost_center": "own"}),
+        resource_spans({"device.id": "other"}),
+        resource_spans({"service.name": "no device"}),
+    )
+    plain, own, other, none = [record["attribution"] for record in await whole.records()]
+    assert (plain["team"], plain["user"], plain["labels"]) == ("search", "ann", {"cost_center": "c-7"})
+    assert (own["team"], own["user"], own["labels"]) == ("own", "ann", {"cost_center": "own"})
+    assert other == {"device_id": "other"}
+    assert none == {"service_name": "no device"}
+
+
+async def test_what_the_key_fixes_stands_over_a_devices_labels(whole: Whole) -> None:
+    await labelled(whole, "laptop")
+    fixed = ANYONE._replace(key="k", fixes=(("team", "fixed"), ("user", "unknown"), ("label.cost_center", "fixed")))
+    body = telemetry(resource_spans({"device.id": "laptop"})).body
+    await whole.intake.traces(body, json=True, sender=fixed)
+    (record,) = await whole.records()
+    said = record["attribution"]
+    assert (said["team"], said.get("user"), said["labels"]) == ("fixed", None, {"cost_center": "fixed"})
+
+
+async def test_a_devices_labels_reach_its_calls_after_a_restart_and_change_with_its_heartbeats(whole: Whole) -> None:
+    await labelled(whole, "laptop")
+    await whole.store.change(lambda _: None)  # as at a start, memory knows no device
+    await whole.send(resource_spans({"device.id": "laptop"}))
+    changed = {**LABELLED, "sequence": 2, "labels": {"team": "ads"}}
+    await whole.intake.heartbeat("laptop", json.dumps(changed).encode(), sender=ANYONE)
+    await whole.send(resource_spans({"device.id": "laptop"}))
+    assert [record["attribution"]["team"] for record in await whole.records()] == ["search", "ads"]
+
+
+async def test_a_devices_labels_reach_its_metrics_and_stay_with_it(whole: Whole) -> None:
+    await labelled(whole, "laptop")
+    await whole.intake.metrics(metrics_of("laptop", "other"), json=True, sender=ANYONE)
+    whole.clock.now_ms += 10_000
+    await whole.counting.settle_due(whole.spool.age_ms())
+    said = [record["attribution"] for record in await whole.records()]
+    assert {each["device_id"]: each.get("team") for each in said} == {"laptop": "search", "other": None}
