@@ -24,10 +24,10 @@ def devices(service: ServiceProcess) -> list[Enrolled]:
 @asynccontextmanager
 async def enrolled_fleet(folder: Path, names: Sequence[str]) -> AsyncIterator[tuple[GatewayProcess, ServiceProcess]]:
     """A gateway and a service that run, with devices that are enrolled and heard of."""
-    service = ServiceProcess(folder)
+    service = ServiceProcess(folder, is_brisk=True)
     service.start()
     async with TcpProxy(lambda: service.port) as proxy:
-        gateway = gateway_to(folder, service, proxy.port, enroll_per_s=100)
+        gateway = gateway_to(folder, service, proxy.port, enroll_per_s=100, heartbeat_interval="15s")
         try:
             await asyncio.to_thread(gateway.start)
             await speak(gateway, names, 1)

@@ -19,7 +19,9 @@ UNIT_COST_SCOPES = ("unit-cost_v1:manage_telemetry_records", "unit-cost_v1:read_
 class ServiceProcess:
     """One data directory and, while started, the service that runs on it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, is_brisk: bool = False) -> None:
+        """*is_brisk*: as `tests.support.brisk_service`."""
+        self._module = "tests.support.brisk_service" if is_brisk else "gateway.cli.main"
         self.data_dir = folder / "service"
         self.port: int | None = None
         """While it runs."""
@@ -39,7 +41,7 @@ class ServiceProcess:
     def start(self, *misbehave: str) -> None:
         """Start and wait until it listens; *misbehave* are options such as `--fail 500:0.1`."""
         self._ports_file.unlink(missing_ok=True)
-        module = ["gateway.cli.main"] if self.dies_at is None else ["tests.support.dying", *map(str, self.dies_at)]
+        module = [self._module] if self.dies_at is None else ["tests.support.dying", *map(str, self.dies_at)]
         run = ["service", "run", "--data-dir", str(self.data_dir), "--listen", "127.0.0.1:0"]
         command = [sys.executable, "-m", *module, *run, "--ports-file", str(self._ports_file), *misbehave]
         self._process = Process(command, log=self._log)
