@@ -1,8 +1,8 @@
 """The composition root: the parts of one gateway, made from a configuration, started and stopped.
 
-Start: lock and open the spool, rebuild the ledger, embed the service if there is no upstream, start the
-lanes, and only then take requests. Stop goes the other way: take no more, answer what is under way, let
-sends land, close the files.
+Start: lock and open the spool, rebuild the ledger, embed the service if there is no upstream, start
+the lanes, and only then take requests. Stop goes the other way: take no more, answer what is under
+way, let sends land, close the files.
 """
 
 import time

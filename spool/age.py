@@ -1,9 +1,10 @@
 """How old things are: a clock that only time really spent moves on, whatever the wall clock does.
 
-Ages (`max_age`, `keep_delivered`, settling, waits) are differences of this clock. While the process runs it follows the system's
-monotonic clock. A stop lasts as long as the wall clock says, but at most `LONGEST_STOP_MS`: so a machine that starts with its
-clock years ahead makes nothing older than a day, and one that starts years behind makes nothing younger. It begins as the wall
-clock, and differs from it only by what that jumped.
+Ages (`max_age`, `keep_delivered`, settling, waits) are differences of this clock. While the process
+runs it follows the system's monotonic clock. A stop lasts as long as the wall clock says, but at
+most `LONGEST_STOP_MS`: so a machine that starts with its clock years ahead makes nothing older than
+a day, and one that starts years behind makes nothing younger. It begins as the wall clock, and
+differs from it only by what that jumped.
 """
 
 import time
@@ -11,7 +12,8 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 LONGEST_STOP_MS: Final = 86_400_000
-"""A stop counts as at most a day. A longer one keeps its records longer than `max_age` says, which loses nothing."""
+"""A stop counts as at most a day. A longer one keeps its records longer than `max_age`
+says, which loses nothing."""
 
 _CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 """Goes on while the machine is suspended, where the system has such a clock."""
@@ -40,7 +42,9 @@ class AgeClock:
 
 
 def age_at_start(seen: Seen | None, newest_ms: int | None, wall_ms: int) -> int:
-    """Where the clock goes on: after what was *seen* last and after the *newest* acceptance; None for what there is none of."""
+    """Where the clock goes on: after what was *seen* last and after the *newest* acceptance; None
+    for what there is none of.
+    """
     if newest_ms is None and seen is None:
         return wall_ms
     if seen is None:  # a file of an earlier release: its times are the wall clock's

@@ -14,7 +14,7 @@ class Chosen(NamedTuple):
     lanes: tuple[Lane, ...] = ()
     """Any of these; empty for all."""
     reasons: tuple[str, ...] = ()
-    """The far end's codes, any of these; empty for all."""
+    """The upstream's codes, any of these; empty for all."""
     since_ms: int | None = None
     """Set aside at this wall-clock time or later."""
     until_ms: int | None = None
@@ -29,15 +29,15 @@ class Chosen(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A record that the far end refused for good."""
+    """A record that the upstream refused for good."""
 
     id: int
     lane: Lane
     buried_ms: int
     reason: str
-    """The far end's code, or one of ours."""
+    """The upstream's code, or one of ours."""
     message: str
-    """The far end's words, cut to 512 characters."""
+    """The upstream's words, cut to 512 characters."""
     size_bytes: int
     """Of the record."""
     record: bytes

@@ -9,7 +9,8 @@ WINDOW_S: Final = 10.0
 SHORTEST_S: Final = 1
 LONGEST_S: Final = 300
 NOTHING_DRAINS_S: Final = 30
-"""What is told when nothing left lately: long enough to spare us, short enough to notice an end of the trouble."""
+"""What is told when nothing left lately: long enough to spare us, short enough to
+notice an end of the trouble."""
 
 
 class Drain:
@@ -28,7 +29,9 @@ class Drain:
         self._bytes += n_bytes
 
     def wait_s(self, over_bytes: int) -> int:
-        """Whole seconds until *over_bytes* will have left, at the rate of late: 1 to 300; 30 when nothing leaves."""
+        """Whole seconds until *over_bytes* will have left, at the rate of late: 1 to
+        300; 30 when nothing leaves.
+        """
         now_s = self._monotonic_s()
         self._turn(now_s)
         gone_bytes = self._before_bytes + self._bytes

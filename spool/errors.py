@@ -5,10 +5,12 @@ class SpoolError(Exception):
     """The spool cannot keep or give records now; the sender or the lane tries again later."""
 
     retry_after_s: int | None = None
-    """When it is worth coming again; None when that is not known."""
+    """When a retry is worth it; None when that is not known."""
 
-    def again(self) -> "SpoolError":
-        """The same anew: an error that is raised again and again keeps every frame it came through alive."""
+    def copied(self) -> "SpoolError":
+        """A new one, equal: raising one instance repeatedly keeps
+        every frame it passed through alive.
+        """
         error = type(self)(*self.args)
         error.retry_after_s = self.retry_after_s
         return error
@@ -23,7 +25,7 @@ class SpoolLocked(SpoolError):
 
 
 class NoSuchLane(SpoolError):
-    """What was asked cannot be done for this lane; the text names those for which it can."""
+    """The operation does not apply to this lane; the text names those to which it does."""
 
 
 class SpoolCorrupt(SpoolError):

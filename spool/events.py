@@ -23,7 +23,9 @@ class RepeatKey(NamedTuple):
 
 
 class NewEvent(NamedTuple):
-    """One event: it goes to the lane of events, into a unit-cost stream, or both; then it is two items."""
+    """One event: it goes to the lane of events, into a unit-cost stream, or
+    both; then it is two items.
+    """
 
     repeat_key: RepeatKey
     event: bytes | None

@@ -1,7 +1,8 @@
 """The canonical record and the batch: what is kept, and what travels. Pure.
 
-A record is a JSON object of schema `inference/1` (one AI call, or the delta of a metric). It is built once as a
-dict, serialised once, and from then on moves as ready JSON bytes. `docs/formats.md` lists every field.
+A record is a JSON object of schema `inference/1` (one AI call, or the delta of a metric). It
+is built once as a dict, serialised once, and from then on moves as ready JSON bytes.
+`docs/formats.md` lists every field.
 """
 
 from dataclasses import dataclass
@@ -10,7 +11,8 @@ from typing import Final, Literal, NotRequired, TypedDict, get_args
 SCHEMA = "inference/1"
 
 Lane = str
-"""One queue to one destination. The four own lanes are below; every extra exporter adds one of its own name."""
+"""One queue to one destination. The four own lanes are below; every extra
+exporter adds one of its own name."""
 
 AI_TELEMETRY = "ai_telemetry"
 USAGE_EVENTS = "usage_events"
@@ -101,7 +103,10 @@ class Period(TypedDict):
 
 
 class Record(TypedDict):
-    """One AI call, or one aggregate; see the module's docstring. Keys with no value may be absent."""
+    """One AI call, or one aggregate; see the module's docstring.
+
+    Keys with no value may be absent.
+    """
 
     schema: str
     record_id: str
@@ -141,13 +146,16 @@ class Record(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """An ordered tuple of records that travels together; the same after a restart until it is acked."""
+    """An ordered tuple of records that travels together; the same after a
+    restart until it is acked.
+    """
 
     batch_id: str
     """UUIDv7, fixed when the batch was frozen."""
     lane: Lane
     generation: int
-    """Goes up by one on each answered failure; not when no answer came (wire contract, idempotency)."""
+    """Goes up by one on each answered failure; not when no answer
+    came (wire contract, idempotency)."""
     attempts: int
     sent_at: str
     """RFC 3339 UTC; fixed when the batch was frozen, so that a retry has identical bytes."""

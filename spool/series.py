@@ -1,4 +1,7 @@
-"""What metrics keep in the spool: series, pending aggregates, and which source reported what. Pure."""
+"""What metrics keep in the spool: series, pending aggregates, and which source reported what.
+
+Pure.
+"""
 
 from typing import Final, NamedTuple
 

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 RESERVE_BYTES = 64 << 20
-"""Twice what the write-ahead log holds before it is copied into the file, so that the copy succeeds:
-only after it do deletions free anything."""
+"""Twice what the write-ahead log holds before it is copied into the file, so that the copy
+succeeds: only after it do deletions free anything."""
 
 
 @dataclass(frozen=True, slots=True)

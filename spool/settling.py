@@ -6,7 +6,8 @@ from typing import Final, NamedTuple
 MERGED: Final = "kept.merged"
 """Outcome of a record that stands for several observations of its call."""
 MOVED: Final = "kept.moved"
-"""Outcome of a record that waits on in a later chunk: it left its position, and counts as before."""
+"""Outcome of a record that waits on in a later chunk: it left its position, and counts as before.
+"""
 
 
 class Position(NamedTuple):
@@ -22,7 +23,8 @@ class Change(NamedTuple):
     seq: int
     idx: int
     outcome: str
-    """`duplicate.<reason>` or `suppressed.<reason>` drops it; `kept.merged` replaces it by *record*."""
+    """`duplicate.<reason>` or `suppressed.<reason>` drops it;
+    `kept.merged` replaces it by *record*."""
     record: bytes | None
 
 

@@ -8,14 +8,16 @@ class Room(NamedTuple):
     """Measured after each commit."""
 
     used_bytes: int
-    """Counts against `max_bytes`: the pages that hold something, and the write-ahead log. Free pages
-    are used again before the file grows, so the files never exceed the most that was ever used."""
+    """Counts against `max_bytes`: the pages that hold something, and the
+    write-ahead log. Free pages are used again before the file grows, so the
+    files never exceed the most that was ever used."""
     file_bytes: int
     """Of spool.db and its write-ahead log, as they are now, free pages included."""
     log_bytes: int
     """Of the write-ahead log, which is in both."""
     free_bytes: int
-    """Left on the disk for this user, beside the reserve and what the log will still add to the file."""
+    """Left on the disk for this user, beside the reserve and what the
+    log will still add to the file."""
 
 
 class Quarantined(NamedTuple):

@@ -1,8 +1,8 @@
 """The spool as its users see it: a protocol for each user, and `Spool`, which is all of them.
 
-Two homes implement it: SQLite (`spool.sqlite`), and a replicated one later. All methods are called on
-the event loop's thread, except where one states otherwise; awaitables complete when the change is on
-disk. Each raises SpoolError when the spool cannot keep or give records now.
+Two homes implement it: SQLite (`spool.sqlite`), and a replicated one later. All methods are called
+on the event loop's thread, except where one states otherwise; awaitables complete when the change
+is on disk. Each raises SpoolError when the spool cannot keep or give records now.
 """
 
 from collections import Counter
@@ -51,7 +51,9 @@ class Depth:
 
 @dataclass(slots=True)
 class ItemCounts:
-    """Items of one append by their outcome: `received = kept + duplicate + suppressed + rejected + ignored`."""
+    """Items of one append by their outcome: `received = kept + duplicate +
+    suppressed + rejected + ignored`.
+    """
 
     received: int = 0
     kept: int = 0
@@ -71,20 +73,26 @@ class LaneStore(Protocol):
         """Identity of this store, made with it: sent as `X-Gateway-Id` and in every envelope."""
 
     async def freeze(self, lane: Lane, *, max_records: int, max_bytes: int) -> Batch | None:
-        """Fix the next batch of *lane* on disk, oldest first, and lease it; None when nothing is ready.
+        """Fix the next batch of *lane* on disk, oldest first, and lease it;
+        None when nothing is ready.
 
-        Batches frozen earlier and not leased now (released, or left by a restart) come first, with the
-        same id, generation and bytes. Raises SpoolCorrupt when the file cannot be read.
+        Batches frozen earlier and not leased now (released, or left by a restart) come first, with
+        the same id, generation and bytes. Raises SpoolCorrupt when the file cannot be read.
         """
 
     async def ack(self, batch: Batch, refused: Sequence[Refusal] = ()) -> None:
         """The upstream took the batch, except the *refused* records, which become dead letters."""
 
     async def release(self, batch: Batch, *, answered: bool) -> None:
-        """Give the batch back, to be frozen again unchanged; *answered* (a non-2xx came) raises its generation."""
+        """Give the batch back, to be frozen again unchanged; *answered* (a non-2xx
+        came) raises its generation.
+        """
 
     async def split(self, batch: Batch) -> None:
-        """Replace the batch by its two halves, each with an id of its own. Needs at least two records."""
+        """Replace the batch by its two halves, each with an id of its own.
+
+        Needs at least two records.
+        """
 
     async def bury(self, batch: Batch, code: str, message: str) -> None:
         """Make every record of the batch a dead letter, with the upstream's reason."""
@@ -107,31 +115,44 @@ class SupervisedLaneStore(LaneStore, Protocol):
 
 
 class UnitCostLane(SupervisedLaneStore, Protocol):
-    """The lane of unit cost: batches of running totals, one stream each; `max_records` counts totals."""
+    """The lane of unit cost: batches of running totals, one stream each;
+    `max_records` counts totals.
+    """
 
     async def learn_base(self, stream: str, base: Sequence[BaseRecord] | None) -> None:
-        """Keep what the upstream holds of a *stream* of which nothing was sent yet; None when that is unknown."""
+        """Keep what the upstream holds of a *stream* of which nothing was sent yet;
+        None when that is unknown.
+        """
 
     async def streams(self) -> list[Stream]:
         """All streams, by name."""
 
     async def run_maintenance(self, *, keep_totals_ms: int) -> int:
-        """Expire records older than `max_age`, forget totals unchanged for *keep_totals_ms*; how many expired."""
+        """Expire records older than `max_age`, forget totals unchanged for
+        *keep_totals_ms*; how many expired.
+        """
 
 
 class EventStore(Protocol):
-    """Usage events and unit-cost records on their way in. A repeat within the window adds nothing."""
+    """Usage events and unit-cost records on their way in.
+
+    A repeat within the window adds nothing.
+    """
 
     async def keep_events(
         self, events: Sequence[NewEvent], rejected: Counter[str], *, counts_repeats: bool = True
     ) -> list[IntakeOutcome]:
-        """Keep the new ones, in one commit with the counts of the *rejected* (by reason); the outcome of each event.
+        """Keep the new ones, in one commit with the counts of the *rejected* (by
+        reason); the outcome of each event.
 
         *counts_repeats* is false for events that no sender sent: only a kept one counts as an item.
         """
 
     async def keep_records(self, records: Sequence[Metered], repeat_key: RepeatKey | None) -> IntakeOutcome:
-        """Keep all *records* of one request or none. Without a *repeat_key* a repeat is not recognised."""
+        """Keep all *records* of one request or none.
+
+        Without a *repeat_key* a repeat is not recognised.
+        """
 
     async def note_rejected(self, items: int, reason: str) -> None:
         """Count a request that was refused as a whole."""
@@ -172,7 +193,8 @@ class SeriesStore(Protocol):
         """The clock jumped back to *now_ms*: an aggregate received later waits as one received now."""
 
     async def end(self, endings: Sequence[Ending], now_ms: int, announce: Callable[[int], None]) -> None:
-        """Release pending aggregates in a chunk of their own, or drop them: all, or with SpoolError none.
+        """Release pending aggregates in a chunk of their own, or drop them:
+        all, or with SpoolError none.
 
         *announce* gets the chunk's number before any later chunk has one.
         """
@@ -189,7 +211,8 @@ class CountingStore(Protocol):
         """What it keeps of metrics."""
 
     on_lost_append: Callable[[], None] | None
-    """Called when an append failed after its positions were handed out: what was counted since is void."""
+    """Called when an append failed after its positions were handed out: what
+    was counted since is void."""
     lost_appends: int
     """Commits of appends that failed, as far as their senders were answered; goes with `settle`."""
 
@@ -201,7 +224,9 @@ class CountingStore(Protocol):
         """The wall clock, for stamps."""
 
     def reserve(self) -> AbstractContextManager[object]:
-        """While it is held, a `position` stays true until the `append` that takes it; hold it briefly."""
+        """While it is held, a `position` stays true until the `append` that
+        takes it; hold it briefly.
+        """
 
     def number_chunk(self) -> int:
         """The number of a chunk that the next `settle` within this `reserve` writes itself."""
@@ -215,11 +240,13 @@ class CountingStore(Protocol):
         lost_appends: int | None = None,
         moved: Moved | None = None,
     ) -> Awaitable[None]:
-        """Release *lane*'s chunks up to *through_seq*, less what *changes* drop, in one commit with the counters.
+        """Release *lane*'s chunks up to *through_seq*, less what *changes* drop, in one
+        commit with the counters.
 
-        *moved* goes with changes of outcome `MOVED`; its chunk is numbered (`number_chunk`) in the
-        `reserve` of this call. With *lost_appends*, their number when the changes were begun, it raises
-        SpoolError when one was lost since: a record may then have been dropped for one that is not on disk.
+        *moved* goes with changes of outcome `MOVED`; its chunk is numbered (`number_chunk`)
+        in the `reserve` of this call. With *lost_appends*, their number when the changes were
+        begun, it raises SpoolError when one was lost since: a record may then have been
+        dropped for one that is not on disk.
         """
 
     async def read(self, lane: Lane, positions: Sequence[Position]) -> list[bytes | None]:
@@ -247,11 +274,14 @@ class IntakeStore(Protocol):
     def admit(self, size: int) -> None:
         """Raise SpoolFull when *size* more bytes may not be kept, SpoolError while nothing may.
 
-        It is asked before anything is counted: refusing in `append` would make the resend a duplicate.
+        It is asked before anything is counted: refusing in `append`
+        would make the resend a duplicate.
         """
 
     def reserve(self) -> AbstractContextManager[object]:
-        """While it is held, a `position` stays true until the `append` that takes it; hold it briefly."""
+        """While it is held, a `position` stays true until the `append` that
+        takes it; hold it briefly.
+        """
 
     def position(self, lane: Lane) -> tuple[int, int]:
         """(chunk, index) that the next record appended to *lane* will have, within one `reserve`."""
@@ -259,11 +289,12 @@ class IntakeStore(Protocol):
     def append(
         self, lane: Lane, records: Sequence[bytes], counts: ItemCounts, *, facts: bytes = b"", links: bytes = b""
     ) -> Awaitable[None]:
-        """Keep *records* of *lane* and the *counts*, in one commit with all that waits; done when on disk.
+        """Keep *records* of *lane* and the *counts*, in one commit with all
+        that waits; done when on disk.
 
         *facts* and *links* are the ledger's own evidence, opaque here, given back at start. Raises
-        SpoolError at once, with nothing kept, while the ledger is rebuilt after a loss; the awaitable
-        raises SpoolError (SpoolFull: no room on the disk) when the commit failed.
+        SpoolError at once, with nothing kept, while the ledger is rebuilt after a loss; the
+        awaitable raises SpoolError (SpoolFull: no room on the disk) when the commit failed.
         """
 
 
@@ -275,18 +306,20 @@ class SettledReader(Protocol):
         """As `LaneStore` has it."""
 
     async def settled_records(self, lane: Lane, after_seq: int, *, most_bytes: int) -> Settled:
-        """The records of *lane*'s settled chunks after *after_seq*: whole chunks, until they hold *most_bytes*.
+        """The records of *lane*'s settled chunks after *after_seq*: whole
+        chunks, until they hold *most_bytes*.
 
-        Damaged rows are left out. `through_seq` is less than *after_seq* when the spool never came that
-        far: then it is not the file that the reader knew. Chunks that every lane has delivered are
-        deleted whether a reader reached them or not.
+        Damaged rows are left out. `through_seq` is less than *after_seq* when the spool never came
+        that far: then it is not the file that the reader knew. Chunks that every lane has delivered
+        are deleted whether a reader reached them or not.
         """
 
     def pending_bodies(self, lane: Lane) -> Iterator[bytes]:
-        """The records that *lane* did not deliver yet, a chunk at a time, one record behind the other.
+        """The records that *lane* did not deliver yet, a chunk at a
+        time, one record behind the other.
 
-        Records that settling dropped may be among them. It reads by itself: call it on any thread but the
-        event loop's.
+        Records that settling dropped may be among them. It reads by itself: call it on any
+        thread but the event loop's.
         """
 
 
@@ -303,7 +336,10 @@ class DeadLetterSnapshot(Protocol):
 
 
 class DeadLetterStore(Protocol):
-    """Dead letters and resends, as an operator asks for them. Changes go by pages, one commit a page."""
+    """Dead letters and resends, as an operator asks for them.
+
+    Changes go by pages, one commit a page.
+    """
 
     async def letter_lanes(self) -> list[Lane]:
         """The lanes that are set up, and those that dead letters are left of."""
@@ -329,15 +365,22 @@ class DeadLetterStore(Protocol):
         """As `DeadLetterSnapshot.find`."""
 
     async def replay_dead_letters(self, chosen: Chosen, most: int | None = None) -> Requeued:
-        """Make up to *most* of the *chosen* pending again, oldest first, under their own record ids. Raises NoSuchLane."""
+        """Make up to *most* of the *chosen* pending again, oldest first, under their own
+        record ids. Raises NoSuchLane.
+        """
 
     async def drop_dead_letters(self, chosen: Chosen, most: int | None = None) -> int:
-        """Delete up to *most* of the *chosen*, oldest first; how many. They stay counted as dead_lettered. Raises NoSuchLane."""
+        """Delete up to *most* of the *chosen*, oldest first; how many.
+
+        They stay counted as dead_lettered. Raises NoSuchLane.
+        """
 
     async def replay_delivered(self, lanes: Sequence[Lane], received_from_ms: int) -> dict[Lane, int]:
-        """Send again what *lanes* delivered of the records received since then and still on disk; lane -> records.
+        """Send again what *lanes* delivered of the records received since then and
+        still on disk; lane -> records.
 
-        They stay counted as delivered. Raises NoSuchLane for a lane whose deliveries state how things are.
+        They stay counted as delivered. Raises NoSuchLane for a lane whose
+        deliveries state how things are.
         """
 
 
@@ -384,10 +427,16 @@ class StatusStore(Protocol):
         """Bytes of damaged files that are kept; 0 once an operator has moved them away."""
 
     async def verify(self) -> Verified:
-        """Read the whole file beside the writer; a large spool takes minutes. Raises SpoolTooNew, SpoolError."""
+        """Read the whole file beside the writer; a large spool takes minutes.
+
+        Raises SpoolTooNew, SpoolError.
+        """
 
     async def back_up(self, to: Path) -> int:
-        """Write a copy to *to*, 0600, whole or not at all; its bytes. Raises SpoolError, also where *to* exists."""
+        """Write a copy to *to*, 0600, whole or not at all; its bytes.
+
+        Raises SpoolError, also where *to* exists.
+        """
 
 
 class Spool(IntakeStore, CountingStore, SupervisedLaneStore, SettledReader, StatusStore, Protocol):
@@ -397,13 +446,19 @@ class Spool(IntakeStore, CountingStore, SupervisedLaneStore, SettledReader, Stat
         """Its intake of events and unit cost; *rules*: what a new stream begins with."""
 
     def unit_cost(self, *, can_read: Callable[[], bool] = lambda: False) -> UnitCostLane:
-        """Its lane of unit cost; *can_read*: whether the upstream may be asked what it holds of a new stream."""
+        """Its lane of unit cost; *can_read*: whether the upstream may be asked
+        what it holds of a new stream.
+        """
 
     def operator(self) -> DeadLetterStore:
         """Its dead letters and resends."""
 
     async def run_maintenance(self) -> None:
-        """Expire records, delete old delivered ones, give pages back, expire and count dead letters."""
+        """Expire records, delete old delivered ones, give pages back,
+        expire and count dead letters.
+        """
 
     async def close(self) -> None:
-        """Commit what waits and close the file; frozen batches stay frozen, later calls are refused."""
+        """Commit what waits and close the file; frozen batches stay
+        frozen, later calls are refused.
+        """

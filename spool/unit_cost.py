@@ -1,10 +1,12 @@
 """Unit cost as it is kept: streams, places, running totals, and what of a total is sent. Pure.
 
-A *place* is (bucket, element, filter) in a stream. Senders add to it, replace it or delete it; kept is what it comes to. What is
-sent is the total as it stands (`replace`, or `delete` where it is zero), so a resend and late data do no harm. A total is *whole* when
-nothing at the far end's place can be another's; one that is not travels as what came since the last batch (`sum`).
+A *place* is (bucket, element, filter) in a stream. Senders add to it, replace it or delete it; kept
+is what it comes to. What is sent is the total as it stands (`replace`, or `delete` where it is
+zero), so a resend and late data do no harm. A total is *whole* when nothing at the upstream's place
+can be another's; one that is not travels as what came since the last batch (`sum`).
 
-All numbers are decimals. Totals are exact; what is sent has `DIGITS` significant digits, which is all that the far end keeps.
+All numbers are decimals. Totals are exact; what is sent has `DIGITS` significant digits, which is
+all that the upstream keeps.
 """
 
 from collections.abc import Mapping, Sequence
@@ -77,7 +79,7 @@ class Metered(NamedTuple):
 
 
 class BaseRecord(NamedTuple):
-    """What the far end holds at a place."""
+    """What the upstream holds at a place."""
 
     place: TotalKey
     value: Decimal
@@ -92,7 +94,8 @@ class Mismatch(NamedTuple):
     number: int = 0
     """Which record of the request it is, from 0."""
     is_new: bool = False
-    """Whether the request's first record would have made the stream; it is then that record's shape which is known."""
+    """Whether the request's first record would have made the stream; it is then that
+    record's shape which is known."""
 
 
 class Stream(NamedTuple):
@@ -122,7 +125,9 @@ class Total(NamedTuple):
 
 
 def mismatch(known: Shape, new: Shape, *, is_wide: bool) -> Mismatch | None:
-    """Why a record of shape *new* does not belong to a stream of shape *known*; a wide delete may leave the filter out."""
+    """Why a record of shape *new* does not belong to a stream of shape *known*; a wide delete
+    may leave the filter out.
+    """
     if new.kind != known.kind:
         return Mismatch("stream_kind", known.kind)
     if new.granularity != known.granularity:
@@ -133,7 +138,9 @@ def mismatch(known: Shape, new: Shape, *, is_wide: bool) -> Mismatch | None:
 
 
 def changed(before: Total | None, change: Change, *, starts_whole: bool, records: int = 1) -> Total:
-    """The total after *change*; *starts_whole* says whether a place that was never seen holds nothing at the far end."""
+    """The total after *change*; *starts_whole* says whether a place that was never seen
+    holds nothing at the upstream.
+    """
     total = before or Total(ZERO, starts_whole, 0)
     match change.operation:
         case "sum":
@@ -143,14 +150,17 @@ def changed(before: Total | None, change: Change, *, starts_whole: bool, records
 
 
 def operation_of(total: Total) -> Operation:
-    """How the total is sent. A value of zero cannot be kept at the far end: what came to nothing is deleted there."""
+    """How the total is sent.
+
+    A value of zero cannot be kept at the upstream: what came to nothing is deleted there.
+    """
     if not total.is_whole:
         return "sum"
     return "replace" if total.value else "delete"
 
 
 def sent_value(value: Decimal) -> Decimal:
-    """*value* as it is sent: rounded, where it has more digits than the far end keeps."""
+    """*value* as it is sent: rounded, where it has more digits than the upstream keeps."""
     return _SENT.plus(value)
 
 
@@ -193,7 +203,8 @@ def wire_record(shape: Shape, place: TotalKey, value: Decimal | None) -> dict[st
 
 
 def place_in(shape: Shape, record: dict[str, Any]) -> TotalKey:
-    """The place of a `wire_record`, or of one that the far end tells in its own way: with `element-name`, a time in the bucket, no offset.
+    """The place of a `wire_record`, or of one that the upstream tells in its own way: with
+    `element-name`, a time in the bucket, no offset.
 
     Raises KeyError, TypeError, ValueError, AttributeError when it is none.
     """

@@ -21,7 +21,7 @@ from gateway.devices.rows import figures as figures_of
 from gateway.keys.control_store import INBOUND
 from gateway.observability.devices import edge_with
 from gateway.storage.database import read_only
-from spool.counters import LaneFigures
+from spool.counters import LaneCounters
 from spool.data_dir import DATABASE
 from spool.errors import SpoolError, SpoolLocked
 from spool.record import DEVICES
@@ -54,17 +54,17 @@ async def read_status(config: Config) -> dict[str, Any]:
         return await ask_gateway(config, error)
     except SpoolError as error:
         raise click.ClickException(str(error)) from error
-    figures = held.figures
-    lanes = {lane: lane_json(figures.lane(lane), oldest_ms) for lane, oldest_ms in held.oldest_ms.items()}
+    counters = held.counters
+    lanes = {lane: lane_json(counters.lane(lane), oldest_ms) for lane, oldest_ms in held.oldest_ms.items()}
     devices = device_figures(config.data_dir / INBOUND.database)
     if devices is not None:
         lanes[DEVICES] = {**lanes[DEVICES], **edge_with({x: lanes[DEVICES][x] for x in LANE_COLUMNS}, devices.lane)}
         return {
-            "edge": edge_with(figures.edge, devices.edge),
+            "edge": edge_with(counters.edge, devices.edge),
             "lanes": lanes,
-            "reasons": edge_with(figures.reasons, devices.reasons),
+            "reasons": edge_with(counters.reasons, devices.reasons),
         }
-    return {"edge": figures.edge, "lanes": lanes, "reasons": figures.reasons}
+    return {"edge": counters.edge, "lanes": lanes, "reasons": counters.reasons}
 
 
 def device_figures(control_database: Path) -> Figures | None:
@@ -78,7 +78,7 @@ def device_figures(control_database: Path) -> Figures | None:
         return None  # of a release that kept no devices there, or damaged: the gateway tells at its start
 
 
-def lane_json(figures: LaneFigures, oldest_ms: int | None) -> dict[str, Any]:
+def lane_json(figures: LaneCounters, oldest_ms: int | None) -> dict[str, Any]:
     age_s = None if oldest_ms is None else max(0, wall_ms() - oldest_ms) / 1000
     return {**asdict(figures), "oldest_pending_age_s": age_s, "state": "off", "reason": "no gateway runs"}
 

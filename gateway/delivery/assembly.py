@@ -34,7 +34,9 @@ async def start_delivery(
     *,
     now_ms: Callable[[], int],
 ) -> Delivery:
-    """Start the lanes; *stack* stops them. *itself* is the gateway as a device. Raises CannotStart, SpoolError."""
+    """Start the lanes; *stack* stops them. *itself* is the gateway as a device.
+    Raises CannotStart, SpoolError.
+    """
     service, upstream, options = None, config.upstream, config.devices
     if upstream is None:
         service = await EmbeddedService.start(config.listen.service, config.data_dir, now_ms)

@@ -48,7 +48,10 @@ class Secrets(NamedTuple):
 
 
 def read_secrets(config: Config) -> Secrets:
-    """The secrets in the data directory, made at the first start. Raises CannotStart for one that is damaged."""
+    """The secrets in the data directory, made at the first start.
+
+    Raises CannotStart for one that is damaged.
+    """
     user = machine = b""
     if config.attributes.user == "hash":
         path = config.data_dir / USER_SECRET_FILE
@@ -86,7 +89,8 @@ async def open_ingest(
     *,
     now_ms: Callable[[], int],
 ) -> Ingest:
-    """Rebuild the ledger and make the intake; *stack* closes both. *itself* is the gateway as a device.
+    """Rebuild the ledger and make the intake; *stack* closes both.
+    *itself* is the gateway as a device.
 
     Raises CannotStart, SpoolError.
     """
@@ -161,7 +165,10 @@ def build_intake(
     secrets: Secrets,
     worker: WorkerClient | None = None,
 ) -> GatewayIntake:
-    """*own_device*: as `Context` has it. Without *worker* every payload is parsed in this process."""
+    """*own_device*: as `Context` has it.
+
+    Without *worker* every payload is parsed in this process.
+    """
     rules = ParseRules(prices, settler.aggregates.settings.prefer_metrics, sources_with(generic_mapping(config)))
     users = UserPolicy(config.attributes.user, secrets.user)
     context = Context(0, "", users=users, machines=Machines(secrets.machine), own_device=own_device)

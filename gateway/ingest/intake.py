@@ -1,4 +1,7 @@
-"""The intake of the gateway: each kind of request goes to its pipeline. It fills `gateway.contract.intake.Intake`."""
+"""The intake of the gateway: each kind of request goes to its pipeline.
+
+It fills `gateway.contract.intake.Intake`.
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -85,7 +88,9 @@ class GatewayIntake:
 
 
 def blocked_records(records: Sequence[bytes], body: bytes, blocked: Iterable[Rejection]) -> Iterator[Rejection]:
-    """*blocked*, which names calls among *records*, with the place of each in the envelope *body* instead."""
+    """*blocked*, which names calls among *records*, with the place of each in
+    the envelope *body* instead.
+    """
     positions = positions_in(body)
     for rejection in blocked:
         number = int(rejection.position.removeprefix("calls[").removesuffix("]"))

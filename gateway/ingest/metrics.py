@@ -1,8 +1,10 @@
-"""Metrics on their way: points are counted by their series, become held aggregates, and go on or are dropped in time.
+"""Metrics on their way: points are counted by their series, become held aggregates, and
+go on or are dropped in time.
 
-The rules are `gateway.counting`'s (`series`, `fold`, `sources`, `gaps`); here is the coming and going. Payloads that come while one
-is written wait and go together in the next commit, so that each is counted upon what is on disk. Of series the
-latest used are in memory (`MAX_CACHED`); any other is read from the spool before it is counted.
+The rules are `gateway.counting`'s (`series`, `fold`, `sources`, `gaps`); here is the coming and
+going. Payloads that come while one is written wait and go together in the next commit, so that each
+is counted upon what is on disk. Of series the latest used are in memory (`MAX_CACHED`); any other
+is read from the spool before it is counted.
 """
 
 import asyncio
@@ -45,7 +47,8 @@ MAX_CACHED: Final = 50_000
 END_AT_ONCE: Final = 500
 """Held aggregates decided in one commit; one chunk takes as many."""
 SUM_AGE_MS: Final = 62 * 86_400_000
-"""Sums of a day or a month (`gateway.sources.sums`) are remembered for two months: they are told again until the month is closed."""
+"""Sums of a day or a month (`gateway.sources.sums`) are remembered for two months: they are told
+again until the month is closed."""
 WRITE_SIGHTING_MS: Final = 60_000
 """A source that reports all the time is written down once in this time."""
 POINTS_HERE: Final = 1_000
@@ -143,7 +146,10 @@ class MetricsPipeline:
     # ---- in
 
     async def take(self, measured: UsagePoints, context: Context) -> None:
-        """Count one payload; done when it is on disk. Raises SpoolError, and then nothing of it was counted."""
+        """Count one payload; done when it is on disk.
+
+        Raises SpoolError, and then nothing of it was counted.
+        """
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(Waiting(measured, context, done))
         if self._worker is None or self._worker.done():
@@ -160,7 +166,9 @@ class MetricsPipeline:
                     await self._keep(open_ones, is_last=len(some) == 1)
 
     async def _keep(self, payloads: Sequence[Waiting], *, is_last: bool) -> None:
-        """Count and write *payloads*, and tell their senders; of a failure only if this *is_last* of the tries."""
+        """Count and write *payloads*, and tell their senders; of a failure only
+        if this *is_last* of the tries.
+        """
         try:
             await self._count_and_write(payloads)
         except Exception as error:  # noqa: BLE001 whatever it was, it is its sender's answer, and not another's
@@ -174,7 +182,10 @@ class MetricsPipeline:
                     payload.done.set_result(None)
 
     async def _count_and_write(self, payloads: Sequence[Waiting]) -> None:
-        """One commit for all of it. What is long is done beside the loop, over what nobody but `_work` touches."""
+        """One commit for all of it.
+
+        What is long is done beside the loop, over what nobody but `_work` touches.
+        """
         is_long = sum(len(payload.measured.points) for payload in payloads) > POINTS_HERE
         with gc_paused(is_long=is_long):
             now_ms = self._now_ms()
@@ -254,7 +265,9 @@ class MetricsPipeline:
         return SeriesRow(key, *state, until_ms=until_ms - until_ms % -step_ms)
 
     async def _note_in_turns(self, seen: Sequence[tuple[str, MetricSource]], now_ms: int) -> list[SightingRow]:
-        """Note who reports which metrics, some in each turn of the loop; what of it is to be written."""
+        """Note who reports which metrics, some in each turn of the
+        loop; what of it is to be written.
+        """
         rows = self._note(seen[:NOTE_AT_ONCE], now_ms)
         for start in range(NOTE_AT_ONCE, len(seen), NOTE_AT_ONCE):
             await asyncio.sleep(0)
@@ -264,7 +277,9 @@ class MetricsPipeline:
     # ---- calls
 
     def note_used(self, used: Iterable[Used], sender: str, now_ms: int) -> Awaitable[None] | None:
-        """Sources of *sender* reported calls; None unless that is to be awaited, with the calls, until it is on disk."""
+        """Sources of *sender* reported calls; None unless that is to be awaited, with the
+        calls, until it is on disk.
+        """
         seen: set[tuple[str, MetricSource]] = set()
         for service, device, instance, session, model, tokens in used:
             seen.add((CALLS, MetricSource(sender, service or "", device or "", str(instance or ""), session or "")))
@@ -319,9 +334,11 @@ class MetricsPipeline:
         self._oldest_held_ms = await self._store.oldest_held_ms()
 
     async def settle_due(self, now_ms: int, announce: Callable[[int], None]) -> int:
-        """Let go or drop the aggregates whose time is up; how many. *announce* is told the number of each new chunk.
+        """Let go or drop the aggregates whose time is up; how many. *announce* is told the
+        number of each new chunk.
 
-        Raises SpoolError when that could not be written down; then nothing of the last commit was decided.
+        Raises SpoolError when that could not be written down; then nothing of
+        the last commit was decided.
         """
         ended = 0
         through_ms = now_ms - self.settings.settle_ms
@@ -337,7 +354,9 @@ class MetricsPipeline:
         return ended
 
     def _add_total(self, held: Held, ending: Ending, facts: Facts | None) -> None:
-        """Compare one aggregate that ended with the calls of its source, unless a better metric of that tells the same."""
+        """Compare one aggregate that ended with the calls of its source, unless a better
+        metric of that tells the same.
+        """
         if facts is None or is_repeated(self._sightings, facts.reporter, facts.family, self._since_ms(held, facts)):
             return
         whose, is_left_out = facts.reporter, ending.outcome == CALLS_REPORTED
@@ -350,7 +369,10 @@ class MetricsPipeline:
         return since_ms(held.received_ms, facts.end_ms - facts.start_ms, self.settings.window_ms)
 
     def _decide(self, held: Held) -> tuple[Ending, Facts | None]:
-        """What becomes of one aggregate, and what it says. A row that cannot be read goes on as it is: the far end refuses it."""
+        """What becomes of one aggregate, and what it says.
+
+        A row that cannot be read goes on as it is: the upstream refuses it.
+        """
         try:
             return self.decided(held, facts_in(held.facts))
         except (ValueError, TypeError, KeyError):

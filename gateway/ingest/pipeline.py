@@ -1,4 +1,7 @@
-"""The way of a payload of telemetry: parse, admit, count, append. It ends when the commit is on disk."""
+"""The way of a payload of telemetry: parse, admit, count, append.
+
+It ends when the commit is on disk.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -21,7 +24,8 @@ from spool.record import AI_TELEMETRY
 from spool.store import IntakeStore, ItemCounts
 
 PIECE_CALLS: Final = 2000
-"""Calls appended at once: a larger payload is cut, in one commit, so that no chunk grows past a few MiB."""
+"""Calls appended at once: a larger payload is cut, in one commit, so that no
+chunk grows past a few MiB."""
 REFUSED_WHOLE: Final = frozenset({"traces", "logs", "metrics"})
 """Kinds whose answer has no other way to name a blocked device than to refuse the request."""
 BLOCKED: Final = (
@@ -61,7 +65,10 @@ class IngestPipeline:
         context: Context | None = None,
         devices: DeviceIntake | None = None,
     ) -> None:
-        """*context*: what is the same for all payloads. Without *devices* none is known and each is admitted."""
+        """*context*: what is the same for all payloads.
+
+        Without *devices* none is known and each is admitted.
+        """
         self._spool = spool
         self._settler = settler
         self._parser = parser
@@ -71,7 +78,9 @@ class IngestPipeline:
         self._trace_attributes = TraceAttributes(settler.settle_ms)
 
     async def take(self, payload: Payload, sender: Sender) -> Taken:
-        """Raises BadPayload, DeviceBlocked, SpoolError; DatabaseUnavailable where a device must be written first."""
+        """Raises BadPayload, DeviceBlocked, SpoolError; DatabaseUnavailable where a
+        device must be written first.
+        """
         self._spool.admit(len(payload.body))
         context = self.context_of(sender)
         parsed = await self._parser.parse(payload, context)
@@ -112,7 +121,9 @@ class IngestPipeline:
             await self._settler.aggregates.take(parsed.points, context)
 
     async def _append(self, calls: ParsedPayload, context: Context) -> None:
-        """Count and append within one `reserve`, so that all of a payload is in one commit; wait for that."""
+        """Count and append within one `reserve`, so that all of a payload is in
+        one commit; wait for that.
+        """
         counts = counts_of(calls)
         waiting: list[Awaitable[None]] = []
         try:
@@ -126,7 +137,8 @@ class IngestPipeline:
                 if noted is not None:
                     waiting.append(noted)
         except BaseException:
-            # The ledger may know calls that the spool does not: their resend must not be taken for a duplicate.
+            # The ledger may know calls that the spool does not: their resend must not be taken for
+            # a duplicate.
             self._settler.distrust()
             raise
         await (waiting[0] if len(waiting) == 1 else asyncio.gather(*waiting))

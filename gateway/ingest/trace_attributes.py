@@ -60,7 +60,9 @@ class TraceAttributes:
         self._traces: dict[tuple[str, str, str], _Trace] = {}
 
     def complete(self, name: str, parsed: Parsed, context: Context) -> Parsed:
-        """*parsed*, from the source *name*, with what is known of its calls' traces, and rule 2's observations."""
+        """*parsed*, from the source *name*, with what is known of its calls' traces,
+        and rule 2's observations.
+        """
         calls, updates, traces_of_calls = parsed.calls, parsed.trace_updates, parsed.traces_of_calls
         if calls is None or not (updates or traces_of_calls):
             return parsed
@@ -94,7 +96,9 @@ class TraceAttributes:
         return trace
 
     def _completed(self, call: Record, trace: _Trace, row: bytes, context: Context) -> bytes | None:
-        """Rule 1: the completed record; None where nothing is added to it. It is remembered for what may be said yet."""
+        """Rule 1: the completed record; None where nothing is added to it. It is remembered
+        for what may be said yet.
+        """
         attribution = cast("dict[str, Any]", call["attribution"])
         before = orjson.dumps(attribution)
         complete_attribution(attribution, trace.said)

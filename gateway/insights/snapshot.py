@@ -1,4 +1,7 @@
-"""How things stand now, for the detectors: lanes, dead letters, silent devices, gaps. Read off the parts in each round."""
+"""How things stand now, for the detectors: lanes, dead letters, silent devices, gaps.
+
+Read off the parts in each round.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

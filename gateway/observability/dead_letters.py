@@ -1,4 +1,6 @@
-"""Dead letters and resends as counts by lane and reason: what `/v2/status` and the metrics report of them. Pure."""
+"""Dead letters and resends as counts by lane and reason: what `/v2/status` and the
+metrics report of them. Pure.
+"""
 
 from typing import TypedDict
 

@@ -1,4 +1,8 @@
-"""The devices' part of `/v2/status`. Their figures are kept in control.db, with what they count; the spool's hold what earlier releases counted there."""
+"""The devices' part of `/v2/status`.
+
+Their counters are kept in control.db, with what they count; the spool's hold what
+earlier releases counted there.
+"""
 
 from collections.abc import Mapping
 

@@ -1,7 +1,9 @@
-"""Every metric, once: its name, unit, labels and meaning; and the collector that reads them off the gateway's own figures.
+"""Every metric, once: its name, unit, labels and meaning; and the collector that reads them
+off the gateway's own counters.
 
-Nothing is counted here. A scrape reads the same figures that `/v2/status` shows, in one call, so that both agree. What may still
-change while a record settles is a gauge; what is final is a counter.
+Nothing is counted here. A scrape reads the same counters that `/v2/status` shows, in
+one call, so that both agree. What may still change while a record settles is a gauge;
+what is final is a counter.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -31,18 +33,21 @@ class LaneStatus(TypedDict):
     reason: str | None
     """Why it is not ok; safe to show."""
     restarts: NotRequired[int]
-    """How often its pump was replaced, because it ended by a fault or stood still, since the gateway started."""
+    """How often its pump was replaced, because it ended by a fault or stood still,
+    since the gateway started."""
 
 
 class SpoolStatus(TypedDict):
     """What the spool takes on the disk, and what it may; as of the last commit."""
 
     used_bytes: int
-    """What counts against the limit: pages that hold something, the write-ahead log, and what is on its way there."""
+    """What counts against the limit: pages that hold something, the write-ahead log,
+    and what is on its way there."""
     max_bytes: int
     """Above it senders are told to keep their data."""
     file_bytes: int
-    """Size of the files; beyond `used_bytes` are free pages, which are used again or given back to the system."""
+    """Size of the files; beyond `used_bytes` are free pages, which are used again or
+    given back to the system."""
     disk_free_bytes: int
     """Left on the disk, beside the reserve."""
 
@@ -54,7 +59,7 @@ class Status(TypedDict):
     """`received = kept + duplicate + suppressed + rejected + ignored`"""
     lanes: Mapping[str, LaneStatus]
     reasons: NotRequired[Mapping[str, int]]
-    """`<fate>.<reason>` -> items: what is behind the edge's fates."""
+    """`<outcome>.<reason>` -> items: what is behind the edge's outcomes."""
     unpriced: NotRequired[Mapping[str, int]]
     """Model -> calls that no price was found for."""
     gaps: NotRequired[Sequence[Gap]]
@@ -78,7 +83,8 @@ class DeviceStatus(TypedDict):
     enrolments_waiting: int
     """Enrolments that the service has not answered for good."""
     telemetry_held_s: float | None
-    """For how long the oldest telemetry has waited for one, beyond its settling (`devices.gate: hold`); None while none waits."""
+    """For how long the oldest telemetry has waited for one, beyond its settling (`devices.gate:
+    hold`); None while none waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +102,10 @@ class WebFigures:
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """One metric. A counter's samples carry `_total` after the name, as the exposition format has it."""
+    """One metric.
+
+    A counter's samples carry `_total` after the name, as the exposition format has it.
+    """
 
     name: str
     kind: Literal["counter", "gauge"]

@@ -1,4 +1,6 @@
-"""What became of damaged files, as the status shows it, and the two commands that look at the whole spool. No request waits for them."""
+"""What became of damaged files, as the status shows it, and the two commands that look at the whole
+spool. No request waits for them.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,7 +28,8 @@ class QuarantineStatus(TypedDict):
     salvages: int
     """Of the last 20 at most."""
     records: int | None
-    """Dead letters, over all lanes, that stand for records on pages that could not be read; None when a salvage could not know."""
+    """Dead letters, over all lanes, that stand for records on pages that could not be read; None
+    when a salvage could not know."""
     bytes: int
     """Of damaged files in `quarantine/`; the gateway is degraded until they are moved away."""
     latest: LatestSalvage | None

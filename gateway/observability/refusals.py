@@ -1,7 +1,8 @@
-"""Requests that were refused, for an operator who wonders why nothing arrives. In memory, bounded, without anything that a sender chose.
+"""Requests that were refused, for an operator who wonders why nothing arrives. In memory, bounded,
+without anything that a sender chose.
 
-An entry is one status, reason and route: how often, when last, from which peer, and under which key where it was known. Never a
-path or query of the request's own, and never what it showed as a key.
+An entry is one status, reason and route: how often, when last, from which peer, and under which key
+where it was known. Never a path or query of the request's own, and never what it showed as a key.
 """
 
 from collections.abc import Callable
@@ -18,7 +19,8 @@ log = structlog.get_logger()
 MAX_ENTRIES = 100
 """The one that was silent longest goes first."""
 QUIET_MS = 600_000
-"""What is refused for one status, reason and route is logged once, and again after this long without a line."""
+"""What is refused for one status, reason and route is logged once, and again
+after this long without a line."""
 MAX_QUIET = 10_000
 """Of those that a line was logged for; all that there can be are fewer."""
 LOGGED = frozenset({
@@ -35,7 +37,8 @@ class RefusedStatus(TypedDict):
     status: int
     """HTTP."""
     reason: str
-    """`no_key`, `key_unknown_or_disabled`, `scope_missing`, `not_found` …: docs/operations.md has the list."""
+    """`no_key`, `key_unknown_or_disabled`, `scope_missing`, `not_found` …:
+    docs/operations.md has the list."""
     route: str
     """As it is listed; `none` for a path that is no route's."""
     requests: int
@@ -59,7 +62,8 @@ class Refused:
         self._entries: dict[tuple[int, str, str], _Entry] = {}
         """The one refused last stands last."""
         self._logged_ms: dict[tuple[int, str, str], int] = {}
-        """Outlives the entry, else whoever asks for all routes in turn gets a line for each request."""
+        """Outlives the entry, else whoever asks for all routes in
+        turn gets a line for each request."""
 
     def note(self, status: int, reason: str, route: str, peer: str, key: str | None = None) -> None:
         now_ms = self._now_ms()

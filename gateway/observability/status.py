@@ -55,7 +55,9 @@ class StatusReport:
         }
 
     def lanes(self) -> dict[str, LaneStatus]:
-        """The spool's lanes; that of devices has its own counts beside what an earlier release left in the spool."""
+        """The spool's lanes; that of devices has its own counts beside what an earlier
+        release left in the spool.
+        """
         now_ms = self.spool.age_ms()
         lanes = dict(self.spool_lanes(now_ms))
         lanes[DEVICES] = lane_with(lanes[DEVICES], self.devices.figures, now_ms, *self.device_lane())

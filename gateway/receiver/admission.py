@@ -1,4 +1,7 @@
-"""Letting a request in: by its key or on open intake, and against its key's quota. Every receiver asks here."""
+"""Letting a request in: by its key or on open intake, and against its key's quota.
+
+Every receiver asks here.
+"""
 
 import time
 from collections.abc import Sequence
@@ -38,7 +41,9 @@ class Admission:
         return key
 
     def ask_again(self, request: web.BaseRequest, scope: str, shown: Sequence[str] | None = None) -> None:
-        """Whether it would be let in now as well: for a body that took its time, in which its key may have been disabled."""
+        """Whether it would be let in now as well: for a body that took its time, in which its
+        key may have been disabled.
+        """
         self._gate.admit(request.headers, scope, shown)
 
 

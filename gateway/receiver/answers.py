@@ -39,7 +39,9 @@ from spool.errors import NoSuchLane, SpoolError, SpoolFull
 
 
 class Answer(NamedTuple):
-    """How an error is told: HTTP status, gRPC code (google.rpc.Code), seconds for Retry-After, and whether its text is shown."""
+    """How an error is told: HTTP status, gRPC code (google.rpc.Code), seconds for Retry-After, and
+    whether its text is shown.
+    """
 
     status: int
     code: int
@@ -80,11 +82,14 @@ ANSWERS: dict[type[BaseException], Answer] = {
 
 
 UNFORESEEN = Answer(503, 14, retry_after_s=5, show_text=False)
-"""What we did not think of is counted apart and told as retryable, so that our bug loses nothing."""
+"""What we did not think of is counted apart and told as retryable, so that our bug loses nothing.
+"""
 
 
 def answer_for(error: BaseException) -> Answer:
-    """The answer of the error's class or of its nearest base in the table; when to come again as the error knows, if it does."""
+    """The answer of the error's class or of its nearest base in the table; when to come again as
+    the error knows, if it does.
+    """
     known_s: int | None = getattr(error, "retry_after_s", None)
     for cls in type(error).__mro__:
         if cls in ANSWERS:
@@ -94,7 +99,9 @@ def answer_for(error: BaseException) -> Answer:
 
 
 def kind_of(error: Exception) -> str:
-    """The error's class as a word: TooLarge -> `too_large`; what is not ours -> `unavailable`; some have a code of their own."""
+    """The error's class as a word: TooLarge -> `too_large`; what is not ours -> `unavailable`; some
+    have a code of their own.
+    """
     if isinstance(error, BadListRequest):
         return error.kind
     if isinstance(error, BadRecord | StreamMismatch):
@@ -105,7 +112,9 @@ def kind_of(error: Exception) -> str:
 
 
 def reason_of(error: Exception) -> str:
-    """The word for the operator: the error's own, else its kind; a full spool or disk is told apart from what else is unavailable."""
+    """The word for the operator: the error's own, else its kind; a full spool or disk is told apart
+    from what else is unavailable.
+    """
     if isinstance(error, SpoolFull):
         return "spool_full"
     own = error.reason if isinstance(error, GatewayError) else None  # another's `reason` may quote the request

@@ -34,10 +34,11 @@ class InboundKeys(Keys, Protocol):
 
 
 def build_gate(config: Config, keys: InboundKeys) -> Authenticator:
-    """Open intake checks the Host only on loopback TCP: no browser reaches a unix socket, and elsewhere our names are not known.
+    """Open intake checks the Host only on loopback TCP: no browser reaches a unix socket, and
+    elsewhere our names are not known.
 
-    Where others can reach the address, every request needs a key, were it that none exists, unless the configuration says
-    `auth: none`.
+    Where others can reach the address, every request needs a key, were it that none exists, unless
+    the configuration says `auth: none`.
     """
     address = config.listen.http
     opened = OpenIntakeAuthenticator(check_host=isinstance(address, TcpAddress) and address.is_loopback)
@@ -58,7 +59,9 @@ def build_receiver(
     now_ms: Callable[[], int] = wall_ms,
     monotonic_s: Callable[[], float] = time.monotonic,
 ) -> Receiver:
-    """The receiver with OTLP, AI gateways, events, heartbeats, what other gateways forward, and *further* routes."""
+    """The receiver with OTLP, AI gateways, events, heartbeats, what other gateways
+    forward, and *further* routes.
+    """
     # Where no key is ever asked for, the first one shuts nobody out.
     recent = RecentSenders(now_ms, most=0 if config.auth == "none" else MAX_SENDERS)
     admission = Admission(gate, Quotas(monotonic_s), recent)

@@ -1,8 +1,10 @@
-"""How AI gateways that cannot send a bare key show who they are: other headers, a token in the address, a signature.
+"""How AI gateways that cannot send a bare key show who they are: other headers, a token in
+the address, a signature.
 
-All of them name an inbound key, but for the signature, which is checked with the secret that the configuration gives the source.
-A request may show its key in several of these places; all must show the same one (`gateway.receiver.authenticator.only_key`), and where it
-is signed besides, both must be right.
+All of them name an inbound key, but for the signature, which is checked with the secret that
+the configuration gives the source. A request may show its key in several of these places; all
+must show the same one (`gateway.receiver.authenticator.only_key`), and where it is signed
+besides, both must be right.
 """
 
 import hmac
@@ -74,5 +76,8 @@ def shown_by(ways_in: Sequence[str], *, url_token: bool) -> Shown:
 
 
 def query_tokens(query: str) -> list[str]:
-    """Each `token` that is not empty. A query longer than any that holds one token is not looked at beyond that."""
+    """Each `token` that is not empty.
+
+    A query longer than any that holds one token is not looked at beyond that.
+    """
     return parse_qs(query[:MAX_QUERY_CHARACTERS]).get("token", []) if "token" in query else []

@@ -1,11 +1,13 @@
 """Who may post: the open intake's Host check, and the inbound key that a request carries.
 
-A gate says whose key it is, or raises Unauthenticated (no key, unknown, disabled) or Forbidden (known, without the scope;
-or a Host that is not ours). A key store that cannot be read raises what it raises, which is told as 503: 401 and 403 are final
-for senders, so a fault of ours must never look like one.
+A gate says whose key it is, or raises Unauthenticated (no key, unknown, disabled) or
+Forbidden (known, without the scope; or a Host that is not ours). A key store that cannot be
+read raises what it raises, which is told as 503: 401 and 403 are final for senders, so a
+fault of ours must never look like one.
 
-A request may show its key in several places, as a proxy or a client library may add one; but all must show the same key. Two
-that differ are refused, never sorted out: whoever stands between may have looked at the other one.
+A request may show its key in several places, as a proxy or a client library may add one; but all
+must show the same key. Two that differ are refused, never sorted out: whoever stands between may
+have looked at the other one.
 """
 
 import base64
@@ -39,7 +41,9 @@ _SCHEME = re.compile(r"(bearer|basic)(?:[ \t]+(.*))?", re.IGNORECASE | re.DOTALL
 
 
 def keys_in(headers: Headers) -> list[str]:
-    """Every key that the headers show: bare `Authorization` (the convention), `Bearer`, Basic's password, `x-api-key`, `api-key`."""
+    """Every key that the headers show: bare `Authorization` (the convention), `Bearer`, Basic's
+    password, `x-api-key`, `api-key`.
+    """
     shown = [key for value in headers.getall(AUTHORIZATION, ()) if (key := key_of(value))]
     for name in KEY_HEADERS:
         shown += [key for value in headers.getall(name, ()) if (key := value.strip(BLANKS))]
@@ -97,11 +101,16 @@ class Keys(Protocol):
 
 class Authenticator(Protocol):
     def admit(self, headers: Headers, scope: str, shown: Sequence[str] | None = None) -> KeyRecord | None:
-        """The inbound key; None on open intake. *shown*: the keys in the request, where others than the headers' count."""
+        """The inbound key; None on open intake. *shown*: the keys in the request, where
+        others than the headers' count.
+        """
 
 
 class OpenIntakeAuthenticator:
-    """Open intake. On loopback any page in a local browser can post here too, so the Host must be a loopback name."""
+    """Open intake.
+
+    On loopback any page in a local browser can post here too, so the Host must be a loopback name.
+    """
 
     def __init__(self, *, check_host: bool) -> None:
         self._check_host = check_host
@@ -115,7 +124,9 @@ class OpenIntakeAuthenticator:
 
 
 class KeyAuthenticator:
-    """Every request carries a key, which is checked anew each time: a key disabled now is refused now."""
+    """Every request carries a key, which is checked anew each time: a key
+    disabled now is refused now.
+    """
 
     def __init__(self, keys: Keys) -> None:
         self._keys = keys
@@ -146,7 +157,9 @@ class IntakeGate:
 
 @lru_cache(maxsize=256)
 def is_loopback_host(host: str) -> bool:
-    """Whether a Host header names this machine's loopback: `localhost`, 127.0.0.0/8 or `[::1]`, with any port."""
+    """Whether a Host header names this machine's loopback: `localhost`,
+    127.0.0.0/8 or `[::1]`, with any port.
+    """
     name, port_ok = host_name(host)
     if not port_ok:
         return False

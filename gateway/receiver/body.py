@@ -1,7 +1,9 @@
-"""A request's body, read within limits: on the wire, after decompression, and over all requests together.
+"""A request's body, read within limits: on the wire, after decompression, and
+over all requests together.
 
-Bytes are taken from one `Budget` as they arrive, never as announced, so that a sender who only announces holds nothing.
-The caller owns a `Hold` for the life of the request and releases it when the answer is ready.
+Bytes are taken from one `Budget` as they arrive, never as announced, so that a sender who
+only announces holds nothing. The caller owns a `Hold` for the life of the request and
+releases it when the answer is ready.
 """
 
 import asyncio
@@ -20,7 +22,8 @@ from spool.drain import Drain
 MIB: Final = 1024 * 1024
 
 INLINE_BYTES = MIB
-"""Output decompressed on the event loop's thread (1 to 3 ms); what follows goes to a thread, a round at a time."""
+"""Output decompressed on the event loop's thread (1 to 3 ms); what follows goes to a
+thread, a round at a time."""
 
 ROUND_BYTES = 4 * MIB
 
@@ -96,7 +99,10 @@ class Hold:
 
 
 async def read_body(request: web.BaseRequest, decode: Decode | None, limits: Limits, hold: Hold) -> bytes:
-    """The whole body, plain. Raises TooLarge, BadPayload, Overloaded; ConnectionError when the sender went away."""
+    """The whole body, plain.
+
+    Raises TooLarge, BadPayload, Overloaded; ConnectionError when the sender went away.
+    """
     content = request.content
     if content.is_eof():  # a small body comes in one read with its headers
         raw = content.read_nowait()
@@ -113,7 +119,9 @@ async def read_body(request: web.BaseRequest, decode: Decode | None, limits: Lim
 
 
 async def arriving_body(request: web.BaseRequest, limits: Limits, hold: Hold) -> bytes:
-    """Read until the body ends; a length announced above the limit is refused before a byte is read."""
+    """Read until the body ends; a length announced above the limit is
+    refused before a byte is read.
+    """
     limit = limits.max_body_bytes
     if (request.content_length or 0) > limit:
         raise too_large("the body", limit, "max_body_bytes")
@@ -141,13 +149,17 @@ def too_large(what: str, limit_bytes: int, option: str) -> TooLarge:
 
 
 def invite(request: web.BaseRequest) -> None:
-    """Answer `Expect: 100-continue`, after everything that could be refused by the headers alone was."""
+    """Answer `Expect: 100-continue`, after everything that could be
+    refused by the headers alone was.
+    """
     if request.headers.get("Expect", "").lower() == "100-continue" and request.transport is not None:
         request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
 
 async def decompressed(raw: bytes, decode: Decode, limits: Limits, hold: Hold) -> bytes:
-    """Decompress in rounds, so that a bomb is refused at most one block after the limit, and a large body blocks nobody."""
+    """Decompress in rounds, so that a bomb is refused at most one block after the limit, and a
+    large body blocks nobody.
+    """
     blocks = decode(raw)
     limit = limits.max_decompressed_bytes
     wanted = min(INLINE_BYTES, limit + 1)
@@ -169,7 +181,9 @@ async def decompressed(raw: bytes, decode: Decode, limits: Limits, hold: Hold) -
 
 
 def next_blocks(blocks: Iterator[bytes], at_least_bytes: int) -> list[bytes]:
-    """Take blocks until they hold *at_least_bytes*; fewer means that the decoder came to the end and found it sound."""
+    """Take blocks until they hold *at_least_bytes*; fewer means that the decoder came
+    to the end and found it sound.
+    """
     taken: list[bytes] = []
     size = 0
     while size < at_least_bytes and (block := next(blocks, None)):

@@ -1,7 +1,8 @@
 """Content codings: compressed bytes -> blocks of plain bytes, each bounded. Pure.
 
-A decoder gives blocks of at most `BLOCK_BYTES`, so that whoever sums them stops a bomb one block after the limit. Input is
-fed in slices of `SLICE_BYTES`: the libraries copy what they have not consumed yet, which over a whole body is quadratic.
+A decoder gives blocks of at most `BLOCK_BYTES`, so that whoever sums them stops a bomb one block
+after the limit. Input is fed in slices of `SLICE_BYTES`: the libraries copy what they have not
+consumed yet, which over a whole body is quadratic.
 """
 
 import sys
@@ -20,7 +21,8 @@ BLOCK_BYTES = 256 * 1024
 SLICE_BYTES = 64 * 1024
 
 MAX_MEMBERS = 1024
-"""Members of one gzip body (frames of one zstd body). Each costs a fresh decoder, so their number is bounded too."""
+"""Members of one gzip body (frames of one zstd body). Each costs a fresh decoder, so
+their number is bounded too."""
 
 ZSTD_WINDOW_LOG = 23
 """8 MiB: the most that a sender may ask for in the `zstd` content coding (RFC 9659)."""
@@ -120,7 +122,9 @@ DECODERS: dict[str, Decode | None] = {
 
 
 def decoder_for(content_encoding: str) -> Decode | None:
-    """The decoder of a Content-Encoding header's value; None for a plain body. Raises UnsupportedMedia."""
+    """The decoder of a Content-Encoding header's value; None for a
+    plain body. Raises UnsupportedMedia.
+    """
     try:
         return DECODERS[content_encoding.strip().lower()]
     except KeyError:
@@ -133,7 +137,8 @@ def has_zlib_header(body: bytes) -> bool:
 
 
 def member_blocks(body: bytes, fresh: Callable[[], Inflater], *, max_members: int) -> Iterator[bytes]:
-    """Decompress members one after the other. Raises BadPayload when one is damaged or cut, or when bytes follow the last.
+    """Decompress members one after the other. Raises BadPayload when one is damaged or cut,
+    or when bytes follow the last.
 
     An empty body is no member, and is refused as cut.
     """

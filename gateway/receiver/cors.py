@@ -1,4 +1,6 @@
-"""Cross-origin requests: pages that post OTLP/JSON from a browser, from the origins that the operator names; default none."""
+"""Cross-origin requests: pages that post OTLP/JSON from a browser, from the origins that the
+operator names; default none.
+"""
 
 from collections.abc import Set as AbstractSet
 from http import HTTPStatus
@@ -44,7 +46,10 @@ class Cors:
         return response
 
     def allow(self, request: web.BaseRequest, response: web.StreamResponse) -> None:
-        """Let the page of an allowed origin read *response*. No credentials: keys travel in a header of their own."""
+        """Let the page of an allowed origin read *response*.
+
+        No credentials: keys travel in a header of their own.
+        """
         if self.is_allowed(request):
             response.headers["Access-Control-Allow-Origin"] = request.headers["Origin"]
             response.headers["Access-Control-Expose-Headers"] = EXPOSED_HEADERS

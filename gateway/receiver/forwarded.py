@@ -1,11 +1,14 @@
-"""What other gateways forward: the service's own paths, bodies and answers (wire contract 6), served to senders.
+"""What other gateways forward: the service's own paths, bodies and answers (wire
+contract 6), served to senders.
 
-So a gateway's `upstream` may be another gateway, with nothing else set but its address and a key of it. Whatever is answered 2xx is on disk
-here. What cannot be kept is told by its place among what was sent, and ends as a dead letter there; an error asks for all of it again.
+So a gateway's `upstream` may be another gateway, with nothing else set but its address and a key of
+it. Whatever is answered 2xx is on disk here. What cannot be kept is told by its place among what
+was sent, and ends as a dead letter there; an error asks for all of it again.
 
-Three things differ from what senders post of themselves. Of events none goes into a total: whoever forwards an event has put it there already.
-A heartbeat enrols nobody: its gateway is told to enrol the device, for then it says what the device is. A batch of unit cost is known by its
-own id, under whatever key it comes.
+Three things differ from what senders post of themselves. Of events none goes into a total:
+whoever forwards an event has put it there already. A heartbeat enrols nobody: its gateway is
+told to enrol the device, for then it says what the device is. A batch of unit cost is known
+by its own id, under whatever key it comes.
 """
 
 import re
@@ -105,7 +108,9 @@ def ping_taken(receipt: Receipt) -> web.Response:
 
 
 def forwarded_routes(intake: Intake) -> list[Route]:
-    """The paths of the preset `document`, but for the read of a unit-cost stream: a gateway does not know what others sent to it."""
+    """The paths of the preset `document`, but for the read of a unit-cost stream: a gateway does
+    not know what others sent to it.
+    """
 
     def records(body: bytes, media: str, sender: Sender, parameter: str) -> Awaitable[Receipt]:
         return intake.forwarded(body, sender=sender)
@@ -143,9 +148,11 @@ def forwarded_routes(intake: Intake) -> list[Route]:
 
 
 def liveness_route(insights: Insights, gate: Authenticator) -> Route:
-    """`GET /v2/insights`, by which a gateway that forwards sees that this one is there; the list itself, as the admin port has it.
+    """`GET /v2/insights`, by which a gateway that forwards sees that this one is there; the list
+    itself, as the admin port has it.
 
-    *gate* asks for a key also where intake is open: what comes in is anybody's, what goes out is not.
+    *gate* asks for a key also where intake is open: what comes in is
+    anybody's, what goes out is not.
     """
     scope = SCOPES["GET", LIST_PATH]
 

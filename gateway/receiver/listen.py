@@ -51,7 +51,8 @@ class Listener:
 async def listen(
     runner: web.BaseRunner, address: Address, *, option: str = "listen", socket_mode: int = OWNER_ONLY
 ) -> Listener | None:
-    """Set *runner* up and bind it; None when the address is off. Raises CannotStart, which names *option*.
+    """Set *runner* up and bind it; None when the address is off. Raises
+    CannotStart, which names *option*.
 
     *socket_mode*: the rights to a Unix socket, whatever the umask is.
     """
@@ -74,7 +75,10 @@ async def listen(
 async def bind(
     stack: AsyncExitStack, option: str, served: web.Server | web.Application, address: Address, socket_mode: int
 ) -> Address:
-    """Serve at *address* until *stack* closes it; what was really bound, None when it is off. Raises CannotStart."""
+    """Serve at *address* until *stack* closes it; what was really bound, None when it is off.
+
+    Raises CannotStart.
+    """
     listener = await listen(runner_for(served), address, option=option, socket_mode=socket_mode)
     if listener is None:
         return None
@@ -83,7 +87,8 @@ async def bind(
 
 
 def bound_unix(path: Path, mode: int) -> socket.socket:
-    """A socket file that a killed process left behind is replaced; anything else at that path is left alone.
+    """A socket file that a killed process left behind is replaced; anything
+    else at that path is left alone.
 
     Nobody can connect before the file has its rights: that begins with listening.
     """

@@ -1,6 +1,7 @@
 """OTLP/HTTP: the three signals' routes, and how OTLP words its answers.
 
-Success is a constant. A refusal is a google.rpc.Status in the encoding of the request, JSON where that is unknown.
+Success is a constant. A refusal is a google.rpc.Status in the encoding of the request,
+JSON where that is unknown.
 """
 
 from collections.abc import Awaitable
@@ -51,7 +52,9 @@ class OtlpManner:
         return media
 
     def success(self, request: web.BaseRequest, media: str, receipt: Receipt) -> web.StreamResponse:
-        """Raises BadPayload when no item of the payload was valid: nothing of it was kept, and sending it again is of no use."""
+        """Raises BadPayload when no item of the payload was valid: nothing of it was kept, and
+        sending it again is of no use.
+        """
         if not receipt.rejected and receipt.warning is None:
             return SUCCESS[media].for_request(request)
         message = rejection_message(receipt.items, receipt.rejected) if receipt.rejected else receipt.warning or ""

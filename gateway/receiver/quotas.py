@@ -1,16 +1,22 @@
-"""What each key may still send: a bucket of requests and one of bytes for each key with limits. Pure; the time is given in.
+"""What each key may still send: a bucket of requests and one of bytes for each key with limits.
+Pure; the time is given in.
 
-A bucket holds one minute's worth, and fills evenly. In memory: each process counts for itself, and a restart begins with full
-buckets. Bytes are those of bodies after decompression, so they are known when a body was read:
+A bucket holds one minute's worth, and fills evenly. In memory: each process counts for
+itself, and a restart begins with full buckets. Bytes are those of bodies after decompression,
+so they are known when a body was read:
 
-1. A request takes one from the bucket of requests, and is refused unread where that holds less, or where no byte is left.
-2. A body takes its size. It is refused where the bucket holds less; one that is larger than the whole bucket needs a full
-   one, and leaves a debt that the following minutes pay. So it waits for a minute at most, and the rate holds all the same.
-3. A body that is taken in pieces (`gateway.receiver.streaming`) is let in by its first piece; the others only leave a debt, since
-   a refusal in the middle would make its sender begin again, for ever.
-4. What was taken for a request that we could not keep is given back; but not what was taken for pieces that are on disk, else a
-   body that never ends would be free. A body that is refused for its size takes no bytes, but it was read and decompressed to
-   know that: its request stays taken, else that work would be free. Its sender is told to wait for both.
+1. A request takes one from the bucket of requests, and is refused unread where that holds
+   less, or where no byte is left.
+2. A body takes its size. It is refused where the bucket holds less; one that is larger than the
+   whole bucket needs a full one, and leaves a debt that the following minutes pay. So it waits for
+   a minute at most, and the rate holds all the same.
+3. A body that is taken in pieces (`gateway.receiver.streaming`) is let in by its first
+   piece; the others only leave a debt, since a refusal in the middle would make its
+   sender begin again, for ever.
+4. What was taken for a request that we could not keep is given back; but not what was taken for
+   pieces that are on disk, else a body that never ends would be free. A body that is refused for
+   its size takes no bytes, but it was read and decompressed to know that: its request stays taken,
+   else that work would be free. Its sender is told to wait for both.
 """
 
 import math
@@ -23,7 +29,8 @@ from gateway.keys.record import KeyRecord
 
 MINUTE_S: Final = 60.0
 MAX_KEYS = 10_000
-"""Whose buckets are remembered; the one that was asked longest ago goes first, and begins again with full ones."""
+"""Whose buckets are remembered; the one that was asked longest ago goes first, and
+begins again with full ones."""
 
 
 class Bucket:
@@ -42,7 +49,10 @@ class Bucket:
         self._at_s = at_s
 
     def wait_s(self, wanted: int, size: int) -> int:
-        """Whole seconds until *wanted* can be taken; 0 for now. More than *size* can be taken of a full bucket."""
+        """Whole seconds until *wanted* can be taken; 0 for now.
+
+        More than *size* can be taken of a full bucket.
+        """
         lacking = min(wanted, size) - self.left
         # A hair less is none: the sum of many fills is not exact.
         return 0 if lacking < 1e-6 else math.ceil(lacking * MINUTE_S / size)  # noqa: PLR2004 - explained above
@@ -104,7 +114,9 @@ class Quotas:
         """Key's id -> of requests, of bytes."""
 
     def charge(self, key: KeyRecord, announced_bytes: int = 1) -> Charge | None:
-        """Take a request of *key*; None where it has no limits. Raises OverQuota (rule 1, or 2 for a body of *announced_bytes*)."""
+        """Take a request of *key*; None where it has no limits. Raises OverQuota (rule 1, or 2 for
+        a body of *announced_bytes*).
+        """
         limits = key.limits
         most, most_bytes = limits.requests_per_minute, limits.bytes_per_minute
         if most is None and most_bytes is None:

@@ -1,7 +1,9 @@
-"""Who posted on open intake in the last hour: those that the first key would shut out. In memory, bounded, without any header but a name.
+"""Who posted on open intake in the last hour: those that the first key would shut out. In memory,
+bounded, without any header but a name.
 
-Of a request is kept the peer's address, the product that its User-Agent begins with, and the route it took: nothing of what it
-showed as a key, and nothing of its own path or query, which may hold one.
+Of a request is kept the peer's address, the product that its User-Agent begins with,
+and the route it took: nothing of what it showed as a key, and nothing of its own path
+or query, which may hold one.
 """
 
 import re
@@ -19,7 +21,8 @@ HOUR_MS = 3_600_000
 _PRODUCT = re.compile(
     r"([A-Za-z]{1,24}[0-9]{0,2}(?:[-_.][A-Za-z]{1,24}[0-9]{0,2}){0,3})(?![^/ \t])(/v?[0-9]{1,4}(?:\.[0-9]{1,4}){0,2}(?![0-9]))?"
 )
-"""`OTel-OTLP-Exporter-Python/1.30.0`: words with a digit or two at their ends, and a version in numbers. No key looks like that."""
+"""`OTel-OTLP-Exporter-Python/1.30.0`: words with a digit or two at their ends, and a version in
+numbers. No key looks like that."""
 
 
 class RecentSender(NamedTuple):
@@ -78,6 +81,8 @@ class RecentSenders:
 
 @lru_cache(maxsize=256)
 def product_of(user_agent: str) -> str:
-    """The product that a User-Agent begins with; empty where what stands there may be anything else, such as a key."""
+    """The product that a User-Agent begins with; empty where what stands there may be
+    anything else, such as a key.
+    """
     found = _PRODUCT.match(user_agent)
     return "" if found is None or len(found[1]) > MAX_NAME_CHARACTERS else found[1] + (found[2] or "")

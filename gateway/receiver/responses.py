@@ -1,6 +1,8 @@
-"""What a sender is told, as bytes: OTLP's empty success, partial success and google.rpc.Status; the JSON error of the rest. Pure.
+"""What a sender is told, as bytes: OTLP's empty success, partial success and google.rpc.Status; the
+JSON error of the rest. Pure.
 
-The two protobuf messages are three fields each and are written here by hand: no generated type is on this path.
+The two protobuf messages are three fields each and are written here by hand: no
+generated type is on this path.
 """
 
 from collections import Counter
@@ -41,7 +43,9 @@ BAD_REQUEST_TYPE = "type.googleapis.com/google.rpc.BadRequest"
 
 
 def media_of(content_type: str) -> Media | None:
-    """The encoding that a Content-Type names, whatever its case and parameters; None when it is neither."""
+    """The encoding that a Content-Type names, whatever its case and
+    parameters; None when it is neither.
+    """
     match content_type.partition(";")[0].strip().lower():
         case "application/x-protobuf" | "application/protobuf":
             return "protobuf"
@@ -95,7 +99,9 @@ def rejection_message(items: int, rejected: Sequence[Rejection]) -> str:
 
 
 def cut(text: str) -> str:
-    """At most MAX_MESSAGE_BYTES of UTF-8, and nothing that is no Unicode (an unpaired surrogate of a JSON text)."""
+    """At most MAX_MESSAGE_BYTES of UTF-8, and nothing that is no Unicode (an unpaired
+    surrogate of a JSON text).
+    """
     data = text.encode(errors="replace")
     if len(data) > MAX_MESSAGE_BYTES:
         return data[: MAX_MESSAGE_BYTES - 3].decode(errors="ignore") + "..."

@@ -1,4 +1,5 @@
-"""What the receiver serves: a route is a path, the scope it asks for, how it answers, and whom it calls. Pure.
+"""What the receiver serves: a route is a path, the scope it asks for, how it
+answers, and whom it calls. Pure.
 
 A new sender's format is one more Route; nothing else in the web code changes.
 """
@@ -26,7 +27,10 @@ ShownIn = Callable[[web.BaseRequest, str], list[str]]
 
 
 class Manner(Protocol):
-    """How one family of formats reads Content-Type and words its answers. An encoding is its own word for it."""
+    """How one family of formats reads Content-Type and words its answers.
+
+    An encoding is its own word for it.
+    """
 
     def media(self, content_type: str) -> str:
         """The request's encoding. Raises UnsupportedMedia."""
@@ -55,14 +59,17 @@ class BodyRoute:
 
 @dataclass(frozen=True, slots=True)
 class RequestRoute:
-    """`take` is given the request as it comes, and admits and reads it itself (`gateway.receiver.sources`)."""
+    """`take` is given the request as it comes, and admits and reads it itself
+    (`gateway.receiver.sources`).
+    """
 
     path: str
     scope: str
     """What `take` asks for."""
     manner: Manner
     take: Callable[[web.BaseRequest, str, Hold], Awaitable[web.StreamResponse]]
-    """(request, the parameter or "", what it holds) -> the answer. Raises what `gateway.contract.errors` names."""
+    """(request, the parameter or "", what it holds) -> the answer. Raises what
+    `gateway.contract.errors` names."""
     methods: AbstractSet[str]
 
 
@@ -117,7 +124,9 @@ def segment_after(before: str, path: str) -> str:
 
 
 def plain_path(target: str) -> str:
-    """The target without scheme and host (a proxy's absolute form), query, doubled and trailing slashes."""
+    """The target without scheme and host (a proxy's absolute form), query,
+    doubled and trailing slashes.
+    """
     path = target.partition("?")[0].partition("#")[0]
     if not path.startswith("/"):
         path = "/" + path.partition("://")[2].partition("/")[2]

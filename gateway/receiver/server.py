@@ -1,7 +1,9 @@
-"""The receiver: every request of senders goes through `Receiver.receive`, and every error becomes an answer there.
+"""The receiver: every request of senders goes through `Receiver.receive`, and every
+error becomes an answer there.
 
-It is a bare aiohttp server, without Application, router or middlewares: those double the cost of a small request. The order is
-route, method, key, Content-Type, Content-Encoding, body; so whatever can be refused by the headers is refused unread.
+It is a bare aiohttp server, without Application, router or middlewares: those double the cost of a
+small request. The order is route, method, key, Content-Type, Content-Encoding, body; so whatever
+can be refused by the headers is refused unread.
 """
 
 import asyncio
@@ -41,7 +43,8 @@ MAX_HEADER_BYTES = 16 * 1024
 MAX_HEADERS = 100
 
 LINGER_S = 2.0
-"""How long the rest of a refused body is read and thrown away, so that the sender gets to read the answer."""
+"""How long the rest of a refused body is read and thrown away, so that the
+sender gets to read the answer."""
 
 UNROUTED: Manner = OtlpManner("traces")
 """How errors are told that belong to no route."""
@@ -49,7 +52,8 @@ UNROUTED: Manner = OtlpManner("traces")
 NO_ROUTE = "none"
 
 TO_COME_AGAIN = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE})
-"""Answers on which the sender is to send the same once more: it is charged for the one that is kept."""
+"""Answers on which the sender is to send the same once more: it is
+charged for the one that is kept."""
 
 
 @dataclass(slots=True)
@@ -108,7 +112,9 @@ class Receiver:
         )
 
     async def receive(self, request: web.BaseRequest) -> web.StreamResponse:
-        """One request, from its headers to its answer; raises nothing but what says that the sender went away."""
+        """One request, from its headers to its answer; raises nothing but what says
+        that the sender went away.
+        """
         route: Route | None = None
         hold = Hold(self.budget)
         try:
@@ -157,7 +163,10 @@ class Receiver:
         raise MethodNotAllowed(f"this path takes {' or '.join(sorted(route.methods))}")
 
     def refuse(self, request: web.BaseRequest, route: Route | None, error: Exception) -> web.Response:
-        """The error's answer. What nobody foresaw is logged by class and place: its text may quote the payload."""
+        """The error's answer.
+
+        What nobody foresaw is logged by class and place: its text may quote the payload.
+        """
         answer = answer_for(error)
         message = str(error) if answer.show_text else "an unforeseen error; send the same again later"
         if not answer.show_text:
@@ -179,7 +188,10 @@ class Receiver:
         return response
 
     def malformed(self, request: web.BaseRequest, status: int) -> web.Response:
-        """What the HTTP parser refused. Its message quotes the bytes it stumbled over, which may be a key: not told, not logged."""
+        """What the HTTP parser refused.
+
+        Its message quotes the bytes it stumbled over, which may be a key: not told, not logged.
+        """
         status = status if status < HTTPStatus.INTERNAL_SERVER_ERROR else HTTPStatus.SERVICE_UNAVAILABLE
         self.counts.answers[NO_ROUTE, status] += 1
         self.refused.note(status, "malformed_http", NO_ROUTE, request.remote or "unix")

@@ -1,9 +1,13 @@
-"""How each AI gateway is answered: its own success, its own refusal. Pure but for aiohttp's response type.
+"""How each AI gateway is answered: its own success, its own refusal. Pure but
+for aiohttp's response type.
 
-`json`: `{"accepted", "rejected"}` and `{"error": {"message", "type"}}`. The others are what their senders read:
+`json`: `{"accepted", "rejected"}` and `{"error": {"message", "type"}}`. The
+others are what their senders read:
 
-* `firehose`: `{"requestId", "timestamp"}`, with `errorMessage` on a refusal; anything but 200 with the id is sent again.
-* `langfuse`: 207 `{"successes": [{"id", "status"}], "errors": [{"id", "status", "message", "error"}]}`.
+* `firehose`: `{"requestId", "timestamp"}`, with `errorMessage` on a refusal; anything but 200
+  with the id is sent again.
+* `langfuse`: 207 `{"successes": [{"id", "status"}], "errors": [{"id",
+  "status", "message", "error"}]}`.
 """
 
 import time
@@ -70,7 +74,9 @@ class SourceManner:
 
 
 def accepted(receipt: Receipt) -> dict[str, Any]:
-    """What was taken, how much of it is no AI usage, and of what was not taken the first with reason and position."""
+    """What was taken, how much of it is no AI usage, and of what was not taken the
+    first with reason and position.
+    """
     rejected = [{"reason": x.reason, "position": x.position} for x in receipt.rejected[:MAX_REJECTED_SHOWN]]
     body: dict[str, Any] = {"accepted": receipt.items - len(receipt.rejected), "rejected": rejected}
     if receipt.rejected:

@@ -1,7 +1,9 @@
-"""AI gateways that push in shapes of their own: the routes under `/v1/sources/{name}`, and the paths that clients choose themselves.
+"""AI gateways that push in shapes of their own: the routes under `/v1/sources/{name}`, and the
+paths that clients choose themselves.
 
-A request is admitted by its key, by a token in its address or by its signature; its body goes to the intake piece by piece, and the
-answer is in the sender's own shape. What can be read is kept; what cannot is counted and told where that shape has a place for it.
+A request is admitted by its key, by a token in its address or by its signature; its body goes to
+the intake piece by piece, and the answer is in the sender's own shape. What can be read is kept;
+what cannot is counted and told where that shape has a place for it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -77,7 +79,9 @@ class SourceReceiver:
         return self.manner.success(request, media, receipt)
 
     async def take_without_token(self, request: web.BaseRequest, _: str, hold: Hold) -> web.StreamResponse:
-        """On a path that the client chooses: what stands in it, such as a connection's id, is no key."""
+        """On a path that the client chooses: what stands in it, such as a
+        connection's id, is no key.
+        """
         return await self.take(request, "", hold)
 
     def shown(self, request: web.BaseRequest, token: str) -> list[str]:
@@ -92,7 +96,10 @@ class SourceReceiver:
             )
 
     def _admit(self, request: web.BaseRequest, shown: list[str], hold: Hold, *, signed: bool) -> Sender:
-        """Who sends. A signed request needs no key; but a key that it shows must be right as well."""
+        """Who sends.
+
+        A signed request needs no key; but a key that it shows must be right as well.
+        """
         if signed and not shown:
             return Sender(f"signed:{self._source.name}", request.remote or "unix")
         key = self._admission.admit(request, self.path, INGEST_SCOPE, hold, shown)
@@ -105,7 +112,9 @@ class SourceReceiver:
     async def _take_whole(
         self, request: web.BaseRequest, shown: list[str], media: str, sender: Sender, hold: Hold, *, signed: bool
     ) -> Receipt:
-        """A body that is read to its end before anything of it is kept: a signature is over all of it."""
+        """A body that is read to its end before anything of it is kept: a
+        signature is over all of it.
+        """
         decode = decoder_for(request.headers.get("Content-Encoding", ""))
         if signed and decode is not None:
             raise Unauthenticated(
@@ -125,9 +134,11 @@ class SourceReceiver:
         return await self._intake.source(self._source.name, body, sender=sender)
 
     async def _take_pieces(self, request: web.BaseRequest, shown: list[str], sender: Sender, hold: Hold) -> Receipt:
-        """Each piece is on disk before the next is asked for. When one fails, the sender repeats all, and what is kept counts once.
+        """Each piece is on disk before the next is asked for. When one fails, the sender repeats
+        all, and what is kept counts once.
 
-        A body may take long, so its key is asked for again with each piece: one that was disabled meanwhile takes no more.
+        A body may take long, so its key is asked for again with each piece: one that was
+        disabled meanwhile takes no more.
         """
         decode = decoder_for(request.headers.get("Content-Encoding", ""))
         items = ignored = 0

@@ -1,7 +1,9 @@
-"""A body of one JSON document a line, taken in pieces of whole lines while it arrives, so that its size costs no memory.
+"""A body of one JSON document a line, taken in pieces of whole lines while it arrives, so
+that its size costs no memory.
 
-Whatever is no such body (one document, an array, a body that fits into one piece) comes as a single piece, within the limits
-of every other request. A compressed body is read whole, as it came, and undone piece by piece.
+Whatever is no such body (one document, an array, a body that fits into one piece) comes as a
+single piece, within the limits of every other request. A compressed body is read whole, as it
+came, and undone piece by piece.
 """
 
 import asyncio
@@ -33,7 +35,8 @@ class Piece(NamedTuple):
 async def pieces(request: web.BaseRequest, decode: Decode | None, limits: Limits, hold: Hold) -> AsyncIterator[Piece]:
     """The body, piece by piece; *hold* has what is in memory. Raises what `read_body` raises.
 
-    Damage behind the first piece (a compressed body cut short) is raised when all that came whole before it was given.
+    Damage behind the first piece (a compressed body cut short) is raised when all that came
+    whole before it was given.
     """
     cutter = Cutter(limits)
     damage: BadPayload | None = None
@@ -104,7 +107,9 @@ class Cutter:
 
 
 class FirstLine:
-    """Whether the first line that is not blank is a JSON document by itself; each byte of it is looked at once."""
+    """Whether the first line that is not blank is a JSON document by itself;
+    each byte of it is looked at once.
+    """
 
     __slots__ = ("_begin", "_seen", "_told")
 
@@ -113,7 +118,10 @@ class FirstLine:
         self._told: bool | None = None
 
     def is_document(self, buffer: bytearray) -> bool:
-        """False while it is not whole yet. *buffer* is the body so far, and may begin anywhere once the answer was true."""
+        """False while it is not whole yet.
+
+        *buffer* is the body so far, and may begin anywhere once the answer was true.
+        """
         while self._told is None and (end := buffer.find(b"\n", self._seen)) >= 0:
             text = bytes(memoryview(buffer)[self._begin : end]).removeprefix(BOM).strip()
             if text:
@@ -134,7 +142,10 @@ def is_json(text: bytes) -> bool:
 async def plain_blocks(
     request: web.BaseRequest, decode: Decode | None, limits: Limits, hold: Hold
 ) -> AsyncIterator[bytes]:
-    """The plain body as it comes, each block taken from *hold*. Gzip is known by its first byte too: files are sent as they lie."""
+    """The plain body as it comes, each block taken from *hold*.
+
+    Gzip is known by its first byte too: files are sent as they lie.
+    """
     if decode is not None:
         raw = await arriving_body(request, limits, hold)
     else:
@@ -201,4 +212,5 @@ async def arriving_blocks(request: web.BaseRequest, limits: Limits, hold: Hold) 
 
 
 STALL_S = 10.0
-"""A body that is still coming after its time may go on as long as no block takes longer than this."""
+"""A body that is still coming after its time may go on as long as no block takes longer than this.
+"""

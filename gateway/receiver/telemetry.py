@@ -29,7 +29,9 @@ NDJSON_TYPES = frozenset({"application/x-ndjson", "application/ndjson", "applica
 
 
 class JsonManner:
-    """`{"accepted": n, "rejected": [{"reason", "position", "message"}]}`, and `{"error": {"message", "type"}}`."""
+    """`{"accepted": n, "rejected": [{"reason", "position", "message"}]}`, and
+    `{"error": {"message", "type"}}`.
+    """
 
     def __init__(self, *, ndjson: bool) -> None:
         self._ndjson = ndjson
@@ -44,7 +46,10 @@ class JsonManner:
         raise UnsupportedMedia(f"Content-Type must be application/json{' or application/x-ndjson' * self._ndjson}")
 
     def success(self, request: web.BaseRequest, media: str, receipt: Receipt) -> web.StreamResponse:
-        """202: on disk here, and not yet where it is sent to. Raises NothingTaken when there was something to keep and none of it could be."""
+        """202: on disk here, and not yet where it is sent to.
+
+        Raises NothingTaken when there was something to keep and none of it could be.
+        """
         rejected = [
             {"reason": r.reason, "position": r.position, "message": r.message or r.reason} for r in receipt.rejected
         ]

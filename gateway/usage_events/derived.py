@@ -1,7 +1,8 @@
 """A unit-cost stream made of AI records: their tokens, calls or cost, by who caused them.
 
-It is a lane like that of any further exporter: it reads the records that were let go, in batches that survive restarts. What a record adds
-is noted under the record's id, in the commit that changes the total; so a batch that comes again, and an operator's replay, add nothing.
+It is a lane like that of any further exporter: it reads the records that were let go, in batches
+that survive restarts. What a record adds is noted under the record's id, in the commit that changes
+the total; so a batch that comes again, and an operator's replay, add nothing.
 """
 
 import hashlib
@@ -63,7 +64,9 @@ class DerivedStream:
 
 
 def derived(record: Mapping[str, Any], derivation: Derivation) -> NewEvent | None:
-    """What *record* adds to the stream; None when it was not billed, or does not say what is measured."""
+    """What *record* adds to the stream; None when it was not billed, or does
+    not say what is measured.
+    """
     value = measured(record, derivation) if record.get("billed") else None
     if value is None or not value:
         return None

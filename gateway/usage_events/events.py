@@ -1,11 +1,14 @@
-"""Usage events as senders post them -> what goes to the lane of events, and what to a unit-cost stream. Pure.
+"""Usage events as senders post them -> what goes to the lane of events, and
+what to a unit-cost stream. Pure.
 
-The checks are those of the service (wire contract 6.2), made here so that a fault names its field while the sender can
-still mend it: `title` and `source` 1 to 256 characters, no `<` or `>` in any text, `timestamp` RFC 3339, `filters` an
-object of lists of texts, `metadata` an object. An event without `metadata.event_id` gets one from its content.
+The checks are those of the service (wire contract 6.2), made here so that a fault names its field
+while the sender can still mend it: `title` and `source` 1 to 256 characters, no `<` or `>` in any
+text, `timestamp` RFC 3339, `filters` an object of lists of texts, `metadata` an object. An event
+without `metadata.event_id` gets one from its content.
 
-An event is *metered* when its metadata names a `stream` and a `value` (or `quantity`): that quantity belongs into a total, and
-what a total says is worth more than ten thousand events. `route` says where an event goes.
+An event is *metered* when its metadata names a `stream` and a `value` (or `quantity`): that
+quantity belongs into a total, and what a total says is worth more than ten thousand events. `route`
+says where an event goes.
 """
 
 import hashlib
@@ -65,9 +68,11 @@ class Events:
 
 
 def decode_events(body: bytes, now_ms: int, rules: EventRules = EventRules(), *, nonce: bytes = b"") -> Events:  # noqa: B008 - immutable
-    """The events of *body*; one that lacks a timestamp gets *now_ms*. Raises BadPayload when the body is not JSON.
+    """The events of *body*; one that lacks a timestamp gets *now_ms*. Raises BadPayload
+    when the body is not JSON.
 
-    *nonce* differs with each request: without an id and a time two equal events are two, for nothing tells that they are one.
+    *nonce* differs with each request: without an id and a time two equal events are two, for
+    nothing tells that they are one.
     """
     items = json_items(body, "events")
     events = Events(items=len(items))
@@ -96,7 +101,9 @@ def _mend(fault: str, item: Any) -> str:
 
 
 def field_with_bracket(item: Mapping[str, Any]) -> str:
-    """The first of the event's fields that holds < or >; by its place where the name is none of ours, since it may be anything."""
+    """The first of the event's fields that holds < or >; by its place where the name is none of
+    ours, since it may be anything.
+    """
     number, name = next(
         (number, name)
         for number, (name, value) in enumerate(item.items(), start=1)
@@ -140,7 +147,9 @@ def event_faults(item: dict[str, Any], rules: EventRules) -> Iterator[tuple[str,
 
 
 def _dumped(item: dict[str, Any]) -> bytes | None:
-    """None when it is nested deeper than can be written again: JSON is read some levels deeper than that."""
+    """None when it is nested deeper than can be written again: JSON is read
+    some levels deeper than that.
+    """
     try:
         return orjson.dumps(item)
     except orjson.JSONEncodeError:
@@ -216,7 +225,8 @@ def quantity_in(metadata: Mapping[str, Any]) -> object:
 
 
 def metered_in(record: dict[str, Any], more_dimensions: AbstractSet[str], now_ms: int) -> Metered:
-    """What the event adds to its stream. An `element_name` in its metadata makes it an allocation record, else it is a metric's.
+    """What the event adds to its stream. An `element_name` in its metadata makes it an allocation
+    record, else it is a metric's.
 
     Raises BadUnitCost.
     """

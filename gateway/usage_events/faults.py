@@ -1,4 +1,5 @@
-"""What may be wrong with a usage event or a unit-cost record: closed codes, and what a sender does about each. Pure.
+"""What may be wrong with a usage event or a unit-cost record: closed codes, and what a
+sender does about each. Pure.
 
 The words name fields and limits, never what a sender wrote.
 """
@@ -113,7 +114,8 @@ class Fault(NamedTuple):
 def told_of_field(number: int, name: str, kind: Kind) -> str:
     """A record of *kind* has a field *name*, its field *number*, that is none of its kind's.
 
-    The name is told where it is the other kind's. Any other may be whatever the sender has, also a secret.
+    The name is told where it is the other kind's. Any other may be whatever the
+    sender has, also a secret.
     """
     other: Kind = "metric" if kind == "allocation" else "allocation"
     known = f"{OF_KIND[kind]} are {', '.join(FIELDS[kind])}"
@@ -125,7 +127,9 @@ def told_of_field(number: int, name: str, kind: Kind) -> str:
 
 
 def told(mismatch: Mismatch) -> str:
-    """What a sender is told of a stream that does not take its record; the stream's own shape is named."""
+    """What a sender is told of a stream that does not take its record; the
+    stream's own shape is named.
+    """
     return MENDS[mismatch.code] + _known(mismatch)
 
 

@@ -35,7 +35,8 @@ class Metering:
         self._now_ms = now_ms
 
     async def events(self, body: bytes, *, are_metered: bool = True) -> Receipt:
-        """Keep what is sound and new of *body*; each event that is not is told by its position. Raises BadPayload, SpoolError.
+        """Keep what is sound and new of *body*; each event that is not is told by its position.
+        Raises BadPayload, SpoolError.
 
         Unless *are_metered*, what does not say its route goes nowhere but to the lane of events.
         """
@@ -61,7 +62,10 @@ class Metering:
         )
 
     async def unit_cost(self, target: Target, body: bytes, sender: Sender) -> Receipt:
-        """Keep all records of *body* or none. Raises TooLarge, BadRecord, StreamMismatch, SpoolError."""
+        """Keep all records of *body* or none.
+
+        Raises TooLarge, BadRecord, StreamMismatch, SpoolError.
+        """
         if len(body) > MAX_BYTES:
             raise TooLarge(f"the body is larger than {MAX_BYTES} bytes: send the records in several requests")
         records = await self._read(target, body)
@@ -84,7 +88,9 @@ class Metering:
             raise refused(fault.code, fault.message) from error
 
     async def run_maintenance(self, spool: StatusStore, *, window_ms: int, crowded_window_ms: int) -> None:
-        """Forget event ids older than *window_ms*; while *spool* is crowded also those older than the other."""
+        """Forget event ids older than *window_ms*; while *spool* is crowded
+        also those older than the other.
+        """
         now_ms = spool.age_ms()
         while await self._store.forget(now_ms - window_ms) >= FORGET_AT_ONCE:
             pass
@@ -92,7 +98,8 @@ class Metering:
             log.warning("the spool is crowded: older event ids are forgotten, and their repeats count", ids=forgotten)
 
     async def make_room(self, taken_before_ms: int, is_crowded: Callable[[], bool]) -> int:
-        """Forget the oldest event ids of before then for as long as the spool *is_crowded*; how many.
+        """Forget the oldest event ids of before then for as long as
+        the spool *is_crowded*; how many.
 
         Ids alone could fill it, and nothing that is sent would make room for anything.
         """
@@ -117,8 +124,8 @@ def event_key(event_id: str, content: bytes) -> RepeatKey:
 def request_key(target: Target, body: bytes, sender: Sender) -> RepeatKey | None:
     """By which a repeated request is known: its path, its key, and who sent it. None without a key.
 
-    Another gateway's batch is known by its own id: after an answer that was an error it comes under another key, and it may have been taken
-    by then, whoever stands between says what.
+    Another gateway's batch is known by its own id: after an answer that was an error it comes under
+    another key, and it may have been taken by then, whoever stands between says what.
     """
     if sender.batch is not None:
         text = "\x00".join(("unit-cost batch", *target, *sender.batch))

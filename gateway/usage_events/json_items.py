@@ -1,4 +1,6 @@
-"""One or many JSON objects in a body: an object, an array, an object with the items under a name, or NDJSON. Pure."""
+"""One or many JSON objects in a body: an object, an array, an object with the items
+under a name, or NDJSON. Pure.
+"""
 
 from typing import Any, NamedTuple
 
@@ -24,7 +26,9 @@ class Item(NamedTuple):
 
 
 def json_items(body: bytes, under: str) -> list[Item]:
-    """The items of *body*; `{"<under>": […]}` is unpacked. A line of NDJSON may be UNREADABLE. Raises BadPayload when no item can be read."""
+    """The items of *body*; `{"<under>": […]}` is unpacked. A line of NDJSON may be UNREADABLE.
+    Raises BadPayload when no item can be read.
+    """
     text = body.removeprefix(BOM)
     try:
         value: Any = loads(text)

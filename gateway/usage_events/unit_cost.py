@@ -1,7 +1,8 @@
 """Unit-cost records as senders post them -> changes of a stream's places. Pure.
 
-The rules are the service's (wire contract 2.1 and 6.3), checked here so that the sender hears of a fault while it can still
-mend it. A request is taken whole or not at all, so the first fault ends it. No number becomes a float on its way.
+The rules are the service's (wire contract 2.1 and 6.3), checked here so that the sender hears of a
+fault while it can still mend it. A request is taken whole or not at all, so the first fault ends
+it. No number becomes a float on its way.
 """
 
 import json
@@ -54,7 +55,8 @@ DIMENSIONS = frozenset(
         "Service Category", "Service Detail", "Transaction Type", "Usage Family", "Usage Type",
     }
 )  # fmt: skip
-"""Those without a prefix. The service's list is not published in full, hence `unit_cost.dimensions`."""
+"""Those without a prefix. The service's list is not published in
+full, hence `unit_cost.dimensions`."""
 _FREE_DIMENSION = re.compile(r"(?:custom|tag):.{1,256}", re.DOTALL)
 
 
@@ -150,7 +152,10 @@ def _granularity(record: Mapping[str, Any], kind: Kind) -> Granularity:
 
 
 def time_ms(record: Mapping[str, Any], now_ms: int) -> int:
-    """The record's time. A date is its midnight in UTC; a time without an offset might be any, and is refused."""
+    """The record's time.
+
+    A date is its midnight in UTC; a time without an offset might be any, and is refused.
+    """
     value = record.get("timestamp")
     if value is None:
         raise BadUnitCost(Fault("missing_timestamp"))

@@ -1,8 +1,10 @@
-"""Aggregates in spool.db: series and their last values, records that are held back, and who was seen to report what.
+"""Aggregates in spool.db: series and their last values, records that are held back, and
+who was seen to report what.
 
-What a payload of metrics changes is written in one operation, so in one commit: the series' new values with the
-aggregates that follow from them. A held aggregate is kept and pending in every lane of AI records; when its time is up it
-moves into a chunk, or is dropped, in one operation with the figures.
+What a payload of metrics changes is written in one operation, so in one commit: the series'
+new values with the aggregates that follow from them. A held aggregate is kept and pending in
+every lane of AI records; when its time is up it moves into a chunk, or is dropped, in one
+operation with the counters.
 """
 
 import sqlite3
@@ -10,7 +12,7 @@ from array import array
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
-from spool.counters import Figures
+from spool.counters import Counters
 from spool.record import AI_TELEMETRY, Lane
 from spool.series import FORGET_AT_ONCE, KEYS_AT_ONCE, Ending, Held, NewHeld, SeriesRow, SightingRow
 from spool.sqlite import rows
@@ -37,13 +39,16 @@ class SqliteSeries:
         held: Sequence[NewHeld],
         series: Sequence[SeriesRow],
         sightings: Sequence[SightingRow],
-        tally: ItemCounts,
+        counts: ItemCounts,
         received_ms: int,
     ) -> Awaitable[None]:
-        """Write what payloads of metrics came to, in one commit; done when on disk. Raises SpoolError, and then nothing is kept."""
+        """Write what payloads of metrics came to, in one commit; done when on disk.
+
+        Raises SpoolError, and then nothing is kept.
+        """
         lanes = self._spool.followers(AI_TELEMETRY)
 
-        def keep(connection: sqlite3.Connection, figures: Figures) -> None:
+        def keep(connection: sqlite3.Connection, counters: Counters) -> None:
             write_series(connection, series)
             write_sightings(connection, sightings)
             connection.executemany(
@@ -51,8 +56,8 @@ class SqliteSeries:
                 [(received_ms, new.facts, new.record) for new in held],
             )
             for lane in lanes:
-                figures.keep(lane, len(held))
-            figures.add(tally)
+                counters.keep(lane, len(held))
+            counters.add(counts)
 
         return self._spool.ask(keep)
 
@@ -73,13 +78,16 @@ class SqliteSeries:
         return await self._spool.ask(lambda c, _: due_held(c, received_through_ms, most))
 
     async def turn_back(self, now_ms: int) -> None:
-        """The clock says *now_ms*: an aggregate received later than that waits no longer than one received now."""
+        """The clock says *now_ms*: an aggregate received later than that waits no
+        longer than one received now.
+        """
         await self._spool.ask(
             lambda c, _: c.execute("UPDATE held SET received_ms=? WHERE received_ms>?", (now_ms, now_ms)).rowcount
         )
 
     async def end(self, endings: Sequence[Ending], now_ms: int, announce: Callable[[int], None]) -> None:
-        """Let held aggregates go on, in a chunk of their own, or drop them; all of it or, with SpoolError, nothing.
+        """Let held aggregates go on, in a chunk of their own, or drop them; all of it or,
+        with SpoolError, nothing.
 
         *announce* is told the chunk's number before anything can come after it.
         """
@@ -90,16 +98,18 @@ class SqliteSeries:
                 seq = self._spool.number_chunk()
                 announce(seq)
             ended = self._spool.ask(
-                lambda connection, figures: end_held(connection, figures, lanes, endings, seq, now_ms)
+                lambda connection, counters: end_held(connection, counters, lanes, endings, seq, now_ms)
             )
         await ended
 
     async def forget(self, now_ms: int, seen_before_ms: int) -> int:
-        """Forget some of the series that nobody repeated for long, and of the sightings before then; how many."""
+        """Forget some of the series that nobody repeated for long, and of the
+        sightings before then; how many.
+        """
         return await self._spool.ask(lambda c, _: forget(c, now_ms, seen_before_ms))
 
 
-def _read_some(keys: Sequence[bytes], connection: sqlite3.Connection, _: Figures) -> list[SeriesRow]:
+def _read_some(keys: Sequence[bytes], connection: sqlite3.Connection, _: Counters) -> list[SeriesRow]:
     return read_series(connection, keys)
 
 
@@ -151,7 +161,7 @@ def oldest_held_ms(connection: sqlite3.Connection) -> int | None:
 
 def end_held(
     connection: sqlite3.Connection,
-    figures: Figures,
+    counters: Counters,
     lanes: list[Lane],
     endings: Sequence[Ending],
     seq: int,
@@ -166,7 +176,7 @@ def end_held(
         if ending.outcome is None:
             promoted.append(ending.record)
         else:
-            figures.drop(lanes, ending.outcome)
+            counters.drop(lanes, ending.outcome)
     if promoted:
         rows.insert_chunk(connection, chunk_of(promoted, seq, now_ms))
 

@@ -1,4 +1,6 @@
-"""A copy of spool.db at one moment, taken while the gateway goes on; the copy opens as a spool of its own."""
+"""A copy of spool.db at one moment, taken while the gateway goes on; the copy
+opens as a spool of its own.
+"""
 
 import os
 import sqlite3
@@ -12,7 +14,10 @@ from spool.sqlite.recovery.salvage import sync
 
 
 def back_up(data_dir: Path, to: Path) -> int:
-    """Write the copy to *to*, 0600, whole or not at all; its bytes. Raises SpoolError, also where *to* exists."""
+    """Write the copy to *to*, 0600, whole or not at all; its bytes.
+
+    Raises SpoolError, also where *to* exists.
+    """
     beside = to.with_name(f".{to.name}.{os.getpid()}")
     with mapped_errors(str(to)):
         if to.exists():
@@ -32,5 +37,6 @@ def _copy(data_dir: Path, to: Path) -> None:
     with closing(connect_to_read(data_dir)) as source, closing(sqlite3.connect(to)) as target:
         refuse_newer(source)
         source.backup(target)
-        # The copy says that it has a log, like its original: without, it is one file that can be read from anywhere.
+        # The copy says that it has a log, like its original: without, it is one file that can be
+        # read from anywhere.
         target.execute("PRAGMA journal_mode=DELETE").fetchall()

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
 from typing import Protocol, TypeVar
 
-from spool.counters import Figures
+from spool.counters import Counters
 from spool.record import Lane
 from spool.settings import SpoolSettings
 from spool.store import LaneStore
@@ -18,7 +18,7 @@ class Commits(LaneStore, Protocol):
 
     settings: SpoolSettings
 
-    def ask(self, operation: Callable[[sqlite3.Connection, Figures], T]) -> Awaitable[T]:
+    def ask(self, operation: Callable[[sqlite3.Connection, Counters], T]) -> Awaitable[T]:
         """Run *operation* in the next commit, whole or not at all."""
 
     def reserve(self) -> AbstractContextManager[object]:

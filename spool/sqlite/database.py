@@ -1,8 +1,9 @@
 """spool.db as a file: its connections, and its layout's versions.
 
-One process owns a data directory (`spool.data_dir`), and inside it one thread owns the only connection that
-writes or checkpoints: SQLite before 3.51.3 can corrupt a WAL that two connections reset at once. `PRAGMA
-user_version` is the number of the last migration; a file from a newer release is refused untouched.
+One process owns a data directory (`spool.data_dir`), and inside it one thread owns the only
+connection that writes or checkpoints: SQLite before 3.51.3 can corrupt a WAL that two connections
+reset at once. `PRAGMA user_version` is the number of the last migration; a file from a newer
+release is refused untouched.
 """
 
 import sqlite3
@@ -43,7 +44,8 @@ def migrations() -> list[tuple[int, str]]:
 
 
 def connect(data_dir: Path, *, synchronous: str = "FULL", log_pages: int = WAL_CHECKPOINT_PAGES) -> sqlite3.Connection:
-    """Open spool.db in *data_dir*, made and migrated if need be; for the one thread that will own it.
+    """Open spool.db in *data_dir*, made and migrated if need be; for
+    the one thread that will own it.
 
     Raises SpoolTooNew, SpoolCorrupt, or SpoolError when the file cannot be opened.
     """
@@ -51,7 +53,8 @@ def connect(data_dir: Path, *, synchronous: str = "FULL", log_pages: int = WAL_C
     with mapped_errors(str(path)):
         touch_private(path)
         connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=64)
-        # A damaged row may show records as text: SQLite's own error would quote them, and the lane would never pass the row.
+        # A damaged row may show records as text: SQLite's own error would quote them, and the lane
+        # would never pass the row.
         connection.text_factory = lambda text: text.decode("utf-8", "replace")
         try:
             refuse_newer(connection)
@@ -70,7 +73,9 @@ def connect_to_read(data_dir: Path) -> sqlite3.Connection:
 
 @contextmanager
 def mapped_errors(what: str) -> Iterator[None]:
-    """Raise what SQLite and the system raise as SpoolCorrupt, SpoolFull or SpoolError; *what* begins the text."""
+    """Raise what SQLite and the system raise as SpoolCorrupt, SpoolFull or
+    SpoolError; *what* begins the text.
+    """
     try:
         yield
     except (sqlite3.Error, UnicodeDecodeError) as error:
@@ -97,9 +102,11 @@ def is_full(error: BaseException) -> bool:
 
 
 def log_pages_for(max_bytes: int) -> int:
-    """Pages of write-ahead log that a spool of *max_bytes* keeps: at most an eighth of it, for the log counts too.
+    """Pages of write-ahead log that a spool of *max_bytes* keeps: at most an eighth of
+    it, for the log counts too.
 
-    Asked with four times the reserve, it is half of that: what a full disk must have room for before deletions free anything.
+    Asked with four times the reserve, it is half of that: what a full disk must have room for
+    before deletions free anything.
     """
     return max(LEAST_LOG_PAGES, min(WAL_CHECKPOINT_PAGES, max_bytes // 8 // PAGE_BYTES))
 
@@ -126,7 +133,10 @@ def layout_version(connection: sqlite3.Connection) -> int:
 
 
 def is_newer(connection: sqlite3.Connection) -> bool:
-    """Whether a newer release laid the file out. Raises SpoolCorrupt when its header says a number that no release has."""
+    """Whether a newer release laid the file out.
+
+    Raises SpoolCorrupt when its header says a number that no release has.
+    """
     version = layout_version(connection)
     if not 0 <= version < IMPLAUSIBLE_VERSION:
         raise SpoolCorrupt("the file's header does not hold together")
@@ -141,7 +151,9 @@ def refuse_newer(connection: sqlite3.Connection) -> None:
 
 
 def migrate(connection: sqlite3.Connection, *, through: int | None = None) -> None:
-    """Bring the layout forward, each migration in a transaction of its own; *through* that one, or all."""
+    """Bring the layout forward, each migration in a transaction of its own;
+    *through* that one, or all.
+    """
     version = layout_version(connection)
     for number, sql in migrations():
         if number > version and (through is None or number <= through):

@@ -1,8 +1,10 @@
-"""What waits for the next commit: filled on the event loop's thread, taken whole by the writer's whenever that is free.
+"""What waits for the next commit: filled on the event loop's thread, taken whole by the
+writer's whenever that is free.
 
-So commits follow each other without a turn of the loop between them, and what one commit holds is what came while the
-one before it was on its way to the disk. A lock keeps the two apart; who needs a position to stay true until its append
-holds it in between (`turn`). Chunk numbers are handed out here, so a record can be named before it is on disk.
+So commits follow each other without a turn of the loop between them, and what one commit holds is
+what came while the one before it was on its way to the disk. A lock keeps the two apart; who needs
+a position to stay true until its append holds it in between (`turn`). Chunk numbers are handed out
+here, so a record can be named before it is on disk.
 """
 
 import asyncio
@@ -88,7 +90,9 @@ class Gathering:
         return chunks[-1]
 
     def number(self) -> int:
-        """The number of a chunk that an operation will write itself; it is in the commit of what is asked in the same turn."""
+        """The number of a chunk that an operation will write itself; it is in the commit of
+        what is asked in the same turn.
+        """
         with self.lock:
             self._next_seq += 1
             return self._next_seq - 1
@@ -97,7 +101,7 @@ class Gathering:
         self,
         lane: Lane,
         records: Sequence[bytes],
-        tally: ItemCounts,
+        counts: ItemCounts,
         facts: bytes,
         links: bytes,
         appender: asyncio.Future[None],
@@ -114,7 +118,7 @@ class Gathering:
                 if links:
                     chunk.links.append(links)
                 gathered.size += size
-            gathered.group.tallies.append(tally)
+            gathered.group.counts.append(counts)
             gathered.appenders.append(appender)
             if not self.waiting.is_set():
                 self.waiting.set()
@@ -126,7 +130,10 @@ class Gathering:
             self.waiting.set()
 
     def take(self) -> Gathered:
-        """All that waits; on the writer's thread. What is empty is taken too: the next one starts anew."""
+        """All that waits; on the writer's thread.
+
+        What is empty is taken too: the next one starts anew.
+        """
         with self.lock:
             gathered = self._open
             self._committing_bytes += gathered.size  # before it is no longer among the open ones: `size` takes no lock
@@ -149,5 +156,5 @@ class Gathering:
             gathered = self._open
             appenders = gathered.appenders
             gathered.appenders, gathered.chunks, gathered.size = [], {}, 0
-            gathered.group.tallies = []
+            gathered.group.counts = []
             return appenders

@@ -1,7 +1,9 @@
-"""Usage events and unit-cost records on their way in: each is known again by its id, and what it adds is in the same commit.
+"""Usage events and unit-cost records on their way in: each is known again by its id, and what it
+adds is in the same commit.
 
-An event may go to the `usage_events` lane as it is, into a total of a unit-cost stream, or both; then it counts as two items. A repeat within
-the window adds nothing, whatever it says; whether it says the same is told.
+An event may go to the `usage_events` lane as it is, into a total of a unit-cost stream, or
+both; then it counts as two items. A repeat within the window adds nothing, whatever it says;
+whether it says the same is told.
 """
 
 import sqlite3
@@ -10,7 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import accumulate
 
-from spool.counters import Figures
+from spool.counters import Counters
 from spool.events import FORGET_AT_ONCE, EventOutcome, IntakeOutcome, NewEvent, RepeatKey
 from spool.record import UNIT_COST, USAGE_EVENTS
 from spool.sqlite import rows, unit_totals
@@ -30,7 +32,8 @@ class SqliteEvents:
     async def keep_events(
         self, events: Sequence[NewEvent], rejected: Counter[str], *, counts_repeats: bool = True
     ) -> list[IntakeOutcome]:
-        """Keep what is new, in one commit with the count of the *rejected* (by reason); each event's fate. Raises SpoolError.
+        """Keep what is new, in one commit with the count of the *rejected* (by reason); each
+        event's outcome. Raises SpoolError.
 
         Where nobody sent them (*counts_repeats* is false), only what is kept was an item at all.
         """
@@ -39,27 +42,32 @@ class SqliteEvents:
             kept = sum(event.event is not None for event in events)
             seqs = [self._spool.number_chunk() for _ in range(0, kept, CHUNK_RECORDS)]
 
-            def keep(connection: sqlite3.Connection, figures: Figures) -> list[IntakeOutcome]:
-                fates = keep_events(connection, figures, events, rules, seqs, now_ms)
-                figures.add(_tally(events, fates, rejected, counts_repeats=counts_repeats))
-                return fates
+            def keep(connection: sqlite3.Connection, counters: Counters) -> list[IntakeOutcome]:
+                outcomes = keep_events(connection, counters, events, rules, seqs, now_ms)
+                counters.add(_item_counts(events, outcomes, rejected, counts_repeats=counts_repeats))
+                return outcomes
 
             asked = self._spool.ask(keep)
-        fates = await asked
+        outcomes = await asked
         self._spool.wake(USAGE_EVENTS)
         self._spool.wake(UNIT_COST)
-        return fates
+        return outcomes
 
     async def keep_records(self, records: Sequence[Metered], repeat_key: RepeatKey | None) -> IntakeOutcome:
-        """Keep all *records* of one request or none. Without a *repeat_key* a repeat cannot be known. Raises SpoolError."""
+        """Keep all *records* of one request or none.
+
+        Without a *repeat_key* a repeat cannot be known. Raises SpoolError.
+        """
         rules, now_ms = self._rules, self._spool.age_ms()
-        fate = await self._spool.ask(lambda c, figures: keep_records(c, figures, records, repeat_key, rules, now_ms))
+        outcome = await self._spool.ask(
+            lambda c, counters: keep_records(c, counters, records, repeat_key, rules, now_ms)
+        )
         self._spool.wake(UNIT_COST)
-        return fate
+        return outcome
 
     async def note_rejected(self, items: int, reason: str) -> None:
         """Count a request that was refused as a whole."""
-        await self._spool.ask(lambda _, figures: figures.add(_rejected(items, reason)))
+        await self._spool.ask(lambda _, counters: counters.add(_rejected(items, reason)))
 
     async def forget(self, taken_before_ms: int) -> int:
         """Forget some of what was taken before then, the oldest first; how many."""
@@ -68,7 +76,7 @@ class SqliteEvents:
 
 def keep_events(
     connection: sqlite3.Connection,
-    figures: Figures,
+    counters: Counters,
     events: Sequence[NewEvent],
     rules: Rules,
     seqs: Sequence[int],
@@ -77,19 +85,19 @@ def keep_events(
     streams: dict[str, Stream] = {}
     changes: dict[str, list[Change]] = {}
     records: list[bytes] = []
-    fates: list[IntakeOutcome] = []
+    outcomes: list[IntakeOutcome] = []
     for event in events:
-        fate = _taken(connection, event, streams, rules, now_ms)
-        fates.append(fate)
-        if fate == "kept":
+        outcome = _taken(connection, event, streams, rules, now_ms)
+        outcomes.append(outcome)
+        if outcome == "kept":
             if event.event is not None:
                 records.append(event.event)
             if event.metered is not None:
                 changes.setdefault(event.metered.stream, []).append(event.metered.change)
     for name, some in changes.items():
-        unit_totals.apply(connection, figures, streams[name], some, now_ms)
-    _insert_events(connection, figures, records, seqs, now_ms)
-    return fates
+        unit_totals.apply(connection, counters, streams[name], some, now_ms)
+    _insert_events(connection, counters, records, seqs, now_ms)
+    return outcomes
 
 
 def _taken(
@@ -119,7 +127,7 @@ def take_repeat_key(connection: sqlite3.Connection, repeat_key: RepeatKey, now_m
 
 
 def _insert_events(
-    connection: sqlite3.Connection, figures: Figures, records: Sequence[bytes], seqs: Sequence[int], now_ms: int
+    connection: sqlite3.Connection, counters: Counters, records: Sequence[bytes], seqs: Sequence[int], now_ms: int
 ) -> None:
     for seq, start in zip(seqs, range(0, len(records), CHUNK_RECORDS), strict=False):
         some = records[start : start + CHUNK_RECORDS]
@@ -127,33 +135,33 @@ def _insert_events(
         rows.insert_chunk(
             connection, rows.ChunkRow(seq, USAGE_EVENTS, now_ms, ends, b"", b"", b"".join(some), len(some))
         )
-    figures.keep(USAGE_EVENTS, len(records))
+    counters.keep(USAGE_EVENTS, len(records))
 
 
-def _tally(
-    events: Sequence[NewEvent], fates: Sequence[IntakeOutcome], rejected: Counter[str], *, counts_repeats: bool
+def _item_counts(
+    events: Sequence[NewEvent], outcomes: Sequence[IntakeOutcome], rejected: Counter[str], *, counts_repeats: bool
 ) -> ItemCounts:
-    tally = ItemCounts(received=rejected.total(), rejected=rejected.total())
+    counts = ItemCounts(received=rejected.total(), rejected=rejected.total())
     reasons = Counter({f"rejected.{reason}": n for reason, n in rejected.items()})
-    for event, fate in zip(events, fates, strict=True):
-        if fate != "kept" and not counts_repeats:
+    for event, outcome in zip(events, outcomes, strict=True):
+        if outcome != "kept" and not counts_repeats:
             continue
-        tally.received += event.items
-        if fate == "kept":
-            tally.kept += event.items
-        elif isinstance(fate, Mismatch):
-            tally.rejected += event.items
-            reasons[f"rejected.{fate.code}"] += event.items
+        counts.received += event.items
+        if outcome == "kept":
+            counts.kept += event.items
+        elif isinstance(outcome, Mismatch):
+            counts.rejected += event.items
+            reasons[f"rejected.{outcome.code}"] += event.items
         else:
-            tally.duplicate += event.items
-            reasons[f"duplicate.{'event_id' if fate == 'duplicate' else 'event_id_of_another'}"] += event.items
-    tally.reasons = dict(reasons)
-    return tally
+            counts.duplicate += event.items
+            reasons[f"duplicate.{'event_id' if outcome == 'duplicate' else 'event_id_of_another'}"] += event.items
+    counts.reasons = dict(reasons)
+    return counts
 
 
 def keep_records(
     connection: sqlite3.Connection,
-    figures: Figures,
+    counters: Counters,
     records: Sequence[Metered],
     repeat_key: RepeatKey | None,
     rules: Rules,
@@ -163,18 +171,18 @@ def keep_records(
     count = len(records)
     fits = unit_totals.fitting_all(connection, records, rules)
     if isinstance(fits, Mismatch):
-        figures.add(_rejected(count, fits.code))
+        counters.add(_rejected(count, fits.code))
         return fits
-    fate: EventOutcome = "kept" if repeat_key is None else take_repeat_key(connection, repeat_key, now_ms)
-    match fate:
+    outcome: EventOutcome = "kept" if repeat_key is None else take_repeat_key(connection, repeat_key, now_ms)
+    match outcome:
         case "kept":
-            unit_totals.apply(connection, figures, fits, (record.change for record in records), now_ms)
-            figures.add(ItemCounts(received=count, kept=count))
+            unit_totals.apply(connection, counters, fits, (record.change for record in records), now_ms)
+            counters.add(ItemCounts(received=count, kept=count))
         case "duplicate":
-            figures.add(ItemCounts(received=count, duplicate=count, reasons={"duplicate.idempotency_key": count}))
+            counters.add(ItemCounts(received=count, duplicate=count, reasons={"duplicate.idempotency_key": count}))
         case "conflict":
-            figures.add(_rejected(count, "idempotency_key_reused"))
-    return fate
+            counters.add(_rejected(count, "idempotency_key_reused"))
+    return outcome
 
 
 def _rejected(items: int, reason: str) -> ItemCounts:

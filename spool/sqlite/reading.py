@@ -1,4 +1,7 @@
-"""What the file of a stopped gateway says. Nothing in it is changed: no lane is opened or closed, nothing expires."""
+"""What the file of a stopped gateway says.
+
+Nothing in it is changed: no lane is opened or closed, nothing expires.
+"""
 
 import sqlite3
 from collections.abc import Iterator
@@ -6,21 +9,23 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
-from spool.counters import Figures
+from spool.counters import Counters
 from spool.data_dir import DataLock
 from spool.errors import SpoolError
 from spool.record import OWN_LANES, Lane
 from spool.sqlite import database, rows
-from spool.sqlite.writer import load_figures
+from spool.sqlite.writer import load_counters
 
 CHUNKS_READ = 2
 """In one snapshot: a longer one would keep the log from being folded into the file."""
 
 
 class Held(NamedTuple):
-    """The figures as committed last, and of each lane when its oldest pending record was received; None for none."""
+    """The counters as committed last, and of each lane when its oldest pending record
+    was received; None for none.
+    """
 
-    figures: Figures
+    counters: Counters
     oldest_ms: dict[Lane, int | None]
 
 
@@ -38,19 +43,21 @@ def _read(connection: sqlite3.Connection) -> Held:
     database.refuse_newer(connection)
     if database.layout_version(connection) < database.migrations()[-1][0]:
         raise SpoolError("the spool was laid out by an older release: start the gateway once to bring it forward")
-    figures = load_figures(connection)
+    counters = load_counters(connection)
     further = sorted(name for (name,) in connection.execute("SELECT name FROM lane") if name not in OWN_LANES)
     return Held(
-        figures,
+        counters,
         {
-            lane: rows.oldest_pending_ms(connection, lane) if figures.lane(lane).pending else None
+            lane: rows.oldest_pending_ms(connection, lane) if counters.lane(lane).pending else None
             for lane in (*OWN_LANES, *further)
         },
     )
 
 
 def age_at_rest(data_dir: Path, wall_ms: int) -> int:
-    """What time it is by the clock of ages (`spool.age`), as a gateway that starts now will have it; the lock is held by the caller."""
+    """What time it is by the suspend-aware monotonic clock (`spool.age`), as a gateway that starts
+    now will have it; the lock is held by the caller.
+    """
     try:
         with closing(database.connect_to_read(data_dir)) as connection:
             return rows.age_ms(connection, wall_ms)
@@ -59,7 +66,8 @@ def age_at_rest(data_dir: Path, wall_ms: int) -> int:
 
 
 def pending_bodies(data_dir: Path, lane: Lane) -> Iterator[bytes]:
-    """The records that *lane* did not deliver yet, a chunk at a time and one record behind the other, also of a spool that is in use.
+    """The records that *lane* did not deliver yet, a chunk at a time and one record behind the
+    other, also of a spool that is in use.
 
     Records that settling dropped may be among them. Raises SpoolCorrupt, SpoolError.
     """

@@ -1,7 +1,8 @@
-"""Room on the disk that is held back for deliveries: a full disk refuses new data, never acks and deletions.
+"""Room on the disk that is held back for deliveries: a full disk refuses new data,
+never acks and deletions.
 
-The reserve is a file of its own with all its blocks allocated. It is given up when the spool cannot write any more, and
-taken again, before new data is, once there is room for it.
+The reserve is a file of its own with all its blocks allocated. It is given up when the spool cannot
+write any more, and taken again, before new data is, once there is room for it.
 """
 
 import os
@@ -19,7 +20,9 @@ class Reserve:
         self.is_held = False
 
     def hold(self) -> bool:
-        """Whether the room is set aside now, with a quarter of it free besides: else the next append would fill the disk again."""
+        """Whether the room is set aside now, with a quarter of it free besides: else the next
+        append would fill the disk again.
+        """
         if not self.is_held:
             self.is_held = self._allocate()
         return self.is_held

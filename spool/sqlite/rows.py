@@ -1,8 +1,8 @@
 """What is written in spool.db and read back: chunks, changes, lanes, batches, dead letters.
 
-Every function runs inside the writer's transaction on its connection, and changes the figures that are committed
-with it. A *position* is (chunk seq, index of a record in it); a batch is the records from one position up to,
-not including, another, less those that settling dropped.
+Every function runs inside the writer's transaction on its connection, and changes the counters that
+are committed with it. A *position* is (chunk seq, index of a record in it); a batch is the records
+from one position up to, not including, another, less those that settling dropped.
 """
 
 import sqlite3
@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 from zlib import crc32
 
 from spool.age import Seen, age_at_start
-from spool.counters import Figures
+from spool.counters import Counters
 from spool.record import AI_TELEMETRY, UNIT_COST, Batch, Lane
 from spool.settling import MERGED, MOVED, Change, Evidence, Moved, Position
 from spool.sqlite import room
@@ -27,14 +27,16 @@ CHECKSUM_BYTES = 4
 NEVER_SETTLES = 1 << 62
 """settled_seq of a lane whose records may be frozen as soon as they are committed."""
 CHANGES_SEQS = 256
-"""Chunk numbers whose changes are read at a time: a freeze must not load those of a whole backlog."""
+"""Chunk numbers whose changes are read at a time: a freeze must not load those of a whole backlog.
+"""
 UNREADABLE = "unreadable_row"
-"""Code of dead letters that the spool itself set aside: their chunk's row does not hold together."""
+"""Code of dead letters that the spool itself set aside: their chunk's row does not hold together.
+"""
 
 
 Origin = Literal["", "dead_letter", "delivered"]
-"""Why a batch is sent: for the first time; because its dead letters were put back, which makes them pending again; or once more
-what was delivered, which no figure of the two identities knows of."""
+"""Why a batch is sent: for the first time; because its dead letters were requeued, which makes them
+pending again; or once more what was delivered, which no figure of the two identities knows of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +78,11 @@ def insert_moved(connection: sqlite3.Connection, lane: Lane, moved: Moved) -> No
     insert_chunk(connection, row)
 
 
-def open_lane(connection: sqlite3.Connection, figures: Figures, name: Lane, source: Lane, *, settles: bool) -> None:
-    """Make the lane if it is new: an own lane from the first chunk, a further exporter's from the next one."""
-    figures.lane(name)
+def open_lane(connection: sqlite3.Connection, counters: Counters, name: Lane, source: Lane, *, settles: bool) -> None:
+    """Make the lane if it is new: an own lane from the first chunk, a further
+    exporter's from the next one.
+    """
+    counters.lane(name)
     settled = 0 if settles else NEVER_SETTLES
     start = 0 if name == source else last_seq(connection) + 1
     made = connection.execute(
@@ -86,13 +90,14 @@ def open_lane(connection: sqlite3.Connection, figures: Figures, name: Lane, sour
         (name, source, start, settled),
     )
     if made.rowcount == 1:  # what is held back comes in a later chunk, so the new lane gets it too
-        figures.keep(name, held(connection, source))
+        counters.keep(name, held(connection, source))
 
 
-def close_lanes(connection: sqlite3.Connection, figures: Figures, open_lanes: Sequence[Lane]) -> dict[Lane, int]:
+def close_lanes(connection: sqlite3.Connection, counters: Counters, open_lanes: Sequence[Lane]) -> dict[Lane, int]:
     """Give up the lanes of exporters that are no longer set up: what waited in each is expired.
 
-    Left alone they would hold every later chunk on disk for good. A lane that comes back begins anew.
+    Left alone they would hold every later chunk on disk for good. A
+    lane that comes back begins anew.
     """
     given_up: dict[Lane, int] = {}
     for (name,) in connection.execute("SELECT name FROM lane").fetchall():
@@ -100,7 +105,7 @@ def close_lanes(connection: sqlite3.Connection, figures: Figures, open_lanes: Se
             connection.execute("DELETE FROM batch WHERE lane=?", (name,))
             connection.execute("DELETE FROM stretch WHERE lane=?", (name,))
             connection.execute("DELETE FROM lane WHERE name=?", (name,))
-            lane = figures.lane(name)
+            lane = counters.lane(name)
             given_up[name] = lane.pending
             lane.expired += lane.pending
             lane.pending = 0
@@ -119,7 +124,9 @@ _OLDEST_HELD = {
 
 
 def held(connection: sqlite3.Connection, source: Lane) -> int:
-    """Records of *source* that wait outside of any chunk: aggregates, which are AI records, and what totals stand for."""
+    """Records of *source* that wait outside of any chunk: aggregates, which are AI records,
+    and what totals stand for.
+    """
     if source not in _HELD:
         return 0
     (n,) = connection.execute(_HELD[source]).fetchone()
@@ -127,7 +134,9 @@ def held(connection: sqlite3.Connection, source: Lane) -> int:
 
 
 def last_seq(connection: sqlite3.Connection) -> int:
-    """The last number that a chunk had, or that a lane counts as seen: payloads of nothing but duplicates leave no chunk."""
+    """The last number that a chunk had, or that a lane counts as seen: payloads of nothing but
+    duplicates leave no chunk.
+    """
     (seq,) = connection.execute(
         "SELECT max(coalesce((SELECT max(seq) FROM chunk), 0), (SELECT coalesce(max(next_seq), 0) FROM lane),"
         " (SELECT coalesce(max(settled_seq), 0) FROM lane WHERE settled_seq<?))",
@@ -138,13 +147,14 @@ def last_seq(connection: sqlite3.Connection) -> int:
 
 def settle(
     connection: sqlite3.Connection,
-    figures: Figures,
+    counters: Counters,
     lane: Lane,
     through_seq: int,
     changes: Sequence[Change],
     followers: dict[Lane, list[Lane]],
 ) -> None:
-    """Let chunks of *lane* up to *through_seq* be frozen, with what was decided about their records.
+    """Let chunks of *lane* up to *through_seq* be frozen, with what
+    was decided about their records.
 
     A chunk that could be frozen before stays as it is: a batch's bytes never change.
     """
@@ -162,26 +172,28 @@ def settle(
             # A lane that was opened after the chunk came never counted it.
             counted = [name for name, start in starts.items() if start <= (change.seq, change.idx)]
             if change.outcome != MOVED:
-                figures.drop(counted, change.outcome)
+                counters.drop(counted, change.outcome)
                 continue
             for name in starts.keys() - counted:
-                figures.keep(name, 1)
+                counters.keep(name, 1)
 
 
 def changes_between(connection: sqlite3.Connection, lo: int, hi: int) -> dict[int, dict[int, tuple[str, bytes | None]]]:
-    """seq -> index -> (fate, record) of the chunks *lo* to *hi*."""
+    """seq -> index -> (outcome, record) of the chunks *lo* to *hi*."""
     found: dict[int, dict[int, tuple[str, bytes | None]]] = {}
-    for seq, idx, fate, record in connection.execute(
+    for seq, idx, outcome, record in connection.execute(
         "SELECT seq, idx, fate, record FROM change WHERE seq BETWEEN ? AND ?", (lo, hi)
     ):
-        found.setdefault(seq, {})[idx] = (fate, record)
+        found.setdefault(seq, {})[idx] = (outcome, record)
     return found
 
 
 def records_in(
     connection: sqlite3.Connection, source: Lane, lo: Position, hi: Position
 ) -> Iterator[tuple[Position, bytes]]:
-    """Position and bytes of each record from *lo* up to, not including, *hi*, less the dropped ones."""
+    """Position and bytes of each record from *lo* up to, not
+    including, *hi*, less the dropped ones.
+    """
     changes = changes_between(connection, lo.seq, hi.seq)
     rows = connection.execute(
         "SELECT seq, n, ends, body FROM chunk WHERE lane=? AND seq BETWEEN ? AND ? ORDER BY seq",
@@ -209,7 +221,9 @@ def records_at(connection: sqlite3.Connection, source: Lane, positions: Sequence
 
 
 def record_count(said: object, ends: object) -> int:
-    """How many records a row holds: as many as it tells the ends of, which its checksum proves; else what it says, if that is a number."""
+    """How many records a row holds: as many as it tells the ends of, which its checksum proves;
+    else what it says, if that is a number.
+    """
     if isinstance(ends, bytes) and len(ends) >= CHECKSUM_BYTES and not len(ends) % 4:
         return (len(ends) - CHECKSUM_BYTES) // 4
     return max(0, _whole(said))
@@ -258,20 +272,24 @@ def lane_row(connection: sqlite3.Connection, lane: Lane) -> LaneRow:
     return LaneRow(source, Position(seq, idx), settled)
 
 
-def again_lane(lane: Lane) -> Lane:
-    """The lane of the chunks that hold *lane*'s dead letters once they were put back; it is in no table of lanes."""
+def replay_lane(lane: Lane) -> Lane:
+    """The lane of the chunks that hold *lane*'s dead letters once they were requeued;
+    it is in no table of lanes.
+    """
     return f"again:{lane}"
 
 
 def source_of(lane: Lane, source: Lane, origin: Origin) -> Lane:
     """The lane of the chunks that a batch of *origin* in *lane*, which reads *source*, is made of."""
-    return again_lane(lane) if origin == "dead_letter" else source
+    return replay_lane(lane) if origin == "dead_letter" else source
 
 
 def frozen_before(
-    connection: sqlite3.Connection, figures: Figures, lane: Lane, leased: set[str], now_ms: int
+    connection: sqlite3.Connection, counters: Counters, lane: Lane, leased: set[str], now_ms: int
 ) -> Batch | None:
-    """The oldest batch of *lane* that is frozen and not *leased*, read back as it was; less what cannot be read any more."""
+    """The oldest batch of *lane* that is frozen and not *leased*, read back as it was; less
+    what cannot be read any more.
+    """
     rows = connection.execute(
         "SELECT batch_id, origin, seq_lo, idx_lo, seq_hi, idx_hi, n, generation, attempts, sent_at FROM batch WHERE lane=?"
         " ORDER BY seq_lo, idx_lo",
@@ -285,35 +303,39 @@ def frozen_before(
         records = tuple(record for _, record in found)
         if len(records) < n:
             connection.execute("UPDATE batch SET n=? WHERE batch_id=?", (len(records), batch_id))
-            lose(connection, figures, lane, origin, n - len(records), now_ms)
+            lose(connection, counters, lane, origin, n - len(records), now_ms)
         if records:
             return Batch(batch_id, lane, generation, attempts, sent_at, records)
         connection.execute("DELETE FROM batch WHERE batch_id=?", (batch_id,))
     return None
 
 
-def lose(connection: sqlite3.Connection, figures: Figures, lane: Lane, origin: Origin, n: int, now_ms: int) -> None:
+def lose(connection: sqlite3.Connection, counters: Counters, lane: Lane, origin: Origin, n: int, now_ms: int) -> None:
     """*n* records that a batch or stretch of *origin* should hold cannot be read any more."""
     if origin == "delivered":
         side_counts.add(connection, lane, "sent_again.given_up", n)
     else:
-        set_unreadable_aside(connection, figures, lane, n, b"", now_ms)
+        set_unreadable_aside(connection, counters, lane, n, b"", now_ms)
 
 
 def set_unreadable_aside(
-    connection: sqlite3.Connection, figures: Figures, lane: Lane, n: int, body: bytes, now_ms: int
+    connection: sqlite3.Connection, counters: Counters, lane: Lane, n: int, body: bytes, now_ms: int
 ) -> None:
-    """Count *n* records that were pending in *lane* as dead letters; the first one keeps what is left of them."""
-    n = max(0, min(n, figures.lane(lane).pending))  # a damaged row may say any number
-    figures.lane(lane).pending -= n
-    figures.lane(lane).dead_lettered += n
+    """Count *n* records that were pending in *lane* as dead letters; the first one
+    keeps what is left of them.
+    """
+    n = max(0, min(n, counters.lane(lane).pending))  # a damaged row may say any number
+    counters.lane(lane).pending -= n
+    counters.lane(lane).dead_lettered += n
     rest = body if isinstance(body, bytes) else b""
     dead = ((b"" if i else rest, UNREADABLE, "its row in the spool does not hold together") for i in range(n))
-    insert_dead_letters(connection, lane, dead, now_ms)
+    insert_requeued(connection, lane, dead, now_ms)
 
 
 class Waiting(NamedTuple):
-    """Records wait in the lane, too few for a full batch and too young to go: look again at *ready_ms*."""
+    """Records wait in the lane, too few for a full batch and too young to go:
+    look again at *ready_ms*.
+    """
 
     ready_ms: int
 
@@ -326,7 +348,7 @@ class Limits(NamedTuple):
 
 def freeze(
     connection: sqlite3.Connection,
-    figures: Figures,
+    counters: Counters,
     lane: Lane,
     limits: Limits,
     now_ms: int,
@@ -338,7 +360,7 @@ def freeze(
     early = too_early(connection, row, limits, now_ms)
     if early is not None:
         return early
-    taken, upto = take(connection, figures, lane, row, limits, now_ms)
+    taken, upto = take(connection, counters, lane, row, limits, now_ms)
     if upto != row.next:
         connection.execute("UPDATE lane SET next_seq=?, next_idx=? WHERE name=?", (*upto, lane))
     if not taken:
@@ -352,9 +374,12 @@ def freeze(
 
 
 def take(
-    connection: sqlite3.Connection, figures: Figures, lane: Lane, row: LaneRow, limits: Limits, now_ms: int
+    connection: sqlite3.Connection, counters: Counters, lane: Lane, row: LaneRow, limits: Limits, now_ms: int
 ) -> tuple[list[bytes], Position]:
-    """The next records of *lane*, up to the limits, and the position after them. Rows that cannot be read are set aside."""
+    """The next records of *lane*, up to the limits, and the position after them.
+
+    Rows that cannot be read are set aside.
+    """
     taken: list[bytes] = []
     size = 0
     upto = row.next
@@ -374,7 +399,7 @@ def take(
         stops = record_stops(n, ends, body)
         if stops is None:
             dropped = sum(idx >= first for idx in dropped_in(changes.get(seq, {})))
-            set_unreadable_aside(connection, figures, lane, n - first - dropped, body, now_ms)
+            set_unreadable_aside(connection, counters, lane, n - first - dropped, body, now_ms)
         else:
             for position, record in chunk_records(seq, stops, body, first, n, changes.get(seq)):
                 if taken and (len(taken) == limits.max_records or size + len(record) + 1 > limits.max_bytes):
@@ -386,7 +411,9 @@ def take(
 
 
 def too_early(connection: sqlite3.Connection, row: LaneRow, limits: Limits, now_ms: int) -> Waiting | None:
-    """Whether the lane should wait for a fuller batch: fewer records than one holds, and none older than the linger."""
+    """Whether the lane should wait for a fuller batch: fewer records than one holds,
+    and none older than the linger.
+    """
     records = size = 0
     oldest: int | None = None
     for seq, n, received_ms, body_bytes in connection.execute(
@@ -404,7 +431,9 @@ def too_early(connection: sqlite3.Connection, row: LaneRow, limits: Limits, now_
 
 
 def is_ready(connection: sqlite3.Connection, lane: Lane, limits: Limits, now_ms: int) -> bool:
-    """Whether *lane* has anything to send now: a frozen batch, or records that are settled and wait no longer for more."""
+    """Whether *lane* has anything to send now: a frozen batch, or records that are settled
+    and wait no longer for more.
+    """
     for table in ("batch", "stretch"):
         if connection.execute(f"SELECT 1 FROM {table} WHERE lane=? LIMIT 1", (lane,)).fetchone() is not None:  # noqa: S608 - own SQL
             return True
@@ -416,27 +445,27 @@ def is_ready(connection: sqlite3.Connection, lane: Lane, limits: Limits, now_ms:
 
 
 def acked(
-    connection: sqlite3.Connection, figures: Figures, batch: Batch, refused: Sequence[Refusal], now_ms: int
+    connection: sqlite3.Connection, counters: Counters, batch: Batch, refused: Sequence[Refusal], now_ms: int
 ) -> None:
-    """The far end has the batch: forget it, and set the refused records aside."""
+    """The upstream has the batch: forget it, and set the refused records aside."""
     origin = forget_batch(connection, batch)
     if origin is None:
         return
-    # An answer may name an index twice or beyond the batch; each record has one fate.
+    # An answer may name an index twice or beyond the batch; each record has one outcome.
     by_index = {x.index: x for x in refused if 0 <= x.index < len(batch.records)}
     if origin == "delivered":
         count_sent_again(connection, batch, refused=len(by_index))
         return
-    lane = figures.lane(batch.lane)
+    lane = counters.lane(batch.lane)
     lane.pending -= len(batch.records)
     lane.delivered += len(batch.records) - len(by_index)
     lane.dead_lettered += len(by_index)
     dead = ((batch.records[i], x.code, x.message) for i, x in sorted(by_index.items()))
-    insert_dead_letters(connection, batch.lane, dead, now_ms)
+    insert_requeued(connection, batch.lane, dead, now_ms)
 
 
 def buried(
-    connection: sqlite3.Connection, figures: Figures, batch: Batch, code: str, message: str, now_ms: int
+    connection: sqlite3.Connection, counters: Counters, batch: Batch, code: str, message: str, now_ms: int
 ) -> None:
     """Set every record of the batch aside."""
     origin = forget_batch(connection, batch)
@@ -445,27 +474,31 @@ def buried(
     if origin == "delivered":
         count_sent_again(connection, batch, refused=len(batch.records))
         return
-    lane = figures.lane(batch.lane)
+    lane = counters.lane(batch.lane)
     lane.pending -= len(batch.records)
     lane.dead_lettered += len(batch.records)
-    insert_dead_letters(connection, batch.lane, ((record, code, message) for record in batch.records), now_ms)
+    insert_requeued(connection, batch.lane, ((record, code, message) for record in batch.records), now_ms)
 
 
 def count_sent_again(connection: sqlite3.Connection, batch: Batch, *, refused: int) -> None:
-    """Records that were delivered before were sent once more: they stay delivered, whatever the far end says of them now."""
+    """Records that were delivered before were sent once more: they stay delivered, whatever the
+    upstream says of them now.
+    """
     side_counts.add(connection, batch.lane, "sent_again.delivered", len(batch.records) - refused)
     side_counts.add(connection, batch.lane, "sent_again.refused", refused)
 
 
 def forget_batch(connection: sqlite3.Connection, batch: Batch) -> Origin | None:
-    """The origin of the batch; None when it is gone already: an ending that comes twice counts once."""
+    """The origin of the batch; None when it is gone already: an
+    ending that comes twice counts once.
+    """
     found = connection.execute("SELECT origin FROM batch WHERE batch_id=?", (batch.batch_id,)).fetchone()
     connection.execute("DELETE FROM batch WHERE batch_id=?", (batch.batch_id,))
     origin: Origin | None = None if found is None else found[0]
     return origin
 
 
-def insert_dead_letters(
+def insert_requeued(
     connection: sqlite3.Connection, lane: Lane, dead: Iterable[tuple[bytes, str, str]], now_ms: int
 ) -> None:
     connection.executemany(
@@ -522,7 +555,7 @@ def floors(connection: sqlite3.Connection) -> dict[Lane, int]:
     )
 
 
-def again_floor(connection: sqlite3.Connection, lane: Lane) -> int:
+def replay_floor(connection: sqlite3.Connection, lane: Lane) -> int:
     """The first chunk of `again_lane(lane)` that is still needed; beyond all chunks when none is."""
     (floor,) = connection.execute(
         "SELECT min(coalesce((SELECT min(seq_lo) FROM batch WHERE lane=?1 AND origin='dead_letter'), ?2),"
@@ -544,9 +577,11 @@ class Reclaimed(NamedTuple):
 def reclaim(
     connection: sqlite3.Connection, received_before_ms: int, now_ms: int, *, most: int, most_bytes: int
 ) -> Reclaimed:
-    """Delete up to *most* chunks that every lane is done with and that came before *received_before_ms*, oldest first.
+    """Delete up to *most* chunks that every lane is done with and that came before
+    *received_before_ms*, oldest first.
 
-    It ends at *most_bytes*, too. A chunk from after *now_ms* was stamped by a clock that nobody trusts: it is as old as any.
+    It ends at *most_bytes*, too. A chunk from after *now_ms* was stamped by a clock that nobody
+    trusts: it is as old as any.
     """
     deleted = size_bytes = 0
     for source, floor in floors(connection).items():
@@ -568,13 +603,16 @@ def reclaim(
 
 
 VACUUM_LONGEST_S = 0.003
-"""Whatever the disk does meanwhile, and however long the list of free pages is, which SQLite searches from its beginning."""
+"""Whatever the disk does meanwhile, and however long the list of free pages is, which SQLite
+searches from its beginning."""
 
 
 def give_back_pages(connection: sqlite3.Connection, *, most: int) -> int:
-    """Return up to *most* free pages at the file's end to the system, for at most `VACUUM_LONGEST_S`; how many.
+    """Return up to *most* free pages at the file's end to the system, for at most
+    `VACUUM_LONGEST_S`; how many.
 
-    One statement a page: Python steps a PRAGMA that has no columns only once, so `incremental_vacuum(N)` frees one.
+    One statement a page: Python steps a PRAGMA that has no columns only once, so
+    `incremental_vacuum(N)` frees one.
     """
     until_s = time.monotonic() + VACUUM_LONGEST_S
     count = min(room.pages(connection).free, most)
@@ -594,7 +632,9 @@ def note_time(connection: sqlite3.Connection, seen: Seen) -> None:
 
 
 def seen(connection: sqlite3.Connection) -> Seen | None:
-    """The time as it was noted last; None in a file of a release that noted none, or when it cannot be read."""
+    """The time as it was noted last; None in a file of a release that noted
+    none, or when it cannot be read.
+    """
     found = connection.execute("SELECT value FROM meta WHERE name='time'").fetchone()
     try:
         return None if found is None else Seen(*map(int, found[0].split()))
@@ -603,12 +643,14 @@ def seen(connection: sqlite3.Connection) -> Seen | None:
 
 
 def age_ms(connection: sqlite3.Connection, wall_ms: int) -> int:
-    """What time it is by the clock of ages (`spool.age`), when a file is opened."""
+    """What time it is by the suspend-aware monotonic clock (`spool.age`), when a file is opened."""
     return age_at_start(seen(connection), newest_ms(connection), wall_ms)
 
 
 def newest_ms(connection: sqlite3.Connection) -> int | None:
-    """When the last of all chunks and of what waits outside of any came; None when there is neither."""
+    """When the last of all chunks and of what waits outside of any
+    came; None when there is neither.
+    """
     found = [
         *connection.execute("SELECT received_ms FROM chunk ORDER BY seq DESC LIMIT 1"),
         *connection.execute("SELECT max(received_ms) FROM held"),
@@ -617,9 +659,11 @@ def newest_ms(connection: sqlite3.Connection) -> int | None:
 
 
 def expire(
-    connection: sqlite3.Connection, figures: Figures, lane: Lane, received_before_ms: int, leased: set[str]
+    connection: sqlite3.Connection, counters: Counters, lane: Lane, received_before_ms: int, leased: set[str]
 ) -> int:
-    """Give up records of *lane* that came before *received_before_ms* and that no batch in flight holds; how many."""
+    """Give up records of *lane* that came before *received_before_ms* and that no batch
+    in flight holds; how many.
+    """
     row = lane_row(connection, lane)
     expired = 0
     upto = row.next
@@ -627,7 +671,8 @@ def expire(
         "SELECT seq, n, received_ms FROM chunk WHERE lane=? AND seq BETWEEN ? AND ? ORDER BY seq LIMIT 1000",
         (row.source, row.next.seq, row.settled_seq),
     ).fetchall():
-        # Chunks are given up in their order, whatever the clock did meanwhile; damage makes none of them old.
+        # Chunks are given up in their order, whatever the clock did meanwhile; damage makes none of
+        # them old.
         if not isinstance(received_ms, int) or received_ms >= received_before_ms:
             break
         first = row.next.idx if seq == row.next.seq else 0
@@ -647,9 +692,9 @@ def expire(
         if batch_id not in leased:
             connection.execute("DELETE FROM batch WHERE batch_id=?", (batch_id,))
             expired += n
-    expired = min(expired, figures.lane(lane).pending)
-    figures.lane(lane).pending -= expired
-    figures.lane(lane).expired += expired
+    expired = min(expired, counters.lane(lane).pending)
+    counters.lane(lane).pending -= expired
+    counters.lane(lane).expired += expired
     return expired
 
 
@@ -666,7 +711,7 @@ def oldest_pending_ms(connection: sqlite3.Connection, lane: Lane) -> int | None:
         _whole(at)
         for (at,) in connection.execute(
             "SELECT received_ms FROM chunk WHERE lane=? AND seq>=? ORDER BY seq LIMIT 1",
-            (again_lane(lane), again_floor(connection, lane)),
+            (replay_lane(lane), replay_floor(connection, lane)),
         )
     ]
     if row.source in _OLDEST_HELD:
@@ -703,15 +748,17 @@ def _whole(value: object) -> int:
 
 
 def dropped_in(changes: dict[int, tuple[str, bytes | None]]) -> dict[int, str]:
-    return {idx: fate for idx, (fate, record) in changes.items() if record is None}
+    return {idx: outcome for idx, (outcome, record) in changes.items() if record is None}
 
 
 def merged_in(changes: dict[int, tuple[str, bytes | None]]) -> frozenset[int]:
-    return frozenset(idx for idx, (fate, _) in changes.items() if fate == MERGED)
+    return frozenset(idx for idx, (outcome, _) in changes.items() if outcome == MERGED)
 
 
 def first_evidence(connection: sqlite3.Connection, lane: Lane, received_after_ms: int, most_records: int) -> int:
-    """The seq from which the ledger should be rebuilt: what is not settled, and before it what is young enough."""
+    """The seq from which the ledger should be rebuilt: what is not settled, and
+    before it what is young enough.
+    """
     settled = lane_row(connection, lane).settled_seq
     first, records = settled + 1, 0
     for seq, n, received_ms in connection.execute(
@@ -725,7 +772,9 @@ def first_evidence(connection: sqlite3.Connection, lane: Lane, received_after_ms
 
 
 def recount(connection: sqlite3.Connection, lane: Lane) -> dict[str, int]:
-    """Pending and dead-lettered records of *lane*, counted from the rows: what the figures should say."""
+    """Pending and dead-lettered records of *lane*, counted from the
+    rows: what the counters should say.
+    """
     row = lane_row(connection, lane)
     (waiting,) = connection.execute(
         "SELECT coalesce(sum(n), 0) FROM chunk WHERE lane=? AND seq>=?", (row.source, row.next.seq)

@@ -1,7 +1,8 @@
 """Settled records, read along: for whoever counts what was kept without being a lane that sends it.
 
-A settled chunk never changes (`rows.settle`), so one that was read needs no second look. How far a reader has come is its own
-to remember; chunks that every lane is done with go whether it came that far or not.
+A settled chunk never changes (`rows.settle`), so one that was read needs no second
+look. How far a reader has come is its own to remember; chunks that every lane is done
+with go whether it came that far or not.
 """
 
 import sqlite3
@@ -12,10 +13,11 @@ from spool.sqlite import rows
 
 
 def settled_records(connection: sqlite3.Connection, lane: Lane, after_seq: int, *, most_bytes: int) -> Settled:
-    """The records of the settled chunks of *lane* after *after_seq*: whole chunks, until they hold *most_bytes*.
+    """The records of the settled chunks of *lane* after *after_seq*: whole chunks,
+    until they hold *most_bytes*.
 
-    A chunk whose row does not hold together is passed over. `through_seq` is less than *after_seq* when the spool never came that far:
-    then it is another file than the reader knew.
+    A chunk whose row does not hold together is passed over. `through_seq` is less than *after_seq*
+    when the spool never came that far: then it is another file than the reader knew.
     """
     settled_seq = rows.lane_row(connection, lane).settled_seq
     through_seq = min(after_seq, settled_seq)

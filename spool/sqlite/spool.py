@@ -1,7 +1,8 @@
 """The embedded spool: `spool.store.Spool` on one SQLite file.
 
-The event loop's thread gathers appends and operations (`gathering`); the writer's thread takes all that waits whenever it
-is free, and commits it, so under load many requests share one fsync, and a lone request waits for no timer.
+The event loop's thread gathers appends and operations (`gathering`); the writer's thread takes all
+that waits whenever it is free, and commits it, so under load many requests share one fsync, and a
+lone request waits for no timer.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ from typing import TypeVar
 
 from spool.age import AgeClock, Seen, monotonic_ms
 from spool.clock import rfc3339_ms, uuid7
-from spool.counters import Figures
+from spool.counters import Counters
 from spool.data_dir import DataLock, make_data_dir
 from spool.dead_letters import DeadLetterSummary
 from spool.drain import Drain
@@ -36,8 +37,7 @@ from spool.sqlite.recovery import reconcile as reconciling
 from spool.sqlite.recovery.salvage import kept_bytes
 from spool.sqlite.recovery.summary import read_from, read_summary, write_summary
 from spool.sqlite.recovery.verify import verify
-from spool.sqlite.replay import dead_letters, side_counts
-from spool.sqlite.replay import ranges as again
+from spool.sqlite.replay import dead_letters, ranges, side_counts
 from spool.sqlite.replay.operator import SqliteDeadLetters
 from spool.sqlite.room import pages
 from spool.sqlite.rows import Limits, Waiting
@@ -54,32 +54,38 @@ T = TypeVar("T")
 
 RECLAIM_CHUNKS = 64
 RECLAIM_BYTES = 1 << 20
-"""Chunks deleted in one commit, and their bytes (or one chunk): keeps the wait of an append behind it short."""
+"""Chunks deleted in one commit, and their bytes (or one chunk): keeps the wait
+of an append behind it short."""
 RECLAIM_SHARE_S = 0.25
 CROWDED_SHARE_S = 1.0
 """While senders are refused, or soon will be, room comes before latency."""
 VACUUM_PAGES = 8
 SHORT_VACUUM_PAGES = 64
-"""Pages given back to the system in one commit, and while the disk is short of room: an append waits for one such commit at most (`benchmarks.reclaim`).
-It is synced as every commit is: what looks at a log after a power cut takes no more than the last commit for one that may be torn."""
+"""Pages given back to the system in one commit, and while the disk is short of room: an append
+waits for one such commit at most (`benchmarks.reclaim`). It is synced as every commit is: what
+looks at a log after a power cut takes no more than the last commit for one that may be torn."""
 VACUUM_SHARE_S = 0.25
 """Of the writer's time that one round of upkeep may take for either."""
 FILE_EXCESS = 3
 SLACK_BYTES = 1 << 20
-"""A file larger than so many times what it holds, and this much more, has become shorter in its write-ahead log only. An idle spool
-cuts a log that is this much larger than what the file holds."""
+"""A file larger than so many times what it holds, and this much more, has become shorter in its
+write-ahead log only. An idle spool cuts a log that is this much larger than what the file holds."""
 SPARE_PAGES = 32
 """Free pages that are kept, whatever the file holds."""
 NOTE_TIME_MS = 60_000
 """How often an idle spool writes down what time it is."""
-AGAIN_EVERY = 4
-"""One batch in so many may be one that is sent again while fresh records wait: neither keeps the other waiting for good."""
+REPLAY_EVERY = 4
+"""One batch in so many may be one that is sent again while fresh records wait: neither keeps
+the other waiting for good."""
 EVIDENCE_CHUNKS = 64
 """Chunks read at a time when the ledger is rebuilt: bounds the memory of a start."""
 
 
 class SqliteSpool:
-    """See `spool.store.Spool`. Make with `open_spool` on the event loop's thread; use on that thread only."""
+    """See `spool.store.Spool`.
+
+    Make with `open_spool` on the event loop's thread; use on that thread only.
+    """
 
     def __init__(
         self,
@@ -91,10 +97,12 @@ class SqliteSpool:
         exporters: Sequence[Lane] = (),
         settling: Sequence[Lane] = (AI_TELEMETRY,),
     ) -> None:
-        """Open or make the spool in *data_dir*. Raises SpoolLocked, SpoolTooNew, SpoolCorrupt, SpoolError.
+        """Open or make the spool in *data_dir*. Raises SpoolLocked, SpoolTooNew,
+        SpoolCorrupt, SpoolError.
 
-        *exporters* are further lanes that read the AI records; records of the *settling* lanes wait for `settle`. *now_ms* is the
-        wall clock, for stamps; ages follow *monotonic_ms* (`spool.age`).
+        *exporters* are further lanes that read the AI records; records of the *settling*
+        lanes wait for `settle`. *now_ms* is the wall clock, for stamps; ages follow
+        *monotonic_ms* (`spool.age`).
         """
         self.settings = settings
         self._data_dir = data_dir
@@ -105,7 +113,7 @@ class SqliteSpool:
         self._sources: dict[Lane, Lane] = {lane: lane for lane in OWN_LANES} | dict.fromkeys(exporters, AI_TELEMETRY)
         self._followers = {own: [x for x, source in self._sources.items() if source == own] for own in OWN_LANES}
         try:
-            self._writer = Writer(
+            self.writer = Writer(
                 data_dir,
                 synchronous=settings.synchronous,
                 followers=self._followers,
@@ -114,9 +122,9 @@ class SqliteSpool:
                 now_ms=now_ms,
             )
             self._quarantined: list[Quarantined] = []
-            self._writer.on_salvaged = self._prepare(settling)
-            prepared: tuple[str, int, Figures, int] = self._writer.run_now(self._prepare(settling))
-            self._gateway_id, next_seq, self._figures, start_ms = prepared
+            self.writer.on_salvaged = self._prepare(settling)
+            prepared: tuple[str, int, Counters, int] = self.writer.run_now(self._prepare(settling))
+            self._gateway_id, next_seq, self._counters, start_ms = prepared
             with suppress(OSError):  # as in `_write_summary`
                 write_summary(data_dir, self._summary)
         except BaseException:
@@ -125,7 +133,7 @@ class SqliteSpool:
         self._now_ms = AgeClock(start_ms, monotonic_ms)
         self._noted_ms = start_ms - NOTE_TIME_MS
         self._gathering = Gathering(next_seq, self._now_ms)
-        self._room = self._writer.room
+        self._room = self.writer.room
         self._drain = Drain(time.monotonic)
         self._upkept_seq = 0
         self._leased: dict[Lane, set[str]] = {lane: set() for lane in self._sources}
@@ -137,37 +145,38 @@ class SqliteSpool:
         """Commits of appends that failed, as far as their senders were told; goes with `settle`."""
         self._freezing = {lane: asyncio.Lock() for lane in self._sources}
         self._freezes: dict[Lane, int] = {}
-        self._aside = DeadLetterSummary()
-        self._counted_aside: object = None
+        self._dead_letters = DeadLetterSummary()
+        self._counted_state: object = None
         self._is_closed = False
         self.on_lost_append: Callable[[], None] | None = None
-        """Called when an append failed after its positions were handed out: what was counted since is void."""
+        """Called when an append failed after its positions were handed out:
+        what was counted since is void."""
         self.series = SqliteSeries(self)
         self._loop = asyncio.get_running_loop()
         self._thread = threading.Thread(target=self._write, name="spool-writer", daemon=True)
         self._thread.start()
 
     def _prepare(self, settling: Sequence[Lane]) -> Operation:
-        def prepare(connection: sqlite3.Connection, figures: Figures) -> tuple[str, int, Figures, int]:
+        def prepare(connection: sqlite3.Connection, counters: Counters) -> tuple[str, int, Counters, int]:
             summary = read_summary(self._data_dir)
-            reconciling.restore(connection, figures, summary, self._wall_ms())
+            reconciling.restore(connection, counters, summary, self._wall_ms())
             connection.execute(
                 "INSERT INTO meta (name, value) VALUES ('gateway_id', ?) ON CONFLICT DO NOTHING",
                 (f"gw-{secrets.token_hex(8)}",),
             )
             for lane, source in self._sources.items():
-                rows.open_lane(connection, figures, lane, source, settles=source in settling)
+                rows.open_lane(connection, counters, lane, source, settles=source in settling)
             rows.note_silence(connection, USAGE_EVENTS)
-            for lane, n in rows.close_lanes(connection, figures, list(self._sources)).items():
+            for lane, n in rows.close_lanes(connection, counters, list(self._sources)).items():
                 log.warning("the exporter %s is no longer set up: %d records that waited for it are expired", lane, n)
-            salvaged = reconciling.reconcile(connection, figures, list(self._sources), summary, self._wall_ms())
+            salvaged = reconciling.reconcile(connection, counters, list(self._sources), summary, self._wall_ms())
             if salvaged is not None:
                 log.error("%s", reconciling.told(salvaged))
             self._quarantined = reconciling.entries(connection)
             (gateway_id,) = connection.execute("SELECT value FROM meta WHERE name='gateway_id'").fetchone()
-            self._summary = read_from(connection, figures.copy(), gateway_id, rows.last_seq(connection))
+            self._summary = read_from(connection, counters.copy(), gateway_id, rows.last_seq(connection))
             start_ms = rows.age_ms(connection, self._wall_ms())
-            return gateway_id, rows.last_seq(connection) + 1, figures, start_ms
+            return gateway_id, rows.last_seq(connection) + 1, counters, start_ms
 
         return prepare
 
@@ -185,9 +194,11 @@ class SqliteSpool:
     # ---- in
 
     def admit(self, size: int) -> None:
-        """Raise SpoolFull when *size* more bytes may not be kept, SpoolError while the spool cannot be trusted."""
-        lacking_bytes = self._writer.floor_bytes + self._gathering.size + size - self._room.free_bytes
-        if self._writer.is_disk_full or lacking_bytes > 0:
+        """Raise SpoolFull when *size* more bytes may not be kept, SpoolError
+        while the spool cannot be trusted.
+        """
+        lacking_bytes = self.writer.floor_bytes + self._gathering.size + size - self._room.free_bytes
+        if self.writer.is_disk_full or lacking_bytes > 0:
             raise self._full("the disk is full", lacking_bytes)
         self._refuse_if_lost()
         log_grows_bytes = max(0, self._gathering.size - self._room.log_bytes)  # what gathers may become one commit
@@ -202,7 +213,7 @@ class SqliteSpool:
 
     def _refuse_if_lost(self) -> None:
         if self._lost is not None:
-            raise self._lost.again()
+            raise self._lost.copied()
 
     @property
     def is_crowded(self) -> bool:
@@ -210,7 +221,9 @@ class SqliteSpool:
         return self.used_bytes > self.settings.max_bytes * 3 // 4 or self._is_short_of_disk
 
     def reserve(self) -> AbstractContextManager[object]:
-        """While it is held, a `position` stays true until the `append` that takes it; hold it briefly."""
+        """While it is held, a `position` stays true until the `append` that
+        takes it; hold it briefly.
+        """
         return self._gathering.lock
 
     @property
@@ -224,16 +237,20 @@ class SqliteSpool:
             return chunk.seq, len(chunk.records)
 
     def append(
-        self, lane: Lane, records: Sequence[bytes], tally: ItemCounts, *, facts: bytes = b"", links: bytes = b""
+        self, lane: Lane, records: Sequence[bytes], counts: ItemCounts, *, facts: bytes = b"", links: bytes = b""
     ) -> Awaitable[None]:
         self._refuse_if_lost()
         future = self._loop.create_future()
-        self._gathering.add(lane, records, tally, facts, links, future)
+        self._gathering.add(lane, records, counts, facts, links, future)
         return future
 
-    def ask(self, operation: Callable[[sqlite3.Connection, Figures], T]) -> Awaitable[T]:
-        """Run *operation* in the next commit, whole or not at all; for the tables that are not of lanes and chunks."""
-        return self._ask(operation)
+    def ask(self, operation: Callable[[sqlite3.Connection, Counters], T]) -> Awaitable[T]:
+        """Run *operation* in the next commit, whole or not at all."""
+        if self._is_closed:
+            raise SpoolError("the spool is closed")
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._gathering.ask(operation, future)
+        return future
 
     def followers(self, own: Lane) -> list[Lane]:
         """The lanes that read the chunks of *own*."""
@@ -243,30 +260,22 @@ class SqliteSpool:
         """The number of a chunk that an operation asked in the same `reserve` will write itself."""
         return self._gathering.number()
 
-    def _ask(self, operation: Callable[[sqlite3.Connection, Figures], T]) -> Awaitable[T]:
-        """Run *operation* in the next commit."""
-        if self._is_closed:
-            raise SpoolError("the spool is closed")
-        future: asyncio.Future[T] = self._loop.create_future()
-        self._gathering.ask(operation, future)
-        return future
-
     def _write(self) -> None:
         """The writer's thread: commit what was gathered, for as long as the spool is open."""
         gathering, loop = self._gathering, self._loop
         while True:
             gathering.waiting.wait()
             gathered = gathering.take()
-            result = self._writer.run(gathered.group)
+            result = self.writer.run(gathered.group)
             if not loop.is_closed():
                 loop.call_soon_threadsafe(self._done, result, gathered)
             if self._is_closed and not gathering.waiting.is_set():
                 break
-        self._writer.close()
+        self.writer.close()
 
     def _done(self, result: GroupResult, gathered: Gathered) -> None:
         """Tell everyone what became of the commit."""
-        self._figures = result.figures
+        self._counters = result.counters
         self._room = result.room
         self._gathering.landed(gathered)
         if result.appended is None:
@@ -282,21 +291,23 @@ class SqliteSpool:
                 asker.set_exception(value)
             else:
                 asker.set_result(value)
-        if self._writer.refuses_appends and self._lost is None:
+        if self.writer.refuses_appends and self._lost is None:
             self._lose(SpoolError("the spool was damaged and is salvaged"), [])
         for own in gathered.chunks:
             self.wake(own)
 
     def _lose(self, error: SpoolError, appenders: list[asyncio.Future[None]]) -> None:
-        """A commit of appends failed: those waiting, and those counted upon them since, are refused."""
+        """A commit of appends failed: those waiting, and those
+        counted upon them since, are refused.
+        """
         if isinstance(error, SpoolFull):
-            error = self._full(str(error), self._writer.floor_bytes)
+            error = self._full(str(error), self.writer.floor_bytes)
         for appender in [*appenders, *self._gathering.void_appends()]:
             if not appender.done():
-                appender.set_exception(error.again())
+                appender.set_exception(error.copied())
         self.lost_appends += 1
         if self.on_lost_append is None:
-            self._writer.refuses_appends = False
+            self.writer.refuses_appends = False
         else:
             self.refuse_appends(error)
 
@@ -309,7 +320,7 @@ class SqliteSpool:
     def accept_appends(self) -> None:
         """The ledger was rebuilt from the file: take appends again."""
         self._lost = None
-        self._writer.refuses_appends = False
+        self.writer.refuses_appends = False
 
     # ---- settling
 
@@ -322,22 +333,25 @@ class SqliteSpool:
         lost_appends: int | None = None,
         moved: Moved | None = None,
     ) -> Awaitable[None]:
-        """Let *lane*'s chunks up to *through_seq* be frozen, less what *changes* drop, in one commit with the figures.
+        """Let *lane*'s chunks up to *through_seq* be frozen, less what *changes* drop, in one
+        commit with the counters.
 
-        *moved* goes with changes of fate `MOVED`; its chunk is numbered (`number_chunk`) in the `turn` of this call.
+        *moved* goes with changes of outcome `MOVED`; its chunk is numbered (`number_chunk`)
+        in the `turn` of this call.
 
-        With *lost_appends*, the number of them when the changes were begun, it raises SpoolError when one was lost since:
-        a record may then have been dropped in favour of one that never came to disk.
+        With *lost_appends*, the number of them when the changes were begun, it raises
+        SpoolError when one was lost since: a record may then have been dropped in favour of
+        one that never came to disk.
         """
 
-        def settle(connection: sqlite3.Connection, figures: Figures) -> None:
-            if lost_appends not in {None, self._writer.lost_appends}:
+        def settle(connection: sqlite3.Connection, counters: Counters) -> None:
+            if lost_appends not in {None, self.writer.lost_appends}:
                 raise SpoolError("what was decided upon did not come to disk")
-            rows.settle(connection, figures, lane, through_seq, changes, self._followers)
+            rows.settle(connection, counters, lane, through_seq, changes, self._followers)
             if moved is not None:
                 rows.insert_moved(connection, lane, moved)
 
-        return self._settled(lane, self._ask(settle))
+        return self._settled(lane, self.ask(settle))
 
     async def _settled(self, lane: Lane, asked: Awaitable[None]) -> None:
         await asked
@@ -346,20 +360,20 @@ class SqliteSpool:
     async def read(self, lane: Lane, positions: Sequence[Position]) -> list[bytes | None]:
         """The records at *positions*, None for one that is gone or dropped."""
 
-        return await self._ask(lambda connection, _: rows.records_at(connection, lane, positions))
+        return await self.ask(lambda connection, _: rows.records_at(connection, lane, positions))
 
     async def evidence(self, lane: Lane, received_after_ms: int, most_records: int) -> "EvidencePages":
         """What the ledger needs to be rebuilt, page by page, oldest first."""
-        first = await self._ask(lambda c, _: rows.first_evidence(c, lane, received_after_ms, most_records))
+        first = await self.ask(lambda c, _: rows.first_evidence(c, lane, received_after_ms, most_records))
         return EvidencePages(self, lane, first)
 
     async def evidence_of(self, lane: Lane, seq: int) -> Evidence | None:
         """The evidence of one chunk; None when it is gone."""
-        found = await self._ask(lambda c, _: rows.evidence(c, lane, seq, most=1))
+        found = await self.ask(lambda c, _: rows.evidence(c, lane, seq, most=1))
         return found[0] if found and found[0].seq == seq else None
 
     async def settled_seq(self, lane: Lane) -> int:
-        return (await self._ask(lambda c, _: rows.lane_row(c, lane))).settled_seq
+        return (await self.ask(lambda c, _: rows.lane_row(c, lane))).settled_seq
 
     # ---- out
 
@@ -370,23 +384,23 @@ class SqliteSpool:
         wall_ms = self._wall_ms()
         batch_id = uuid7(wall_ms, os.urandom(10))
 
-        def freeze(connection: sqlite3.Connection, figures: Figures) -> Batch | Waiting | None:
+        def freeze(connection: sqlite3.Connection, counters: Counters) -> Batch | Waiting | None:
             sent_at = rfc3339_ms(wall_ms)
-            if (frozen := rows.frozen_before(connection, figures, lane, leased, now_ms)) is not None:
+            if (frozen := rows.frozen_before(connection, counters, lane, leased, now_ms)) is not None:
                 return frozen
-            if is_turn_of_again and (
-                batch := again.freeze(connection, figures, lane, limits, now_ms, batch_id, sent_at)
+            if is_replay_turn and (
+                batch := ranges.freeze(connection, counters, lane, limits, now_ms, batch_id, sent_at)
             ):
                 return batch
-            found = rows.freeze(connection, figures, lane, limits, now_ms, batch_id, sent_at)
+            found = rows.freeze(connection, counters, lane, limits, now_ms, batch_id, sent_at)
             if isinstance(found, Batch):
                 return found
-            return again.freeze(connection, figures, lane, limits, now_ms, batch_id, sent_at) or found
+            return ranges.freeze(connection, counters, lane, limits, now_ms, batch_id, sent_at) or found
 
         self._freezes[lane] = self._freezes.get(lane, 0) + 1
-        is_turn_of_again = self._freezes[lane] % AGAIN_EVERY == 0
+        is_replay_turn = self._freezes[lane] % REPLAY_EVERY == 0
         async with self._freezing[lane]:  # whoever comes next must see what is leased here
-            found = await self._ask(freeze)
+            found = await self.ask(freeze)
             if isinstance(found, Batch):
                 leased.add(found.batch_id)
         if isinstance(found, Waiting):
@@ -396,34 +410,38 @@ class SqliteSpool:
 
     async def ack(self, batch: Batch, refused: Sequence[Refusal] = ()) -> None:
         now_ms = self._now_ms()
-        await self._ask(lambda connection, figures: rows.acked(connection, figures, batch, refused, now_ms))
+        await self.ask(lambda connection, counters: rows.acked(connection, counters, batch, refused, now_ms))
         self._leased[batch.lane].discard(batch.batch_id)
 
     async def release(self, batch: Batch, *, answered: bool) -> None:
-        await self._ask(lambda connection, _: rows.released(connection, batch, answered=answered))
+        await self.ask(lambda connection, _: rows.released(connection, batch, answered=answered))
         self._leased[batch.lane].discard(batch.batch_id)
         self._wakes[batch.lane].set()
 
     async def split(self, batch: Batch) -> None:
         wall_ms = self._wall_ms()
         ids = (uuid7(wall_ms, os.urandom(10)), uuid7(wall_ms, os.urandom(10)))
-        await self._ask(lambda connection, _: rows.split(connection, batch, ids))
+        await self.ask(lambda connection, _: rows.split(connection, batch, ids))
         self._leased[batch.lane].discard(batch.batch_id)
         self._wakes[batch.lane].set()
 
     async def bury(self, batch: Batch, code: str, message: str) -> None:
         now_ms = self._now_ms()
-        await self._ask(lambda connection, figures: rows.buried(connection, figures, batch, code, message, now_ms))
+        await self.ask(lambda connection, counters: rows.buried(connection, counters, batch, code, message, now_ms))
         self._leased[batch.lane].discard(batch.batch_id)
 
     async def is_ready(self, lane: Lane, *, max_records: int, max_bytes: int) -> bool:
-        """Whether the lane has anything to send now, leased or not; for whoever watches that it moves."""
+        """Whether the lane has anything to send now, leased or not;
+        for whoever watches that it moves.
+        """
         limits = Limits(max_records, max_bytes, self.settings.linger_ms)
         now_ms = self._now_ms()
-        return await self._ask(lambda connection, _: rows.is_ready(connection, lane, limits, now_ms))
+        return await self.ask(lambda connection, _: rows.is_ready(connection, lane, limits, now_ms))
 
     def forget_leases(self, lane: Lane) -> None:
-        """Whoever held batches of *lane* is gone: they go out again as they are, under the same ids."""
+        """Whoever held batches of *lane* is gone: they go out again
+        as they are, under the same ids.
+        """
         self._leased[lane].clear()
         self._freezing[lane] = asyncio.Lock()
         self._wakes[lane].set()
@@ -446,18 +464,23 @@ class SqliteSpool:
 
     # ---- what it holds
 
+    @property
+    def counters(self) -> Counters:
+        """As committed last."""
+        return self._counters
+
     def edge(self) -> Mapping[str, int]:
-        return self._figures.edge
+        return self._counters.edge
 
     def reasons(self) -> Mapping[str, int]:
-        """`<fate>.<reason>` -> items."""
-        return self._figures.reasons
+        """`<outcome>.<reason>` -> items."""
+        return self._counters.reasons
 
     def lanes(self) -> Sequence[Lane]:
         return list(self._sources)
 
     def depth(self, lane: Lane) -> Depth:
-        x = self._figures.lanes[lane]
+        x = self._counters.lanes[lane]
         oldest = self._oldest_ms.get(lane) if x.pending else None
         return Depth(x.kept, x.delivered, x.pending, x.dead_lettered, x.expired, oldest)
 
@@ -472,74 +495,83 @@ class SqliteSpool:
         return self._room
 
     async def run_maintenance(self) -> None:
-        """What is due now and then: expire, delete what is delivered and old, give pages back, note the oldest record."""
+        """What is due now and then: expire, delete what is delivered and old, give pages
+        back, note the oldest record.
+        """
         now_ms = self._now_ms()
         settings = self.settings
         for lane in self._sources:
             async with self._freezing[lane]:
-                await self._ask(self._expire(lane, now_ms - settings.max_age_ms, self._leased[lane]))
+                await self.ask(self._expire(lane, now_ms - settings.max_age_ms, self._leased[lane]))
 
         if now_ms - self._noted_ms >= NOTE_TIME_MS:
             await self._note_time()
-        self._oldest_ms = await self._ask(
+        self._oldest_ms = await self.ask(
             lambda connection, _: {lane: rows.oldest_pending_ms(connection, lane) for lane in self._sources}
         )
         await self._reclaim(now_ms)
         await self._give_back_pages()
-        if self._writer.is_disk_full:
-            await self._ask(lambda *_: self._writer.make_room())
+        if self.writer.is_disk_full:
+            await self.ask(lambda *_: self.writer.make_room())
         await self._maintain_dead_letters()
 
     async def _note_time(self) -> None:
         """For the next start; a full disk does without: then the last acceptance tells the time."""
         seen = Seen(self._now_ms(), self._wall_ms())
         with suppress(SpoolFull):
-            await self._ask(lambda connection, _: rows.note_time(connection, seen))
+            await self.ask(lambda connection, _: rows.note_time(connection, seen))
             self._noted_ms = seen.age_ms
         await self._write_summary(is_final=False)
 
     @property
     def _is_short_of_disk(self) -> bool:
-        return self._writer.is_disk_full or self._room.free_bytes < self._writer.floor_bytes
+        return self.writer.is_disk_full or self._room.free_bytes < self.writer.floor_bytes
 
     async def _reclaim(self, now_ms: int) -> None:
-        """Delete what is delivered and old; all that is delivered while the spool is crowded, down to half of its limit."""
+        """Delete what is delivered and old; all that is delivered while the spool is crowded,
+        down to half of its limit.
+        """
         settings = self.settings
         crowded = self.is_crowded
         before_ms = now_ms if crowded else now_ms - max(settings.keep_delivered_ms, settings.window_ms)
 
-        def reclaim(connection: sqlite3.Connection, _: Figures) -> rows.Reclaimed:
+        def reclaim(connection: sqlite3.Connection, _: Counters) -> rows.Reclaimed:
             return rows.reclaim(connection, before_ms, now_ms, most=RECLAIM_CHUNKS, most_bytes=RECLAIM_BYTES)
 
         share = _Share(CROWDED_SHARE_S if crowded else RECLAIM_SHARE_S)
         while not share.is_spent:
-            found = await share.spend(self._ask(reclaim))
+            found = await share.spend(self.ask(reclaim))
             self._drain.left(found.size_bytes)
             if not found.is_more or (crowded and self.used_bytes < settings.max_bytes // 2):
                 return
 
     async def _give_back_pages(self) -> None:
-        """Give free pages back to the system while the file is more than half empty; all of them while the disk is full."""
+        """Give free pages back to the system while the file is more than half empty; all of
+        them while the disk is full.
+        """
 
         cuts_log = self._is_log_worth_cutting()
 
-        def give_back(connection: sqlite3.Connection, _: Figures) -> bool:
+        def give_back(connection: sqlite3.Connection, _: Counters) -> bool:
             left = pages(connection)
             is_short = self._is_short_of_disk
             keep = SPARE_PAGES if is_short else max(SPARE_PAGES, left.live)
             wanted = min(SHORT_VACUUM_PAGES if is_short else VACUUM_PAGES, left.free - keep)
             if wanted <= 0:
-                self._writer.cuts_log = cuts_log
+                self.writer.cuts_log = cuts_log
                 return False
             rows.give_back_pages(connection, most=wanted)
             return True
 
         share = _Share(VACUUM_SHARE_S)
-        while not share.is_spent and await share.spend(self._ask(give_back)):
+        while not share.is_spent and await share.spend(self.ask(give_back)):
             pass
 
     def _is_log_worth_cutting(self) -> bool:
-        """The file becomes shorter only when its log is copied into it. That takes a while, so a small log waits for an idle round."""
+        """The file becomes shorter only when its log is copied into it.
+
+        That takes a while, so a small log waits for an idle round.
+        """
         room, was_idle = self._room, self._upkept_seq == self.sealed_seq
         self._upkept_seq = self.sealed_seq
         live_bytes = room.used_bytes - room.log_bytes
@@ -549,8 +581,8 @@ class SqliteSpool:
         return is_file_too_long or (was_idle and room.log_bytes > live_bytes + SLACK_BYTES)
 
     @staticmethod
-    def _expire(lane: Lane, received_before_ms: int, leased: set[str]) -> Callable[[sqlite3.Connection, Figures], int]:
-        return lambda connection, figures: rows.expire(connection, figures, lane, received_before_ms, leased)
+    def _expire(lane: Lane, received_before_ms: int, leased: set[str]) -> Callable[[sqlite3.Connection, Counters], int]:
+        return lambda connection, counters: rows.expire(connection, counters, lane, received_before_ms, leased)
 
     def events(self, rules: Rules) -> SqliteEvents:
         return SqliteEvents(self, rules)
@@ -559,7 +591,7 @@ class SqliteSpool:
         return SqliteUnitCostLane(self, can_read=can_read)
 
     async def settled_records(self, lane: Lane, after_seq: int, *, most_bytes: int) -> Settled:
-        return await self._ask(lambda c, _: settled_records(c, lane, after_seq, most_bytes=most_bytes))
+        return await self.ask(lambda c, _: settled_records(c, lane, after_seq, most_bytes=most_bytes))
 
     def pending_bodies(self, lane: Lane) -> Iterator[bytes]:
         return pending_bodies(self._data_dir, lane)
@@ -583,57 +615,61 @@ class SqliteSpool:
         return SqliteDeadLetters(self.ask, number_chunk=lambda _: self.number_chunk(), now_ms=self._now_ms, wake=wake)
 
     def dead_letter_summary(self) -> DeadLetterSummary:
-        """Dead letters by reason, and the counts beside the figures, as the last maintenance counted them."""
-        return self._aside
+        """Dead letters by reason, and the counts beside the counters, as the last
+        maintenance counted them.
+        """
+        return self._dead_letters
 
     async def _maintain_dead_letters(self) -> None:
-        """What is due now and then of dead letters and resends: expire, make room, forget what came to its end, count."""
+        """What is due now and then of dead letters and resends: expire, make room, forget
+        what came to its end, count.
+        """
         now_ms, settings = self._now_ms(), self.settings
-        for lane in self._sources.keys() & await self._ask(lambda c, _: again.lanes(c)):
+        for lane in self._sources.keys() & await self.ask(lambda c, _: ranges.lanes(c)):
             async with self._freezing[lane]:
-                await self._ask(self._expire_again(lane, now_ms - settings.max_age_ms, self._leased[lane]))
+                await self.ask(self._expire_replays(lane, now_ms - settings.max_age_ms, self._leased[lane]))
         await self._in_pages(lambda c: dead_letters.expire(c, now_ms - settings.keep_dead_letters_ms))
-        await self._ask(lambda c, _: again.reclaim(c))
+        await self.ask(lambda c, _: ranges.reclaim(c))
         if self.used_bytes > settings.max_bytes * 3 // 4 and (
-            n := await self._ask(lambda c, _: again.give_up_delivered(c))
+            n := await self.ask(lambda c, _: ranges.give_up_delivered(c))
         ):
             log.warning("the spool fills: %d delivered records are not sent again", n)
-        self._aside = await self._ask(self._look_aside)
+        self._dead_letters = await self.ask(self._read_dead_letters)
         most_bytes = min(settings.max_dead_letter_bytes, settings.max_bytes // 4)
-        while (excess := sum(reason.size_bytes for reason in self._aside.reasons) - most_bytes) > 0:
-            n = await self._ask(lambda c, _, excess=excess: dead_letters.make_room(c, excess))  # type: ignore[misc]  # the default binds the loop's page
+        while (excess := sum(reason.size_bytes for reason in self._dead_letters.reasons) - most_bytes) > 0:
+            n = await self.ask(lambda c, _, excess=excess: dead_letters.make_room(c, excess))  # type: ignore[misc]  # the default binds the loop's page
             log.warning("dead letters take more room than they may: the %d oldest are expired", n)
-            self._aside = await self._ask(self._look_aside)
+            self._dead_letters = await self.ask(self._read_dead_letters)
 
     async def _in_pages(self, delete: Callable[[sqlite3.Connection], int]) -> None:
-        while n := await self._ask(lambda connection, _: delete(connection)):
+        while n := await self.ask(lambda connection, _: delete(connection)):
             log.warning("dead letters that expired: %d", n)
             if n < dead_letters.PAGE_RECORDS:
                 break
 
     @staticmethod
-    def _expire_again(
+    def _expire_replays(
         lane: Lane, received_before_ms: int, leased: set[str]
-    ) -> Callable[[sqlite3.Connection, Figures], None]:
-        return lambda connection, figures: again.expire(connection, figures, lane, received_before_ms, leased)
+    ) -> Callable[[sqlite3.Connection, Counters], None]:
+        return lambda connection, counters: ranges.expire(connection, counters, lane, received_before_ms, leased)
 
-    def _look_aside(self, connection: sqlite3.Connection, figures: Figures) -> DeadLetterSummary:
+    def _read_dead_letters(self, connection: sqlite3.Connection, counters: Counters) -> DeadLetterSummary:
         """Dead letters are counted anew only when something became of one."""
         counts = tuple(sorted((lane, name, n) for (lane, name), n in side_counts.read(connection).items()))
-        lanes = tuple((lane, x.dead_lettered) for lane, x in figures.lanes.items())
+        lanes = tuple((lane, x.dead_lettered) for lane, x in counters.lanes.items())
         state = (dead_letters.last_id(connection), lanes, counts)
-        reasons = self._aside.reasons
-        if state != self._counted_aside:
-            reasons, self._counted_aside = tuple(dead_letters.by_reason(connection)), state
-        return DeadLetterSummary(reasons, counts, tuple(sorted(again.waiting(connection).items())))
+        reasons = self._dead_letters.reasons
+        if state != self._counted_state:
+            reasons, self._counted_state = tuple(dead_letters.by_reason(connection)), state
+        return DeadLetterSummary(reasons, counts, tuple(sorted(ranges.waiting(connection).items())))
 
     async def recount(self) -> dict[Lane, dict[str, int]]:
         """Pending and dead-lettered records of each lane, counted from the rows."""
-        return await self._ask(lambda c, _: {lane: rows.recount(c, lane) for lane in self._sources})
+        return await self.ask(lambda c, _: {lane: rows.recount(c, lane) for lane in self._sources})
 
     async def _write_summary(self, *, is_final: bool) -> None:
         gateway_id = self._gateway_id
-        summary = await self._ask(lambda c, figures: read_from(c, figures.copy(), gateway_id, rows.last_seq(c)))
+        summary = await self.ask(lambda c, counters: read_from(c, counters.copy(), gateway_id, rows.last_seq(c)))
         with suppress(OSError):  # a full disk does without: then an older one is what a salvage has
             await asyncio.to_thread(write_summary, self._data_dir, summary._replace(is_final=is_final))
 
@@ -643,7 +679,10 @@ class SqliteSpool:
         return self._quarantined
 
     async def close(self) -> None:
-        """Commit what waits and close the file. Frozen batches stay frozen; whoever still asks is refused."""
+        """Commit what waits and close the file.
+
+        Frozen batches stay frozen; whoever still asks is refused.
+        """
         await self._note_time()
         await self._write_summary(is_final=True)
         self._is_closed = True
@@ -654,7 +693,9 @@ class SqliteSpool:
 
 
 class _Share:
-    """Time of the writer that upkeep may take in one round; after each commit of its own, others have as long."""
+    """Time of the writer that upkeep may take in one round; after each commit of its
+    own, others have as long.
+    """
 
     def __init__(self, most_s: float) -> None:
         self._left_s = most_s
@@ -683,7 +724,7 @@ class EvidencePages:
 
     async def __anext__(self) -> list[Evidence]:
         lane, from_seq = self._lane, self._from_seq
-        page = await self._spool._ask(lambda c, _: rows.evidence(c, lane, from_seq, most=EVIDENCE_CHUNKS))  # noqa: SLF001 the spool's own iterator
+        page = await self._spool.ask(lambda c, _: rows.evidence(c, lane, from_seq, most=EVIDENCE_CHUNKS))
         if not page:
             raise StopAsyncIteration
         self._from_seq = page[-1].seq + 1

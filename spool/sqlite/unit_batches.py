@@ -1,8 +1,9 @@
 """The batches that ship totals, in spool.db: frozen, acked, split, given back, buried, expired.
 
-A record is delivered when the far end accepted a total that it is part of, or one that came after it: what was replaced or deleted
-is accounted for by what stands in its place. One stream has its batches under way one at a time, and a new one is frozen only when
-none is left: so the far end sees a stream's totals in their order, whatever is retried meanwhile.
+A record is delivered when the upstream accepted a total that it is part of, or one that came after
+it: what was replaced or deleted is accounted for by what stands in its place. One stream has its
+batches under way one at a time, and a new one is frozen only when none is left: so the upstream
+sees a stream's totals in their order, whatever is retried meanwhile.
 """
 
 import sqlite3
@@ -12,7 +13,7 @@ from typing import Literal, NamedTuple
 
 import orjson
 
-from spool.counters import Figures
+from spool.counters import Counters
 from spool.record import UNIT_COST, Batch
 from spool.sqlite.rows import Limits, Waiting
 from spool.sqlite.unit_totals import begin_with_sums, stream_with
@@ -42,7 +43,7 @@ class Moment(NamedTuple):
     """What a new batch is stamped with."""
 
     now_ms: int
-    """Of the clock of ages."""
+    """Of the suspend-aware monotonic clock."""
     wall_ms: int
     batch_id: str
     sent_at: str
@@ -50,20 +51,23 @@ class Moment(NamedTuple):
 
 def freeze(
     connection: sqlite3.Connection,
-    figures: Figures,
+    counters: Counters,
     leased: set[int],
     limits: Limits,
     moment: Moment,
     *,
     can_read: bool,
 ) -> Frozen | Waiting | None:
-    """The next batch: one that was frozen before, else of the stream whose totals wait longest. *leased*: streams under way."""
+    """The next batch: one that was frozen before, else of the stream whose totals wait longest.
+
+    *leased*: streams under way.
+    """
     for (batch_id,) in connection.execute(
         f"SELECT batch_id FROM unit_batch WHERE stream NOT IN ({', '.join(map(str, leased))})"  # noqa: S608 - whole numbers
         " ORDER BY frozen_ms, batch_id LIMIT 1"
     ):
         return frozen(connection, batch_id)
-    settle_nothing(connection, figures)
+    settle_nothing(connection, counters)
     found = _next_stream(connection)
     if found is None:
         return None
@@ -91,13 +95,15 @@ def is_ready(connection: sqlite3.Connection, since_ms: int) -> bool:
     return found is not None and found[1] <= since_ms
 
 
-def settle_nothing(connection: sqlite3.Connection, figures: Figures) -> None:
-    """What came to nothing before any of it was sent needs no sending: a sum of zero changes nothing at the far end."""
+def settle_nothing(connection: sqlite3.Connection, counters: Counters) -> None:
+    """What came to nothing before any of it was sent needs no sending: a sum of zero
+    changes nothing at the upstream.
+    """
     is_nothing = "records>0 AND NOT whole AND value='0'"
     (records,) = connection.execute(f"SELECT coalesce(sum(records), 0) FROM unit_total WHERE {is_nothing}").fetchone()  # noqa: S608 - own SQL
     if records:
         connection.execute(f"UPDATE unit_total SET records=0 WHERE {is_nothing}")  # noqa: S608 - own SQL
-        _ended(figures, delivered=records)
+        _ended(counters, delivered=records)
 
 
 def frozen(connection: sqlite3.Connection, batch_id: str) -> Frozen:
@@ -135,7 +141,9 @@ _WAITING = {"sum": "NOT whole", "replace": "whole AND value!='0'", "delete": "wh
 def _freeze_stream(
     connection: sqlite3.Connection, stream_id: int, limits: Limits, moment: Moment, *, can_read: bool
 ) -> None:
-    """Make the stream's next batch; the first one of all asks what the far end holds already, where that can be asked."""
+    """Make the stream's next batch; the first one of all asks what the upstream holds
+    already, where that can be asked.
+    """
     stream = stream_with(connection, stream_id)
     operation: Operation | Literal["read"] = "read"
     if stream.whole_from_ms is None and not can_read:
@@ -150,7 +158,10 @@ def _freeze_stream(
 
 
 def _freeze_totals(connection: sqlite3.Connection, stream: Stream, limits: Limits, batch_id: str) -> Operation:
-    """Make the items of one operation, which it returns. Wide deletes go first: what stands at a place they cover came after them."""
+    """Make the items of one operation, which it returns.
+
+    Wide deletes go first: what stands at a place they cover came after them.
+    """
     (is_whole, value) = connection.execute(
         "SELECT whole, value FROM unit_total WHERE stream=? AND records>0 ORDER BY wide DESC, since_ms, id LIMIT 1",
         (stream.stream_id,),
@@ -194,25 +205,27 @@ def _body(stream: Stream, operation: Operation, place: TotalKey, value: Decimal 
 
 
 def acked(
-    connection: sqlite3.Connection, figures: Figures, batch: Batch, refused: Sequence[Refusal], now_ms: int
+    connection: sqlite3.Connection, counters: Counters, batch: Batch, refused: Sequence[Refusal], now_ms: int
 ) -> None:
-    """The far end has the totals: what they stand for is delivered, but for the *refused*, which are dead letters."""
+    """The upstream has the totals: what they stand for is delivered, but for the
+    *refused*, which are dead letters.
+    """
     by_index = {refusal.index: refusal for refusal in refused}
     items = items_of(connection, batch.batch_id)
     for index, item in enumerate(items):
         if index in by_index:
-            _bury(connection, figures, item, by_index[index].code, by_index[index].message, now_ms)
+            _bury(connection, counters, item, by_index[index].code, by_index[index].message, now_ms)
         else:
-            _ended(figures, delivered=item.records)
+            _ended(counters, delivered=item.records)
             connection.execute("UPDATE unit_total SET held=? WHERE id=? AND whole", (item.value, item.total_id))
     _forget(connection, batch)
 
 
 def buried(
-    connection: sqlite3.Connection, figures: Figures, batch: Batch, code: str, message: str, now_ms: int
+    connection: sqlite3.Connection, counters: Counters, batch: Batch, code: str, message: str, now_ms: int
 ) -> None:
     for item in items_of(connection, batch.batch_id):
-        _bury(connection, figures, item, code, message, now_ms)
+        _bury(connection, counters, item, code, message, now_ms)
     _forget(connection, batch)
 
 
@@ -224,7 +237,9 @@ def released(connection: sqlite3.Connection, batch: Batch, *, answered: bool) ->
 
 
 def note_silence(connection: sqlite3.Connection) -> None:
-    """Each frozen `sum` may have gone out unanswered: its idempotency key must stay (`exporters.cost_service.doubts`)."""
+    """Each frozen `sum` may have gone out unanswered: its idempotency key must stay
+    (`exporters.cost_service.doubts`).
+    """
     connection.execute("UPDATE unit_batch SET attempts=attempts+1 WHERE operation='sum'")
 
 
@@ -245,12 +260,12 @@ def split(connection: sqlite3.Connection, batch: Batch, ids: tuple[str, str]) ->
     connection.execute("DELETE FROM unit_batch WHERE batch_id=?", (batch.batch_id,))
 
 
-def _bury(connection: sqlite3.Connection, figures: Figures, item: Item, code: str, message: str, now_ms: int) -> None:
+def _bury(connection: sqlite3.Connection, counters: Counters, item: Item, code: str, message: str, now_ms: int) -> None:
     connection.execute(
         "INSERT INTO dead_letter (lane, buried_ms, code, message, record, bytes, records) VALUES (?, ?, ?, ?, ?, ?, ?)",
         (UNIT_COST, now_ms, code[:64], message[:512], item.body, len(item.body), item.records),
     )
-    _ended(figures, dead_lettered=item.records)
+    _ended(counters, dead_lettered=item.records)
 
 
 def _forget(connection: sqlite3.Connection, batch: Batch) -> None:
@@ -258,16 +273,19 @@ def _forget(connection: sqlite3.Connection, batch: Batch) -> None:
     connection.execute("DELETE FROM unit_batch WHERE batch_id=?", (batch.batch_id,))
 
 
-def _ended(figures: Figures, *, delivered: int = 0, dead_lettered: int = 0, expired: int = 0) -> None:
-    lane = figures.lane(UNIT_COST)
+def _ended(counters: Counters, *, delivered: int = 0, dead_lettered: int = 0, expired: int = 0) -> None:
+    lane = counters.lane(UNIT_COST)
     lane.pending -= delivered + dead_lettered + expired
     lane.delivered += delivered
     lane.dead_lettered += dead_lettered
     lane.expired += expired
 
 
-def expire(connection: sqlite3.Connection, figures: Figures, since_before_ms: int, leased: set[int]) -> int:
-    """Give up records that wait for longer than that; how many. A whole total is kept, so a later record ships it again."""
+def expire(connection: sqlite3.Connection, counters: Counters, since_before_ms: int, leased: set[int]) -> int:
+    """Give up records that wait for longer than that; how many.
+
+    A whole total is kept, so a later record ships it again.
+    """
     too_old = "records>0 AND since_ms<?"
     expired = 0
     for batch_id, records in connection.execute(
@@ -287,5 +305,5 @@ def expire(connection: sqlite3.Connection, figures: Figures, since_before_ms: in
         (since_before_ms,),
     )
     expired += waiting
-    _ended(figures, expired=expired)
+    _ended(counters, expired=expired)
     return int(expired)

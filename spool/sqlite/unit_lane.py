@@ -1,4 +1,6 @@
-"""The lane of unit cost as a pump sees it: `spool.store.UnitCostLane` over running totals in place of chunks."""
+"""The lane of unit cost as a pump sees it: `spool.store.UnitCostLane` over running
+totals in place of chunks.
+"""
 
 import logging
 import os
@@ -6,7 +8,7 @@ import sqlite3
 from collections.abc import Callable, Sequence
 
 from spool.clock import rfc3339_ms, uuid7
-from spool.counters import Figures
+from spool.counters import Counters
 from spool.record import UNIT_COST, Batch, Lane
 from spool.sqlite import unit_batches, unit_totals
 from spool.sqlite.commits import Commits
@@ -22,30 +24,35 @@ class SqliteUnitCostLane:
     """Make inside a running loop; use on its thread only."""
 
     def __init__(self, spool: Commits, *, can_read: Callable[[], bool] = lambda: False) -> None:
-        """*can_read* says whether the far end may be asked what it holds of a stream that is new here."""
+        """*can_read* says whether the upstream may be asked what it
+        holds of a stream that is new here.
+        """
         self._spool = spool
         self._can_read = can_read
         self._leased: dict[str, int] = {}
         """Batch -> its stream, while the pump has it."""
         self._ready_ms: int | None = None
         self._may_have_gone_out = True
-        """What lies frozen may have been sent by whoever had it before, who can tell nothing any more."""
+        """What lies frozen may have been sent by whoever had it
+        before, who can tell nothing any more."""
 
     @property
     def gateway_id(self) -> str:
         return self._spool.gateway_id
 
     async def freeze(self, lane: Lane, *, max_records: int, max_bytes: int) -> Batch | None:
-        """A batch holds totals of one stream, which has none other under way; `max_records` counts totals."""
+        """A batch holds totals of one stream, which has none other under way;
+        `max_records` counts totals.
+        """
         limits = Limits(max_records, max_bytes, self._spool.settings.linger_ms)
         wall_ms = self._spool.wall_ms()
         moment = Moment(self._spool.age_ms(), wall_ms, uuid7(wall_ms, os.urandom(10)), rfc3339_ms(wall_ms))
         leased, can_read, may_have_gone_out = set(self._leased.values()), self._can_read(), self._may_have_gone_out
 
-        def freeze(connection: sqlite3.Connection, figures: Figures) -> Frozen | Waiting | None:
+        def freeze(connection: sqlite3.Connection, counters: Counters) -> Frozen | Waiting | None:
             if may_have_gone_out:
                 unit_batches.note_silence(connection)
-            return unit_batches.freeze(connection, figures, leased, limits, moment, can_read=can_read)
+            return unit_batches.freeze(connection, counters, leased, limits, moment, can_read=can_read)
 
         found = await self._spool.ask(freeze)
         self._may_have_gone_out = False
@@ -57,7 +64,7 @@ class SqliteUnitCostLane:
 
     async def ack(self, batch: Batch, refused: Sequence[Refusal] = ()) -> None:
         now_ms = self._spool.age_ms()
-        await self._spool.ask(lambda c, figures: unit_batches.acked(c, figures, batch, refused, now_ms))
+        await self._spool.ask(lambda c, counters: unit_batches.acked(c, counters, batch, refused, now_ms))
         self._let_go(batch)
 
     async def release(self, batch: Batch, *, answered: bool) -> None:
@@ -72,7 +79,7 @@ class SqliteUnitCostLane:
 
     async def bury(self, batch: Batch, code: str, message: str) -> None:
         now_ms = self._spool.age_ms()
-        await self._spool.ask(lambda c, figures: unit_batches.buried(c, figures, batch, code, message, now_ms))
+        await self._spool.ask(lambda c, counters: unit_batches.buried(c, counters, batch, code, message, now_ms))
         self._let_go(batch)
 
     def _let_go(self, batch: Batch) -> None:
@@ -100,7 +107,9 @@ class SqliteUnitCostLane:
     # ---- beside the pump
 
     async def learn_base(self, stream: str, base: Sequence[BaseRecord] | None) -> None:
-        """What the far end holds of a stream that nothing was sent of yet; None when it cannot be known. On disk when this returns."""
+        """What the upstream holds of a stream that nothing was sent of yet; None when it cannot be
+        known. On disk when this returns.
+        """
         wall_ms, now_ms = self._spool.wall_ms(), self._spool.age_ms()
         await self._spool.ask(lambda c, _: unit_totals.learn_base(c, stream, base, wall_ms, now_ms))
 
@@ -108,10 +117,12 @@ class SqliteUnitCostLane:
         return await self._spool.ask(lambda c, _: unit_totals.streams(c))
 
     async def run_maintenance(self, *, keep_totals_ms: int) -> int:
-        """What is due now and then: expire records that wait for too long, and forget totals that nothing came to. How many expired."""
+        """What is due now and then: expire records that wait for too long, and forget totals that
+        nothing came to. How many expired.
+        """
         now_ms, leased = self._spool.age_ms(), set(self._leased.values())
         waited_ms = now_ms - self._spool.settings.max_age_ms
-        expired = await self._spool.ask(lambda c, figures: unit_batches.expire(c, figures, waited_ms, leased))
+        expired = await self._spool.ask(lambda c, counters: unit_batches.expire(c, counters, waited_ms, leased))
         while (
             await self._spool.ask(lambda c, _: unit_totals.prune(c, now_ms - keep_totals_ms))
             >= unit_totals.PRUNE_AT_ONCE

@@ -1,7 +1,9 @@
-"""Streams and running totals in spool.db. See `spool.unit_cost` for what they mean, `unit_batches` for how they are sent.
+"""Streams and running totals in spool.db. See `spool.unit_cost` for what they mean,
+`unit_batches` for how they are sent.
 
-Every function runs inside the writer's transaction, and changes the figures that are committed with it. An item of the lane is a
-*record* of a sender: it is kept and pending once it changed a total.
+Every function runs inside the writer's transaction, and changes the counters
+that are committed with it. An item of the lane is a *record* of a sender: it is
+kept and pending once it changed a total.
 """
 
 import sqlite3
@@ -10,7 +12,7 @@ from decimal import Decimal
 
 import orjson
 
-from spool.counters import Figures
+from spool.counters import Counters
 from spool.record import UNIT_COST
 from spool.unit_cost import (
     ALWAYS_WHOLE_MS,
@@ -61,7 +63,10 @@ def _stream(found: tuple[object, ...]) -> Stream:
 
 
 def fitting(connection: sqlite3.Connection, metered: Metered, rules: Rules) -> Stream | Mismatch:
-    """The stream of a record, made if it is new; or why it does not belong there. A delete makes no stream."""
+    """The stream of a record, made if it is new; or why it does not belong there.
+
+    A delete makes no stream.
+    """
     stream = stream_named(connection, metered.stream)
     if stream is not None:
         return mismatch(stream.shape, metered.shape, is_wide=_is_wide_delete(metered)) or stream
@@ -74,7 +79,9 @@ def fitting(connection: sqlite3.Connection, metered: Metered, rules: Rules) -> S
 
 
 def fitting_all(connection: sqlite3.Connection, records: Sequence[Metered], rules: Rules) -> Stream | Mismatch:
-    """The same for all *records* of one request and stream: one that contradicts them makes no stream."""
+    """The same for all *records* of one request and stream: one that
+    contradicts them makes no stream.
+    """
     first = records[0]
     stream = stream_named(connection, first.stream)
     if stream is None and first.change.operation == "delete":
@@ -103,7 +110,7 @@ def _made(connection: sqlite3.Connection, name: str, shape: Shape, ships: Ships)
 
 def apply(
     connection: sqlite3.Connection,
-    figures: Figures,
+    counters: Counters,
     stream: Stream,
     changes: Iterable[Change],
     now_ms: int,
@@ -115,7 +122,7 @@ def apply(
         ledger.take(change)
         count += 1
     ledger.write(now_ms)
-    figures.keep(UNIT_COST, count)
+    counters.keep(UNIT_COST, count)
 
 
 class _Ledger:
@@ -135,9 +142,11 @@ class _Ledger:
         self._put(place, changed(self._total(place), change, starts_whole=self._starts_whole(place)))
 
     def _delete_below(self, wide: TotalKey) -> None:
-        """Everything that *wide* covers comes to nothing, which the wide delete itself tells the far end.
+        """Everything that *wide* covers comes to nothing, which the wide delete
+        itself tells the upstream.
 
-        Where others send to the stream as well, nothing is whole for longer than it takes to freeze it.
+        Where others send to the stream as well, nothing is whole for longer
+        than it takes to freeze it.
         """
         is_whole = self._stream.ships == "replace"
         for place in [*_places_in(self._connection, self._stream, wide.bucket_ms), *self._totals]:
@@ -208,7 +217,9 @@ def _wide_places(connection: sqlite3.Connection, stream: Stream) -> list[TotalKe
 def learn_base(
     connection: sqlite3.Connection, name: str, base: Sequence[BaseRecord] | None, wall_ms: int, now_ms: int
 ) -> None:
-    """The far end holds *base* in a stream that nothing was sent of; None when that cannot be known. Once is enough."""
+    """The upstream holds *base* in a stream that nothing was sent of; None when that cannot
+    be known. Once is enough.
+    """
     stream = stream_named(connection, name)
     if stream is None or stream.whole_from_ms is not None:
         return
@@ -217,7 +228,7 @@ def learn_base(
         return
     wide = _wide_places(connection, stream)
     held: dict[TotalKey, Decimal] = {}
-    for place, value in base:  # the far end may list what it was sent one by one
+    for place, value in base:  # the upstream may list what it was sent one by one
         held[place] = EXACT.add(held.get(place, ZERO), value)
     for place, value in held.items():
         total = _read(connection, stream, place)
@@ -235,7 +246,9 @@ def learn_base(
 
 
 def begin_with_sums(connection: sqlite3.Connection, stream: Stream, wall_ms: int) -> None:
-    """What the far end holds is not known: buckets that began already go by `sum`, the later ones are ours alone."""
+    """What the upstream holds is not known: buckets that began already go by `sum`, the
+    later ones are ours alone.
+    """
     _whole_from(connection, stream, next_bucket_ms(wall_ms, stream.shape.granularity))
 
 
@@ -247,9 +260,11 @@ def _whole_from(connection: sqlite3.Connection, stream: Stream, whole_from_ms: i
 
 
 def distrust(connection: sqlite3.Connection) -> None:
-    """The rows may be older than what the far end holds, or not be all: find out anew what it holds before anything is replaced.
+    """The rows may be older than what the upstream holds, or not be all: find out anew what it
+    holds before anything is replaced.
 
-    What came since a total was accepted is kept, to be added to what is found there. Batches of old totals are taken back.
+    What came since a total was accepted is kept, to be added to what is found there. Batches
+    of old totals are taken back.
     """
     for statement in _WITHOUT_ROWS_LOST:
         connection.execute(statement)
@@ -270,11 +285,14 @@ _WITHOUT_ROWS_LOST = (
     "DELETE FROM unit_item WHERE batch_id NOT IN (SELECT batch_id FROM unit_batch)",
     "DELETE FROM unit_batch WHERE operation!='read' AND batch_id NOT IN (SELECT batch_id FROM unit_item)",
 )
-"""Rows that are of no use without others, which are gone: what they stood for is counted as lost."""
+"""Rows that are of no use without others, which are gone: what they stood for is counted as lost.
+"""
 
 
 def _take_back(connection: sqlite3.Connection, stream: Stream) -> None:
-    """Let the records of frozen totals wait again; a `sum` stays frozen, for the far end may know it by its key."""
+    """Let the records of frozen totals wait again; a `sum` stays frozen, for the
+    upstream may know it by its key.
+    """
     frozen = "SELECT batch_id FROM unit_batch WHERE stream=? AND operation IN ('replace', 'delete')"
     for total_id, records, since_ms in connection.execute(
         f"SELECT total, records, since_ms FROM unit_item WHERE batch_id IN ({frozen})",  # noqa: S608 - own SQL
@@ -290,11 +308,13 @@ def _take_back(connection: sqlite3.Connection, stream: Stream) -> None:
     )
 
 
-def put_back(connection: sqlite3.Connection, body: bytes, records: int, buried_ms: int, now_ms: int) -> bool:
-    """Make a dead letter's *records* pending again, at the total as it stands now; whether that could be done.
+def requeue(connection: sqlite3.Connection, body: bytes, records: int, buried_ms: int, now_ms: int) -> bool:
+    """Make a dead letter's *records* pending again, at the total as it stands now;
+    whether that could be done.
 
-    An old total is never sent again. What a `sum` carried is added to what waits, unless the place was replaced since. What would wipe
-    sums or totals that were sent since it was buried stays a dead letter.
+    An old total is never sent again. What a `sum` carried is added to what waits, unless the
+    place was replaced since. What would wipe sums or totals that were sent since it was
+    buried stays a dead letter.
     """
     try:
         item = orjson.loads(body)
@@ -323,7 +343,9 @@ def put_back(connection: sqlite3.Connection, body: bytes, records: int, buried_m
 def _wipes_later(
     connection: sqlite3.Connection, stream: Stream, place: TotalKey, operation: Operation, buried_ms: int
 ) -> bool:
-    """Whether the far end may hold what came since: below a delete of several places, or, where totals travel by `sum`, at the place."""
+    """Whether the upstream may hold what came since: below a delete of several places, or, where
+    totals travel by `sum`, at the place.
+    """
     is_wide = place.is_wide(stream.shape.kind)
     if not is_wide and (operation == "sum" or stream.ships == "replace"):
         return False
@@ -339,7 +361,9 @@ def _value_of(record: dict[str, str]) -> Decimal:
 
 
 def _with_dead_letter(total: Total | None, operation: Operation, carried: Decimal) -> Total:
-    """The total with what a dead letter *carried*: a sum is added to what waits; a total that is still whole stands as it is."""
+    """The total with what a dead letter *carried*: a sum is added to what waits; a total that is
+    still whole stands as it is.
+    """
     if total is None:
         return Total(carried, operation != "sum", 0)
     if total.is_whole:
@@ -348,7 +372,10 @@ def _with_dead_letter(total: Total | None, operation: Operation, carried: Decima
 
 
 def prune(connection: sqlite3.Connection, touched_before_ms: int) -> int:
-    """Forget some totals that nothing came to for long; how many. What comes later to such a bucket goes by `sum`."""
+    """Forget some totals that nothing came to for long; how many.
+
+    What comes later to such a bucket goes by `sum`.
+    """
     found = connection.execute(
         "SELECT unit_total.id, stream, bucket_ms, granularity FROM unit_total JOIN unit_stream ON unit_stream.id=stream"
         " WHERE touched_ms<? AND records=0 AND NOT EXISTS (SELECT 1 FROM unit_item WHERE total=unit_total.id) LIMIT ?",

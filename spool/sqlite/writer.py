@@ -1,10 +1,12 @@
 """The one thread that owns spool.db's connection: it runs groups of work, each group in one commit.
 
-A `Group` is what gathered while the commit before it was on its way to the disk (group commit). If a group fails, it
-is rolled back and its parts are run again one by one, so that one bad part takes nobody with it. After a failed COMMIT
-the connection's own view is not trusted: the file is opened anew; after an error of the disk only once all of it was written
-again and synced. A file that turns out to be damaged is salvaged (`salvage`), at the start and in between. On a full disk appends are refused, and the reserve is
-given up so that acks and deletions go on; appends are taken again when the reserve could be set aside anew.
+A `Group` is what gathered while the commit before it was on its way to the disk (group commit). If
+a group fails, it is rolled back and its parts are run again one by one, so that one bad part takes
+nobody with it. After a failed COMMIT the connection's own view is not trusted: the file is opened
+anew; after an error of the disk only once all of it was written again and synced. A file that turns
+out to be damaged is salvaged (`salvage`), at the start and in between. On a full disk appends are
+refused, and the reserve is given up so that acks and deletions go on; appends are taken again when
+the reserve could be set aside anew.
 """
 
 import logging
@@ -17,7 +19,7 @@ from typing import Any
 
 import orjson
 
-from spool.counters import Figures
+from spool.counters import Counters
 from spool.errors import SpoolCorrupt, SpoolError, SpoolLocked, SpoolTooNew
 from spool.record import Lane
 from spool.sqlite import database, rows
@@ -32,8 +34,9 @@ log = logging.getLogger(__name__)
 SALVAGE_EVERY_S = 60.0
 """At least so long between two salvages of a spool that is open."""
 
-Operation = Callable[[sqlite3.Connection, Figures], Any]
-"""Work inside a transaction; its result goes to who asked. Figures are a copy, kept only if the commit succeeds."""
+Operation = Callable[[sqlite3.Connection, Counters], Any]
+"""Work inside a transaction; its result goes to who asked. Counters are a copy, kept
+only if the commit succeeds."""
 
 
 @dataclass(slots=True)
@@ -41,13 +44,13 @@ class Group:
     """What goes into one commit."""
 
     chunks: list[rows.ChunkRow] = field(default_factory=list)
-    tallies: list[ItemCounts] = field(default_factory=list)
+    counts: list[ItemCounts] = field(default_factory=list)
     operations: list[Operation] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class GroupResult:
-    figures: Figures
+    counters: Counters
     """As committed last."""
     room: Room
     appended: SpoolError | None
@@ -57,7 +60,10 @@ class GroupResult:
 
 
 class Writer:
-    """Owns the connection. Made on the caller's thread (so that opening fails there), then run by its own."""
+    """Owns the connection.
+
+    Made on the caller's thread (so that opening fails there), then run by its own.
+    """
 
     def __init__(
         self,
@@ -80,21 +86,24 @@ class Writer:
         self._log_pages = database.log_pages_for(min(max_bytes, 4 * reserve_bytes) if reserve_bytes else max_bytes)
         self._followers = followers
         self._reserve = Reserve(data_dir / "reserve", reserve_bytes)
-        self._connection, self._figures = self._open_first()
+        self._connection, self._counters = self._open_first()
         self.is_disk_full = not self._reserve.hold()
         """Whether new data is refused until there is room again. Read by other threads."""
         self.lost_appends = 0
-        """Commits of appends that failed. Read by other threads, and by operations that build upon appends."""
+        """Commits of appends that failed. Read by other threads, and by
+        operations that build upon appends."""
         self.refuses_appends = False
-        """Set when an append was lost: what was gathered since may build upon it. The owner takes it back."""
+        """Set when an append was lost: what was gathered since may build upon
+        it. The owner takes it back."""
         self.room = measure(self._connection, data_dir, NOTHING_KNOWN)
         """After the last commit."""
         self.floor_bytes = self._reserve.floor_bytes
         """What must be free on the disk for new data to be taken."""
         self.cuts_log = False
-        """Set by an operation: after its commit the write-ahead log is copied into the file, which so becomes as short as it is."""
+        """Set by an operation: after its commit the write-ahead log is copied into the file, which
+        so becomes as short as it is."""
 
-    def _open_first(self) -> tuple[sqlite3.Connection, Figures]:
+    def _open_first(self) -> tuple[sqlite3.Connection, Counters]:
         """Open the file; on a full disk at the cost of the reserve."""
         try:
             return self._open_whole()
@@ -105,7 +114,7 @@ class Writer:
                 raise
             return self._open_whole()
 
-    def _open_whole(self) -> tuple[sqlite3.Connection, Figures]:
+    def _open_whole(self) -> tuple[sqlite3.Connection, Counters]:
         """Open the file; a damaged one is salvaged first."""
         with database.mapped_errors(str(self._data_dir)):
             salvage.finish(self._data_dir, self._now_ms())
@@ -129,11 +138,11 @@ class Writer:
             (self._data_dir / opening.CHECK).unlink(missing_ok=True)
         log.warning("salvaged in %.1f s; the damaged files are in %s", time.monotonic() - began_s, salvage.QUARANTINE)
 
-    def _open_file(self) -> tuple[sqlite3.Connection, Figures]:
+    def _open_file(self) -> tuple[sqlite3.Connection, Counters]:
         connection = database.connect(self._data_dir, synchronous=self._synchronous, log_pages=self._log_pages)
         try:
             with database.mapped_errors(str(self._data_dir)):
-                return connection, load_figures(connection)
+                return connection, load_counters(connection)
         except BaseException:
             connection.close()
             raise
@@ -147,7 +156,9 @@ class Writer:
         return result.results[0]
 
     def make_room(self) -> None:
-        """Run inside an operation now and then: take new data again when the reserve can be set aside."""
+        """Run inside an operation now and then: take new data again when the
+        reserve can be set aside.
+        """
         if self.is_disk_full and self._reserve.hold():
             self.is_disk_full = False
             log.warning("the disk has room again: new data is taken")
@@ -163,9 +174,7 @@ class Writer:
 
     def _without_appends(self, group: Group) -> GroupResult:
         """Refuse the group's appends, run its operations."""
-        refused = (
-            self._lost(SpoolError("an append before this one was lost")) if group.chunks or group.tallies else None
-        )
+        refused = self._lost(SpoolError("an append before this one was lost")) if group.chunks or group.counts else None
         results = self._execute(Group(operations=group.operations)).results if group.operations else []
         return self._result(refused, results)
 
@@ -173,7 +182,9 @@ class Writer:
         self._connection.close()
 
     def _shorten_log(self) -> None:
-        """Copy the write-ahead log into the file and cut it: only then do deletions free room on the disk."""
+        """Copy the write-ahead log into the file and cut it: only then do
+        deletions free room on the disk.
+        """
         try:
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         except sqlite3.Error as error:
@@ -181,9 +192,9 @@ class Writer:
 
     def _execute(self, group: Group) -> GroupResult:
         try:
-            return self._result(None, self._transaction(group))
+            return self._result(None, self.transaction(group))
         except Exception as error:  # noqa: BLE001 whatever one part raises, the others are still owed their commit
-            if len(group.operations) + bool(group.chunks or group.tallies) == 1:
+            if len(group.operations) + bool(group.chunks or group.counts) == 1:
                 return self._failed(group, error)
         return self._one_by_one(group)
 
@@ -201,7 +212,9 @@ class Writer:
         return self._result(self._lost(failure if isinstance(failure, SpoolError) else SpoolError(str(failure))), [])
 
     def _lost(self, error: SpoolError) -> SpoolError:
-        """Appends were lost by *error*: take no more until the owner knows, and let later operations see it."""
+        """Appends were lost by *error*: take no more until the owner knows, and
+        let later operations see it.
+        """
         self.lost_appends += 1
         self.refuses_appends = True
         return error
@@ -218,35 +231,37 @@ class Writer:
     def _one_by_one(self, group: Group) -> GroupResult:
         appended: SpoolError | None = None
         results: list[Any] = []
-        if group.chunks or group.tallies:
-            appended = self._execute(Group(group.chunks, group.tallies)).appended
+        if group.chunks or group.counts:
+            appended = self._execute(Group(group.chunks, group.counts)).appended
         for operation in group.operations:
             results += self._execute(Group(operations=[operation])).results
         return self._result(appended, results)
 
     def _result(self, appended: SpoolError | None, results: list[Any]) -> GroupResult:
         self.room = measure(self._connection, self._data_dir, self.room)
-        return GroupResult(self._figures, self.room, appended, results)
+        return GroupResult(self._counters, self.room, appended, results)
 
-    def _transaction(self, group: Group) -> list[Any]:
-        """One commit; the figures change only when it succeeded."""
+    def transaction(self, group: Group) -> list[Any]:
+        """One commit; the counters change only when it succeeded."""
         connection = self._connection
-        figures = self._figures.copy()
+        counters = self._counters.copy()
         with database.one_commit(connection):
             for chunk in group.chunks:
                 rows.insert_chunk(connection, chunk)
                 for lane in self._followers[chunk.lane]:
-                    figures.keep(lane, chunk.n)
-            for tally in group.tallies:
-                figures.add(tally)
-            results = [operation(connection, figures) for operation in group.operations]
-            if group.tallies or group.chunks or figures != self._figures:  # a group that only reads writes nothing
-                save_figures(connection, figures)
-        self._figures = figures
+                    counters.keep(lane, chunk.n)
+            for counts in group.counts:
+                counters.add(counts)
+            results = [operation(connection, counters) for operation in group.operations]
+            if group.counts or group.chunks or counters != self._counters:  # a group that only reads writes nothing
+                save_counters(connection, counters)
+        self._counters = counters
         return results
 
     def _reopen(self, failure: Exception) -> None:
-        """Take nothing of the failed connection for true: open the file again and read the figures from it."""
+        """Take nothing of the failed connection for true: open the file again
+        and read the counters from it.
+        """
         try:
             self._connection.close()
             self._is_unsynced |= getattr(failure.__cause__, "sqlite_errorcode", 0) == sqlite3.SQLITE_IOERR_FSYNC
@@ -254,7 +269,7 @@ class Writer:
                 self._mend(failure)
                 return
             try:
-                self._connection, self._figures = self._open_file()
+                self._connection, self._counters = self._open_file()
             except SpoolCorrupt as error:
                 self._mend(error)
             else:
@@ -264,20 +279,25 @@ class Writer:
             log.exception("the spool could not be opened again; the next request tries once more")
 
     def _mend(self, damage: SpoolCorrupt) -> None:
-        """Salvage the damaged file and go on with it. Not again and again: each time leaves a copy in the quarantine."""
+        """Salvage the damaged file and go on with it.
+
+        Not again and again: each time leaves a copy in the quarantine.
+        """
         if time.monotonic() < self._next_salvage_s:
             raise damage
         self._next_salvage_s = time.monotonic() + SALVAGE_EVERY_S
         self._salvage(str(damage))
-        self._connection, self._figures = self._open_file()
-        self._transaction(Group(operations=[self.on_salvaged]))
+        self._connection, self._counters = self._open_file()
+        self.transaction(Group(operations=[self.on_salvaged]))
         self._lost(damage)
 
     def _write_again(self) -> None:
-        """After an error of the disk: what could not be synced may be gone from the disk and still be read from memory.
+        """After an error of the disk: what could not be synced may be gone from the disk and
+        still be read from memory.
 
-        A system that failed to write a page once calls it written from then on. So all that the log holds is copied into
-        the file, which writes it anew, and is believed only when that could be synced. Raises SpoolError, sqlite3.Error.
+        A system that failed to write a page once calls it written from then on. So all that the log
+        holds is copied into the file, which writes it anew, and is believed only when that could be
+        synced. Raises SpoolError, sqlite3.Error.
         """
         try:
             busy, _, _ = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
@@ -289,17 +309,17 @@ class Writer:
         self._is_unsynced = False
 
 
-def load_figures(connection: sqlite3.Connection) -> Figures:
-    """The figures as committed last. Raises SpoolCorrupt when they cannot be read."""
+def load_counters(connection: sqlite3.Connection) -> Counters:
+    """The counters as committed last. Raises SpoolCorrupt when they cannot be read."""
     found = connection.execute("SELECT value FROM meta WHERE name='figures'").fetchone()
     try:
-        return Figures() if found is None else Figures.from_json(orjson.loads(found[0]))
+        return Counters() if found is None else Counters.from_json(orjson.loads(found[0]))
     except (ValueError, KeyError, TypeError) as error:
         raise SpoolCorrupt("the spool's figures cannot be read") from error
 
 
-def save_figures(connection: sqlite3.Connection, figures: Figures) -> None:
+def save_counters(connection: sqlite3.Connection, counters: Counters) -> None:
     connection.execute(
         "INSERT INTO meta (name, value) VALUES ('figures', ?) ON CONFLICT DO UPDATE SET value=excluded.value",
-        (orjson.dumps(figures).decode(),),
+        (orjson.dumps(counters).decode(),),
     )

@@ -192,17 +192,17 @@ def distrusted(gateway: Gateway) -> Iterator[None]:
 @contextmanager
 def commits_fail(gateway: Gateway) -> Iterator[None]:
     """Whatever is appended does not come to disk."""
-    writer = gateway.spool._writer
-    transaction = writer._transaction
+    writer = gateway.spool.writer
+    transaction = writer.transaction
 
     def fail(group: object) -> list[object]:
-        if any(getattr(group, part, ()) for part in ("chunks", "tallies", "operations")):
+        if any(getattr(group, part, ()) for part in ("chunks", "counts", "operations")):
             raise sqlite3.OperationalError("disk I/O error")
         return transaction(group)  # type: ignore[arg-type]  # what it was given
 
-    writer._transaction = fail  # type: ignore[method-assign,assignment]  # a fault of the disk
+    writer.transaction = fail  # type: ignore[method-assign,assignment]  # a fault of the disk
     yield
-    writer._transaction = transaction  # type: ignore[method-assign]  # mended
+    writer.transaction = transaction  # type: ignore[method-assign]  # mended
 
 
 @contextmanager

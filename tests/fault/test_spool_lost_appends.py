@@ -24,7 +24,7 @@ async def mend_appends(spool: SqliteSpool) -> None:
 
 
 async def _run(spool: SqliteSpool, sql: str) -> None:
-    await spool._ask(lambda connection, _: connection.execute(sql))
+    await spool.ask(lambda connection, _: connection.execute(sql))
 
 
 async def rebuilt(rig: Rig) -> None:
@@ -146,13 +146,13 @@ async def test_c03_a_file_that_rots_while_it_is_open_is_salvaged_and_ends_no_thr
         await append(spool, [b"%d" % n * 2000])
     await spool.close()
     spool = open_spool(data_dir)
-    root = await spool._ask(
+    root = await spool.ask(
         lambda c, _: c.execute("SELECT rootpage FROM sqlite_master WHERE name='chunk'").fetchone()[0]
     )
     with (data_dir / "spool.db").open("r+b") as file:
         file.seek((root - 1) * 8192)
         file.write(b"\xee" * 100)
-    await spool._ask(lambda c, _: c.execute("PRAGMA shrink_memory").fetchall())
+    await spool.ask(lambda c, _: c.execute("PRAGMA shrink_memory").fetchall())
     with pytest.raises(SpoolError):
         await _run(spool, "SELECT sum(length(body)) FROM chunk NOT INDEXED")
     await append(spool, [b"after"])
@@ -182,4 +182,4 @@ async def _damaged_while_open(rig: Rig) -> None:
         raise error
 
     with pytest.raises(SpoolCorrupt):
-        await rig.spool._ask(read)
+        await rig.spool.ask(read)

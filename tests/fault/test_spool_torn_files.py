@@ -146,7 +146,7 @@ async def test_c04_a_row_that_cannot_be_decoded_is_set_aside_after_one_read_and_
     spool = open_spool(tmp_path / "data")
     for n in range(9):
         await append(spool, [record(n), record(n + 100)])
-    await spool._ask(lambda c, _: damaged_row(c, damage))
+    await spool.ask(lambda c, _: damaged_row(c, damage))
     first = await freeze(spool, max_records=100)
     assert first is not None
     others = [record(n + i) for n in range(9) if n != 4 for i in (0, 100)]

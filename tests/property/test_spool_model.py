@@ -345,16 +345,16 @@ class SpoolMachine(RuleBasedStateMachine):
         """Go on with the files as they are before, or *after*, the commit of what is begun; nobody was answered by then."""
         before = self.data_dir()
         self.lives += 1
-        writer: Any = self.spool._writer
-        commit = writer._transaction
+        writer: Any = self.spool.writer
+        commit = writer.transaction
 
         def dying(*arguments: Any) -> Any:
             result = commit(*arguments) if after else None
             shutil.copytree(before, self.data_dir(), dirs_exist_ok=True)
-            writer._transaction = commit
+            writer.transaction = commit
             return result if after else commit(*arguments)
 
-        writer._transaction = dying
+        writer.transaction = dying
         await begin()
         await self.spool.close()
         await self.open()
@@ -410,7 +410,7 @@ async def drained_whole(spool: SqliteSpool, lane: str) -> list[bytes]:
 
 
 async def dead_letters(spool: SqliteSpool, lane: str) -> list[bytes]:
-    found: list[tuple[bytes]] = await spool._ask(
+    found: list[tuple[bytes]] = await spool.ask(
         lambda connection, _: connection.execute("SELECT record FROM dead_letter WHERE lane=?", (lane,)).fetchall()
     )
     return [record for (record,) in found]

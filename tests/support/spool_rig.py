@@ -92,7 +92,7 @@ async def drained(spool: SqliteSpool, lane: Lane = AI_TELEMETRY, *, max_records:
 
 async def assert_balanced(spool: SqliteSpool) -> None:
     """The identities hold, and the figures say what the rows say."""
-    assert spool._figures.is_balanced(), spool._figures
+    assert spool.counters.is_balanced(), spool.counters
     own = ("ai_telemetry", "usage_events", "unit_cost", "devices")
     assert spool.edge()["kept"] == sum(spool.depth(lane).kept for lane in own)
     for lane, counted in (await spool.recount()).items():

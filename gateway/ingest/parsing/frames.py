@@ -1,8 +1,10 @@
-"""What passes between the gateway and its parser process, in plain types that `marshal` takes. Pure.
+"""What passes between the gateway and its parser process, in plain
+types that `marshal` takes. Pure.
 
-A frame to the worker is a list of jobs, a frame from it the list of their answers, in the same order.
-Points, labels, attributions and rejections of metrics, of which a payload may hold many, travel in
-pieces, each marshalled by itself: unpacking one piece delays the event loop by a millisecond.
+A frame to the worker is a list of jobs, a frame from it the list of their answers, in
+the same order. Points, labels, attributions and rejections of metrics, of which a
+payload may hold many, travel in pieces, each marshalled by itself: unpacking one piece
+delays the event loop by a millisecond.
 """
 
 import marshal
@@ -42,12 +44,16 @@ class Setup(TypedDict):
 Job = tuple[tuple[Any, ...], tuple[Any, ...]]
 """The fields of a Payload, and those of its Context that differ from payload to payload."""
 Answer = tuple[Any, Any]
-"""A packed Parsed, and model -> calls without a price; or None, and why the payload can never be read; or
-None twice: the gateway parses it itself and meets the same fault, with its own handling of errors."""
+"""A packed Parsed, and model -> calls without a price; or None, and why the payload can
+never be read; or None twice: the gateway parses it itself and meets the same fault,
+with its own handling of errors."""
 
 
 class PackedPoints(NamedTuple):
-    """`UsagePoints`, in plain types. Points name their labels and table by position: they share a few."""
+    """`UsagePoints`, in plain types.
+
+    Points name their labels and table by position: they share a few.
+    """
 
     items: int
     ignored: int

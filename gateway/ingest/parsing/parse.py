@@ -1,7 +1,8 @@
 """One payload's bytes -> what is left to count and keep. Pure, so that a worker process can do it.
 
-This is the costly part of the intake: decode, normalise, price, serialise, and the ledger's rows. What
-depends on earlier payloads comes behind it (`gateway.ingest.pipeline`). Records become bytes here, once.
+This is the costly part of the intake: decode, normalise, price, serialise, and the
+ledger's rows. What depends on earlier payloads comes behind it
+(`gateway.ingest.pipeline`). Records become bytes here, once.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,7 +39,8 @@ class Payload(NamedTuple):
     """A request's body, decompressed, and how it is to be read."""
 
     kind: str
-    """`traces`, `logs`, `metrics`, `forwarded` (records of another gateway), or the name of a source."""
+    """`traces`, `logs`, `metrics`, `forwarded` (records of another
+    gateway), or the name of a source."""
     body: bytes
     json: bool = True
     """Of OTLP: JSON, else protobuf."""
@@ -161,7 +163,9 @@ def tokens_used(calls: Sequence[Call]) -> list[Used]:
 
 
 def prefer_billed_calls(normalised: Normalised, prefer_metrics: frozenset[str]) -> None:
-    """Take out the calls of services that are billed by their metrics; they stay as links of their descendants."""
+    """Take out the calls of services that are billed by their metrics; they stay as
+    links of their descendants.
+    """
     billed: list[Call] = []
     for call in normalised.calls:
         record = call.record

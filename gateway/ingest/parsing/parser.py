@@ -1,4 +1,6 @@
-"""Where a payload is parsed: in the worker process where that pays, in a thread where it takes long, else here."""
+"""Where a payload is parsed: in the worker process where that pays, in a thread where
+it takes long, else here.
+"""
 
 import sys
 from functools import partial
@@ -12,8 +14,8 @@ from gateway.normalise.context import Context
 
 LONG_BYTES: Final = {"traces": sys.maxsize, "logs": sys.maxsize, "metrics": 256 * 1024}
 LONG_SOURCE_BYTES: Final = 1024 * 1024
-"""Parsing a larger body takes some ten milliseconds, too long for the loop. Spans and log records are
-faster by far."""
+"""Parsing a larger body takes some ten milliseconds, too long for the loop. Spans and log
+records are faster by far."""
 
 
 class Parser:

@@ -1,8 +1,10 @@
-"""A second process that reads large payloads, so that decoding and normalising use another core than counting and the disk do.
+"""A second process that reads large payloads, so that decoding and normalising use another core
+than counting and the disk do.
 
-The loop's process stays the only one that counts, spools and answers. A worker is a child of it: frames go to its standard
-input and come back in the same order from its standard output. What it computes is pure, so when it dies, or is busy, the
-same work is done here; nothing depends on it but speed. Frames are `marshal`, which only ever passes between these two.
+The loop's process stays the only one that counts, spools and answers. A worker is a child of it:
+frames go to its standard input and come back in the same order from its standard output. What it
+computes is pure, so when it dies, or is busy, the same work is done here; nothing depends on it but
+speed. Frames are `marshal`, which only ever passes between these two.
 """
 
 import asyncio
@@ -21,7 +23,8 @@ log = structlog.get_logger()
 
 HEADER = struct.Struct("<Q")
 MAX_BACKLOG = 12
-"""Frames that may wait at one worker; with more the loop's process does its share. Measured: fewer leave a core idle."""
+"""Frames that may wait at one worker; with more the loop's process does its share.
+Measured: fewer leave a core idle."""
 PASSED_ON = frozenset(
     {"PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "VIRTUAL_ENV"}
 )
@@ -55,7 +58,10 @@ class WorkerGone(Exception):
 
 
 class Worker:
-    """One child process, started again when it ends. *setup* is its first frame, asked for anew at each start."""
+    """One child process, started again when it ends.
+
+    *setup* is its first frame, asked for anew at each start.
+    """
 
     def __init__(self, module: str, setup: Callable[[], object]) -> None:
         self._module = module
@@ -144,7 +150,9 @@ class Worker:
             await self._end(process)
 
     async def _watch(self, process: asyncio.subprocess.Process) -> None:
-        """End a worker that keeps somebody waiting for too long; then it is as if it had ended by itself."""
+        """End a worker that keeps somebody waiting for too long; then it is as
+        if it had ended by itself.
+        """
         while True:
             await asyncio.sleep(PATIENCE_S / 2)
             if self._waiting and self._is_stuck(self._waiting[0]):
@@ -153,7 +161,9 @@ class Worker:
                     process.kill()
 
     def _is_stuck(self, first: _Waiting) -> bool:
-        """Whether the frame that it is at takes too long; the time spent on those before is not this one's."""
+        """Whether the frame that it is at takes too long; the time spent on those
+        before is not this one's.
+        """
         begun_s = max(first.asked_s, self._answered_s)
         return asyncio.get_running_loop().time() - begun_s > first.patience_s
 

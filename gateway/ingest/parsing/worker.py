@@ -1,4 +1,6 @@
-"""The parser process: parses payloads from its standard input until that ends, and answers each (`frames`)."""
+"""The parser process: parses payloads from its standard input until that ends,
+and answers each (`frames`).
+"""
 
 import gc
 import marshal

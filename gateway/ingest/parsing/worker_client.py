@@ -1,7 +1,8 @@
 """The gateway's side of its parser process: hands payloads over, and unpacks the answers.
 
-A large payload goes by itself. Small ones that arrive in one iteration of the event loop go together,
-since handing over costs more than parsing one of them; with fewer than `TOGETHER_LEAST` it is not worth it.
+A large payload goes by itself. Small ones that arrive in one iteration of the event loop go
+together, since handing over costs more than parsing one of them; with fewer than
+`TOGETHER_LEAST` it is not worth it.
 """
 
 import asyncio
@@ -45,7 +46,8 @@ class WorkerClient:
     async def parse(self, payload: Payload, context: Context) -> tuple[Parsed, Mapping[str, int]]:
         """The payload, parsed, and model -> calls without a price.
 
-        Raises BadPayload; WorkerGone when the caller must parse it itself. Ask only when it `is_free`.
+        Raises BadPayload; WorkerGone when the caller must parse it
+        itself. Ask only when it `is_free`.
         """
         job = job_of(payload, context)
         if len(payload.body) >= LARGE_BYTES:
@@ -60,7 +62,9 @@ class WorkerClient:
         return await in_thread(partial(unpack, fields), is_long=points_in(fields) > POINTS_HERE), rest
 
     def _together(self, job: Job) -> "asyncio.Future[Answer]":
-        """The answer to *job*, which waits for this iteration of the loop to end, or for `TOGETHER_MOST`."""
+        """The answer to *job*, which waits for this iteration of the loop to
+        end, or for `TOGETHER_MOST`.
+        """
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Answer] = loop.create_future()
         self._small.append((job, answer))

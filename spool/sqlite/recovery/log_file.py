@@ -1,9 +1,11 @@
-"""The write-ahead log as a file: which of its frames hold together, and whether SQLite would read all that it should. Read only.
+"""The write-ahead log as a file: which of its frames hold together, and whether SQLite would read
+all that it should. Read only.
 
-SQLite reads a log up to its first bad frame and forgets the rest without a word. That is right for the end of a commit that a
-power cut tore; it is loss when commits that were answered stand behind it. Each frame carries a running checksum that starts
-from the one before, so a frame can be checked against its neighbour's header even when the neighbour's page is damaged.
-Source: sqlite.org/fileformat2.html#the_write_ahead_log.
+SQLite reads a log up to its first bad frame and forgets the rest without a word. That is right for
+the end of a commit that a power cut tore; it is loss when commits that were answered stand behind
+it. Each frame carries a running checksum that starts from the one before, so a frame can be checked
+against its neighbour's header even when the neighbour's page is damaged. Source:
+sqlite.org/fileformat2.html#the_write_ahead_log.
 """
 
 import sqlite3
@@ -87,10 +89,12 @@ def _checksum(content: bytes, before: bytes, words: str) -> bytes:
 
 
 def forgets_commits(database: Path) -> bool:
-    """Whether SQLite would forget commits that stand in the log of *database* behind a damaged frame.
+    """Whether SQLite would forget commits that stand in the log of
+    *database* behind a damaged frame.
 
-    The last commit is left out: a power cut may have torn it before anyone was answered. Nothing is changed, but for the -shm
-    file, which is made anew at every start. Raises sqlite3.Error when the file cannot be opened at all.
+    The last commit is left out: a power cut may have torn it before anyone was answered. Nothing is
+    changed, but for the -shm file, which is made anew at every start. Raises sqlite3.Error when the
+    file cannot be opened at all.
     """
     path = Path(f"{database}-wal")
     if not path.exists() or path.stat().st_size < HEADER_BYTES + FRAME_BYTES:

@@ -1,8 +1,9 @@
 """Whether a spool's files may be opened as they are, asked before SQLite writes to them.
 
-A file up to `CHECKED_BYTES` is checked whole at every start. A larger one is checked where it costs nothing, for a start must not
-take longer the more is kept: its damaged pages are found when they are read, or by `spool verify`, which leaves
-`spool.check` behind so that the next start checks the whole of it.
+A file up to `CHECKED_BYTES` is checked whole at every start. A larger one is checked where it
+costs nothing, for a start must not take longer the more is kept: its damaged pages are found
+when they are read, or by `spool verify`, which leaves `spool.check` behind so that the next
+start checks the whole of it.
 """
 
 import sqlite3

@@ -1,8 +1,9 @@
 """SQLite's file format, as far as rows can be read out of a damaged file: pages in, rows out. Pure.
 
-SQLite itself stops at the first damaged page it meets on its way down a tree, so one page in the wrong place hides all that
-hang below it. Here each page is read for itself. What does not hold together raises `Damaged`; nothing is guessed.
-Source: sqlite.org/fileformat2.html. One constraint: UTF-8, no reserved bytes at the end of pages, as `database` makes files.
+SQLite itself stops at the first damaged page it meets on its way down a tree, so one page in the
+wrong place hides all that hang below it. Here each page is read for itself. What does not hold
+together raises `Damaged`; nothing is guessed. Source: sqlite.org/fileformat2.html. One constraint:
+UTF-8, no reserved bytes at the end of pages, as `database` makes files.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -54,7 +55,9 @@ def children(number: int, page: bytes) -> list[int]:
 
 
 def rows_on(number: int, page: bytes, read: ReadPage) -> Iterator[Row | None]:
-    """Each row on a page of any tree; None for one that cannot be read. Raises Damaged when the page is no tree's."""
+    """Each row on a page of any tree; None for one that cannot be read. Raises Damaged
+    when the page is no tree's.
+    """
     kind = kind_of(number, page)
     if kind == TABLE_INTERIOR:
         return
@@ -166,7 +169,9 @@ def _varint(content: bytes, at: int) -> tuple[int, int]:
 
 
 def walk(root: int, read: ReadPage) -> Iterator[tuple[int, bytes | None]]:
-    """Each page of the tree from *root* down; None in place of one that cannot be read, and of what hangs below it."""
+    """Each page of the tree from *root* down; None in place of one that cannot be read,
+    and of what hangs below it.
+    """
     seen: set[int] = set()
     waiting = [root]
     while waiting:
@@ -200,7 +205,9 @@ def is_free(number: int, read: ReadPage) -> bool:
 
 
 def fits(values: Sequence[Value], columns: "Sequence[Column]") -> bool:
-    """Whether *values* may be a row of a table with these columns; fewer where later layouts added some."""
+    """Whether *values* may be a row of a table with these columns; fewer where
+    later layouts added some.
+    """
     return 0 < len(values) <= len(columns) and all(
         isinstance(value, column.type) or (value is None and column.may_be_null)
         for value, column in zip(values, columns, strict=False)

@@ -1,9 +1,11 @@
 """After a salvage: what the rows no longer say is settled, in the transaction that opens the lanes.
 
-The figures say how many records were pending; the rows say how many still are. What is missing becomes dead letters with the reason
-`quarantined` and no content (their pages lie in the quarantine), so both identities hold and nothing vanishes uncounted.
-Where the page that knew it was lost, at-least-once decides: what may have been delivered goes out again under the same record
-ids, and is taken back from what counts as delivered. Where even the figures were lost, how many records are gone is unknown.
+The counters say how many records were pending; the rows say how many still are. What is
+missing becomes dead letters with the reason `quarantined` and no content (their pages lie in
+the quarantine), so both identities hold and nothing vanishes uncounted. Where the page that
+knew it was lost, at-least-once decides: what may have been delivered goes out again under the
+same record ids, and is taken back from what counts as delivered. Where even the counters were
+lost, how many records are gone is unknown.
 """
 
 import sqlite3
@@ -12,13 +14,13 @@ from typing import Any
 
 import orjson
 
-from spool.counters import Figures, LaneFigures
+from spool.counters import Counters, LaneCounters
 from spool.record import AI_TELEMETRY, OWN_LANES, Lane
 from spool.settling import Position
 from spool.sqlite import rows, unit_totals
 from spool.sqlite.recovery.salvage import FINDINGS
 from spool.sqlite.recovery.summary import Summary
-from spool.sqlite.replay import ranges as again
+from spool.sqlite.replay import ranges
 from spool.sqlite.rows import NEVER_SETTLES
 from spool.status import Quarantined
 
@@ -29,11 +31,11 @@ ENTRIES = "quarantine"
 MOST_ENTRIES = 20
 
 
-def restore(connection: sqlite3.Connection, figures: Figures, summary: Summary | None, now_ms: int) -> None:
+def restore(connection: sqlite3.Connection, counters: Counters, summary: Summary | None, now_ms: int) -> None:
     """Put back what `meta` and `lane` lost; before the lanes are opened."""
     if summary is None:
         return
-    if findings(connection) is None and is_older(figures, summary):
+    if findings(connection) is None and is_older(counters, summary):
         note_older(connection, now_ms)
     if findings(connection) is None:
         return
@@ -46,9 +48,12 @@ def restore(connection: sqlite3.Connection, figures: Figures, summary: Summary |
 
 
 def reconcile(
-    connection: sqlite3.Connection, figures: Figures, lanes: Sequence[Lane], summary: Summary | None, now_ms: int
+    connection: sqlite3.Connection, counters: Counters, lanes: Sequence[Lane], summary: Summary | None, now_ms: int
 ) -> Quarantined | None:
-    """Settle what a salvage left open, once; after the lanes are opened. None when there was no salvage."""
+    """Settle what a salvage left open, once; after the lanes are opened.
+
+    None when there was no salvage.
+    """
     found = findings(connection)
     if found is None:
         return None
@@ -57,7 +62,7 @@ def reconcile(
     unknown = bool(damaged.keys() & {"schema", "log"})
     is_counted = not damaged.get("figures")
     if not is_counted:
-        is_counted = take_over(figures, summary)
+        is_counted = take_over(counters, summary)
     comes_again = bool(unknown or damaged.keys() & {"change", "batch", "lane"})
     if unknown or damaged.get("change"):
         settle_anew(connection)
@@ -68,8 +73,8 @@ def reconcile(
             send_anew(connection, lane, summary)
         mend_batches(connection, lane)
         if unknown or damaged.keys() & {"batch", "stretch"}:
-            again.send_uncovered(connection, lane)
-    lost = [balance(connection, figures, lane, now_ms, is_counted=is_counted) for lane in lanes]
+            ranges.send_uncovered(connection, lane)
+    lost = [balance(connection, counters, lane, now_ms, is_counted=is_counted) for lane in lanes]
     # What comes again may stand for what is gone: then nobody knows how many are.
     records = None if comes_again or not is_counted else sum(lost)
     entry = Quarantined(found["at_ms"], found["folder"], records, found["why"], damaged)
@@ -77,9 +82,11 @@ def reconcile(
     return entry
 
 
-def is_older(figures: Figures, summary: Summary) -> bool:
-    """Whether the database knows less than was known when the summary was written: its log was cut, or an old copy lies in its place."""
-    return figures.edge["received"] < summary.figures.edge["received"]
+def is_older(counters: Counters, summary: Summary) -> bool:
+    """Whether the database knows less than was known when the summary was written: its log was cut,
+    or an old copy lies in its place.
+    """
+    return counters.edge["received"] < summary.counters.edge["received"]
 
 
 def note_older(connection: sqlite3.Connection, now_ms: int) -> None:
@@ -117,17 +124,21 @@ def note(connection: sqlite3.Connection, entry: Quarantined) -> None:
     connection.execute("DELETE FROM meta WHERE name=?", (FINDINGS,))
 
 
-def take_over(figures: Figures, summary: Summary | None) -> bool:
-    """The figures are lost: go on from those of the summary; whether they are the last ones there were."""
+def take_over(counters: Counters, summary: Summary | None) -> bool:
+    """The counters are lost: go on from those of the summary; whether they are
+    the last ones there were.
+    """
     if summary is None:
         return False
-    figures.edge, figures.reasons = dict(summary.figures.edge), dict(summary.figures.reasons)
-    figures.lanes = {**figures.lanes, **summary.figures.copy().lanes}
+    counters.edge, counters.reasons = dict(summary.counters.edge), dict(summary.counters.reasons)
+    counters.lanes = {**counters.lanes, **summary.counters.copy().lanes}
     return summary.is_final
 
 
 def settle_anew(connection: sqlite3.Connection) -> None:
-    """What settling decided may be lost: chunks that nothing was frozen of are decided again, from the evidence they carry."""
+    """What settling decided may be lost: chunks that nothing was frozen of are decided again,
+    from the evidence they carry.
+    """
     (upto,) = connection.execute(
         "SELECT max(next_seq - (next_idx=0)) FROM lane WHERE source=?", (AI_TELEMETRY,)
     ).fetchone()
@@ -138,7 +149,9 @@ def settle_anew(connection: sqlite3.Connection) -> None:
 
 
 def send_anew(connection: sqlite3.Connection, lane: Lane, summary: Summary | None) -> None:
-    """Some frozen batches may be lost: go back to where everything before is known to be delivered, and freeze anew from there."""
+    """Some frozen batches may be lost: go back to where everything before is known to be delivered,
+    and freeze anew from there.
+    """
     known = None if summary is None else summary.lanes.get(lane)
     floor = 0 if known is None else known.floor_seq
     row = rows.lane_row(connection, lane)
@@ -149,7 +162,9 @@ def send_anew(connection: sqlite3.Connection, lane: Lane, summary: Summary | Non
 
 
 def mend_batches(connection: sqlite3.Connection, lane: Lane) -> None:
-    """A frozen batch holds what can still be read of it; one that lost records goes out under another idempotency key."""
+    """A frozen batch holds what can still be read of it; one that lost records goes out
+    under another idempotency key.
+    """
     source = rows.lane_row(connection, lane).source
     for batch_id, seq_lo, idx_lo, seq_hi, idx_hi, n, origin in connection.execute(
         "SELECT batch_id, seq_lo, idx_lo, seq_hi, idx_hi, n, origin FROM batch WHERE lane=?", (lane,)
@@ -162,20 +177,20 @@ def mend_batches(connection: sqlite3.Connection, lane: Lane) -> None:
             connection.execute("UPDATE batch SET n=?, generation=generation+1 WHERE batch_id=?", (whole, batch_id))
 
 
-def balance(connection: sqlite3.Connection, figures: Figures, lane: Lane, now_ms: int, *, is_counted: bool) -> int:
-    """Make the lane's figures say what its rows say; how many records are known to be gone."""
-    figure = figures.lane(lane)
-    before = LaneFigures(figure.kept, figure.delivered, figure.pending, figure.dead_lettered, figure.expired)
+def balance(connection: sqlite3.Connection, counters: Counters, lane: Lane, now_ms: int, *, is_counted: bool) -> int:
+    """Make the lane's counters say what its rows say; how many records are known to be gone."""
+    counter = counters.lane(lane)
+    before = LaneCounters(counter.kept, counter.delivered, counter.pending, counter.dead_lettered, counter.expired)
     counted = rows.recount(connection, lane)
     missing = before.pending - counted["pending"] + before.dead_lettered - counted["dead_lettered"] if is_counted else 0
     lost = max(0, missing)
-    rows.insert_dead_letters(connection, lane, [(b"", QUARANTINED, "on pages that could not be read")] * lost, now_ms)
-    figure.pending = counted["pending"]
-    figure.dead_lettered = counted["dead_lettered"] + lost
-    repeated = figure.pending + figure.dead_lettered - before.pending - before.dead_lettered
-    figure.delivered = max(0, before.delivered - repeated) if is_counted else before.delivered
-    figure.kept = figure.delivered + figure.pending + figure.dead_lettered + figure.expired
+    rows.insert_requeued(connection, lane, [(b"", QUARANTINED, "on pages that could not be read")] * lost, now_ms)
+    counter.pending = counted["pending"]
+    counter.dead_lettered = counted["dead_lettered"] + lost
+    repeated = counter.pending + counter.dead_lettered - before.pending - before.dead_lettered
+    counter.delivered = max(0, before.delivered - repeated) if is_counted else before.delivered
+    counter.kept = counter.delivered + counter.pending + counter.dead_lettered + counter.expired
     if lane in OWN_LANES:
-        for fate in ("received", "kept"):
-            figures.edge[fate] += figure.kept - before.kept
+        for outcome in ("received", "kept"):
+            counters.edge[outcome] += counter.kept - before.kept
     return lost

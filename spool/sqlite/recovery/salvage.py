@@ -1,15 +1,16 @@
-"""A damaged spool.db becomes a whole one: what can be read is copied, and the damaged files are kept in `quarantine/`.
+"""A damaged spool.db becomes a whole one: what can be read is copied, and the damaged files
+are kept in `quarantine/`.
 
-Every page is read for itself (`pages`), so a damaged page costs the rows on it and no others. The order of steps is
-the promise that no crash leaves an empty spool in place of a damaged one:
+Every page is read for itself (`pages`), so a damaged page costs the rows on it and no others. The
+order of steps is the promise that no crash leaves an empty spool in place of a damaged one:
 
 1. `spool.db.salvage` is written while the damaged files stay where they are;
 2. when it is whole and on disk it is renamed to `spool.db.salvaged`;
 3. spool.db and its log move to `quarantine/<time>/`, the log first;
 4. `spool.db.salvaged` is renamed to `spool.db`.
 
-A start that finds `spool.db.salvaged` goes on at step 3. What the rows no longer say is settled afterwards, in one transaction
-of the new file (`reconciling`).
+A start that finds `spool.db.salvaged` goes on at step 3. What the rows no longer say is settled
+afterwards, in one transaction of the new file (`reconciling`).
 """
 
 import os
@@ -22,7 +23,7 @@ from typing import BinaryIO, NamedTuple
 
 import orjson
 
-from spool.counters import Figures
+from spool.counters import Counters
 from spool.data_dir import DATABASE, make_private_dir, touch_private
 from spool.sqlite import database
 from spool.sqlite.recovery.log_file import Log
@@ -49,7 +50,8 @@ FINDINGS = "salvage"
 _VERSION_AT = 60
 _TYPES: dict[str, type[int] | type[str] | type[bytes]] = {"INTEGER": int, "TEXT": str, "BLOB": bytes}
 _KNOWN_BY_SHAPE = frozenset({"meta", "chunk", "change", "lane", "batch", "dead_letter", "held", "series"})
-"""Tables whose rows cannot be taken for those of another one; rows on pages that nothing leads to are known by it."""
+"""Tables whose rows cannot be taken for those of another one; rows on pages that nothing
+leads to are known by it."""
 
 
 class Table(NamedTuple):
@@ -97,7 +99,10 @@ class Image:
 
 
 def salvage(data_dir: Path, now_ms: int, why: str) -> None:
-    """Put a whole spool.db in the damaged one's place. Raises sqlite3.Error and OSError, with the files as they were."""
+    """Put a whole spool.db in the damaged one's place.
+
+    Raises sqlite3.Error and OSError, with the files as they were.
+    """
     finish(data_dir, now_ms)
     path = data_dir / SALVAGING
     remove(path)
@@ -159,7 +164,9 @@ def sync(path: Path) -> None:
 
 
 def _copy(data_dir: Path, path: Path) -> dict[str, int]:
-    """Copy all rows that can be read into a new database at *path*; table -> what could not be read of it."""
+    """Copy all rows that can be read into a new database at *path*; table ->
+    what could not be read of it.
+    """
     source, log = data_dir / DATABASE, data_dir / f"{DATABASE}-wal"
     frames = Log(log.read_bytes()) if log.exists() else None
     if not source.exists():
@@ -178,7 +185,7 @@ def _copy_image(image: Image, path: Path) -> dict[str, int]:
         copying = Copying(image, connection)
         connection.execute("BEGIN")
         copying.run()
-        copying.drop_unreadable_figures()
+        copying.drop_unreadable_counters()
         connection.execute("COMMIT")
         database.migrate(connection)
     finally:
@@ -221,11 +228,13 @@ class Copying:
         if self._image.lost_frames:
             self.damaged["log"] = self._image.lost_frames
 
-    def drop_unreadable_figures(self) -> None:
-        """Figures that cannot be read would stop every start; how the rows make up for them is `reconciling`'s."""
+    def drop_unreadable_counters(self) -> None:
+        """Counters that cannot be read would stop every start; how the rows
+        make up for them is `reconciling`'s.
+        """
         try:
-            figures = self._connection.execute("SELECT value FROM meta WHERE name='figures'").fetchone()
-            Figures.from_json(orjson.loads(figures[0]))
+            counters = self._connection.execute("SELECT value FROM meta WHERE name='figures'").fetchone()
+            Counters.from_json(orjson.loads(counters[0]))
         except (TypeError, ValueError, KeyError):
             self._connection.execute("DELETE FROM meta WHERE name='figures'")
             self._note("figures")
@@ -266,7 +275,9 @@ class Copying:
             return
 
     def _earlier(self) -> None:
-        """Copy chunks from older copies of pages; a chunk is never changed, so any copy of it that holds together is true."""
+        """Copy chunks from older copies of pages; a chunk is never changed, so any copy of it
+        that holds together is true.
+        """
         copies: Iterable[tuple[int, bytes]] = [*self._image.earlier]
         in_file = ((n, page) for n in range(2, self._image.pages + 1) if (page := self._image.in_file(n)) is not None)
         for number, page in (*copies, *in_file):
@@ -291,7 +302,9 @@ class Copying:
         return (row for row in rows if row is not None and is_row_of(table, row))
 
     def _keep(self, table: Table, rows: Iterator[Row | None]) -> None:
-        """Insert what is whole; a key that is there already stays: the first copy met is the one in force."""
+        """Insert what is whole; a key that is there already stays: the first
+        copy met is the one in force.
+        """
         for row in rows:
             if row is None or not is_row_of(table, row):
                 self._note(table.name)
@@ -327,7 +340,9 @@ def tables_of(connection: sqlite3.Connection) -> Iterator[Table]:
 
 
 def is_row_of(table: Table, row: Row) -> bool:
-    """Whether the row may be one of *table*: types, and for a chunk, that its record count and the ends of its records agree."""
+    """Whether the row may be one of *table*: types, and for a chunk, that its record count and the
+    ends of its records agree.
+    """
     if (row.rowid is not None) != table.has_rowid or not fits(row.values, table.columns):
         return False
     if table.name != "chunk":

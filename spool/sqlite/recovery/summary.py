@@ -1,7 +1,9 @@
-"""spool.summary: beside the database, what a salvage could not do without if the pages that hold it were the damaged ones.
+"""spool.summary: beside the database, what a salvage could not do without if the pages that
+hold it were the damaged ones.
 
-The gateway's id, the figures, and how far each lane is. Written at the start, each minute and at the end, so after a clean end it
-says what the database says, and else what it said at most a minute before. Only a salvage reads it.
+The gateway's id, the counters, and how far each lane is. Written at the start, each minute and at
+the end, so after a clean end it says what the database says, and else what it said at most a minute
+before. Only a salvage reads it.
 """
 
 import os
@@ -12,7 +14,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from spool.counters import Figures
+from spool.counters import Counters
 from spool.data_dir import touch_private
 from spool.record import Lane
 
@@ -30,24 +32,30 @@ class LaneSummary(NamedTuple):
 
 class Summary(NamedTuple):
     gateway_id: str
-    figures: Figures
+    counters: Counters
     lanes: dict[Lane, LaneSummary]
     last_seq: int
     is_final: bool
     """Whether the spool was closed after it was written."""
 
 
-def read_from(connection: sqlite3.Connection, figures: Figures, gateway_id: str, last_seq: int) -> Summary:
+def read_from(connection: sqlite3.Connection, counters: Counters, gateway_id: str, last_seq: int) -> Summary:
     found = connection.execute(
         "SELECT name, source, next_seq, next_idx, settled_seq,"
         " min(next_seq, coalesce((SELECT min(seq_lo) FROM batch WHERE batch.lane=lane.name AND origin=''), next_seq)) FROM lane"
     )
-    return Summary(gateway_id, figures, {name: LaneSummary(*rest) for name, *rest in found}, last_seq, is_final=False)
+    return Summary(gateway_id, counters, {name: LaneSummary(*rest) for name, *rest in found}, last_seq, is_final=False)
 
 
 def as_json(summary: Summary) -> dict[str, Any]:
     lanes = {name: lane._asdict() for name, lane in summary.lanes.items()}
-    return {**summary._asdict(), "lanes": lanes, "figures": asdict(summary.figures)}
+    return {
+        "gateway_id": summary.gateway_id,
+        "figures": asdict(summary.counters),
+        "lanes": lanes,
+        "last_seq": summary.last_seq,
+        "is_final": summary.is_final,
+    }
 
 
 def write_summary(data_dir: Path, summary: Summary) -> None:
@@ -66,7 +74,7 @@ def read_summary(data_dir: Path) -> Summary | None:
     try:
         kept: dict[str, Any] = orjson.loads((data_dir / FILE).read_bytes())
         lanes = {name: LaneSummary(**lane) for name, lane in kept["lanes"].items()}
-        figures = Figures.from_json(kept["figures"])
-        return Summary(kept["gateway_id"], figures, lanes, int(kept["last_seq"]), bool(kept["is_final"]))
+        counters = Counters.from_json(kept["figures"])
+        return Summary(kept["gateway_id"], counters, lanes, int(kept["last_seq"]), bool(kept["is_final"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None

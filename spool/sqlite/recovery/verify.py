@@ -1,4 +1,7 @@
-"""Whether all of spool.db holds together: its pages, its rows, and the figures that count them. Reads only, from one snapshot."""
+"""Whether all of spool.db holds together: its pages, its rows, and the counters that count them.
+
+Reads only, from one snapshot.
+"""
 
 import sqlite3
 from collections.abc import Iterator
@@ -13,14 +16,17 @@ from spool.sqlite.database import connect_to_read, mapped_errors
 from spool.sqlite.recovery import opening
 from spool.sqlite.recovery.log_file import forgets_commits
 from spool.sqlite.recovery.salvage import kept_bytes
-from spool.sqlite.writer import load_figures
+from spool.sqlite.writer import load_counters
 from spool.status import Finding, Verified
 
 MOST_PAGES_TOLD = 20
 
 
 def verify_stopped(data_dir: Path) -> Verified:
-    """The files of a stopped gateway, its lock held meanwhile. Raises SpoolLocked, SpoolTooNew, SpoolError."""
+    """The files of a stopped gateway, its lock held meanwhile.
+
+    Raises SpoolLocked, SpoolTooNew, SpoolError.
+    """
     lock = DataLock(data_dir)
     try:
         with mapped_errors(str(data_dir)):
@@ -36,9 +42,11 @@ def verify_stopped(data_dir: Path) -> Verified:
 
 
 def verify(data_dir: Path) -> Verified:
-    """The files as they are now, beside whoever has them open. Raises SpoolTooNew, SpoolError when they cannot be opened at all.
+    """The files as they are now, beside whoever has them open. Raises SpoolTooNew, SpoolError when
+    they cannot be opened at all.
 
-    Pages that are damaged leave a note, so that the next start looks at the whole file and salvages it.
+    Pages that are damaged leave a note, so that the next start looks at the
+    whole file and salvages it.
     """
     found: list[Finding] = []
     chunks = records = 0
@@ -104,15 +112,15 @@ def bad_batches(connection: sqlite3.Connection) -> Iterator[Finding]:
 
 
 def bad_figures(connection: sqlite3.Connection) -> Iterator[Finding]:
-    """Identities that do not hold, and figures that differ from the rows."""
-    figures = load_figures(connection)
-    if not figures.is_balanced():
+    """Identities that do not hold, and counters that differ from the rows."""
+    counters = load_counters(connection)
+    if not counters.is_balanced():
         yield Finding("figures", "an identity does not hold; see `spool status`")
-    own = sum(figures.lane(lane).kept for lane in OWN_LANES)
-    if figures.edge["kept"] != own:
-        yield Finding("figures", f"the edge kept {figures.edge['kept']}, the own lanes {own}")
+    own = sum(counters.lane(lane).kept for lane in OWN_LANES)
+    if counters.edge["kept"] != own:
+        yield Finding("figures", f"the edge kept {counters.edge['kept']}, the own lanes {own}")
     for (lane,) in connection.execute("SELECT name FROM lane").fetchall():
-        for fate, n in rows.recount(connection, lane).items():
-            counted = getattr(figures.lane(lane), fate)
+        for outcome, n in rows.recount(connection, lane).items():
+            counted = getattr(counters.lane(lane), outcome)
             if counted != n:
-                yield Finding("figures", f"{lane}: {fate} is {counted}, and the rows say {n}")
+                yield Finding("figures", f"{lane}: {outcome} is {counted}, and the rows say {n}")

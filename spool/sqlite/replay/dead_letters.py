@@ -1,8 +1,9 @@
-"""The table of dead letters: found, counted, put back, dropped, expired.
+"""The table of dead letters: found, counted, requeued, dropped, expired.
 
-A dead letter that is put back becomes pending again, in one commit: its bytes move into a chunk of `rows.again_lane`, and a
-*stretch* (`spool.sqlite.replay.ranges`) says that the lane should send them. One that is dropped or expires stays counted dead_lettered,
-for that is how its way ended; only its bytes go, counted beside the figures. Every function runs inside the writer's transaction.
+A dead letter that is requeued becomes pending again, in one commit: its bytes move into a chunk of
+`rows.again_lane`, and a *stretch* (`spool.sqlite.replay.ranges`) says that the lane should send
+them. One that is dropped or expires stays counted dead_lettered, for that is how its way ended;
+only its bytes go, counted beside the counters. Every function runs inside the writer's transaction.
 """
 
 import sqlite3
@@ -10,18 +11,17 @@ from array import array
 from collections.abc import Sequence
 from itertools import accumulate
 
-from spool.counters import Figures
+from spool.counters import Counters
 from spool.dead_letters import Chosen, DeadLetter, Place, ReasonCount, SortKey
 from spool.record import UNIT_COST, Lane
 from spool.sqlite import rows, unit_totals
-from spool.sqlite.replay import ranges as again
-from spool.sqlite.replay import side_counts
+from spool.sqlite.replay import ranges, side_counts
 
 PAGE_RECORDS = 500
 """Dead letters that one commit moves or deletes: keeps the wait of an append behind it short."""
 PAGE_BYTES = 4 << 20
 MOST_REASONS = 100
-"""Told of one lane; the far end makes the codes, so there may be any number."""
+"""Told of one lane; the upstream makes the codes, so there may be any number."""
 OTHER = "other"
 
 _COLUMNS = "id, lane, buried_ms, code, message, bytes, record"
@@ -106,13 +106,15 @@ def lanes(connection: sqlite3.Connection) -> list[Lane]:
 
 
 def last_id(connection: sqlite3.Connection) -> int:
-    """0 when there is none. What is refused again while others are put back has a larger one."""
+    """0 when there is none. What is refused again while others are requeued has a larger one."""
     (last,) = connection.execute("SELECT coalesce(max(id), 0) FROM dead_letter").fetchone()
     return int(last)
 
 
 def by_reason(connection: sqlite3.Connection) -> list[ReasonCount]:
-    """Counts by lane and reason, the most frequent of a lane first; what is beyond `MOST_REASONS` stands under `OTHER`."""
+    """Counts by lane and reason, the most frequent of a lane first; what is beyond
+    `MOST_REASONS` stands under `OTHER`.
+    """
     counts: list[ReasonCount] = []
     told: dict[Lane, int] = {}
     for lane, reason, records, size, oldest, newest in connection.execute(
@@ -130,9 +132,9 @@ def by_reason(connection: sqlite3.Connection) -> list[ReasonCount]:
     return counts
 
 
-def put_back(
+def requeue(
     connection: sqlite3.Connection,
-    figures: Figures,
+    counters: Counters,
     chosen: Chosen,
     lane: Lane,
     seq: int,
@@ -141,12 +143,13 @@ def put_back(
     most: int,
     through_id: int,
 ) -> int:
-    """Make a page of *lane*'s *chosen* dead letters pending again, as chunk *seq*; how many, 0 when none is left.
+    """Make a page of *lane*'s *chosen* dead letters pending again, as chunk *seq*; how
+    many, 0 when none is left.
 
     Those of unit cost go back into the totals that they were part of.
     """
     if lane == UNIT_COST:
-        return _put_back_totals(connection, figures, chosen, now_ms, most=most, through_id=through_id)
+        return _put_back_totals(connection, counters, chosen, now_ms, most=most, through_id=through_id)
     condition, params = where(chosen)
     ids: list[int] = []
     records: list[bytes] = []
@@ -161,16 +164,16 @@ def put_back(
         ids.append(id_)
         records.append(record)
     if records:
-        again.insert_dead_letters(connection, lane, chunk_of(rows.again_lane(lane), records, seq, now_ms))
+        ranges.insert_requeued(connection, lane, chunk_of(rows.replay_lane(lane), records, seq, now_ms))
         delete(connection, ids)
-        figures.lane(lane).dead_lettered -= len(ids)
-        figures.lane(lane).pending += len(ids)
+        counters.lane(lane).dead_lettered -= len(ids)
+        counters.lane(lane).pending += len(ids)
         side_counts.add(connection, lane, "dead_letters.replayed", len(ids))
     return len(ids)
 
 
 def _put_back_totals(
-    connection: sqlite3.Connection, figures: Figures, chosen: Chosen, now_ms: int, *, most: int, through_id: int
+    connection: sqlite3.Connection, counters: Counters, chosen: Chosen, now_ms: int, *, most: int, through_id: int
 ) -> int:
     condition, params = where(chosen)
     found = connection.execute(
@@ -179,12 +182,12 @@ def _put_back_totals(
         (*params, UNIT_COST, rows.UNREADABLE, through_id, min(most, PAGE_RECORDS)),
     ).fetchall()
     back = [
-        (id_, n) for id_, body, n, buried_ms in found if unit_totals.put_back(connection, body, n, buried_ms, now_ms)
+        (id_, n) for id_, body, n, buried_ms in found if unit_totals.requeue(connection, body, n, buried_ms, now_ms)
     ]
     records = sum(n for _, n in back)
     delete(connection, [id_ for id_, _ in back])
-    figures.lane(UNIT_COST).dead_lettered -= records
-    figures.lane(UNIT_COST).pending += records
+    counters.lane(UNIT_COST).dead_lettered -= records
+    counters.lane(UNIT_COST).pending += records
     side_counts.add(connection, UNIT_COST, "dead_letters.replayed", records)
     return len(back)
 
@@ -199,7 +202,9 @@ def delete(connection: sqlite3.Connection, ids: Sequence[int]) -> None:
 
 
 def count_left(connection: sqlite3.Connection, chosen: Chosen, lanes: Sequence[Lane], through_id: int) -> int:
-    """The *chosen* that can never be put back: of none of the *lanes*, or set aside by the spool, which could not read them."""
+    """The *chosen* that can never be requeued: of none of the *lanes*, or set aside by the spool,
+    which could not read them.
+    """
     condition, params = where(chosen)
     marks = ", ".join("?" * len(lanes))
     (n,) = connection.execute(

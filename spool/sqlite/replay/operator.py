@@ -1,7 +1,9 @@
-"""What an operator asks of a spool: list dead letters, put them back, drop them, send again what was delivered.
+"""What an operator asks of a spool: list dead letters, put them back, drop them, send
+again what was delivered.
 
-The same verbs for an open spool (`SqliteSpool.operator`) and for the files of a stopped gateway (`at_rest`). Each goes by pages,
-one commit a page: a kill between two of them leaves every record in one place, and the rest to be asked for again.
+The same verbs for an open spool (`SqliteSpool.operator`) and for the files of a stopped gateway
+(`at_rest`). Each goes by pages, one commit a page: a kill between two of them leaves every record
+in one place, and the rest to be asked for again.
 """
 
 import sqlite3
@@ -11,26 +13,26 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from spool.counters import Figures
+from spool.counters import Counters
 from spool.data_dir import DataLock
 from spool.dead_letters import Chosen, DeadLetter, Place, ReasonCount, Requeued, SortKey
 from spool.errors import NoSuchLane, SpoolError
 from spool.record import DEVICES, UNIT_COST, Lane
 from spool.sqlite import database, rows
-from spool.sqlite.replay import dead_letters
-from spool.sqlite.replay import ranges as again
-from spool.sqlite.writer import load_figures, save_figures
+from spool.sqlite.replay import dead_letters, ranges
+from spool.sqlite.writer import load_counters, save_counters
 
 T = TypeVar("T")
 
 STATE_LANES = (DEVICES, UNIT_COST)
-"""What they deliver says how things are now (a heartbeat, a running total): sent again later it would be wrong."""
+"""What they deliver says how things are now (a heartbeat, a running total):
+sent again later it would be wrong."""
 
 
 class Ask(Protocol):
     """Runs an operation in a commit of its own or with others."""
 
-    def __call__(self, operation: Callable[[sqlite3.Connection, Figures], T], /) -> Awaitable[T]: ...
+    def __call__(self, operation: Callable[[sqlite3.Connection, Counters], T], /) -> Awaitable[T]: ...
 
 
 class SqliteDeadLetters:
@@ -44,7 +46,9 @@ class SqliteDeadLetters:
         now_ms: Callable[[], int],
         wake: Callable[[Lane], None],
     ) -> None:
-        """*number_chunk*, called inside an operation, gives the number of a new chunk; *wake* tells a lane that something is ready."""
+        """*number_chunk*, called inside an operation, gives the number of a new chunk; *wake* tells
+        a lane that something is ready.
+        """
         self._ask = ask
         self._number_chunk = number_chunk
         self._now_ms = now_ms
@@ -87,7 +91,9 @@ class SqliteDeadLetters:
         return await self._ask(lambda connection, _: found(connection, chosen))
 
     async def replay_dead_letters(self, chosen: Chosen, most: int | None = None) -> Requeued:
-        """Make up to *most* of the *chosen* pending again, oldest first, under their own record ids in new batches. Raises NoSuchLane."""
+        """Make up to *most* of the *chosen* pending again, oldest first, under their own record ids
+        in new batches. Raises NoSuchLane.
+        """
         await self._refuse_unknown(chosen.lanes)
         through_id = await self._ask(lambda connection, _: dead_letters.last_id(connection))
         lanes = await self.lanes()
@@ -96,7 +102,7 @@ class SqliteDeadLetters:
             if chosen.lanes and lane not in chosen.lanes:
                 continue
             while (left := _left(most, sum(replayed.values()))) and (
-                n := await self._put_back(chosen, lane, left, through_id)
+                n := await self._requeue(chosen, lane, left, through_id)
             ):
                 replayed[lane] = replayed.get(lane, 0) + n
                 self._wake(lane)
@@ -105,17 +111,20 @@ class SqliteDeadLetters:
         skipped = await self._ask(lambda connection, _: dead_letters.count_left(connection, chosen, done, through_id))
         return Requeued(replayed, skipped)
 
-    async def _put_back(self, chosen: Chosen, lane: Lane, most: int, through_id: int) -> int:
-        def put_back(connection: sqlite3.Connection, figures: Figures) -> int:
+    async def _requeue(self, chosen: Chosen, lane: Lane, most: int, through_id: int) -> int:
+        def requeue(connection: sqlite3.Connection, counters: Counters) -> int:
             seq, now_ms = self._number_chunk(connection), self._now_ms()
-            return dead_letters.put_back(
-                connection, figures, chosen, lane, seq, now_ms, most=most, through_id=through_id
+            return dead_letters.requeue(
+                connection, counters, chosen, lane, seq, now_ms, most=most, through_id=through_id
             )
 
-        return await self._ask(put_back)
+        return await self._ask(requeue)
 
     async def drop_dead_letters(self, chosen: Chosen, most: int | None = None) -> int:
-        """Delete up to *most* of the *chosen* for good, oldest first; how many. They stay counted as dead_lettered. Raises NoSuchLane."""
+        """Delete up to *most* of the *chosen* for good, oldest first; how many.
+
+        They stay counted as dead_lettered. Raises NoSuchLane.
+        """
         await self._refuse_unknown(chosen.lanes)
         through_id = await self._ask(lambda connection, _: dead_letters.last_id(connection))
         dropped = 0
@@ -133,9 +142,11 @@ class SqliteDeadLetters:
             raise NoSuchLane(f"lane: one of {', '.join(known)} is needed")
 
     async def replay_delivered(self, lanes: Sequence[Lane], received_from_ms: int) -> dict[Lane, int]:
-        """Send again what the *lanes* delivered of the records received at that time or later, as far as they are still here.
+        """Send again what the *lanes* delivered of the records received at that time or later, as
+        far as they are still here.
 
-        Lane -> records. They stay counted as delivered, whatever comes of it. Raises NoSuchLane for one that must not.
+        Lane -> records. They stay counted as delivered, whatever comes of it. Raises
+        NoSuchLane for one that must not.
         """
         for lane in lanes:
             await self._refuse_replay(lane)
@@ -150,11 +161,11 @@ class SqliteDeadLetters:
             raise NoSuchLane(f"lane: one of {names} is needed")
 
     async def _replay_lane(self, lane: Lane, received_from_ms: int) -> int:
-        lo = await self._ask(lambda connection, _: again.first_delivered(connection, lane, received_from_ms))
+        lo = await self._ask(lambda connection, _: ranges.first_delivered(connection, lane, received_from_ms))
         upto = await self._ask(lambda connection, _: rows.lane_row(connection, lane).next)
         records = 0
         while lo is not None:
-            n, lo = await self._ask(lambda connection, _, lo=lo: again.send_delivered(connection, lane, lo, upto))  # type: ignore[misc]  # as above
+            n, lo = await self._ask(lambda connection, _, lo=lo: ranges.send_delivered(connection, lane, lo, upto))  # type: ignore[misc]  # as above
             records += n
             self._wake(lane)
         return records
@@ -164,13 +175,14 @@ def _left(most: int | None, done: int) -> int:
     return dead_letters.PAGE_RECORDS if most is None else most - done
 
 
-def _lanes(connection: sqlite3.Connection, _: Figures) -> list[Lane]:
+def _lanes(connection: sqlite3.Connection, _: Counters) -> list[Lane]:
     return [name for (name,) in connection.execute("SELECT name FROM lane ORDER BY name")]
 
 
 @contextmanager
 def at_rest(data_dir: Path, now_ms: Callable[[], int]) -> Iterator[SqliteDeadLetters]:
-    """The spool of a stopped gateway; the lock is held meanwhile. No lane is opened or closed, nothing expires. *now_ms*: the wall clock.
+    """The spool of a stopped gateway; the lock is held meanwhile. No lane is opened or closed,
+    nothing expires. *now_ms*: the wall clock.
 
     Raises SpoolLocked, SpoolTooNew, SpoolCorrupt, SpoolError.
     """
@@ -181,7 +193,10 @@ def at_rest(data_dir: Path, now_ms: Callable[[], int]) -> Iterator[SqliteDeadLet
 
 
 def refuse_older(data_dir: Path) -> None:
-    """Bringing the layout forward is the gateway's, which has its configuration. Raises SpoolError."""
+    """Bringing the layout forward is the gateway's, which has its configuration.
+
+    Raises SpoolError.
+    """
     with database.mapped_errors(str(data_dir)):
         connection = database.connect_to_read(data_dir)
         try:
@@ -195,18 +210,18 @@ def refuse_older(data_dir: Path) -> None:
 
 
 def _operator(connection: sqlite3.Connection, now_ms: Callable[[], int]) -> SqliteDeadLetters:
-    async def ask(operation: Callable[[sqlite3.Connection, Figures], T]) -> T:
+    async def ask(operation: Callable[[sqlite3.Connection, Counters], T]) -> T:
         with database.mapped_errors("the spool could not be written"):
             return _in_one_commit(connection, operation)
 
     return SqliteDeadLetters(ask, number_chunk=lambda c: rows.last_seq(c) + 1, now_ms=now_ms, wake=lambda _: None)
 
 
-def _in_one_commit(connection: sqlite3.Connection, operation: Callable[[sqlite3.Connection, Figures], T]) -> T:
+def _in_one_commit(connection: sqlite3.Connection, operation: Callable[[sqlite3.Connection, Counters], T]) -> T:
     with database.one_commit(connection):
-        figures = load_figures(connection)
-        before = figures.copy()
-        result = operation(connection, figures)
-        if figures != before:
-            save_figures(connection, figures)
+        counters = load_counters(connection)
+        before = counters.copy()
+        result = operation(connection, counters)
+        if counters != before:
+            save_counters(connection, counters)
     return result

@@ -1,17 +1,20 @@
-"""Records that are sent again: dead letters that were put back, and what was delivered and is still here.
+"""Records that are sent again: dead letters that were requeued, and what was
+delivered and is still here.
 
-A *stretch* is a run of such records that no batch holds yet. `freeze` cuts a batch off its front, within the limits of the lane's
-pump, so that a resend travels as all else does: frozen, leased, acked, split, given back after a restart.
+A *stretch* is a run of such records that no batch holds yet. `freeze` cuts a batch off its front,
+within the limits of the lane's pump, so that a resend travels as all else does: frozen, leased,
+acked, split, given back after a restart.
 
 - Stretches of origin `dead_letter` lie in chunks of their own (`rows.again_lane`), and are pending.
-- Stretches of origin `delivered` name the very chunks that were delivered, which stay on disk until they are through. Their records
-  stay counted as delivered; what comes of them is counted beside the figures (`side_counts`).
+- Stretches of origin `delivered` name the very chunks that were delivered, which stay on disk until
+  they are through. Their records stay counted as delivered; what comes of them is counted beside
+  the counters (`side_counts`).
 """
 
 import sqlite3
 from collections.abc import Iterator, Sequence
 
-from spool.counters import Figures
+from spool.counters import Counters
 from spool.record import Batch, Lane
 from spool.settling import Position
 from spool.sqlite import rows
@@ -23,7 +26,7 @@ STRETCH_CHUNKS = 64
 RECLAIM_CHUNKS = 64
 
 
-def insert_dead_letters(connection: sqlite3.Connection, lane: Lane, chunk: ChunkRow) -> None:
+def insert_requeued(connection: sqlite3.Connection, lane: Lane, chunk: ChunkRow) -> None:
     """Keep *chunk*, of `again_lane(lane)`, and send it."""
     rows.insert_chunk(connection, chunk)
     _insert(connection, lane, "dead_letter", Position(chunk.seq, 0), Position(chunk.seq + 1, 0), chunk.n)
@@ -38,14 +41,16 @@ def _insert(connection: sqlite3.Connection, lane: Lane, origin: Origin, lo: Posi
 
 def freeze(
     connection: sqlite3.Connection,
-    figures: Figures,
+    counters: Counters,
     lane: Lane,
     limits: Limits,
     now_ms: int,
     batch_id: str,
     sent_at: str,
 ) -> Batch | None:
-    """Fix the next batch of what *lane* sends again, oldest stretch first; None when there is nothing."""
+    """Fix the next batch of what *lane* sends again, oldest stretch
+    first; None when there is nothing.
+    """
     while True:
         found = connection.execute(
             "SELECT id, origin, seq_lo, idx_lo, seq_hi, idx_hi, n FROM stretch WHERE lane=? ORDER BY id LIMIT 1",
@@ -61,7 +66,7 @@ def freeze(
         if upto == hi:
             connection.execute("DELETE FROM stretch WHERE id=?", (id_,))
             if len(taken) < n:
-                rows.lose(connection, figures, lane, origin, n - len(taken), now_ms)
+                rows.lose(connection, counters, lane, origin, n - len(taken), now_ms)
         else:
             connection.execute("UPDATE stretch SET seq_lo=?, idx_lo=?, n=n-? WHERE id=?", (*upto, len(taken), id_))
         if taken:
@@ -76,7 +81,9 @@ def freeze(
 def _take(
     connection: sqlite3.Connection, source: Lane, lo: Position, hi: Position, limits: Limits
 ) -> tuple[list[bytes], Position]:
-    """The first records from *lo* on, up to the limits, and where the next one is; *hi* when none is left."""
+    """The first records from *lo* on, up to the limits, and where the next one
+    is; *hi* when none is left.
+    """
     taken: list[bytes] = []
     size = 0
     for position, record in rows.records_in(connection, source, lo, hi):
@@ -88,7 +95,9 @@ def _take(
 
 
 def first_delivered(connection: sqlite3.Connection, lane: Lane, received_from_ms: int) -> Position | None:
-    """Where the records that *lane* is done with begin, of those received at that time or later; None when there are none."""
+    """Where the records that *lane* is done with begin, of those received at that time or later;
+    None when there are none.
+    """
     row = rows.lane_row(connection, lane)
     (seq,) = connection.execute(
         "SELECT min(seq) FROM chunk WHERE lane=? AND seq<=? AND received_ms>=?",
@@ -100,7 +109,8 @@ def first_delivered(connection: sqlite3.Connection, lane: Lane, received_from_ms
 def send_delivered(
     connection: sqlite3.Connection, lane: Lane, lo: Position, upto: Position
 ) -> tuple[int, Position | None]:
-    """Send again what *lane* is done with from *lo* up to *upto*, a page at a time: how many records, and where the next page begins.
+    """Send again what *lane* is done with from *lo* up to *upto*, a page at a time: how many
+    records, and where the next page begins.
 
     What a batch or stretch holds is left out: it is on its way, or will be.
     """
@@ -149,7 +159,10 @@ def _gaps(lo: Position, hi: Position, held: Sequence[tuple[Position, Position]])
 
 
 def _records_between(connection: sqlite3.Connection, source: Lane, lo: Position, hi: Position) -> int:
-    """Records from *lo* up to *hi*, less what settling dropped; without reading them. Rows that are damaged count as they say."""
+    """Records from *lo* up to *hi*, less what settling dropped; without reading them.
+
+    Rows that are damaged count as they say.
+    """
     changes = rows.changes_between(connection, lo.seq, hi.seq)
     records = 0
     for seq, n in connection.execute(
@@ -163,22 +176,24 @@ def _records_between(connection: sqlite3.Connection, source: Lane, lo: Position,
 
 
 def expire(
-    connection: sqlite3.Connection, figures: Figures, lane: Lane, received_before_ms: int, leased: set[str]
+    connection: sqlite3.Connection, counters: Counters, lane: Lane, received_before_ms: int, leased: set[str]
 ) -> None:
-    """Give up what waits to be sent again for too long: dead letters by when they were put back, delivered records by when they came."""
+    """Give up what waits to be sent again for too long: dead letters by when they were requeued,
+    delivered records by when they came.
+    """
     for table, key in (("batch", "batch_id"), ("stretch", "id")):
         for id_, origin, n in connection.execute(
             f"SELECT {key}, origin, n FROM {table} WHERE lane=?1 AND origin!='' AND (SELECT max(received_ms) FROM chunk"  # noqa: S608 - own SQL
             f" WHERE chunk.lane=CASE origin WHEN 'dead_letter' THEN ?2 ELSE ?3 END AND seq BETWEEN seq_lo AND seq_hi"
             f" AND (seq<seq_hi OR idx_hi>0)) < ?4",
-            (lane, rows.again_lane(lane), rows.lane_row(connection, lane).source, received_before_ms),
+            (lane, rows.replay_lane(lane), rows.lane_row(connection, lane).source, received_before_ms),
         ).fetchall():
             if id_ in leased:
                 continue
             connection.execute(f"DELETE FROM {table} WHERE {key}=?", (id_,))  # noqa: S608 - own SQL
             if origin == "dead_letter":
-                figures.lane(lane).pending -= n
-                figures.lane(lane).expired += n
+                counters.lane(lane).pending -= n
+                counters.lane(lane).expired += n
             else:
                 side_counts.add(connection, lane, "sent_again.given_up", n)
 
@@ -190,8 +205,10 @@ def lanes(connection: sqlite3.Connection) -> list[Lane]:
 
 
 def send_uncovered(connection: sqlite3.Connection, lane: Lane) -> None:
-    """After damage: send every put-back dead letter of *lane* whose batch or stretch may be lost, at the risk of a repeat."""
-    of = rows.again_lane(lane)
+    """After damage: send every put-back dead letter of *lane* whose batch or stretch may be
+    lost, at the risk of a repeat.
+    """
+    of = rows.replay_lane(lane)
     held = [
         (Position(*found[:2]), Position(*found[2:]))
         for found in connection.execute(
@@ -208,7 +225,9 @@ def send_uncovered(connection: sqlite3.Connection, lane: Lane) -> None:
 
 
 def give_up_delivered(connection: sqlite3.Connection) -> int:
-    """Send no more of what was delivered, but for the batches under way: its room is needed for what was not. How many records."""
+    """Send no more of what was delivered, but for the batches under way: its room is needed for
+    what was not. How many records.
+    """
     found = connection.execute("SELECT lane, sum(n) FROM stretch WHERE origin='delivered' GROUP BY lane").fetchall()
     connection.execute("DELETE FROM stretch WHERE origin='delivered'")
     for lane, n in found:
@@ -217,10 +236,10 @@ def give_up_delivered(connection: sqlite3.Connection) -> int:
 
 
 def reclaim(connection: sqlite3.Connection) -> int:
-    """Delete chunks of dead letters that were put back and have come to an end; how many."""
+    """Delete chunks of dead letters that were requeued and have come to an end; how many."""
     deleted = 0
-    for of in _again_lanes(connection):
-        floor = rows.again_floor(connection, of.removeprefix("again:"))
+    for of in _replay_lanes(connection):
+        floor = rows.replay_floor(connection, of.removeprefix("again:"))
         deleted += connection.execute(
             "DELETE FROM chunk WHERE seq IN (SELECT seq FROM chunk WHERE lane=? AND seq<? ORDER BY seq LIMIT ?)",
             (of, floor, RECLAIM_CHUNKS),
@@ -228,8 +247,10 @@ def reclaim(connection: sqlite3.Connection) -> int:
     return deleted
 
 
-def _again_lanes(connection: sqlite3.Connection) -> list[Lane]:
-    """Found by steps through the index, whatever is in the table; also those of exporters that are gone."""
+def _replay_lanes(connection: sqlite3.Connection) -> list[Lane]:
+    """Found by steps through the index, whatever is in the table;
+    also those of exporters that are gone.
+    """
     lanes: list[Lane] = []
     after = "again:"
     while True:

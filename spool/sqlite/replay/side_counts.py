@@ -1,4 +1,5 @@
-"""Counts beside the figures: what became of dead letters' bytes, and of delivered records that were sent again.
+"""Counts beside the counters: what became of dead letters' bytes, and of delivered
+records that were sent again.
 
 They are no part of the two identities, which they explain.
 """
@@ -11,9 +12,9 @@ from spool.record import Lane
 Name = Literal[
     "dead_letters.dropped",  # their bytes were dropped by an operator; they stay dead_lettered
     "dead_letters.expired",  # the same for their age, or for room
-    "dead_letters.replayed",  # put back: pending again
+    "dead_letters.replayed",  # requeued: pending again
     "sent_again.delivered",  # delivered once more
-    "sent_again.refused",  # the far end took it once, and now refuses it
+    "sent_again.refused",  # the upstream took it once, and now refuses it
     "sent_again.given_up",  # the room was needed, or it became too old
 ]
 

@@ -392,10 +392,10 @@ async def test_lanes_that_come_and_go_while_an_aggregate_waits_keep_their_balanc
 
 
 async def test_a_full_spool_keeps_nothing_of_a_payload_and_counts_it_when_it_comes_again(rig: MetricsRig) -> None:
-    rig.spool._writer.is_disk_full = True
+    rig.spool.writer.is_disk_full = True
     with pytest.raises(SpoolFull):
         await rig.metrics(export(100, 20))
-    rig.spool._writer.is_disk_full = False
+    rig.spool.writer.is_disk_full = False
     await rig.metrics(export(100, 20))
     await rig.settle()
     assert await rig.used() == (100, 20)

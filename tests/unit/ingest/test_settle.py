@@ -131,7 +131,7 @@ async def test_a_clock_that_jumps_back_holds_records_no_longer_than_they_settle(
 async def test_a_damaged_record_stops_no_settling(rig: Rig) -> None:
     await rig.send(call("a", response="r"))
     await rig.send(call("b", trace="u", response="r", service="gateway"), call("c", trace="w"))
-    await rig.spool._ask(
+    await rig.spool.ask(
         lambda connection, _: connection.execute(
             "UPDATE chunk SET body=cast(zeroblob(length(body)) AS BLOB) WHERE seq=1"
         )
@@ -147,7 +147,7 @@ async def test_damaged_evidence_stops_neither_the_start_nor_the_lane(tmp_path: P
     rig = await Rig.opened(tmp_path / "data")
     await rig.send(call("a"))
     await rig.send(call("b", trace="u"))
-    await rig.spool._ask(lambda connection, _: connection.execute(f"UPDATE chunk SET {damage} WHERE seq=1"))
+    await rig.spool.ask(lambda connection, _: connection.execute(f"UPDATE chunk SET {damage} WHERE seq=1"))
     await rig.reopen()
     await rig.spool.run_maintenance()
     await rig.settle()

@@ -20,7 +20,7 @@ def numbers(*span: int) -> list[bytes]:
 
 async def dead_letters(spool: SqliteSpool) -> list[tuple[str, str, str, bytes]]:
     """(lane, code, message, record), oldest first."""
-    found: list[tuple[str, str, str, bytes]] = await spool._ask(
+    found: list[tuple[str, str, str, bytes]] = await spool.ask(
         lambda connection, _: connection.execute("SELECT lane, code, message, record FROM dead_letter").fetchall()
     )
     return found
@@ -250,12 +250,12 @@ async def test_a_garbage_row_is_set_aside_and_its_neighbours_are_delivered(
     spool = open_spool(data_dir, clock)
     for start in (0, 3, 6):
         await append(spool, numbers(start, start + 3))
-    await spool._ask(lambda connection, _: connection.execute(f"UPDATE chunk SET {DAMAGE[damage]} WHERE seq=2"))
+    await spool.ask(lambda connection, _: connection.execute(f"UPDATE chunk SET {DAMAGE[damage]} WHERE seq=2"))
     assert await drained(spool, max_records=4) == [*numbers(3), *numbers(6, 9)]
     dead = await dead_letters(spool)
     assert {code for _, code, *_ in dead} == {"unreadable_row"}
     assert spool.depth(AI_TELEMETRY).dead_lettered == len(dead) == 3
-    assert spool._figures.is_balanced()
+    assert spool.counters.is_balanced()
     await spool.close()
 
 
@@ -266,10 +266,10 @@ async def test_a_row_that_rots_under_a_frozen_batch_leaves_the_rest_of_the_batch
     await frozen(spool, max_records=5)
     alone = await frozen(spool, max_records=1)
     assert alone.records == (b"5",)
-    await spool._ask(lambda connection, _: connection.execute("UPDATE chunk SET ends=x'00' WHERE seq=2"))
+    await spool.ask(lambda connection, _: connection.execute("UPDATE chunk SET ends=x'00' WHERE seq=2"))
     await spool.close()
     spool = open_spool(data_dir, clock)
     assert await drained(spool) == [*numbers(3), *numbers(6, 9)]
     assert spool.depth(AI_TELEMETRY).dead_lettered == 3
-    assert spool._figures.is_balanced()
+    assert spool.counters.is_balanced()
     await spool.close()

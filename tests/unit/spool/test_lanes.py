@@ -23,7 +23,7 @@ def opened(data_dir: Path, *exporters: str, clock: Clock | None = None, settles:
 
 
 async def chunk_count(spool: SqliteSpool) -> int:
-    count: int = await spool._ask(lambda connection, _: connection.execute("SELECT count(*) FROM chunk").fetchone()[0])
+    count: int = await spool.ask(lambda connection, _: connection.execute("SELECT count(*) FROM chunk").fetchone()[0])
     return count
 
 
@@ -216,7 +216,7 @@ async def test_decisions_are_not_written_when_an_append_was_lost_since(data_dir:
     spool = opened(data_dir)
     await append(spool, [b"0", b"1"])
     lost_appends = spool.lost_appends
-    await spool._ask(
+    await spool.ask(
         lambda connection, _: connection.execute(
             "CREATE TRIGGER broken BEFORE INSERT ON chunk BEGIN SELECT RAISE(ABORT, 'no'); END"
         )
@@ -230,7 +230,7 @@ async def test_decisions_are_not_written_when_an_append_was_lost_since(data_dir:
         await settling
     with pytest.raises(SpoolError):
         await lost
-    await spool._ask(lambda connection, _: connection.execute("DROP TRIGGER broken"))
+    await spool.ask(lambda connection, _: connection.execute("DROP TRIGGER broken"))
     await spool.settle(AI_TELEMETRY, 1, lost_appends=spool.lost_appends)
     assert await drained(spool) == [b"0", b"1"]
     await assert_balanced(spool)

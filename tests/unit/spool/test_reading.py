@@ -20,9 +20,9 @@ async def test_what_waits_for_an_exporter_stays_when_the_counts_are_read(data_di
     (killed / "spool.db-shm").unlink()
     for stopped in (data_dir, killed):
         held = read_held(stopped)
-        assert held.figures.edge["kept"] == 2
-        assert (held.figures.lane("ai_telemetry").delivered, held.oldest_ms["ai_telemetry"]) == (2, None)
-        assert (held.figures.lane("archive").pending, held.oldest_ms["archive"]) == (2, EPOCH_MS)
+        assert held.counters.edge["kept"] == 2
+        assert (held.counters.lane("ai_telemetry").delivered, held.oldest_ms["ai_telemetry"]) == (2, None)
+        assert (held.counters.lane("archive").pending, held.oldest_ms["archive"]) == (2, EPOCH_MS)
         again = open_spool(stopped, exporters=["archive"])
         assert (await frozen(again, "archive")).records == (b"1", b"2")
         await again.close()

@@ -14,7 +14,7 @@ from spool.dead_letters import Chosen, Place, Requeued
 from spool.errors import SpoolError, SpoolLocked
 from spool.record import AI_TELEMETRY, DEVICES, USAGE_EVENTS, Batch, Lane
 from spool.sqlite import database
-from spool.sqlite.replay import ranges as again
+from spool.sqlite.replay import ranges
 from spool.sqlite.replay.operator import at_rest
 from spool.sqlite.spool import SqliteSpool
 from spool.store import Refusal
@@ -241,7 +241,7 @@ async def test_a_lane_that_is_given_up_expires_what_was_put_back_for_it(data_dir
     await frozen(spool, "archive", max_records=1)
     await spool.close()
     spool = open_spool(data_dir, clock)
-    figures = spool._figures.lanes["archive"]
+    figures = spool.counters.lanes["archive"]
     assert (figures.kept, figures.expired, figures.pending) == (4, 4, 0)
     await spool.run_maintenance()
     assert await again_chunks(spool) == 0
@@ -561,7 +561,7 @@ async def test_dead_letters_that_were_put_back_are_found_again_when_their_stretc
     await spool.operator().replay_dead_letters(ALL)
     under_way = await frozen(spool, max_records=2)
     await spool.ask(lambda connection, _: connection.execute("DELETE FROM stretch"))
-    await spool.ask(lambda connection, _: again.send_uncovered(connection, AI_TELEMETRY))
+    await spool.ask(lambda connection, _: ranges.send_uncovered(connection, AI_TELEMETRY))
     await assert_balanced(spool)
     assert await drained(spool) == numbers(2, 6)
     await spool.ack(under_way)

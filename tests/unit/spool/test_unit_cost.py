@@ -272,8 +272,8 @@ async def test_a_dead_letter_stands_for_all_its_records_and_goes_back_as_the_tot
     await rig.ship()
     assert rig.far.at() == 7
     await rig.keep(metered(1))
-    put_back = await rig.spool.operator().replay_dead_letters(Chosen())
-    assert put_back.replayed == {UNIT_COST: 1}
+    requeued = await rig.spool.operator().replay_dead_letters(Chosen())
+    assert requeued.replayed == {UNIT_COST: 1}
     await rig.ship()
     assert rig.far.at() == 8
     depth = rig.spool.depth(UNIT_COST)
@@ -293,8 +293,8 @@ async def test_a_refused_delete_of_several_places_is_not_put_back_over_what_came
     await rig.lane.bury(await rig.frozen(), "forbidden_delete", "not now")
     await rig.keep(metered(5))
     await rig.ship()
-    put_back = await rig.spool.operator().replay_dead_letters(Chosen())
-    assert put_back.skipped == 1
+    requeued = await rig.spool.operator().replay_dead_letters(Chosen())
+    assert requeued.skipped == 1
     await rig.ship()
     assert rig.far.at() == 5
     await rig.keep(wide)
@@ -310,8 +310,8 @@ async def test_a_refused_replace_is_not_put_back_over_sums_that_came_after(tmp_p
     await rig.lane.bury(await rig.frozen(), "invalid_filter", "no such dimension")
     await rig.keep(metered(5))
     await rig.ship()
-    put_back = await rig.spool.operator().replay_dead_letters(Chosen())
-    assert (put_back.replayed, put_back.skipped) == ({UNIT_COST: 1}, 1)
+    requeued = await rig.spool.operator().replay_dead_letters(Chosen())
+    assert (requeued.replayed, requeued.skipped) == ({UNIT_COST: 1}, 1)
     await rig.ship()
     assert (rig.far.at(), rig.far.at("other")) == (5, 7)
     await rig.close()
