@@ -1,7 +1,7 @@
 """Each item of a body that an AI gateway pushed to `/v1/sources/{name}`: what its source makes of it, and why. Pure.
 
-The whole body is read once, by the source itself; what stands where is noted on the way (`placed`). Where the values of each call
-came from is asked afterwards (`reading`).
+The source itself reads the whole body once, over documents whose values carry their origin; what stands where is noted on
+the way (`placed`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,9 +14,9 @@ from gateway.contract.flags import RECEIVED_TIME
 from gateway.counting.calls.digest import identity
 from gateway.decode.view import Traces
 from gateway.explain.log_records import explain_log_records
-from gateway.explain.placed import Placed, WatchedRead
+from gateway.explain.placed import Placed, PlacedRead, Reading
 from gateway.explain.points import source_fields
-from gateway.explain.reading import RECORD_ID, Item, Reading, origins_of, reading_of
+from gateway.explain.reading import RECORD_ID, REPORTED, origins_of
 from gateway.explain.records import Traced, fields_of_record, flagged, input_sum
 from gateway.explain.single import Single
 from gateway.explain.spans import explain_spans
@@ -26,6 +26,7 @@ from gateway.normalise.context import Context
 from gateway.normalise.points import Point
 from gateway.normalise.provenance import Provenance
 from gateway.normalise.texts import Json
+from gateway.normalise.traced import recording
 from gateway.sources.documents import Document
 from gateway.sources.otlp import decoded_request, export_request
 from gateway.sources.reading import documents_of
@@ -95,19 +96,26 @@ def _otlp(request: Mapping[str, Json], position: str, payload: int, context: Con
 
 
 def _entries(read: _Read) -> Iterator[Single]:
-    out = WatchedRead()
-    read.source.read(read.documents, out, read.context)
+    out = PlacedRead()
+    with recording() as recorded:
+        documents = [document._replace(value=recorded.traced(document.value)) for document in read.documents]
+        read.source.read(documents, out, read.context)
     calls = iter(out.calls.calls)
     for placed in out.calls.placed:
-        yield _call(read, placed, next(calls)) if placed.reading else Single(_uncounted(read, placed))
+        yield _call(read, placed, next(calls)) if placed.is_counted else Single(_uncounted(read, placed))
     for rejection in out.calls.rejected:
         yield Single(_rejected(read.payload, rejection.position, rejection.reason))
     points = iter(out.measured.points)
     rows = _Rows(read)
     for placed in out.measured.placed:
-        yield rows.point(placed, next(points)) if placed.reading else Single(_uncounted(read, placed))
+        yield rows.point(placed, next(points)) if placed.is_counted else Single(_uncounted(read, placed))
     for rejection in out.measured.rejected:
         yield Single(_rejected(read.payload, rejection.position, rejection.reason))
+
+
+def _document(read: _Read, position: str) -> str:
+    """Position of the last document that the item at *position* may stand in; a body that is one document has none."""
+    return next((x.position for x in reversed(read.documents) if position.startswith(x.position)), "")
 
 
 # ---- no calls
@@ -133,7 +141,7 @@ def _rejected(payload: int, position: str, reason: str) -> Explanation:
 def _call(read: _Read, placed: Placed, call: Call) -> Single:
     told = Explanation(read.payload, placed.position.lstrip("."), "entry", convention=read.source.name, chosen_by=_PATH)
     told.record_id = call.record["record_id"]
-    reading = reading_of(placed)
+    reading = placed.reading
     if reading is None:
         told.record_id_from = "the record itself"
         told.fields, told.input = _as_it_stood(call, placed)
@@ -147,12 +155,12 @@ def _call(read: _Read, placed: Placed, call: Call) -> Single:
 
 
 def _traced(read: _Read, placed: Placed, reading: Reading, call: Call) -> Traced:
-    origins = origins_of(Item(read.documents, read.source.read, placed, read.context), reading)
+    origins = origins_of(placed.position, _document(read, placed.position), reading)
     record = cast("dict[str, Any]", call.record)
     return Traced(
         record,
         reading.picked,
-        {field: told for field, told in origins.items() if field not in _TOLD_APART},
+        {field: told for field, told in origins.items() if field not in REPORTED},
         {},
         _envelope(record, origins),
         reading.convention.default_provider,
@@ -160,16 +168,9 @@ def _traced(read: _Read, placed: Placed, reading: Reading, call: Call) -> Traced
     )
 
 
-_TOLD_APART = (
-    "started_at", "duration_ms", "status", "error_type", "source.library_version", "trace.trace_id", "trace.span_id",
-    "trace.parent_span_id",
-)  # fmt: skip
-"""Fields of the record that no table holds."""
-
-
 def _envelope(record: Mapping[str, Any], origins: Mapping[str, Provenance]) -> dict[str, Field]:
     """What is told of a call beside its names and counts."""
-    fields = {path: Field(None, origins[path]) for path in _TOLD_APART if path in origins}
+    fields = {path: Field(None, origins[path]) for path in REPORTED if path in origins}
     if RECEIVED_TIME in record["flags"]:
         fields["started_at"] = Field(None, Provenance("envelope"), "when it was received: it tells no time")
     if "error_type" in fields and not fields["error_type"].told.attributes:
@@ -185,8 +186,7 @@ def _identity(told: Provenance) -> str:
 
 def _as_it_stood(call: Call, placed: Placed) -> tuple[dict[str, Field], InputSum | None]:
     """A record that came as a record: its own fields, and what we put beside them."""
-    (value,) = placed.reading
-    sent = leaves(value) if isinstance(value, dict) else {}
+    sent = leaves(placed.value) if isinstance(placed.value, dict) else {}
     record = cast("dict[str, Any]", call.record)
     fields = {
         path: Field(found, Provenance("item", (path,)) if path in sent else Provenance("default"))
@@ -210,11 +210,11 @@ class _Rows:
 
     def point(self, placed: Placed, point: Point) -> Single:
         """One kind of what a row sums up."""
-        read, reading = self._read, reading_of(placed)
+        read, reading = self._read, placed.reading
         assert reading is not None  # noqa: S101 - a point was read of a row
-        if reading.said is not self._row:
-            self._row = reading.said
-            self._origins = origins_of(Item(read.documents, read.source.read, placed, read.context), reading)
+        if reading.reported is not self._row:
+            self._row = reading.reported
+            self._origins = origins_of(placed.position, _document(read, placed.position), reading)
         position = f"{placed.position} ({point.kind})".lstrip(" .")
         told = Explanation(read.payload, position, "sum", convention=reading.convention.name, chosen_by=_PATH)
         named = self._origins.get(_VALUES.get(point.kind, point.kind), Provenance("rule"))

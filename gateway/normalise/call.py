@@ -71,5 +71,5 @@ class Normalised:
     unknown_conventions: Counter[str] = field(default_factory=Counter)
     """Scope name -> calls that only the generic table could read."""
 
-    def place(self, position: str, reason: str = "", *reading: object) -> None:
+    def note_position(self, position: str, reason: str = "", *reading: object) -> None:
         """Where the item stands that is counted with this, why it is suppressed, or what the call was read as. Only `gateway.explain` notes it."""

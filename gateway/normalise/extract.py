@@ -61,6 +61,13 @@ class Extracted:
         self.who: dict[str, str] = {}
         self.other: dict[str, int | float] | None = None
 
+    def value(self, field: str) -> str | int | float | None:
+        """The value of *field*, whatever its kind; None where it has none."""
+        for values in (self.texts, self.counts, self.numbers, self.who, self.other or {}):
+            if field in values:
+                return values[field]
+        return None
+
     def complete(self, other: "Extracted") -> None:
         """Take the values of *other* for the fields that have none."""
         for mine, theirs in (

@@ -94,8 +94,8 @@ class UsagePoints:
         self.items += 1
         self.rejected.append(Rejection(reason, position))
 
-    def place(self, position: str, *reading: object) -> None:
-        """As `Normalised.place`: without a *reading* the item is ignored."""
+    def note_position(self, position: str, *reading: object) -> None:
+        """As `Normalised.note_position`: without a *reading* the item is ignored."""
 
 
 def hashed(*parts: bytes) -> bytes:

@@ -5,12 +5,12 @@ then writes is noted with its origin, in this order: the origin that the value c
 before that states the value; the latest read at all since then (`traced.Recording.source_of`).
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from gateway.decode.view import Attributes
 from gateway.normalise.extract import AttributeTable, Extracted, pick, read_value
-from gateway.normalise.traced import By, Leaf, Origin, Recording, carried, shown
+from gateway.normalise.traced import By, Leaf, Origin, Recording, carried, origin_of, shown
 
 _DICTS = ("texts", "counts", "numbers", "who")
 _V = TypeVar("_V")
@@ -40,9 +40,6 @@ class _Written(NamedTuple):
     passed: tuple[Leaf, ...] = ()
 
 
-_BY_RULE = _Written(())
-
-
 class RecordedExtracted(Extracted):
     """Extracted values that note where each was written from."""
 
@@ -54,6 +51,21 @@ class RecordedExtracted(Extracted):
         self.written: dict[str, _Written] = {}
         for name in _DICTS:
             setattr(self, name, _RecordedValues(self))
+
+    @classmethod
+    def of(cls, picked: Extracted, recording: Recording) -> "RecordedExtracted":
+        """*picked* as it is now; where nothing was recorded, by the origins that its values carry."""
+        if isinstance(picked, cls):
+            return picked.copy()
+        made = cls(recording)
+        for name in _DICTS:
+            values = getattr(picked, name)
+            dict.update(getattr(made, name), values)
+            for field, value in values.items():
+                origin = origin_of(value) or recording.read_of(value)
+                made.written[field] = _Written(() if origin is None else origin.leaves)
+        made.other = picked.other
+        return made
 
     def copy(self) -> "RecordedExtracted":
         """As it is now; what is written later is not in it."""
@@ -72,7 +84,10 @@ class RecordedExtracted(Extracted):
         """Where the value of *field* came from; None where it has none."""
         if field not in self.values():
             return None
-        written = self.written.get(field, _BY_RULE)
+        written = self.written.get(field)
+        if written is None:
+            origin = origin_of(self.values()[field])
+            written = _Written(() if origin is None else origin.leaves)
         if not written.leaves:
             return Provenance("rule", (), self._names(written.passed))
         by: By = next((leaf.by for leaf in written.leaves if leaf.by == "text"), written.leaves[0].by)
@@ -94,11 +109,20 @@ class RecordedExtracted(Extracted):
         if values is not None:
             dict.__setitem__(values, field, carried(value, Origin((won,), self.recording)))
 
+    def note_paths(self, field: str, found: Sequence[tuple[str, Any]]) -> None:
+        """The same for paths in a document, which a table of ours or the operator's asks for."""
+        self.recording.asked.update(path for path, _ in found)
+        self.note_names(field, [(Leaf("item", (path,)), value) for path, value in found])
+        self.recording.end_write()
+
     def note_write(self, field: str, value: Any, before: _Written | None) -> None:
         """*value* is written; what *before* gave is passed over, unless the value is made of it."""
         origin = self.recording.source_of(value)
         leaves = () if origin is None else origin.leaves
-        others = () if before is None else (*before.leaves, *before.passed)
+        others = (
+            *(() if origin is None else origin.passed),
+            *(() if before is None else (*before.leaves, *before.passed)),
+        )
         self.written[field] = _Written(leaves, tuple(leaf for leaf in others if leaf not in leaves))
 
     def note_passed(self, field: str, value: Any) -> None:
@@ -126,6 +150,10 @@ class _RecordedValues(dict[str, _V]):
         written = self._picked.written[field]
         origin = Origin(written.leaves, self._picked.recording) if written.leaves else None
         super().__setitem__(field, carried(value, origin))
+
+    def update(self, values: Mapping[str, _V]) -> None:  # type: ignore[override]
+        for field, value in values.items():
+            self[field] = value
 
     def setdefault(self, field: str, value: _V) -> _V:
         if dict.__contains__(self, field):
@@ -171,8 +199,7 @@ def pick_recorded(
     for _, field, name, kind in ranked:
         alone = Extracted()
         read_value(alone, field, kind, attributes[name])
-        value = next((x for values in (alone.texts, alone.counts, alone.numbers, alone.who, alone.other or {})
-                      if (x := values.get(field)) is not None), None)  # fmt: skip
+        value = alone.value(field)
         if value is not None:
             recording.asked.add(shown(name))
             found.setdefault(field, []).append((Leaf(by, (shown(name),)), value))

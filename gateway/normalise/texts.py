@@ -12,7 +12,7 @@ from typing import cast
 import orjson
 
 from gateway.decode.loose_json import loads
-from gateway.normalise.traced import inside, like
+from gateway.normalise.traced import chosen, inside, like
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
@@ -76,7 +76,7 @@ def text_in(value: Mapping[str, Json], *keys: str) -> str | None:
     for key in keys:
         found = value.get(key)
         if isinstance(found, str) and found:
-            return found
+            return found if type(found) is str else chosen(found, *map(value.get, keys))
     return None
 
 
@@ -87,9 +87,9 @@ def count_in(value: Mapping[str, Json], *keys: str) -> int | None:
         if (isinstance(found, float) and found.is_integer()) or (
             isinstance(found, str) and len(found) <= _MAX_DIGITS and found.isdecimal()
         ):
-            found = int(found)
+            found = like(int(found), found)
         if isinstance(found, int) and not isinstance(found, bool) and 0 <= found <= _MAX_COUNT:
-            return found
+            return found if type(found) is int else chosen(found, *map(value.get, keys))
     return None
 
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar, cast
 
 By = Literal[
     "item",  # an attribute of the item itself, a path in its document
@@ -25,7 +25,9 @@ By = Literal[
 
 _SAFE_NAME = re.compile(r"[\w-]+([./][\w-]+)*", re.ASCII)
 _MAX_NAME_CHARS = 128
-_LEAST_CHARS_INSIDE = 3
+_LEAST_CHARS_INSIDE = 8
+"""A shorter value inside a text may stand there by chance."""
+_LEAST_DIGITS_INSIDE = 2
 UNSHOWN = "(a name that is not shown)"
 _ANY = "*"
 
@@ -41,14 +43,16 @@ class Leaf(NamedTuple):
 class Origin:
     """The leaves that a value was made of, and the recording they belong to."""
 
-    __slots__ = ("leaves", "recording")
+    __slots__ = ("leaves", "passed", "recording")
 
-    def __init__(self, leaves: Iterable[Leaf], recording: "Recording") -> None:
+    def __init__(self, leaves: Iterable[Leaf], recording: "Recording", passed: Iterable[Leaf] = ()) -> None:
+        """*passed*: leaves that a reader preferred these to."""
         self.leaves = tuple(dict.fromkeys(leaves))
+        self.passed = tuple(passed)
         self.recording = recording
 
     def __add__(self, other: "Origin") -> "Origin":
-        return Origin((*self.leaves, *other.leaves), self.recording)
+        return Origin((*self.leaves, *other.leaves), self.recording, (*self.passed, *other.passed))
 
     def inside(self) -> "Origin":
         """The same leaves, as texts that hold the value."""
@@ -58,41 +62,52 @@ class Origin:
 class Recording:
     """The reads of one explanation, in their order."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, of_attributes: bool = True) -> None:
+        """*of_attributes*: a constant follows from the value read last. A document is read in a row, so there none does."""
+        self._of_attributes = of_attributes
         self.reads: list[tuple[Origin, Any]] = []
         self.asked: set[str] = set()
         """Names that code or configuration asked for: only these are shown."""
+        self.base: tuple[str, ...] = ()
+        """Path of the item whose names are shown: they begin below it."""
+        self._decisive: Origin | None = None
         self._written = 0
         """Reads before the latest write."""
 
     def note_read(self, origin: Origin, value: Any) -> None:
         if value is not None and not isinstance(value, dict | list):
             self.reads.append((origin, value))
+            if self._of_attributes:
+                self._decisive = origin
 
     def source_of(self, value: Any) -> Origin | None:
         """The origin of a value that was written just now; None for a constant of a rule."""
         found = origin_of(value)
         if found is None:
-            recent = self.reads[self._written :]
-            found = next((origin for origin, read in reversed(recent) if states(read, value)), None)
-            if found is None and recent:
-                found = recent[-1][0]
-            elif found is None and self.reads:
-                found = self.read_of(value) or self.reads[-1][0]
-        self._written = len(self.reads)
+            found = (
+                self.read_of(value, self._written)
+                or self._decisive
+                or (None if value in {0, 1} else self.read_of(value))
+            )
+        self.end_write()
         return found
+
+    def end_write(self) -> None:
+        """What was read so far says nothing of the values that are written next."""
+        self._written = len(self.reads)
 
     def read_of(self, value: Any, first: int = 0) -> Origin | None:
         """The origin of the latest read from number *first* on that states *value*."""
         return next((origin for origin, read in reversed(self.reads[first:]) if states(read, value)), None)
 
-    def document(self, value: Mapping[str, Any]) -> "TracedObject":
-        """*value* as a document of its own; values in it that carry an origin keep it."""
-        return value if isinstance(value, TracedObject) else TracedObject(value, (), None, self)
+    def traced(self, value: Any) -> Any:
+        """*value*, a whole document, with origins in it; values that carry one keep it."""
+        return _traced(value, (), None, self)
 
     def shown(self, leaf: Leaf) -> str:
         """The leaf's name: of its path the parts that were asked for."""
-        parts = [part if part in self.asked else _ANY for part in leaf.path]
+        path = leaf.path[len(self.base) :] if leaf.path[: len(self.base)] == self.base else leaf.path
+        parts = [part if part in self.asked else _ANY for part in path]
         return ".".join(parts) if any(part != _ANY for part in parts) else UNSHOWN
 
 
@@ -107,7 +122,7 @@ def active_recording() -> Recording | None:
 @contextmanager
 def recording() -> Iterator[Recording]:
     """Record what the code inside picks from documents."""
-    made = Recording()
+    made = Recording(of_attributes=False)
     token = _RECORDING.set(made)
     try:
         yield made
@@ -125,16 +140,18 @@ def origin_of(value: Any) -> Origin | None:
     return value.origin if isinstance(value, Text | Whole | Real) else None
 
 
-def states(read: Any, value: Any) -> bool:
+def states(read: object, value: object) -> bool:
     """Whether the value *read* holds *value*: equal, or a text with it inside."""
-    if isinstance(read, bool) or isinstance(value, bool):
-        return read is value
+    if isinstance(read, bool):
+        return read and value in {1, "true"}
     if isinstance(value, int | float):
-        if isinstance(read, str):
-            return re.search(rf"(?<![\w.]){re.escape(f'{value:g}')}(?![\w.])", read) is not None
-        return bool(read == value)
+        if not isinstance(read, str):
+            return read == value
+        text = f"{value:g}"
+        is_inside = len(text) >= _LEAST_DIGITS_INSIDE and re.search(rf"(?<![\w.]){re.escape(text)}(?![\w.])", read)
+        return read.strip() == text or bool(is_inside)
     if not isinstance(read, str) or not isinstance(value, str):
-        return bool(read == value)
+        return str(read) == value
     return read == value or (len(value) >= _LEAST_CHARS_INSIDE and value in read)
 
 
@@ -195,6 +212,8 @@ def _joining(kind: type, name: str) -> Any:
 
     def method(self: Any, other: Any) -> Any:
         made, theirs = plain(self, other), origin_of(other)
+        if made is NotImplemented:
+            return made
         return carried(made, self.origin if theirs is None else self.origin + theirs)
 
     return method
@@ -257,9 +276,49 @@ def is_wanted(values: Mapping[str, Any], field: str) -> bool:
     return type(values) is not dict or field not in values
 
 
-def like(value: Any, text: str) -> Any:
-    """*value*, which was made of *text* by code that keeps no origin."""
-    return carried(value, origin_of(text))
+_T = TypeVar("_T")
+
+
+def like(value: _T, source: object) -> _T:
+    """*value*, which was made of *source* by a conversion that keeps no origin."""
+    return value if type(source) in _PLAIN else cast("_T", carried(value, origin_of(source)))
+
+
+_PLAIN = frozenset({str, int, float, bool, type(None)})
+
+
+def note_read(value: object) -> None:
+    """Note, while recording, that *value* was read of a document that notes nothing itself."""
+    recording, origin = active_recording(), origin_of(value)
+    if recording is not None and origin is not None:
+        recording.note_read(origin, value)
+
+
+def chosen(value: _T, *among: object) -> _T:
+    """*value*, which a reader preferred to the others *among*."""
+    if type(value) in _PLAIN or (origin := origin_of(value)) is None:
+        return value
+    passed = [leaf for other in among if other is not value for leaf in _leaves(other) if leaf not in origin.leaves]
+    return cast("_T", carried(value, Origin(origin.leaves, origin.recording, (*origin.passed, *passed))))
+
+
+def _leaves(value: object) -> tuple[Leaf, ...]:
+    origin = origin_of(value)
+    return () if origin is None else (*origin.leaves, *origin.passed)
+
+
+def merged(value: str, parts: Iterable[object]) -> str:
+    """*value*, which was made of *parts*."""
+    if active_recording() is None:
+        return value
+    origins = [origin for part in parts if (origin := origin_of(part)) is not None]
+    return value if not origins else cast("str", carried(value, sum(origins[1:], origins[0])))
+
+
+def reassembled(document: dict[str, Any]) -> dict[str, Any]:
+    """*document*, which was put together of parts of others; while recording one that notes what is read of it."""
+    recording = active_recording()
+    return document if recording is None else cast("dict[str, Any]", recording.traced(document))
 
 
 def _traced(value: Any, path: tuple[str, ...], inside: Origin | None, record: Recording) -> Any:

@@ -12,7 +12,9 @@ from typing import NamedTuple
 from gateway.normalise.conventions.shared import kind_of
 from gateway.normalise.conventions.table import Convention
 from gateway.normalise.extract import COUNT, FIRST, MAX_COUNT, MAX_TEXT_CHARS, NUMBER, TEXT, WHO, Extracted
+from gateway.normalise.provenance import RecordedExtracted
 from gateway.normalise.texts import Json
+from gateway.normalise.traced import active_recording, like
 
 _MAX_NUMBER_CHARS = 40
 _MAX_DIGITS = 15
@@ -34,13 +36,6 @@ class Field(NamedTuple):
     """Of each path: as it is written, its first part, the others. Plain tuples: this is read some thirty times a document."""
 
 
-class PickedIn(Extracted):
-    """What was picked, and the document that it was picked in."""
-
-    __slots__ = ("document",)
-    document: Mapping[str, Json]
-
-
 @lru_cache(maxsize=256)
 def fields_of(convention: Convention) -> tuple[Field, ...]:
     """The table of *convention*, compiled. Unlike an attribute table it has no shared names: each source names its own."""
@@ -55,10 +50,10 @@ def _parted(name: str) -> tuple[str, tuple[str, ...]]:
     return first, tuple(rest)
 
 
-def pick_fields(document: Mapping[str, Json], convention: Convention) -> PickedIn:
+def pick_fields(document: Mapping[str, Json], convention: Convention) -> Extracted:
     """The mapped values of *document*. Empty texts, and numbers that are none, count as absent."""
-    picked = PickedIn()
-    picked.document = document
+    recording = active_recording()
+    picked = Extracted() if recording is None else RecordedExtracted(recording)
     texts, who = picked.texts, picked.who
     for field, kind, paths in fields_of(convention):
         for name, first, rest in paths:
@@ -73,7 +68,22 @@ def pick_fields(document: Mapping[str, Json], convention: Convention) -> PickedI
                     break
             elif _keep(picked, field, kind, value):
                 break
+    if isinstance(picked, RecordedExtracted):
+        _note_paths(picked, document, convention)
     return picked
+
+
+def _note_paths(picked: RecordedExtracted, document: Mapping[str, Json], convention: Convention) -> None:
+    """Note of each field the path that won, and those that hold a value beside it."""
+    for field, kind, paths in fields_of(convention):
+        found: list[tuple[str, object]] = []
+        for name, first, rest in paths:
+            alone = Extracted()
+            value = at_path(document, Path(name, (first, *rest)))
+            if value is not None:
+                _keep(alone, field, kind, value)
+                found += [(name, each) for each in (alone.value(field),) if each is not None]
+        picked.note_paths(field, found)
 
 
 def at_path(document: Mapping[str, Json], path: Path) -> Json:
@@ -139,7 +149,7 @@ def count_of(value: Json) -> int | None:
     if (isinstance(value, str) and len(value) <= _MAX_DIGITS and value.isascii() and value.isdigit()) or (
         isinstance(value, float) and value.is_integer()
     ):
-        value = int(value)
+        value = like(int(value), value)
     return value if isinstance(value, int) and 0 <= value <= MAX_COUNT else None
 
 
@@ -155,4 +165,4 @@ def number_of(value: Json) -> float | None:
             return None
     else:
         return None
-    return number if abs(number) < _INFINITY else None
+    return like(number, value) if abs(number) < _INFINITY else None

@@ -7,6 +7,7 @@ from http import HTTPStatus
 
 from gateway.contract.outcomes import Rejection
 from gateway.normalise.texts import Json, json_object
+from gateway.normalise.traced import like, note_read
 from gateway.sources.documents import Document, ReadLine
 from gateway.sources.fields import count_of, number_of
 from gateway.sources.source import SourceRead
@@ -34,14 +35,14 @@ def ignore(out: SourceRead, position: str = "") -> None:
     """Count one more item, which is no AI usage."""
     out.calls.items += 1
     out.calls.ignored += 1
-    out.calls.place(position)
+    out.calls.note_position(position)
 
 
 def suppress(out: SourceRead, reason: str, position: str = "") -> None:
     """Count one more item, which is AI but no call of its own."""
     out.calls.items += 1
     out.calls.suppressed[reason] += 1
-    out.calls.place(position, reason)
+    out.calls.note_position(position, reason)
 
 
 def unwrapped(value: dict[str, Json], read_line: ReadLine | None = None) -> dict[str, Json]:
@@ -70,14 +71,17 @@ def spoken_ms(value: Json) -> float | None:
     if isinstance(value, str):
         match = _SPOKEN_DURATION.fullmatch(value.strip())
         if match is not None:
-            return float(match[1]) * _MS[match[2]]
+            return like(float(match[1]) * _MS[match[2]], value)
     return None if isinstance(value, bool) else number_of(value)
 
 
 def http_status(value: Json) -> int | None:
     """The status of an answer, 100 to 599; None for what is none."""
     status = count_of(value)
-    return status if status is not None and HTTPStatus.CONTINUE <= status < 600 else None  # noqa: PLR2004 - the last class
+    if status is None or not HTTPStatus.CONTINUE <= status < 600:  # noqa: PLR2004 - the last class
+        return None
+    note_read(status)
+    return status
 
 
 def is_failure(status: int | None) -> bool:
@@ -86,8 +90,9 @@ def is_failure(status: int | None) -> bool:
 
 def scalars(value: Mapping[str, Json], names: Mapping[str, str], into: dict[str, str]) -> None:
     """Of a free map that users fill, the entries whose names are in *names* (lower case -> field); the first one a field counts."""
-    for key, found in value.items():
+    for key in value:
         field = names.get(key.lower()) if len(key) <= _MAX_KEY_CHARS else None
+        found = None if field is None else value[str(key)]
         if field is not None and isinstance(found, str) and found:
             into.setdefault(field, found[:_MAX_VALUE_CHARS])
 

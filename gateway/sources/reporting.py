@@ -22,6 +22,7 @@ from gateway.normalise.extract import Extracted
 from gateway.normalise.fingerprint import scope_fingerprint
 from gateway.normalise.record import call_record, error_name, event_record_id
 from gateway.normalise.texts import Json
+from gateway.normalise.traced import like, merged
 from spool.record import Source, Trace
 
 UNTIMED_MS = 10 * 60 * 1000
@@ -67,7 +68,7 @@ def add_call(out: Normalised, report: Report, convention: Convention, position: 
     if not times.FIRST_NS <= start_ms * times.NS_PER_MS < times.LAST_NS:
         out.rejected.append(Rejection("invalid_time", position))
         return
-    out.place(position, "", report, convention)
+    out.note_position(position, "", report, convention)
     made = gateway_origin(convention.name, context)
     trace_id, span_id, parent = trace_ids(report)
     record = call_record(
@@ -143,7 +144,7 @@ def trace_of(trace_id: str, span_id: str, parent: str) -> Trace | None:
 
 def content_id(*parts: object) -> str:
     """An identity made of what a report says, for a sender that gives its reports no id. No content goes in: names, counts, times."""
-    return "\x1f".join("" if part is None else str(part) for part in parts)
+    return merged("\x1f".join("" if part is None else str(part) for part in parts), parts)
 
 
 def epoch_ms(value: Json) -> int | None:
@@ -151,6 +152,10 @@ def epoch_ms(value: Json) -> int | None:
 
     A text without an offset is UTC. None when it is no time.
     """
+    return like(_epoch_ms(value), value)
+
+
+def _epoch_ms(value: Json) -> int | None:
     if isinstance(value, str):
         text = value.strip()
         if not (text.isascii() and text.replace(".", "", 1).isdigit()):

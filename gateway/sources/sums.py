@@ -101,7 +101,7 @@ def _add(measured: UsagePoints, rows: list[Sum], convention: Convention, context
         measured.items += len(rows)
         measured.ignored += len(rows)
         for row in rows:
-            measured.place(row.position)
+            measured.note_position(row.position)
         return
     if any(not 0 <= value <= _MAX_VALUE for _, value in told):
         measured.reject("invalid_value", first.position)
@@ -111,7 +111,7 @@ def _add(measured: UsagePoints, rows: list[Sum], convention: Convention, context
     for number, (kind, value) in enumerate(told):
         point = _point(first, labels, table, kind, value)
         measured.items += 1
-        measured.place(first.position, first, convention, kind, len(rows))
+        measured.note_position(first.position, first, convention, kind, len(rows))
         measured.points.append(point if number else point._replace(measurements=values.calls))
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from gateway.normalise.extract import MAX_TEXT_CHARS, Extracted
 from gateway.normalise.texts import Answer, Json, count_in, object_in
+from gateway.normalise.traced import chosen
 
 
 def add_parts(picked: Extracted, usage: Mapping[str, Json]) -> None:
@@ -69,10 +70,8 @@ def _parts(usage: Mapping[str, Json]) -> list[tuple[str, int | None]]:
 
 def _first(*values: int | None) -> int | None:
     """The first that says more than 0, else the first that says anything: senders write 0 under the names they do not use."""
-    for value in values:
-        if value:
-            return value
-    return next((value for value in values if value is not None), None)
+    found = next(filter(None, values), None)
+    return chosen(next((value for value in values if value is not None), None) if found is None else found, *values)
 
 
 def add_wholes(picked: Extracted, usage: Mapping[str, Json]) -> None:

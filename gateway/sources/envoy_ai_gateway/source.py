@@ -20,6 +20,7 @@ from typing import Final
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.table import Convention, inclusive
 from gateway.normalise.texts import Json
+from gateway.normalise.traced import reassembled
 from gateway.sources.documents import Document
 from gateway.sources.fields import pick_fields
 from gateway.sources.items import http_status, ignore, is_failure, objects, spoken_ms, unwrapped
@@ -75,7 +76,7 @@ _UNKNOWN: Final = frozenset({"-", ""})
 
 def read(documents: Sequence[Document], out: SourceRead, context: Context) -> None:
     for position, value in objects(documents, out):
-        entry = known_keys(unwrapped(value))
+        entry = reassembled(known_keys(unwrapped(value)))
         picked = pick_fields(entry, ENVOY)
         counted = picked.counts.keys() & {"input", "output", "total"}
         if entry.get("mcp_method") or not (counted or "request_model" in picked.texts):

@@ -98,7 +98,7 @@ def read(documents: Sequence[Document], out: SourceRead, context: Context) -> No
             _add(out, observation, told, context)
         else:
             calls.suppressed["not_a_call"] += 1
-            calls.place(observation.position, "not_a_call")
+            calls.note_position(observation.position, "not_a_call")
             calls.links.append(_LEDGER_TRACE + _ledger_span(observation.id) + (_parent(observation) or bytes(8)))
     out.answer = {"successes": [{"id": x, "status": 201} for x in told.accepted], "errors": _errors(told)}
 

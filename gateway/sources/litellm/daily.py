@@ -15,13 +15,11 @@ import csv
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-import orjson
-
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.litellm import without_prefix
 from gateway.normalise.conventions.metric_tables import CLIENT_RANK
 from gateway.normalise.conventions.table import Convention, inclusive
-from gateway.normalise.texts import Json
+from gateway.normalise.texts import Json, json_object
 from gateway.sources.fields import count_of, pick_fields, text_of
 from gateway.sources.items import at
 from gateway.sources.reporting import epoch_ms
@@ -183,8 +181,4 @@ def _focus_sum(position: str, row: dict[str, Json]) -> Sum:
 def _tags(value: Json) -> Json:
     if not isinstance(value, str):
         return value if isinstance(value, dict) else {}
-    try:
-        tags: Json = orjson.loads(value)
-    except orjson.JSONDecodeError:
-        return {}
-    return tags
+    return dict(json_object(value))

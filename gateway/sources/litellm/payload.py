@@ -27,6 +27,7 @@ from gateway.normalise.conventions.native import add_parts, add_wholes, note_nat
 from gateway.normalise.conventions.table import Convention, inclusive
 from gateway.normalise.extract import MAX_TEXT_CHARS, Extracted
 from gateway.normalise.texts import Json, count_in
+from gateway.normalise.traced import chosen
 from gateway.sources.fields import count_of, number_of, pick_fields, text_of
 from gateway.sources.litellm.call_types import CallType, call_type
 from gateway.sources.reporting import Report, content_id, epoch_ms
@@ -165,11 +166,13 @@ def _read_usage(document: Mapping[str, Json], picked: Extracted) -> Mapping[str,
 def _read_parts(counts: dict[str, int], usage: Mapping[str, Json]) -> None:
     """The parts as LiteLLM's Usage object has them, some of them two or three times."""
     inputs, outputs = _object(usage, "prompt_tokens_details"), _object(usage, "completion_tokens_details")
-    cached = count_in(inputs, "cached_tokens") or count_in(usage, "cache_read_input_tokens")
+    inside, beside = count_in(inputs, "cached_tokens"), count_in(usage, "cache_read_input_tokens")
+    cached = chosen(inside or beside, inside, beside)
     if cached is not None:
         counts["cache_read"] = cached
     written = count_in(inputs, "cache_creation_tokens", "cache_write_tokens")
-    written = written or count_in(usage, "cache_creation_input_tokens")
+    beside = count_in(usage, "cache_creation_input_tokens")
+    written = chosen(written or beside, written, beside)
     if written is not None:
         counts["cache_creation"] = written
         hour = count_in(_object(inputs, "cache_creation_token_details"), "ephemeral_1h_input_tokens")
@@ -275,4 +278,5 @@ def _whole_text(value: Json) -> str:
 def _error(document: Mapping[str, Json]) -> str:
     """The exception's class, else its code."""
     told = _object(document, "error_information")
-    return text_of(told.get("error_class")) or text_of(told.get("error_code")) or "error"
+    name, code = text_of(told.get("error_class")), text_of(told.get("error_code"))
+    return chosen(name or code or "error", name, code)

@@ -36,7 +36,7 @@ def read(documents: Sequence[Document], out: SourceRead, context: Context) -> No
             reject(out, fault.reason, at(position, fault.field))
             continue
         out.calls.items += 1
-        out.calls.place(position, "", value)
+        out.calls.note_position(position, "", value)
         out.calls.calls.append(_call(record, context))
 
 

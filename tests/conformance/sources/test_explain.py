@@ -1,5 +1,6 @@
 """What `normalise --explain` says of every payload that AI gateways push: the record's own values, the count's own fates, no content."""
 
+import copy
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,6 @@ import pytest
 from gateway.cli.explaining import explain_payloads
 from gateway.cli.normalising import records_of_payloads
 from gateway.contract.errors import BadPayload
-from gateway.explain.effects import at, without
 from gateway.explain.story import Field, leaves
 from gateway.sources.catalogue import SOURCES
 from gateway.sources.documents import documents_in
@@ -79,6 +79,29 @@ async def test_records_that_are_sent_on_are_explained_by_their_own_fields(path: 
 
 
 # ---- the names that are said to have won
+
+
+def at(document: Any, way: tuple[str | int, ...]) -> Any:
+    """What stands at *way*; None where nothing does."""
+    for name in way:
+        if isinstance(document, dict) and isinstance(name, str):
+            document = document.get(name)
+        elif isinstance(document, list) and isinstance(name, int) and name < len(document):
+            document = document[name]
+        else:
+            return None
+    return document
+
+
+def without(document: Any, way: tuple[str | int, ...]) -> Any:
+    """A copy of *document* without what stands at *way*; an entry of a list leaves an empty one."""
+    left = copy.deepcopy(document)
+    holder, name = at(left, way[:-1]), way[-1]
+    if isinstance(holder, dict):
+        del holder[name]
+    else:
+        holder[name] = type(holder[name])() if isinstance(holder[name], dict | list) else None
+    return left
 
 
 def value_without(document: Any, paths: tuple[str, ...], source: str, field: str) -> Any:
