@@ -173,7 +173,7 @@ class Gateway:
     async def _listen(self) -> None:
         """Bind what takes requests; the last step of the start."""
         addresses = self.config.listen
-        liveness = liveness_route(self._rounds.page, KeyAuthenticator(self.keys))
+        liveness = liveness_route(self._rounds, KeyAuthenticator(self.keys))
         gate = build_gate(self.config, self.keys)
         self.receiver = build_receiver(self.config, self.intake, gate, [liveness], now_ms=self._now_ms)
         self.access = open_access(self.config.data_dir)

@@ -1,22 +1,25 @@
-"""Dead letters and resends as the admin API and the commands have them: what may be asked, and what is answered.
+"""The operations on dead letters, and on records that were delivered and are to be sent again.
 
-`operate` answers one request on an `Operator`: the one of the running gateway, or the one on the files of a stopped one, so that a
-command gives the same either way. `since` and `until` are a time, or a duration before now.
+`since` and `until` are a time, or a duration before now.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final, cast, get_args
+from typing import Annotated, Any, Final, NamedTuple, cast, get_args
 
 import orjson
+from pydantic import AfterValidator, ConfigDict, Field
 
+from gateway.admin.operation import Answer, Call, Json, Listed, Operation
+from gateway.common.body import Body
 from gateway.config.values import parse_duration_s
 from gateway.contract.errors import BadPayload, NotFound
 from gateway.lists.conventions import (
     BadListRequest,
     CursorPosition,
     Filterable,
+    ListRequest,
     ListShape,
     Order,
     Sort,
@@ -27,97 +30,169 @@ from gateway.lists.keyset import keyset_page
 from spool.clock import rfc3339_ms
 from spool.dead_letters import Chosen, DeadLetter, ReasonCount, SortKey
 from spool.dead_letters import Place as BesideLetter
-from spool.record import Lane
+from spool.record import AI_TELEMETRY, Lane
 from spool.store import DeadLetterSnapshot, DeadLetterStore
 
-LIST_PATH: Final = "/v2/dead-letters"
-REPLAY_PATH: Final = "/v2/dead-letters/replay"
-DROP_PATH: Final = "/v2/dead-letters/drop"
-REPLAY_DELIVERED_PATH: Final = "/v2/replay"
-
-CHOICE_FIELDS: Final = frozenset({"lane", "reason", "since", "until", "id", "limit"})
 MOST_IDS: Final = 1000
+MOST_ID_CHARS: Final = 18
+"""What SQLite can hold for sure."""
 EARLIEST_MS: Final = -(2**62)
+MOMENT: Final = "a duration such as 2h or 7d, or a time such as 2026-01-05T10:00:00Z,"
 
 
-# ---- requests
+class DeadLetterRequests(NamedTuple):
+    """What the operations work on."""
+
+    letters: DeadLetterStore
+    now_ms: Callable[[], int]
+    """The spool's clock."""
 
 
-async def operate(
-    operator: DeadLetterStore,
-    method: str,
-    path: str,
-    *,
-    query: Sequence[tuple[str, str]] = (),
-    body: Mapping[str, Any] | None = None,
-    now_ms: Callable[[], int],
-) -> dict[str, Any]:
-    """The answer to one request. Raises NotFound, BadListRequest, BadPayload, SpoolError."""
-    fields = body or {}
-    match method, path:
-        case "GET", "/v2/dead-letters":
-            return await listed(operator, query, now_ms())
-        case "GET", _ if path.startswith(f"{LIST_PATH}/"):
-            return await shown(operator, path.removeprefix(f"{LIST_PATH}/"))
-        case "POST", "/v2/dead-letters/replay":
-            return await replayed(operator, fields, now_ms())
-        case "POST", "/v2/dead-letters/drop":
-            return await dropped(operator, fields, now_ms())
-        case "POST", "/v2/replay":
-            only(fields, {"lane", "since"})
-            if "since" not in fields:
-                raise BadPayload("since: how far back to go is needed, such as 2h or 2026-01-05T10:00:00Z")
-            since_ms = moment_ms("since", fields["since"], now_ms())
-            return {"replayed": await operator.replay_delivered(texts(fields, "lane") or ("ai_telemetry",), since_ms)}
-        case _:
-            raise NotFound("there is nothing at this path")
+# ---- bodies
 
 
-async def listed(operator: DeadLetterStore, query: Sequence[tuple[str, str]], now_ms: int) -> dict[str, Any]:
-    """The page of dead letters that *query* asks for, by the list conventions."""
-    shape = list_shape(await operator.letter_lanes(), await operator.reasons())
-    request = read_request(shape, query)
+def moment_ms(value: str, now_ms: int) -> int:
+    """A time, or a duration before *now_ms*. A time without an offset is UTC. Raises ValueError."""
     try:
-        chosen = chosen_in({name: list(values) for name, values in request.filters.items()}, now_ms)
-    except BadPayload as error:
-        raise BadListRequest(str(error)) from error
+        return max(EARLIEST_MS, now_ms - int(parse_duration_s(value) * 1000))
+    except (ValueError, OverflowError):
+        pass
+    try:
+        time = datetime.fromisoformat(value)
+        return int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)
+    except (ValueError, OverflowError) as error:
+        raise ValueError(f"{MOMENT} is needed") from error
+
+
+def _sound_moment(value: str | None) -> str | None:
+    if value is not None:
+        moment_ms(value, 0)
+    return value
+
+
+_MOMENTS: Final = {"examples": ["2026-01-05T10:00:00Z", "2h"]}
+_Text = Annotated[str, Field(min_length=1)]
+_Id = Annotated[int, Field(ge=1, lt=2**63)]
+Texts = Annotated[_Text | list[_Text], Field(description="a text, or a list of texts,")]
+Ids = Annotated[
+    _Id | Annotated[list[_Id], Field(max_length=MOST_IDS)],
+    Field(description=f"a whole number from 1 on, or a list of at most {MOST_IDS},"),
+]
+Moment = Annotated[str | None, AfterValidator(_sound_moment), Field(description=MOMENT, json_schema_extra=_MOMENTS)]
+
+
+class Choice(Body):
+    """Which dead letters; without a field, all of them."""
+
+    model_config = ConfigDict(json_schema_extra={"example": {"lane": ["ai_telemetry"], "since": "2h"}})
+
+    lane: Texts = Field(default=[])
+    reason: Texts = Field(default=[])
+    since: Moment = None
+    until: Moment = None
+    id: Ids = Field(default=[])
+    limit: Annotated[int | None, Field(ge=1, description="a whole number from 1 on")] = None
+
+    def chosen(self, now_ms: int) -> Chosen:
+        return Chosen(
+            lanes=_tuple_of(self.lane),
+            reasons=_tuple_of(self.reason),
+            since_ms=None if self.since is None else moment_ms(self.since, now_ms),
+            until_ms=None if self.until is None else moment_ms(self.until, now_ms),
+            ids=(self.id,) if isinstance(self.id, int) else tuple(self.id),
+        )
+
+
+class DropChoice(Choice):
+    """Dead letters to delete; all of them only where `all` is true."""
+
+    model_config = ConfigDict(json_schema_extra={"minProperties": 1, "example": {"id": [1, 2]}})
+
+    all: Annotated[bool, Field(description="true, to drop every dead letter, or false")] = False
+
+
+class Resend(Body):
+    """Delivered records to send again."""
+
+    model_config = ConfigDict(json_schema_extra={"example": {"since": "2h"}})
+
+    since: Annotated[
+        str,
+        AfterValidator(_sound_moment),
+        Field(description=f"how far back to go, {MOMENT}", json_schema_extra=_MOMENTS),
+    ]
+    lane: Texts = Field(default=[])
+
+
+def _tuple_of(value: str | list[str]) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else tuple(value)
+
+
+# ---- handlers
+
+
+async def listed(store: DeadLetterRequests, call: Call[None]) -> dict[str, Any]:
+    """The page of dead letters that the query asks for. Raises BadListRequest."""
+    letters = store.letters
+    shape = list_shape(await letters.letter_lanes(), await letters.reasons())
+    request = read_request(shape, call.query)
+    chosen = _filtered(request, store.now_ms())
     key = cast("SortKey", request.sort.key)
     # Nothing may raise in there: the spool's writer would do its whole commit again.
-    page = await operator.look(lambda letters: keyset_page(request, _Rows(letters, chosen, key)))
+    page = await letters.look(lambda found: keyset_page(request, _Rows(found, chosen, key)))
     return envelope(shape, request, page)
 
 
-async def shown(operator: DeadLetterStore, id_text: str) -> dict[str, Any]:
-    """One dead letter with its record."""
-    id_ = int(id_text) if id_text.isascii() and id_text.isdigit() and len(id_text) < 19 else 0  # noqa: PLR2004 what SQLite can hold
-    found = await operator.find(Chosen(ids=(id_,)), most=1)
+def _filtered(request: ListRequest, now_ms: int) -> Chosen:
+    filters = request.filters
+
+    def moment(name: str) -> int | None:
+        values = filters.get(name, ())
+        if len(values) > 1:
+            raise BadListRequest(f"{name}: it stands more than once; one is needed")
+        try:
+            return moment_ms(values[0], now_ms) if values else None
+        except ValueError as error:
+            raise BadListRequest(f"{name}: {error}") from error
+
+    return Chosen(filters.get("lane", ()), filters.get("reason", ()), moment("since"), moment("until"))
+
+
+async def show(store: DeadLetterRequests, call: Call[None]) -> dict[str, Any]:
+    text = call.path["id"]
+    id_ = int(text) if text.isascii() and text.isdigit() and len(text) <= MOST_ID_CHARS else 0
+    found = await store.letters.find(Chosen(ids=(id_,)), most=1)
     if not found:
-        raise NotFound("there is no dead letter of this id; it may have been put back, dropped, or expired")
+        raise NotFound("no dead letter has this id; it may have been replayed, dropped, or expired")
     return {**item(found[0]), "record": record_of(found[0])}
 
 
-async def replayed(operator: DeadLetterStore, fields: Mapping[str, Any], now_ms: int) -> dict[str, Any]:
-    only(fields, CHOICE_FIELDS)
-    chosen = chosen_in(fields, now_ms)
-    missing = await operator.missing(chosen.ids)
-    requeued = await operator.replay_dead_letters(chosen, limit_in(fields))
+async def replay(store: DeadLetterRequests, call: Call[Choice]) -> dict[str, Any]:
+    chosen = call.body.chosen(store.now_ms())
+    missing = await store.letters.missing(chosen.ids)
+    requeued = await store.letters.replay_dead_letters(chosen, call.body.limit)
     return {"replayed": requeued.replayed, "skipped": requeued.skipped, "missing": missing}
 
 
-async def dropped(operator: DeadLetterStore, fields: Mapping[str, Any], now_ms: int) -> dict[str, Any]:
-    only(fields, CHOICE_FIELDS | {"all"})
-    chosen = chosen_in(fields, now_ms)
-    if chosen.is_all and fields.get("all") is not True:
+async def drop(store: DeadLetterRequests, call: Call[DropChoice]) -> dict[str, Any]:
+    chosen = call.body.chosen(store.now_ms())
+    if chosen.is_all and not call.body.all:
         raise BadPayload("all: to drop every dead letter, say true; else name some by lane, reason, since, until or id")
-    missing = await operator.missing(chosen.ids)
-    return {"dropped": await operator.drop_dead_letters(chosen, limit_in(fields)), "missing": missing}
+    missing = await store.letters.missing(chosen.ids)
+    return {"dropped": await store.letters.drop_dead_letters(chosen, call.body.limit), "missing": missing}
+
+
+async def resend(store: DeadLetterRequests, call: Call[Resend]) -> dict[str, Any]:
+    since_ms = moment_ms(call.body.since, store.now_ms())
+    lanes = _tuple_of(call.body.lane) or (AI_TELEMETRY,)
+    return {"replayed": await store.letters.replay_delivered(lanes, since_ms)}
 
 
 # ---- the list
 
 
 def list_shape(lanes: Sequence[Lane], reasons: Sequence[ReasonCount]) -> ListShape:
-    """*lanes*: those that may be asked for; none where they are not known, as for the description of every gateway's list."""
+    """*lanes*: the valid values of the filter; empty where they are not known, as in the description."""
     codes = tuple(dict.fromkeys(reason.reason for reason in reasons))
     return ListShape(
         root="dead_letters",
@@ -168,7 +243,7 @@ def item(letter: DeadLetter) -> dict[str, Any]:
 
 
 def record_of(letter: DeadLetter) -> dict[str, Any] | None:
-    """None for bytes that are no record: the spool itself set them aside."""
+    """None for bytes that are no record: the spool dead-lettered them itself."""
     try:
         record = orjson.loads(letter.record)
     except orjson.JSONDecodeError:
@@ -176,67 +251,50 @@ def record_of(letter: DeadLetter) -> dict[str, Any] | None:
     return record if isinstance(record, dict) else None
 
 
-# ---- what a request holds
+# ---- the table
+
+LETTERS: Final = "/v2/dead-letters"
+RESEND_PATH: Final = "/v2/replay"
+
+_TAG: Final = "Dead letters"
+_COUNT: Final = {"type": "integer", "minimum": 0}
+_BY_LANE: Final = {"type": "object", "additionalProperties": _COUNT, "description": "Lane -> records."}
+_MISSING: Final = {
+    "type": "array",
+    "items": {"type": "integer"},
+    "description": "Ids of the request that no dead letter has.",
+}
 
 
-def only(fields: Mapping[str, Any], known: frozenset[str] | set[str]) -> None:
-    """Raises BadPayload for a name that is none of the *known*: a filter that were passed over would choose too much."""
-    if fields.keys() - known:
-        raise BadPayload(f"the body may hold {', '.join(sorted(known))}, and nothing else")
+def _object(**properties: Json) -> Json:
+    return {"type": "object", "required": list(properties), "properties": properties}
 
 
-def chosen_in(fields: Mapping[str, Any], now_ms: int) -> Chosen:
-    return Chosen(
-        lanes=texts(fields, "lane"),
-        reasons=texts(fields, "reason"),
-        since_ms=optional_moment_ms(fields, "since", now_ms),
-        until_ms=optional_moment_ms(fields, "until", now_ms),
-        ids=ids_in(fields),
-    )
+LIST: Final = Operation(
+    method="GET", path=LETTERS, id="listDeadLetters", summary="Dead letters", tag=_TAG,
+    handler=listed, answer=Listed(list_shape([], []), "DeadLetter"),
+)  # fmt: skip
+SHOW: Final = Operation(
+    method="GET", path=LETTERS + "/{id}", id="readDeadLetter", tag=_TAG,
+    summary="One dead letter with its record, which holds no prompt",
+    handler=show, parameters={"id": {"type": "integer", "minimum": 1}},
+    answer=Answer("The dead letter.", "DeadLetterWithRecord"),
+)  # fmt: skip
+REPLAY: Final = Operation(
+    method="POST", path=LETTERS + "/replay", id="replayDeadLetters", tag=_TAG,
+    summary="Make dead letters pending again; without a choice, all of them",
+    handler=replay, body=Choice, is_body_needed=False,
+    answer=Answer("They are pending.", _object(replayed=_BY_LANE, skipped=_COUNT, missing=_MISSING)),
+)  # fmt: skip
+DROP: Final = Operation(
+    method="POST", path=LETTERS + "/drop", id="dropDeadLetters", tag=_TAG,
+    summary="Delete dead letters for good; they stay counted",
+    handler=drop, body=DropChoice, answer=Answer("They are deleted.", _object(dropped=_COUNT, missing=_MISSING)),
+)  # fmt: skip
+RESEND: Final = Operation(
+    method="POST", path=RESEND_PATH, id="replayDelivered", tag=_TAG,
+    summary="Send delivered records once more, as far as they are still on disk",
+    handler=resend, body=Resend, answer=Answer("They are to be sent.", _object(replayed=_BY_LANE)),
+)  # fmt: skip
 
-
-def texts(fields: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    """One text, or a list of them."""
-    value = fields.get(name, [])
-    values = [value] if isinstance(value, str) else value
-    if not isinstance(values, list) or not all(isinstance(each, str) and each for each in values):
-        raise BadPayload(f"{name}: a text, or a list of texts, is needed")
-    return tuple(values)
-
-
-def ids_in(fields: Mapping[str, Any]) -> tuple[int, ...]:
-    values = fields.get("id", [])
-    values = values if isinstance(values, list) else [values]
-    if not all(type(each) is int and 0 < each < 2**63 for each in values) or len(values) > MOST_IDS:
-        raise BadPayload(f"id: whole numbers from 1 on are needed, at most {MOST_IDS}")
-    return tuple(values)
-
-
-def limit_in(fields: Mapping[str, Any]) -> int | None:
-    limit = fields.get("limit")
-    if limit is not None and (type(limit) is not int or limit < 1):
-        raise BadPayload("limit: a whole number from 1 on is needed")
-    return limit
-
-
-def optional_moment_ms(fields: Mapping[str, Any], name: str, now_ms: int) -> int | None:
-    value = fields.get(name)
-    if isinstance(value, list) and len(value) > 1:
-        raise BadPayload(f"{name}: it stands more than once; one is needed")
-    value = value[0] if isinstance(value, list) and value else value
-    return None if value is None else moment_ms(name, value, now_ms)
-
-
-def moment_ms(name: str, value: object, now_ms: int) -> int:
-    """A time, or a duration before now. A time without an offset is UTC."""
-    try:
-        return max(EARLIEST_MS, now_ms - int(parse_duration_s(value) * 1000))
-    except (ValueError, OverflowError):
-        pass
-    try:
-        time = datetime.fromisoformat(value if isinstance(value, str) else "")
-        return int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)
-    except (ValueError, OverflowError):
-        raise BadPayload(
-            f"{name}: a duration such as 2h or 7d, or a time such as 2026-01-05T10:00:00Z, is needed"
-        ) from None
+OPERATIONS: Final[tuple[Operation[DeadLetterRequests, Any], ...]] = (LIST, SHOW, REPLAY, DROP, RESEND)

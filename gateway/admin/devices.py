@@ -1,29 +1,28 @@
-"""Devices as the admin API and the commands have them: what may be asked, and what is answered.
-
-`operate` answers one request on an `Operations`: the one of the running gateway, or the one on the files of a stopped one.
-"""
+"""The operations on devices and their enrolment at the upstream."""
 
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Final, Protocol, TypeVar
-from urllib.parse import unquote
+from typing import Annotated, Any, Final, Literal, Protocol, TypeVar
 
 import orjson
+from pydantic import ConfigDict, Field
 
+from gateway.admin.operation import Answer, Call, Listed, Note, Operation
+from gateway.common.body import Body
 from gateway.contract.device_identity import Origin
 from gateway.contract.errors import BadPayload, NotFound
 from gateway.devices import rows
 from gateway.devices.clocks import Now
 from gateway.devices.rows import Device
 from gateway.devices.states import ENROLS, STATES
+from gateway.keys.requests import KeyBody, Person
 from gateway.lists.conventions import Filterable, ListRequest, ListShape, Page, Sort, envelope, read_request
 from gateway.lists.table import ListTable, fetch_page
 from spool.clock import rfc3339_ms
 
 T = TypeVar("T")
 
-LIST_PATH: Final = "/v2/devices"
 KINDS: Final = ("workstation", "server", "gateway")
 ORIGINS: Final[tuple[Origin, ...]] = ("telemetry", "heartbeat", "ping", "enrolment", "gateway")
 DEVICE_LIST: Final = ListShape(
@@ -35,8 +34,8 @@ DEVICE_LIST: Final = ListShape(
 BY_OPERATOR: Final = "an operator blocked it"
 
 
-class Operations(Protocol):
-    """Where the devices are: `DeviceStore`, or `AtRest`."""
+class Devices(Protocol):
+    """Where the devices are: `DeviceStore`, or `OfflineDevices` while no gateway runs."""
 
     async def read(self, question: Callable[[sqlite3.Connection], T]) -> T: ...
 
@@ -47,38 +46,71 @@ class Operations(Protocol):
     async def ask_service(self, device: Device) -> dict[str, Any]: ...
 
 
-async def operate(
-    where: Operations,
-    method: str,
-    path: str,
-    *,
-    query: Sequence[tuple[str, str]] = (),
-    body: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
-    """The answer to one request. Raises NotFound, BadListRequest, BadPayload, NoAnswer, DatabaseUnavailable."""
-    now_ms, ahead = where.now()
-    parts = [unquote(part) for part in path.removeprefix(LIST_PATH).split("/") if part]
-    match method, parts:
-        case "GET", []:
-            request = read_request(DEVICE_LIST, query)
-            return envelope(DEVICE_LIST, request, await where.read(partial(_page, request, ahead)))
-        case "GET", [device_id]:
-            return await where.read(partial(_shown, device_id, ahead))
-        case "POST", ["enroll"]:
-            if (body or {}).get("all") is not True:
-                raise BadPayload(
-                    "all: to enrol every device anew, say true; one alone: POST /v2/devices/{device_id}/enroll"
-                )
-            return {"enrolling": await where.change(partial(_enroll_all, now_ms))}
-        case "POST", [device_id, "block" | "unblock" | "enroll" as what]:
-            change = {"block": _block, "unblock": _unblock, "enroll": _enroll}[what]
-            return item(await where.change(partial(change, device_id, now_ms)), ahead)
-        case ("DELETE", [device_id]) | ("POST", [device_id, "forget"]):
-            return item(await where.change(partial(_forget, device_id)), ahead)
-        case "POST", [device_id, "ping"]:
-            return await where.ask_service(await where.read(partial(_found, device_id)))
-        case _:
-            raise NotFound("there is nothing at this path")
+# ---- bodies
+
+
+class DeviceChange(KeyBody):
+    """Who asks, for the log; other fields are ignored."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    by: Person = None
+
+
+class AnyFields(Body):
+    """A body whose fields are ignored."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
+class EnrollAll(Body):
+    """Says that every device is meant."""
+
+    all: Annotated[
+        Literal[True],
+        Field(description="true, to enrol every device anew (for one: POST /v2/devices/{device_id}/enroll),"),
+    ]
+
+
+# ---- handlers
+
+
+async def listed(devices: Devices, call: Call[None]) -> dict[str, Any]:
+    """Raises BadListRequest."""
+    request = read_request(DEVICE_LIST, call.query)
+    return envelope(DEVICE_LIST, request, await devices.read(partial(_page, request, devices.now().ahead_ms)))
+
+
+async def show(devices: Devices, call: Call[None]) -> dict[str, Any]:
+    return await devices.read(partial(_shown, call.path["id"], devices.now().ahead_ms))
+
+
+async def enroll_all(devices: Devices, call: Call[EnrollAll]) -> dict[str, Any]:
+    return {"enrolling": await devices.change(partial(_enroll_all, devices.now().ms))}
+
+
+async def forget(devices: Devices, call: Call[Any]) -> dict[str, Any]:
+    return item(await devices.change(partial(_forget, call.path["id"])), devices.now().ahead_ms)
+
+
+async def ping(devices: Devices, call: Call[AnyFields]) -> dict[str, Any]:
+    """Raises NoAnswer."""
+    return await devices.ask_service(await devices.read(partial(_found, call.path["id"])))
+
+
+def changed_by(
+    change: Callable[[str, int, sqlite3.Connection], Device],
+) -> Callable[[Devices, Call[Any]], Awaitable[dict[str, Any]]]:
+    """A handler that makes *change* of the device in the path and answers the device."""
+
+    async def handle(devices: Devices, call: Call[Any]) -> dict[str, Any]:
+        now_ms, ahead_ms = devices.now()
+        return item(await devices.change(partial(change, call.path["id"], now_ms)), ahead_ms)
+
+    return handle
+
+
+# ---- items and changes
 
 
 def item(device: Device, ahead: int) -> dict[str, Any]:
@@ -135,7 +167,7 @@ def _found(device_id: str, connection: sqlite3.Connection) -> Device:
 
 
 def _shown(device_id: str, ahead: int, connection: sqlite3.Connection) -> dict[str, Any]:
-    """One device, with what it said of itself and the enrolment that is under way."""
+    """One device, with what it reported of itself and its pending enrolment."""
     device = _found(device_id, connection)
     waiting = connection.execute(
         "SELECT enrollment_id, attempts, due_ms FROM enrolments WHERE device_no = ?", (device.device_no,)
@@ -143,11 +175,11 @@ def _shown(device_id: str, ahead: int, connection: sqlite3.Connection) -> dict[s
     enrolment = None
     if waiting is not None:
         enrolment = {"enrollment_id": waiting[0], "attempts": waiting[1], "due_at": rfc3339_ms(waiting[2] + ahead)}
-    said: dict[str, Any] = orjson.loads(device.details)
+    reported: dict[str, Any] = orjson.loads(device.details)
     return {
         **item(device, ahead),
         "instance_id": device.instance_id,
-        **{name: said.get(name, {}) for name in ("host", "client", "labels")},
+        **{name: reported.get(name, {}) for name in ("host", "client", "labels")},
         "heartbeat_due_at": _time(device.beat_due_ms, ahead),
         "enrolment": enrolment,
     }
@@ -160,7 +192,7 @@ def _block(device_id: str, now_ms: int, connection: sqlite3.Connection) -> Devic
 def _unblock(device_id: str, now_ms: int, connection: sqlite3.Connection) -> Device:
     device = _found(device_id, connection)
     if device.state not in {"blocked", "quarantined"}:
-        raise BadPayload(f"the device is {device.state}: only one that is blocked or quarantined can be let in again")
+        raise BadPayload(f"the device is {device.state}: only a blocked or quarantined one can be unblocked")
     return _anew(connection, device, now_ms)
 
 
@@ -172,7 +204,7 @@ def _enroll(device_id: str, now_ms: int, connection: sqlite3.Connection) -> Devi
 
 
 def _enroll_all(now_ms: int, connection: sqlite3.Connection) -> int:
-    """Every device that is not blocked, quarantined or about to be enrolled for the first time."""
+    """Enrol anew every device but those blocked, quarantined or about to enrol for the first time."""
     devices = rows.chosen(connection, "state NOT IN ('blocked', 'quarantined', 'pending', 'enrolling')", ())
     for device in devices:
         _anew(connection, device, now_ms)
@@ -180,7 +212,7 @@ def _enroll_all(now_ms: int, connection: sqlite3.Connection) -> int:
 
 
 def _anew(connection: sqlite3.Connection, device: Device, now_ms: int) -> Device:
-    """A new epoch, so that neither side takes the enrolment for a repeat."""
+    """Enrol under a new epoch, so that neither side takes the enrolment for a repeat."""
     if device.state in ENROLS and device.state != "reenrolling":
         return device
     device = rows.move(connection, device, "let_in", epoch=device.epoch + 1, reason=None, cycles=b"[]", forbidden=0)
@@ -189,7 +221,82 @@ def _anew(connection: sqlite3.Connection, device: Device, now_ms: int) -> Device
 
 
 def _forget(device_id: str, connection: sqlite3.Connection) -> Device:
-    """As if it had never been; if it speaks again, it is new."""
+    """Delete the device; at its next contact it is new."""
     device = _found(device_id, connection)
     rows.delete(connection, device)
     return device
+
+
+# ---- the table
+
+DEVICES_PATH: Final = "/v2/devices"
+
+_TAG: Final = "Known devices"
+_ONE: Final = DEVICES_PATH + "/{id}"
+_AS_IT_IS_NOW: Final = Answer("The device as it is now.", "Device")
+_ENROLLING: Final = {
+    "type": "object",
+    "required": ["enrolling"],
+    "properties": {"enrolling": {"type": "integer", "minimum": 0}},
+}
+_PINGED: Final = {
+    "type": "object",
+    "required": ["device_id", "answer"],
+    "properties": {
+        "device_id": {"type": "string"},
+        "answer": {"type": "string", "enum": ["known", "unknown", "blocked", "forbidden"]},
+        "message": {"type": "string"},
+    },
+}
+
+
+def _noted(what: str) -> Note:
+    return Note("device changed", what, "device_id")
+
+
+LIST: Final = Operation(
+    method="GET", path=DEVICES_PATH, id="listDevices", summary="Devices", tag=_TAG,
+    handler=listed, answer=Listed(DEVICE_LIST, "Device"),
+)  # fmt: skip
+ENROLL_ALL: Final = Operation(
+    method="POST", path=DEVICES_PATH + "/enroll", id="enrollAllDevices", tag=_TAG,
+    summary="Enrol every device anew, for an upstream that lost them all",
+    handler=enroll_all, body=EnrollAll, answer=Answer("They are enrolled one after the other.", _ENROLLING),
+)  # fmt: skip
+SHOW: Final = Operation(
+    method="GET", path=_ONE, id="readDevice", tag=_TAG,
+    summary="One device, with what it reported of itself and its pending enrolment",
+    handler=show, answer=Answer("The device as it is now.", "ShownDevice"),
+)  # fmt: skip
+DELETE: Final = Operation(
+    method="DELETE", path=_ONE, id="deleteDevice", summary="Forget it; at its next contact it is new", tag=_TAG,
+    handler=forget, note=_noted("forget"), answer=Answer("The device as it was.", "Device"),
+)  # fmt: skip
+FORGET: Final = Operation(
+    method="POST", path=_ONE + "/forget", id="forgetDevice", summary="The same as to delete it", tag=_TAG,
+    handler=forget, body=DeviceChange, is_body_needed=False, note=_noted("forget"),
+    answer=Answer("The device as it was.", "Device"),
+)  # fmt: skip
+BLOCK: Final = Operation(
+    method="POST", path=_ONE + "/block", id="blockDevice", tag=_TAG,
+    summary="Refuse all that it sends, and send nothing for it",
+    handler=changed_by(_block), body=DeviceChange, is_body_needed=False, note=_noted("block"), answer=_AS_IT_IS_NOW,
+)  # fmt: skip
+UNBLOCK: Final = Operation(
+    method="POST", path=_ONE + "/unblock", id="unblockDevice", tag=_TAG,
+    summary="End a block or a quarantine, and enrol the device anew",
+    handler=changed_by(_unblock), body=DeviceChange, is_body_needed=False, note=_noted("unblock"), answer=_AS_IT_IS_NOW,
+)  # fmt: skip
+ENROLL: Final = Operation(
+    method="POST", path=_ONE + "/enroll", id="enrollDeviceAnew", summary="Enrol it under a new epoch", tag=_TAG,
+    handler=changed_by(_enroll), body=AnyFields, is_body_needed=False, answer=_AS_IT_IS_NOW,
+)  # fmt: skip
+PING: Final = Operation(
+    method="POST", path=_ONE + "/ping", id="pingDeviceUpstream", tag=_TAG,
+    summary="Ask the upstream whether it knows the device",
+    handler=ping, body=AnyFields, is_body_needed=False, answer=Answer("The upstream's answer.", _PINGED),
+)  # fmt: skip
+
+OPERATIONS: Final[tuple[Operation[Devices, Any], ...]] = (
+    LIST, ENROLL_ALL, SHOW, DELETE, FORGET, BLOCK, UNBLOCK, ENROLL, PING,
+)  # fmt: skip

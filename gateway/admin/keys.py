@@ -1,28 +1,27 @@
-"""Keys as the admin API and the commands have them: what may be asked, and what is answered.
+"""The operations on keys: the senders' keys, and those of the embedded local service.
 
-`operate` answers one request on a `KeyStore`: the running gateway's, or the one on the files of a stopped gateway, so that a
-command gives the same either way. A secret is in one answer only, the one to its creation.
+A secret is in one answer only, the one to its creation.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Final, NamedTuple, Protocol
 
-from gateway.contract.errors import NotFound
+from gateway.admin.operation import Answer, Call, Listed, Note, Operation
+from gateway.common.plural import plural
 from gateway.contract.scopes import granted
 from gateway.keys.errors import OpenIntakeInUse
-from gateway.keys.listing import key_page
-from gateway.keys.record import KeyId, KeyRecord
-from gateway.keys.requests import change_of, deletion, new_key, only_by
+from gateway.keys.labels import NO_LABELS
+from gateway.keys.limits import NO_LIMITS
+from gateway.keys.listing import KEY_LIST, key_page
+from gateway.keys.record import LEGACY_NAME, KeyId, KeyRecord
+from gateway.keys.requests import By, KeyChange, KeyDeletion, NewKey
 from gateway.keys.store import Created, KeyStore
 from spool.clock import rfc3339_ms
 
-INBOUND_PATH: Final = "/v2/keys"
-SERVICE_PATH: Final = "/v2/service/keys"
-"""Of the embedded local service."""
 
-
-class Sender(Protocol):
-    """Who posted without a key."""
+class OpenSender(Protocol):
+    """A sender that posted without a key."""
 
     @property
     def peer(self) -> str: ...
@@ -40,82 +39,76 @@ class Sender(Protocol):
     def requests(self) -> int: ...
 
 
-Recent = Callable[[], Sequence[Sender]]
-"""The senders of the last hour on open intake."""
+RecentSenders = Callable[[], Sequence[OpenSender]]
+"""Those of the last hour on open intake."""
 
 
 class SendersWouldBeRefused(OpenIntakeInUse):
-    """Holds those that the first key would refuse."""
+    """The first key would refuse senders; the answer lists them beside the error."""
 
-    def __init__(self, senders: Sequence[Sender]) -> None:
-        who = "1 sender" if len(senders) == 1 else f"{len(senders)} senders"
+    def __init__(self, senders: Sequence[OpenSender]) -> None:
+        count = plural(len(senders), "sender", "senders")
         super().__init__(
-            f"confirmed: {who} posted without a key in the last hour and will be refused from the first key on; say true to go on"
+            f"confirmed: {count} posted without a key in the last hour and will be refused from the first key on;"
+            " say true to go on"
         )
-        self.senders = [sender_json(sender) for sender in senders]
+        self.beside = {"senders": [sender_json(sender) for sender in senders]}
 
 
-class Store(NamedTuple):
-    """What requests are answered from."""
+class KeyRequests(NamedTuple):
+    """What the operations work on."""
 
     keys: KeyStore
-    recent: Recent = list
-    """Nobody, where no gateway runs."""
+    recent: RecentSenders = list
+    """None while no gateway runs."""
 
 
-async def operate(
-    store: Store,
-    method: str,
-    below: str,
-    *,
-    query: Sequence[tuple[str, str]] = (),
-    body: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
-    """The answer to one request; *below*: its path below the list's, such as `` or `/{id}/disable`. Raises NotFound, BadListRequest, KeyRefused, DatabaseUnavailable."""
-    fields = body or {}
-    match method, below.split("/")[1:]:
-        case "GET", []:
-            return key_page(await store.keys.list(), query)
-        case "POST", []:
-            return created_json(await create(store, fields))
-        case "DELETE", [key_id]:
-            await store.keys.delete(KeyId(key_id), typed_name=deletion(fields))
-            return {"deleted": key_id}
-        case _, [key_id, *verb]:
-            return shown(await found_or_changed(store.keys, KeyId(key_id), (method, *verb), fields))
-        case _:
-            raise nothing_there()
+KeyOperation = Operation[KeyRequests, Any]
 
 
-async def found_or_changed(keys: KeyStore, which: KeyId, what: tuple[str, ...], fields: Mapping[str, Any]) -> KeyRecord:
-    match what:
-        case ("GET",):
-            return await keys.show(which)
-        case ("PATCH",):
-            change = change_of(fields)
-            return await keys.revise(which, change.apply, by=change.by)
-        case "POST", "disable":
-            return await keys.disable(which, by=only_by(fields))
-        case "POST", "enable":
-            return await keys.enable(which, by=only_by(fields))
-        case _:
-            raise nothing_there()
+async def listed(store: KeyRequests, call: Call[None]) -> dict[str, Any]:
+    """Raises BadListRequest."""
+    return key_page(await store.keys.list(), call.query)
 
 
-def nothing_there() -> NotFound:
-    return NotFound("there is nothing at this path")
-
-
-async def create(store: Store, fields: Mapping[str, Any]) -> Created:
-    asked, keys = new_key(fields), store.keys
-    senders = [] if asked.is_confirmed or keys.ever_created() else store.recent()
+async def create(store: KeyRequests, call: Call[NewKey]) -> dict[str, Any]:
+    """The key with its secret, unless the request brought one along. Raises SendersWouldBeRefused."""
+    new, keys = call.body, store.keys
+    senders = [] if new.confirmed or keys.ever_created() else store.recent()
     if senders:
         raise SendersWouldBeRefused(senders)
-    rest: dict[str, Any] = {"by": asked.by, "description": asked.description}
-    rest |= {"labels": asked.labels, "limits": asked.limits}
-    if asked.legacy_secret is not None:
-        return await keys.adopt(asked.legacy_secret, asked.grant, **rest)
-    return await keys.create(asked.name, asked.grant, **rest)
+    assert new.grant is not None  # noqa: S101 a new key has a grant (`faults_without_grant`)
+    rest: dict[str, Any] = {"by": new.person, "description": new.description or ""}
+    rest |= {"labels": new.labels_on(NO_LABELS), "limits": new.limits_on(NO_LIMITS)}
+    if new.legacy_secret is not None:
+        return shown((await keys.adopt(new.legacy_secret, new.grant, **rest)).key)
+    created: Created = await keys.create(new.name or LEGACY_NAME, new.grant, **rest)
+    return {**shown(created.key), "secret": created.secret.reveal()}
+
+
+async def show(store: KeyRequests, call: Call[None]) -> dict[str, Any]:
+    return shown(await store.keys.show(id_of(call)))
+
+
+async def edit(store: KeyRequests, call: Call[KeyChange]) -> dict[str, Any]:
+    return shown(await store.keys.revise(id_of(call), call.body.apply, by=call.body.person))
+
+
+async def disable(store: KeyRequests, call: Call[By]) -> dict[str, Any]:
+    return shown(await store.keys.disable(id_of(call), by=call.body.person))
+
+
+async def enable(store: KeyRequests, call: Call[By]) -> dict[str, Any]:
+    return shown(await store.keys.enable(id_of(call), by=call.body.person))
+
+
+async def delete(store: KeyRequests, call: Call[KeyDeletion]) -> dict[str, Any]:
+    await store.keys.delete(id_of(call), typed_name=call.body.name)
+    return {"deleted": call.path["id"]}
+
+
+def id_of(call: Call[Any]) -> KeyId:
+    return KeyId(call.path["id"])
 
 
 def shown(key: KeyRecord) -> dict[str, Any]:
@@ -123,13 +116,7 @@ def shown(key: KeyRecord) -> dict[str, Any]:
     return {**key.as_json(), "granted": sorted(granted(key.grant))}
 
 
-def created_json(created: Created) -> dict[str, Any]:
-    """With the secret, unless whoever asked brought it along."""
-    key = created.key
-    return shown(key) if key.is_legacy else {**shown(key), "secret": created.secret.reveal()}
-
-
-def sender_json(sender: Sender) -> dict[str, Any]:
+def sender_json(sender: OpenSender) -> dict[str, Any]:
     return {
         "peer": sender.peer,
         "product": sender.product or None,
@@ -137,3 +124,68 @@ def sender_json(sender: Sender) -> dict[str, Any]:
         "last_seen": rfc3339_ms(sender.last_seen_ms),
         "requests": sender.requests,
     }
+
+
+# ---- the table
+
+KEYS: Final = "/v2/keys"
+SERVICE_KEYS: Final = "/v2/service/keys"
+"""Of the embedded local service."""
+
+_TAG: Final = "Keys"
+_ONE: Final = KEYS + "/{id}"
+_AS_IT_IS_NOW: Final = Answer("The key as it is now.", "ShownKey")
+_DELETED: Final = {
+    "type": "object",
+    "required": ["deleted"],
+    "properties": {"deleted": {"type": "string", "description": "Its id."}},
+}
+
+
+def _noted(what: str) -> Note:
+    return Note("key changed", what, "key_id")
+
+
+LIST: Final = Operation(
+    method="GET", path=KEYS, id="listKeys", summary="Keys", tag=_TAG,
+    handler=listed, answer=Listed(KEY_LIST, "Key"),
+)  # fmt: skip
+CREATE: Final = Operation(
+    method="POST", path=KEYS, id="createKey", summary="Make a key; the first one ends open intake", tag=_TAG,
+    handler=create, body=NewKey, note=_noted("create"), errors=(409, 503), conflict="KeyConflict",
+    answer=Answer("The key is made, and its secret is shown, once.", "CreatedKey", 201),
+)  # fmt: skip
+SHOW: Final = Operation(
+    method="GET", path=_ONE, id="readKey", summary="One key, with every scope that it grants now", tag=_TAG,
+    handler=show, answer=_AS_IT_IS_NOW,
+)  # fmt: skip
+EDIT: Final = Operation(
+    method="PATCH", path=_ONE, id="editKey", tag=_TAG,
+    summary="Change what is given; of labels and limits null takes one away",
+    handler=edit, body=KeyChange, note=_noted("edit"), errors=(409, 503), answer=_AS_IT_IS_NOW,
+)  # fmt: skip
+DELETE: Final = Operation(
+    method="DELETE", path=_ONE, id="deleteKey", summary="Remove it for good; access is revoked at once", tag=_TAG,
+    handler=delete, body=KeyDeletion, note=_noted("delete"), answer=Answer("The key is gone.", _DELETED),
+)  # fmt: skip
+DISABLE: Final = Operation(
+    method="POST", path=_ONE + "/disable", id="disableKey", tag=_TAG, summary="Refuse it from the next request on",
+    handler=disable, body=By, is_body_needed=False, note=_noted("disable"), answer=_AS_IT_IS_NOW,
+)  # fmt: skip
+ENABLE: Final = Operation(
+    method="POST", path=_ONE + "/enable", id="enableKey", tag=_TAG, summary="Accept it again",
+    handler=enable, body=By, is_body_needed=False, note=_noted("enable"), answer=_AS_IT_IS_NOW,
+)  # fmt: skip
+
+OPERATIONS: Final[tuple[KeyOperation, ...]] = (LIST, CREATE, SHOW, EDIT, DELETE, DISABLE, ENABLE)
+
+
+def of_service(operation: KeyOperation) -> KeyOperation:
+    """The same operation on the keys of the embedded local service."""
+    return replace(
+        operation,
+        path=SERVICE_KEYS + operation.path.removeprefix(KEYS),
+        id=f"{operation.id}OfService",
+        summary=f"{operation.summary} (local service)",
+        text="Only where the local service is embedded; its keys are not those of senders.",
+    )

@@ -1,12 +1,14 @@
-"""What a command asks of the running gateway, over its admin listener."""
+"""A request of a command to the running gateway, over its admin listener."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import aiohttp
 import click
+from yarl import URL
 
 from gateway.admin.address_file import running_address
+from gateway.admin.operation import AnyOperation
 from gateway.admin.session import TOKEN_FILE
 from gateway.cli.requests import Refused
 from gateway.config.model import Config
@@ -20,19 +22,20 @@ TIMEOUT_S = 3600.0
 async def ask_gateway(
     config: Config,
     locked: SpoolLocked,
-    method: str,
-    path: str,
+    operation: AnyOperation,
+    path: Mapping[str, str],
     query: Sequence[tuple[str, str]],
     body: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
-    """Its answer. *locked*: what says that one runs. Raises Refused, ClickException with the reason."""
-    headers = {"Authorization": token_of(config)}
+    """The gateway's answer; *locked* is the reason to ask it. Raises Refused, ClickException with the reason."""
+    headers = {} if operation.open and not has_token(config) else {"Authorization": token_of(config)}
     connector, base = reach(config, locked)
     timeout = aiohttp.ClientTimeout(total=TIMEOUT_S, sock_connect=10)
+    url = URL(base + operation.url(path), encoded=True)
     try:
         async with (
             aiohttp.ClientSession(connector=connector, timeout=timeout) as session,
-            session.request(method, base + path, params=list(query), json=body, headers=headers) as response,
+            session.request(operation.method, url, params=list(query), json=body, headers=headers) as response,
         ):
             answer: dict[str, Any] = await response.json()
     except (aiohttp.ClientError, TimeoutError, ValueError) as error:
@@ -43,7 +46,7 @@ async def ask_gateway(
 
 
 def reach(config: Config, locked: SpoolLocked) -> tuple[aiohttp.BaseConnector, str]:
-    """How to connect to the admin listener, and its base URL. Raises ClickException where it is not known."""
+    """A connector to the admin listener, and its base URL. Raises ClickException where it is not known."""
     match admin_address(config):
         case TcpAddress() as address:
             return aiohttp.TCPConnector(), f"http://{address}"
@@ -51,7 +54,7 @@ def reach(config: Config, locked: SpoolLocked) -> tuple[aiohttp.BaseConnector, s
             return aiohttp.UnixConnector(str(address.path)), "http://localhost"
         case _:
             raise click.ClickException(
-                f"{locked}; it tells of no admin listener that is reached from here: name its address in"
+                f"{locked}; its admin listener is not known here: name its address in"
                 " TELEMETRY_GATEWAY_LISTEN_ADMIN, or stop the gateway first"
             )
 

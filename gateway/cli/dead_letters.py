@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import click
 from rich.table import Table
 
-from gateway.admin.dead_letters import DROP_PATH, LIST_PATH, REPLAY_DELIVERED_PATH, REPLAY_PATH
+from gateway.admin import dead_letters
 from gateway.cli.printing import plain, print_table
-from gateway.cli.requests import ask_spool
+from gateway.cli.requests import DEAD_LETTERS, ask
 from gateway.common.plural import plural
 from gateway.config.model import Config
 from gateway.lists.conventions import MAX_LIMIT
@@ -19,7 +19,7 @@ LIST_LIMIT = 50
 
 
 class Choice(NamedTuple):
-    """As the options say."""
+    """The options that choose dead letters."""
 
     lane: tuple[str, ...] = ()
     reason: tuple[str, ...] = ()
@@ -47,12 +47,12 @@ async def print_list(config: Config, choice: Choice, *, as_json: bool) -> int:
 
 
 async def listed(config: Config, query: Sequence[tuple[str, str]], most: int) -> dict[str, Any]:
-    """The first *most*; of several pages as one answer, which has no cursors then."""
-    answer = await ask_spool(config, "GET", LIST_PATH, query=[*query, ("limit", str(min(most, MAX_LIMIT)))])
+    """The first *most*; several pages become one answer without cursors."""
+    answer = await ask(config, DEAD_LETTERS, dead_letters.LIST, query=[*query, ("limit", str(min(most, MAX_LIMIT)))])
     letters, pagination = answer["dead_letters"], answer["pagination"]
     cursor = pagination["cursor"]["next_cursor"]
     while cursor is not None and len(letters) < most:
-        page = await ask_spool(config, "GET", LIST_PATH, query=[*query, ("cursor", cursor)])
+        page = await ask(config, DEAD_LETTERS, dead_letters.LIST, query=[*query, ("cursor", cursor)])
         letters += page["dead_letters"][: most - len(letters)]
         cursor = page["pagination"]["cursor"]["next_cursor"]
         pagination.pop("cursor", None)
@@ -65,9 +65,9 @@ def print_letters(answer: Mapping[str, Any]) -> None:
     for name in ("id", "lane", "reason"):
         table.add_column(name, no_wrap=True)
     table.add_column("refused at", no_wrap=True)
-    table.add_column("the far end's words")
+    table.add_column("message")
     for letter in answer["dead_letters"]:
-        # What the far end said may hold what a terminal obeys.
+        # A message of the upstream may hold terminal sequences.
         cells = (str(letter["id"]), letter["lane"], letter["reason"], letter["buried_at"], letter["message"])
         table.add_row(*(plain(cell) for cell in cells))
     print_table(table)
@@ -76,22 +76,23 @@ def print_letters(answer: Mapping[str, Any]) -> None:
 
 
 async def print_letter(config: Config, id_: int, *, as_json: bool) -> int:
-    """The record and the far end's reason."""
-    answer = await ask_spool(config, "GET", f"{LIST_PATH}/{id_}")
+    """One dead letter with its record and the upstream's reason."""
+    answer = await ask(config, DEAD_LETTERS, dead_letters.SHOW, path={"id": str(id_)})
     click.echo(json.dumps(answer) if as_json else json.dumps(answer, indent=2))
     return 0
 
 
 async def replay(config: Config, choice: Choice, ids: Sequence[int], *, as_json: bool) -> int:
-    """0 when all that was chosen could be put back, and some of *ids* exist."""
-    answer = await ask_spool(config, "POST", REPLAY_PATH, body=choice.body(ids))
+    """0 when every chosen dead letter is pending again, and some of *ids* exist."""
+    answer = await ask(config, DEAD_LETTERS, dead_letters.REPLAY, body=choice.body(ids))
     if as_json:
         click.echo(json.dumps(answer))
     else:
         print_counts(answer["replayed"], "dead letter is pending again", "dead letters are pending again")
         if answer["skipped"]:
             click.echo(
-                f"{answer['skipped']} stay: their lane is not set up any more, the spool could not read them, or they would wipe newer totals",
+                f"{answer['skipped']} stay: their lane is no longer set up, the spool could not read them, or they would"
+                " overwrite newer totals",
                 err=True,
             )
     return 1 if are_all_missing(answer["missing"], ids) or answer["skipped"] else 0
@@ -103,33 +104,33 @@ async def drop(config: Config, choice: Choice, ids: Sequence[int], *, is_sure: b
         await confirm(config, choice, ids)
     chosen = choice.body(ids)
     is_all = not chosen.keys() - {"limit"}
-    answer = await ask_spool(config, "POST", DROP_PATH, body={**chosen, "all": True} if is_all else chosen)
+    answer = await ask(config, DEAD_LETTERS, dead_letters.DROP, body={**chosen, "all": True} if is_all else chosen)
     if as_json:
         click.echo(json.dumps(answer))
     else:
         dropped = plural(answer["dropped"], "dead letter is dropped", "dead letters are dropped")
-        click.echo(f"{dropped} for good, and counted as dead_lettered as before")
+        click.echo(f"{dropped} for good; the count dead_lettered stays")
     return 1 if are_all_missing(answer["missing"], ids) else 0
 
 
 def are_all_missing(missing: Sequence[int], ids: Sequence[int]) -> bool:
-    """Say which of *ids* no dead letter has; whether it is none of them."""
+    """Report the *missing*; whether they are all of *ids*."""
     if missing:
-        told = ", ".join(map(str, missing))
-        click.echo(f"no dead letter has the id {told}: it may have been put back, dropped, or expired", err=True)
+        listed_ids = ", ".join(map(str, missing))
+        click.echo(f"no dead letter has the id {listed_ids}: it may have been replayed, dropped, or expired", err=True)
     return bool(ids) and set(ids) <= set(missing)
 
 
 async def confirm(config: Config, choice: Choice, ids: Sequence[int]) -> None:
-    """Ask before anything goes for good. Raises Abort."""
+    """Ask before anything is deleted. Raises Abort."""
     if ids:
         count = len(ids)
     else:
-        answer = await ask_spool(config, "GET", LIST_PATH, query=[*choice.query(), ("limit", "1")])
+        answer = await ask(config, DEAD_LETTERS, dead_letters.LIST, query=[*choice.query(), ("limit", "1")])
         count = answer["pagination"]["total_count"]
     count = min(count, choice.limit or count)
     click.confirm(
-        f"Drop {plural(count, 'dead letter', 'dead letters')}? What is dropped cannot be sent any more.",
+        f"Drop {plural(count, 'dead letter', 'dead letters')}? Dropped records cannot be sent again.",
         abort=True,
         err=True,
     )
@@ -137,7 +138,7 @@ async def confirm(config: Config, choice: Choice, ids: Sequence[int]) -> None:
 
 async def replay_delivered(config: Config, lanes: Sequence[str], since: str, *, as_json: bool) -> int:
     body: dict[str, Any] = {"since": since} | ({"lane": list(lanes)} if lanes else {})
-    answer = await ask_spool(config, "POST", REPLAY_DELIVERED_PATH, body=body)
+    answer = await ask(config, DEAD_LETTERS, dead_letters.RESEND, body=body)
     if as_json:
         click.echo(json.dumps(answer))
     else:

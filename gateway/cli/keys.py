@@ -1,4 +1,4 @@
-"""What the commands on keys do: ask, and print. A secret goes to stdout once, and nowhere else."""
+"""The commands on keys: ask and print. A secret goes to stdout once, and nowhere else."""
 
 import getpass
 import json
@@ -7,16 +7,19 @@ import socket
 import sys
 from collections.abc import Mapping, Sequence
 from itertools import groupby
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import click
 from rich.table import Table
 
+from gateway.admin import keys
+from gateway.admin.keys import KeyOperation
 from gateway.cli.keys_commands import NONE
 from gateway.cli.printing import plain, print_table
-from gateway.cli.requests import KeyPlace, Refused, ask_keys
+from gateway.cli.requests import KEYS, SERVICE_KEYS, Refused, ask
 from gateway.common.plural import plural
 from gateway.common.suggestions import nearest
+from gateway.config.model import Config
 from gateway.contract.scopes import CATALOGUE, USE_CASES, quoted, scope_name, use_case_name
 from gateway.keys.limits import NO_LIMITS
 from gateway.lists.conventions import MAX_LIMIT
@@ -25,8 +28,29 @@ LIMITS: Final = tuple(NO_LIMITS.as_json())
 FILTERS: Final = ("status", "mode", "managed", "scope")
 
 
+class KeyPlace(NamedTuple):
+    """Whose keys a command is about."""
+
+    config: Config
+    of_service: bool
+    """The local service's, in place of the senders'."""
+
+    async def ask(
+        self,
+        operation: KeyOperation,
+        key_id: str = "",
+        *,
+        query: Sequence[tuple[str, str]] = (),
+        body: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """Its answer, on the chosen keys. Only a new key makes the files."""
+        subject, chosen = (SERVICE_KEYS, keys.of_service(operation)) if self.of_service else (KEYS, operation)
+        path, makes_files = {"id": key_id}, operation is keys.CREATE
+        return await ask(self.config, subject, chosen, path=path, query=query, body=body, makes_files=makes_files)
+
+
 def person(by: str | None) -> str:
-    """Who runs the command: as said, else the user of this machine."""
+    """Who runs the command: *by*, else the user and host name."""
     if by is not None:
         return by
     try:
@@ -36,7 +60,7 @@ def person(by: str | None) -> str:
     return f"{user}@{socket.gethostname()}"
 
 
-# ---- make
+# ---- create
 
 
 async def create_key(place: KeyPlace, asked: Mapping[str, Any], *, is_sure: bool, as_json: bool) -> int:
@@ -46,29 +70,29 @@ async def create_key(place: KeyPlace, asked: Mapping[str, Any], *, is_sure: bool
     if as_json:
         click.echo(json.dumps(key))
     elif "secret" in key:
-        click.echo(f"key {key['name']} ({key['id']}) is made; its secret is shown this once:", err=True)
+        click.echo(f"key {key['name']} ({key['id']}) is made; its secret is shown only now:", err=True)
         click.echo(key["secret"])
     else:
-        click.echo(f"key {key['name']} ({key['id']}) is taken over")
+        click.echo(f"key {key['name']} ({key['id']}) is imported")
     return 0
 
 
 async def create_or_ask(place: KeyPlace, body: Mapping[str, Any], *, is_sure: bool) -> dict[str, Any]:
-    """The first key ends open intake: who posted without one is named before. Raises Abort."""
+    """The first key ends open intake: list the senders that it would refuse and ask. Raises Abort."""
     try:
-        return await ask_keys(place, "POST", body={**body, "confirmed": is_sure})
+        return await place.ask(keys.CREATE, body={**body, "confirmed": is_sure})
     except Refused as refused:
         senders = refused.answer.get("senders")
         if senders is None:
             raise
     print_senders(senders)
-    click.confirm("Make the key all the same? (--yes says so)", abort=True, err=True)
-    return await ask_keys(place, "POST", body={**body, "confirmed": True})
+    click.confirm("Make the key all the same? (--yes skips this question)", abort=True, err=True)
+    return await place.ask(keys.CREATE, body={**body, "confirmed": True})
 
 
 def print_senders(senders: Sequence[Mapping[str, Any]]) -> None:
     click.echo(
-        "From the first key on, whoever shows none is refused. These posted without one in the last hour:", err=True
+        "From the first key on, senders without one are refused. These posted without one in the last hour:", err=True
     )
     table = Table(box=None, padding=(0, 2, 0, 2))
     for name in ("address", "product", "requests", "last seen", "paths"):
@@ -79,27 +103,27 @@ def print_senders(senders: Sequence[Mapping[str, Any]]) -> None:
     print_table(table, sys.stderr)
 
 
-# ---- look
+# ---- list and show
 
 
 async def print_keys(place: KeyPlace, asked: Mapping[str, Any], *, as_json: bool) -> int:
     query = [(name, canonical(name, value)) for name in FILTERS for value in asked[name]]
     query += [(name, str(asked[name])) for name in ("sort_key", "limit", "cursor") if asked[name] is not None]
     query += [("sort_order", "desc")] if asked["desc"] else []
-    answer = await ask_keys(place, "GET", query=query)
+    answer = await place.ask(keys.LIST, query=query)
     if as_json:
         click.echo(json.dumps(answer))
         return 0
     found = list(answer["keys"])
     while (cursor := answer["pagination"]["cursor"]["next_cursor"]) is not None:
-        answer = await ask_keys(place, "GET", query=[("cursor", cursor)])
+        answer = await place.ask(keys.LIST, query=[("cursor", cursor)])
         found += answer["keys"]
     print_found(found)
     return 0
 
 
 def canonical(name: str, value: str) -> str:
-    """A filter's value as people type it."""
+    """A filter's value in its stored form."""
     match name:
         case "managed":
             return use_case_name(value)
@@ -136,17 +160,17 @@ def minute(time: str) -> str:
 
 
 async def print_key(place: KeyPlace, named: str, *, as_json: bool) -> int:
-    key = await ask_keys(place, "GET", f"/{await id_of(place, named)}")
+    key = await place.ask(keys.SHOW, await id_of(place, named))
     click.echo(json.dumps(key) if as_json else json.dumps(key, indent=2, ensure_ascii=False))
     return 0
 
 
 async def id_of(place: KeyPlace, named: str) -> str:
-    """The id of the key that has this name, or this id. Raises ClickException with the name that comes near."""
+    """The id of the key with this name or id. Raises ClickException with the nearest name."""
     for filter_name in ("name", "id"):
-        for key in (await ask_keys(place, "GET", query=[(filter_name, named)]))["keys"]:
+        for key in (await place.ask(keys.LIST, query=[(filter_name, named)]))["keys"]:
             return str(key["id"])
-    every = (await ask_keys(place, "GET", query=[("limit", str(MAX_LIMIT))]))["keys"]
+    every = (await place.ask(keys.LIST, query=[("limit", str(MAX_LIMIT))]))["keys"]
     names = {key["name"].lower(): key["name"] for key in every}
     near = nearest(named, names)
     hint = "" if near is None else f"; did you mean {names[near]!r}?"
@@ -162,8 +186,8 @@ async def edit_key(place: KeyPlace, named: str, asked: Mapping[str, Any], *, as_
     body |= {name: asked[name] for name in ("name", "description") if asked[name] is not None}
     if not body:
         raise click.UsageError("nothing is changed: see --help for what can be")
-    below = f"/{await id_of(place, named)}"
-    key = await ask_keys(place, "PATCH", below, body={**body, "by": person(asked["by"])})
+    key_id = await id_of(place, named)
+    key = await place.ask(keys.EDIT, key_id, body={**body, "by": person(asked["by"])})
     if as_json:
         click.echo(json.dumps(key))
     else:
@@ -183,8 +207,8 @@ def limit_fields(asked: Mapping[str, Any]) -> dict[str, dict[str, int | None]]:
 async def turn_key(
     place: KeyPlace, named: str, verb: Literal["disable", "enable"], by: str | None, *, as_json: bool
 ) -> int:
-    below = f"/{await id_of(place, named)}/{verb}"
-    key = await ask_keys(place, "POST", below, body={"by": person(by)})
+    operation = keys.DISABLE if verb == "disable" else keys.ENABLE
+    key = await place.ask(operation, await id_of(place, named), body={"by": person(by)})
     if as_json:
         click.echo(json.dumps(key))
     else:
@@ -193,13 +217,12 @@ async def turn_key(
 
 
 async def delete_key(place: KeyPlace, named: str, confirm: str | None, by: str | None, *, as_json: bool) -> int:
-    """0 when it is gone; the name is typed here, or said, never assumed."""
+    """0 when it is deleted; the name is typed here or given, never assumed."""
     key_id = await id_of(place, named)
     if confirm is None:
-        click.echo("Every sender that has this key is refused at once. This cannot be undone.", err=True)
+        click.echo("Every sender with this key is refused at once. This cannot be undone.", err=True)
         confirm = click.prompt("Type the key's exact name to delete it", err=True)
-    below = f"/{key_id}"
-    answer = await ask_keys(place, "DELETE", below, body={"name": confirm, "by": person(by)})
+    answer = await place.ask(keys.DELETE, key_id, body={"name": confirm, "by": person(by)})
     click.echo(json.dumps(answer) if as_json else f"key {key_id} is deleted")
     return 0
 

@@ -13,7 +13,7 @@ from gateway.cli.options import config_of, config_option, data_dir_option, json_
 from gateway.config.values import parse_size_bytes
 
 if TYPE_CHECKING:
-    from gateway.cli.requests import KeyPlace
+    from gateway.cli.keys import KeyPlace
 
 Command = TypeVar("Command", bound=Callable[..., None])
 
@@ -53,7 +53,7 @@ def _on_gateway(command: Callable[..., None]) -> Callable[..., None]:
     @click.option("--service", "of_service", is_flag=True, help="Keys of the local service, in place of the senders'.")
     @wraps(command)
     def placed(config_file: Path | None, data_dir: Path | None, of_service: bool, **rest: Any) -> None:  # noqa: FBT001 a flag of the command line
-        from gateway.cli.requests import KeyPlace  # noqa: PLC0415 starting the other commands must not cost its imports
+        from gateway.cli.keys import KeyPlace  # noqa: PLC0415 starting the other commands must not cost its imports
 
         command(KeyPlace(config_of(config_file, data_dir), of_service), **rest)
 

@@ -165,7 +165,7 @@ def spool() -> None:
 @json_option
 def spool_status(config_file: Path | None, data_dir: Path | None, as_json: bool) -> None:  # noqa: FBT001 a flag of the command line
     """Show the counts of the spool: from the running gateway, or from the file when none runs."""
-    from gateway.cli.spool_status import print_status  # noqa: PLC0415 as above
+    from gateway.cli.spool import print_status  # noqa: PLC0415 as above
 
     sys.exit(asyncio.run(print_status(config_of(config_file, data_dir), as_json=as_json)))
 
@@ -176,7 +176,7 @@ def spool_status(config_file: Path | None, data_dir: Path | None, as_json: bool)
 @json_option
 def spool_verify(config_file: Path | None, data_dir: Path | None, as_json: bool) -> None:  # noqa: FBT001 a flag of the command line
     """Read the whole spool and check it: pages, rows, counts. Exit code 0 only when all is well."""
-    from gateway.cli.spool_files import print_verified  # noqa: PLC0415 as above
+    from gateway.cli.spool import print_verified  # noqa: PLC0415 as above
 
     sys.exit(asyncio.run(print_verified(config_of(config_file, data_dir), as_json=as_json)))
 
@@ -188,7 +188,7 @@ def spool_verify(config_file: Path | None, data_dir: Path | None, as_json: bool)
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 def spool_backup(config_file: Path | None, data_dir: Path | None, as_json: bool, file: Path) -> None:  # noqa: FBT001 as above
     """Write a copy of the spool as it is at one moment to FILE, also while the gateway runs."""
-    from gateway.cli.spool_files import print_backup  # noqa: PLC0415 as above
+    from gateway.cli.spool import print_backup  # noqa: PLC0415 as above
 
     sys.exit(asyncio.run(print_backup(config_of(config_file, data_dir), file.absolute(), as_json=as_json)))
 

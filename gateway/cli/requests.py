@@ -1,22 +1,46 @@
-"""What a command asks: of the gateway that runs on the data directory, over its admin listener, or of the files when none runs."""
+"""How a command asks: the running gateway over its admin listener, or the files while no gateway runs.
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+Both ways end in the handler of one operation (`gateway.admin.operation`).
+"""
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import click
 
-from gateway.admin.dead_letters import operate
-from gateway.admin.keys import INBOUND_PATH, SERVICE_PATH, Store
-from gateway.admin.keys import operate as operate_keys
+from gateway.admin.dead_letters import DeadLetterRequests
+from gateway.admin.devices import Devices
+from gateway.admin.keys import KeyRequests
+from gateway.admin.operation import Operation
+from gateway.admin.spool_files import StatusSource
+from gateway.cli.offline_spool import OfflineSpool
 from gateway.common.wall_clock import wall_ms
 from gateway.config.model import Config
 from gateway.contract.errors import GatewayError
-from gateway.keys.control_store import INBOUND, OF_SERVICE, keys_at_rest
+from gateway.devices.offline import offline_devices
+from gateway.insights.changes import InsightError
+from gateway.keys.control_store import INBOUND, OF_SERVICE, KeyFiles, offline_keys
 from gateway.keys.errors import KeyStoreError
 from gateway.lists.conventions import BadListRequest
 from spool.data_dir import DATABASE
 from spool.errors import SpoolError, SpoolLocked
+from spool.sqlite.reading import age_at_rest
 from spool.sqlite.replay.operator import at_rest
+
+S = TypeVar("S")
+S_co = TypeVar("S_co", covariant=True)
+
+
+class Subject(NamedTuple, Generic[S_co]):
+    """What operations are about, and how it is opened while no gateway runs."""
+
+    what: str
+    file: str
+    """In the data directory; without it, there is nothing to ask."""
+    open: Callable[[Config], AbstractAsyncContextManager[S_co]]
+    """Holds the lock of the data directory. Raises SpoolLocked."""
 
 
 class Refused(click.ClickException):
@@ -27,60 +51,73 @@ class Refused(click.ClickException):
         self.answer = answer
 
 
-async def ask_spool(
+@asynccontextmanager
+async def _keys(files: KeyFiles, config: Config) -> AsyncIterator[KeyRequests]:
+    async with offline_keys(config.data_dir, files, wall_ms) as keys:
+        yield KeyRequests(keys)
+
+
+@asynccontextmanager
+async def _devices(config: Config) -> AsyncIterator[Devices]:
+    data_dir = config.data_dir
+    age_ms = lambda: age_at_rest(data_dir, wall_ms())  # noqa: E731
+    async with offline_devices(data_dir, data_dir / INBOUND.database, age_ms, wall_ms) as devices:
+        yield devices
+
+
+@asynccontextmanager
+async def _dead_letters(config: Config) -> AsyncIterator[DeadLetterRequests]:
+    with at_rest(config.data_dir, wall_ms) as letters:
+        yield DeadLetterRequests(letters, wall_ms)
+
+
+@asynccontextmanager
+async def _status(config: Config) -> AsyncIterator[StatusSource]:
+    yield OfflineSpool(config.data_dir).status
+
+
+@asynccontextmanager
+async def _spool(config: Config) -> AsyncIterator[OfflineSpool]:
+    yield OfflineSpool(config.data_dir)
+
+
+KEYS: Final = Subject("keys", INBOUND.database, partial(_keys, INBOUND))
+SERVICE_KEYS: Final = Subject("keys", OF_SERVICE.database, partial(_keys, OF_SERVICE))
+DEVICES: Final = Subject("devices", INBOUND.database, _devices)
+DEAD_LETTERS: Final = Subject("spool", DATABASE, _dead_letters)
+STATUS: Final = Subject("spool", DATABASE, _status)
+SPOOL: Final = Subject("spool", DATABASE, _spool)
+
+
+async def ask(
     config: Config,
-    method: str,
-    path: str,
+    subject: Subject[S],
+    operation: Operation[S, Any],
     *,
+    path: Mapping[str, str] | None = None,
     query: Sequence[tuple[str, str]] = (),
     body: Mapping[str, Any] | None = None,
+    makes_files: bool = False,
 ) -> dict[str, Any]:
-    """The answer of `gateway.admin.dead_letters.operate`, wherever the spool is. Raises ClickException with the reason."""
-    if not (config.data_dir / DATABASE).exists():
-        raise click.ClickException(f"{config.data_dir} holds no spool: name the gateway's with --data-dir or --config")
-    try:
-        with at_rest(config.data_dir, wall_ms) as operator:
-            return await operate(operator, method, path, query=query, body=body, now_ms=wall_ms)
-    except SpoolLocked as error:
-        from gateway.cli.admin_client import ask_gateway  # noqa: PLC0415 nothing at rest must cost an HTTP client's imports
+    """The answer of *operation*. Raises ClickException with the reason, Refused with the gateway's error.
 
-        return await ask_gateway(config, error, method, path, query, body)
-    except (SpoolError, GatewayError, BadListRequest) as error:
-        raise click.ClickException(str(error)) from error
-
-
-class KeyPlace(NamedTuple):
-    """Whose keys a command is about."""
-
-    config: Config
-    of_service: bool
-    """The local service's, in place of the senders'."""
-
-
-async def ask_keys(
-    place: KeyPlace,
-    method: str,
-    below: str = "",
-    *,
-    query: Sequence[tuple[str, str]] = (),
-    body: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
-    """The answer of `gateway.admin.keys.operate`, wherever the keys are. Raises ClickException with the reason.
-
-    Only a new key makes the files, so that a mistaken directory is told.
+    Only where *makes_files* may the subject's file be missing, so that a mistaken directory is reported.
     """
-    data_dir = place.config.data_dir
-    files, path = (OF_SERVICE, SERVICE_PATH) if place.of_service else (INBOUND, INBOUND_PATH)
-    if (method, below) != ("POST", "") and not (data_dir / files.database).exists():
-        raise click.ClickException(f"{data_dir} holds no keys: name the gateway's with --data-dir or --config")
+    if not makes_files and not (config.data_dir / subject.file).exists():
+        raise click.ClickException(
+            f"{config.data_dir} holds no {subject.what}: name the gateway's with --data-dir or --config"
+        )
     try:
-        async with keys_at_rest(data_dir, files, wall_ms) as keys:
-            return await operate_keys(Store(keys), method, below, query=query, body=body)
+        async with subject.open(config) as store:
+            call = operation.call(path=path, query=query, fields=body)
+            return dict(await operation.handler(store, call) or {})
     except SpoolLocked as error:
-        from gateway.cli.admin_client import ask_gateway, has_token  # noqa: PLC0415 as above
+        from gateway.cli.admin_client import ask_gateway, has_token  # noqa: PLC0415 offline commands need no HTTP client
 
-        if place.of_service and not has_token(place.config):
-            raise click.ClickException(f"{data_dir}: the local service runs there alone; stop it first") from error
-        return await ask_gateway(place.config, error, method, path + below, query, body)
-    except (SpoolError, GatewayError, KeyStoreError, BadListRequest, OSError) as error:
+        if subject is SERVICE_KEYS and not has_token(config):
+            raise click.ClickException(
+                f"{config.data_dir}: the local service runs there alone; stop it first"
+            ) from error
+        return await ask_gateway(config, error, operation, path or {}, query, body)
+    except (SpoolError, GatewayError, KeyStoreError, InsightError, BadListRequest, OSError) as error:
         raise click.ClickException(str(error)) from error

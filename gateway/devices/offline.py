@@ -1,4 +1,4 @@
-"""The devices of a stopped gateway, for its operator's words. The lock of the data directory is held meanwhile."""
+"""The devices of a stopped gateway. The lock of the data directory is held meanwhile."""
 
 import sqlite3
 from collections.abc import AsyncIterator, Callable
@@ -16,7 +16,7 @@ from spool.data_dir import DataLock
 T = TypeVar("T")
 
 
-class AtRest:
+class OfflineDevices:
     def __init__(self, database: Database, now: Now) -> None:
         self._database = database
         self._now = now
@@ -32,18 +32,18 @@ class AtRest:
 
     async def ask_service(self, device: Device) -> dict[str, Any]:
         """Raises NoAnswer."""
-        raise NoAnswer("no gateway runs that could ask the service: start it first")
+        raise NoAnswer("no gateway runs to ask the upstream: start it first")
 
 
 @asynccontextmanager
-async def at_rest(
+async def offline_devices(
     data_dir: Path, control_database: Path, age_ms: Callable[[], int], wall_ms: Callable[[], int]
-) -> AsyncIterator[AtRest]:
+) -> AsyncIterator[OfflineDevices]:
     """*age_ms* reads the suspend-aware clock while the lock is held. Raises SpoolLocked, SpoolError, DatabaseUnavailable."""
     with DataLock(data_dir):
         database = await Database.open(control_database)
         try:
             await migrate(database)
-            yield AtRest(database, now_by(age_ms(), wall_ms()))
+            yield OfflineDevices(database, now_by(age_ms(), wall_ms()))
         finally:
             await database.close()

@@ -3,11 +3,12 @@
 A body is checked whole by its model here. An error names the field and what is valid, and quotes nothing that was sent.
 """
 
-from collections.abc import Mapping
-from typing import Annotated, Final, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Final
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field
 
+from gateway.common.body import Body, Fault
 from gateway.insights.finding import STATUSES, Status
 
 TITLE_MAX_CHARS: Final = 500
@@ -104,12 +105,31 @@ class TooMany(InsightError):
     code = "too_many"
 
 
-class _Body(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+class _InsightBody(Body):
+    """A refusal names the first fault; its code holds the field."""
+
+    @classmethod
+    def refusal(cls, faults: Sequence[Fault]) -> Exception:
+        field, text, is_missing = faults[0]
+        if not field:
+            return InvalidInsight("body", f"only {', '.join(cls.model_fields)} can be given")
+        needed = text.removeprefix(f"{field}: ")
+        return InvalidInsight(field, needed, code=f"missing_{field}" if is_missing else None)
 
 
-class NewInsight(_Body):
+class NewInsight(_InsightBody):
     """An insight made by hand."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {
+                "title": "Two teams use two models for one task",
+                "category": "models",
+                "effort": "low",
+                "cost_impact": "12.50",
+            }
+        }
+    )
 
     title: Title
     category: Word
@@ -118,8 +138,10 @@ class NewInsight(_Body):
     cost_impact: CostImpact = None
 
 
-class InsightChange(_Body):
-    """Fields that are not given stay as they are."""
+class InsightChange(_InsightBody):
+    """Fields that are not given stay. Only the status of an insight that was found can be changed."""
+
+    model_config = ConfigDict(json_schema_extra={"minProperties": 1, "example": {"status": "in_progress"}})
 
     status: StatusWord = "new"
     title: Title = ""
@@ -128,37 +150,20 @@ class InsightChange(_Body):
     cost_impact: CostImpact = None
 
 
-class CommentBody(_Body):
+class CommentBody(_InsightBody):
     """Of a new comment, or of one that is changed."""
+
+    model_config = ConfigDict(json_schema_extra={"example": {"text": "Sampling was switched off for this service."}})
 
     text: CommentText
 
 
-B = TypeVar("B", bound=_Body)
-
-
-def checked(body: type[B], content: Mapping[str, object]) -> B:
-    """*content* as a *body*. Raises InvalidInsight with the first fault."""
-    try:
-        return body.model_validate(content)
-    except ValidationError as error:
-        fault = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        raise _named(body, str(fault["loc"][0]), fault["type"]) from None
-
-
 def checked_change(content: Mapping[str, object]) -> dict[str, object]:
     """The fields to change, with their new values. Raises InvalidInsight."""
-    change = checked(InsightChange, content).model_dump(exclude_unset=True)
+    change = InsightChange.checked(content).model_dump(exclude_unset=True)
     if not change:
         raise InvalidInsight("body", f"one of {', '.join(InsightChange.model_fields)} is needed")
     return change
-
-
-def _named(body: type[_Body], field: str, fault: str) -> InvalidInsight:
-    if field not in body.model_fields:
-        return InvalidInsight("body", f"only {', '.join(body.model_fields)} can be given")
-    missing = f"missing_{field}" if fault == "missing" else None
-    return InvalidInsight(field, f"{body.model_fields[field].description} is needed", code=missing)
 
 
 def status_when_found(status: Status, *, was_standing: bool) -> Status:

@@ -18,7 +18,6 @@ from gateway.insights.changes import (
     NoSuchComment,
     NoSuchInsight,
     TooMany,
-    checked,
     checked_change,
     status_when_found,
     status_when_gone,
@@ -150,7 +149,7 @@ def create_insight(
     connection: sqlite3.Connection, content: Mapping[str, object], *, insight_id: str, now_ms: int
 ) -> InsightDetail:
     """Make one by hand. Raises InvalidInsight, TooMany."""
-    new = checked(NewInsight, content)
+    new = NewInsight.checked(content)
     (made,) = connection.execute("SELECT count(*) FROM insights WHERE cause = ''").fetchone()
     if made >= MOST_MADE:
         raise TooMany(f"insights: {MOST_MADE} were made by hand already; delete some first")
@@ -190,7 +189,7 @@ def add_comment(
     now_ms: int,
 ) -> Comment:
     """Raises InvalidInsight, NoSuchInsight, TooMany."""
-    text = checked(CommentBody, content).text
+    text = CommentBody.checked(content).text
     find_insight(connection, insight_id)
     query = "SELECT count(*) FROM insight_comments WHERE insight_id = ?"
     (written,) = connection.execute(query, (insight_id,)).fetchone()
@@ -214,7 +213,7 @@ def change_comment(
     now_ms: int,
 ) -> Comment:
     """Its author stays who wrote it first. Raises InvalidInsight, NoSuchInsight, NoSuchComment."""
-    text = checked(CommentBody, content).text
+    text = CommentBody.checked(content).text
     find_insight(connection, insight_id)
     connection.execute(
         "UPDATE insight_comments SET text = ?, updated_by = ?, updated_at_ms = ? WHERE insight_id = ? AND comment_id = ?",

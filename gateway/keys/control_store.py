@@ -60,7 +60,7 @@ async def keys_in(data_dir: Path, files: KeyFiles, now_ms: Callable[[], int]) ->
 
 
 @asynccontextmanager
-async def keys_at_rest(data_dir: Path, files: KeyFiles, now_ms: Callable[[], int]) -> AsyncIterator[KeyStore]:
+async def offline_keys(data_dir: Path, files: KeyFiles, now_ms: Callable[[], int]) -> AsyncIterator[KeyStore]:
     """The keys of a stopped gateway, or of one that never ran; the lock is held meanwhile.
 
     Raises SpoolLocked while a gateway runs, SpoolError, PepperMismatch, DatabaseUnavailable.

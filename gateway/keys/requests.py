@@ -1,220 +1,266 @@
-"""What a request asks of a key: JSON fields become a new key or a change of one, or all their faults at once. Pure.
+"""Bodies about keys: a new key, a change, a deletion; each refused with all its faults at once. Pure.
 
-`scopes` and `managed` are the two kinds of grant, of which a key has exactly one. `labels` and `limits` of a change are merged into
-what the key has (RFC 7396): what is named is set, null takes it away, the rest stays.
+`scopes` and `managed` are the two kinds of grant; a key has exactly one. `labels` and `limits` of a change
+merge into those of the key (RFC 7396): a name sets, null removes, the rest stays. Null in any other field
+is the same as leaving it out.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Final, Self, TypeVar
+
+from pydantic import AfterValidator, ConfigDict, Field, ValidationInfo, WithJsonSchema, field_validator, model_validator
 
 from exporters.secret import Secret
+from gateway.common.body import Body, Fault, Refused
 from gateway.contract.scopes import Fixed, Grant, Managed, scope_name, use_case_name
 from gateway.keys.errors import InvalidKey
-from gateway.keys.faults import Faults
-from gateway.keys.key import legacy_fault
-from gateway.keys.labels import NO_LABELS, Labels, valid_labels
-from gateway.keys.limits import NO_LIMITS, Limits, valid_limits
-from gateway.keys.record import LEGACY_NAME, KeyRecord, edited, valid_description, valid_grant, valid_name, valid_person
+from gateway.keys.key import LEGACY_MAX_CHARS, LEGACY_MIN_CHARS, legacy_fault
+from gateway.keys.labels import LABEL_MAX_CHARS, MOST_LABELS, Labels, valid_labels
+from gateway.keys.limits import MOST, NO_LIMITS, Limits, valid_limits
+from gateway.keys.record import (
+    DESCRIPTION_MAX_CHARS,
+    LEGACY_NAME,
+    NAME_MAX_CHARS,
+    NAME_MIN_CHARS,
+    KeyRecord,
+    edited,
+    valid_description,
+    valid_grant,
+    valid_name,
+    valid_person,
+)
 
-OPERATOR = "operator"
-"""Created By and Updated By where a request does not say who asks: the admin token is no person's."""
+OPERATOR: Final = "operator"
+"""Created By and Updated By of a request without `by`: the admin token is no person's."""
 
-Fields = Mapping[str, Any]
-
-_NO_GRANT: Grant = Fixed(frozenset())
-
-OF_A_KEY = ("name", "description", "scopes", "managed", "labels", "limits", "by")
-OF_A_NEW_KEY = (*OF_A_KEY, "secret", "confirmed")
-OF_A_DELETION = ("name", "by")
-
-
-class NewKey(NamedTuple):
-    name: str
-    description: str
-    grant: Grant
-    labels: Labels
-    limits: Limits
-    by: str
-    legacy_secret: Secret | None
-    """Of the one key from before there were several; None: a secret is made."""
-    is_confirmed: bool
-    """Whoever asks knows which senders the first key refuses."""
+T = TypeVar("T")
+V = TypeVar("V")
 
 
-class Change(NamedTuple):
-    by: str
-    apply: Callable[[KeyRecord], KeyRecord]
+def _by(check: Callable[[T], V]) -> AfterValidator:
+    """*check* as a validator that lets null through and words its faults itself."""
+
+    def checked(value: T | None) -> V | None:
+        try:
+            return None if value is None else check(value)
+        except InvalidKey as error:
+            raise Refused(str(error)) from error
+
+    return AfterValidator(checked)
 
 
-def new_key(fields: Fields) -> NewKey:
-    """Raises InvalidKey with every fault."""
-    faults = _faults_of_names(fields, OF_A_NEW_KEY)
-    found = NewKey(
-        name=faults.checked(_new_name, fields, ""),
-        description=faults.checked(_description, fields, "") or "",
-        grant=faults.checked(_new_grant, fields, _NO_GRANT),
-        labels=faults.checked(_labels(NO_LABELS), fields, NO_LABELS),
-        limits=faults.checked(_limits(NO_LIMITS), fields, NO_LIMITS),
-        by=faults.checked(by_in, fields, ""),
-        legacy_secret=faults.checked(_secret, fields, None),
-        is_confirmed=faults.checked(_confirmed, fields, otherwise=False),
+def _secret(text: str) -> str:
+    if (fault := legacy_fault(text)) is not None:
+        raise InvalidKey(f"secret: {fault}")
+    return text
+
+
+def _labels(given: Mapping[str, str | None]) -> Mapping[str, str | None]:
+    valid_labels({name: value for name, value in given.items() if value is not None})
+    return given
+
+
+def _limits(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    names = NO_LIMITS.as_json().keys()
+    if given.keys() - names:
+        raise InvalidKey(f"limits: an object of {' and '.join(names)} is needed")
+    valid_limits(replace(NO_LIMITS, **given))
+    return given
+
+
+_TEXT = "a text"
+_NAMES = {"type": ["array", "null"], "minItems": 1, "items": {"type": "string"}}
+_LABEL = {"type": ["string", "null"], "minLength": 1, "maxLength": LABEL_MAX_CHARS}
+_LABELS = {"type": ["object", "null"], "maxProperties": MOST_LABELS, "additionalProperties": _LABEL}
+_LIMIT = {"type": ["integer", "null"], "minimum": 1, "maximum": MOST, "description": "Null for no limit."}
+_LIMITS = {
+    "type": ["object", "null"],
+    "additionalProperties": False,
+    "properties": dict.fromkeys(NO_LIMITS.as_json(), _LIMIT),
+}
+
+Name = Annotated[
+    str | None,
+    _by(valid_name),
+    Field(description=_TEXT, json_schema_extra={"minLength": NAME_MIN_CHARS, "maxLength": NAME_MAX_CHARS}),
+]
+Description = Annotated[
+    str | None,
+    _by(valid_description),
+    Field(description=_TEXT, json_schema_extra={"maxLength": DESCRIPTION_MAX_CHARS}),
+]
+Names = Annotated[list[str] | None, WithJsonSchema(_NAMES), Field(description="a list of names")]
+LabelChanges = Annotated[
+    dict[str, str | None] | None,
+    _by(_labels),
+    WithJsonSchema(_LABELS),
+    Field(description="an object of texts, with null for a label to remove,"),
+]
+LimitChanges = Annotated[
+    dict[str, Any] | None,
+    _by(_limits),
+    WithJsonSchema(_LIMITS),
+    Field(description=f"an object of {' and '.join(NO_LIMITS.as_json())}"),
+]
+Person = Annotated[str | None, _by(valid_person), Field(description="an e-mail or a name of who asks, as text,")]
+
+
+class KeyBody(Body):
+    """Base of the bodies about keys: a refusal names every fault."""
+
+    @classmethod
+    def refusal(cls, faults: Sequence[Fault]) -> Exception:
+        return InvalidKey("; ".join(fault.text for fault in faults))
+
+
+class By(KeyBody):
+    """Who asks, and nothing else."""
+
+    by: Person = None
+
+    @property
+    def person(self) -> str:
+        return self.by or OPERATOR
+
+
+class KeyFields(KeyBody):
+    """What a new key and a change have in common."""
+
+    name: Name = None
+    description: Description = None
+    scopes: Names = None
+    managed: Names = Field(default=None, validate_default=True)
+    labels: LabelChanges = None
+    limits: LimitChanges = None
+    by: Person = None
+
+    @field_validator("managed")
+    @classmethod
+    def _one_sound_grant(cls, managed: list[str] | None, info: ValidationInfo) -> list[str] | None:
+        """A key has scopes or use cases; names are taken as people type them."""
+        if "scopes" in info.data:  # else it is refused already
+            grants = _grants(info.data["scopes"], managed)
+            both = ["scopes, managed: a key has fixed scopes or managed use cases, never both"]
+            faults = [*both[: len(grants) - 1], *(fault for grant in grants for fault in _faults(grant))]
+            faults += cls.faults_without_grant() if not grants else []
+            if faults:
+                raise Refused("; ".join(faults))
+        return managed
+
+    @classmethod
+    def faults_without_grant(cls) -> list[str]:
+        return []
+
+    @property
+    def grant(self) -> Grant | None:
+        return next(iter(_grants(self.scopes, self.managed)), None)
+
+    @property
+    def person(self) -> str:
+        return self.by or OPERATOR
+
+    def labels_on(self, had: Labels) -> Labels:
+        """*had* with the changes. Raises InvalidKey, where together they are too many."""
+        merged = {**had, **(self.labels or {})}
+        return valid_labels({name: value for name, value in merged.items() if value is not None})
+
+    def limits_on(self, had: Limits) -> Limits:
+        return replace(had, **(self.limits or {}))
+
+
+class NewKey(KeyFields):
+    """A key to create; or with `secret`, the one key from before there were several."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {
+                "name": "checkout",
+                "managed": ["send-ai-telemetry"],
+                "labels": {"team": "core"},
+                "by": "ops@example.com",
+            }
+        }
     )
-    faults.refuse()
+
+    secret: Annotated[
+        str | None,
+        _by(_secret),
+        Field(
+            description=_TEXT,
+            repr=False,
+            json_schema_extra={"minLength": LEGACY_MIN_CHARS, "maxLength": LEGACY_MAX_CHARS},
+        ),
+    ] = None
+    confirmed: Annotated[bool, Field(description="true or false", validate_default=True)] = False
+    """The caller knows which senders the first key refuses."""
+
+    @field_validator("confirmed")
+    @classmethod
+    def _name_fits_secret(cls, confirmed: bool, info: ValidationInfo) -> bool:  # noqa: FBT001 a field's value
+        """Judged behind both fields: an imported key has a fixed name, any other needs one."""
+        if "name" in info.data and "secret" in info.data:
+            name, secret = info.data["name"], info.data["secret"]
+            if secret is not None and name not in (None, LEGACY_NAME):
+                raise Refused(f"name: a key with its own secret is named {LEGACY_NAME!r}; leave the name out")
+            if secret is None and name is None:
+                raise Refused("name: it is needed, with at least 3 characters")
+        return confirmed
+
+    @classmethod
+    def faults_without_grant(cls) -> list[str]:
+        return ["scopes, managed: one of them is needed, with at least one entry"]
+
+    @property
+    def legacy_secret(self) -> Secret | None:
+        return None if self.secret is None else Secret(self.secret)
+
+
+class KeyChange(KeyFields):
+    """Fields that are not given stay as they are."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"minProperties": 1, "example": {"limits": {"requests_per_minute": 600}}}
+    )
+
+    @model_validator(mode="after")
+    def _changes_something(self) -> Self:
+        if not self.model_fields_set - {"by"}:
+            names = [name for name in KeyFields.model_fields if name != "by"]
+            raise Refused(f"nothing is changed: one of {', '.join(names)} is needed")
+        return self
+
+    def apply(self, key: KeyRecord) -> KeyRecord:
+        """*key* with the change. Raises InvalidKey."""
+        return edited(
+            key,
+            name=self.name,
+            description=self.description,
+            grant=self.grant,
+            labels=self.labels_on(key.labels),
+            limits=self.limits_on(key.limits),
+        )
+
+
+class KeyDeletion(KeyBody):
+    """The key's exact name, typed to confirm."""
+
+    name: Annotated[str, Field(description="the key's exact name, to confirm,")]
+    by: Person = None
+
+
+def _grants(scopes: list[str] | None, managed: list[str] | None) -> list[Grant]:
+    found: list[Grant] = []
+    if scopes is not None:
+        found.append(Fixed(frozenset(map(scope_name, scopes))))
+    if managed is not None:
+        found.append(Managed(frozenset(map(use_case_name, managed))))
     return found
 
 
-def change_of(fields: Fields) -> Change:
-    """Raises InvalidKey with every fault that shows before the key is looked at."""
-    faults = _faults_of_names(fields, OF_A_KEY)
-    name = faults.checked(_name, fields, None)
-    description = faults.checked(_description, fields, None)
-    grant = faults.checked(_grant, fields, None)
-    by = faults.checked(by_in, fields, "")
-    for check in (_labels(NO_LABELS), _limits(NO_LIMITS)):
-        faults.checked(check, fields, None)
-    if not fields.keys() & set(OF_A_KEY) - {"by"}:
-        faults.found.append(f"nothing is changed: one of {', '.join(OF_A_KEY[:-1])} is needed")
-    faults.refuse()
-
-    def apply(key: KeyRecord) -> KeyRecord:
-        labels, limits = _labels(key.labels)(fields), _limits(key.limits)(fields)
-        return edited(key, name=name, description=description, grant=grant, labels=labels, limits=limits)
-
-    return Change(by, apply)
-
-
-def deletion(fields: Fields) -> str:
-    """The name that was typed to confirm. Raises InvalidKey."""
-    faults = _faults_of_names(fields, OF_A_DELETION)
-    faults.checked(by_in, fields, "")
-    typed = fields.get("name")
-    if not isinstance(typed, str):
-        faults.found.append("name: the key's exact name is needed, to confirm")
-    faults.refuse()
-    return str(typed)
-
-
-def by_in(fields: Fields) -> str:
-    """Who asks."""
-    by = _text(fields, "by")
-    return OPERATOR if by is None else valid_person(by)
-
-
-def only_by(fields: Fields) -> str:
-    """Who asks, in a body that may hold nothing else. Raises InvalidKey."""
-    faults = _faults_of_names(fields, ("by",))
-    by = faults.checked(by_in, fields, "")
-    faults.refuse()
-    return by
-
-
-def _faults_of_names(fields: Fields, known: Iterable[str]) -> Faults:
-    """Begins with what is no field; its name is not told, for anything may have been put there."""
-    faults = Faults()
-    if fields.keys() - set(known):
-        faults.found.append(f"the body may hold {', '.join(known)}, and nothing else")
-    return faults
-
-
-def _text(fields: Fields, name: str) -> str | None:
-    value = fields.get(name)
-    if value is not None and not isinstance(value, str):
-        raise InvalidKey(f"{name}: a text is needed")
-    return value
-
-
-def _name(fields: Fields) -> str | None:
-    name = _text(fields, "name")
-    return None if name is None else valid_name(name)
-
-
-def _new_name(fields: Fields) -> str:
-    name = _name(fields)
-    if fields.get("secret") is not None:
-        if name not in (None, LEGACY_NAME):
-            raise InvalidKey(f"name: a key that brings its secret is named {LEGACY_NAME!r}; leave the name out")
-        return LEGACY_NAME
-    if name is None:
-        raise InvalidKey("name: it is needed, with at least 3 characters")
-    return name
-
-
-def _description(fields: Fields) -> str | None:
-    text = _text(fields, "description")
-    return None if text is None else valid_description(text)
-
-
-def _grant(fields: Fields) -> Grant | None:
-    """Names are taken as people type them."""
-    faults = Faults()
-    scopes = faults.checked(lambda found: _names(found, "scopes"), fields, None)
-    managed = faults.checked(lambda found: _names(found, "managed"), fields, None)
-    grants: list[Grant] = []
-    if scopes is not None:
-        grants.append(Fixed(frozenset(scope_name(name) for name in scopes)))
-    if managed is not None:
-        grants.append(Managed(frozenset(use_case_name(name) for name in managed)))
-    if len(grants) > 1:
-        faults.found.append("scopes, managed: a key has fixed scopes or managed use cases, never both")
-    for grant in grants:
-        faults.checked(valid_grant, grant, grant)
-    faults.refuse()
-    return grants[0] if grants else None
-
-
-def _new_grant(fields: Fields) -> Grant:
-    grant = _grant(fields)
-    if grant is None:
-        raise InvalidKey("scopes, managed: one of them is needed, with at least one entry")
-    return grant
-
-
-def _names(fields: Fields, name: str) -> list[str] | None:
-    value = fields.get(name)
-    if value is None:
-        return None
-    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-        raise InvalidKey(f"{name}: a list of names is needed")
-    return value
-
-
-def _labels(had: Labels) -> Callable[[Fields], Labels]:
-    def merged(fields: Fields) -> Labels:
-        asked = fields.get("labels")
-        if asked is None:
-            return had
-        if not isinstance(asked, dict) or not all(value is None or isinstance(value, str) for value in asked.values()):
-            raise InvalidKey("labels: an object of texts is needed, or null for a label to be taken away")
-        kept = {name: value for name, value in {**had, **asked}.items() if value is not None}
-        return valid_labels(kept)
-
-    return merged
-
-
-def _limits(had: Limits) -> Callable[[Fields], Limits]:
-    def merged(fields: Fields) -> Limits:
-        asked = fields.get("limits")
-        if asked is None:
-            return had
-        names = had.as_json().keys()
-        if not isinstance(asked, dict) or asked.keys() - names:
-            raise InvalidKey(f"limits: an object of {' and '.join(names)} is needed")
-        return valid_limits(replace(had, **asked))
-
-    return merged
-
-
-def _secret(fields: Fields) -> Secret | None:
-    text = _text(fields, "secret")
-    fault = None if text is None else legacy_fault(text)
-    if fault is not None:
-        raise InvalidKey(f"secret: {fault}")
-    return None if text is None else Secret(text)
-
-
-def _confirmed(fields: Fields) -> bool:
-    value = fields.get("confirmed", False)
-    if not isinstance(value, bool):
-        raise InvalidKey("confirmed: true or false is needed")
-    return value
+def _faults(grant: Grant) -> list[str]:
+    try:
+        valid_grant(grant)
+    except InvalidKey as error:
+        return [str(error)]
+    return []

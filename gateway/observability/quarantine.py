@@ -1,17 +1,9 @@
-"""What became of damaged files, as the status shows it, and the two commands that look at the whole
-spool. No request waits for them.
-"""
+"""Damaged files that were salvaged or set aside, as the status reports them."""
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, TypedDict
+from typing import TypedDict
 
-from gateway.contract.errors import BadPayload
-from spool.status import Verified
 from spool.store import StatusStore
-
-VERIFY_PATH = "/v2/spool/verify"
-BACKUP_PATH = "/v2/spool/backup"
 
 
 class LatestSalvage(TypedDict):
@@ -64,25 +56,3 @@ def degraded(status: QuarantineStatus) -> str | None:
     gone = None if latest is None else latest["records"]
     lost = "an unknown number of records" if gone is None else f"{gone} records"
     return f"the spool was damaged and is salvaged, {lost} could not be read: see quarantine/ in the data directory"
-
-
-def verified_json(verified: Verified) -> dict[str, Any]:
-    return {
-        "ok": not verified.findings,
-        "chunks": verified.chunks,
-        "records": verified.records,
-        "findings": [finding._asdict() for finding in verified.findings],
-    }
-
-
-async def verify_running(spool: StatusStore) -> dict[str, Any]:
-    """Beside the writer; a large spool takes minutes. Raises SpoolError."""
-    return verified_json(await spool.verify())
-
-
-async def back_up_running(spool: StatusStore, body: Mapping[str, Any]) -> dict[str, Any]:
-    """Raises BadPayload, SpoolError."""
-    file = body.get("file")
-    if not isinstance(file, str) or not Path(file).is_absolute():
-        raise BadPayload("file must be the absolute path of the copy to write")
-    return {"file": file, "bytes": await spool.back_up(Path(file))}

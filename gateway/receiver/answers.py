@@ -15,7 +15,6 @@ from gateway.contract.errors import (
     MethodNotAllowed,
     NoAnswer,
     NotFound,
-    NothingTaken,
     Overloaded,
     OverQuota,
     StreamMismatch,
@@ -94,7 +93,7 @@ def answer_for(error: BaseException) -> Answer:
     for cls in type(error).__mro__:
         if cls in ANSWERS:
             answer = ANSWERS[cls] if known_s is None else ANSWERS[cls]._replace(retry_after_s=known_s)
-            return answer._replace(beside=error.beside) if isinstance(error, NothingTaken) else answer
+            return answer._replace(beside=getattr(error, "beside", answer.beside))
     return UNFORESEEN
 
 

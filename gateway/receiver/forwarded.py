@@ -19,15 +19,13 @@ from typing import Final, get_args
 import orjson
 from aiohttp import web
 
-from gateway.admin.insight_routes import LIST_PATH, SCOPES
+from gateway.admin.insights import LIST, Insights
 from gateway.contract.errors import DeviceQuarantined, EnrolmentRefused, UnsupportedMedia
 from gateway.contract.intake import Intake, Receipt, Sender
 from gateway.contract.outcomes import Rejection
 from gateway.contract.scopes import INGEST_SCOPE
 from gateway.contract.unit_cost import Target
 from gateway.devices.states import KNOWN
-from gateway.insights.finding import INSIGHT_LIST
-from gateway.lists.conventions import ListRequest, Page, envelope, read_request
 from gateway.receiver.answers import Answer
 from gateway.receiver.authenticator import Authenticator, Headers
 from gateway.receiver.body import Hold
@@ -50,7 +48,6 @@ DEVICES_PATH: Final = "/v2/ai-control-plane/devices"
 
 _INDEX: Final = re.compile(r"\[(\d+)\]")
 Success = Callable[[Receipt], web.Response]
-Insights = Callable[[ListRequest], Awaitable[Page]]
 
 
 class ServiceManner:
@@ -148,18 +145,15 @@ def forwarded_routes(intake: Intake) -> list[Route]:
 
 
 def liveness_route(insights: Insights, gate: Authenticator) -> Route:
-    """`GET /v2/insights`, by which a gateway that forwards sees that this one is there; the list
-    itself, as the admin port has it.
+    """`GET /v2/insights` of the admin listener, by which a forwarding gateway checks that this one is alive.
 
-    *gate* asks for a key also where intake is open: what comes in is
-    anybody's, what goes out is not.
+    *gate* needs a key also where intake is open: anybody may post, but not anybody may read.
     """
-    scope = SCOPES["GET", LIST_PATH]
+    scope = LIST.scope or ""
 
     async def take(request: web.BaseRequest, parameter: str, hold: Hold) -> web.StreamResponse:
         gate.admit(request.headers, scope)
-        asked = read_request(INSIGHT_LIST, request.query.items())
-        body = orjson.dumps(envelope(INSIGHT_LIST, asked, await insights(asked)))
-        return json_response(body, HTTPStatus.OK)
+        page = await LIST.handler(insights, LIST.call(query=list(request.query.items())))
+        return json_response(orjson.dumps(page), HTTPStatus.OK)
 
-    return RequestRoute(LIST_PATH, scope, ServiceManner(taken), take, frozenset({"GET", "HEAD"}))
+    return RequestRoute(LIST.path, scope, ServiceManner(taken), take, frozenset({"GET", "HEAD"}))

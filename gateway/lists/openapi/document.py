@@ -12,7 +12,9 @@ from importlib.resources import files
 from typing import Any
 
 import yaml
+from pydantic import BaseModel
 
+from gateway.common.body import body_schema
 from gateway.lists.conventions import ListShape
 from gateway.lists.openapi.lists import list_answer, list_parameters
 
@@ -47,6 +49,11 @@ def merged(parts: Iterable[Json]) -> Json:
             else:
                 raise ValueError(f"{name} stands twice")
     return whole
+
+
+def model_schemas(models: Iterable[type[BaseModel]]) -> Json:
+    """Name of a body's model -> its JSON Schema."""
+    return {model.__name__: body_schema(model) for model in models}
 
 
 def written_out(part: Json, secure: Secure, shapes: Mapping[str, ListShape], servers: list[Json]) -> Json:

@@ -4,9 +4,10 @@ from functools import cache
 
 import orjson
 
+from gateway.insights.changes import CommentBody, InsightChange, NewInsight
 from gateway.insights.finding import INSIGHT_LIST
 from gateway.insights.listing import comments_list
-from gateway.lists.openapi.document import Json, document, read_folder, written_out
+from gateway.lists.openapi.document import Json, document, model_schemas, read_folder, written_out
 from gateway.local_service.ai_telemetry import RECORDS
 from gateway.local_service.devices import DEVICES
 from gateway.local_service.events import EVENTS
@@ -33,9 +34,9 @@ SHAPES = {
 @cache
 def service_document() -> Json:
     service = written_out(read_folder("gateway.local_service.openapi", "service"), security, SHAPES, SERVERS)
-    return document(
-        "AI telemetry gateway: local service", TEXT, [read_folder("gateway.lists.openapi", "schemas"), service]
-    )
+    bodies = {"components": {"schemas": model_schemas([NewInsight, InsightChange, CommentBody])}}
+    parts = [read_folder("gateway.lists.openapi", "schemas"), bodies, service]
+    return document("AI telemetry gateway: local service", TEXT, parts)
 
 
 @cache

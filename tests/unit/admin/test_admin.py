@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import aiohttp
 import pytest
@@ -15,12 +16,15 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from exporters.secret import Secret
 from gateway.admin.page import status_page
-from gateway.admin.server import AdminParts, admin_app
+from gateway.admin.pages import AdminParts
+from gateway.admin.registry import AdminStores
+from gateway.admin.server import admin_app
 from gateway.admin.session import CODE_LIFE_S, COOKIE, MAX_ENTRIES, SESSION_LIFE_S, AdminAccess, Expiring, admin_token
 from gateway.config.values import TcpAddress
 from gateway.delivery.embedded import Total
 from gateway.insights.finding import Insight
 from gateway.insights.finding import Status as InsightStatus
+from gateway.insights.store import InsightStore
 from gateway.lists.conventions import ListRequest, Page
 from gateway.lists.memory import page_of
 from gateway.observability.metrics import NAMES, LaneStatus, Status, StatusCollector, WebFigures
@@ -65,6 +69,23 @@ def insight(title: str, status: InsightStatus) -> Insight:
     )
 
 
+class Found(NamedTuple):
+    """Insights, as `gateway.admin.insights` asks for them."""
+
+    page: Callable[[ListRequest], Awaitable[Page]]
+    store: InsightStore
+
+
+async def nothing(*_: Any) -> Any:
+    return None
+
+
+def pages_of(access: AdminAccess, **parts: Any) -> AdminParts:
+    """Pages with nothing on them."""
+    made = {"status": figures, "totals": nothing, "not_ready": nothing, "registry": CollectorRegistry()}
+    return AdminParts(**{**made, "access": access, "unsettled": nothing, **parts})
+
+
 @dataclass
 class Admin:
     url: str
@@ -107,8 +128,16 @@ async def start() -> AsyncIterator[Start]:
         async def unsettled() -> Sequence[Insight]:
             return admin.insights
 
-        parts = AdminParts(lambda: admin.status, totals, not_ready, registry, admin.access, insights, unsettled)
-        app = admin_app(parts, loopback=loopback, host_names=host_names)
+        parts = AdminParts(
+            status=lambda: admin.status,
+            totals=totals,
+            not_ready=not_ready,
+            registry=registry,
+            access=admin.access,
+            unsettled=unsettled,
+        )
+        stores = AdminStores(status=lambda: admin.status, insights=Found(insights, None))  # type: ignore[arg-type]  # only the list is asked for
+        app = admin_app(parts, stores, loopback=loopback, host_names=host_names)
         listener = await listen(runner_for(app), TcpAddress("127.0.0.1", 0))
         assert listener is not None
         listeners.append(listener)

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import aiohttp
 import orjson
 import pytest
-from prometheus_client import CollectorRegistry
 
 from exporters.secret import Secret
-from gateway.admin.dead_letter_routes import add_operator_routes
+from gateway.admin.dead_letters import DeadLetterRequests
 from gateway.admin.page import status_page
-from gateway.admin.server import AdminParts, admin_app
+from gateway.admin.registry import AdminStores
+from gateway.admin.server import admin_app
 from gateway.admin.session import COOKIE, AdminAccess
 from gateway.config.values import TcpAddress
 from gateway.observability.dead_letters import reason_figures, resend_figures
@@ -25,7 +25,7 @@ from spool.record import AI_TELEMETRY, USAGE_EVENTS, Lane
 from spool.sqlite.spool import SqliteSpool
 from spool.store import Refusal
 from tests.support.spool_rig import Clock, append, assert_balanced, drained, frozen, open_spool
-from tests.unit.admin.test_admin import figures
+from tests.unit.admin.test_admin import figures, pages_of
 
 TOKEN = Secret("admin-token-of-the-test")
 
@@ -67,18 +67,13 @@ def text_of(error: dict[str, Any]) -> str:
     return message
 
 
-async def nothing(*_: Any) -> Any:
-    return None
-
-
 @pytest.fixture
 async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
     clock = Clock()
     spool = open_spool(tmp_path, clock, exporters=["archive"])
     access = AdminAccess(TOKEN, lambda: 1000.0, os.urandom)
-    parts = AdminParts(figures, nothing, nothing, CollectorRegistry(), access, nothing, nothing)
-    app = admin_app(parts, loopback=True)
-    add_operator_routes(app, spool.operator(), clock)
+    stores = AdminStores(status=figures, dead_letters=DeadLetterRequests(spool.operator(), clock))
+    app = admin_app(pages_of(access), stores, loopback=True)
     async with AsyncExitStack() as stack:
         listener = await listen(runner_for(app), TcpAddress("127.0.0.1", 0))
         assert listener is not None

@@ -11,12 +11,12 @@ from typing import Any
 
 import aiohttp
 import pytest
-from prometheus_client import CollectorRegistry
 
 from exporters.secret import Secret
-from gateway.admin.insight_routes import SCOPES, add_insight_routes
+from gateway.admin.insights import OPERATIONS
 from gateway.admin.page import MOST_INSIGHTS
-from gateway.admin.server import AdminParts, admin_app
+from gateway.admin.registry import AdminStores
+from gateway.admin.server import admin_app
 from gateway.admin.session import AdminAccess
 from gateway.config.values import TcpAddress
 from gateway.contract.scopes import CATALOGUE, Fixed
@@ -28,8 +28,9 @@ from gateway.keys.store import KeyStore
 from gateway.receiver.authenticator import KeyAuthenticator
 from gateway.receiver.listen import listen, runner_for
 from gateway.storage.database import Database
+from tests.support.operations import scopes_of
 from tests.support.spool_rig import Clock
-from tests.unit.admin.test_admin import figures
+from tests.unit.admin.test_admin import Found, figures, pages_of
 
 TOKEN = Secret("admin-token-of-the-test")
 ADMIN = "admin@example.com"
@@ -81,20 +82,9 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
         stack.push_async_callback(keys.close)
         store = await InsightStore.open(database, now_ms=clock)
         access = AdminAccess(TOKEN, lambda: 1000.0, os.urandom)
-        app = admin_app(
-            AdminParts(
-                figures,
-                no_totals,
-                ready,
-                CollectorRegistry(),
-                access,
-                store.page,
-                store.unsettled,
-                KeyAuthenticator(keys),
-            ),
-            loopback=True,
-        )
-        add_insight_routes(app, store)
+        parts = pages_of(access, totals=no_totals, unsettled=store.unsettled, gate=KeyAuthenticator(keys))
+        stores = AdminStores(status=figures, insights=Found(store.page, store))
+        app = admin_app(parts, stores, loopback=True)
         listener = await listen(runner_for(app), TcpAddress("127.0.0.1", 0))
         assert listener is not None
         stack.push_async_callback(listener.close)
@@ -104,10 +94,6 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
 
 async def no_totals() -> Sequence[Total]:
     return []
-
-
-async def ready() -> str | None:
-    return None
 
 
 async def test_what_was_made_is_read_listed_changed_commented_and_deleted(rig: Rig) -> None:
@@ -149,6 +135,9 @@ async def test_what_cannot_be_granted_is_told_by_field_as_the_service_tells_it(r
 
 def some(path: str) -> str:
     return re.sub(r"\{\w+\}", "some", path)
+
+
+SCOPES = scopes_of(OPERATIONS)
 
 
 @pytest.mark.parametrize(("method", "path"), SCOPES)

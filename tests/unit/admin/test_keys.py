@@ -7,20 +7,18 @@ from typing import Any, NamedTuple
 
 import aiohttp
 import pytest
-from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
 from exporters.secret import Secret
-from gateway.admin.key_routes import add_key_routes
-from gateway.admin.keys import Store
-from gateway.admin.server import AdminParts, admin_app
+from gateway.admin.keys import KeyRequests
+from gateway.admin.registry import AdminStores
+from gateway.admin.server import admin_app
 from gateway.admin.session import COOKIE, AdminAccess
 from gateway.config.values import TcpAddress
 from gateway.keys.store import KeyStore
 from gateway.receiver.listen import listen, runner_for
 from gateway.receiver.recent_senders import RecentSenders
-from tests.unit.admin.test_admin import figures
-from tests.unit.admin.test_dead_letters import nothing
+from tests.unit.admin.test_admin import figures, pages_of
 
 TOKEN = Secret("admin-token-of-the-test")
 SENDER = {"name": "sender", "managed": ["Send AI Telemetry"], "by": "maker@example.com"}
@@ -60,8 +58,8 @@ class Rig(NamedTuple):
 async def rig(keys: KeyStore) -> AsyncIterator[Rig]:
     access = AdminAccess(TOKEN, lambda: 1000.0, os.urandom)
     recent = RecentSenders(lambda: NOW_MS)
-    app = admin_app(AdminParts(figures, nothing, nothing, CollectorRegistry(), access, nothing, nothing), loopback=True)
-    add_key_routes(app, Store(keys, recent.last_hour))
+    stores = AdminStores(status=figures, keys=KeyRequests(keys, recent.last_hour))
+    app = admin_app(pages_of(access), stores, loopback=True)
     async with AsyncExitStack() as stack:
         listener = await listen(runner_for(app), TcpAddress("127.0.0.1", 0))
         assert listener is not None

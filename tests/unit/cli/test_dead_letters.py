@@ -10,7 +10,7 @@ import pytest
 
 from gateway.cli.dead_letters import Choice, drop, listed, replay
 from gateway.cli.options import Faulty, config_of
-from gateway.cli.spool_files import print_verified
+from gateway.cli.spool import print_verified
 from gateway.config.model import Config
 from spool.store import Refusal
 from tests.support.spool_rig import append, frozen, open_spool

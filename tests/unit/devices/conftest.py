@@ -13,7 +13,7 @@ from exporters.cost_service.devices import SCOPES, DeviceCalls
 from exporters.destination import Destination
 from exporters.keyring import Keyring, KeySetting
 from exporters.secret import Secret
-from gateway.admin.devices import operate
+from gateway.admin.devices import OPERATIONS
 from gateway.devices.contacts import Taken
 from gateway.devices.heartbeat_body import Heartbeat, decode_heartbeat
 from gateway.devices.lane import DeviceLane, HerdLimits
@@ -21,6 +21,7 @@ from gateway.devices.rows import Device, New, chosen
 from gateway.devices.store import DeviceStore
 from gateway.storage.database import Database
 from tests.support.manual_clock import ManualClock
+from tests.support.operations import perform
 from tests.support.upstream import Reply, Seen, Upstream, running_upstream
 
 START_MS = 1_767_607_200_000
@@ -124,7 +125,7 @@ class Rig:
         await self.store.meet([New(name, "server", "telemetry") for name in strangers])
 
     async def operate(self, method: str, path: str, **body: Any) -> dict[str, Any]:
-        return await operate(self.store, method, path, body=body)
+        return await perform(OPERATIONS, self.store, method, path, body=body)
 
 
 def kind_of(seen: Seen) -> str:

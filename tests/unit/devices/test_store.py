@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from gateway.admin.devices import operate
+from gateway.admin.devices import OPERATIONS
 from gateway.contract.errors import BadPayload, NoAnswer, NotFound
 from gateway.devices import rows
 from gateway.devices.contacts import INSTANCES_MOST
 from gateway.devices.rows import New
 from gateway.keys.errors import DatabaseUnavailable
+from tests.support.operations import perform
 from tests.support.upstream import Reply
 from tests.unit.devices.conftest import GATEWAY_ID, Rig, beat_of
 
@@ -335,7 +336,7 @@ async def test_an_operator_blocks_lets_in_and_forgets(rig: Rig) -> None:
     with pytest.raises(BadPayload, match="unblock it first"):
         await rig.operate("POST", "/v2/devices/d/enroll")
     assert (await rig.operate("POST", "/v2/devices/d/unblock"))["epoch"] == 2
-    with pytest.raises(BadPayload, match="only one that is blocked or quarantined"):
+    with pytest.raises(BadPayload, match="only a blocked or quarantined"):
         await rig.operate("POST", "/v2/devices/d/unblock")
     assert (await rig.beat("d", 3)).fate == "kept"
     await rig.operate("DELETE", "/v2/devices/d")
@@ -363,7 +364,7 @@ async def test_the_list_has_filters_sorting_and_pages(rig: Rig) -> None:
     await rig.operate("POST", "/v2/devices/d3/block")
 
     async def page(**query: str) -> tuple[list[str], dict[str, Any]]:
-        answer = await operate(rig.store, "GET", "/v2/devices", query=list(query.items()))
+        answer = await perform(OPERATIONS, rig.store, "GET", "/v2/devices", query=list(query.items()))
         return [device["device_id"] for device in answer["devices"]], answer
 
     assert (await page())[0] == ["d0", "d1", "d2", "d3", "d4", "laptop"]

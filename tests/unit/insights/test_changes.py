@@ -13,7 +13,6 @@ from gateway.insights.changes import (
     CommentBody,
     InvalidInsight,
     NewInsight,
-    checked,
     checked_change,
     status_when_found,
     status_when_gone,
@@ -25,13 +24,13 @@ CANARY = "CANARY-7Q-insight"
 
 
 def test_what_is_not_given_is_unknown_or_new() -> None:
-    made = checked(NewInsight, WHOLE)
+    made = NewInsight.checked(WHOLE)
     assert (made.status, made.cost_impact) == ("new", None)
 
 
 @pytest.mark.parametrize("impact", ["0", "-3", "12.50", "0.000000000001", "9" * 30, None])
 def test_a_cost_is_kept_as_it_was_written(impact: str | None) -> None:
-    assert checked(NewInsight, {**WHOLE, "cost_impact": impact}).cost_impact == impact
+    assert NewInsight.checked({**WHOLE, "cost_impact": impact}).cost_impact == impact
 
 
 @pytest.mark.parametrize(
@@ -48,7 +47,7 @@ def test_a_cost_is_kept_as_it_was_written(impact: str | None) -> None:
     ],
 )
 def test_a_wrong_field_is_named_with_what_is_valid(field: str, value: Any) -> None:
-    for check in (lambda content: checked(NewInsight, {**WHOLE, **content}), checked_change):
+    for check in (lambda content: NewInsight.checked({**WHOLE, **content}), checked_change):
         with pytest.raises(
             InvalidInsight, match=rf"^{field}: (text of 1 to|one of new, |a decimal number).* is needed$"
         ) as told:
@@ -59,15 +58,15 @@ def test_a_wrong_field_is_named_with_what_is_valid(field: str, value: Any) -> No
 @pytest.mark.parametrize("field", WHOLE)
 def test_a_missing_field_is_named(field: str) -> None:
     with pytest.raises(InvalidInsight, match=f"^{field}: ") as told:
-        checked(NewInsight, {name: value for name, value in WHOLE.items() if name != field})
+        NewInsight.checked({name: value for name, value in WHOLE.items() if name != field})
     assert told.value.code == f"missing_{field}"
 
 
 @pytest.mark.parametrize("text", [None, "", " ", 7, "x" * (COMMENT_MAX_CHARS + 1)])
 def test_a_comment_has_text_within_bounds(text: Any) -> None:
     with pytest.raises(InvalidInsight, match=r"^text: text of 1 to 10000 characters is needed$"):
-        checked(CommentBody, {"text": text})
-    assert len(checked(CommentBody, {"text": "é" * COMMENT_MAX_CHARS}).text) == COMMENT_MAX_CHARS
+        CommentBody.checked({"text": text})
+    assert len(CommentBody.checked({"text": "é" * COMMENT_MAX_CHARS}).text) == COMMENT_MAX_CHARS
 
 
 def test_a_change_of_nothing_and_one_of_what_is_not_there_are_refused_by_name() -> None:
@@ -93,7 +92,7 @@ JSON = st.recursive(
 @given(st.dictionaries(st.sampled_from([*WHOLE, "status", "cost_impact", CANARY]), JSON | st.just(CANARY * 40)))
 def test_any_body_is_taken_or_refused_without_quoting_it(content: dict[str, Any]) -> None:
     try:
-        made = checked(NewInsight, content)
+        made = NewInsight.checked(content)
     except InvalidInsight as error:
         told = f"{error!r} {error.code} {error.__cause__}"
     else:

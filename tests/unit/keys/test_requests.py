@@ -15,7 +15,7 @@ from gateway.keys.errors import InvalidKey
 from gateway.keys.key import mint
 from gateway.keys.limits import Limits
 from gateway.keys.record import KeyRecord
-from gateway.keys.requests import change_of, deletion, new_key
+from gateway.keys.requests import KeyChange, KeyDeletion, NewKey
 
 NAME_AND_GRANT = {"name": "sender", "managed": ["send-ai-telemetry"]}
 READING = Fixed(frozenset({"billing:read_costs"}))
@@ -35,7 +35,7 @@ def key(**fields: Any) -> KeyRecord:
 
 def faults_of(fields: dict[str, Any]) -> list[str]:
     with pytest.raises(InvalidKey) as refused:
-        new_key(fields)
+        NewKey.checked(fields)
     return str(refused.value).split("; ")
 
 
@@ -44,12 +44,12 @@ def faults_of(fields: dict[str, Any]) -> list[str]:
     ["send-ai-telemetry", "Send AI Telemetry", " SEND ai\ttelemetry ", "send_ai_telemetry", "Send  AI-Telemetry"],
 )
 def test_a_use_case_is_known_by_the_name_that_people_see(typed: str) -> None:
-    assert new_key({**NAME_AND_GRANT, "managed": [typed]}).grant == Managed(frozenset({SEND_AI_TELEMETRY}))
+    assert NewKey.checked({**NAME_AND_GRANT, "managed": [typed]}).grant == Managed(frozenset({SEND_AI_TELEMETRY}))
 
 
 def test_a_scope_is_known_in_any_case_and_with_blanks() -> None:
     asked = {"name": "sender", "scopes": ["Billing:Read_Costs", " billing : read_costs "]}
-    assert new_key(asked).grant == READING
+    assert NewKey.checked(asked).grant == READING
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_every_fault_is_told_at_once_and_names_its_field() -> None:
             {"limits": {"requests_per_minute": True}},
             "limits.requests_per_minute: a whole number from 1 on is needed, or null for no limit",
         ),
-        ({"labels": ["a"]}, "labels: an object of texts is needed, or null for a label to be taken away"),
+        ({"labels": ["a"]}, "labels: an object of texts, with null for a label to remove, is needed"),
     ],
 )
 def test_a_field_of_another_form_is_refused(given_: dict[str, Any], fault: str) -> None:
@@ -135,30 +135,32 @@ def refusal(read: Callable[[dict[str, Any]], object], fields: dict[str, Any]) ->
 @settings(deadline=None)
 @given(st.dictionaries(st.sampled_from(FIELDS) | st.text(max_size=4), ANY_JSON))
 def test_any_json_is_a_key_or_is_refused_in_words(fields: dict[str, Any]) -> None:
-    for read in (new_key, change_of, deletion):
+    for read in (NewKey.checked, KeyChange.checked, KeyDeletion.checked):
         assert refusal(read, fields) != ""
 
 
 def test_labels_and_limits_of_a_change_are_merged_and_the_rest_stays() -> None:
     before = key(labels={"team": "search", "stage": "dev"}, limits=Limits(5, 1000))
-    change = change_of(
+    change = KeyChange.checked(
         {"labels": {"stage": None, "app": "x"}, "limits": {"bytes_per_minute": None}, "by": "b@example.com"}
     )
     after = change.apply(before)
     assert dict(after.labels) == {"app": "x", "team": "search"}
     assert after.limits == Limits(5, None)
-    assert (after.name, after.description, after.grant, change.by) == ("sender", "d", READING, "b@example.com")
+    assert (after.name, after.description, after.grant, change.person) == ("sender", "d", READING, "b@example.com")
 
 
 def test_a_change_goes_from_one_kind_of_grant_to_the_other_but_never_to_none() -> None:
-    assert change_of({"managed": ["Send AI Telemetry"]}).apply(key()).grant == Managed(frozenset({SEND_AI_TELEMETRY}))
+    assert KeyChange.checked({"managed": ["Send AI Telemetry"]}).apply(key()).grant == Managed(
+        frozenset({SEND_AI_TELEMETRY})
+    )
     for nothing in ({"scopes": []}, {"managed": []}, {"by": "x"}, {}):
         with pytest.raises(InvalidKey):
-            change_of(nothing)
+            KeyChange.checked(nothing)
 
 
 def test_a_merge_that_makes_too_many_labels_is_refused() -> None:
     full = key(labels={f"l{n}": "x" for n in range(32)})
     with pytest.raises(InvalidKey, match="at most 32"):
-        change_of({"labels": {"one more": "x"}}).apply(full)
-    assert len(change_of({"labels": {"one more": "x", "l0": None}}).apply(full).labels) == 32
+        KeyChange.checked({"labels": {"one more": "x"}}).apply(full)
+    assert len(KeyChange.checked({"labels": {"one more": "x", "l0": None}}).apply(full).labels) == 32

@@ -9,17 +9,19 @@ from urllib.parse import quote
 import aiohttp
 import pytest
 
-from gateway.admin.insight_routes import SCOPES
+from gateway.admin.insights import OPERATIONS
 from gateway.contract.scopes import Fixed
 from gateway.insights.finding import STATUSES, Finding
 from gateway.insights.tables import note_findings
 from gateway.local_service.routes import ROUTES
 from gateway.local_service.service import DATABASE_NAME, Service
 from gateway.storage.database import Database
+from tests.support.operations import scopes_of
 
 from .conftest import ADMIN, Client, Clock
 
 INSIGHTS = "/v2/insights"
+SCOPES = scopes_of(OPERATIONS)
 WHOLE = {"title": "Idle cluster", "category": "waste", "effort": "low"}
 UNKNOWN = {"error": {"message": "no insight has this id", "type": "insight_unknown"}}
 HOSTILE = "<script>alert('x')</script>\" OR 1=1; DROP TABLE insights; -- \x00\u202e\r\n{{7*7}} ${env:HOME} 🙂"

@@ -1,0 +1,117 @@
+"""An admin operation: where it is, who may call it, what it takes and answers, and the handler.
+
+One table of these per subject (`keys.py`, `devices.py`, `dead_letters.py`, `insights.py`, ...). Three
+things follow from each row: the route of the admin listener (`server.py`), the call of a command on the
+files of a stopped gateway (`gateway/cli/requests.py`), and its description (`openapi/document.py`).
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar, cast
+from urllib.parse import quote
+
+from gateway.common.body import Body
+from gateway.keys.requests import OPERATOR
+from gateway.lists.conventions import ListShape
+
+Json = dict[str, Any]
+Method = Literal["GET", "POST", "PATCH", "DELETE"]
+Opened = Literal["everywhere", "loopback"] | None
+"""Where a route needs no credential."""
+S = TypeVar("S")
+B = TypeVar("B", bound=Body | None)
+
+NAMED: Final[Json] = {"type": "string", "minLength": 1}
+"""Schema of a path parameter, unless the operation has its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[B]):
+    """One request to an operation."""
+
+    body: B
+    path: Mapping[str, str] = field(default_factory=dict)
+    """Parameter of the path -> its decoded value."""
+    query: Sequence[tuple[str, str]] = ()
+    by: str = OPERATOR
+    """Name of the inbound key; with the admin token or a session, the operator."""
+
+
+class Answer(NamedTuple):
+    """The success of an operation, as it is described."""
+
+    text: str
+    schema: str | Json = ""
+    """Name of a component, or a schema of its own; empty where there is no body."""
+    status: int = 200
+
+
+class Listed(NamedTuple):
+    """The answer of a list."""
+
+    shape: ListShape
+    item: str
+    """Component of one item."""
+
+
+class Note(NamedTuple):
+    """The log line of a change that is made over HTTP; it holds the id and who asked."""
+
+    event: str
+    what: str
+    id_name: str
+    """Of the id: in the line, and in the answer where the path has none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation(Generic[S, B]):
+    """JSON in and out, on a store *S*."""
+
+    method: Method
+    path: str
+    """A template such as `/v2/keys/{id}`."""
+    id: str
+    """`operationId` of the description."""
+    summary: str
+    text: str = ""
+    tag: str
+    scope: str | None = None
+    """Lets an inbound key in beside the admin token."""
+    open: Opened = None
+
+    handler: Callable[[S, Call[B]], Awaitable[Mapping[str, Any] | None]]
+    """Returns the answer's JSON object; None for an answer without a body."""
+    body: type[B] | None = None
+    is_body_needed: bool = True
+    answer: Answer | Listed
+    errors: tuple[int, ...] = (503,)
+    """Statuses of errors beside those that follow from the rest of the row."""
+    conflict: str | None = None
+    """Component of the 409, where it is more than an error."""
+    parameters: Mapping[str, Json] = field(default_factory=dict)
+    """Parameter of the path -> its schema, where that is not `NAMED`."""
+    note: Note | None = None
+
+    @property
+    def status(self) -> int:
+        return self.answer.status if isinstance(self.answer, Answer) else 200
+
+    def url(self, path: Mapping[str, str]) -> str:
+        """The path with its parameters written in."""
+        return self.path.format(**{name: quote(value, safe="") for name, value in path.items()})
+
+    def call(
+        self,
+        *,
+        path: Mapping[str, str] | None = None,
+        query: Sequence[tuple[str, str]] = (),
+        fields: Mapping[str, Any] | None = None,
+        by: str = OPERATOR,
+    ) -> Call[B]:
+        """A request with its body checked. Raises what the body's model raises: BadPayload, InvalidKey, ..."""
+        model = cast("type[Body] | None", self.body)
+        body = cast("B", None if model is None else model.checked(fields or {}))
+        return Call(body, path or {}, query, by)
+
+
+AnyOperation = Operation[Any, Any]

@@ -1,0 +1,56 @@
+"""Every operation of the admin listener that takes and answers JSON, and the stores that they work on."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from gateway.admin import dead_letters, devices, insights, keys, spool_files
+from gateway.admin.dead_letters import DeadLetterRequests
+from gateway.admin.devices import Devices
+from gateway.admin.insights import Insights
+from gateway.admin.keys import KeyOperation, KeyRequests
+from gateway.admin.operation import AnyOperation, Operation
+from gateway.admin.spool_files import SpoolFiles, StatusSource
+
+S = TypeVar("S")
+
+SERVICE_KEY_OPERATIONS: Final[tuple[KeyOperation, ...]] = tuple(map(keys.of_service, keys.OPERATIONS))
+
+OPERATIONS: Final[tuple[AnyOperation, ...]] = (
+    spool_files.STATUS,
+    *insights.OPERATIONS,
+    *keys.OPERATIONS,
+    *SERVICE_KEY_OPERATIONS,
+    *devices.OPERATIONS,
+    *dead_letters.OPERATIONS,
+    *spool_files.OPERATIONS,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdminStores:
+    """What the operations work on; an operation without its store is not served."""
+
+    status: StatusSource
+    keys: KeyRequests | None = None
+    service_keys: KeyRequests | None = None
+    """Those of the embedded local service; None where it is not embedded."""
+    dead_letters: DeadLetterRequests | None = None
+    devices: Devices | None = None
+    insights: Insights | None = None
+    spool: SpoolFiles | None = None
+
+    def bound(self) -> Iterator[tuple[AnyOperation, Any]]:
+        """Each operation with its store."""
+        yield from _bound((spool_files.STATUS,), self.status)
+        yield from _bound(keys.OPERATIONS, self.keys)
+        yield from _bound(SERVICE_KEY_OPERATIONS, self.service_keys)
+        yield from _bound(dead_letters.OPERATIONS, self.dead_letters)
+        yield from _bound(devices.OPERATIONS, self.devices)
+        yield from _bound(insights.OPERATIONS, self.insights)
+        yield from _bound(spool_files.OPERATIONS, self.spool)
+
+
+def _bound(operations: Sequence[Operation[S, Any]], store: S | None) -> Iterator[tuple[AnyOperation, S]]:
+    if store is not None:
+        yield from ((operation, store) for operation in operations)

@@ -1,0 +1,70 @@
+"""The operations on the spool as a whole: its status, a check of all of it, a copy."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, Protocol
+
+from pydantic import ConfigDict, Field
+
+from gateway.admin.operation import Answer, Call, Operation
+from gateway.common.body import Body
+from spool.status import Verified
+
+
+class SpoolFiles(Protocol):
+    """The spool of the running gateway, or the files of a stopped one."""
+
+    async def verify(self) -> Verified:
+        """Read the whole file; a large spool takes minutes. Raises SpoolError."""
+
+    async def back_up(self, to: Path) -> int:
+        """Write a copy to *to*, whole or not at all; its bytes. Raises SpoolError."""
+
+
+class Backup(Body):
+    """Where the copy goes; other fields are ignored."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    file: Annotated[str, Field(pattern="^/", description="the absolute path of the copy to write")]
+
+
+StatusSource = Callable[[], Mapping[str, Any]]
+"""Reports the counts of a running gateway, or those in the files of a stopped one."""
+
+
+async def verify(spool: SpoolFiles, call: Call[None]) -> dict[str, Any]:
+    verified = await spool.verify()
+    return {
+        "ok": not verified.findings,
+        "chunks": verified.chunks,
+        "records": verified.records,
+        "findings": [finding._asdict() for finding in verified.findings],
+    }
+
+
+async def back_up(spool: SpoolFiles, call: Call[Backup]) -> dict[str, Any]:
+    return {"file": call.body.file, "bytes": await spool.back_up(Path(call.body.file))}
+
+
+async def show_status(source: StatusSource, call: Call[None]) -> Mapping[str, Any]:
+    return source()
+
+
+VERIFY: Final = Operation(
+    method="POST", path="/v2/spool/verify", id="verifySpool", tag="Spool",
+    summary="Read all of the spool and report what is wrong; a large one takes minutes",
+    handler=verify, answer=Answer("The spool was read.", "VerifiedSpool"),
+)  # fmt: skip
+BACK_UP: Final = Operation(
+    method="POST", path="/v2/spool/backup", id="backUpSpool", tag="Spool",
+    summary="Write a copy of the spool while it runs",
+    handler=back_up, body=Backup, answer=Answer("The copy is on disk.", "SpoolCopy"),
+)  # fmt: skip
+OPERATIONS: Final[tuple[Operation[SpoolFiles, Any], ...]] = (VERIFY, BACK_UP)
+
+STATUS: Final = Operation(
+    method="GET", path="/v2/status", id="status", tag="Health", open="loopback",
+    summary="The outcome of every item, and the state of each lane",
+    handler=show_status, errors=(), answer=Answer("As of now.", "Status"),
+)  # fmt: skip

@@ -1,0 +1,69 @@
+"""The spool of a stopped gateway, for the operations of `gateway.admin.spool_files`."""
+
+import sqlite3
+from contextlib import closing
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from gateway.common.wall_clock import wall_ms
+from gateway.devices.rows import Figures
+from gateway.devices.rows import figures as figures_of
+from gateway.keys.control_store import INBOUND
+from gateway.observability.devices import edge_with
+from gateway.storage.database import read_only
+from spool.counters import LaneCounters
+from spool.data_dir import DataLock
+from spool.record import DEVICES
+from spool.sqlite.backup import back_up
+from spool.sqlite.reading import read_held
+from spool.sqlite.recovery.verify import verify_stopped
+from spool.status import Verified
+
+LANE_COLUMNS = ("kept", "delivered", "pending", "dead_lettered", "expired")
+
+
+class OfflineSpool:
+    """Each method holds the lock of the data directory. Raises SpoolLocked, SpoolError."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self._data_dir = data_dir
+
+    async def verify(self) -> Verified:
+        return verify_stopped(self._data_dir)
+
+    async def back_up(self, to: Path) -> int:
+        with DataLock(self._data_dir):
+            return back_up(self._data_dir, to)
+
+    def status(self) -> dict[str, Any]:
+        """The counts on disk: `edge`, `lanes`, `reasons`; the devices' own are in control.db."""
+        held = read_held(self._data_dir)
+        counters = held.counters
+        lanes = {lane: lane_json(counters.lane(lane), oldest_ms) for lane, oldest_ms in held.oldest_ms.items()}
+        devices = device_figures(self._data_dir / INBOUND.database)
+        if devices is None:
+            return {"edge": counters.edge, "lanes": lanes, "reasons": counters.reasons}
+        lane = lanes[DEVICES]
+        lanes[DEVICES] = {**lane, **edge_with({x: lane[x] for x in LANE_COLUMNS}, devices.lane)}
+        return {
+            "edge": edge_with(counters.edge, devices.edge),
+            "lanes": lanes,
+            "reasons": edge_with(counters.reasons, devices.reasons),
+        }
+
+
+def device_figures(control_database: Path) -> Figures | None:
+    """The counts in control.db; None where it has none, or cannot be read."""
+    if not control_database.exists():
+        return None
+    try:
+        with closing(read_only(control_database)) as connection:
+            return figures_of(connection)
+    except sqlite3.Error:
+        return None  # of a release without devices there, or damaged: the gateway reports it at its start
+
+
+def lane_json(counters: LaneCounters, oldest_ms: int | None) -> dict[str, Any]:
+    age_s = None if oldest_ms is None else max(0, wall_ms() - oldest_ms) / 1000
+    return {**asdict(counters), "oldest_pending_age_s": age_s, "state": "off", "reason": "no gateway runs"}

@@ -1,0 +1,83 @@
+"""`spool status`, `spool verify` and `spool backup`."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from gateway.admin import spool_files
+from gateway.cli.offline_spool import LANE_COLUMNS
+from gateway.cli.printing import print_table
+from gateway.cli.requests import SPOOL, STATUS, ask
+from gateway.common.plural import plural
+from gateway.config.model import Config
+
+
+async def print_status(config: Config, *, as_json: bool) -> int:
+    """0 when both identities hold."""
+    status = await ask(config, STATUS, spool_files.STATUS)
+    if as_json:
+        click.echo(json.dumps(status))
+    else:
+        print_tables(status)
+    return 0 if is_balanced(status) else 1
+
+
+async def print_verified(config: Config, *, as_json: bool) -> int:
+    """0 when nothing was found."""
+    verified = await ask(config, SPOOL, spool_files.VERIFY)
+    if as_json:
+        click.echo(json.dumps(verified))
+    else:
+        for finding in verified["findings"]:
+            click.echo(f"{finding['of']}: {finding['text']}")
+        verdict = "all is well" if verified["ok"] else plural(len(verified["findings"]), "finding", "findings")
+        records = plural(verified["records"], "record", "records")
+        chunks = plural(verified["chunks"], "chunk", "chunks")
+        click.echo(f"{verdict}: {records} in {chunks} {'holds' if verified['records'] == 1 else 'hold'} together")
+    return 0 if verified["ok"] else 1
+
+
+async def print_backup(config: Config, to: Path, *, as_json: bool) -> int:
+    """0 when the copy is on disk."""
+    done = await ask(config, SPOOL, spool_files.BACK_UP, body={"file": str(to)})
+    click.echo(json.dumps(done) if as_json else f"{done['file']}: {done['bytes']} bytes")
+    return 0
+
+
+def is_balanced(status: dict[str, Any]) -> bool:
+    edge = status["edge"]
+    outcomes = sum(edge[name] for name in ("kept", "duplicate", "suppressed", "rejected", "ignored"))
+    return bool(
+        edge["received"] == outcomes
+        and all(lane["kept"] == sum(lane[name] for name in LANE_COLUMNS[1:]) for lane in status["lanes"].values())
+    )
+
+
+def print_tables(status: dict[str, Any]) -> None:
+    console = Console()
+    edge = Table(title="edge (items)")
+    for name in status["edge"]:
+        edge.add_column(name, justify="right")
+    edge.add_row(*(str(n) for n in status["edge"].values()))
+    print_table(edge)
+    lanes = Table(title="lanes (records)", box=None, padding=(0, 2, 0, 0))
+    lanes.add_column("lane", no_wrap=True)
+    for name in LANE_COLUMNS:
+        lanes.add_column(name.replace("_", " "), justify="right")
+    lanes.add_column("oldest pending", justify="right")
+    lanes.add_column("state", no_wrap=True)
+    reasons: dict[str, list[str]] = {}
+    for lane, counts in status["lanes"].items():
+        age = counts["oldest_pending_age_s"]
+        if counts["reason"]:
+            reasons.setdefault(f"{counts['state']}: {counts['reason']}", []).append(lane)
+        numbers = (str(counts[name]) for name in LANE_COLUMNS)
+        lanes.add_row(lane, *numbers, "" if age is None else f"{age:.0f} s", counts["state"])
+    print_table(lanes)
+    for reason, of in reasons.items():
+        console.print(f"{', '.join(of)}: {reason}", markup=False, highlight=False, soft_wrap=True)
+    console.print("both identities hold" if is_balanced(status) else "[red]an identity does not hold[/red]")
