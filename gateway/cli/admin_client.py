@@ -54,7 +54,7 @@ def reach(config: Config, locked: SpoolLocked) -> tuple[aiohttp.BaseConnector, s
             return aiohttp.UnixConnector(str(address.path)), "http://localhost"
         case _:
             raise click.ClickException(
-                f"{locked}; its admin listener is not known here: name its address in"
+                f"{locked}; it has no admin listener that is known here: name its address in"
                 " TELEMETRY_GATEWAY_LISTEN_ADMIN, or stop the gateway first"
             )
 
