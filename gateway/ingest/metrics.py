@@ -299,7 +299,8 @@ class MetricsPipeline:
                 written_ms.pop(whose, None)
                 written_ms[whose] = now_ms
                 rows.append(SightingRow(orjson.dumps([topic, *reporter]).decode(), now_ms))
-        forget_oldest(written_ms, MAX_RECENT_SOURCES)
+        if rows:
+            forget_oldest(written_ms, MAX_RECENT_SOURCES)
         return rows
 
     # ---- settling

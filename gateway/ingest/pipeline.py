@@ -84,7 +84,8 @@ class IngestPipeline:
         self._spool.admit(len(payload.body))
         context = self.context_of(sender)
         parsed = await self._parser.parse(payload, context)
-        parsed = self._trace_attributes.complete(payload.kind, parsed, context)
+        if parsed.trace_updates or parsed.traces_of_calls:
+            parsed = self._trace_attributes.complete(payload.kind, parsed, context)
         had_usage = parsed.has_usage
         admitted = await self._admit(parsed, context)
         await self._count_and_append(admitted, context)
@@ -124,16 +125,16 @@ class IngestPipeline:
         """Count and append within one `reserve`, so that all of a payload is in
         one commit; wait for that.
         """
-        counts = counts_of(calls)
+        counts, now_ms = counts_of(calls), self._settler.now_ms()
         waiting: list[Awaitable[None]] = []
         try:
             with self._spool.reserve():
-                waiting.append(self._append_piece(*piece_of(calls, 0), counts, calls.links))
+                waiting.append(self._append_piece(*piece_of(calls, 0), counts, calls.links, now_ms))
                 waiting.extend(
-                    self._append_piece(*piece_of(calls, start), ItemCounts(), b"")
+                    self._append_piece(*piece_of(calls, start), ItemCounts(), b"", now_ms)
                     for start in range(PIECE_CALLS, len(calls.records), PIECE_CALLS)
                 )
-                noted = self._settler.aggregates.note_used(calls.used, sender_of(context), self._settler.now_ms())
+                noted = self._settler.aggregates.note_used(calls.used, sender_of(context), now_ms)
                 if noted is not None:
                     waiting.append(noted)
         except BaseException:
@@ -143,9 +144,11 @@ class IngestPipeline:
             raise
         await (waiting[0] if len(waiting) == 1 else asyncio.gather(*waiting))
 
-    def _append_piece(self, records: list[bytes], rows: bytes, counts: ItemCounts, links: bytes) -> Awaitable[None]:
+    def _append_piece(
+        self, records: list[bytes], rows: bytes, counts: ItemCounts, links: bytes, now_ms: int
+    ) -> Awaitable[None]:
         seq, first = self._spool.position(AI_TELEMETRY)
-        counted = self._settler.ledger.count_rows(rows, links, seq, first, self._settler.now_ms())
+        counted = self._settler.ledger.count_rows(rows, links, seq, first, now_ms)
         duplicates = counted.duplicates
         if duplicates:
             records = [record for i, record in enumerate(records) if i not in duplicates]

@@ -64,7 +64,7 @@ class TraceAttributes:
         and rule 2's observations.
         """
         calls, updates, traces_of_calls = parsed.calls, parsed.trace_updates, parsed.traces_of_calls
-        if calls is None or not (updates or traces_of_calls):
+        if calls is None:
             return parsed
         sender = context.counted_key or context.peer
         observations: list[tuple[bytes, bytes]] = []

@@ -2,11 +2,10 @@
 it takes long, else here.
 """
 
+import asyncio
 import sys
-from functools import partial
 from typing import Final
 
-from gateway.common.in_thread import in_thread
 from gateway.ingest.parsing.parse import Parsed, ParseRules, Payload, parse
 from gateway.ingest.parsing.process import WorkerGone
 from gateway.ingest.parsing.worker_client import WorkerClient
@@ -37,5 +36,6 @@ class Parser:
                 for model, calls in unpriced.items():
                     self._rules.prices.note_unpriced(model, calls)
                 return parsed
-        is_long = len(payload.body) > LONG_BYTES.get(payload.kind, LONG_SOURCE_BYTES)
-        return await in_thread(partial(parse, payload, context, self._rules), is_long=is_long)
+        if len(payload.body) > LONG_BYTES.get(payload.kind, LONG_SOURCE_BYTES):
+            return await asyncio.to_thread(parse, payload, context, self._rules)
+        return parse(payload, context, self._rules)
