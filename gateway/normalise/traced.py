@@ -281,10 +281,11 @@ _T = TypeVar("_T")
 
 def like(value: _T, source: object) -> _T:
     """*value*, which was made of *source* by a conversion that keeps no origin."""
-    return value if type(source) in _PLAIN else cast("_T", carried(value, origin_of(source)))
+    return value if type(source) in PLAIN else cast("_T", carried(value, origin_of(source)))
 
 
-_PLAIN = frozenset({str, int, float, bool, type(None)})
+PLAIN = frozenset({str, int, float, bool, type(None)})
+"""Types of values without an origin. Conversions on the hot path look here before they call anything of this module."""
 
 
 def note_read(value: object) -> None:
@@ -296,7 +297,7 @@ def note_read(value: object) -> None:
 
 def chosen(value: _T, *among: object) -> _T:
     """*value*, which a reader preferred to the others *among*."""
-    if type(value) in _PLAIN or (origin := origin_of(value)) is None:
+    if type(value) in PLAIN or (origin := origin_of(value)) is None:
         return value
     passed = [leaf for other in among if other is not value for leaf in _leaves(other) if leaf not in origin.leaves]
     return cast("_T", carried(value, Origin(origin.leaves, origin.recording, (*origin.passed, *passed))))

@@ -14,7 +14,7 @@ from gateway.normalise.conventions.table import Convention
 from gateway.normalise.extract import COUNT, FIRST, MAX_COUNT, MAX_TEXT_CHARS, NUMBER, TEXT, WHO, Extracted
 from gateway.normalise.provenance import RecordedExtracted
 from gateway.normalise.texts import Json
-from gateway.normalise.traced import active_recording, like
+from gateway.normalise.traced import PLAIN, active_recording, like
 
 _MAX_NUMBER_CHARS = 40
 _MAX_DIGITS = 15
@@ -68,7 +68,7 @@ def pick_fields(document: Mapping[str, Json], convention: Convention) -> Extract
                     break
             elif _keep(picked, field, kind, value):
                 break
-    if isinstance(picked, RecordedExtracted):
+    if recording is not None and isinstance(picked, RecordedExtracted):
         _note_paths(picked, document, convention)
     return picked
 
@@ -165,4 +165,6 @@ def number_of(value: Json) -> float | None:
             return None
     else:
         return None
-    return like(number, value) if abs(number) < _INFINITY else None
+    if abs(number) >= _INFINITY:
+        return None
+    return number if type(value) in PLAIN else like(number, value)

@@ -80,7 +80,8 @@ def http_status(value: Json) -> int | None:
     status = count_of(value)
     if status is None or not HTTPStatus.CONTINUE <= status < 600:  # noqa: PLR2004 - the last class
         return None
-    note_read(status)
+    if type(status) is not int:
+        note_read(status)
     return status
 
 

@@ -22,7 +22,7 @@ from gateway.normalise.extract import Extracted
 from gateway.normalise.fingerprint import scope_fingerprint
 from gateway.normalise.record import call_record, error_name, event_record_id
 from gateway.normalise.texts import Json
-from gateway.normalise.traced import like, merged
+from gateway.normalise.traced import PLAIN, like, merged
 from spool.record import Source, Trace
 
 UNTIMED_MS = 10 * 60 * 1000
@@ -152,7 +152,7 @@ def epoch_ms(value: Json) -> int | None:
 
     A text without an offset is UTC. None when it is no time.
     """
-    return like(_epoch_ms(value), value)
+    return _epoch_ms(value) if type(value) in PLAIN else like(_epoch_ms(value), value)
 
 
 def _epoch_ms(value: Json) -> int | None:

@@ -70,8 +70,10 @@ def _parts(usage: Mapping[str, Json]) -> list[tuple[str, int | None]]:
 
 def _first(*values: int | None) -> int | None:
     """The first that says more than 0, else the first that says anything: senders write 0 under the names they do not use."""
-    found = next(filter(None, values), None)
-    return chosen(next((value for value in values if value is not None), None) if found is None else found, *values)
+    for value in values:
+        if value:
+            return value if type(value) is int else chosen(value, *values)
+    return next((value for value in values if value is not None), None)
 
 
 def add_wholes(picked: Extracted, usage: Mapping[str, Json]) -> None:
