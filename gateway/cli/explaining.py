@@ -14,10 +14,8 @@ from gateway.config.model import Config
 from gateway.contract.errors import GatewayError
 from gateway.explain.explain import EXPLAINERS, Sent, explainer_of, explanations
 from gateway.explain.fates import further_reports
-from gateway.explain.single import Single
-from gateway.explain.story import Explanation, as_object
+from gateway.explain.story import Explanation, Single, as_object, lines
 from gateway.explain.watch import WatchedCounting
-from gateway.explain.words import lines
 from gateway.normalise.context import Context
 from gateway.sources.source import SOURCES_PATH, Source
 from spool.clock import rfc3339_ms

@@ -14,13 +14,11 @@ from gateway.contract.flags import RECEIVED_TIME
 from gateway.counting.calls.digest import identity
 from gateway.decode.view import Traces
 from gateway.explain.log_records import explain_log_records
-from gateway.explain.placed import Placed, PlacedRead, Reading
 from gateway.explain.points import source_fields
-from gateway.explain.reading import RECORD_ID, REPORTED, origins_of
+from gateway.explain.reading import RECORD_ID, REPORTED, Placed, PlacedRead, Reading, origins_of
 from gateway.explain.records import Traced, fields_of_record, flagged, input_sum
-from gateway.explain.single import Single
 from gateway.explain.spans import explain_spans
-from gateway.explain.story import Explanation, Field, InputSum, leaves
+from gateway.explain.story import Explanation, Field, InputSum, Single, leaves
 from gateway.normalise.call import Call
 from gateway.normalise.context import Context
 from gateway.normalise.points import Point

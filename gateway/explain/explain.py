@@ -19,9 +19,8 @@ from gateway.explain.entries import explain_entries
 from gateway.explain.fates import tell_calls, tell_points
 from gateway.explain.log_records import explain_log_records
 from gateway.explain.points import explain_points
-from gateway.explain.single import Single
 from gateway.explain.spans import explain_spans
-from gateway.explain.story import Explanation
+from gateway.explain.story import Explanation, Single
 from gateway.explain.watch import WatchedAggregates, WatchedLedger
 from gateway.ingest.intake import OTLP_JSON
 from gateway.normalise.context import Context

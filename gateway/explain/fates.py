@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 from gateway.counting.metrics.grouping import Aggregate, best_ranks
 from gateway.explain.points import aggregate_fields
 from gateway.explain.records import flagged, priced, unpriced
-from gateway.explain.single import Single
-from gateway.explain.story import Explanation, Field, InputSum, leaves
+from gateway.explain.story import Explanation, Field, InputSum, Single, leaves
 from gateway.explain.watch import Fate, Report, WatchedAggregates, WatchedLedger
 from gateway.ingest.metrics import CountedPoints
 from gateway.normalise.context import Context

@@ -1,13 +1,13 @@
 """Each log record of a payload by itself: what the normaliser makes of it, and why. Pure."""
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple, cast
+from types import SimpleNamespace
+from typing import Any, cast
 
 from gateway.counting.calls.digest import identity
-from gateway.decode.view import Attributes, LogRecord, Logs, LogsRequest, Resource, ResourceLogs, ScopeLogs
+from gateway.decode.view import Attributes, LogRecord, Logs, LogsRequest, ResourceLogs, ScopeLogs
 from gateway.explain.records import Traced, fields_of_record, input_sum, provenances_of
-from gateway.explain.single import Single
-from gateway.explain.story import Explanation, Field
+from gateway.explain.story import Explanation, Field, Single
 from gateway.normalise.call import Call
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.events import GENERIC_EVENT, EventRule, choose_event, known_event
@@ -18,20 +18,6 @@ from gateway.normalise.provenance import Provenance, RecordedExtracted, deciding
 from gateway.normalise.traced import Recording
 
 _FIRST = "resourceLogs[0].scopeLogs[0].logRecords[0]"
-
-
-class _ScopeLogs(NamedTuple):
-    scope: Any
-    log_records: list[LogRecord]
-
-
-class _ResourceLogs(NamedTuple):
-    resource: Resource
-    scope_logs: list[ScopeLogs]
-
-
-class _Request(NamedTuple):
-    resource_logs: list[ResourceLogs]
 
 
 def explain_log_records(logs: Logs, payload: int, context: Context) -> Iterator[Single]:
@@ -46,9 +32,10 @@ def explain_log_records(logs: Logs, payload: int, context: Context) -> Iterator[
 
 
 def _alone(resource_logs: ResourceLogs, scope_logs: ScopeLogs, record: LogRecord, fault: str | None) -> Logs:
-    scopes = [cast("ScopeLogs", _ScopeLogs(scope_logs.scope, [record]))]
-    request = _Request([cast("ResourceLogs", _ResourceLogs(resource_logs.resource, scopes))])
-    return Logs(cast("LogsRequest", request), {} if fault is None else {_FIRST: fault})
+    scopes = [SimpleNamespace(scope=scope_logs.scope, log_records=[record])]
+    resources = [SimpleNamespace(resource=resource_logs.resource, scope_logs=scopes)]
+    request = cast("LogsRequest", SimpleNamespace(resource_logs=resources))
+    return Logs(request, {} if fault is None else {_FIRST: fault})
 
 
 def _explain(told: Explanation, alone: Logs, context: Context) -> Single:

@@ -1,13 +1,13 @@
 """Each metric point of a payload by itself, and the fields of the aggregates that points become. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from types import SimpleNamespace
+from typing import Any, cast
 
 from gateway.counting.metrics.grouping import Aggregate, Measure
-from gateway.decode.view import Metric, Metrics, MetricsRequest, Resource, ResourceMetrics, ScopeMetrics
+from gateway.decode.view import Metric, Metrics, MetricsRequest, ResourceMetrics, ScopeMetrics
 from gateway.explain.records import Origins, Traced, by_table, fields_of_record, provenances_of
-from gateway.explain.single import Single
-from gateway.explain.story import Explanation, Field, InputSum
+from gateway.explain.story import Explanation, Field, InputSum, Single
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.metric_tables import COST, POINT_INTERESTS, MetricTable, metric_table
 from gateway.normalise.extract import MAX_TEXT_CHARS
@@ -34,39 +34,6 @@ _PARTS = {
 }
 
 
-class _Points(NamedTuple):
-    data_points: Sequence[Any] = ()
-    aggregation_temporality: int = 0
-    is_monotonic: bool = False
-
-
-_NONE = _Points()
-
-
-class _Metric(NamedTuple):
-    name: str
-    unit: str
-    gauge: Any = _NONE
-    sum: Any = _NONE
-    histogram: Any = _NONE
-    exponential_histogram: Any = _NONE
-    summary: Any = _NONE
-
-
-class _ScopeMetrics(NamedTuple):
-    scope: Any
-    metrics: list[Metric]
-
-
-class _ResourceMetrics(NamedTuple):
-    resource: Resource
-    scope_metrics: list[ScopeMetrics]
-
-
-class _Request(NamedTuple):
-    resource_metrics: list[ResourceMetrics]
-
-
 def explain_points(metrics: Metrics, payload: int, context: Context) -> Iterator[Single]:
     """Every point, those of one metric by kind; its fate as a payload of it alone. What it adds is told after counting."""
     for i, resource_metrics in enumerate(metrics.request.resource_metrics):
@@ -86,14 +53,20 @@ def explain_points(metrics: Metrics, payload: int, context: Context) -> Iterator
 def _metric(metric: Metric, field: str, point: Any) -> Metric:
     """*metric* with one point only."""
     kind = getattr(metric, field)
-    points = _Points([point], getattr(kind, "aggregation_temporality", 0), getattr(kind, "is_monotonic", False))
-    return cast("Metric", _Metric(metric.name, metric.unit, **{field: points}))
+    points = SimpleNamespace(
+        data_points=[point],
+        aggregation_temporality=getattr(kind, "aggregation_temporality", 0),
+        is_monotonic=getattr(kind, "is_monotonic", False),
+    )
+    none = SimpleNamespace(data_points=[], aggregation_temporality=0, is_monotonic=False)
+    kinds = {name: points if name == field else none for name, _ in _KINDS}
+    return cast("Metric", SimpleNamespace(name=metric.name, unit=metric.unit, **kinds))
 
 
 def _alone(resource_metrics: ResourceMetrics, scope_metrics: ScopeMetrics, metric: Metric) -> MetricsRequest:
-    scopes = [cast("ScopeMetrics", _ScopeMetrics(scope_metrics.scope, [metric]))]
-    request = _Request([cast("ResourceMetrics", _ResourceMetrics(resource_metrics.resource, scopes))])
-    return cast("MetricsRequest", request)
+    scopes = [SimpleNamespace(scope=scope_metrics.scope, metrics=[metric])]
+    resources = [SimpleNamespace(resource=resource_metrics.resource, scope_metrics=scopes)]
+    return cast("MetricsRequest", SimpleNamespace(resource_metrics=resources))
 
 
 def _explain(told: Explanation, alone: Metrics, point: Any, context: Context) -> Single:

@@ -6,14 +6,87 @@ came from what it carries, else from the latest read of the item that states it.
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
-from gateway.explain.placed import Reading
 from gateway.explain.records import Origins
-from gateway.normalise.provenance import Provenance, joined
-from gateway.normalise.traced import By, Leaf, Origin, Recording, Text, origin_of
+from gateway.normalise.call import Normalised
+from gateway.normalise.conventions.table import Convention
+from gateway.normalise.points import UsagePoints
+from gateway.normalise.provenance import Provenance, RecordedExtracted, joined
+from gateway.normalise.traced import By, Leaf, Origin, Recording, Text, active_recording, origin_of
 from gateway.sources.reporting import Report, epoch_ms, span_of_time, trace_ids
+from gateway.sources.source import SourceRead
 from gateway.sources.sums import Sum
+
+
+class Reading(NamedTuple):
+    """What a call or a point was read as."""
+
+    reported: Report | Sum
+    convention: Convention
+    picked: RecordedExtracted
+    """As it was before a record was made of it."""
+    first_read: int
+    """Number of the recording's first read for this item."""
+
+
+class Placed(NamedTuple):
+    """One item that was counted."""
+
+    position: str
+    reason: str = ""
+    """Why it is suppressed; "" for a call or a point, and for what is ignored."""
+    is_counted: bool = False
+    """It became a call or a point."""
+    reading: Reading | None = None
+    """None for what was read as it stood."""
+    value: object = None
+    """Of a record that came as a record."""
+
+
+class _Notes(list[Placed]):
+    """Items in the order in which they were counted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first_read = 0
+
+    def add(self, position: str, reason: str, reading: tuple[object, ...]) -> None:
+        recording = active_recording() or Recording()
+        reported, *rest = reading or (None,)
+        made = None
+        if isinstance(reported, Report | Sum):
+            convention = next(x for x in rest if isinstance(x, Convention))
+            picked = RecordedExtracted.of(reported.picked, recording)
+            made = Reading(reported, convention, picked, self.first_read)
+        self.append(Placed(position, reason, bool(reading), made, reported))
+        self.first_read = len(recording.reads)
+
+
+@dataclass(slots=True)
+class PlacedCalls(Normalised):
+    placed: _Notes = field(default_factory=_Notes)
+
+    def note_position(self, position: str, reason: str = "", *reading: object) -> None:
+        self.placed.add(position, reason, reading)
+
+
+@dataclass(slots=True)
+class PlacedPoints(UsagePoints):
+    placed: _Notes = field(default_factory=_Notes)
+
+    def note_position(self, position: str, *reading: object) -> None:
+        self.placed.add(position, "", reading)
+
+
+@dataclass(slots=True)
+class PlacedRead(SourceRead):
+    calls: PlacedCalls = field(default_factory=PlacedCalls)
+    measured: PlacedPoints = field(default_factory=PlacedPoints)
+
+
+# ---- origins
 
 RECORD_ID = "record_id"
 REPORTED = (
@@ -119,14 +192,14 @@ def _of_report(report: Report, reads: _Reads) -> dict[str, Provenance]:
         found["error_type"] = also_passed(told[0], told[1:]) if told else _RULE
         word = reads.failure(lambda read: isinstance(read, str) and read.lower() in _FAILURE_WORDS)
         found["status"] = word if word.attributes else joined(told[::-1]) if told else _RULE
-    for field, value, sent in (
+    for path, value, sent in (
         ("trace.trace_id", trace_id, report.trace_id),
         ("trace.span_id", span_id, report.span_id),
         ("trace.parent_span_id", parent, report.parent_span_id),
         ("source.library_version", report.version, report.version),
     ):
         if value:
-            found[field] = reads.provenance(sent)
+            found[path] = reads.provenance(sent)
     return found
 
 

@@ -1,13 +1,13 @@
 """Each span of a payload by itself: what the normaliser makes of it, and why. Pure."""
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
 from gateway.counting.calls.digest import identity
-from gateway.decode.view import Attributes, Event, Resource, ResourceSpans, ScopeSpans, Span, Traces, TracesRequest
+from gateway.decode.view import Attributes, Event, ResourceSpans, ScopeSpans, Span, Traces, TracesRequest
 from gateway.explain.records import Traced, fields_of_record, input_sum, provenances_of
-from gateway.explain.single import Single, span_name
-from gateway.explain.story import Explanation, Field
+from gateway.explain.story import Explanation, Field, Single, span_name
 from gateway.normalise.call import Call
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.choose import by_names, by_scope, mark_of
@@ -21,20 +21,6 @@ from gateway.normalise.traces import Reader, normalise_traces, read_details, rea
 _FIRST = "resourceSpans[0].scopeSpans[0].spans[0]"
 _STATUS_ERROR = 2
 _MAX_NAMES = 3
-
-
-class _ScopeSpans(NamedTuple):
-    scope: Any
-    spans: list[Span]
-
-
-class _ResourceSpans(NamedTuple):
-    resource: Resource
-    scope_spans: list[ScopeSpans]
-
-
-class _Request(NamedTuple):
-    resource_spans: list[ResourceSpans]
 
 
 class _Unnamed(NamedTuple):
@@ -62,9 +48,10 @@ def explain_spans(traces: Traces, payload: int, context: Context) -> Iterator[Si
 
 
 def _alone(resource_spans: ResourceSpans, scope_spans: ScopeSpans, span: Span, fault: str | None) -> Traces:
-    scopes = [cast("ScopeSpans", _ScopeSpans(scope_spans.scope, [span]))]
-    request = _Request([cast("ResourceSpans", _ResourceSpans(resource_spans.resource, scopes))])
-    return Traces(cast("TracesRequest", request), {} if fault is None else {_FIRST: fault})
+    scopes = [SimpleNamespace(scope=scope_spans.scope, spans=[span])]
+    resources = [SimpleNamespace(resource=resource_spans.resource, scope_spans=scopes)]
+    request = cast("TracesRequest", SimpleNamespace(resource_spans=resources))
+    return Traces(request, {} if fault is None else {_FIRST: fault})
 
 
 def _explain(told: Explanation, alone: Traces, context: Context) -> Single:

@@ -1,12 +1,21 @@
-"""What an explanation says: of each item its fate and the reason, of each record which name gave each field. Types only.
+"""An explanation: of each item its outcome and the reason, of each record which name gave each field; and how it is printed.
 
-Names are attribute names that a table knows, values are those of the record. Nothing else of a payload is in here.
+Names are attribute names that a table knows, values are those of the record. Nothing else of a payload is in here. Pure.
 """
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
+import orjson
+
+from gateway.normalise.call import Call
+from gateway.normalise.extract import Extracted
+from gateway.normalise.operation import is_listed
+from gateway.normalise.points import Point
 from gateway.normalise.provenance import Provenance
+from spool.record import Record
 
 
 class Field(NamedTuple):
@@ -102,3 +111,107 @@ def leaves(record: dict[str, Any]) -> dict[str, Any]:
 
 _SAME_FOR_ALL = frozenset({"schema", "kind", "received_at", "record_id"})
 _OPENED = frozenset({"source", "usage", "attribution", "trace", "period"})
+
+
+# ---- items as the normaliser sees them
+
+_NAMES = frozenset(
+    {
+        "litellm_request", "litellm_proxy_request", "raw_gen_ai_request", "llm_call", "handle_responses",
+        "session_task.turn", "claude_code.llm_request", "claude_code.interaction", "claude_code.tool",
+        "openai.chat", "anthropic.chat", "openai.response", "openai.embeddings", "cohere.chat", "bedrock.converse",
+        "bedrock.completion", "ChatCompletion", "Response", "Messages", "LLMClient", "generate_content",
+        "ChatOpenAI.chat", "ChatAnthropic.chat", "ChatOpenAI", "ChatAnthropic", "Completions", "AsyncMessages",
+        "ai.generateText", "ai.generateText.doGenerate", "ai.streamText", "ai.streamText.doStream",
+        "ai.generateObject", "ai.generateObject.doGenerate", "ai.streamObject", "ai.streamObject.doStream",
+        "ai.embed", "ai.embed.doEmbed", "ai.embedMany", "ai.embedMany.doEmbed", "ai.toolCall",
+    }
+)  # fmt: skip
+"""Span names that libraries write; any other may hold a user's words."""
+
+_STEPS = frozenset({"execute_tool", "invoke_agent", "create_agent", "invoke_workflow"})
+
+NOTHING_PICKED = Extracted()
+_NOTHING_TOLD: Mapping[str, Provenance] = MappingProxyType({})
+
+
+class Single(NamedTuple):
+    """What one item came to by itself; a call's or a point's fate is decided later, among others."""
+
+    told: Explanation
+    call: Call | None = None
+    identity: bytes = b""
+    """Of a call, as the ledger knows it."""
+    point: Point | None = None
+    picked: Extracted = NOTHING_PICKED
+    """Of a point."""
+    origins: Mapping[str, Provenance] = _NOTHING_TOLD
+    """Of what is picked."""
+    resource: Mapping[str, Provenance] = _NOTHING_TOLD
+    """Of a point: where its resource's attribution came from."""
+
+
+def span_name(name: str, record: Record | None) -> str | None:
+    """*name* if it is a library's, or an operation that is known with the record's model behind it; else None."""
+    if name in _NAMES:
+        return name
+    word, space, rest = name.partition(" ")
+    if word not in _STEPS and not is_listed(word):
+        return None
+    models = () if record is None else (record["request_model"], record["response_model"])
+    return name if not space or rest in models else word
+
+
+# ---- lines to read
+
+_BY = {
+    "item": "",
+    "text": "inside the text of ",
+    "event": "on an event of the span: ",
+    "resource": "on the resource: ",
+    "scope": "the instrumentation scope",
+    "envelope": "",
+    "rule": "",
+    "default": "",
+    "price_list": "",
+    "other_item": "",
+}
+_WIDTH = 34
+
+
+def lines(told: Explanation) -> Iterator[str]:
+    """A head line, and below it why."""
+    name = f" {told.name}" if told.name else ""
+    fate = told.fate if told.reason is None else f"{told.fate} ({told.reason})"
+    yield f"{told.position or 'the body'}: {told.item}{name}: {fate}"
+    yield f"  because {told.because}"
+    if told.of:
+        yield f"  counted by record {', '.join(told.of)}"
+    if told.convention is not None:
+        yield f"  read as {told.convention}, chosen by {told.chosen_by}"
+    if told.record_id is not None:
+        yield f"  record {told.record_id}, its id from {told.record_id_from}"
+    if told.input is not None:
+        yield f"  input tokens: {told.input.sum} ({told.input.basis}: {told.input.why})"
+    for path, made in told.fields.items():
+        yield f"    {path:{_WIDTH}} {_value(made.value)}{_origin(made)}"
+
+
+def _value(value: Any) -> str:
+    """As JSON, but texts without quotes; money in short."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict) and "amount" in value:
+        return f"{value['amount']} {value['currency']}"
+    return orjson.dumps(value).decode()
+
+
+def _origin(field: Field) -> str:
+    told = field.told
+    where = _BY[told.by] + " + ".join(told.attributes)
+    parts = [where or told.by.replace("_", " ")]
+    if field.note:
+        parts = [field.note] if not where else [where, field.note]
+    if told.passed_over:
+        parts.append(f"passed over: {', '.join(told.passed_over)}")
+    return f"  <- {'; '.join(parts)}"
