@@ -13,7 +13,7 @@ from gateway.common.wall_clock import wall_ms
 from gateway.config.model import Config
 from gateway.contract.errors import GatewayError
 from gateway.explain.explain import EXPLAINERS, Sent, explainer_of, explanations
-from gateway.explain.fates import further_reports
+from gateway.explain.outcomes import further_reports
 from gateway.explain.story import Explanation, Single, as_object, lines
 from gateway.explain.watch import WatchedCounting
 from gateway.normalise.context import Context

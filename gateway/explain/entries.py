@@ -34,8 +34,8 @@ _PATH = "the path that it was sent to"
 _MAX_NAMES = 6
 _SUPPRESSED = {
     "not_a_call": "AI work that is no call of a model: a step, an agent, a tool, a search",
-    "no_usage_told": "a model was called on the way, and nothing tells what it used",
-    "split_message": "another part of a call that is told by the row with its tokens",
+    "no_usage_told": "a model was called on the way, and no field states what it used",
+    "split_message": "another part of a call that the row with its tokens reports",
     "in_progress": "it is not done yet; its id comes again",
 }
 _REJECTED = {
@@ -89,7 +89,7 @@ def _otlp(request: Mapping[str, Json], position: str, payload: int, context: Con
         yield Single(_rejected(payload, position, "not_otlp"))
         return
     for single in singles:
-        single.told.position = f"{position}.{single.told.position}".lstrip(".")
+        single.explanation.position = f"{position}.{single.explanation.position}".lstrip(".")
         yield single
 
 
@@ -120,12 +120,18 @@ def _document(read: _Read, position: str) -> str:
 
 
 def _uncounted(read: _Read, placed: Placed) -> Explanation:
-    told = Explanation(read.payload, placed.position.lstrip("."), "entry", convention=read.source.name, chosen_by=_PATH)
+    explanation = Explanation(
+        read.payload, placed.position.lstrip("."), "entry", convention=read.source.name, chosen_by=_PATH
+    )
     if placed.reason:
-        told.fate, told.reason, told.because = "suppressed", placed.reason, _SUPPRESSED.get(placed.reason, "no call")
+        explanation.fate, explanation.reason, explanation.because = (
+            "suppressed",
+            placed.reason,
+            _SUPPRESSED.get(placed.reason, "no call"),
+        )
     else:
-        told.fate, told.because = "ignored", "no AI usage: nothing in it tells of a call of a model"
-    return told
+        explanation.fate, explanation.because = "ignored", "no AI usage: nothing in it is a call of a model"
+    return explanation
 
 
 def _rejected(payload: int, position: str, reason: str) -> Explanation:
@@ -137,19 +143,21 @@ def _rejected(payload: int, position: str, reason: str) -> Explanation:
 
 
 def _call(read: _Read, placed: Placed, call: Call) -> Single:
-    told = Explanation(read.payload, placed.position.lstrip("."), "entry", convention=read.source.name, chosen_by=_PATH)
-    told.record_id = call.record["record_id"]
+    explanation = Explanation(
+        read.payload, placed.position.lstrip("."), "entry", convention=read.source.name, chosen_by=_PATH
+    )
+    explanation.record_id = call.record["record_id"]
     reading = placed.reading
     if reading is None:
-        told.record_id_from = "the record itself"
-        told.fields, told.input = _as_it_stood(call, placed)
-        return Single(told, call, identity(call))
+        explanation.record_id_from = "the record itself"
+        explanation.fields, explanation.input = _as_it_stood(call, placed)
+        return Single(explanation, call, identity(call))
     traced = _traced(read, placed, reading, call)
-    told.convention = reading.convention.name
-    told.record_id_from = _identity(traced.origins.get(RECORD_ID, Provenance("rule")))
-    told.input = input_sum(traced, reading.convention)
-    told.fields = fields_of_record(traced)
-    return Single(told, call, identity(call))
+    explanation.convention = reading.convention.name
+    explanation.record_id_from = _identity(traced.origins.get(RECORD_ID, Provenance("rule")))
+    explanation.input = input_sum(traced, reading.convention)
+    explanation.fields = fields_of_record(traced)
+    return Single(explanation, call, identity(call))
 
 
 def _traced(read: _Read, placed: Placed, reading: Reading, call: Call) -> Traced:
@@ -158,7 +166,7 @@ def _traced(read: _Read, placed: Placed, reading: Reading, call: Call) -> Traced
     return Traced(
         record,
         reading.picked,
-        {field: told for field, told in origins.items() if field not in REPORTED},
+        {field: explanation for field, explanation in origins.items() if field not in REPORTED},
         {},
         _envelope(record, origins),
         reading.convention.default_provider,
@@ -167,19 +175,19 @@ def _traced(read: _Read, placed: Placed, reading: Reading, call: Call) -> Traced
 
 
 def _envelope(record: Mapping[str, Any], origins: Mapping[str, Provenance]) -> dict[str, Field]:
-    """What is told of a call beside its names and counts."""
+    """What a report states of a call beside its names and counts."""
     fields = {path: Field(None, origins[path]) for path in REPORTED if path in origins}
     if RECEIVED_TIME in record["flags"]:
-        fields["started_at"] = Field(None, Provenance("envelope"), "when it was received: it tells no time")
-    if "error_type" in fields and not fields["error_type"].told.attributes:
+        fields["started_at"] = Field(None, Provenance("envelope"), "when it was received: it states no time")
+    if "error_type" in fields and not fields["error_type"].provenance.attributes:
         fields["error_type"] = Field(None, Provenance("default"), "it failed, and nothing says how")
     return {**fields, **source_fields()}
 
 
-def _identity(told: Provenance) -> str:
-    if not told.attributes:
+def _identity(explanation: Provenance) -> str:
+    if not explanation.attributes:
         return "what it says, and when"
-    return ", ".join(told.attributes[:_MAX_NAMES])
+    return ", ".join(explanation.attributes[:_MAX_NAMES])
 
 
 def _as_it_stood(call: Call, placed: Placed) -> tuple[dict[str, Field], InputSum | None]:
@@ -214,10 +222,10 @@ class _Rows:
             self._row = reading.reported
             self._origins = origins_of(placed.position, _document(read, placed.position), reading)
         position = f"{placed.position} ({point.kind})".lstrip(" .")
-        told = Explanation(read.payload, position, "sum", convention=reading.convention.name, chosen_by=_PATH)
+        explanation = Explanation(read.payload, position, "sum", convention=reading.convention.name, chosen_by=_PATH)
         named = self._origins.get(_VALUES.get(point.kind, point.kind), Provenance("rule"))
-        told.because = f"counts {point.kind}, by {', '.join(named.attributes) or 'a rule of its source'}"
-        return Single(told, point=point, picked=reading.picked, origins=self._origins)
+        explanation.because = f"counts {point.kind}, by {', '.join(named.attributes) or 'a rule of its source'}"
+        return Single(explanation, point=point, picked=reading.picked, origins=self._origins)
 
 
 _VALUES = {"requests": "calls", "total_tokens": "total"}

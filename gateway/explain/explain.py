@@ -16,8 +16,8 @@ from gateway.contract.errors import BadPayload
 from gateway.decode.otlp_json import decode_logs_json, decode_metrics_json, decode_traces_json
 from gateway.decode.otlp_protobuf import decode_logs, decode_metrics, decode_traces
 from gateway.explain.entries import explain_entries
-from gateway.explain.fates import tell_calls, tell_points
 from gateway.explain.log_records import explain_log_records
+from gateway.explain.outcomes import complete_calls, complete_points
 from gateway.explain.points import explain_points
 from gateway.explain.spans import explain_spans
 from gateway.explain.story import Explanation, Single
@@ -67,12 +67,18 @@ def _events(sent: Sent, context: Context) -> Iterator[Single]:
     faults = {rejection.position: rejection.reason for rejection in events.rejected}
     for i in range(events.items):
         position = f"events[{i}]"
-        told = Explanation(sent.number, position, "event", fate="kept", because="a usage event is kept as it was sent")
+        explanation = Explanation(
+            sent.number, position, "event", fate="kept", because="a usage event is kept as it was sent"
+        )
         if position in added:
-            told.because = "its value is added to the total of its unit-cost stream"
+            explanation.because = "its value is added to the total of its unit-cost stream"
         if position in faults:
-            told.fate, told.reason, told.because = "rejected", faults[position], "the service would refuse it"
-        yield Single(told)
+            explanation.fate, explanation.reason, explanation.because = (
+                "rejected",
+                faults[position],
+                "the service would refuse it",
+            )
+        yield Single(explanation)
 
 
 EXPLAINERS: dict[str, Explainer] = {"traces": _spans, "logs": _log_records, "metrics": _points, "events": _events}
@@ -107,6 +113,6 @@ def explanations(
     by_id: dict[str, dict[str, Any]] = {
         record["record_id"]: record for record in map(orjson.loads, records) if "record_id" in record
     }
-    tell_calls([single for singles in taken for single in singles], ledger, by_id)
-    tell_points([singles for singles in taken if any(x.point for x in singles)], aggregates, by_id, context)
-    return [single.told for singles in taken for single in singles]
+    complete_calls([single for singles in taken for single in singles], ledger, by_id)
+    complete_points([singles for singles in taken if any(x.point for x in singles)], aggregates, by_id, context)
+    return [single.explanation for singles in taken for single in singles]

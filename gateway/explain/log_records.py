@@ -26,9 +26,9 @@ def explain_log_records(logs: Logs, payload: int, context: Context) -> Iterator[
         for j, scope_logs in enumerate(resource_logs.scope_logs):
             for k, record in enumerate(scope_logs.log_records):
                 position = f"resourceLogs[{i}].scopeLogs[{j}].logRecords[{k}]"
-                told = Explanation(payload, position, "log record")
+                explanation = Explanation(payload, position, "log record")
                 alone = _alone(resource_logs, scope_logs, record, logs.faults.get(position))
-                yield _explain(told, alone, context)
+                yield _explain(explanation, alone, context)
 
 
 def _alone(resource_logs: ResourceLogs, scope_logs: ScopeLogs, record: LogRecord, fault: str | None) -> Logs:
@@ -38,34 +38,39 @@ def _alone(resource_logs: ResourceLogs, scope_logs: ScopeLogs, record: LogRecord
     return Logs(request, {} if fault is None else {_FIRST: fault})
 
 
-def _explain(told: Explanation, alone: Logs, context: Context) -> Single:
+def _explain(explanation: Explanation, alone: Logs, context: Context) -> Single:
     resource_logs = alone.request.resource_logs[0]
     scope_logs = resource_logs.scope_logs[0]
     record, scope = scope_logs.log_records[0], scope_logs.scope.name[:MAX_TEXT_CHARS]
     names = tuple(record.attributes)
     out = normalise_logs(alone, context)
-    told.name = known_event(record, names, scope)
+    explanation.name = known_event(record, names, scope)
     rule = choose_event(record, names, scope)
     if isinstance(rule, EventRule):
-        told.convention = rule.convention.name
-        told.chosen_by = _chosen_by(rule)
+        explanation.convention = rule.convention.name
+        explanation.chosen_by = _chosen_by(rule)
     if out.calls:
         (call,) = out.calls
         assert isinstance(rule, EventRule)  # noqa: S101 - a call was read by a rule
         traced = _traced(call, record, rule, resource_logs.resource.attributes, context)
-        told.record_id, told.record_id_from = call.record["record_id"], _identity(traced)
-        told.input = input_sum(traced, rule.convention)
-        told.fields = fields_of_record(traced)
-        return Single(told, call, identity(call))
+        explanation.record_id, explanation.record_id_from = call.record["record_id"], _identity(traced)
+        explanation.input = input_sum(traced, rule.convention)
+        explanation.fields = fields_of_record(traced)
+        return Single(explanation, call, identity(call))
     if out.rejected:
-        told.fate, told.reason = "rejected", out.rejected[0].reason
-        told.because = "it has no time, or none that a call may have" if told.reason == "invalid_time" else "unreadable"
+        explanation.fate, explanation.reason = "rejected", out.rejected[0].reason
+        explanation.because = (
+            "it has no time, or none that a call may have" if explanation.reason == "invalid_time" else "unreadable"
+        )
     elif out.suppressed:
-        told.fate, (told.reason,) = "suppressed", out.suppressed
-        told.because = _why_no_call(record, rule, told.reason)
+        explanation.fate, (explanation.reason,) = "suppressed", out.suppressed
+        explanation.because = _why_no_call(record, rule, explanation.reason)
     else:
-        told.fate, told.because = "ignored", "no AI usage: neither its event's name nor an attribute tells of a call"
-    return Single(told)
+        explanation.fate, explanation.because = (
+            "ignored",
+            "no AI usage: neither its event's name nor an attribute is of a call",
+        )
+    return Single(explanation)
 
 
 def _chosen_by(rule: EventRule) -> str:
@@ -97,7 +102,7 @@ def _picked(record: LogRecord, rule: EventRule) -> RecordedExtracted:
 
 
 def _envelope(record: LogRecord, rule: EventRule) -> dict[str, Field]:
-    """What a log record tells without attributes."""
+    """What a log record states without attributes."""
     envelope = Provenance("envelope")
     fields = dict.fromkeys(("trace.trace_id", "trace.span_id", "trace.parent_span_id"), Field(None, envelope))
     fields["started_at"] = _time(record)
@@ -105,7 +110,7 @@ def _envelope(record: LogRecord, rule: EventRule) -> dict[str, Field]:
     fields["source.format"] = Field(None, envelope, "the path that it was sent to")
     fields["source.convention"] = Field(None, Provenance("rule"), "see chosen_by")
     if rule.is_failure:
-        fields["status"] = Field(None, Provenance("rule"), "the event tells of failures only")
+        fields["status"] = Field(None, Provenance("rule"), "the event reports failures only")
     return fields
 
 
@@ -118,8 +123,12 @@ def _time(record: LogRecord) -> Field:
 
 
 def _identity(traced: Traced) -> str:
-    told = traced.origins.get("event_id")
-    return "content, time and span" if told is None else f"the event's own id ({told.attributes[0]}) and its counts"
+    explanation = traced.origins.get("event_id")
+    return (
+        "content, time and span"
+        if explanation is None
+        else f"the event's own id ({explanation.attributes[0]}) and its counts"
+    )
 
 
 def _why_no_call(record: LogRecord, rule: object, reason: str) -> str:
@@ -132,7 +141,7 @@ def _why_no_call(record: LogRecord, rule: object, reason: str) -> str:
     if reason == "content_only":
         return "it has names of a call, but neither usage nor a response"
     if rule.name.endswith(".api_request"):
-        return "it tells of a request; the answer comes in an event of its own"
+        return "it reports a request; the answer comes in an event of its own"
     if decided_by is not None:
         return f"{', '.join(decided_by.attributes)} says that it is no call of its own"
     return f"of {rule.name or 'such events'} only those with usage are calls"

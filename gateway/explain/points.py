@@ -35,7 +35,7 @@ _PARTS = {
 
 
 def explain_points(metrics: Metrics, payload: int, context: Context) -> Iterator[Single]:
-    """Every point, those of one metric by kind; its fate as a payload of it alone. What it adds is told after counting."""
+    """Every point, those of one metric by kind; its outcome as a payload of it alone. Counting completes what it adds."""
     for i, resource_metrics in enumerate(metrics.request.resource_metrics):
         for j, scope_metrics in enumerate(resource_metrics.scope_metrics):
             for k, metric in enumerate(scope_metrics.metrics):
@@ -46,8 +46,8 @@ def explain_points(metrics: Metrics, payload: int, context: Context) -> Iterator
                         fault = metrics.faults.get(position)
                         alone = _alone(resource_metrics, scope_metrics, _metric(metric, field, point))
                         faults = {} if fault is None else {f"{_AT}.{name}.dataPoints[0]": fault}
-                        told = Explanation(payload, position, "data point")
-                        yield _explain(told, Metrics(alone, faults), point, context)
+                        explanation = Explanation(payload, position, "data point")
+                        yield _explain(explanation, Metrics(alone, faults), point, context)
 
 
 def _metric(metric: Metric, field: str, point: Any) -> Metric:
@@ -69,33 +69,37 @@ def _alone(resource_metrics: ResourceMetrics, scope_metrics: ScopeMetrics, metri
     return cast("MetricsRequest", SimpleNamespace(resource_metrics=resources))
 
 
-def _explain(told: Explanation, alone: Metrics, point: Any, context: Context) -> Single:
+def _explain(explanation: Explanation, alone: Metrics, point: Any, context: Context) -> Single:
     resource_metrics = alone.request.resource_metrics[0]
     scope_metrics = resource_metrics.scope_metrics[0]
     metric = scope_metrics.metrics[0]
     out = normalise_metrics(alone, context)
     table = metric_table(scope_metrics.scope.name[:MAX_TEXT_CHARS], metric.name)
     if table is not None:
-        told.name, told.convention, told.chosen_by = metric.name, table.convention, "the metric's name"
+        explanation.name, explanation.convention, explanation.chosen_by = (
+            metric.name,
+            table.convention,
+            "the metric's name",
+        )
     if out.points:
         resource = provenances_of(resource_metrics.resource.attributes)
         picked = pick_recorded(point.attributes, POINT_INTERESTS, Recording())
-        told.because = _counts(out.points[0].kind, table, picked.provenance("kind"))
-        return Single(told, point=out.points[0], picked=picked, origins=picked.provenances(), resource=resource)
+        explanation.because = _counts(out.points[0].kind, table, picked.provenance("kind"))
+        return Single(explanation, point=out.points[0], picked=picked, origins=picked.provenances(), resource=resource)
     if out.rejected:
-        told.fate, told.reason = "rejected", out.rejected[0].reason
-        told.because = "its time, value or temporality cannot be right"
+        explanation.fate, explanation.reason = "rejected", out.rejected[0].reason
+        explanation.because = "its time, value or temporality cannot be right"
     elif out.suppressed:
-        told.fate, (told.reason,) = "suppressed", out.suppressed
-        told.because = "a total, which repeats its parts"
+        explanation.fate, (explanation.reason,) = "suppressed", out.suppressed
+        explanation.because = "a total, which repeats its parts"
     else:
-        told.fate = "ignored"
-        told.because = (
+        explanation.fate = "ignored"
+        explanation.because = (
             "no table knows this metric"
             if table is None
             else "a gauge, a sum that may fall, or a point without a value"
         )
-    return Single(told)
+    return Single(explanation)
 
 
 def _counts(kind: str, table: MetricTable | None, named: Provenance | None) -> str:
@@ -133,8 +137,8 @@ def aggregate_fields(
             fields[path] = Field(inner, _type(traced), "a type that no table knows, kept by its name")
         if name != "other":
             path = f"usage.{name}"
-            told = _of_kinds(traced, _kinds(aggregate, path, value)) if is_sum else _type(traced)
-            fields[path] = Field(value, told, _summed(aggregate.measures, path))
+            explanation = _of_kinds(traced, _kinds(aggregate, path, value)) if is_sum else _type(traced)
+            fields[path] = Field(value, explanation, _summed(aggregate.measures, path))
     if is_sum:
         if "total" in traced.origins and "usage.other.total_tokens" in fields:
             total = fields["usage.other.total_tokens"].value
@@ -155,8 +159,8 @@ def _kinds(aggregate: Aggregate, path: str, given: int) -> tuple[str, ...]:
 
 
 def _of_kinds(traced: Traced, kinds: Sequence[str]) -> Provenance:
-    told = [traced.origins[kind] for kind in kinds if kind in traced.origins]
-    return joined(told) if told else Provenance("rule")
+    explanation = [traced.origins[kind] for kind in kinds if kind in traced.origins]
+    return joined(explanation) if explanation else Provenance("rule")
 
 
 def _type(traced: Traced) -> Provenance:
@@ -164,8 +168,8 @@ def _type(traced: Traced) -> Provenance:
 
 
 def sum_envelope(origins: Origins) -> dict[str, Field]:
-    """What the row of a sum tells of its time and number."""
-    notes = {"calls": "how many calls are summed up", "started_at": "the beginning of its stretch of time"}
+    """What the row of a sum states of its time and number."""
+    notes = {"calls": "how many calls are summed up", "started_at": "the beginning of its interval"}
     paths = ("period.start", "period.end", "started_at", "calls")
     fields = {path: Field(None, origins[path], notes.get(path, "")) for path in paths if path in origins}
     return {**fields, **source_fields()}
@@ -215,9 +219,7 @@ def _input(aggregate: Aggregate, given: int | None) -> InputSum | None:
     if sum(values) != given:
         values += [value for value in cached if value]
     why = (
-        f"{by_table(basis)}, says the metric's table"
-        if any(cached)
-        else "it states no cache, so there is nothing to add"
+        f"{by_table(basis)}, by the metric's table" if any(cached) else "it states no cache, so there is nothing to add"
     )
     return InputSum(
         basis.name.lower() if any(cached) else Basis.UNSTATED.name.lower(), why, " + ".join(map(str, values)) or "0"

@@ -52,12 +52,12 @@ _FLAGS = {
     "late": "late: it is more than a day old",
     "inconsistent_usage": "inconsistent_usage: a part is larger than its whole",
     "unpriced": "unpriced: no price is known for its model",
-    "conflict": "conflict: a report with its response id, or above or below it, says something else",
+    "conflict": "conflict: a report with its response id, or above or below it, states something else",
     "gateway_cache_hit": "gateway_cache_hit: a gateway's cache answered",
     "unknown_convention": "unknown_convention: only the generic table could read it",
-    "received_time": "received_time: it tells no time, so it stands at its receipt",
-    "start_unknown": "start_unknown: nothing tells when it began",
-    "unfinished": "unfinished: only its beginning was told",
+    "received_time": "received_time: it states no time, so it stands at its receipt",
+    "start_unknown": "start_unknown: no field states when it began",
+    "unfinished": "unfinished: only its beginning was reported",
 }
 
 
@@ -80,7 +80,7 @@ class Traced(NamedTuple):
     resource: Origins
     """Of the attribution that the resource states."""
     envelope: Mapping[str, Field]
-    """Fields that ids, times and status tell; filled in for what no attribute tells."""
+    """Fields that ids, times and status state, for what no attribute states."""
     default_provider: str | None
     context: Context
 
@@ -95,11 +95,11 @@ def _field(traced: Traced, path: str, value: Any) -> Field:
         return Field(value, _attributed(traced, path.removeprefix("attribution.")))
     if path in _MADE:
         return _MADE[path](traced, value)
-    told = None if (path, value) in _UNTOLD else _taken(traced, path)
+    found = None if (path, value) in _UNTOLD else _taken(traced, path)
     envelope = traced.envelope.get(path)
-    if told is not None:
-        also = () if envelope is None else envelope.told.attributes
-        return Field(value, told._replace(passed_over=(*told.passed_over, *also)), _mapped(traced, path, value))
+    if found is not None:
+        also = () if envelope is None else envelope.provenance.attributes
+        return Field(value, found._replace(passed_over=(*found.passed_over, *also)), _mapped(traced, path, value))
     return (
         Field(value, Provenance("default"), _DEFAULTS.get(path, ""))
         if envelope is None
@@ -124,12 +124,12 @@ def _taken(traced: Traced, path: str) -> Provenance | None:
     wanted = _TAKEN_FROM.get(path) or ((path.removeprefix("usage.other."),) if path.startswith("usage.other.") else ())
     if path in _SUMMED:
         wanted = _written(traced)
-    told = [traced.origins[field] for field in wanted if field in traced.origins]
-    if not told:
+    found = [traced.origins[field] for field in wanted if field in traced.origins]
+    if not found:
         return None
     if path not in _SUMMED:
-        return told[0]
-    whole = joined(told)
+        return found[0]
+    whole = joined(found)
     others = [traced.origins[field] for field in _WRITTEN if field not in wanted and field in traced.origins]
     names = dict.fromkeys(name for other in others for name in other.attributes if name not in whole.attributes)
     return whole._replace(passed_over=(*whole.passed_over, *names))
@@ -210,16 +210,16 @@ def _output_parts(traced: Traced, output: int) -> tuple[str, ...]:
 
 def _input(traced: Traced) -> Provenance:
     """Of what has no output, the total stands in for an input that is not stated."""
-    told = _sum(traced, _input_parts(traced))
+    found = _sum(traced, _input_parts(traced))
     is_input_only = called(traced.record["operation"], None, None, None)[2]
     if not is_input_only or "output" in traced.picked.counts or "total" not in traced.origins:
-        return told
-    return joined([told, told._replace(attributes=(), passed_over=traced.origins["total"].attributes)])
+        return found
+    return joined([found, found._replace(attributes=(), passed_over=traced.origins["total"].attributes)])
 
 
 def _sum(traced: Traced, parts: tuple[str, ...]) -> Provenance:
-    told = [traced.origins[part] for part in parts if part in traced.origins]
-    return joined(told) if told else Provenance("default")
+    found = [traced.origins[part] for part in parts if part in traced.origins]
+    return joined(found) if found else Provenance("default")
 
 
 def input_sum(traced: Traced, convention: Convention) -> InputSum | None:
@@ -244,11 +244,11 @@ def _why(basis: Basis, counts: Mapping[str, int], *, is_added: bool) -> str:
         if is_added:
             return "the table does not know; an input smaller than its cache parts proves that it excludes them"
         return "the table does not know, and the numbers prove nothing: taken as it is"
-    return f"{by_table(basis)}, says the convention's table"
+    return f"{by_table(basis)}, by the convention's table"
 
 
 def by_table(basis: Basis) -> str:
-    """What a table says of the input."""
+    """What a table states of the input."""
     return "the input excludes the cache, which is added" if basis is Basis.EXCLUSIVE else "the input holds the cache"
 
 
@@ -260,11 +260,11 @@ def _cost(traced: Traced, value: Mapping[str, Any]) -> Field:
         return priced(value)
     for field, note in (("cache_hit", "a gateway's cache answered: nobody billed it"), ("cost", "")):
         if field in traced.origins:
-            told = traced.origins[field]
+            found = traced.origins[field]
             if note or "currency" not in traced.origins:
-                return Field(value, told, note)
-            return Field(value, joined([told, traced.origins["currency"]]), note)
-    return Field(value, Provenance("rule"), "as its sender says")
+                return Field(value, found, note)
+            return Field(value, joined([found, traced.origins["currency"]]), note)
+    return Field(value, Provenance("rule"), "as its sender states it")
 
 
 def priced(value: Mapping[str, Any]) -> Field:
@@ -290,7 +290,9 @@ def _status(traced: Traced, value: str) -> Field:
     if value == "ok":
         return Field(value, Provenance("default"), "nothing says that it failed")
     if own is not None:
-        return Field(value, own.told if said is None else own.told._replace(passed_over=said.attributes), own.note)
+        return Field(
+            value, own.provenance if said is None else own.provenance._replace(passed_over=said.attributes), own.note
+        )
     return Field(value, Provenance("default") if said is None else said)
 
 

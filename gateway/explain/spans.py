@@ -24,7 +24,7 @@ _MAX_NAMES = 3
 
 
 class _Unnamed(NamedTuple):
-    """A span of which only the name is hidden: the fate rules read nothing else of it."""
+    """A span without its name: a convention's rule reads nothing else of it."""
 
     name: str = ""
 
@@ -37,14 +37,14 @@ class _Read(NamedTuple):
 
 
 def explain_spans(traces: Traces, payload: int, context: Context) -> Iterator[Single]:
-    """Every span in its order. Its fate is that of a payload of this span alone; what others change comes after."""
+    """Every span in its order. Its outcome is that of a payload of this span alone; counting completes it."""
     for i, resource_spans in enumerate(traces.request.resource_spans):
         for j, scope_spans in enumerate(resource_spans.scope_spans):
             for k, span in enumerate(scope_spans.spans):
                 position = f"resourceSpans[{i}].scopeSpans[{j}].spans[{k}]"
-                told = Explanation(payload, position, "span")
+                explanation = Explanation(payload, position, "span")
                 alone = _alone(resource_spans, scope_spans, span, traces.faults.get(position))
-                yield _explain(told, alone, context)
+                yield _explain(explanation, alone, context)
 
 
 def _alone(resource_spans: ResourceSpans, scope_spans: ScopeSpans, span: Span, fault: str | None) -> Traces:
@@ -54,35 +54,35 @@ def _alone(resource_spans: ResourceSpans, scope_spans: ScopeSpans, span: Span, f
     return Traces(request, {} if fault is None else {_FIRST: fault})
 
 
-def _explain(told: Explanation, alone: Traces, context: Context) -> Single:
+def _explain(explanation: Explanation, alone: Traces, context: Context) -> Single:
     resource_spans = alone.request.resource_spans[0]
     scope_spans = resource_spans.scope_spans[0]
     span = scope_spans.spans[0]
     out = normalise_traces(alone, context)
     read = _read(scope_spans, span)
     if read is not None:
-        told.convention = read.reader.convention.name
-        told.chosen_by = _chosen_by(scope_spans.scope.name, tuple(span.attributes))
+        explanation.convention = read.reader.convention.name
+        explanation.chosen_by = _chosen_by(scope_spans.scope.name, tuple(span.attributes))
     if out.calls:
         (call,) = out.calls
         assert read is not None  # noqa: S101 - a call was read by a convention
         traced = _traced(call, span, read, resource_spans.resource.attributes, context)
-        told.name = span_name(span.name, call.record)
-        told.record_id, told.record_id_from = call.record["record_id"], "trace id and span id"
-        told.input = input_sum(traced, read.reader.convention)
-        told.fields = fields_of_record(traced)
-        return Single(told, call, identity(call))
-    told.name = span_name(span.name, None)
+        explanation.name = span_name(span.name, call.record)
+        explanation.record_id, explanation.record_id_from = call.record["record_id"], "trace id and span id"
+        explanation.input = input_sum(traced, read.reader.convention)
+        explanation.fields = fields_of_record(traced)
+        return Single(explanation, call, identity(call))
+    explanation.name = span_name(span.name, None)
     if out.rejected:
-        told.fate, told.reason = "rejected", out.rejected[0].reason
-        told.because = "the span cannot be told from others" if "id" in told.reason else "no call has this time"
+        explanation.fate, explanation.reason = "rejected", out.rejected[0].reason
+        explanation.because = "the span cannot be identified" if "id" in explanation.reason else "no call has this time"
     elif out.suppressed:
-        told.fate, (told.reason,) = "suppressed", out.suppressed
+        explanation.fate, (explanation.reason,) = "suppressed", out.suppressed
         assert read is not None  # noqa: S101 - what no convention reads is ignored
-        told.because = _why_no_call(read, span)
+        explanation.because = _why_no_call(read, span)
     else:
-        told.fate, told.because = "ignored", _why_ignored(read)
-    return Single(told)
+        explanation.fate, explanation.because = "ignored", _why_ignored(read)
+    return Single(explanation)
 
 
 def _read(scope_spans: ScopeSpans, span: Span) -> _Read | None:
@@ -129,7 +129,7 @@ def _traced(call: Call, span: Span, read: _Read, resource: Attributes, context: 
 
 
 def _envelope(span: Span) -> dict[str, Field]:
-    """What a span tells without attributes."""
+    """What a span states without attributes."""
     ids, times = Provenance("envelope"), Provenance("envelope")
     fields = dict.fromkeys(("trace.trace_id", "trace.span_id", "trace.parent_span_id"), Field(None, ids))
     fields["started_at"] = Field(None, times, "the span's start" if span.start_time_unix_nano else "the span's end")
@@ -148,7 +148,7 @@ def _error(events: Any) -> Field:
     found: list[Event] = [event for event in events if event.name == "exception"]
     if any("exception.type" in event.attributes for event in found):
         return Field(None, Provenance("event", ("exception.type",)))
-    return Field(None, Provenance("default"), "it failed, and nothing says how")
+    return Field(None, Provenance("default"), "it failed, and no attribute names its error")
 
 
 # ---- no calls
@@ -159,11 +159,11 @@ def _why_no_call(read: _Read, span: Span) -> str:
     convention, picked = read.reader.convention, read.picked
     failed = span.status.code == _STATUS_ERROR
     if picked.texts.get("span_type") == "pending_span":
-        return "it announces a span that is told when it ends (logfire.span_type)"
+        return "it announces a span that is reported when it ends (logfire.span_type)"
 
     fate, decided_by = deciding(picked, lambda: convention.fate(picked, span, failed=failed))
     if fate == "undecided":
-        return _says_too_little(read)
+        return _states_too_little(read)
     if convention.fate(picked, cast("Span", _Unnamed()), failed=failed) != "not_a_call":
         return "its name is that of a step, not of a call"
     if decided_by is not None:
@@ -177,7 +177,7 @@ def _step_said(picked: RecordedExtracted) -> str:
     return f" ({word})" if word else ""
 
 
-def _says_too_little(read: _Read) -> str:
+def _states_too_little(read: _Read) -> str:
     marks = sorted(
         name
         for field, found in read.picked.provenances().items()

@@ -23,7 +23,7 @@ class Field(NamedTuple):
 
     value: Any
     """As the record has it."""
-    told: Provenance
+    provenance: Provenance
     note: str = ""
 
 
@@ -64,30 +64,30 @@ class Explanation:
     """Of a kept item: the record's fields by path (`usage.input_tokens`)."""
 
 
-def as_object(told: Explanation) -> dict[str, Any]:
+def as_object(explanation: Explanation) -> dict[str, Any]:
     """One explanation as the object that `--explain --json` prints."""
     return {
-        "position": told.position,
-        "item": told.item,
-        "name": told.name,
-        "fate": told.fate,
-        "reason": told.reason,
-        "because": told.because,
-        "of": told.of,
-        "convention": told.convention,
-        "chosen_by": told.chosen_by,
-        "record_id": told.record_id,
-        "record_id_from": told.record_id_from,
-        "input": None if told.input is None else told.input._asdict(),
+        "position": explanation.position,
+        "item": explanation.item,
+        "name": explanation.name,
+        "fate": explanation.fate,
+        "reason": explanation.reason,
+        "because": explanation.because,
+        "of": explanation.of,
+        "convention": explanation.convention,
+        "chosen_by": explanation.chosen_by,
+        "record_id": explanation.record_id,
+        "record_id_from": explanation.record_id_from,
+        "input": None if explanation.input is None else explanation.input._asdict(),
         "fields": {
             path: {
                 "value": x.value,
-                "from": x.told.by,
-                "attributes": list(x.told.attributes),
-                "passed_over": list(x.told.passed_over),
+                "from": x.provenance.by,
+                "attributes": list(x.provenance.attributes),
+                "passed_over": list(x.provenance.passed_over),
                 "note": x.note or None,
             }
-            for path, x in told.fields.items()
+            for path, x in explanation.fields.items()
         },
     }
 
@@ -138,7 +138,7 @@ _NOTHING_TOLD: Mapping[str, Provenance] = MappingProxyType({})
 class Single(NamedTuple):
     """What one item came to by itself; a call's or a point's fate is decided later, among others."""
 
-    told: Explanation
+    explanation: Explanation
     call: Call | None = None
     identity: bytes = b""
     """Of a call, as the ledger knows it."""
@@ -179,21 +179,21 @@ _BY = {
 _WIDTH = 34
 
 
-def lines(told: Explanation) -> Iterator[str]:
+def lines(explanation: Explanation) -> Iterator[str]:
     """A head line, and below it why."""
-    name = f" {told.name}" if told.name else ""
-    fate = told.fate if told.reason is None else f"{told.fate} ({told.reason})"
-    yield f"{told.position or 'the body'}: {told.item}{name}: {fate}"
-    yield f"  because {told.because}"
-    if told.of:
-        yield f"  counted by record {', '.join(told.of)}"
-    if told.convention is not None:
-        yield f"  read as {told.convention}, chosen by {told.chosen_by}"
-    if told.record_id is not None:
-        yield f"  record {told.record_id}, its id from {told.record_id_from}"
-    if told.input is not None:
-        yield f"  input tokens: {told.input.sum} ({told.input.basis}: {told.input.why})"
-    for path, made in told.fields.items():
+    name = f" {explanation.name}" if explanation.name else ""
+    fate = explanation.fate if explanation.reason is None else f"{explanation.fate} ({explanation.reason})"
+    yield f"{explanation.position or 'the body'}: {explanation.item}{name}: {fate}"
+    yield f"  because {explanation.because}"
+    if explanation.of:
+        yield f"  counted by record {', '.join(explanation.of)}"
+    if explanation.convention is not None:
+        yield f"  read as {explanation.convention}, chosen by {explanation.chosen_by}"
+    if explanation.record_id is not None:
+        yield f"  record {explanation.record_id}, its id from {explanation.record_id_from}"
+    if explanation.input is not None:
+        yield f"  input tokens: {explanation.input.sum} ({explanation.input.basis}: {explanation.input.why})"
+    for path, made in explanation.fields.items():
         yield f"    {path:{_WIDTH}} {_value(made.value)}{_origin(made)}"
 
 
@@ -207,11 +207,11 @@ def _value(value: Any) -> str:
 
 
 def _origin(field: Field) -> str:
-    told = field.told
-    where = _BY[told.by] + " + ".join(told.attributes)
-    parts = [where or told.by.replace("_", " ")]
+    explanation = field.provenance
+    where = _BY[explanation.by] + " + ".join(explanation.attributes)
+    parts = [where or explanation.by.replace("_", " ")]
     if field.note:
         parts = [field.note] if not where else [where, field.note]
-    if told.passed_over:
-        parts.append(f"passed over: {', '.join(told.passed_over)}")
+    if explanation.passed_over:
+        parts.append(f"passed over: {', '.join(explanation.passed_over)}")
     return f"  <- {'; '.join(parts)}"

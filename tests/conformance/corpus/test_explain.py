@@ -122,12 +122,12 @@ async def test_without_the_names_passed_over_a_field_is_the_same_and_without_all
     for number, position, request in spans(scenario):
         for path, field in items[number, position].fields.items():
             if (
-                field.told.by not in {"item", "text", "event", "resource"}
+                field.provenance.by not in {"item", "text", "event", "resource"}
                 or "by the report at" in field.note
                 or path == "cost"
             ):
                 continue
-            passed, won = set(field.told.passed_over), set(field.told.attributes)
+            passed, won = set(field.provenance.passed_over), set(field.provenance.attributes)
             assert value_without(request, passed, path) == field.value, path
             if path not in {"operation", "provider"}:  # the model, or nothing at all, may tell the same
                 assert value_without(request, passed | won, path) != field.value, path

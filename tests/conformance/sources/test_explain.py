@@ -124,9 +124,9 @@ async def test_without_the_paths_passed_over_a_field_is_the_same_and_without_all
     for item in explained.items if found else ():
         is_input_only = bool(item.fields) and item.fields["operation"].value == "embeddings"
         for field, told in item.fields.items():
-            if told.told.by not in {"item", "text"} or field == "cost":
+            if told.provenance.by not in {"item", "text"} or field == "cost":
                 continue
-            passed, won = told.told.passed_over, told.told.attributes
+            passed, won = told.provenance.passed_over, told.provenance.attributes
             if passed:
                 by_names[item.position, passed].append((field, told, True))
             if field not in NOT_ALONE and not (field == "usage.input_tokens" and is_input_only):

@@ -48,27 +48,27 @@ async def item(source: str, document: Any) -> Explanation:
 
 
 async def test_the_path_of_the_table_that_won_is_told_and_the_others_that_hold_a_value() -> None:
-    told = await item("generic", {**CALL, "input_tokens": 0, "user": "ann", "user_id": "u1"})
-    assert told.fields["usage.input_tokens"].told == ("item", ("usage.prompt_tokens",), ("input_tokens",))
-    assert told.fields["attribution.user"].told == ("item", ("user",), ("user_id",))
-    assert told.record_id_from == "id"
-    assert (told.item, told.convention) == ("entry", "generic")
+    explanation = await item("generic", {**CALL, "input_tokens": 0, "user": "ann", "user_id": "u1"})
+    assert explanation.fields["usage.input_tokens"].provenance == ("item", ("usage.prompt_tokens",), ("input_tokens",))
+    assert explanation.fields["attribution.user"].provenance == ("item", ("user",), ("user_id",))
+    assert explanation.record_id_from == "id"
+    assert (explanation.item, explanation.convention) == ("entry", "generic")
 
 
 async def test_what_no_table_holds_is_found_by_asking_the_source_again() -> None:
-    told = await item("generic", {**CALL, "status_code": 429, "error_type": "RateLimitError"})
-    assert told.fields["started_at"].told.attributes == ("time",)
-    assert told.fields["duration_ms"].told.attributes == ("duration_ms",)
-    assert told.fields["error_type"].told == ("item", ("error_type",), ("status_code",))
-    assert told.fields["status"].told.attributes == ("status_code", "error_type")  # each alone is enough
+    explanation = await item("generic", {**CALL, "status_code": 429, "error_type": "RateLimitError"})
+    assert explanation.fields["started_at"].provenance.attributes == ("time",)
+    assert explanation.fields["duration_ms"].provenance.attributes == ("duration_ms",)
+    assert explanation.fields["error_type"].provenance == ("item", ("error_type",), ("status_code",))
+    assert explanation.fields["status"].provenance.attributes == ("status_code", "error_type")  # each alone is enough
 
 
 async def test_the_input_is_told_with_its_basis_and_its_parts() -> None:
     counts = {"inputTokenCount": 10, "cacheReadInputTokenCount": 4, "cacheWriteInputTokenCount": 2}
-    told = await item("bedrock", entry(input=counts))
-    assert told.input is not None
-    assert (told.input.basis, told.input.sum) == ("exclusive", "10 + 4 + 2")
-    assert told.fields["usage.input_tokens"].told.attributes == (
+    explanation = await item("bedrock", entry(input=counts))
+    assert explanation.input is not None
+    assert (explanation.input.basis, explanation.input.sum) == ("exclusive", "10 + 4 + 2")
+    assert explanation.fields["usage.input_tokens"].provenance.attributes == (
         "input.inputTokenCount", "input.cacheReadInputTokenCount", "input.cacheWriteInputTokenCount",
     )  # fmt: skip
 
@@ -76,27 +76,27 @@ async def test_the_input_is_told_with_its_basis_and_its_parts() -> None:
 async def test_what_a_raw_answer_gives_is_told_as_inside_its_text() -> None:
     answer = {"id": "chatcmpl-9", "model": "gpt-5-mini-2026", "usage": {"prompt_tokens": 7, "completion_tokens": 2}}
     row = {"id": "p-1", "created_at": "2026-11-20T07:00:00Z", "ai_org": "openai", "ai_model": "gpt-5-mini"}
-    told = await item("portkey", {**row, "response": orjson.dumps(answer).decode()})
+    explanation = await item("portkey", {**row, "response": orjson.dumps(answer).decode()})
     for field in ("response_id", "usage.input_tokens", "usage.output_tokens"):
-        assert told.fields[field].told == ("text", ("response",), ()), field
+        assert explanation.fields[field].provenance == ("text", ("response",), ()), field
 
 
 async def test_a_report_without_a_time_stands_at_its_receipt() -> None:
-    told = await item("aperture", hook())
-    assert told.fields["started_at"].told.by == "envelope"
-    assert "received" in told.fields["started_at"].note
-    assert "received_time" in told.fields["flags"].note
+    explanation = await item("aperture", hook())
+    assert explanation.fields["started_at"].provenance.by == "envelope"
+    assert "received" in explanation.fields["started_at"].note
+    assert "received_time" in explanation.fields["flags"].note
 
 
 async def test_an_entry_inside_packed_envelopes_is_told_by_its_own_paths() -> None:
-    (told,) = (await explained(sent("bedrock", delivery(zipped(envelope(entry())))))).items
-    assert told.position == "records[0].logEvents[0]"
-    assert told.fields["usage.output_tokens"].told.attributes == ("output.outputTokenCount",)
+    (explanation,) = (await explained(sent("bedrock", delivery(zipped(envelope(entry())))))).items
+    assert explanation.position == "records[0].logEvents[0]"
+    assert explanation.fields["usage.output_tokens"].provenance.attributes == ("output.outputTokenCount",)
 
 
 async def test_a_cost_that_nobody_told_comes_from_the_price_list() -> None:
-    told = await item("generic", CALL)
-    assert told.fields["cost"].told.by == "price_list"
+    explanation = await item("generic", CALL)
+    assert explanation.fields["cost"].provenance.by == "price_list"
 
 
 # ---- what became no record
@@ -105,7 +105,7 @@ async def test_a_cost_that_nobody_told_comes_from_the_price_list() -> None:
 async def test_each_part_of_a_body_has_its_position_and_its_reason() -> None:
     rows = {"records": [diagnostic(), {**diagnostic(), "category": "Other"}, 7, diagnostic()]}
     found = (await explained(sent("azure-apim", rows))).items
-    fates = {told.position: (told.fate, told.reason) for told in found}
+    fates = {explanation.position: (explanation.fate, explanation.reason) for explanation in found}
     assert fates["records[1]"] == ("ignored", None)
     assert fates["records[2]"] == ("rejected", "not_an_object")
     assert sorted(fates[f"records[{n}]"] for n in (0, 3)) == [("kept", None), ("suppressed", "split_message")]
@@ -114,7 +114,7 @@ async def test_each_part_of_a_body_has_its_position_and_its_reason() -> None:
 async def test_a_line_that_is_no_json_is_rejected_at_its_place() -> None:
     body = orjson.dumps(CALL) + b"\n{not json\n"
     found = (await explained((body, "/v1/sources/generic", "application/x-ndjson", ""))).items
-    assert {(told.position, told.fate, told.reason) for told in found} == {
+    assert {(explanation.position, explanation.fate, explanation.reason) for explanation in found} == {
         ("line 1", "kept", None),
         ("line 2", "rejected", "not_json"),
     }
@@ -130,8 +130,8 @@ async def test_a_call_that_comes_again_is_told_with_the_record_that_stands_for_i
 async def test_otlp_among_the_documents_is_explained_as_spans() -> None:
     span = {"traceId": "0" * 31 + "1", "spanId": "0" * 15 + "1", "startTimeUnixNano": "1795158000000000000"}
     found = (await explained(sent("openrouter", {"resourceSpans": []}, span, {"id": "x"}))).items
-    assert {told.item for told in found} == {"span", "entry"}
-    assert {told.position for told in found} >= {"line 2.resourceSpans[0].scopeSpans[0].spans[0]"}
+    assert {explanation.item for explanation in found} == {"span", "entry"}
+    assert {explanation.position for explanation in found} >= {"line 2.resourceSpans[0].scopeSpans[0].spans[0]"}
 
 
 async def test_what_is_said_of_a_trace_later_is_an_item_of_its_own() -> None:
@@ -140,7 +140,7 @@ async def test_what_is_said_of_a_trace_later_is_an_item_of_its_own() -> None:
     kept, later = found[0], found[-1]
     assert (later.item, later.fate, later.of) == ("report", "duplicate", [kept.record_id])
     assert kept.fields["attribution.user"].value == "ann"
-    assert kept.fields["attribution.user"].told.by == "other_item"
+    assert kept.fields["attribution.user"].provenance.by == "other_item"
 
 
 # ---- hostile payloads
@@ -179,8 +179,8 @@ async def test_a_name_that_is_not_in_our_code_is_not_told_where_a_value_stands_b
     answer = orjson.dumps({"id": "chatcmpl-1", "usage": {"prompt_tokens": 7, "completion_tokens": 2}}).decode()
     plugin = {"meta": {"provider_name": "openai", "request_model": "gpt-5-mini"}, "payload": {"response": answer}}
     log = {"started_at": 1795158000000, "request": {"id": "r-1"}, "ai": {"CANARY": plugin}}
-    told = await item("kong", log)
-    assert told.fields["response_id"].told == ("text", ("ai.*.payload.response",), ())
+    explanation = await item("kong", log)
+    assert explanation.fields["response_id"].provenance == ("text", ("ai.*.payload.response",), ())
 
 
 # ---- the command

@@ -1,7 +1,13 @@
 """`normalise --explain`, on payloads made for one reason each: through the real spool and ledger."""
 
+import compileall
 import gzip
+import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -25,6 +31,7 @@ CALL = {
     "gen_ai.usage.input_tokens": 120,
     "gen_ai.usage.output_tokens": 30,
 }
+ROOT = Path(__file__).parents[3]
 SECRET = "tell me about CANARY"
 """Stands for a user's words."""
 
@@ -54,32 +61,32 @@ async def item(attributes: Mapping[str, Any], **rest: Any) -> Explanation:
 
 
 async def test_of_two_names_for_one_count_the_newer_one_won_and_the_older_one_was_passed_over() -> None:
-    told = await item({**CALL, "gen_ai.usage.prompt_tokens": 120, "gen_ai.system": "openai"}, scope=OPENAI)
-    found = told.fields["usage.input_tokens"]
+    explanation = await item({**CALL, "gen_ai.usage.prompt_tokens": 120, "gen_ai.system": "openai"}, scope=OPENAI)
+    found = explanation.fields["usage.input_tokens"]
     assert found.value == 120
-    assert found.told == ("item", ("gen_ai.usage.input_tokens",), ("gen_ai.usage.prompt_tokens",))
-    assert told.fields["provider"].told.passed_over == ("gen_ai.system",)
-    assert told.chosen_by == "the instrumentation scope's name"
+    assert found.provenance == ("item", ("gen_ai.usage.input_tokens",), ("gen_ai.usage.prompt_tokens",))
+    assert explanation.fields["provider"].provenance.passed_over == ("gen_ai.system",)
+    assert explanation.chosen_by == "the instrumentation scope's name"
 
 
 async def test_a_count_of_0_gives_way_to_a_name_that_says_more() -> None:
-    told = await item({**CALL, "gen_ai.usage.input_tokens": 0, "gen_ai.usage.prompt_tokens": 7}, scope=OPENAI)
-    assert told.fields["usage.input_tokens"].told[1:] == (
+    explanation = await item({**CALL, "gen_ai.usage.input_tokens": 0, "gen_ai.usage.prompt_tokens": 7}, scope=OPENAI)
+    assert explanation.fields["usage.input_tokens"].provenance[1:] == (
         ("gen_ai.usage.prompt_tokens",),
         ("gen_ai.usage.input_tokens",),
     )
 
 
 async def test_the_users_own_attribute_goes_before_the_resources_and_both_are_named() -> None:
-    told = await item({**CALL, "user.id": "ann"}, scope=OPENAI, resource={"user.id": "bob", "team.id": "blue"})
-    user, team = told.fields["attribution.user"], told.fields["attribution.team"]
-    assert (user.value, user.told) == ("ann", ("item", ("user.id",), ("user.id",)))
-    assert (team.value, team.told) == ("blue", ("resource", ("team.id",), ()))
+    explanation = await item({**CALL, "user.id": "ann"}, scope=OPENAI, resource={"user.id": "bob", "team.id": "blue"})
+    user, team = explanation.fields["attribution.user"], explanation.fields["attribution.team"]
+    assert (user.value, user.provenance) == ("ann", ("item", ("user.id",), ("user.id",)))
+    assert (team.value, team.provenance) == ("blue", ("resource", ("team.id",), ()))
 
 
 async def test_a_user_named_unknown_is_none_so_the_resources_stands() -> None:
-    told = await item({**CALL, "user.id": "unknown"}, scope=OPENAI, resource={"user.email": "bob"})
-    assert told.fields["attribution.user"].told == ("resource", ("user.email",), ())
+    explanation = await item({**CALL, "user.id": "unknown"}, scope=OPENAI, resource={"user.email": "bob"})
+    assert explanation.fields["attribution.user"].provenance == ("resource", ("user.email",), ())
 
 
 async def test_what_excludes_the_cache_is_summed_and_the_sum_is_shown() -> None:
@@ -87,47 +94,49 @@ async def test_what_excludes_the_cache_is_summed_and_the_sum_is_shown() -> None:
         "event.name": "api_request", "model": "claude-sonnet-4-5", "input_tokens": 57, "cache_read_tokens": 4096,
         "cache_creation_tokens": 2048, "output_tokens": 9, "request_id": "req_1",
     }  # fmt: skip
-    (told,) = await items(log_payload(attributes, scope="com.anthropic.claude_code.events"))
-    assert told.input is not None
-    assert (told.input.basis, told.input.sum) == ("exclusive", "57 + 4096 + 2048")
-    assert told.fields["usage.input_tokens"].told.attributes == (
+    (explanation,) = await items(log_payload(attributes, scope="com.anthropic.claude_code.events"))
+    assert explanation.input is not None
+    assert (explanation.input.basis, explanation.input.sum) == ("exclusive", "57 + 4096 + 2048")
+    assert explanation.fields["usage.input_tokens"].provenance.attributes == (
         "input_tokens", "cache_read_tokens", "cache_creation_tokens",
     )  # fmt: skip
-    assert told.record_id_from == "the event's own id (request_id) and its counts"
-    assert (told.name, told.convention) == ("api_request", "claude_code")
+    assert explanation.record_id_from == "the event's own id (request_id) and its counts"
+    assert (explanation.name, explanation.convention) == ("api_request", "claude_code")
 
 
 async def test_where_the_table_does_not_know_the_numbers_prove_that_the_cache_is_not_in_the_input() -> None:
-    told = await item({**CALL, "gen_ai.usage.input_tokens": 5, "gen_ai.usage.cache_read.input_tokens": 40}, scope="own")
-    assert told.input is not None
-    assert (told.input.basis, told.input.sum) == ("unstated", "5 + 40")
-    assert "proves" in told.input.why
-    assert told.chosen_by == "attributes that begin with gen_ai., under a scope that is not known"
+    explanation = await item(
+        {**CALL, "gen_ai.usage.input_tokens": 5, "gen_ai.usage.cache_read.input_tokens": 40}, scope="own"
+    )
+    assert explanation.input is not None
+    assert (explanation.input.basis, explanation.input.sum) == ("unstated", "5 + 40")
+    assert "proves" in explanation.input.why
+    assert explanation.chosen_by == "attributes that begin with gen_ai., under a scope that is not known"
 
 
 async def test_a_value_inside_a_text_is_told_as_such() -> None:
     answer = orjson.dumps({"id": "resp-1", "model": "gpt-4o-2024-08-06", "object": "x", "content": SECRET}).decode()
     attributes = {"openinference.span.kind": "LLM", "llm.model_name": "gpt-4o", "llm.token_count.prompt": 3}
-    told = await item({**attributes, "output.value": answer}, scope="openinference.instrumentation.openai")
-    assert told.fields["response_id"].told == ("text", ("output.value",), ())
-    assert told.fields["response_model"].told == ("text", ("output.value",), ("llm.model_name",))
+    explanation = await item({**attributes, "output.value": answer}, scope="openinference.instrumentation.openai")
+    assert explanation.fields["response_id"].provenance == ("text", ("output.value",), ())
+    assert explanation.fields["response_model"].provenance == ("text", ("output.value",), ("llm.model_name",))
 
 
 async def test_a_cost_is_reported_estimated_or_unknown() -> None:
     reported = await item({**CALL, "gen_ai.usage.cost": 0.25}, scope=OPENAI)
-    assert reported.fields["cost"].told.attributes == ("gen_ai.usage.cost",)
+    assert reported.fields["cost"].provenance.attributes == ("gen_ai.usage.cost",)
     estimated = (await item(CALL, scope=OPENAI)).fields["cost"]
-    assert (estimated.told.by, estimated.value["source"]) == ("price_list", "estimated")
+    assert (estimated.provenance.by, estimated.value["source"]) == ("price_list", "estimated")
     names = {"gen_ai.request.model": "in-house", "gen_ai.response.model": "in-house"}
     unknown = (await item({**CALL, **names}, scope=OPENAI)).fields["cost"]
-    assert (unknown.value, unknown.told.by) == (None, "default")
+    assert (unknown.value, unknown.provenance.by) == (None, "default")
     assert "no price is known" in unknown.note
 
 
 async def test_a_provider_that_nobody_named_is_known_by_its_model() -> None:
-    told = await item({k: v for k, v in CALL.items() if k != "gen_ai.provider.name"}, scope=OPENAI)
-    assert told.fields["provider"].told.attributes == ("gen_ai.response.model",)
-    assert "family" in told.fields["provider"].note
+    explanation = await item({k: v for k, v in CALL.items() if k != "gen_ai.provider.name"}, scope=OPENAI)
+    assert explanation.fields["provider"].provenance.attributes == ("gen_ai.response.model",)
+    assert "family" in explanation.fields["provider"].note
 
 
 # ---- what became no record
@@ -153,14 +162,19 @@ async def test_a_provider_that_nobody_named_is_known_by_its_model() -> None:
 async def test_a_step_is_suppressed_for_what_makes_it_one(
     attributes: dict[str, Any], rest: dict[str, Any], because: str
 ) -> None:
-    told = await item(attributes, **rest)
-    assert (told.fate, told.reason, told.because) == ("suppressed", "not_a_call", because)
-    assert not told.fields
+    explanation = await item(attributes, **rest)
+    assert (explanation.fate, explanation.reason, explanation.because) == ("suppressed", "not_a_call", because)
+    assert not explanation.fields
 
 
 async def test_a_span_of_another_library_is_ignored_and_not_named() -> None:
-    told = await item({"http.method": "GET"}, name=SECRET)
-    assert (told.fate, told.reason, told.name, told.convention) == ("ignored", None, None, None)
+    explanation = await item({"http.method": "GET"}, name=SECRET)
+    assert (explanation.fate, explanation.reason, explanation.name, explanation.convention) == (
+        "ignored",
+        None,
+        None,
+        None,
+    )
 
 
 async def test_a_span_is_named_only_by_words_that_are_known() -> None:
@@ -170,20 +184,24 @@ async def test_a_span_is_named_only_by_words_that_are_known() -> None:
 
 
 async def test_a_name_that_is_a_sentence_is_not_shown() -> None:
-    told = await item({f"{SECRET}.usage.prompt_tokens": 5, "my.usage.completion_tokens": 6}, scope="own")
-    assert told.fields["usage.input_tokens"].told.attributes == (UNSHOWN,)
-    assert told.fields["usage.output_tokens"].told.attributes == ("my.usage.completion_tokens",)
-    assert told.convention == "generic"
+    explanation = await item({f"{SECRET}.usage.prompt_tokens": 5, "my.usage.completion_tokens": 6}, scope="own")
+    assert explanation.fields["usage.input_tokens"].provenance.attributes == (UNSHOWN,)
+    assert explanation.fields["usage.output_tokens"].provenance.attributes == ("my.usage.completion_tokens",)
+    assert explanation.convention == "generic"
 
 
 async def test_a_rejected_span_has_the_reason_that_its_sender_is_told() -> None:
-    told = await item(CALL, scope=OPENAI, start_time_unix_nano=1, end_time_unix_nano=2)
-    assert (told.fate, told.reason, told.fields) == ("rejected", "invalid_time", {})
+    explanation = await item(CALL, scope=OPENAI, start_time_unix_nano=1, end_time_unix_nano=2)
+    assert (explanation.fate, explanation.reason, explanation.fields) == ("rejected", "invalid_time", {})
 
 
 async def test_an_event_that_holds_content_only_says_so() -> None:
-    (told,) = await items(log_payload({"event.name": "gen_ai.user.message"}, body=SECRET))
-    assert (told.fate, told.reason, told.name) == ("suppressed", "content_only", "gen_ai.user.message")
+    (explanation,) = await items(log_payload({"event.name": "gen_ai.user.message"}, body=SECRET))
+    assert (explanation.fate, explanation.reason, explanation.name) == (
+        "suppressed",
+        "content_only",
+        "gen_ai.user.message",
+    )
 
 
 # ---- what another report stands for
@@ -200,7 +218,7 @@ async def test_two_reports_of_one_response_become_one_record_whose_fields_name_t
     kept, other = await items(span_payload({**CALL, "user.id": "ann"}, scope=OPENAI), gateway)
     assert (kept.fate, other.fate, other.reason, other.of) == ("kept", "duplicate", "response_id", [kept.record_id])
     read = kept.fields["usage.cache_read_input_tokens"]
-    assert (read.value, read.told.attributes) == (100, ("gen_ai.usage.cache_read.input_tokens",))
+    assert (read.value, read.provenance.attributes) == (100, ("gen_ai.usage.cache_read.input_tokens",))
     assert "by the report at resourceSpans[0].scopeSpans[0].spans[0]" in read.note
     assert kept.fields["attribution.user"].note == ""
 
@@ -272,11 +290,11 @@ def test_the_command_prints_one_json_object_an_item_and_the_counts_beside_them()
     ran = run("--explain", "--json", body=body)
     assert ran.exit_code == 0
     (line,) = ran.stdout.splitlines()
-    told = orjson.loads(line)
-    assert told["fields"]["request_model"] == {
+    explanation = orjson.loads(line)
+    assert explanation["fields"]["request_model"] == {
         "value": "gpt-4o", "from": "item", "attributes": ["gen_ai.request.model"], "passed_over": [], "note": None,
     }  # fmt: skip
-    assert told["input"]["sum"] == "120"
+    assert explanation["input"]["sum"] == "120"
     assert ran.stderr == "received 1, kept 1\n"
 
 
@@ -302,3 +320,20 @@ def test_what_cannot_be_read_or_explained_is_an_error_that_names_the_mend() -> N
     alone = run("--json", body=b"")
     assert alone.exit_code == 2
     assert "--explain" in alone.stderr
+
+
+def test_a_wheel_without_source_text_explains_as_well(tmp_path: Path) -> None:
+    for package in ("gateway", "exporters", "spool"):
+        folder = tmp_path / package
+        shutil.copytree(ROOT / package, folder, ignore=shutil.ignore_patterns("__pycache__"))
+        assert compileall.compile_dir(folder, quiet=1, legacy=True)
+    for source in tmp_path.rglob("*.py"):
+        source.unlink()
+    script = "import sys, gateway; print(gateway.__file__, file=sys.stderr); from gateway.cli.main import main; main()"
+    body = span_payload({**CALL, "gen_ai.system": "openai"}, scope=OPENAI)[0]
+    ran = subprocess.run(
+        [sys.executable, "-c", script, "normalise", "--explain", "--json"],
+        input=body, capture_output=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(tmp_path)}, check=True,
+    )  # fmt: skip
+    assert b"__init__.pyc" in ran.stderr
+    assert orjson.loads(ran.stdout)["fields"]["provider"]["passed_over"] == ["gen_ai.system"]

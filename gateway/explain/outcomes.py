@@ -1,4 +1,4 @@
-"""What became of each item once all were counted: its fate, the records that stand for it, and its record's fields.
+"""The outcome of each item once all were counted, the records that stand for it, and the fields of its record.
 
 Takes what the items are by themselves (`spans`, `log_records`, `points`) and what was noted while they were counted (`watch`).
 """
@@ -30,29 +30,33 @@ _BECAUSE = {
     "ancestor": "the calls below it account for its usage",
     "parent_forwarded": "the call above it was forwarded already and accounts for it",
     "calls_reported": "its source reports these calls one by one; metrics never add to calls",
-    "repeated_metric": "the same tokens are told under a better metric, or by another instrumentation",
+    "repeated_metric": "the same tokens are reported under a better metric, or by another instrumentation",
     "folded": "its numbers are in the record of the points that belong together",
-    "repeated": "it adds nothing to what its series told before",
+    "repeated": "it adds nothing to what its series reported before",
 }
 
 
 # ---- calls
 
 
-def tell_calls(singles: Iterable[Single], ledger: WatchedLedger, records: Records) -> None:
+def complete_calls(singles: Iterable[Single], ledger: WatchedLedger, records: Records) -> None:
     """Complete the explanations of all calls; *singles* in the order in which they were counted."""
     found = _reported(singles, ledger)
-    own = {report.ref: _own_record(told) for told, report in found if report is not None and not report.is_duplicate}
-    for told, report in found:
+    own = {
+        report.ref: _own_record(explanation)
+        for explanation, report in found
+        if report is not None and not report.is_duplicate
+    }
+    for explanation, report in found:
         if report is None:
-            _drop(told, "suppressed.not_a_call", _REPEATED_ABOVE)
+            _drop(explanation, "suppressed.not_a_call", _REPEATED_ABOVE)
         elif report.is_duplicate or report.ref in ledger.fates:
             fate = Fate("duplicate.same_span", ()) if report.is_duplicate else ledger.fates[report.ref]
-            _drop(told, fate.reason, _why(told.convention, fate))
-            told.of = sorted(own[ref].record_id for ref in ledger.standing(report.ref) if ref in own)
+            _drop(explanation, fate.reason, _why(explanation.convention, fate))
+            explanation.of = sorted(own[ref].record_id for ref in ledger.standing(report.ref) if ref in own)
         else:
             reports = ledger.merged.get(report.ref, [report.ref])
-            _keep(told, [own[ref] for ref in reports if ref in own], records)
+            _keep(explanation, [own[ref] for ref in reports if ref in own], records)
 
 
 def _reported(singles: Iterable[Single], ledger: WatchedLedger) -> list[tuple[Explanation, Report | None]]:
@@ -60,7 +64,7 @@ def _reported(singles: Iterable[Single], ledger: WatchedLedger) -> list[tuple[Ex
     by_identity: dict[bytes, deque[Report]] = defaultdict(deque)
     for report in ledger.reports:
         by_identity[report.identity].append(report)
-    return [(single.told, _next(by_identity[single.identity])) for single in singles if single.identity]
+    return [(single.explanation, _next(by_identity[single.identity])) for single in singles if single.identity]
 
 
 def _next(waiting: deque[Report]) -> Report | None:
@@ -86,16 +90,18 @@ class _Own(NamedTuple):
     input: InputSum | None
 
 
-def _own_record(told: Explanation) -> _Own:
-    return _Own(told.position, told.payload, told.record_id or "", told.fields, told.input)
+def _own_record(explanation: Explanation) -> _Own:
+    return _Own(
+        explanation.position, explanation.payload, explanation.record_id or "", explanation.fields, explanation.input
+    )
 
 
-def _drop(told: Explanation, reason: str, because: str) -> None:
-    """No record of its own: nothing of what it says is shown."""
-    told.fate, _, told.reason = reason.partition(".")
-    told.because = because
-    told.record_id = told.record_id_from = told.input = None
-    told.fields = {}
+def _drop(explanation: Explanation, reason: str, because: str) -> None:
+    """The item has no record of its own: none of its values is shown."""
+    explanation.fate, _, explanation.reason = reason.partition(".")
+    explanation.because = because
+    explanation.record_id = explanation.record_id_from = explanation.input = None
+    explanation.fields = {}
 
 
 def _why(product: str | None, fate: Fate) -> str:
@@ -103,18 +109,20 @@ def _why(product: str | None, fate: Fate) -> str:
     if reason == "other_report":
         ways = ORDER.get(product or "", ())
         better = ways[fate.rank - 1] if 0 < fate.rank <= len(ways) else "another way"
-        return f"its product tells of a call in several ways, and {better} is the one that counts in this session"
+        return f"its product reports a call in several ways, and {better} is the one that counts in this session"
     return _BECAUSE.get(reason, "")
 
 
-def _keep(told: Explanation, reports: Sequence[_Own], records: Records) -> None:
+def _keep(explanation: Explanation, reports: Sequence[_Own], records: Records) -> None:
     """The record of a call, of which *reports* are all reports, fullest first."""
-    record = records[told.record_id or ""]
-    told.fate = "kept"
-    told.because = "it is a call of its own"
+    record = records[explanation.record_id or ""]
+    explanation.fate = "kept"
+    explanation.because = "it is a call of its own"
     if len(reports) > 1:
-        told.because = f"{len(reports)} reports of one call: its record takes what each of them knows, fullest first"
-    own = next(i for i, report in enumerate(reports) if report.record_id == told.record_id)
+        explanation.because = (
+            f"{len(reports)} reports of one call: its record takes what each of them knows, fullest first"
+        )
+    own = next(i for i, report in enumerate(reports) if report.record_id == explanation.record_id)
     fields = {path: _traced(path, value, reports, own) for path, value in leaves(record).items()}
     if "cost" not in fields:
         fields["cost"] = unpriced(record)
@@ -122,8 +130,8 @@ def _keep(told: Explanation, reports: Sequence[_Own], records: Records) -> None:
     says_so = (
         x.input for x in reports if "usage.input_tokens" in x.fields and x.fields["usage.input_tokens"].value == given
     )
-    told.input = next(says_so, None)
-    told.fields = fields
+    explanation.input = next(says_so, None)
+    explanation.fields = fields
 
 
 def _traced(path: str, value: Any, reports: Sequence[_Own], own: int) -> Field:
@@ -138,13 +146,13 @@ def _traced(path: str, value: Any, reports: Sequence[_Own], own: int) -> Field:
         return priced(value)
     if path == "flags":
         return flagged(value)
-    return Field(value, Provenance("other_item"), "another item of what was sent says so")
+    return Field(value, Provenance("other_item"), "another item of the payloads states it")
 
 
 # ---- points
 
 
-def tell_points(
+def complete_points(
     payloads: Iterable[Sequence[Single]],
     aggregates: WatchedAggregates,
     records: Records,
@@ -155,48 +163,48 @@ def tell_points(
     for singles, (measured, counted) in zip(payloads, with_points, strict=True):
         points = [single for single in singles if single.point is not None]
         at = {id(point): single for point, single in zip(measured.points, points, strict=True)}
-        _tell_unfolded(points, measured, counted)
+        _complete_ungrouped(points, measured, counted)
         for aggregate in counted.folded.twins:
-            _tell_folded(aggregate, at, "suppressed.repeated_metric")
+            _complete_grouped(aggregate, at, "suppressed.repeated_metric")
         for aggregate in counted.folded.aggregates:
             record_id = aggregate.record["record_id"]
-            first = _tell_folded(aggregate, at, aggregates.endings.get(record_id))
-            if first.told.fate == "kept":
+            first = _complete_grouped(aggregate, at, aggregates.endings.get(record_id))
+            if first.explanation.fate == "kept":
                 record = records[record_id]
-                first.told.record_id, first.told.record_id_from = record_id, "its series and their time"
-                first.told.fields, first.told.input = aggregate_fields(aggregate, record, first, context)
-                first.told.fields.setdefault("cost", unpriced(record))
+                first.explanation.record_id, first.explanation.record_id_from = record_id, "its series and their time"
+                first.explanation.fields, first.explanation.input = aggregate_fields(aggregate, record, first, context)
+                first.explanation.fields.setdefault("cost", unpriced(record))
 
 
-def _tell_unfolded(points: Sequence[Single], measured: UsagePoints, counted: CountedPoints) -> None:
+def _complete_ungrouped(points: Sequence[Single], measured: UsagePoints, counted: CountedPoints) -> None:
     """The fate of points that are in no aggregate; the others' comes over it."""
     best = best_ranks(measured.points)
     for point, step, single in zip(measured.points, counted.steps, points, strict=True):
         at = point.labels.resource, point.labels.scope
         is_worse = point.kind != COST and point.table.rank > best[at]
         reason = "suppressed.repeated_metric" if is_worse and step.is_new else "duplicate.repeated"
-        _drop(single.told, reason, _counting(single.told, reason))
+        _drop(single.explanation, reason, _counting(single.explanation, reason))
 
 
-def _tell_folded(aggregate: Aggregate, at: Mapping[int, Single], ending: str | None) -> Single:
+def _complete_grouped(aggregate: Aggregate, at: Mapping[int, Single], ending: str | None) -> Single:
     """The fates of an aggregate's points: the first new one is the record, unless that came to an *ending*."""
     first, *others = [at[id(measure.point)] for measure in aggregate.measures if measure.step.is_new]
     record_id = aggregate.record["record_id"]
     for single in others:
-        _drop(single.told, "duplicate.folded", _counting(single.told, "duplicate.folded"))
-        single.told.of = [] if ending else [record_id]
+        _drop(single.explanation, "duplicate.folded", _counting(single.explanation, "duplicate.folded"))
+        single.explanation.of = [] if ending else [record_id]
     if ending is not None:
-        _drop(first.told, ending, _counting(first.told, ending))
+        _drop(first.explanation, ending, _counting(first.explanation, ending))
         return first
-    first.told.fate, first.told.reason = "kept", None
-    first.told.because = f"{len(others) + 1} point(s) that belong together; {_counted(first.told)}"
+    first.explanation.fate, first.explanation.reason = "kept", None
+    first.explanation.because = f"{len(others) + 1} point(s) that belong together; {_counted(first.explanation)}"
     return first
 
 
-def _counting(told: Explanation, reason: str) -> str:
-    return f"{_BECAUSE[reason.partition('.')[2]]}; {_counted(told)}"
+def _counting(explanation: Explanation, reason: str) -> str:
+    return f"{_BECAUSE[reason.partition('.')[2]]}; {_counted(explanation)}"
 
 
-def _counted(told: Explanation) -> str:
+def _counted(explanation: Explanation) -> str:
     """What the point counts, which is all that was said of it so far."""
-    return told.because.rpartition("; ")[2]
+    return explanation.because.rpartition("; ")[2]
