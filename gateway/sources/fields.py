@@ -5,6 +5,7 @@ is written (`gen_ai.usage.input_tokens` may be one flat key), then by its dots, 
 first entry of a list. The first path with a value wins, and a count of 0 gives way to a later path that says more.
 """
 
+import math
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
@@ -18,7 +19,6 @@ from gateway.normalise.traced import PLAIN, active_recording, like
 
 _MAX_NUMBER_CHARS = 40
 _MAX_DIGITS = 15
-_INFINITY = float("inf")
 _FIRST_ENTRY = "*"
 _NAMES = frozenset({TEXT, WHO})
 
@@ -155,16 +155,16 @@ def count_of(value: Json) -> int | None:
 
 def number_of(value: Json) -> float | None:
     """A finite number; also from a decimal text; booleans are 0 and 1."""
-    if isinstance(value, bool | int | float):
-        number = float(value) if abs(value) < _INFINITY else _INFINITY
-    elif isinstance(value, str) and len(value) <= _MAX_NUMBER_CHARS and "_" not in value:
-        word = value.strip().lower()
-        try:
+    try:
+        if isinstance(value, bool | int | float):
+            number = float(value)
+        elif isinstance(value, str) and len(value) <= _MAX_NUMBER_CHARS and "_" not in value:
+            word = value.strip().lower()
             number = float(word == "true") if word in {"true", "false"} else float(word)
-        except ValueError:
+        else:
             return None
-    else:
+    except (ValueError, OverflowError):
         return None
-    if abs(number) >= _INFINITY:
+    if not math.isfinite(number):
         return None
     return number if type(value) in PLAIN else like(number, value)

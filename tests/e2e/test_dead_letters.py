@@ -138,7 +138,7 @@ async def test_the_same_commands_work_on_the_files_when_no_gateway_runs(rig: Rig
     assert (await rig.command("dead-letters", "drop", "--yes", str(first["id"]))).code == 0
     gone = await rig.command("dead-letters", "show", str(first["id"]))
     assert gone.code == 1
-    assert "no dead letter of this id" in gone.err
+    assert "no dead letter has this id" in gone.err
     assert (await rig.command("dead-letters", "replay", "--json")).json["replayed"] == {"ai_telemetry": sent - 1}
     rig.service.refuses = lambda _: None
     await asyncio.to_thread(rig.gateway.restart)
