@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 
 from gateway.cli.normalising import records_of_payloads
-from gateway.sources.agentgateway.source import read_line
+from gateway.sources.agentgateway import read_line
 from tests.support.corpus import CORPUS
 from tests.support.source_reading import all_text, read, record
 

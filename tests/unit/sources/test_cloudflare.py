@@ -128,7 +128,7 @@ def test_a_row_of_the_logs_api_is_a_call() -> None:
     )
     assert (chat["attribution"]["user"], chat["attribution"]["team"]) == ("user-ana", "team-alpha")
     assert embedding["operation"] == "embeddings"
-    assert out.calls.rejected[0].position == ".result[2]"
+    assert out.calls.rejected[0].position == "result[2]"
     assert "CANARY" not in all_text(out)
 
 

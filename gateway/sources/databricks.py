@@ -10,26 +10,19 @@ The columns are those of the system tables reference. Both are pulled: a job exp
 4. `usage_context` and `request_tags` are filled by the caller: of them only the names in `gateway.sources.items.WHO` are kept.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.table import Convention, unstated
+from gateway.normalise.extract import Extracted
 from gateway.normalise.texts import Json, json_object, object_in, text_in
-from gateway.sources.documents import Document
-from gateway.sources.fields import count_of, pick_fields, text_of
-from gateway.sources.items import (
-    WHO,
-    http_status,
-    ignore,
-    is_failure,
-    objects,
-    scalars,
-    spoken_ms,
-)
+from gateway.sources.fields import count_of, text_of
+from gateway.sources.items import WHO, http_status, is_failure, scalars
 from gateway.sources.paths import operation_of_path
-from gateway.sources.reporting import Report, add_call, content_id, epoch_ms
-from gateway.sources.source import Snippet, Source, SourceRead
+from gateway.sources.reporting import content_id
+from gateway.sources.rows import CALL, IGNORED, Row, RowTable, first_at, rows_reader
+from gateway.sources.source import Snippet, Source
 
 NAMES: dict[str, tuple[str, ...]] = {
     "request_model": ("destination_model", "entity_name", "foundation_model_name", "served_entity_name"),
@@ -48,39 +41,18 @@ NAMES: dict[str, tuple[str, ...]] = {
 }
 DATABRICKS = Convention("databricks", own=NAMES, basis=unstated, default_provider="databricks")
 
+_TIME: Final = ("request_time", "event_time")
 _CHARACTERS: Final = ("input_character_count", "output_character_count")
 _MODELS: Final = "MODEL"
 """In `service_type` of what serves a model; `MCP_SERVICE` is tools."""
 
 
-def read(documents: Sequence[Document], out: SourceRead, context: Context) -> None:
-    for position, row in objects(documents, out):
-        status = http_status(row.get("status_code"))
-        picked = pick_fields(row, DATABRICKS)
-        if not is_failure(status) and not _used_tokens(row, picked.counts):
-            ignore(out, position)
-            continue
-        if "databricks_request_id" not in row and "request_id" not in row and not picked.counts:
-            ignore(out, position)
-            continue
-        said: dict[str, str] = {}
-        for name in ("usage_context", "request_tags"):
-            scalars(_map(row, name), WHO, said)
-        picked.who |= {field: value for field, value in said.items() if field != "user"}
-        picked.texts["provider"] = "databricks"
-        picked.texts["operation"] = _operation(row)
-        time = row.get("request_time", row.get("event_time"))
-        out.calls.items += 1
-        report = Report(
-            picked,
-            event_id=picked.texts.get("request_id")
-            or content_id(text_of(time), text_of(row.get("client_request_id")), *sorted(picked.counts.items())),
-            start_ms=epoch_ms(time),
-            duration_ms=spoken_ms(row.get("latency_ms", row.get("execution_duration_ms"))),
-            failed=is_failure(status),
-            error=f"http_{status}",
-        )
-        add_call(out.calls, report, DATABRICKS, position, context)
+def _outcome(row: Row, picked: Extracted) -> str:
+    """Rule 1."""
+    if not is_failure(http_status(row.get("status_code"))) and not _used_tokens(row, picked.counts):
+        return IGNORED
+    is_named = "databricks_request_id" in row or "request_id" in row
+    return CALL if is_named or picked.counts else IGNORED
 
 
 def _used_tokens(row: Mapping[str, Json], counts: Mapping[str, int]) -> bool:
@@ -102,10 +74,37 @@ def _operation(row: Mapping[str, Json]) -> str:
     return operation_of_path(f"/{path}" if path else None) or "chat"
 
 
+def _attribute(picked: Extracted, row: Row) -> None:
+    """Rule 4."""
+    said: dict[str, str] = {}
+    for name in ("usage_context", "request_tags"):
+        scalars(_map(row, name), WHO, said)
+    picked.who |= {field: value for field, value in said.items() if field != "user"}
+    picked.texts["provider"] = "databricks"
+    picked.texts["operation"] = _operation(row)
+
+
+def _identity(row: Row, picked: Extracted, context: Context) -> str:
+    if "request_id" in picked.texts:
+        return picked.texts["request_id"]
+    time = text_of(first_at(row, _TIME))
+    return content_id(time, text_of(row.get("client_request_id")), *sorted(picked.counts.items()))
+
+
+TABLE = RowTable(
+    DATABRICKS,
+    _outcome,
+    start=_TIME,
+    duration=("latency_ms", "execution_duration_ms"),
+    status=("status_code",),
+    identity=_identity,
+    adjust=_attribute,
+)
+
 SOURCE = Source(
     name="databricks",
     title="Databricks (model serving and AI Gateway usage tables)",
-    read=read,
+    read=rows_reader(TABLE),
     snippet=Snippet(
         "python",
         "# A notebook or job, each hour: rows that are sent again count once.\n"

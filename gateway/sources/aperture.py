@@ -12,19 +12,15 @@ Read from Tailscale's guide "Build a custom webhook" and the reference for integ
 5. `user_message`, `request_body`, `tool_calls`, `raw_responses`, `user_agent`, `grants` and `quotas` are not read.
 """
 
-from collections.abc import Mapping, Sequence
-
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.table import Convention, unstated
 from gateway.normalise.extract import Extracted
 from gateway.normalise.texts import Json, object_in, text_in
-from gateway.sources.answers import error_in, take_body
-from gateway.sources.documents import Document
-from gateway.sources.fields import pick_fields, text_of
-from gateway.sources.items import ignore, objects
-from gateway.sources.paths import operation_of_path
-from gateway.sources.reporting import Report, add_call
-from gateway.sources.source import Snippet, Source, SourceRead
+from gateway.sources.answers import error_in
+from gateway.sources.fields import text_of
+from gateway.sources.reporting import Report
+from gateway.sources.rows import CALL, IGNORED, Row, RowTable, rows_reader
+from gateway.sources.source import Snippet, Source
 
 NAMES: dict[str, tuple[str, ...]] = {
     "provider": ("metadata.provider",),
@@ -51,44 +47,40 @@ USAGE_NAMES: dict[str, tuple[str, ...]] = {
 APERTURE = Convention("aperture", own={**NAMES, **USAGE_NAMES}, basis=unstated)
 
 
-def read(documents: Sequence[Document], out: SourceRead, context: Context) -> None:
-    for position, document in objects(documents, out):
-        metadata = object_in(document, "metadata")
-        if text_in(metadata, "model") is None:
-            ignore(out, position)
-            continue
-        out.calls.items += 1
-        add_call(out.calls, _report(document, metadata, context), APERTURE, position, context)
+def _outcome(row: Row, picked: Extracted) -> str:
+    return IGNORED if text_in(object_in(row, "metadata"), "model") is None else CALL
 
 
-def _report(document: dict[str, Json], metadata: Mapping[str, Json], context: Context) -> Report:
-    picked = pick_fields(document, APERTURE)
-    if not picked.numbers.get("cost"):
-        picked.numbers.pop("cost", None)
-    body = document.get("response_body")
-    take_body(picked, body)
-    operation = operation_of_path(text_in(metadata, "url"))
-    if operation is not None:
-        picked.texts["operation"] = operation
-    error = error_in(body)
-    return Report(
-        picked,
-        event_id=text_of(metadata.get("request_id")) or _identity(metadata, picked, context),
-        failed=error is not None,
-        error=error,
-    )
+def _answer(row: Row) -> Json:
+    return row.get("response_body")
 
 
-def _identity(metadata: Mapping[str, Json], picked: Extracted, context: Context) -> str:
-    """Of a report without its id: what it says, and when it came."""
-    told = [text_of(metadata.get(name)) for name in ("session_id", "stable_node_id", "model")]
-    return "/".join([*told, str(picked.counts.get("input")), str(picked.counts.get("output")), context.received_at])
+def _identity(row: Row, picked: Extracted, context: Context) -> str:
+    """Of a report without its id: what it states, and when it arrived."""
+    metadata = object_in(row, "metadata")
+    named = [text_of(metadata.get(name)) for name in ("session_id", "stable_node_id", "model")]
+    return "/".join([*named, str(picked.counts.get("input")), str(picked.counts.get("output")), context.received_at])
 
+
+def _refined(report: Report, row: Row) -> Report:
+    return report._replace(failed=error_in(row.get("response_body")) is not None)
+
+
+TABLE = RowTable(
+    APERTURE,
+    _outcome,
+    event_id=("metadata.request_id",),
+    identity=_identity,
+    path=("metadata.url",),
+    free_is_unknown=True,
+    answer=_answer,
+    refine=_refined,
+)
 
 SOURCE = Source(
     name="aperture",
     title="Tailscale Aperture",
-    read=read,
+    read=rows_reader(TABLE),
     snippet=Snippet(
         "json",
         '"hooks": {{\n'

@@ -11,22 +11,19 @@ Read from Portkey-AI/docs-core `product/observability/logs-export.mdx` and from 
    Flat columns (`request.body`, `metadata.key` with `metadata.value`) are the older export's.
 """
 
-from collections.abc import Mapping, Sequence
-from http import HTTPStatus
+from collections.abc import Mapping
 from typing import Final
 
 from gateway.normalise.cache_hit import is_cache_hit
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.table import Convention, unstated
 from gateway.normalise.extract import Extracted
-from gateway.normalise.texts import Json, object_in, text_in
-from gateway.sources.answers import error_in, object_of, take_body
-from gateway.sources.documents import Document
-from gateway.sources.fields import count_of, number_of, pick_fields, text_of
-from gateway.sources.items import ignore, objects, reject
-from gateway.sources.paths import operation_of_path
-from gateway.sources.reporting import Report, add_call, content_id, epoch_ms
-from gateway.sources.source import Snippet, Source, SourceRead
+from gateway.normalise.texts import Json, object_in
+from gateway.sources.answers import object_of
+from gateway.sources.fields import number_of, text_of
+from gateway.sources.reporting import Report, content_id
+from gateway.sources.rows import CALL, IGNORED, Row, RowTable, rows_reader
+from gateway.sources.source import Snippet, Source
 
 _CENTS: Final = 100
 
@@ -55,72 +52,12 @@ NAMES: dict[str, tuple[str, ...]] = {
 PORTKEY = Convention("portkey", own=NAMES, basis=unstated)
 
 
-def read(documents: Sequence[Document], out: SourceRead, context: Context) -> None:
-    for position, document in objects(documents, out):
-        rows = document.get("data")
-        if not isinstance(rows, list):
-            _row(document, position, out, context)
-            continue
-        for at, row in enumerate(rows):
-            if isinstance(row, dict):
-                _row(row, f"{position}.data[{at}]", out, context)
-            else:
-                reject(out, "not_an_object", f"{position}.data[{at}]")
+def _outcome(row: Row, picked: Extracted) -> str:
+    return CALL if row.keys() & {"ai_model", "req_units", "ai_org"} else IGNORED
 
 
-def _row(row: dict[str, Json], position: str, out: SourceRead, context: Context) -> None:
-    if "ai_model" in row or "req_units" in row or "ai_org" in row:
-        out.calls.items += 1
-        add_call(out.calls, _report(row), PORTKEY, position, context)
-    else:
-        ignore(out, position)
-
-
-def _report(row: dict[str, Json]) -> Report:
-    picked = pick_fields({**row, "metadata": _metadata(row)}, PORTKEY)
-    _bring_to_money(picked)
-    body = _part(row, "response")
-    take_body(picked, body)
-    operation = operation_of_path(text_in(row, "request_url"))
-    if operation is not None:
-        picked.texts["operation"] = operation
-    status = count_of(row.get("response_status_code")) or 0
-    succeeded = number_of(row.get("is_success"))
-    failed = succeeded == 0 or status >= HTTPStatus.BAD_REQUEST
-    row_id, trace_id = text_of(row.get("id")), text_of(row.get("trace_id"))
-    return Report(
-        picked,
-        event_id=row_id
-        or content_id(trace_id, text_of(row.get("created_at")), *_counted(picked), text_of(row.get("response_time"))),
-        start_ms=epoch_ms(row.get("created_at")),
-        duration_ms=number_of(row.get("response_time")),
-        failed=failed,
-        error=error_in(body) or (f"http_{status}" if status else None),
-        trace_id=trace_id,
-    )
-
-
-def _bring_to_money(picked: Extracted) -> None:
-    """Rule 1; and of a hit in the cache only the mark is left."""
-    cents = picked.numbers.pop("cost", None)
-    if cents:
-        picked.numbers["cost"] = cents / _CENTS
-    if not is_cache_hit(picked.texts.get("cache_hit", "")):
-        picked.texts.pop("cache_hit", None)
-
-
-def _counted(picked: Extracted) -> tuple[object, ...]:
-    return (picked.texts.get("request_model"), picked.counts.get("input"), picked.counts.get("output"))
-
-
-def _part(row: Mapping[str, Json], name: str) -> Json:
-    """`response`, `response.body`, or `response: {body: …}`: an object, or JSON text."""
-    flat = row.get(f"{name}.body")
-    if flat is not None:
-        return flat
-    part = object_of(row.get(name))
-    inner = part.get("body")
-    return inner if isinstance(inner, dict | str) else dict(part)
+def _with_metadata(row: Row) -> Row:
+    return {**row, "metadata": _metadata(row)}
 
 
 def _metadata(row: Mapping[str, Json]) -> Json:
@@ -135,10 +72,57 @@ def _metadata(row: Mapping[str, Json]) -> Json:
     return dict(object_in(row, "metadata")) if isinstance(told, dict) else dict(object_of(told))
 
 
+def _answer(row: Row) -> Json:
+    """`response`, `response.body`, or `response: {body: …}`: an object, or JSON text."""
+    flat = row.get("response.body")
+    if flat is not None:
+        return flat
+    part = object_of(row.get("response"))
+    inner = part.get("body")
+    return inner if isinstance(inner, dict | str) else dict(part)
+
+
+def _bring_to_money(picked: Extracted, row: Row) -> None:
+    """Rules 1 and 3; of a miss of the cache no mark is left."""
+    cents = picked.numbers.pop("cost", None)
+    if cents:
+        picked.numbers["cost"] = cents / _CENTS
+    if not is_cache_hit(picked.texts.get("cache_hit", "")):
+        picked.texts.pop("cache_hit", None)
+
+
+def _identity(row: Row, picked: Extracted, context: Context) -> str:
+    counted = (picked.texts.get("request_model"), picked.counts.get("input"), picked.counts.get("output"))
+    named = text_of(row.get("trace_id")), text_of(row.get("created_at"))
+    return content_id(*named, *counted, text_of(row.get("response_time")))
+
+
+def _refined(report: Report, row: Row) -> Report:
+    """Rule 4."""
+    return report._replace(failed=report.failed or number_of(row.get("is_success")) == 0)
+
+
+TABLE = RowTable(
+    PORTKEY,
+    _outcome,
+    items=("data",),
+    prepare=_with_metadata,
+    start=("created_at",),
+    duration=("response_time",),
+    status=("response_status_code",),
+    event_id=("id",),
+    identity=_identity,
+    trace_id=("trace_id",),
+    path=("request_url",),
+    answer=_answer,
+    adjust=_bring_to_money,
+    refine=_refined,
+)
+
 SOURCE = Source(
     name="portkey",
     title="Portkey",
-    read=read,
+    read=rows_reader(TABLE),
     snippet=Snippet(
         "sh",
         "# environment of the self-hosted gateway\n"

@@ -12,18 +12,17 @@ plugins/otel/http.go.
 5. `model` is what the provider was asked for; `alias` is the caller's word for it and is dropped.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.table import Convention, unstated
+from gateway.normalise.extract import Extracted
 from gateway.normalise.operation import operation
-from gateway.normalise.texts import Json, object_in, text_in
-from gateway.sources.documents import Document
-from gateway.sources.fields import number_of, pick_fields
-from gateway.sources.items import at, http_status, ignore, objects, reject, suppress
-from gateway.sources.reporting import Report, add_call, content_id, epoch_ms
-from gateway.sources.source import Snippet, Source, SourceRead
+from gateway.normalise.texts import object_in, text_in
+from gateway.sources.items import http_status
+from gateway.sources.reporting import Report, content_id
+from gateway.sources.rows import CALL, IGNORED, Row, RowTable, rows_reader
+from gateway.sources.source import Snippet, Source
 
 _INPUTS: Final = "token_usage.prompt_tokens_details"
 _OUTPUTS: Final = "token_usage.completion_tokens_details"
@@ -66,37 +65,15 @@ _OPERATIONS: Final = {
 }
 
 
-def read(documents: Sequence[Document], out: SourceRead, context: Context) -> None:
-    for position, value in objects(documents, out):
-        for where, row in _rows(value, position, out):
-            _row(row, where, out, context)
+def _outcome(row: Row, picked: Extracted) -> str:
+    """Rule 2."""
+    if _name(row).startswith(_NO_CALLS) or not (text_in(row, "model") or object_in(row, "token_usage")):
+        return IGNORED
+    return "in_progress" if row.get("status") == "processing" else CALL
 
 
-def _rows(value: dict[str, Json], position: str, out: SourceRead) -> Iterator[tuple[str, dict[str, Json]]]:
-    """Rule 1."""
-    logs, payload = value.get("logs"), value.get("payload")
-    if isinstance(logs, list):
-        for n, row in enumerate(logs):
-            if isinstance(row, dict):
-                yield at(position, f"logs[{n}]"), row
-            else:
-                reject(out, "not_an_object", at(position, f"logs[{n}]"))
-    elif isinstance(payload, dict):
-        yield at(position, "payload"), payload
-    else:
-        yield position, value
-
-
-def _row(row: dict[str, Json], position: str, out: SourceRead, context: Context) -> None:
-    name = operation_name(text_in(row, "object", "object_type", "request_type") or "")
-    if name.startswith(_NO_CALLS) or not (text_in(row, "model") or object_in(row, "token_usage")):
-        ignore(out, position)
-        return
-    if row.get("status") == "processing":
-        suppress(out, "in_progress", position)
-        return
-    out.calls.items += 1
-    add_call(out.calls, _report(row, name), BIFROST, position, context)
+def _name(row: Row) -> str:
+    return operation_name(text_in(row, "object", "object_type", "request_type") or "")
 
 
 def operation_name(sent: str) -> str:
@@ -106,26 +83,37 @@ def operation_name(sent: str) -> str:
     return _OPERATIONS.get(name, operation(name).name)
 
 
-def _report(row: Mapping[str, Json], name: str) -> Report:
-    picked = pick_fields(row, BIFROST)
-    picked.texts["operation"] = name or "chat"
-    details = object_in(row, "error_details")
-    error = object_in(details, "error")
-    status = http_status(details.get("status_code"))
-    return Report(
-        picked,
-        event_id=text_in(row, "id") or content_id(text_in(row, "timestamp"), *sorted(picked.counts.items())),
-        start_ms=epoch_ms(row.get("timestamp")),
-        duration_ms=number_of(row.get("latency")),
-        failed=row.get("status") == "error",
-        error=text_in(error, "type", "code") or text_in(details, "type") or (f"http_{status}" if status else None),
-    )
+def _note_operation(picked: Extracted, row: Row) -> None:
+    picked.texts["operation"] = _name(row) or "chat"
 
+
+def _identity(row: Row, picked: Extracted, context: Context) -> str:
+    return content_id(text_in(row, "timestamp"), *sorted(picked.counts.items()))
+
+
+def _refined(report: Report, row: Row) -> Report:
+    details = object_in(row, "error_details")
+    status = http_status(details.get("status_code"))
+    named = text_in(object_in(details, "error"), "type", "code") or text_in(details, "type")
+    return report._replace(failed=row.get("status") == "error", error=named or (f"http_{status}" if status else None))
+
+
+TABLE = RowTable(
+    BIFROST,
+    _outcome,
+    items=("logs", "payload"),
+    start=("timestamp",),
+    duration=("latency",),
+    event_id=("id",),
+    identity=_identity,
+    adjust=_note_operation,
+    refine=_refined,
+)
 
 SOURCE = Source(
     name="bifrost",
     title="Bifrost",
-    read=read,
+    read=rows_reader(TABLE),
     snippet=Snippet(
         "json",
         '{{"plugins": [{{"name": "otel", "enabled": true, "config": {{\n'

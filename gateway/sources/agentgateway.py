@@ -10,19 +10,18 @@ The keys are those of `kv` in agentgateway/agentgateway: crates/agentgateway/src
 """
 
 import re
-from collections.abc import Sequence
 from typing import Final
 
 from gateway.normalise.context import Context
 from gateway.normalise.conventions import shared
 from gateway.normalise.conventions.table import Convention, inclusive
+from gateway.normalise.extract import Extracted
 from gateway.normalise.texts import Json, text_in
-from gateway.sources.documents import Document
-from gateway.sources.fields import pick_fields, text_of
-from gateway.sources.items import http_status, ignore, is_failure, objects, spoken_ms, unwrapped
-from gateway.sources.paths import operation_of_path
-from gateway.sources.reporting import Report, add_call, content_id, epoch_ms
-from gateway.sources.source import Snippet, Source, SourceRead
+from gateway.sources.fields import text_of
+from gateway.sources.items import unwrapped
+from gateway.sources.reporting import Report, content_id
+from gateway.sources.rows import CALL, IGNORED, Row, RowTable, rows_reader
+from gateway.sources.source import Snippet, Source
 from gateway.sources.vector import RETRIES, vector_lines
 
 NAMES: dict[str, tuple[str, ...]] = {
@@ -44,37 +43,26 @@ _MAX_LINE_CHARS = 256 * 1024
 _REQUEST: Final = "request"
 
 
-def read(documents: Sequence[Document], out: SourceRead, context: Context) -> None:
-    for position, value in objects(documents, out):
-        line = unwrapped(value, read_line)
-        picked = pick_fields(line, AGENTGATEWAY)
-        if not (picked.counts.keys() & {"input", "output", "total"} or "request_model" in picked.texts):
-            ignore(out, position)
-            continue
-        picked.texts.setdefault("operation", operation_of_path(text_in(line, "http.path")) or "chat")
-        status = http_status(line.get("http.status"))
-        ended, took = line.get("time", line.get("timestamp")), line.get("duration")
-        trace_id, span_id = text_of(line.get("trace.id")), text_of(line.get("span.id"))
-        out.calls.items += 1
-        report = Report(
-            picked,
-            event_id=content_id(
-                trace_id,
-                span_id,
-                text_of(ended),
-                text_of(took),
-                text_of(line.get("src.addr")),
-                picked.texts.get("request_model"),
-                *sorted(picked.counts.items()),
-            ),
-            end_ms=epoch_ms(ended),
-            duration_ms=spoken_ms(took),
-            failed=is_failure(status),
-            error=text_in(line, "reason") or f"http_{status}",
-            trace_id=trace_id,
-            span_id=span_id,
-        )
-        add_call(out.calls, report, AGENTGATEWAY, position, context)
+def _outcome(row: Row, picked: Extracted) -> str:
+    """Rule 1."""
+    is_call = picked.counts.keys() & {"input", "output", "total"} or "request_model" in picked.texts
+    return CALL if is_call else IGNORED
+
+
+def _unwrapped(row: Row) -> Row:
+    return unwrapped(row, read_line)
+
+
+def _identity(row: Row, picked: Extracted, context: Context) -> str:
+    named = [text_of(row.get(name)) for name in ("trace.id", "span.id")]
+    times = [text_of(row.get("time", row.get("timestamp"))), text_of(row.get("duration"))]
+    address, model = text_of(row.get("src.addr")), picked.texts.get("request_model")
+    return content_id(*named, *times, address, model, *sorted(picked.counts.items()))
+
+
+def _refined(report: Report, row: Row) -> Report:
+    """Rule 4."""
+    return report._replace(error=text_in(row, "reason") or report.error)
 
 
 def read_line(line: str) -> Json:
@@ -96,10 +84,25 @@ def read_line(line: str) -> Json:
     return found
 
 
+TABLE = RowTable(
+    AGENTGATEWAY,
+    _outcome,
+    prepare=_unwrapped,
+    end=("time", "timestamp"),
+    duration=("duration",),
+    status=("http.status",),
+    identity=_identity,
+    trace_id=("trace.id",),
+    span_id=("span.id",),
+    path=("http.path",),
+    operation="chat",
+    refine=_refined,
+)
+
 SOURCE = Source(
     name="agentgateway",
     title="agentgateway",
-    read=read,
+    read=rows_reader(TABLE),
     snippet=Snippet(
         "yaml",
         vector_lines("agentgateway"),

@@ -14,21 +14,18 @@ is `AiGatewayLog` of the Workers types too), and public receivers of the dataset
 7. `metadata` is what the caller sent as `cf-aig-metadata`, as an object or as JSON text: a few well-known keys of it are read.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from http import HTTPStatus
+from collections.abc import Mapping
 from typing import Final
 
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.table import Convention, unstated
 from gateway.normalise.extract import Extracted
 from gateway.normalise.texts import Json, text_in
-from gateway.sources.answers import object_of, take_body
-from gateway.sources.documents import Document
-from gateway.sources.fields import count_of, number_of, pick_fields, text_of
-from gateway.sources.items import ignore, objects, reject
-from gateway.sources.paths import operation_of_path
-from gateway.sources.reporting import Report, add_call, content_id, epoch_ms
-from gateway.sources.source import Snippet, Source, SourceRead
+from gateway.sources.answers import object_of
+from gateway.sources.fields import count_of, text_of
+from gateway.sources.reporting import Report, content_id
+from gateway.sources.rows import CALL, IGNORED, Row, RowTable, rows_reader
+from gateway.sources.source import Snippet, Source
 
 _MAX_TEST_CHARS: Final = 200
 
@@ -51,18 +48,6 @@ NAMES: dict[str, tuple[str, ...]] = {
 CLOUDFLARE = Convention("cloudflare", own=NAMES, basis=unstated)
 
 
-def read(documents: Sequence[Document], out: SourceRead, context: Context) -> None:
-    for position, document in objects(documents, out):
-        for where, row in _rows(document, position):
-            if not isinstance(row, dict):
-                reject(out, "not_an_object", where)
-            elif _is_event(row):
-                out.calls.items += 1
-                add_call(out.calls, _report(row), CLOUDFLARE, where, context)
-            else:
-                ignore(out, where)
-
-
 def read_line(line: str) -> Json:
     """Rule 3, for a test that is plain text. Raises ValueError for any other line."""
     if len(line) > _MAX_TEST_CHARS or not line.lower().startswith("test"):
@@ -70,55 +55,31 @@ def read_line(line: str) -> Json:
     return {}
 
 
-def _rows(document: dict[str, Json], position: str) -> Iterator[tuple[str, Json]]:
-    """The API's answer is `{result: [row], …}`, or `{result: row}` for one log."""
-    result = document.get("result")
-    if isinstance(result, list):
-        yield from ((f"{position}.result[{at}]", row) for at, row in enumerate(result))
-    elif isinstance(result, dict):
-        yield f"{position}.result", result
-    else:
-        yield position, document
+def _outcome(row: Row, picked: Extracted) -> str:
+    """Rule 3."""
+    names = ("Model", "model", "Provider", "provider")
+    return CALL if any(text_in(row, name) for name in names) else IGNORED
 
 
-def _is_event(row: Mapping[str, Json]) -> bool:
-    return any(text_in(row, name) for name in ("Model", "model", "Provider", "provider"))
+def _with_metadata(row: Row) -> Row:
+    return {**row, "metadata": dict(object_of(row.get("metadata", row.get("Metadata"))))}
 
 
-def _report(row: dict[str, Json]) -> Report:
-    metadata = row.get("metadata", row.get("Metadata"))
-    picked = pick_fields({**row, "metadata": dict(object_of(metadata))}, CLOUDFLARE)
-    _drop_unpriced(picked, row)
-    operation = operation_of_path(text_in(row, "Endpoint", "path"))
-    if operation is not None:
-        picked.texts["operation"] = operation
+def _answer(row: Row) -> Json:
     body = row.get("ResponseBody", row.get("response_body"))
-    if not _is_encrypted(body):
-        take_body(picked, body)
-    status = count_of(row.get("StatusCode", row.get("status_code"))) or 0
-    failed = row.get("success") is False or row.get("RateLimited") is True or status >= HTTPStatus.BAD_REQUEST
-    return Report(
-        picked,
-        event_id=text_of(row.get("id")) or _identity(row, status),
-        start_ms=epoch_ms(row.get("Timestamp", row.get("created_at", row.get("Datetime")))),
-        duration_ms=number_of(row.get("duration", row.get("Duration"))),
-        failed=failed,
-        error=f"http_{status}" if status else None,
-    )
+    is_encrypted = isinstance(body, dict) and "iv" in body and "data" in body
+    return None if is_encrypted else body
 
 
-def _drop_unpriced(picked: Extracted, row: Mapping[str, Json]) -> None:
+def _drop_unpriced(picked: Extracted, row: Row) -> None:
     """Rule 4."""
     if not picked.numbers.get("cost") and row.get("custom_cost") is not True:
         picked.numbers.pop("cost", None)
 
 
-def _is_encrypted(value: Json) -> bool:
-    return isinstance(value, dict) and "iv" in value and "data" in value
-
-
-def _identity(row: Mapping[str, Json], status: int) -> str:
+def _identity(row: Row, picked: Extracted, context: Context) -> str:
     """Rule 2."""
+    status = count_of(row.get("StatusCode", row.get("status_code"))) or 0
     for name in ("RequestBody", "Metadata", "ResponseBody"):
         part = row.get(name)
         if isinstance(part, dict) and (iv := text_of(part.get("iv"))):
@@ -131,10 +92,31 @@ def _plain(row: Mapping[str, Json]) -> list[str]:
     return [text_of(row.get(name)) for name in (*names, "Cached", "cached", "tokens_in", "tokens_out", "duration")]
 
 
+def _refined(report: Report, row: Row) -> Report:
+    """Rule 6."""
+    return report._replace(failed=report.failed or row.get("success") is False or row.get("RateLimited") is True)
+
+
+TABLE = RowTable(
+    CLOUDFLARE,
+    _outcome,
+    items=("result",),
+    prepare=_with_metadata,
+    start=("Timestamp", "created_at", "Datetime"),
+    duration=("duration", "Duration"),
+    status=("StatusCode", "status_code"),
+    event_id=("id",),
+    identity=_identity,
+    path=("Endpoint", "path"),
+    answer=_answer,
+    adjust=_drop_unpriced,
+    refine=_refined,
+)
+
 SOURCE = Source(
     name="cloudflare",
     title="Cloudflare AI Gateway",
-    read=read,
+    read=rows_reader(TABLE),
     read_line=read_line,
     snippet=Snippet(
         "sh",

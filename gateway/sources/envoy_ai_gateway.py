@@ -14,19 +14,17 @@ whatever is no letter or digit, and without the words of `_PREFIXES` before it: 
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.table import Convention, inclusive
+from gateway.normalise.extract import Extracted
 from gateway.normalise.texts import Json
-from gateway.normalise.traced import reassembled
-from gateway.sources.documents import Document
-from gateway.sources.fields import pick_fields
-from gateway.sources.items import http_status, ignore, is_failure, objects, spoken_ms, unwrapped
-from gateway.sources.paths import operation_of_path
-from gateway.sources.reporting import Report, add_call, content_id, epoch_ms
-from gateway.sources.source import Snippet, Source, SourceRead
+from gateway.sources.items import spoken_ms, unwrapped
+from gateway.sources.reporting import Report, content_id, epoch_ms
+from gateway.sources.rows import CALL, IGNORED, Row, RowTable, rows_reader
+from gateway.sources.source import Snippet, Source
 from gateway.sources.vector import RETRIES, vector_lines
 
 NAMES: dict[str, tuple[str, ...]] = {
@@ -74,29 +72,14 @@ _MAX_KEYS = 512
 _UNKNOWN: Final = frozenset({"-", ""})
 
 
-def read(documents: Sequence[Document], out: SourceRead, context: Context) -> None:
-    for position, value in objects(documents, out):
-        entry = reassembled(known_keys(unwrapped(value)))
-        picked = pick_fields(entry, ENVOY)
-        counted = picked.counts.keys() & {"input", "output", "total"}
-        if entry.get("mcp_method") or not (counted or "request_model" in picked.texts):
-            ignore(out, position)
-            continue
-        picked.texts.setdefault("operation", operation_of_path(_path(entry)) or "chat")
-        status = http_status(entry.get("response_code"))
-        is_gone = entry.get("response_code") in (0, "0")
-        start_ms, duration_ms = epoch_ms(entry.get("start_time")), spoken_ms(entry.get("duration"))
-        names = (picked.texts.get("request_id"), picked.texts.get("request_model"))
-        out.calls.items += 1
-        report = Report(
-            picked,
-            event_id=content_id(*names, start_ms, duration_ms, *sorted(picked.counts.items())),
-            start_ms=start_ms,
-            duration_ms=duration_ms,
-            failed=is_failure(status) or is_gone,
-            error="client_closed_request" if is_gone else f"http_{status}",
-        )
-        add_call(out.calls, report, ENVOY, position, context)
+def _outcome(row: Row, picked: Extracted) -> str:
+    """Rule 1."""
+    is_call = picked.counts.keys() & {"input", "output", "total"} or "request_model" in picked.texts
+    return CALL if is_call and not row.get("mcp_method") else IGNORED
+
+
+def _with_known_keys(row: Row) -> Row:
+    return known_keys(unwrapped(row))
 
 
 def known_keys(line: Mapping[str, Json]) -> dict[str, Json]:
@@ -119,18 +102,36 @@ def _put(entry: dict[str, Json], key: str, value: Json) -> None:
 _UNKNOWN_VALUES: tuple[Json, ...] = (None, *sorted(_UNKNOWN))
 
 
-def _path(entry: Mapping[str, Json]) -> str | None:
-    for name in ("x_envoy_origin_path", "x_envoy_original_path", "path"):
-        found = entry.get(name)
-        if isinstance(found, str):
-            return found
-    return None
+def _identity(row: Row, picked: Extracted, context: Context) -> str:
+    """Rule 5."""
+    names = (picked.texts.get("request_id"), picked.texts.get("request_model"))
+    times = epoch_ms(row.get("start_time")), spoken_ms(row.get("duration"))
+    return content_id(*names, *times, *sorted(picked.counts.items()))
 
+
+def _refined(report: Report, row: Row) -> Report:
+    """Rule 3."""
+    is_gone = row.get("response_code") in (0, "0")
+    return report._replace(failed=True, error="client_closed_request") if is_gone else report
+
+
+TABLE = RowTable(
+    ENVOY,
+    _outcome,
+    prepare=_with_known_keys,
+    start=("start_time",),
+    duration=("duration",),
+    status=("response_code",),
+    identity=_identity,
+    path=("x_envoy_origin_path", "x_envoy_original_path", "path"),
+    operation="chat",
+    refine=_refined,
+)
 
 SOURCE = Source(
     name="envoy-ai-gateway",
     title="Envoy AI Gateway",
-    read=read,
+    read=rows_reader(TABLE),
     snippet=Snippet(
         "yaml",
         "# EnvoyProxy: what the line says; AIGatewayRoute's llmRequestCosts names the metadata keys.\n"
