@@ -1,11 +1,11 @@
-"""Every source by name. A new one is one folder and one line here."""
+"""Every source by name. A new one is one module (a folder when it needs several) and one line here."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from gateway.sources.agentgateway import SOURCE as AGENTGATEWAY
 from gateway.sources.aperture import SOURCE as APERTURE
-from gateway.sources.azure_apim.source import SOURCE as AZURE_APIM
+from gateway.sources.azure_apim import SOURCE as AZURE_APIM
 from gateway.sources.bedrock.source import SOURCE as BEDROCK
 from gateway.sources.bifrost import SOURCE as BIFROST
 from gateway.sources.cloudflare import SOURCE as CLOUDFLARE
@@ -13,16 +13,16 @@ from gateway.sources.databricks import SOURCE as DATABRICKS
 from gateway.sources.envoy_ai_gateway import SOURCE as ENVOY_AI_GATEWAY
 from gateway.sources.generic.source import SOURCE as GENERIC
 from gateway.sources.generic.source import generic_source
-from gateway.sources.helicone.source import SOURCE as HELICONE
-from gateway.sources.kong.source import SOURCE as KONG
+from gateway.sources.helicone import SOURCE as HELICONE
+from gateway.sources.kong import SOURCE as KONG
 from gateway.sources.langfuse.source import SOURCE as LANGFUSE
 from gateway.sources.litellm.source import SOURCE as LITELLM
-from gateway.sources.openai_usage_api.source import SOURCE as OPENAI_USAGE_API
-from gateway.sources.openrouter.source import SOURCE as OPENROUTER
+from gateway.sources.openai_usage_api import SOURCE as OPENAI_USAGE_API
+from gateway.sources.openrouter import SOURCE as OPENROUTER
 from gateway.sources.portkey import SOURCE as PORTKEY
 from gateway.sources.records.source import SOURCE as RECORDS
 from gateway.sources.source import Source
-from gateway.sources.vercel.source import SOURCE as VERCEL
+from gateway.sources.vercel import SOURCE as VERCEL
 
 SOURCES: dict[str, Source] = {
     source.name: source

@@ -10,16 +10,15 @@ Read from both products' API references and public clients of them. An object `{
 4. `finish_reason: error` is a failure.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
-from gateway.normalise.context import Context
 from gateway.normalise.conventions.gateways import whole_cost
 from gateway.normalise.conventions.table import Convention, inclusive
-from gateway.normalise.texts import Json, text_in
-from gateway.sources.fields import number_of, pick_fields
-from gateway.sources.items import ignore, reject
-from gateway.sources.reporting import Report, add_call, epoch_ms
-from gateway.sources.source import SourceRead
+from gateway.normalise.extract import Extracted
+from gateway.normalise.texts import text_in
+from gateway.sources.fields import number_of
+from gateway.sources.reporting import Report
+from gateway.sources.rows import CALL, IGNORED, Row, RowTable
 
 NAMES: dict[str, tuple[str, ...]] = {
     "operation": ("api_type",),
@@ -52,61 +51,37 @@ _API_TYPES = {
 """OpenRouter's words for what the table of operations calls otherwise."""
 
 
-def generations(name: str, own: Mapping[str, tuple[str, ...]]) -> Convention:
+def generations(name: str, own: Mapping[str, tuple[str, ...]]) -> RowTable:
     """The table of the source *name*; *own* are the fields that its rows have besides, or mean otherwise."""
-    return Convention(name, own={**NAMES, **own}, basis=inclusive)
-
-
-def add_generations(
-    document: dict[str, Json], convention: Convention, position: str, out: SourceRead, context: Context
-) -> None:
-    """Every row in *document* as a call; a document without one is ignored."""
-    for row, where in _rows(document, position):
-        if not isinstance(row, dict):
-            reject(out, "not_an_object", where)
-        elif is_generation(row):
-            out.calls.items += 1
-            add_call(out.calls, _report(row, convention), convention, where, context)
-        else:
-            ignore(out, where)
-
-
-def is_generation(row: Mapping[str, Json]) -> bool:
-    """Whether *row* is one: an id, and a count or a cost under names that only these rows have."""
-    return text_in(row, "id") is not None and (
-        "total_cost" in row
-        or "native_tokens_prompt" in row
-        or "tokens_prompt" in row
-        or "native_tokens_completion" in row
+    return RowTable(
+        Convention(name, own={**NAMES, **own}, basis=inclusive),
+        _outcome,
+        items=("data",),
+        start=("created_at",),
+        event_id=("id",),
+        adjust=_adjust,
+        refine=_refined,
     )
 
 
-def _rows(document: dict[str, Json], position: str) -> Iterator[tuple[Json, str]]:
-    data = document.get("data")
-    if isinstance(data, dict):
-        yield data, f"{position}.data"
-    elif isinstance(data, list) and data:
-        yield from ((row, f"{position}.data[{at}]") for at, row in enumerate(data))
-    else:
-        yield document, position
+def _outcome(row: Row, picked: Extracted) -> str:
+    """A generation has an id, and a count or a cost under names that only these rows have."""
+    return CALL if text_in(row, "id") is not None and not _MARKS.isdisjoint(row) else IGNORED
 
 
-def _report(row: dict[str, Json], convention: Convention) -> Report:
-    picked = pick_fields(row, convention)
+_MARKS = frozenset({"total_cost", "native_tokens_prompt", "tokens_prompt", "native_tokens_completion"})
+
+
+def _adjust(picked: Extracted, row: Row) -> None:
     sent = picked.texts.get("operation")
     if sent is not None:
         picked.texts["operation"] = _API_TYPES.get(sent, sent)
     whole_cost(picked)
-    failed = picked.texts.get("finish_reason") == "error"
-    return Report(
-        picked,
-        event_id=picked.texts["response_id"],
-        start_ms=epoch_ms(row.get("created_at")),
-        duration_ms=_longest(number_of(row.get("generation_time")), number_of(row.get("latency"))),
-        failed=failed,
+
+
+def _refined(report: Report, row: Row) -> Report:
+    """Rule 4. The references disagree on which of the two durations contains the other: the longer one counts."""
+    durations = [each for name in ("generation_time", "latency") if (each := number_of(row.get(name))) is not None]
+    return report._replace(
+        failed=report.picked.texts.get("finish_reason") == "error", duration_ms=max(durations, default=None)
     )
-
-
-def _longest(*durations: float | None) -> float | None:
-    """The references disagree on which of the two contains the other."""
-    return max((each for each in durations if each is not None), default=None)

@@ -113,7 +113,7 @@ def test_a_generation_that_ended_in_an_error_failed() -> None:
 def test_what_is_no_row_is_ignored_or_rejected_by_its_place() -> None:
     out = read("openrouter", {"data": [row(), {"id": "sk-or-CANARY", "name": "CANARY"}, "CANARY"]})
     assert (len(out.calls.calls), out.calls.ignored) == (1, 1)
-    assert [each[:2] for each in out.calls.rejected] == [("not_an_object", ".data[2]")]
+    assert [each[:2] for each in out.calls.rejected] == [("not_an_object", "data[2]")]
     assert "CANARY" not in all_text(out)
 
 

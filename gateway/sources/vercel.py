@@ -9,26 +9,14 @@ Read from Vercel's documentation of drains (traces, logs) and of the AI Gateway'
    expects the header `x-vercel-verify` with the team's code in the answer.
 """
 
-from collections.abc import Sequence
-
-from gateway.normalise.context import Context
-from gateway.sources.documents import Document
-from gateway.sources.generations import add_generations, generations
-from gateway.sources.items import objects
-from gateway.sources.source import Snippet, Source, SourceRead
-
-VERCEL = generations("vercel", {"time_to_first_ms": ("latency",)})
-
-
-def read(documents: Sequence[Document], out: SourceRead, context: Context) -> None:
-    for position, document in objects(documents, out):
-        add_generations(document, VERCEL, position, out, context)
-
+from gateway.sources.generations import generations
+from gateway.sources.rows import rows_reader
+from gateway.sources.source import Snippet, Source
 
 SOURCE = Source(
     name="vercel",
     title="Vercel AI Gateway",
-    read=read,
+    read=rows_reader(generations("vercel", {"time_to_first_ms": ("latency",)})),
     snippet=Snippet(
         "text",
         "Vercel > Team Settings > Drains > Add Drain > AI Gateway Traces > Custom endpoint\n"

@@ -5,26 +5,14 @@
 2. Rows: `gateway.sources.generations`.
 """
 
-from collections.abc import Sequence
-
-from gateway.normalise.context import Context
-from gateway.sources.documents import Document
-from gateway.sources.generations import add_generations, generations
-from gateway.sources.items import objects
-from gateway.sources.source import Snippet, Source, SourceRead
-
-OPENROUTER = generations("openrouter", {})
-
-
-def read(documents: Sequence[Document], out: SourceRead, context: Context) -> None:
-    for position, document in objects(documents, out):
-        add_generations(document, OPENROUTER, position, out, context)
-
+from gateway.sources.generations import generations
+from gateway.sources.rows import rows_reader
+from gateway.sources.source import Snippet, Source
 
 SOURCE = Source(
     name="openrouter",
     title="OpenRouter",
-    read=read,
+    read=rows_reader(generations("openrouter", {})),
     snippet=Snippet(
         "text",
         "OpenRouter > Settings > Observability > Enable Broadcast > Webhook (or OpenTelemetry Collector)\n"
