@@ -2,6 +2,8 @@
 PYTHON ?= python3
 # Most tests wait for processes: on two cores three at a time take half the time of one.
 JOBS ?= 3
+# Byte code is kept whatever the environment says: a test run starts hundreds of processes, and each would compile anew.
+export PYTHONDONTWRITEBYTECODE :=
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
