@@ -72,7 +72,8 @@ async def test_a_fleet_is_enrolled_at_the_buckets_rate_four_at_a_time(rig: Rig) 
     await until_true(lambda: len(rig.enrolments()) >= 50, timeout_s=20, what="a burst")
     assert len(rig.enrolments()) == 50
     await rig.go_on(3)
-    assert 70 <= len(rig.enrolments()) <= 81
+    await until_true(lambda: len(rig.enrolments()) >= 70, timeout_s=20, what="three seconds of the bucket")
+    assert len(rig.enrolments()) <= 81
     await rig.until(lambda: len(rig.enrolments()) == 120, most_s=10)
     assert most <= 4
 
@@ -378,7 +379,11 @@ async def test_a_device_that_the_service_blocks_is_refused_under_each_of_its_ids
     rig.upstream.respond = lambda seen: Reply(403, body=b'{"error":{"type":"device_blocked"}}')
     await rig.beat("theirs", 2)
     await rig.until(lambda: rig.store.figures.lane["expired"] == 1)
-    await rig.telemetry("ours", "theirs")
+    for _ in range(100):  # the figure is there before memory is
+        await rig.telemetry("ours", "theirs")
+        if rig.store.is_blocked("ours"):
+            break
+        await rig.go_on(1)
     assert [rig.store.is_blocked(name) for name in ("ours", "theirs")] == [True, True]
 
 
