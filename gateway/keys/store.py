@@ -1,7 +1,7 @@
 """Keys in a database file: the life cycle of service-interface part 3.1, and the check of a presented secret.
 
 The gateway's inbound keys (control.db, prefix `tgk`) and the local service's keys (prefix `csk`) are both this class.
-Management goes through the database's writing thread. The check runs on the caller's own thread, on every request: it
+Management is transactions of the database. The check runs on the caller's own thread, on every request: it
 asks a read-only connection for `data_version`, and reads the table of keys again only when a key has changed. So a
 key that was disabled or deleted, here or in another process, is refused from the next request on, at a cost of a few
 microseconds. Last Accessed is noted in memory and written in one batch by `flush_last_accessed`.
@@ -9,11 +9,13 @@ microseconds. Last Accessed is noted in memory and written in one batch by `flus
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple, Self, TypeVar
+from typing import NamedTuple, Self
+
+from aiosqlite import Connection
 
 from exporters.secret import Secret
 from gateway.contract.scopes import Grant
@@ -34,8 +36,6 @@ from gateway.keys.table import (
     save,
 )
 from gateway.storage.database import Database, read_only, scripts_of
-
-T = TypeVar("T")
 
 MIGRATIONS = "gateway.keys.migrations"
 _UNKNOWN_HASH = bytes(32)
@@ -85,7 +85,8 @@ class KeyStore:
         """The keys in *database*, its tables made when missing. Raises PepperMismatch when *pepper* is another file's."""
         store = cls(database, prefix=prefix, pepper=pepper, now_ms=now_ms, random_bytes=random_bytes)
         await make_tables(database)
-        await store._change(partial(check_pepper, keyed_hash(pepper, "pepper-check")))
+        async with store._change() as connection:
+            await check_pepper(connection, keyed_hash(pepper, "pepper-check"))
         store._watch = read_only(database.path)
         return store
 
@@ -154,15 +155,18 @@ class KeyStore:
 
     async def delete(self, which: Which, *, typed_name: str) -> None:
         """Remove the key for good; *typed_name* is what the person typed to confirm. Raises NoSuchKey, NotConfirmed."""
-        await self._change(partial(delete, which, typed_name))
+        async with self._change() as connection:
+            await delete(connection, which, typed_name)
 
     async def list(self) -> list[KeyRecord]:
         """Every key, by name; Last Accessed includes what was not flushed yet."""
-        return [self._with_access(key) for key in await self._database.read(every_key)]
+        async with self._database.snapshot() as connection:
+            return [self._with_access(key) for key in await every_key(connection)]
 
     async def show(self, which: Which) -> KeyRecord:
         """Raises NoSuchKey."""
-        return self._with_access(await self._database.read(partial(find, which)))
+        async with self._database.snapshot() as connection:
+            return self._with_access(await find(connection, which))
 
     def authenticate(self, text: str) -> KeyRecord | None:
         """The enabled key whose secret is *text*, else None: not of our form, unknown, disabled, deleted.
@@ -201,7 +205,8 @@ class KeyStore:
         if not noted:
             return
         try:
-            await self._database.write(partial(note_access, noted))
+            async with self._database.transaction() as connection:
+                await note_access(connection, noted)
         except DatabaseUnavailable:
             self._accessed = noted | self._accessed
             raise
@@ -233,31 +238,31 @@ class KeyStore:
 
     async def _insert(self, key: KeyRecord, secret: Secret) -> Created:
         key = valid_key(key)
-        await self._change(partial(insert, key, keyed_hash(self._pepper, secret.reveal())))
+        async with self._change() as connection:
+            await insert(connection, key, keyed_hash(self._pepper, secret.reveal()))
         return Created(key, secret)
 
     async def _set_status(self, which: Which, status: Status, by: str) -> KeyRecord:
         return await self._update(which, by, lambda key: replace(key, status=status))
 
     async def _update(self, which: Which, by: str, change: Callable[[KeyRecord], KeyRecord]) -> KeyRecord:
-        now_ms = self._now_ms()
+        async with self._change() as connection:
+            changed = change(await find(connection, which))
+            key = replace(changed, updated_by=by, modified_at_ms=self._now_ms())
+            await save(connection, key)
+        return self._with_access(key)
 
-        def updated(connection: sqlite3.Connection) -> KeyRecord:
-            key = replace(change(find(which, connection)), updated_by=by, modified_at_ms=now_ms)
-            save(key, connection)
-            return key
+    @asynccontextmanager
+    async def _change(self) -> AsyncIterator[Connection]:
+        """A transaction whose result is in the file itself afterwards, not in the write-ahead log alone.
 
-        return self._with_access(await self._change(updated))
-
-    async def _change(self, change: Callable[[sqlite3.Connection], T]) -> T:
-        """As `Database.write`. Afterwards the file tells it without its write-ahead log.
-
-        A file that was copied or left without that log must not bring a revoked key back, nor open the intake as if no key was ever made.
+        A file that was copied or left without that log must not bring a revoked key back, nor open the intake as if no
+        key was ever made.
         """
-        done = await self._database.write(change)
+        async with self._database.transaction() as connection:
+            yield connection
         with suppress(DatabaseUnavailable):  # the change is on disk; the next one, or the end, makes up for this
-            await self._database.fold()
-        return done
+            await self._database.checkpoint()
 
     def _with_access(self, key: KeyRecord) -> KeyRecord:
         noted_ms = self._accessed.get(key.key_id)

@@ -1,50 +1,57 @@
 """The SQL behind the key store: one function a statement, each inside the caller's transaction."""
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Awaitable
+
+from aiosqlite import Connection
 
 from gateway.keys.errors import LegacyKeyExists, NameTaken, NoSuchKey, NotConfirmed, PepperMismatch
 from gateway.keys.record import COLUMNS, KeyId, KeyRecord, Which, from_row, one_form, to_row
 
+_COUNT_CHANGE = "UPDATE key_facts SET generation = generation + 1"
 
-def check_pepper(check: bytes, connection: sqlite3.Connection) -> None:
-    (stored,) = connection.execute("SELECT pepper_check FROM key_facts").fetchone()
+
+async def check_pepper(connection: Connection, check: bytes) -> None:
+    """Note *check* with the first use. Raises PepperMismatch when another one was noted."""
+    ((stored,),) = await connection.execute_fetchall("SELECT pepper_check FROM key_facts")
     if stored is None:
-        connection.execute("UPDATE key_facts SET pepper_check = ?", (check,))
+        await connection.execute("UPDATE key_facts SET pepper_check = ?", (check,))
     elif stored != check:
         raise PepperMismatch("the pepper file is not the one the stored keys were hashed with; restore it")
 
 
-def find(which: Which, connection: sqlite3.Connection) -> KeyRecord:
+async def find(connection: Connection, which: Which) -> KeyRecord:
+    """Raises NoSuchKey."""
     column, value = ("key_id", which.text) if isinstance(which, KeyId) else ("name", which)
-    row = connection.execute(f"SELECT {COLUMNS} FROM keys WHERE {column} = ?", (value,)).fetchone()  # noqa: S608 - constants
-    if row is None:
-        raise NoSuchKey("no key has this id" if isinstance(which, KeyId) else f"no key is named {which!r}")
-    return from_row(row)
+    query = f"SELECT {COLUMNS} FROM keys WHERE {column} = ?"  # noqa: S608 - constants
+    for row in await connection.execute_fetchall(query, (value,)):
+        return from_row(row)  # type: ignore[arg-type]  # a plain tuple, as no row factory is set
+    raise NoSuchKey("no key has this id" if isinstance(which, KeyId) else f"no key is named {which!r}")
 
 
-def insert(key: KeyRecord, secret_hash: bytes, connection: sqlite3.Connection) -> None:
+async def insert(connection: Connection, key: KeyRecord, secret_hash: bytes) -> None:
+    """Raises NameTaken, LegacyKeyExists."""
     row = (*to_row(key), secret_hash)
     statement = f"INSERT INTO keys ({COLUMNS}, secret_hash) VALUES ({', '.join('?' * len(row))})"  # noqa: S608 - constants
-    _unique(key.name, lambda: connection.execute(statement, row))
-    connection.execute("UPDATE key_facts SET generation = generation + 1, created = created + 1")
+    await _unique(key.name, connection.execute(statement, row))
+    await connection.execute(f"{_COUNT_CHANGE}, created = created + 1")
 
 
-def save(key: KeyRecord, connection: sqlite3.Connection) -> None:
-    """All of it but the time of last access, which only ever goes forward."""
+async def save(connection: Connection, key: KeyRecord) -> None:
+    """All of it but the time of last access, which only ever goes forward. Raises NameTaken."""
     changes = [
         (column, value)
         for column, value in zip(COLUMNS.split(", "), to_row(key), strict=True)
         if column != "accessed_at_ms"
     ]
     statement = f"UPDATE keys SET {', '.join(f'{column} = ?' for column, _ in changes)} WHERE key_id = ?"  # noqa: S608 - constants
-    _unique(key.name, lambda: connection.execute(statement, (*(value for _, value in changes), key.key_id)))
-    connection.execute("UPDATE key_facts SET generation = generation + 1")
+    await _unique(key.name, connection.execute(statement, (*(value for _, value in changes), key.key_id)))
+    await connection.execute(_COUNT_CHANGE)
 
 
-def _unique(name: str, run: Callable[[], object]) -> None:
+async def _unique(name: str, statement: Awaitable[object]) -> None:
     try:
-        run()
+        await statement
     except sqlite3.IntegrityError as error:
         if "keys.name" in str(error):
             raise NameTaken(f"name: a key named {name!r} exists") from error
@@ -53,25 +60,27 @@ def _unique(name: str, run: Callable[[], object]) -> None:
         raise
 
 
-def delete(which: Which, typed_name: str, connection: sqlite3.Connection) -> None:
-    key = find(which, connection)
+async def delete(connection: Connection, which: Which, typed_name: str) -> None:
+    """Raises NoSuchKey, NotConfirmed."""
+    key = await find(connection, which)
     if one_form(typed_name) != one_form(key.name):
         raise NotConfirmed("name: deleting a key needs its exact name")
-    connection.execute("DELETE FROM keys WHERE key_id = ?", (key.key_id,))
-    connection.execute("UPDATE key_facts SET generation = generation + 1")
+    await connection.execute("DELETE FROM keys WHERE key_id = ?", (key.key_id,))
+    await connection.execute(_COUNT_CHANGE)
 
 
-def note_access(noted: dict[str, int], connection: sqlite3.Connection) -> None:
-    connection.executemany(
+async def note_access(connection: Connection, noted: dict[str, int]) -> None:
+    """*noted*: key id -> epoch ms of its last access; a stored time only ever goes forward."""
+    await connection.executemany(
         "UPDATE keys SET accessed_at_ms = ?1 WHERE key_id = ?2 AND coalesce(accessed_at_ms, 0) < ?1",
         [(time_ms, key_id) for key_id, time_ms in noted.items()],
     )
 
 
-def every_key(connection: sqlite3.Connection) -> list[KeyRecord]:
+async def every_key(connection: Connection) -> list[KeyRecord]:
     """By name."""
-    rows = connection.execute(f"SELECT {COLUMNS} FROM keys ORDER BY name")  # noqa: S608 - constant
-    return [from_row(row) for row in rows]
+    rows = await connection.execute_fetchall(f"SELECT {COLUMNS} FROM keys ORDER BY name")  # noqa: S608 - constant
+    return [from_row(row) for row in rows]  # type: ignore[arg-type]  # as above
 
 
 def facts(connection: sqlite3.Connection) -> tuple[int, int]:

@@ -1,20 +1,23 @@
-"""One SQLite file: one thread that writes, one that reads, and migrations by part.
+"""One SQLite file over aiosqlite: a connection that writes, one that reads, and migrations by part.
 
-control.db and the local service's file are opened through this. A change is a function that takes the connection and
-runs inside one transaction on the writing thread; a reading function runs on another connection, so that a long sum
-never delays a commit. Only the writing connection writes or checkpoints: SQLite before 3.51.3 can lose a WAL reset
-when two do. `synchronous=FULL`: when a write returns, it is on disk.
+control.db and the local service's file are opened through this. Statements that depend on each other are one
+`transaction`; work of many rows is one function of the plain connection, for `write` or `read`, which runs in a thread in
+one piece: an await for each row costs ten times the row. The reading connection has snapshots of its own, so that a long
+sum never delays a commit. Only the writing connection writes or checkpoints: SQLite before 3.51.3 can lose a WAL reset
+when two do. `synchronous=FULL`: what returned is on disk.
 """
 
 import asyncio
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import NamedTuple, Self, TypeVar
+
+import aiosqlite
 
 from gateway.keys.errors import DatabaseUnavailable
 from gateway.storage.private_files import OWNER_ONLY, restrict
@@ -28,107 +31,128 @@ CHECKPOINT_PAGES = 4000
 """16 MiB of WAL between checkpoints: each one costs two more syncs, which a commit then waits for."""
 
 _PARTS = "CREATE TABLE IF NOT EXISTS parts (part TEXT PRIMARY KEY, version INTEGER NOT NULL) STRICT"
+_ITER_ROWS = 64
+"""Rows that an iterated cursor of aiosqlite fetches at a time: its own default."""
+
+
+class _Handle(NamedTuple):
+    """One connection, as aiosqlite's and as the plain one below it. Only the holder of *lock* uses either."""
+
+    lock: asyncio.Lock
+    connection: aiosqlite.Connection
+    plain: sqlite3.Connection
 
 
 class Database:
-    """An open file. `write` and `read` raise DatabaseUnavailable in place of sqlite3's own errors."""
+    """An open file. Every method raises DatabaseUnavailable in place of sqlite3's own errors."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, writer: _Handle, reader: _Handle) -> None:
         self.path = path
-        self._writer = ThreadPoolExecutor(1, thread_name_prefix=f"{path.stem}-write")
-        self._reader = ThreadPoolExecutor(1, thread_name_prefix=f"{path.stem}-read")
-        self._write_connection: sqlite3.Connection | None = None
-        self._read_connection: sqlite3.Connection | None = None
+        self._writer = writer
+        self._reader = reader
+        self._is_closed = False
 
     @classmethod
     async def open(cls, path: Path, *, setup: Setup | None = None) -> Self:
-        """Open *path*, made with mode 0600 when it is not there. *setup* runs on both connections (own SQL functions)."""
-        database = cls(path)
-        try:
-            await database._on(database._writer, lambda: database._open_writer(setup))
-            await database._on(database._reader, lambda: database._open_reader(setup))
-        except BaseException:
-            await database.close()
-            raise
-        return database
+        """Open *path*, made with mode 0600 when missing. *setup* runs on both connections (own SQL functions)."""
+        with _unavailable(path):
+            _make_file(path)
+            writer = await _opened(partial(_writing, path, setup))
+            try:
+                reader = await _opened(partial(read_only, path, setup, any_thread=True))
+            except BaseException:
+                await writer.connection.close()
+                raise
+        return cls(path, writer, reader)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[aiosqlite.Connection]:
+        """The writing connection inside one transaction; committed at the end of the block, rolled back if it raises."""
+        async with self._held(self._writer) as connection:
+            self._refuse_missing()
+            try:
+                await _completed(connection.execute("BEGIN IMMEDIATE"))
+                yield connection
+                await _completed(connection.execute("COMMIT"))
+            except BaseException:
+                if connection.in_transaction:
+                    await _completed(connection.execute("ROLLBACK"))
+                raise
+
+    @asynccontextmanager
+    async def snapshot(self) -> AsyncIterator[aiosqlite.Connection]:
+        """The reading connection, on one snapshot of the file until the end of the block."""
+        async with self._held(self._reader) as connection:
+            try:
+                await _completed(connection.execute("BEGIN"))
+                yield connection
+            finally:
+                if connection.in_transaction:
+                    await _completed(connection.execute("ROLLBACK"))
 
     async def write(self, change: Callable[[sqlite3.Connection], T]) -> T:
         """Run *change* in one transaction; on disk when this returns, nothing of it kept when *change* raises."""
 
-        def transaction() -> T:
-            connection = _opened(self._write_connection)
-            if not self.path.exists():  # SQLite would go on writing to what the next start does not find
-                raise DatabaseUnavailable(f"{self.path.name} was taken away: put it back and start again")
-            with committed(connection):
-                return change(connection)
+        def committed_change() -> T:
+            with committed(self._writer.plain):
+                return change(self._writer.plain)
 
-        return await self._on(self._writer, transaction)
-
-    async def fold(self) -> None:
-        """Bring what was written until now into the file itself, as far as no reader is in the way."""
-        await self._on(
-            self._writer, lambda: _opened(self._write_connection).execute("PRAGMA wal_checkpoint(FULL)").fetchone()
-        )
+        async with self._held(self._writer):
+            self._refuse_missing()
+            return await _completed(asyncio.to_thread(committed_change))
 
     async def read(self, question: Callable[[sqlite3.Connection], T]) -> T:
         """Run *question* on one snapshot of the file."""
 
         def snapshot() -> T:
-            connection = _opened(self._read_connection)
-            connection.execute("BEGIN")
+            self._reader.plain.execute("BEGIN")
             try:
-                return question(connection)
+                return question(self._reader.plain)
             finally:
-                connection.execute("ROLLBACK")
+                self._reader.plain.execute("ROLLBACK")
 
-        return await self._on(self._reader, snapshot)
+        async with self._held(self._reader):
+            return await _completed(asyncio.to_thread(snapshot))
+
+    async def checkpoint(self) -> None:
+        """Copy what was committed from the WAL into the file itself, as far as no reader is in the way."""
+        async with self._held(self._writer) as connection:
+            await _completed(connection.execute_fetchall("PRAGMA wal_checkpoint(FULL)"))
 
     async def migrate(self, part: str, scripts: Sequence[str]) -> None:
         """Bring *part*'s tables to the last of *scripts*, which are numbered from 1 and never edited once released."""
-
-        def pending(connection: sqlite3.Connection) -> None:
-            connection.execute(_PARTS)
-            row = connection.execute("SELECT version FROM parts WHERE part = ?", (part,)).fetchone()
-            done: int = row[0] if row else 0
+        async with self.transaction() as connection:
+            await connection.execute(_PARTS)
+            rows = await connection.execute_fetchall("SELECT version FROM parts WHERE part = ?", (part,))
+            done: int = next((row[0] for row in rows), 0)
             if done > len(scripts):
                 raise DatabaseUnavailable(
                     f"{self.path.name} was written by a newer release ({part} is at version {done})"
                 )
             for script in scripts[done:]:
                 for statement in _statements(script):
-                    connection.execute(statement)
-            connection.execute("INSERT OR REPLACE INTO parts (part, version) VALUES (?, ?)", (part, len(scripts)))
-
-        await self.write(pending)
+                    await connection.execute(statement)
+            await connection.execute("INSERT OR REPLACE INTO parts (part, version) VALUES (?, ?)", (part, len(scripts)))
 
     async def close(self) -> None:
         """Close both connections; the reader first, so that the writer's close can fold the WAL into the file."""
-        for executor, connection in ((self._reader, self._read_connection), (self._writer, self._write_connection)):
-            if connection is not None:
-                await self._on(executor, connection.close)
-            executor.shutdown()
-        self._read_connection = self._write_connection = None
+        if not self._is_closed:
+            self._is_closed = True
+            for handle in (self._reader, self._writer):
+                async with handle.lock:
+                    await handle.connection.close()
 
-    def _open_writer(self, setup: Setup | None) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        os.close(
-            os.open(self.path, os.O_CREAT | os.O_RDWR, OWNER_ONLY)
-        )  # SQLite gives -wal and -shm the file's own mode
-        restrict(self.path)
-        self._write_connection = connection = _connect(str(self.path), setup)
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = FULL")
-        connection.execute("PRAGMA foreign_keys = ON")
-        connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
+    @asynccontextmanager
+    async def _held(self, handle: _Handle) -> AsyncIterator[aiosqlite.Connection]:
+        async with handle.lock:
+            if self._is_closed:
+                raise DatabaseUnavailable("the file is closed")
+            with _unavailable(self.path):
+                yield handle.connection
 
-    def _open_reader(self, setup: Setup | None) -> None:
-        self._read_connection = read_only(self.path, setup)
-
-    async def _on(self, executor: ThreadPoolExecutor, call: Callable[[], T]) -> T:
-        try:
-            return await asyncio.get_running_loop().run_in_executor(executor, call)
-        except sqlite3.Error as error:
-            raise DatabaseUnavailable(f"{self.path.name}: {error}") from error
+    def _refuse_missing(self) -> None:
+        if not self.path.exists():  # SQLite would go on writing to what the next start does not find
+            raise DatabaseUnavailable(f"{self.path.name} was taken away: put it back and start again")
 
 
 def scripts_of(package: str) -> list[str]:
@@ -150,23 +174,63 @@ def committed(connection: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
-def read_only(path: Path, setup: Setup | None = None) -> sqlite3.Connection:
-    """A connection of the calling thread that can neither write nor checkpoint."""
-    return _connect(f"{path.absolute().as_uri()}?mode=ro", setup)
+def read_only(path: Path, setup: Setup | None = None, *, any_thread: bool = False) -> sqlite3.Connection:
+    """A connection that can neither write nor checkpoint; of the calling thread unless *any_thread*."""
+    return _connect(f"{path.absolute().as_uri()}?mode=ro", setup, any_thread=any_thread)
 
 
-def _connect(target: str, setup: Setup | None) -> sqlite3.Connection:
-    connection = sqlite3.connect(target, uri=target.startswith("file:"), timeout=BUSY_TIMEOUT_S, isolation_level=None)
+def _make_file(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    os.close(os.open(path, os.O_CREAT | os.O_RDWR, OWNER_ONLY))  # SQLite gives -wal and -shm the file's own mode
+    restrict(path)
+
+
+def _writing(path: Path, setup: Setup | None) -> sqlite3.Connection:
+    connection = _connect(str(path), setup, any_thread=True)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
+    return connection
+
+
+def _connect(target: str, setup: Setup | None, *, any_thread: bool) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        target,
+        uri=target.startswith("file:"),
+        timeout=BUSY_TIMEOUT_S,
+        isolation_level=None,
+        check_same_thread=not any_thread,
+    )
     connection.execute(f"PRAGMA cache_size = -{PAGE_CACHE_KIB}")
     if setup is not None:
         setup(connection)
     return connection
 
 
-def _opened(connection: sqlite3.Connection | None) -> sqlite3.Connection:
-    if connection is None:
-        raise DatabaseUnavailable("the file is closed")
-    return connection
+async def _opened(connect: Callable[[], sqlite3.Connection]) -> _Handle:
+    plain = await asyncio.to_thread(connect)  # not by aiosqlite, whose thread outlives a connector that raises
+    return _Handle(asyncio.Lock(), await aiosqlite.Connection(lambda: plain, iter_chunk_size=_ITER_ROWS), plain)
+
+
+async def _completed(work: Awaitable[T]) -> T:
+    """The result of *work*. Where the caller is cancelled, *work* ends first: the connection is its own until then."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+        if not task.cancelled():
+            task.exception()  # else asyncio logs it as never retrieved
+        raise
+
+
+@contextmanager
+def _unavailable(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise DatabaseUnavailable(f"{path.name}: {error}") from error
 
 
 def _statements(script: str) -> list[str]:

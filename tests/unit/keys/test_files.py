@@ -1,7 +1,10 @@
 """The files beside the keys: database, pepper, kept secrets."""
 
+import asyncio
 import sqlite3
 import stat
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -89,8 +92,80 @@ async def test_a_change_that_fails_leaves_nothing_and_the_next_one_works(tmp_pat
     with pytest.raises(DatabaseUnavailable, match="readonly"):
         await database.read(lambda connection: connection.execute("INSERT INTO t VALUES (3)"))
     await database.close()
-    with pytest.raises(RuntimeError):
+    with pytest.raises(DatabaseUnavailable, match="closed"):
         await database.read(lambda connection: connection.execute("SELECT 1"))
+
+
+async def test_a_transaction_is_whole_or_not_there(tmp_path: Path) -> None:
+    database = await Database.open(tmp_path / "some.db")
+    async with database.transaction() as connection:
+        await connection.execute("CREATE TABLE t (x)")
+
+    async def half(then: Callable[[], object], *more: str) -> None:
+        async with database.transaction() as connection:
+            await connection.execute("INSERT INTO t VALUES (1)")
+            for statement in more:
+                await connection.execute(statement)
+            then()
+
+    with pytest.raises(DatabaseUnavailable, match=r"some\.db: no such table"):
+        await half(dict, "INSERT INTO missing VALUES (1)")
+    with pytest.raises(ZeroDivisionError):
+        await half(lambda: 1 // 0)
+    assert await rows(database) == []
+    await database.close()
+
+
+async def test_a_cancelled_transaction_is_rolled_back_and_the_next_one_waits_for_that(tmp_path: Path) -> None:
+    database = await Database.open(tmp_path / "some.db")
+    await database.write(lambda connection: connection.execute("CREATE TABLE t (x)"))
+    inserted = asyncio.Event()
+
+    async def stuck() -> None:
+        async with database.transaction() as connection:
+            await connection.execute("INSERT INTO t VALUES (1)")
+            inserted.set()
+            await asyncio.Event().wait()
+
+    async def add(value: int) -> None:
+        async with database.transaction() as connection:
+            await connection.execute("INSERT INTO t VALUES (?)", (value,))
+
+    first = asyncio.create_task(stuck())
+    await inserted.wait()
+    second = asyncio.create_task(add(2))
+    first.cancel()
+    await second
+    assert await rows(database) == [2]
+    await database.close()
+
+
+async def test_a_write_whose_caller_is_cancelled_is_whole_before_the_next_one_begins(tmp_path: Path) -> None:
+    database = await Database.open(tmp_path / "some.db")
+    await database.write(lambda connection: connection.execute("CREATE TABLE t (x)"))
+    began, go_on = threading.Event(), threading.Event()
+
+    def slow(connection: sqlite3.Connection) -> None:
+        connection.execute("INSERT INTO t VALUES (1)")
+        began.set()
+        go_on.wait(10)
+        connection.execute("INSERT INTO t VALUES (2)")
+
+    first = asyncio.create_task(database.write(slow))
+    await asyncio.to_thread(began.wait, 10)
+    first.cancel()
+    second = asyncio.create_task(database.write(lambda connection: connection.execute("INSERT INTO t VALUES (3)")))
+    go_on.set()
+    await second
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    assert await rows(database) == [1, 2, 3]
+    await database.close()
+
+
+async def rows(database: Database) -> list[int]:
+    async with database.snapshot() as connection:
+        return [x for (x,) in await connection.execute_fetchall("SELECT x FROM t ORDER BY rowid")]
 
 
 async def test_migrations_run_once_each_and_a_newer_file_is_refused(tmp_path: Path) -> None:
