@@ -91,13 +91,12 @@ async def filled(keys: KeyStore, database: Database, n: int) -> list[Headers]:
     first = await keys.create("key 0", GRANT, by="ops@example.com", labels=LABELS, limits=LIMITS)
     found = [first.secret.reveal()]
 
-    def more(connection: sqlite3.Connection) -> None:
+    async with database.transaction() as connection:
         for i in range(1, n):
             key_id, secret = mint(GATEWAY_PREFIX, secrets.token_bytes)
             found.append(secret.reveal())
-            insert(replace(first.key, key_id=key_id, name=f"key {i}"), keyed_hash(PEPPER, secret.reveal()), connection)
-
-    await database.write(more)
+            key = replace(first.key, key_id=key_id, name=f"key {i}")
+            await insert(connection, key, keyed_hash(PEPPER, secret.reveal()))
     return [*map(shown, found)]
 
 

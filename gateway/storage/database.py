@@ -11,7 +11,7 @@ import asyncio
 import os
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
@@ -152,7 +152,7 @@ class Database:
 
     def _refuse_missing(self) -> None:
         if not self.path.exists():  # SQLite would go on writing to what the next start does not find
-            raise DatabaseUnavailable(f"{self.path.name} was taken away: put it back and start again")
+            raise DatabaseUnavailable(f"{self.path.name} was removed: put it back and start again")
 
 
 def scripts_of(package: str) -> list[str]:
@@ -219,9 +219,9 @@ async def _completed(work: Awaitable[T]) -> T:
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
-        await asyncio.wait({task})
-        if not task.cancelled():
-            task.exception()  # else asyncio logs it as never retrieved
+        while not task.done():  # a caller that is cancelled again waits as well
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait({task})
         raise
 
 

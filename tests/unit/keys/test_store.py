@@ -263,7 +263,7 @@ async def test_the_file_without_its_log_revokes_no_less_and_remembers_that_keys_
 async def test_no_key_is_made_in_a_file_that_was_taken_away(keys: KeyStore, tmp_path: Path) -> None:
     _, secret = await keys.create("before", SENDING, by=MAKER)
     (tmp_path / "control.db").rename(tmp_path / "elsewhere.db")
-    with pytest.raises(DatabaseUnavailable, match=r"control\.db was taken away"):
+    with pytest.raises(DatabaseUnavailable, match=r"control\.db was removed"):
         await keys.create("after", SENDING, by=MAKER)
     assert keys.authenticate(secret.reveal()) is not None
     (tmp_path / "elsewhere.db").rename(tmp_path / "control.db")
