@@ -243,9 +243,7 @@ def note_findings(
     before = _rows_of(connection, [*found, *over])
     after = [_found(before.get(insight_id), finding, now_ms) for insight_id, finding in found.items()]
     after += [_gone(before[insight_id], now_ms) for insight_id in over if insight_id in before]
-    for row in after:
-        if before.get(row.insight_id) != row:
-            put_insight(connection, row)
+    connection.executemany(_PUT, [row for row in after if before.get(row.insight_id) != row])
     if found.keys() - before.keys():
         _forget(connection)
 

@@ -4,7 +4,9 @@ Bounds: `KEPT_HOURS` hours of at most `MOST_SERIES` series each (further ones of
 models, each for `MODEL_HOURS` after its last call. At worst some 10 MiB.
 """
 
+import json
 import sqlite3
+from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
@@ -24,8 +26,8 @@ _SUMS = (
     "input_tokens", "output_tokens", "cacheable_tokens", "cache_read_tokens", "cost_whole", "cost_pico",
 )  # fmt: skip
 _NAMES = Key._fields
-_IS_KEY = " AND ".join(f"{name}=?" for name in _NAMES)
-_FIND = f"SELECT {', '.join(_SUMS)} FROM usage_hours WHERE {_IS_KEY}"  # noqa: S608 - own SQL
+_FIND = f"SELECT {', '.join((*_NAMES, *_SUMS))} FROM usage_hours WHERE hour IN (SELECT value FROM json_each(?))"  # noqa: S608 - own SQL
+_NOTHING = (0,) * len(_SUMS)
 _WRITE = (
     f"INSERT OR REPLACE INTO usage_hours ({', '.join((*_NAMES, *_SUMS))})"  # noqa: S608 - own SQL
     f" VALUES ({', '.join('?' * len((*_NAMES, *_SUMS)))})"
@@ -49,48 +51,48 @@ def through_no(connection: sqlite3.Connection, source: str) -> int:
 
 
 def write(connection: sqlite3.Connection, tally: Tally, *, source: str, through_no: int, now_ms: int) -> None:
-    """Add *tally*, which reaches through that number of *source*; and forget what is too old."""
+    """Add *tally*, which covers *source* through that number; and delete what is too old."""
     now_hour = now_ms // HOUR_MS
-    series: dict[int, int] = {}
-    told = {key: sums for key, sums in tally.sums.items() if any(sums) and now_hour - KEPT_HOURS < key.hour <= now_hour}
-    for key, sums in told.items():
-        _add(connection, key, sums, series)
+    added = {
+        key: sums for key, sums in tally.sums.items() if any(sums) and now_hour - KEPT_HOURS < key.hour <= now_hour
+    }
+    connection.executemany(_WRITE, _summed(connection, added))
     _note_models(connection, tally.models(), now_hour)
     connection.execute(
         "INSERT INTO usage_counted (source, through_no, began_hour) VALUES (?, ?, ?)"
         " ON CONFLICT DO UPDATE SET through_no=excluded.through_no, began_hour=min(began_hour, excluded.began_hour)",
-        (source, through_no, min((key.hour for key in told), default=now_hour)),
+        (source, through_no, min((key.hour for key in added), default=now_hour)),
     )
     connection.execute("DELETE FROM usage_hours WHERE hour<=? OR hour>?", (now_hour - KEPT_HOURS, now_hour + 24))
     connection.execute("DELETE FROM usage_models WHERE last_hour<=?", (now_hour - MODEL_HOURS,))
 
 
-def _add(connection: sqlite3.Connection, key: Key, sums: list[int], series: dict[int, int]) -> None:
-    """*series*: hour -> rows it has, of the hours that were asked for before."""
-    before = connection.execute(_FIND, key).fetchone()
-    if before is None:
-        if key.hour not in series:
-            (series[key.hour],) = connection.execute(
-                "SELECT count(*) FROM usage_hours WHERE hour=?", (key.hour,)
-            ).fetchone()
-        if series[key.hour] >= MOST_SERIES and key != key.as_other():
-            _add(connection, key.as_other(), sums, series)
-            return
-        series[key.hour] += 1
-        before = (0,) * len(_SUMS)
-    counts = [min(mine + theirs, _INT64) for mine, theirs in zip(before[:COST], sums[:COST], strict=True)]
-    whole, pico = divmod(before[COST] * PICO + before[COST + 1] + sums[COST], PICO)
-    connection.execute(_WRITE, (*key, *counts, min(whole, _INT64), pico))
+def _summed(connection: sqlite3.Connection, added: Mapping[Key, list[int]]) -> list[tuple[str | int, ...]]:
+    """The rows of *added* with what their series hold already; series beyond the bound of an hour are one, "(other)"."""
+    rows: dict[Key, tuple[int, ...]] = {}
+    series: Counter[int] = Counter()
+    hours = json.dumps(sorted({key.hour for key in added}))
+    for row in connection.execute(_FIND, (hours,)):
+        rows[Key(*row[: len(_NAMES)])] = row[len(_NAMES) :]
+        series[row[0]] += 1
+    changed: set[Key] = set()
+    for new, sums in added.items():
+        key = new if new in rows or series[new.hour] < MOST_SERIES else new.as_other()
+        series[key.hour] += key not in rows
+        before = rows.get(key, _NOTHING)
+        counts = [min(mine + theirs, _INT64) for mine, theirs in zip(before[:COST], sums[:COST], strict=True)]
+        whole, pico = divmod(before[COST] * PICO + before[COST + 1] + sums[COST], PICO)
+        rows[key] = (*counts, min(whole, _INT64), pico)
+        changed.add(key)
+    return [(*key, *rows[key]) for key in changed]
 
 
 def _note_models(
     connection: sqlite3.Connection, models: Mapping[tuple[str, str], tuple[int, int]], now_hour: int
 ) -> None:
     (known,) = connection.execute("SELECT count(*) FROM usage_models").fetchone()
-    for name, (first_hour, last_hour) in models.items():
-        if last_hour > now_hour - MODEL_HOURS and known < MOST_MODELS:
-            connection.execute(_NOTE_MODEL, (*name, first_hour, last_hour))
-            known += 1  # at most: it may be there already
+    current = [(*name, first, last) for name, (first, last) in models.items() if last > now_hour - MODEL_HOURS]
+    connection.executemany(_NOTE_MODEL, current[: max(0, MOST_MODELS - known)])  # some of them may be there already
 
 
 def read(connection: sqlite3.Connection, now_ms: int) -> History:
