@@ -15,7 +15,7 @@ from spool.data_dir import DataLock, make_data_dir
 
 
 class KeyFiles(NamedTuple):
-    """Where keys lie in a data directory, and what theirs begin with."""
+    """The files of one kind of key in a data directory, and the prefix of its secrets."""
 
     database: str
     pepper: str
@@ -23,13 +23,13 @@ class KeyFiles(NamedTuple):
 
 
 INBOUND: Final = KeyFiles("control.db", "control.pepper", GATEWAY_PREFIX)
-"""Of the senders."""
+"""Keys of senders."""
 OF_SERVICE: Final = KeyFiles("service/service.db", "service/service.pepper", SERVICE_PREFIX)
-"""Of those who ask the local service."""
+"""Keys of the local service's clients."""
 
 
 async def open_control(data_dir: Path, files: KeyFiles = INBOUND) -> Database:
-    """Raises DatabaseUnavailable, also for a file that is damaged or gone."""
+    """Raises DatabaseUnavailable, also for a file that is damaged or missing."""
     refuse_damaged(data_dir / files.database, data_dir / files.pepper)
     return await Database.open(data_dir / files.database)
 
@@ -47,7 +47,7 @@ async def open_keys(
 
 @asynccontextmanager
 async def keys_in(data_dir: Path, files: KeyFiles, now_ms: Callable[[], int]) -> AsyncIterator[KeyStore]:
-    """The keys of *data_dir*, whose lock is the caller's matter. Raises PepperMismatch, DatabaseUnavailable."""
+    """The keys of *data_dir*; the caller holds its lock. Raises PepperMismatch, DatabaseUnavailable."""
     database = await open_control(data_dir, files)
     try:
         keys = await open_keys(database, data_dir, now_ms, files)

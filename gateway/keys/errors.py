@@ -1,16 +1,16 @@
-"""What can go wrong with keys. Texts are safe to show: names, fields, reasons; never a secret."""
+"""Errors of the key store. Texts are safe to show: names, fields, reasons; never a secret."""
 
 
 class KeyStoreError(Exception):
-    """Base of what the key store raises on purpose."""
+    """Base of the key store's errors."""
 
 
 class KeyRefused(KeyStoreError):
-    """What was asked of the store cannot be; whoever asked can mend it."""
+    """The request is invalid; its caller can correct it."""
 
 
 class InvalidKey(KeyRefused):
-    """Fields break rules, all of them told at once: the name's length, no scope at all, an unknown scope or use case."""
+    """Fields break rules; the text lists every fault: the name's length, no scope, an unknown scope or use case."""
 
 
 class NameTaken(KeyRefused):
@@ -18,7 +18,7 @@ class NameTaken(KeyRefused):
 
 
 class LegacyKeyExists(KeyRefused):
-    """There can be one key from before there were several, and there is one."""
+    """Only one legacy key can exist, and one exists."""
 
 
 class NoSuchKey(KeyRefused):
@@ -26,15 +26,15 @@ class NoSuchKey(KeyRefused):
 
 
 class NotConfirmed(KeyRefused):
-    """Deleting needs the key's exact name, and another text was given."""
+    """The text given to confirm a deletion is not the key's exact name."""
 
 
 class OpenIntakeInUse(KeyRefused):
-    """The first key would refuse senders that posted without one; it is made when that is said to be meant."""
+    """The first key would refuse senders that posted without one, and the request does not confirm that."""
 
 
 class PepperMismatch(KeyStoreError):
-    """The pepper file is not the one these keys were hashed with: no key could ever match."""
+    """The pepper file is not the one these keys were hashed with: no key can match."""
 
 
 class DatabaseUnavailable(KeyStoreError):

@@ -1,4 +1,4 @@
-"""All that is wrong with a key is told at once: each check runs, and what it refuses is noted. Pure."""
+"""Collects every fault of a key: each check runs, and its refusal is noted. Pure."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -15,7 +15,7 @@ class Faults:
         self.found: list[str] = []
 
     def checked(self, check: Callable[[A], T], value: A, otherwise: U) -> T | U:
-        """What *check* makes of *value*; *otherwise* when it raises InvalidKey, which is noted."""
+        """The result of *check* on *value*; *otherwise* when it raises InvalidKey, which is noted."""
         try:
             return check(value)
         except InvalidKey as error:
@@ -23,6 +23,6 @@ class Faults:
             return otherwise
 
     def refuse(self) -> None:
-        """Raises InvalidKey with what was noted, if anything was."""
+        """Raise InvalidKey with every noted fault, if there is one."""
         if self.found:
             raise InvalidKey("; ".join(self.found))

@@ -1,7 +1,7 @@
 """One key's secret: mint, parse, hash, compare, show. Pure; randomness comes in as an argument.
 
 Form: `<prefix>_<id: 10>_<secret: 43>_<crc: 6>`, base62 in every part. The CRC-32 covers all that stands before its
-underscore, so that a typo or a scanner's false hit is told apart without a look-up. What is stored is
+underscore, so that a typo or a scanner's false hit is recognised without a look-up. The store holds
 HMAC-SHA256(pepper, whole text): the secret has 256 random bits, so a fast hash is enough, and a copied database
 without the pepper file proves no guess.
 """
@@ -34,7 +34,7 @@ LEGACY_MAX_CHARS = 256
 
 _ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _UNBIASED = 256 - 256 % len(_ALPHABET)
-"""Bytes from here on are thrown away, else the alphabet's first characters would come up more often."""
+"""Bytes from here on are discarded, else the alphabet's first characters would be more frequent."""
 _FORM = re.compile(
     rf"([a-z]{{2,8}})_([0-9A-Za-z]{{{ID_CHARS}}})_[0-9A-Za-z]{{{SECRET_CHARS}}}_([0-9A-Za-z]{{{CRC_CHARS}}})"
 )
@@ -83,12 +83,12 @@ def legacy_fault(text: str) -> str | None:
 
 
 def keyed_hash(pepper: bytes, text: str) -> bytes:
-    """What is stored of a secret: 32 bytes."""
+    """The stored hash of a secret: 32 bytes."""
     return hmac.digest(pepper, text.encode(), hashlib.sha256)
 
 
 def matches(pepper: bytes, text: str, stored: bytes) -> bool:
-    """Whether *stored* is the hash of *text*, in a time that tells nothing."""
+    """Whether *stored* is the hash of *text*, in constant time."""
     return hmac.compare_digest(keyed_hash(pepper, text), stored)
 
 

@@ -1,4 +1,4 @@
-"""The list of keys, by the list conventions: a page of what a store holds. Pure."""
+"""The list of keys, by the list conventions. Pure."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -15,7 +15,7 @@ MODES: Final = ("fixed", "managed")
 SORT_VALUES: Final[Mapping[str, Callable[[KeyRecord], SortValue]]] = {
     "created_at": lambda key: key.created_at_ms,
     "created_by": lambda key: key.created_by,
-    "last_accessed": lambda key: key.accessed_at_ms or 0,  # never used: before all that were
+    "last_accessed": lambda key: key.accessed_at_ms or 0,  # never used: sorts first
     "last_modified": lambda key: key.modified_at_ms,
     "name": lambda key: key.name,
     "scope_count": lambda key: key.scope_count,
@@ -53,7 +53,7 @@ def key_page(keys: Sequence[KeyRecord], query: Sequence[tuple[str, str]]) -> dic
 
 
 def is_asked_for(key: KeyRecord, request: ListRequest) -> bool:
-    """A key has several scopes and use cases: one of them is enough."""
+    """A key has several scopes and use cases: one that matches is enough."""
     return all(values_of(key, name).intersection(values) for name, values in request.filters.items())
 
 

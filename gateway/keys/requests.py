@@ -2,7 +2,7 @@
 
 `scopes` and `managed` are the two kinds of grant; a key has exactly one. `labels` and `limits` of a change
 merge into those of the key (RFC 7396): a name sets, null removes, the rest stays. Null in any other field
-is the same as leaving it out.
+equals its absence.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,10 +1,10 @@
 """Keys in a database file: the life cycle of service-interface part 3.1, and the check of a presented secret.
 
 The gateway's inbound keys (control.db, prefix `tgk`) and the local service's keys (prefix `csk`) are both this class.
-Management is transactions of the database. The check runs on the caller's own thread, on every request: it
-asks a read-only connection for `data_version`, and reads the table of keys again only when a key has changed. So a
-key that was disabled or deleted, here or in another process, is refused from the next request on, at a cost of a few
-microseconds. Last Accessed is noted in memory and written in one batch by `flush_last_accessed`.
+Management uses transactions of the database. The check of a request runs on the event loop's thread with sqlite3
+itself: it reads `data_version` over a read-only connection, and reads the table of keys again only when a key has
+changed. So a key that was disabled or deleted, here or in another process, is refused from the next request on, at a
+cost of a few microseconds. Last Accessed is noted in memory and written in one batch by `flush_last_accessed`.
 """
 
 import asyncio
@@ -82,7 +82,7 @@ class KeyStore:
     async def open(
         cls, database: Database, *, prefix: str, pepper: bytes, now_ms: Callable[[], int], random_bytes: RandomBytes
     ) -> Self:
-        """The keys in *database*, its tables made when missing. Raises PepperMismatch when *pepper* is another file's."""
+        """The keys in *database*; missing tables are created. Raises PepperMismatch when *pepper* is another file's."""
         store = cls(database, prefix=prefix, pepper=pepper, now_ms=now_ms, random_bytes=random_bytes)
         await make_tables(database)
         async with store._change() as connection:
@@ -100,7 +100,7 @@ class KeyStore:
         labels: Mapping[str, str] = NO_LABELS,
         limits: Limits = NO_LIMITS,
     ) -> Created:
-        """A new, enabled key. *by*: the e-mail of whoever makes it. Raises InvalidKey, NameTaken."""
+        """A new, enabled key. *by*: e-mail of the operator who creates it. Raises InvalidKey, NameTaken."""
         key_id, secret = mint(self._prefix, self._random_bytes)
         key = self._fresh(key_id, display_form(secret), name, grant, by)
         return await self._insert(replace(key, description=description, labels=labels, limits=limits), secret)
@@ -115,10 +115,9 @@ class KeyStore:
         labels: Mapping[str, str] = NO_LABELS,
         limits: Limits = NO_LIMITS,
     ) -> Created:
-        """Take over the single key that was in use before there were several, so that who holds it need not change.
+        """Import the single key that was in use before there were several, so that its senders need not change.
 
-        It is listed as `Legacy API Key` and is a key like the others from then on; its display form shows nothing of
-        the secret. Raises InvalidKey, NameTaken, LegacyKeyExists.
+        It is listed as `Legacy API Key` and is then a key like the others; its display form shows nothing of the secret. Raises InvalidKey, NameTaken, LegacyKeyExists.
         """
         fault = legacy_fault(secret.reveal())
         if fault is not None:
@@ -138,12 +137,12 @@ class KeyStore:
         labels: Mapping[str, str] | None = None,
         limits: Limits | None = None,
     ) -> KeyRecord:
-        """Change what is given, leave the rest. Raises NoSuchKey, InvalidKey, NameTaken."""
+        """Change the given fields. Raises NoSuchKey, InvalidKey, NameTaken."""
         change = partial(edited, name=new_name, description=description, grant=grant, labels=labels, limits=limits)
         return await self.revise(which, change, by=by)
 
     async def revise(self, which: Which, change: Callable[[KeyRecord], KeyRecord], *, by: str) -> KeyRecord:
-        """Put what *change* makes of the key in its place; nobody else changes it meanwhile. Raises as `edit`."""
+        """Replace the key by the result of *change*, in one transaction. Raises as `edit`."""
         return await self._update(which, by, lambda key: valid_key(change(key)))
 
     async def disable(self, which: Which, *, by: str) -> KeyRecord:
@@ -154,12 +153,12 @@ class KeyStore:
         return await self._set_status(which, "Enabled", by)
 
     async def delete(self, which: Which, *, typed_name: str) -> None:
-        """Remove the key for good; *typed_name* is what the person typed to confirm. Raises NoSuchKey, NotConfirmed."""
+        """Delete the key; *typed_name* is the text typed to confirm. Raises NoSuchKey, NotConfirmed."""
         async with self._change() as connection:
             await delete(connection, which, typed_name)
 
     async def list(self) -> list[KeyRecord]:
-        """Every key, by name; Last Accessed includes what was not flushed yet."""
+        """Every key, by name; Last Accessed includes times that are not flushed yet."""
         async with self._database.snapshot() as connection:
             return [self._with_access(key) for key in await every_key(connection)]
 
@@ -169,9 +168,9 @@ class KeyStore:
             return self._with_access(await find(connection, which))
 
     def authenticate(self, text: str) -> KeyRecord | None:
-        """The enabled key whose secret is *text*, else None: not of our form, unknown, disabled, deleted.
+        """The enabled key whose secret is *text*, else None: malformed, unknown, disabled or deleted.
 
-        What it may do is `scopes.decide(key.grant, scope)`. Raises DatabaseUnavailable.
+        Its permissions: `scopes.decide(key.grant, scope)`. Raises DatabaseUnavailable.
         """
         key_id = parse(self._prefix, text)
         if key_id is None and legacy_fault(text) is not None:
@@ -189,18 +188,18 @@ class KeyStore:
         return any(stored.key.status == "Enabled" for stored in self._keys.values())
 
     def names(self) -> dict[str, str]:
-        """What counting knows each key by -> its name, as last read where the file cannot be read now."""
+        """The stable id that counting uses -> the key's name; as last read when the file cannot be read now."""
         with suppress(DatabaseUnavailable):
             self._refresh()
         return {stored.key.counted_as: stored.key.name for stored in self._keys.values()}
 
     def ever_created(self) -> bool:
-        """Whether a key was ever made, also one that was deleted since: open intake ends with the first one."""
+        """Whether a key was ever created, even if deleted since: open intake ends with the first one."""
         self._refresh()
         return self._created > 0
 
     async def flush_last_accessed(self) -> None:
-        """Write the noted times of access in one transaction; they only ever go forward. To be called every minute or so."""
+        """Write the noted times of access in one transaction; they only move forward. Called about once a minute."""
         noted, self._accessed = self._accessed, {}
         if not noted:
             return
@@ -212,7 +211,7 @@ class KeyStore:
             raise
 
     async def close(self) -> None:
-        """Flush, and close the connection that watches."""
+        """Flush, and close the connection of the key check."""
         try:
             await self.flush_last_accessed()
         finally:
@@ -269,7 +268,7 @@ class KeyStore:
         return key if noted_ms is None else replace(key, accessed_at_ms=max(noted_ms, key.accessed_at_ms or 0))
 
     def _refresh(self) -> None:
-        """Read the keys again if one changed. Any commit to the file moves data_version, so `generation` is asked next."""
+        """Read the keys again if one changed. Any commit moves `data_version`, so `generation` is compared next."""
         if self._watch is None:
             raise DatabaseUnavailable("the key store is closed")
         if self._is_fresh:
@@ -279,7 +278,7 @@ class KeyStore:
             (data_version,) = self._watch.execute("PRAGMA data_version").fetchone()
             if data_version == self._data_version:
                 return
-            # One snapshot for both, else a change between the two reads would be taken for seen.
+            # One snapshot for both, else a change between the two reads would be missed.
             self._watch.execute("BEGIN")
             try:
                 self._read_changes(self._watch)
@@ -291,7 +290,7 @@ class KeyStore:
             raise DatabaseUnavailable(f"{self._database.path.name}: {error}") from error
 
     def _stay_fresh(self) -> None:
-        """Requests that the loop takes up in one turn share one look at the file; the next turn looks again."""
+        """Requests of one turn of the event loop share one read of `data_version`."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:

@@ -1,12 +1,12 @@
-"""The list conventions of service-interface parts 2.3 and 4.2: what a list offers, what a query asks of it, the envelope. Pure.
+"""The list conventions of service-interface parts 2.3 and 4.2: shape, request, envelope. Pure.
 
-A list says once what it can do (`ListShape`). A query string becomes a `ListRequest`, any store answers it with a `Page`
+A list states its features once (`ListShape`). A query string becomes a `ListRequest`, any store answers it with a `Page`
 (`memory.py`, `table.py`, or its own rows by `keyset.py`), and `envelope` writes what the client sees. A cursor holds the position
 it continues from and the filters, sorting and page size it was made under, so that a client need not repeat them, and cannot
 change them on the way.
 
-Not published, and settled here: a limit is 50 unless asked for, and at most 500; what a list does not offer is refused, be it a
-value or a parameter, for to pass over `?statsu=new` would answer with a list that nobody asked for.
+Not published, and settled here: the default limit is 50, the largest 500; a value or a parameter that the list does not
+offer is refused, because to ignore `?statsu=new` would return the wrong list.
 """
 
 import math
@@ -81,7 +81,7 @@ class ListShape:
     default_sort: Sort
     filters: tuple[Filterable, ...] = ()
     name: str = ""
-    """What tells its cursors from those of another list with the same root."""
+    """Distinguishes its cursors from those of another list with the same root."""
 
     def of(self, part: str) -> "ListShape":
         """The same list below *part*, such as one stream's records; its cursors are of that part only."""
@@ -105,7 +105,7 @@ class ListRequest:
     filters: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Field -> the values any of which a row must have; a field without a filter is absent."""
     position: Position | None = None
-    """None: the first page."""
+    """None for the first page."""
 
 
 class Page(NamedTuple):
@@ -115,7 +115,7 @@ class Page(NamedTuple):
     total_count: int
     """Rows on all pages."""
     previous: Position | None
-    """Where the page before begins; None when there is none."""
+    """Where the previous page begins; None on the first page."""
     next: Position | None
 
 
@@ -170,12 +170,12 @@ def _pagination(shape: ListShape, request: ListRequest, page: Page) -> dict[str,
 
 
 def _asked(shape: ListShape, pairs: Sequence[tuple[str, str]]) -> ListRequest:
-    """What stands beside a cursor, or without one."""
+    """The request of the parameters alone, without their cursor."""
     return ListRequest(_sort(shape, pairs), _limit(pairs), _filters(shape, pairs))
 
 
 def _refuse_unknown(shape: ListShape, pairs: Iterable[tuple[str, str]]) -> None:
-    """Its name is not told: anything may have been put there, a key by mistake."""
+    """The error does not quote the name: it may hold anything, a key by mistake."""
     if not {name for name, _ in pairs} <= set(shape.parameters):
         raise BadListRequest(f"query: only {', '.join(shape.parameters)} can be asked of this list")
 
@@ -225,7 +225,7 @@ def _filters(shape: ListShape, pairs: Sequence[tuple[str, str]]) -> dict[str, tu
 
 
 def _refuse_others(pairs: Iterable[tuple[str, str]], asked: ListRequest, made: ListRequest) -> None:
-    """What stands beside a cursor must say what the cursor says; what is left out is the cursor's."""
+    """A parameter beside a cursor must equal the cursor's own; an absent one is the cursor's."""
     names = {name for name, _ in pairs} - {"cursor"}
     same = {
         "limit": asked.limit == made.limit,

@@ -3,9 +3,9 @@
     cursor = base64url(check (8 bytes) + JSON in UTF-8), without padding
     check  = BLAKE2b(name of the list, 0, JSON)
 
-The check value finds damage and cursors of other lists. It is no signature, and needs none: a cursor says nothing but which page
-of a list is wanted, all of whose pages its reader may see, and what it says is looked at as any parameter is. So there is no
-secret that a restart, a restore or a second process could lack.
+The check value detects damage and cursors of other lists. It is no signature: a cursor only selects a page of a list, all
+of whose pages its reader may see, and its content is validated as any parameter is. So no secret can be missing after a
+restart, a restore or in a second process.
 """
 
 import base64
@@ -20,7 +20,7 @@ _PERSON = b"list cursor 1"
 
 
 class NotACursor(ValueError):
-    """The text is none that this list wrote, or was damaged on its way."""
+    """The text is damaged, or not a cursor of this list."""
 
 
 def sealed(list_name: str, content: object) -> str:

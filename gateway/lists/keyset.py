@@ -1,7 +1,7 @@
-"""One page of rows that can be walked from any place in either direction: in memory, in a table, in the spool. Pure.
+"""Keyset pagination of rows that can be walked from any position in either direction: memory, table, spool. Pure.
 
-A page begins beside a place, not at a number. So rows that come and go meanwhile move no other row to a page that was shown
-already or will never be, and a place stays good when its row is gone.
+A page begins beside a position, not at an offset. So concurrent inserts and deletes move no other row across pages, and
+a position stays valid when its row is deleted.
 """
 
 from collections.abc import Sequence
@@ -41,12 +41,12 @@ def keyset_page(request: ListRequest, rows: Rows[Row]) -> Page:
 
 
 def _page(request: ListRequest, rows: Rows[Row], order: Order, beyond: CursorPosition | None) -> Page:
-    """The page as whoever walks in *order* sees it: `next` is ahead, `previous` is behind."""
+    """The page in the direction of *order*: `next` is ahead, `previous` is behind."""
     found = rows.walk(order, beyond, request.limit + 1)
     shown = found[: request.limit]
     ahead = rows.place(shown[-1]) if len(found) > len(shown) else None
     behind = None if beyond is None else _edge(beyond, order) if not shown else rows.place(shown[0])
-    # What the page was reached from may be gone by now: look again.
+    # The rows behind may have been deleted since the cursor was written.
     if behind is not None and not rows.walk(OPPOSITE[order], behind, 1):
         behind = None
     return Page(

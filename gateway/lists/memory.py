@@ -10,7 +10,7 @@ from gateway.lists.keyset import keyset_page
 T = TypeVar("T")
 
 _Rank = tuple[bool, SortValue, int]
-"""Numbers, then texts, as SQLite orders them: what a cursor says may be of either type."""
+"""Numbers, then texts, as SQLite orders them: a cursor may hold either type."""
 
 
 def page_of(

@@ -41,7 +41,7 @@ def cut(column: str) -> str:
 def fetch_page(
     connection: sqlite3.Connection, table: ListTable, request: ListRequest, *, only: str = "1", params: Params = ()
 ) -> Page:
-    """The page of the rows for which the SQL condition *only* holds. To be called inside a transaction: it asks more than once."""
+    """The page of the rows for which the SQL condition *only* holds. Called inside a transaction: it runs several queries."""
     return keyset_page(request, _TableRows(connection, table, request, _filtered(table, request, _Where(only, params))))
 
 

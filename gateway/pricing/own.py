@@ -24,7 +24,7 @@ class BadPriceFile(ValueError):
 
 def _decimal(value: object) -> Decimal:
     if isinstance(value, bool) or not isinstance(value, str | int | Decimal):
-        raise ValueError(NO_DECIMAL)  # noqa: TRY004 pydantic tells ValueErrors
+        raise ValueError(NO_DECIMAL)  # noqa: TRY004 pydantic reports ValueErrors
     try:
         return Decimal(value)
     except ArithmeticError:
@@ -46,7 +46,7 @@ class OwnPrice(_Strict):
 
     model: str
     provider: str | None = None
-    """None: whoever the provider is."""
+    """None for any provider."""
     currency: str = Field(default="USD", pattern=r"^[A-Z]{3}$")
     input: Price
     output: Price
@@ -86,7 +86,7 @@ def parse_price_file(text: str) -> OwnPrices:
     try:
         data: Any = yaml.safe_load(text) or {}
         if not isinstance(data, dict):
-            raise ValueError("must hold `aliases`, `prices` or both")  # noqa: TRY004 told below with the others
+            raise ValueError("must hold `aliases`, `prices` or both")  # noqa: TRY004 reported below with the others
         file = _File.model_validate(data)
         rates = {(x.provider, x.model.lower()): ((x.rates()), x.currency) for x in file.prices}
     except yaml.YAMLError as error:

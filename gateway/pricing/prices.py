@@ -1,10 +1,10 @@
-"""Puts a cost on records that came without one.
+"""Estimates the cost of records that state none.
 
-Precedence: 1. what the sender reported stays as said; 2. the operator's own price; 3. the price list. A call whose model has
+Precedence: 1. the cost that the sender reported; 2. the operator's own price; 3. the price list. A call whose model has
 no price keeps `cost` empty, gets the flag `unpriced`, and is counted by model: never a cost of 0.
 
-Without the price list (`pricing.price_list: off`) what has no price of the operator's is flagged alike, for the next gateway to price, and not
-counted; the list, of some ten MiB, is then not loaded.
+Without the price list (`pricing.price_list: off`) a record without a price of the operator's is flagged alike, for the next
+gateway to price, and not counted; the list, about 10 MiB, is then not loaded.
 """
 
 from collections import Counter
@@ -31,17 +31,17 @@ class _Tariff(NamedTuple):
 
 
 class Prices:
-    """Prices with what was looked up before. Change *own* at any time with `use`."""
+    """Prices with a cache of look-ups. Change *own* at any time with `use`."""
 
     def __init__(self, own: OwnPrices | None = None, *, has_list: bool = True) -> None:
         self._own = own or OwnPrices()
         self._has_list = has_list
         self._known: dict[tuple[object, ...], _Tariff | None] = {}
         self.unpriced: Counter[str] = Counter()
-        """Model -> calls that no price was found for."""
+        """Model -> calls without a price."""
 
     def use(self, own: OwnPrices) -> None:
-        """Take the operator's changed file; records from now on go by it."""
+        """Use the operator's changed file for records from now on."""
         self._own = own
         self._known.clear()
 
@@ -130,7 +130,7 @@ class Prices:
 
 
 def tiers_of_aggregate(tiers: tuple[Rates, ...], record: Record) -> tuple[Rates, ...]:
-    """The tier of an aggregate's average call, since tiers go by the input of one; the lowest where it does not say how many they were."""
+    """The tier of an aggregate's average call, since tiers go by the input of one; the lowest where it states no number of calls."""
     calls, input_tokens = record.get("calls"), record["usage"].get("input_tokens")
     average = input_tokens // calls if calls and input_tokens else -1
     return ([tiers[0], *(tier for tier in tiers[1:] if average > tier.above_input_tokens)][-1],)

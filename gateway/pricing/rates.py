@@ -39,7 +39,7 @@ def rate(per_million: Decimal) -> int:
 def amount(tiers: Sequence[Rates], usage: Usage) -> str | None:
     """The price of *usage* as a decimal string; None when a whole count that it needs is unknown.
 
-    Output may be absent where there can be none (embeddings): the caller knows, and says 0.
+    Where no output can exist (embeddings), the caller passes 0.
     """
     input_tokens = usage.get("input_tokens")
     output_tokens = usage.get("output_tokens")

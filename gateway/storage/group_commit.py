@@ -1,6 +1,6 @@
-"""Changes of control.db that wait at the same time share one commit, so that a burst of them costs a few syncs.
+"""Group commit of control.db: changes that wait at the same time share one commit, so a burst costs a few syncs.
 
-Each change is whole or not there: one that raises is undone by itself, and the others are committed.
+A change that raises is rolled back to its savepoint; the others of its group are committed.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ class Commits:
     """One queue of changes. Used on the event loop's thread only."""
 
     def __init__(self, database: Database, after: Change[Any], committed: Callable[[Any], None]) -> None:
-        """*after* runs at the end of each commit, and *committed* is given what it returned once that is on disk."""
+        """*after* runs at the end of each commit; *committed* receives its result once that is on disk."""
         self._database = database
         self._after = after
         self._committed = committed
@@ -38,7 +38,7 @@ class Commits:
         return await future
 
     async def close(self) -> None:
-        """Return when nothing waits any more."""
+        """Return when the queue is empty."""
         if self._writing is not None:
             with suppress(asyncio.CancelledError):
                 await self._writing
@@ -53,13 +53,13 @@ class Commits:
 
     async def _write_group(self, group: list[tuple[Change[Any], asyncio.Future[Any]]]) -> None:
         try:
-            results, told = await self._database.write(partial(_run, [change for change, _ in group], self._after))
-        except Exception as error:  # noqa: BLE001 whoever waits is told
+            results, summary = await self._database.write(partial(_run, [change for change, _ in group], self._after))
+        except Exception as error:  # noqa: BLE001 raised to every caller of the group
             for _, future in group:
                 if not future.done():
                     future.set_exception(error)
             return
-        self._committed(told)
+        self._committed(summary)
         for (_, future), result in zip(group, results, strict=True):
             if future.done():
                 continue
@@ -70,17 +70,17 @@ class Commits:
 
 
 def _run(changes: Sequence[Change[Any]], after: Change[Any], connection: sqlite3.Connection) -> tuple[list[Any], Any]:
-    return [_undone_where_it_raises(change, connection) for change in changes], after(connection)
+    return [_result_or_error(change, connection) for change in changes], after(connection)
 
 
-def _undone_where_it_raises(change: Change[Any], connection: sqlite3.Connection) -> Any:
-    """The result, or what was raised; sqlite3's own errors go up, for then nothing of the commit can be trusted."""
+def _result_or_error(change: Change[Any], connection: sqlite3.Connection) -> Any:
+    """The result, or the exception; sqlite3's own errors propagate and fail the whole commit."""
     connection.execute("SAVEPOINT change")
     try:
         result = change(connection)
     except sqlite3.Error:
         raise
-    except Exception as error:  # noqa: BLE001 given to whoever asked for the change
+    except Exception as error:  # noqa: BLE001 raised to the caller of the change
         connection.execute("ROLLBACK TO change")
         result = error
     connection.execute("RELEASE change")

@@ -1,4 +1,4 @@
-"""Whether control.db may be opened: a damaged or vanished one must not be taken for one that never held a key, for then intake is open."""
+"""Refuses a damaged or missing control.db: taken for a file that never held a key, it would open the intake."""
 
 import sqlite3
 from contextlib import closing
@@ -7,19 +7,19 @@ from pathlib import Path
 from gateway.keys.errors import DatabaseUnavailable
 from gateway.storage.database import read_only
 
-MEND = (
+REMEDY = (
     "restore it from a backup together with its pepper file; or, to go on without the keys it held, move it and {pepper}"
-    " away and make a key before the start (telemetry-gateway keys create): without one, intake on loopback is open"
+    " away and create a key before the start (telemetry-gateway keys create): without one, intake on loopback is open"
 )
 KEY_TABLES = "SELECT 1 FROM sqlite_schema WHERE name = 'key_facts'"
 
 
 def refuse_damaged(database: Path, pepper: Path) -> None:
-    """Raise DatabaseUnavailable with the mend when *database* is damaged, or gone while its *pepper* is there."""
-    mend = MEND.format(pepper=pepper.name)
+    """Raise DatabaseUnavailable with a remedy when *database* is damaged, or missing beside its *pepper*."""
+    remedy = REMEDY.format(pepper=pepper.name)
     if not database.exists() or database.stat().st_size == 0:
         if pepper.exists():
-            raise DatabaseUnavailable(f"{database.name} is gone, and this data directory had one: {mend}")
+            raise DatabaseUnavailable(f"{database.name} is gone, and this data directory had one: {remedy}")
         return
     try:
         with closing(read_only(database)) as connection:
@@ -29,4 +29,4 @@ def refuse_damaged(database: Path, pepper: Path) -> None:
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
         found = "it cannot be read" if isinstance(error, UnicodeDecodeError) else str(error)
     if found != "ok":
-        raise DatabaseUnavailable(f"{database.name} is damaged ({str(found).splitlines()[0]}): {mend}")
+        raise DatabaseUnavailable(f"{database.name} is damaged ({str(found).splitlines()[0]}): {remedy}")

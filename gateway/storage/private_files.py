@@ -1,4 +1,4 @@
-"""Small files that hold a secret: made once, whole, mode 0600, and on disk before they are used."""
+"""Small files that hold a secret: created once, atomically, mode 0600, and synced before they are used."""
 
 import os
 import tempfile
@@ -9,14 +9,14 @@ OWNER_ONLY = 0o600
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Put *content* at *path* in one step: a crash leaves the old file or the new one, never half of it."""
+    """Write *content* to *path* atomically: after a crash the file is the old one or the new one."""
     temporary = _written_beside(path, content)
     temporary.replace(path)
     _sync_folder(path.parent)
 
 
 def read_or_create(path: Path, make: Callable[[], bytes]) -> bytes:
-    """The file's content; made with *make* when there is none. Of two that start at once, both get the first one's."""
+    """The file's content; created with *make* when missing. Of two concurrent callers both get the first one's."""
     if not path.exists():
         temporary = _written_beside(path, make())
         try:
@@ -31,7 +31,7 @@ def read_or_create(path: Path, make: Callable[[], bytes]) -> bytes:
 
 
 def restrict(path: Path) -> None:
-    """Take group's and others' rights away, where a restore or a volume's defaults gave them."""
+    """Remove group and other permissions, which a restore or a volume's defaults may have set."""
     if path.stat().st_mode & 0o077:
         path.chmod(OWNER_ONLY)
 
