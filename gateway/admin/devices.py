@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field
 
 from gateway.admin.operation import Answer, Call, Listed, Note, Operation
 from gateway.common.body import Body
-from gateway.contract.device_identity import Origin
+from gateway.contract.device_identity import KINDS, Origin
 from gateway.contract.errors import BadPayload, NotFound
 from gateway.devices import rows
 from gateway.devices.clocks import Now
@@ -23,7 +23,6 @@ from spool.clock import rfc3339_ms
 
 T = TypeVar("T")
 
-KINDS: Final = ("workstation", "server", "gateway")
 ORIGINS: Final[tuple[Origin, ...]] = ("telemetry", "heartbeat", "ping", "enrolment", "gateway")
 DEVICE_LIST: Final = ListShape(
     root="devices",

@@ -30,11 +30,12 @@ from gateway.config.values import (
 from gateway.contract.auth_methods import SIGNATURES
 from gateway.contract.device_identity import ID_RULE, MAX_ID, is_device_id
 from gateway.contract.scopes import CATALOGUE, USE_CASES
+from gateway.contract.unit_cost import MAX_DIMENSIONS
 from gateway.sources.catalogue import SOURCES
 from gateway.sources.generic.mapping import fault_in
 from gateway.usage_events.derived import SOURCES as DERIVED_FIELDS
 from gateway.usage_events.derived import Measure
-from gateway.usage_events.unit_cost import MAX_DIMENSIONS, BadUnitCost, check_dimensions
+from gateway.usage_events.unit_cost import BadUnitCost, check_dimensions
 from spool.record import OWN_LANES
 from spool.unit_cost import Granularity
 

@@ -7,11 +7,12 @@ no device, so that a cluster does not mint one with each restart.
 
 import hashlib
 import hmac
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 Origin = Literal["telemetry", "heartbeat", "ping", "enrolment", "gateway"]
 """How a device made its first contact."""
 Kind = Literal["workstation", "server", "gateway"]
+KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
 POSTED: Final[Kind] = "workstation"
 """What a device is that was posted by itself, unless it says another kind."""

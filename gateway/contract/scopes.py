@@ -14,6 +14,13 @@ from gateway.common.suggestions import nearest
 
 INGEST_SCOPE = "ai-telemetry-ingest:ingest-ai-telemetry"
 """Of every AI telemetry ingest endpoint."""
+EVENT_SCOPE = "events_v1:create_event"
+UNIT_COST_SCOPE = "unit-cost_v1:manage_telemetry_records"
+READ_UNIT_COST_SCOPE = "unit-cost_v1:read_telemetry"
+ENROLL_SCOPE = "ai-control-plane:enroll-device"
+HEARTBEAT_SCOPE = "ai-control-plane:heartbeat-device"
+PING_SCOPE = "ai-control-plane:ping-device"
+READ_COSTS_SCOPE = "billing:read_costs"
 
 SEND_AI_TELEMETRY = "send-ai-telemetry"
 SEND_BILLING_DATA = "send-billing-data"
@@ -37,7 +44,7 @@ class Scope(NamedTuple):
 
 CATALOGUE: tuple[Scope, ...] = (
     Scope(INGEST_SCOPE, "Send AI Telemetry", write_only=True, use_case=SEND_AI_TELEMETRY),
-    Scope("billing:read_costs", "Cost & Usage Data"),
+    Scope(READ_COSTS_SCOPE, "Cost & Usage Data"),
     Scope("billing:read_dimensions", "Cost & Usage Data"),
     Scope("billing:read_resource_tags", "Cost & Usage Data"),
     Scope("views:create_view", "Views"),
@@ -110,14 +117,14 @@ CATALOGUE: tuple[Scope, ...] = (
     Scope("connections:update_billing", "Manage Billing Connections"),
     Scope("ai-hub:mcp", "AI Hub (MCP)"),
     # Enrolment and heartbeats answer with the device's state, so they are not write-only.
-    Scope("ai-control-plane:enroll-device", "AI Device Control Plane"),
-    Scope("ai-control-plane:heartbeat-device", "AI Device Control Plane"),
-    Scope("ai-control-plane:ping-device", "AI Device Control Plane", write_only=True),
-    Scope("events_v1:create_event", "Telemetry & Usage Streams", write_only=True),
+    Scope(ENROLL_SCOPE, "AI Device Control Plane"),
+    Scope(HEARTBEAT_SCOPE, "AI Device Control Plane"),
+    Scope(PING_SCOPE, "AI Device Control Plane", write_only=True),
+    Scope(EVENT_SCOPE, "Telemetry & Usage Streams", write_only=True),
     Scope("unit-cost_v1:create_telemetry_stream", "Telemetry & Usage Streams"),
     Scope("unit-cost_v1:delete_telemetry_stream", "Telemetry & Usage Streams"),
-    Scope("unit-cost_v1:manage_telemetry_records", "Telemetry & Usage Streams"),
-    Scope("unit-cost_v1:read_telemetry", "Telemetry & Usage Streams"),
+    Scope(UNIT_COST_SCOPE, "Telemetry & Usage Streams"),
+    Scope(READ_UNIT_COST_SCOPE, "Telemetry & Usage Streams"),
     Scope("access-control:create_role", "Roles & Access Control"),
     Scope("access-control:delete_role", "Roles & Access Control"),
     Scope("access-control:read_permission_sets", "Roles & Access Control"),

@@ -14,7 +14,19 @@ from exporters.secret import Secret
 from gateway.config.model import Upstream, UpstreamKey
 from gateway.config.values import Address, TcpAddress
 from gateway.contract.errors import CannotStart, not_bound
-from gateway.contract.scopes import SEND_AI_TELEMETRY, Fixed, Grant, Managed
+from gateway.contract.scopes import (
+    ENROLL_SCOPE,
+    EVENT_SCOPE,
+    HEARTBEAT_SCOPE,
+    PING_SCOPE,
+    READ_COSTS_SCOPE,
+    READ_UNIT_COST_SCOPE,
+    SEND_AI_TELEMETRY,
+    UNIT_COST_SCOPE,
+    Fixed,
+    Grant,
+    Managed,
+)
 from gateway.keys.local_key_file import kept_key
 from gateway.local_service.service import Service
 
@@ -23,15 +35,15 @@ READ_KEY_FILE = "service-key"
 MADE_BY = "gateway@localhost"
 
 CONTROL_SCOPES = (
-    "ai-control-plane:enroll-device",
-    "ai-control-plane:heartbeat-device",
-    "ai-control-plane:ping-device",
-    "events_v1:create_event",
+    ENROLL_SCOPE,
+    HEARTBEAT_SCOPE,
+    PING_SCOPE,
+    EVENT_SCOPE,
     "unit-cost_v1:create_telemetry_stream",
-    "unit-cost_v1:manage_telemetry_records",
-    "unit-cost_v1:read_telemetry",
+    UNIT_COST_SCOPE,
+    READ_UNIT_COST_SCOPE,
 )
-READ_SCOPES = ("billing:read_costs", "insights:read_insight", "insights:read_insights", "unit-cost_v1:read_telemetry")
+READ_SCOPES = (READ_COSTS_SCOPE, "insights:read_insight", "insights:read_insights", READ_UNIT_COST_SCOPE)
 
 
 async def prepare_keys(service: Service, data_dir: Path) -> tuple[UpstreamKey, ...]:

@@ -4,6 +4,7 @@ import sqlite3
 
 import orjson
 
+from gateway.contract.ai_telemetry import ENVELOPE_SCHEMA
 from gateway.lists.conventions import Filterable, ListShape, Sort
 from gateway.lists.table import ListTable
 from gateway.local_service.ai_records import COLUMNS, KINDS, STATUSES, RecordRow, record_row
@@ -12,7 +13,6 @@ from gateway.local_service.checks import Fields, as_list, choice, decoded_object
 from gateway.local_service.errors import Invalid, TooLarge
 from gateway.local_service.lists import list_answer
 
-ENVELOPE_SCHEMAS = ("ai-telemetry/1",)
 MAX_RECORDS = 1000
 MAX_BYTES = 4 * 1024 * 1024
 
@@ -72,7 +72,7 @@ def records(connection: sqlite3.Connection, call: Call) -> Answer:
 
 def _origin(body: Fields) -> tuple[str, str]:
     """(gateway id, batch id) of an envelope."""
-    choice(body, "schema", ENVELOPE_SCHEMAS)
+    choice(body, "schema", (ENVELOPE_SCHEMA,))
     time_ms(body, "sent_at")
     return text(body, "gateway_id"), text(body, "batch_id")
 

@@ -7,6 +7,7 @@ a device only when its sequence is the highest of its instance, so a repeat or a
 import sqlite3
 from typing import NamedTuple
 
+from gateway.contract.device_identity import KINDS
 from gateway.lists.conventions import Filterable, ListShape, Sort
 from gateway.lists.table import ListTable
 from gateway.local_service.call import Answer, Call, json_answer
@@ -15,7 +16,6 @@ from gateway.local_service.errors import DeviceBlocked, DeviceExists, DeviceUnkn
 from gateway.local_service.lists import list_answer
 from spool.clock import rfc3339_ms
 
-KINDS = ("workstation", "server", "gateway")
 STATUSES = ("active", "pending", "blocked")
 HEARTBEAT_INTERVAL_S = 60
 

@@ -10,8 +10,6 @@ import sqlite3
 from gateway.local_service.call import Answer, Call
 from gateway.local_service.times import DAY_MS
 
-HEADERS = ("Idempotency-Key", "cloudzero-idempotency-key")
-"""Either name is read: the one of the preset `document`, and the one of the preset `cloudzero`."""
 KEPT_MS = 7 * DAY_MS
 """The service's own retention is not published; a spool gives a batch up after 7 days."""
 

@@ -6,7 +6,17 @@ arrived can be checked, need `billing:read_costs`, and never misbehave.
 
 from typing import NamedTuple
 
-from gateway.contract.scopes import INGEST_SCOPE
+from gateway.contract.scopes import (
+    ENROLL_SCOPE,
+    EVENT_SCOPE,
+    HEARTBEAT_SCOPE,
+    INGEST_SCOPE,
+    PING_SCOPE,
+    READ_COSTS_SCOPE,
+    READ_UNIT_COST_SCOPE,
+    UNIT_COST_SCOPE,
+)
+from gateway.contract.unit_cost import MAX_BYTES as UNIT_COST_MAX_BYTES
 from gateway.local_service import (
     ai_telemetry,
     billing,
@@ -15,13 +25,12 @@ from gateway.local_service import (
     insights,
     summary,
     unit_cost,
-    unit_cost_records,
 )
 from gateway.local_service.call import Operation
-from gateway.local_service.unit_cost_records import Action, Kind
+from spool.unit_cost import Kind
+from spool.unit_cost import Operation as Action
 
 SMALL_BODY_BYTES = 1024 * 1024
-_READ = "billing:read_costs"
 _INSIGHT = "/v2/insights/{insight_id}"
 
 
@@ -43,9 +52,9 @@ def _unit_cost(kind: Kind, action: Action) -> Route:
     return Route(
         "POST",
         f"/unit-cost/v1/telemetry/{kind}/{{stream}}/{action}",
-        "unit-cost_v1:manage_telemetry_records",
+        UNIT_COST_SCOPE,
         unit_cost.manage(kind, action),
-        unit_cost_records.MAX_BYTES,
+        UNIT_COST_MAX_BYTES,
     )
 
 
@@ -74,26 +83,26 @@ ROUTES: tuple[Route, ...] = (
         ai_telemetry.ingest,
         ai_telemetry.MAX_BYTES,
     ),
-    Route("GET", "/v2/ai-telemetry/records", _READ, ai_telemetry.records, misbehaves=False),
-    Route("GET", "/v2/ai-telemetry/summary", _READ, summary.summary, misbehaves=False),
-    Route("POST", "/events/v1/events", "events_v1:create_event", events.create, events.MAX_BYTES),
-    Route("GET", "/events/v1/events", _READ, events.events, misbehaves=False),
-    Route("POST", "/v2/ai-control-plane/devices", "ai-control-plane:enroll-device", devices.enroll),
-    Route("GET", "/v2/ai-control-plane/devices", _READ, devices.devices, misbehaves=False),
+    Route("GET", "/v2/ai-telemetry/records", READ_COSTS_SCOPE, ai_telemetry.records, misbehaves=False),
+    Route("GET", "/v2/ai-telemetry/summary", READ_COSTS_SCOPE, summary.summary, misbehaves=False),
+    Route("POST", "/events/v1/events", EVENT_SCOPE, events.create, events.MAX_BYTES),
+    Route("GET", "/events/v1/events", READ_COSTS_SCOPE, events.events, misbehaves=False),
+    Route("POST", "/v2/ai-control-plane/devices", ENROLL_SCOPE, devices.enroll),
+    Route("GET", "/v2/ai-control-plane/devices", READ_COSTS_SCOPE, devices.devices, misbehaves=False),
     Route(
         "POST",
         "/v2/ai-control-plane/devices/{device_id}/heartbeat",
-        "ai-control-plane:heartbeat-device",
+        HEARTBEAT_SCOPE,
         devices.heartbeat,
     ),
-    Route("POST", "/v2/ai-control-plane/devices/{device_id}/ping", "ai-control-plane:ping-device", devices.ping),
+    Route("POST", "/v2/ai-control-plane/devices/{device_id}/ping", PING_SCOPE, devices.ping),
     _unit_cost("allocation", "sum"),
     _unit_cost("allocation", "replace"),
     _unit_cost("allocation", "delete"),
     _unit_cost("metric", "sum"),
     _unit_cost("metric", "replace"),
     _unit_cost("metric", "delete"),
-    Route("GET", "/unit-cost/v1/telemetry/{stream}/records", "unit-cost_v1:read_telemetry", unit_cost.stream_records),
+    Route("GET", "/unit-cost/v1/telemetry/{stream}/records", READ_UNIT_COST_SCOPE, unit_cost.stream_records),
     *_billing("external"),
     *_billing("anycost"),
     Route("GET", "/v2/insights", "insights:read_insights", insights.insights),

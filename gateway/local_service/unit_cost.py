@@ -19,13 +19,13 @@ from gateway.local_service.errors import Invalid
 from gateway.local_service.lists import list_answer
 from gateway.local_service.unit_cost_records import (
     STREAM_NAME,
-    Action,
-    Kind,
     UnitRecord,
     one_shape,
     unit_records,
 )
 from spool.clock import rfc3339_ms
+from spool.unit_cost import Kind
+from spool.unit_cost import Operation as Action
 
 _ON_PLACE = {
     "replace": "excluded.value",

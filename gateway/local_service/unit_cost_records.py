@@ -1,52 +1,31 @@
 """Unit-cost records as the service takes them: checked, put into their bucket, keyed. Pure.
 
-One table of limits, after the published ones (wire contract 2.1). A request is taken whole or not at all, so the first
-fault ends it; the message says which record it was.
+The limits are those of `gateway.contract.unit_cost`. A request is taken whole or not at all, so the first fault ends it;
+the message names the record's position.
 """
 
 import json
 import re
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
+from gateway.contract.unit_cost import (
+    DIMENSIONS,
+    FREE_DIMENSION,
+    GRANULARITIES,
+    MAX_AHEAD_MS,
+    MAX_DIMENSIONS,
+    MAX_VALUES,
+    METRIC_DEFAULT,
+)
 from gateway.local_service.amounts import decimal_text, parse_decimal
 from gateway.local_service.checks import Fields, as_list, as_object, choice, optional_text, present, text
 from gateway.local_service.errors import Invalid
-from gateway.local_service.times import DAY_MS, parse_utc
-
-Kind = Literal["allocation", "metric"]
-Action = Literal["sum", "replace", "delete"]
+from gateway.local_service.times import parse_utc
+from spool.unit_cost import DIGITS, Kind, Operation
 
 STREAM_NAME = re.compile(r"[A-Za-z0-9_.-]{1,256}")
-GRANULARITIES: dict[Kind, tuple[str, ...]] = {
-    "allocation": ("HOURLY", "DAILY", "MONTHLY"),
-    "metric": ("DAILY", "MONTHLY"),
-}
-METRIC_DEFAULT = "DAILY"
-MAX_BYTES = 5_000_000
-MAX_DIMENSIONS = 5
-MAX_VALUES = 20
-MAX_DIGITS = 15
-MAX_AHEAD_MS = DAY_MS
-"""A timestamp further in the future is refused; the service's own bound is not published."""
-PLAIN_DIMENSIONS = frozenset(
-    {
-        *("Account", "Cloud Provider", "Instance Type", "Operation", "Payer Account", "Payment Option", "Region"),
-        *(
-            "Resource",
-            "Service",
-            "Service Category",
-            "Service Detail",
-            "Transaction Type",
-            "Usage Family",
-            "Usage Type",
-        ),
-        *("Kubernetes Cluster", "Kubernetes Namespace", "Kubernetes Workload", "Kubernetes Pod"),
-    }
-)
-"""Dimensions without a prefix; the service's list is not published in full. `custom:` and `tag:` names are free."""
-_FREE_DIMENSION = re.compile(r"(?:custom|tag):.{1,256}", re.DOTALL)
 _EVERYTHING = "*"
 
 
@@ -63,7 +42,7 @@ class UnitRecord(NamedTuple):
     """Decimal; "" for a delete."""
 
 
-def unit_records(body: Fields, kind: Kind, action: Action, now_ms: int) -> list[UnitRecord]:
+def unit_records(body: Fields, kind: Kind, action: Operation, now_ms: int) -> list[UnitRecord]:
     """The request's records. Raises Invalid with the record's position."""
     records = as_list(present(body, "records"), "records")
     if not records:
@@ -71,14 +50,14 @@ def unit_records(body: Fields, kind: Kind, action: Action, now_ms: int) -> list[
     return [_located(record, index, kind, action, now_ms) for index, record in enumerate(records)]
 
 
-def _located(value: object, index: int, kind: Kind, action: Action, now_ms: int) -> UnitRecord:
+def _located(value: object, index: int, kind: Kind, action: Operation, now_ms: int) -> UnitRecord:
     try:
         return _unit_record(as_object(value, "record"), kind, action, now_ms)
     except Invalid as error:
         raise Invalid(error.code, f"records[{index}]: {error}") from error
 
 
-def _unit_record(record: Fields, kind: Kind, action: Action, now_ms: int) -> UnitRecord:
+def _unit_record(record: Fields, kind: Kind, action: Operation, now_ms: int) -> UnitRecord:
     granularity = _granularity(record, kind)
     filter_ = _filter(record, kind, required=action != "delete")
     return UnitRecord(
@@ -141,7 +120,7 @@ def _sound_filter(filter_: Fields) -> dict[str, list[str]]:
 
 
 def _values(name: str, values: object) -> list[str]:
-    if name not in PLAIN_DIMENSIONS and _FREE_DIMENSION.fullmatch(name) is None:
+    if name not in DIMENSIONS and FREE_DIMENSION.fullmatch(name) is None:
         raise Invalid("unrecognized_filter", "filter: a key is no dimension that is known")
     if not isinstance(values, list) or not 1 <= len(values) <= MAX_VALUES:
         raise Invalid("invalid_filter", f"filter: each dimension needs 1 to {MAX_VALUES} values")
@@ -154,8 +133,8 @@ def _values(name: str, values: object) -> list[str]:
 def _value(record: Fields, kind: Kind) -> str:
     value = present(record, "value")
     number = parse_decimal(str(value)) if isinstance(value, str | int | float) and not isinstance(value, bool) else None
-    if number is None or len(number.normalize().as_tuple().digits) > MAX_DIGITS:
-        raise Invalid("invalid_value", f"value: a number of up to {MAX_DIGITS} digits is needed")
+    if number is None or len(number.normalize().as_tuple().digits) > DIGITS:
+        raise Invalid("invalid_value", f"value: a number of up to {DIGITS} digits is needed")
     if kind == "allocation" and number <= 0:
         raise Invalid("invalid_value", "value: it needs to be greater than 0")
     return decimal_text(number)

@@ -16,6 +16,7 @@ from aiohttp import web
 from aiohttp.web_exceptions import HTTPException
 
 from gateway.common.http_server import QuietRunner
+from gateway.contract.headers import REPEAT_KEY_HEADERS
 from gateway.keys.errors import DatabaseUnavailable
 from gateway.keys.key import RandomBytes
 from gateway.keys.record import KeyRecord
@@ -23,7 +24,6 @@ from gateway.keys.store import KeyStore
 from gateway.local_service.call import Answer, Call, json_answer
 from gateway.local_service.errors import Invalid, ServiceError, TooLarge, Unauthorized
 from gateway.local_service.gzipped import NotGzip, TooLong, gunzip
-from gateway.local_service.idempotency import HEADERS
 from gateway.local_service.misbehave import GOOD, Misbehave, plan
 from gateway.local_service.openapi.document import service_openapi
 from gateway.local_service.routes import ROUTES, Route
@@ -170,7 +170,7 @@ def _too_large(max_bytes: int) -> TooLarge:
 
 
 def _call(context: Context, key: KeyRecord, request: web.Request, body: bytes) -> Call:
-    keys = (request.headers.get(name, "").strip() for name in HEADERS)
+    keys = (request.headers.get(name, "").strip() for name in REPEAT_KEY_HEADERS)
     return Call(
         method=request.method,
         path=request.path,

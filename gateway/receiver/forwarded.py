@@ -23,7 +23,14 @@ from gateway.admin.insights import LIST, Insights
 from gateway.contract.errors import DeviceQuarantined, EnrolmentRefused, UnsupportedMedia
 from gateway.contract.intake import Intake, Receipt, Sender
 from gateway.contract.outcomes import Rejection
-from gateway.contract.scopes import INGEST_SCOPE
+from gateway.contract.scopes import (
+    ENROLL_SCOPE,
+    EVENT_SCOPE,
+    HEARTBEAT_SCOPE,
+    INGEST_SCOPE,
+    PING_SCOPE,
+    UNIT_COST_SCOPE,
+)
 from gateway.contract.unit_cost import Target
 from gateway.devices.states import KNOWN
 from gateway.receiver.answers import Answer
@@ -32,12 +39,7 @@ from gateway.receiver.body import Hold
 from gateway.receiver.responses import json_error
 from gateway.receiver.routes import BodyRoute, RequestRoute, Route
 from gateway.receiver.telemetry import (
-    ENROLL_SCOPE,
-    EVENT_SCOPE,
-    HEARTBEAT_SCOPE,
     JSON_HEADERS,
-    PING_SCOPE,
-    UNIT_COST_SCOPE,
 )
 from spool.unit_cost import Kind, Operation
 

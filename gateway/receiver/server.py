@@ -20,6 +20,7 @@ from gateway.common.http_server import QuietServer
 from gateway.common.traceback_summary import places
 from gateway.common.wall_clock import wall_ms
 from gateway.contract.errors import BadPayload, GatewayError, MethodNotAllowed, Unauthenticated
+from gateway.contract.headers import REPEAT_KEY_HEADERS
 from gateway.observability.metrics import WebFigures
 from gateway.observability.refusals import Refused
 from gateway.receiver.admission import Admission
@@ -32,9 +33,6 @@ from gateway.receiver.otlp import OtlpManner
 from gateway.receiver.routes import POST_ONLY, BodyRoute, Manner, Route, RouteTable
 
 log = structlog.get_logger()
-
-REPEAT_KEY_HEADERS = ("Idempotency-Key", "cloudzero-idempotency-key")
-"""What tells a repeated request from a second one, where its items have no ids of their own."""
 
 BATCH_HEADERS = ("X-Gateway-Id", "X-Batch-Id")
 

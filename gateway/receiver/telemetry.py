@@ -9,6 +9,7 @@ from aiohttp import web
 
 from gateway.contract.errors import NothingTaken, UnsupportedMedia
 from gateway.contract.intake import Intake, Receipt, Sender
+from gateway.contract.scopes import ENROLL_SCOPE, EVENT_SCOPE, HEARTBEAT_SCOPE, PING_SCOPE, UNIT_COST_SCOPE
 from gateway.contract.unit_cost import Target
 from gateway.receiver.answers import Answer
 from gateway.receiver.authenticator import Headers
@@ -16,12 +17,6 @@ from gateway.receiver.ready_response import SERVER
 from gateway.receiver.responses import json_error
 from gateway.receiver.routes import BodyRoute, Route
 from spool.unit_cost import Kind, Operation
-
-EVENT_SCOPE = "events_v1:create_event"
-UNIT_COST_SCOPE = "unit-cost_v1:manage_telemetry_records"
-ENROLL_SCOPE = "ai-control-plane:enroll-device"
-HEARTBEAT_SCOPE = "ai-control-plane:heartbeat-device"
-PING_SCOPE = "ai-control-plane:ping-device"
 
 JSON_HEADERS: Final = {"Content-Type": "application/json", "Server": SERVER}
 

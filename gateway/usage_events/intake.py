@@ -13,10 +13,10 @@ from gateway.common.plural import plural
 from gateway.contract.errors import BadRecord, StreamMismatch, TooLarge
 from gateway.contract.intake import Receipt, Sender
 from gateway.contract.outcomes import Rejection
-from gateway.contract.unit_cost import Target
+from gateway.contract.unit_cost import MAX_BYTES, Target
 from gateway.usage_events.events import EventRules, at_line, decode_events
 from gateway.usage_events.faults import MENDS, told_of_event, told_of_record
-from gateway.usage_events.unit_cost import MAX_BYTES, BadUnitCost, read_records
+from gateway.usage_events.unit_cost import BadUnitCost, read_records
 from spool.events import FORGET_AT_ONCE, NewEvent, RepeatKey
 from spool.store import EventStore, StatusStore
 from spool.unit_cost import Metered, Mismatch

@@ -13,7 +13,16 @@ from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any, get_args
 
-from gateway.contract.unit_cost import Target
+from gateway.contract.unit_cost import (
+    DIMENSIONS,
+    FREE_DIMENSION,
+    GRANULARITIES,
+    MAX_AHEAD_MS,
+    MAX_DIMENSIONS,
+    MAX_VALUES,
+    METRIC_DEFAULT,
+    Target,
+)
 from gateway.decode.loose_json import place_of, whole_escapes
 from gateway.usage_events.faults import KNOWN, OLDER_ELEMENT, Fault, told_of_field
 from spool.unit_cost import (
@@ -33,31 +42,11 @@ from spool.unit_cost import (
 
 STREAM_NAME = re.compile(r"(?!\.+\Z)[A-Za-z0-9_.-]{1,256}")
 """Not `..`: it would be another path."""
-GRANULARITIES: dict[Kind, tuple[Granularity, ...]] = {
-    "allocation": ("HOURLY", "DAILY", "MONTHLY"),
-    "metric": ("DAILY", "MONTHLY"),
-}
-METRIC_DEFAULT: Granularity = "DAILY"
 OURS = KNOWN["allocation"] | KNOWN["metric"]
 MAX_RECORDS = 10_000
-MAX_BYTES = 5_000_000
-"""Of one request, as the service has it."""
-MAX_DIMENSIONS = 5
-MAX_VALUES = 20
 MAX_TEXT = 256
-MAX_AHEAD_MS = 24 * 3_600_000
 MOST_DIGITS_AWAY = 30
 """Of a value's first digit from the decimal point: larger and smaller numbers are a mistake."""
-DIMENSIONS = frozenset(
-    {
-        "Account", "Cloud Provider", "Instance Type", "Kubernetes Cluster", "Kubernetes Namespace", "Kubernetes Pod",
-        "Kubernetes Workload", "Operation", "Payer Account", "Payment Option", "Region", "Resource", "Service",
-        "Service Category", "Service Detail", "Transaction Type", "Usage Family", "Usage Type",
-    }
-)  # fmt: skip
-"""Those without a prefix. The service's list is not published in
-full, hence `unit_cost.dimensions`."""
-_FREE_DIMENSION = re.compile(r"(?:custom|tag):.{1,256}", re.DOTALL)
 
 
 class BadUnitCost(Exception):
@@ -226,7 +215,7 @@ def check_dimensions(filter_: Mapping[str, Sequence[object]], more_dimensions: A
     if len(filter_) > MAX_DIMENSIONS:
         raise BadUnitCost(Fault("too_many_dimensions"))
     for name, values in filter_.items():
-        if name not in DIMENSIONS and name not in more_dimensions and _FREE_DIMENSION.fullmatch(name) is None:
+        if name not in DIMENSIONS and name not in more_dimensions and FREE_DIMENSION.fullmatch(name) is None:
             raise BadUnitCost(Fault("unrecognized_filter"))
         if not 1 <= len(values) <= MAX_VALUES:
             raise BadUnitCost(Fault("too_many_values"))

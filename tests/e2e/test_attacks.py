@@ -20,11 +20,10 @@ import pytest
 from benchmarks.processes import ProcessFailed
 from benchmarks.scenario import fetch
 from gateway.admin.session import COOKIE
-from gateway.contract.scopes import Fixed
+from gateway.contract.scopes import EVENT_SCOPE, Fixed
 from gateway.keys.key import GATEWAY_PREFIX, SERVICE_PREFIX, mint
 from gateway.keys.limits import Limits
 from gateway.receiver.otlp import INGEST_SCOPE
-from gateway.receiver.telemetry import EVENT_SCOPE
 from tests.support.corpus import CORPUS
 from tests.support.gateway_process import GatewayProcess, broken_identities
 from tests.support.keys_beside import keys_beside

@@ -5,10 +5,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from gateway.contract.ai_telemetry import ENVELOPE_SCHEMA
 from gateway.sources.documents import Document, documents_in
 from gateway.sources.items import at
 
-SCHEMA: Final = "ai-telemetry/1"
 _INDEX: Final = re.compile(r"records\[(\d+)\]")
 
 
@@ -16,7 +16,7 @@ def opened(documents: Iterable[Document]) -> Iterator[Document]:
     """The records of each envelope; any other document as it is."""
     for document in documents:
         value = document.value
-        if isinstance(value, dict) and value.get("schema") == SCHEMA:
+        if isinstance(value, dict) and value.get("schema") == ENVELOPE_SCHEMA:
             records = value.get("records")
             if isinstance(records, list):
                 for index, record in enumerate(records):

@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from gateway.config.loader import load_config
 from gateway.config.values import TcpAddress
 from gateway.contract.errors import Forbidden, Unauthenticated
-from gateway.contract.scopes import CATALOGUE, Fixed
+from gateway.contract.scopes import CATALOGUE, EVENT_SCOPE, HEARTBEAT_SCOPE, Fixed
 from gateway.keys.key import SERVICE_PREFIX, mint
 from gateway.keys.store import KeyStore
 from gateway.observability.refusals import MAX_ENTRIES, MAX_QUIET, QUIET_MS, Refused
@@ -25,7 +25,6 @@ from gateway.receiver.listen import listen, runner_for
 from gateway.receiver.otlp import INGEST_SCOPE
 from gateway.receiver.recent_senders import HOUR_MS, MAX_PATHS, RecentSender, RecentSenders, product_of
 from gateway.receiver.sources import SourceAccess, source_routes
-from gateway.receiver.telemetry import EVENT_SCOPE, HEARTBEAT_SCOPE
 from gateway.sources.catalogue import SOURCES
 from tests.conformance.otlp_http.payloads import JSON, PROTOBUF, Raw, protobuf_body
 from tests.conformance.otlp_http.recording import RecordingIntake

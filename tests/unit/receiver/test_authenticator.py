@@ -8,14 +8,13 @@ import pytest
 from multidict import CIMultiDict
 
 from gateway.contract.errors import Forbidden, Unauthenticated
-from gateway.contract.scopes import SEND_AI_TELEMETRY, Managed
+from gateway.contract.scopes import EVENT_SCOPE, SEND_AI_TELEMETRY, Managed
 from gateway.keys import store as key_store
 from gateway.keys.key import _crc
 from gateway.keys.store import KeyStore
 from gateway.receiver.auth_methods import shown_by
 from gateway.receiver.authenticator import KeyAuthenticator, OpenIntakeAuthenticator, credential, only_key
 from gateway.receiver.otlp import INGEST_SCOPE
-from gateway.receiver.telemetry import EVENT_SCOPE
 
 BY = "ops@example.com"
 

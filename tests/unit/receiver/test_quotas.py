@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from gateway.contract.errors import OverQuota
 from gateway.contract.intake import Receipt, Sender
-from gateway.contract.scopes import Fixed
+from gateway.contract.scopes import EVENT_SCOPE, HEARTBEAT_SCOPE, Fixed
 from gateway.keys.limits import Limits as KeyLimits
 from gateway.keys.record import KeyRecord
 from gateway.keys.store import KeyStore
@@ -25,7 +25,6 @@ from gateway.receiver.otlp import INGEST_SCOPE
 from gateway.receiver.quotas import Quotas
 from gateway.receiver.sources import source_routes
 from gateway.receiver.streaming import PIECE_BYTES
-from gateway.receiver.telemetry import EVENT_SCOPE, HEARTBEAT_SCOPE
 from gateway.sources.catalogue import SOURCES
 from spool.errors import SpoolFull
 from tests.conformance.otlp_http.payloads import JSON, PROTOBUF, protobuf_body
