@@ -1,4 +1,4 @@
-"""What is told of calls: usage that is missing, errors in bursts. Pure."""
+"""Detectors of calls: missing usage, error bursts. Pure."""
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -32,7 +32,7 @@ class Share(NamedTuple):
 
 
 def missing_usage_rising(history: History) -> Iterator[Finding]:
-    """Services that report more and more calls without saying what these used."""
+    """Services whose share of calls without usage rises."""
     now = shares((usage for usage in history.usage if is_of_last_day(usage, history)), service_of, without_usage)
     before = shares((usage for usage in history.usage if not is_of_last_day(usage, history)), service_of, without_usage)
     for service, found in sorted(now.items()):
@@ -54,7 +54,7 @@ def missing_usage_rising(history: History) -> Iterator[Finding]:
 
 
 def error_burst(history: History) -> Iterator[Finding]:
-    """Providers whose calls fail just now; and services whose calls fail while those of their providers do not."""
+    """Providers whose calls fail now; and services whose calls fail while other calls of their providers succeed."""
     failing = {
         provider: share
         for provider, share in bursting(history.usage, history.now_hour, provider_of).items()
@@ -74,7 +74,7 @@ def error_burst(history: History) -> Iterator[Finding]:
 
 
 def is_of_one_service(usage: Collection[Usage], now_hour: int) -> bool:
-    """Whether all that fails of a provider is one service's, and others get answers from it: then it is no matter of the provider."""
+    """Whether all failed calls of a provider are one service's while other services succeed: then the provider is not the cause."""
     services = bursting(usage, now_hour, service_of)
     others = [each for each in usage if each.service_name not in services]
     answered = sum(each.calls - each.failed_calls for each in others if each.hour > now_hour - ERROR_HOURS)
@@ -101,7 +101,7 @@ def is_ever_so(now: Share, before: Share) -> bool:
 def shares(
     usage: Iterable[Usage], name_of: Callable[[Usage], str], part_of: Callable[[Usage], int]
 ) -> dict[str, Share]:
-    """Name -> the part of its calls; what is beyond the bound of series has no name."""
+    """Name -> the part of its calls; series beyond the bound have no name."""
     found: dict[str, list[int]] = defaultdict(lambda: [0, 0])
     for each in usage:
         name = name_of(each)

@@ -1,4 +1,4 @@
-"""What may be written about insights, and what a status becomes. Pure; the same on the gateway and on the local service.
+"""Bodies that create and change insights, and the transitions of a status. Pure; the same on the gateway and on the local service.
 
 A body is checked whole by its model here. An error names the field and what is valid, and quotes nothing that was sent.
 """
@@ -15,7 +15,7 @@ TITLE_MAX_CHARS: Final = 500
 WORD_MAX_CHARS: Final = 100
 COMMENT_MAX_CHARS: Final = 10_000
 MOST_MADE: Final = 10_000
-"""Insights made by hand that are kept; they are never forgotten, so the next one is refused."""
+"""Manual insights that are kept; none is evicted, so the next one is refused."""
 MOST_COMMENTS: Final = 1_000
 """Of one insight."""
 
@@ -58,7 +58,7 @@ CommentText = Annotated[
 
 
 class InsightError(Exception):
-    """A request about insights that cannot be granted; `code` is its type in an answer."""
+    """A request about insights that is refused; `code` is its type in the response."""
 
     status = 400
     code = "invalid_request"
@@ -89,7 +89,7 @@ class NoSuchComment(InsightError):
 
 
 class FoundInsight(InsightError):
-    """What was found follows the figures: by hand only its status changes."""
+    """A found insight follows the figures: an operator changes its status only."""
 
     status = 409
     code = "insight_found"
@@ -106,7 +106,7 @@ class TooMany(InsightError):
 
 
 class _InsightBody(Body):
-    """A refusal names the first fault; its code holds the field."""
+    """A refusal names the first fault; its code contains the field."""
 
     @classmethod
     def refusal(cls, faults: Sequence[Fault]) -> Exception:
@@ -118,7 +118,7 @@ class _InsightBody(Body):
 
 
 class NewInsight(_InsightBody):
-    """An insight made by hand."""
+    """A manual insight."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -139,7 +139,7 @@ class NewInsight(_InsightBody):
 
 
 class InsightChange(_InsightBody):
-    """Fields that are not given stay. Only the status of an insight that was found can be changed."""
+    """Absent fields stay. Of a found insight only the status can change."""
 
     model_config = ConfigDict(json_schema_extra={"minProperties": 1, "example": {"status": "in_progress"}})
 
@@ -151,7 +151,7 @@ class InsightChange(_InsightBody):
 
 
 class CommentBody(_InsightBody):
-    """Of a new comment, or of one that is changed."""
+    """The body of a new or changed comment."""
 
     model_config = ConfigDict(json_schema_extra={"example": {"text": "Sampling was switched off for this service."}})
 
@@ -167,10 +167,10 @@ def checked_change(content: Mapping[str, object]) -> dict[str, object]:
 
 
 def status_when_found(status: Status, *, was_standing: bool) -> Status:
-    """A cause that comes back after it was gone is new again. What a person set stays while the cause does."""
+    """A cause that returns is new again; a status that an operator set stays while the cause persists."""
     return "new" if status == "addressed" and not was_standing else status
 
 
 def status_when_gone(status: Status) -> Status:
-    """What a person set aside stays aside."""
+    """`on_hold` and `ignored` stay."""
     return "addressed" if status in ("new", "in_progress") else status

@@ -1,6 +1,6 @@
-"""Detectors: what is known -> findings. Pure.
+"""Detectors: figures -> findings. Pure.
 
-A detector finds the same thing in every round as long as that holds; what is new, has changed or is gone is told by the store. There are two
+A detector finds the same thing in every round as long as it holds; the store decides what is new, changed or gone. There are two
 kinds: of the usage by the hour (`USAGE_DETECTORS`, on the gateway and on the local service), and of how things stand now.
 A further one is a function, a line here, and a section in docs/insights.md. Its thresholds are in `thresholds.py`.
 """
@@ -20,7 +20,7 @@ from gateway.insights.usage.history import History
 from gateway.insights.words import shown
 
 MOST_FINDINGS: Final = 100
-"""Of one detector in one round: the first ones, which matter most. More would be read by nobody."""
+"""Of one detector in one round: the first ones, which matter most."""
 
 USAGE_DETECTORS: Final[tuple[Callable[[History], Iterable[Finding]], ...]] = (
     unusual_use,
@@ -41,11 +41,11 @@ USAGE_CAUSES: Final = frozenset(
         "error_burst",
     }
 )
-"""What these find is known over restarts: what is not found any more is over, whoever found it."""
+"""The figures of these causes outlive a restart: a finding of an earlier process that is not found again is over."""
 
 
 class Figures(NamedTuple):
-    """What detectors look at. Fields are only added, with a default."""
+    """Input of the detectors. Fields are only added, with a default."""
 
     now_ms: int = 0
     history: History = History()
@@ -56,13 +56,13 @@ class Figures(NamedTuple):
     dead_letters: Sequence[DeadLetters] = ()
     devices: Sequence[Device] = ()
     key_names: Mapping[str, str] = MappingProxyType({})
-    """What counting knows each key by -> its name."""
+    """The stable id that counting uses -> the key's name."""
     has_prices: bool = True
-    """Whether calls are priced here; else one without a price says nothing."""
+    """Whether calls are priced here; else a missing price means nothing."""
 
 
 def detect(figures: Figures) -> list[Finding]:
-    """All that is found; at most `MOST_FINDINGS` of one detector."""
+    """Every finding; at most `MOST_FINDINGS` of one detector."""
     found = [
         detector(figures.history) for detector in USAGE_DETECTORS if figures.has_prices or detector is not no_price
     ]
@@ -76,7 +76,7 @@ def detect(figures: Figures) -> list[Finding]:
 
 
 def calls_lost(gaps: Sequence[Gap], prefer_metrics: frozenset[str], key_names: Mapping[str, str]) -> Iterator[Finding]:
-    """Tokens that metrics tell of and no call does. A service that is billed by its metrics loses nothing by it."""
+    """Tokens that metrics report and no call does. A service that is billed by its metrics loses nothing."""
     for gap in gaps:
         if gap["service_name"] not in prefer_metrics:
             yield Finding(

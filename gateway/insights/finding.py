@@ -1,4 +1,4 @@
-"""What a detector finds, and the list of insights as service-interface parts 2.2 and 4.1 have it. Pure."""
+"""A detector's finding, and the list of insights of service-interface parts 2.2 and 4.1. Pure."""
 
 import json
 from hashlib import sha256
@@ -12,7 +12,7 @@ UNSETTLED: Final[frozenset[Status]] = frozenset({"new", "in_progress", "on_hold"
 
 Effort = Literal["low", "medium", "high"]
 Category = Literal["spend", "pricing", "data quality", "reliability", "delivery", "devices"]
-"""Of what is found; one that a person makes may have any."""
+"""Of found insights; a manual one may have any."""
 
 INSIGHT_LIST: Final = ListShape(
     root="insights",
@@ -31,7 +31,7 @@ class Insight(TypedDict):
     status: Status
     category: str
     cost_impact: str | None
-    """Decimal string; None when nobody knows."""
+    """Decimal string; None when unknown."""
     effort: str
     title: str
     last_updated: str
@@ -41,30 +41,30 @@ class InsightDetail(Insight):
     """One insight as it is read by its id."""
 
     cause: str | None
-    """Which detector found it; None when it was made by hand."""
+    """The detector that found it; None for a manual one."""
     status_set_by: str | None
-    """Name of the key; None when no person set the status."""
+    """Name of the key that set the status; None when the rules set it."""
     status_set_at: str | None
 
 
 class Finding(NamedTuple):
-    """One thing that an operator should know of."""
+    """One condition that an operator should know."""
 
     cause: str
-    """Which detector found it: `calls_lost`, `no_price`."""
+    """The detector that found it: `calls_lost`, `no_price`."""
     source: str
-    """Whose it is; "" when it is no one's."""
+    """The service, lane or device it belongs to; "" for none."""
     model: str
-    """"" when it is of no model."""
+    """"" when it belongs to no model."""
     title: str
     """Names of services and models, numbers, and our own words; never anything else of a payload."""
     category: Category
     effort: Effort
     cost_impact: str | None = None
-    """Decimal string; None when nobody knows."""
+    """Decimal string; None when unknown."""
 
     @property
     def insight_id(self) -> str:
-        """The same for the same cause, whatever its text says: never two insights of one cause."""
+        """Equal for equal causes, whatever the text: one cause has one insight."""
         whose = json.dumps([self.cause, self.source, self.model])
         return sha256(whose.encode("utf-8", "surrogatepass")).hexdigest()[:_ID_HEX]

@@ -1,4 +1,4 @@
-"""What is told of models: new ones, those without a price, caches that are read less. Pure."""
+"""Detectors of models: new ones, unpriced ones, falling cache reads. Pure."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from gateway.insights.thresholds import (
     CACHE_LEAST_TOKENS,
     DAY_HOURS,
     NEW_MODEL_AFTER_HOURS,
-    NEW_MODEL_TOLD_HOURS,
+    NEW_MODEL_REPORTED_HOURS,
     UNPRICED_HOURS,
 )
 from gateway.insights.usage.history import History, Usage
@@ -19,10 +19,10 @@ from gateway.insights.words import day_text, percent, rounded, shown
 
 
 def new_model(history: History) -> Iterator[Finding]:
-    """Models whose first call came lately, where there is history enough to say that it was the first."""
-    told_from = max(history.now_hour - NEW_MODEL_TOLD_HOURS, history.began_hour + NEW_MODEL_AFTER_HOURS)
+    """Models with a recent first call, where the history is long enough to know that it was the first."""
+    reported_from = max(history.now_hour - NEW_MODEL_REPORTED_HOURS, history.began_hour + NEW_MODEL_AFTER_HOURS)
     for provider, model, first_hour in sorted(history.models, key=lambda x: (-x.first_hour, x)):
-        if told_from < first_hour <= history.now_hour:
+        if reported_from < first_hour <= history.now_hour:
             by = f" of {shown(provider)}" if provider else ""
             yield Finding(
                 cause="new_model",
@@ -35,7 +35,7 @@ def new_model(history: History) -> Iterator[Finding]:
 
 
 def no_price(history: History) -> Iterator[Finding]:
-    """Models whose calls carry no cost. Over once an hour has passed in which all of a model's calls had one."""
+    """Models whose calls carry no cost; resolved by one hour in which every call of the model has one."""
     calls: dict[str, int] = defaultdict(int)
     last_called: dict[str, int] = {}
     last_unpriced: dict[str, int] = {}
@@ -47,19 +47,19 @@ def no_price(history: History) -> Iterator[Finding]:
                 last_unpriced[usage.model] = max(last_unpriced.get(usage.model, 0), usage.hour)
     for model, hour in sorted(last_unpriced.items(), key=lambda x: (-calls[x[0]], x)):
         if hour == last_called[model]:
-            told = "1 call" if calls[model] == 1 else f"{rounded(calls[model])} calls"
+            count = "1 call" if calls[model] == 1 else f"{rounded(calls[model])} calls"
             yield Finding(
                 cause="no_price",
                 source="",
                 model=model,
-                title=f"{shown(model) or 'calls without a model'}: no price is known; {told} without a cost in the last 7 days",
+                title=f"{shown(model) or 'calls without a model'}: no price is known; {count} without a cost in the last 7 days",
                 category="pricing",
                 effort="low",
             )
 
 
 def cache_share_falling(history: History) -> Iterator[Finding]:
-    """Models of whose input a smaller part is read from a cache than in the week before."""
+    """Models whose share of input read from a cache is smaller than in the week before."""
     now: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
     before: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
     for usage in history.usage:

@@ -1,4 +1,4 @@
-"""What is told of the gateway's own work: lanes that are held, records that were refused, devices that fell silent. Pure."""
+"""Detectors of the gateway's own work: stuck lanes, dead letters, silent devices. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from gateway.insights.thresholds import (
     RETRYING_LANE_S,
     SILENT_DEVICE_HOURS,
     SILENT_DEVICE_LEAST_HOURS,
-    SILENT_DEVICE_TOLD_HOURS,
+    SILENT_DEVICE_REPORTED_HOURS,
 )
 from gateway.insights.usage.tally import HOUR_MS
 from gateway.insights.words import day_text, rounded, shown
@@ -21,11 +21,11 @@ class StuckLane(NamedTuple):
     """`retrying`, `held` or `off`, with records that wait."""
     reason: str
     for_s: float
-    """As far as this process saw."""
+    """As observed by this process."""
 
 
 class DeadLetters(NamedTuple):
-    """Records of one lane that the far end refused for one reason, and that are kept."""
+    """Records of one lane that the upstream refused for one reason, kept as dead letters."""
 
     lane: str
     reason: str
@@ -54,23 +54,23 @@ def held_lane(lanes: Sequence[StuckLane]) -> Iterator[Finding]:
 def dead_letters(refused: Sequence[DeadLetters]) -> Iterator[Finding]:
     for lane, reason, records in sorted(refused):
         if records:
-            told = "1 record" if records == 1 else f"{rounded(records)} records"
+            count = "1 record" if records == 1 else f"{rounded(records)} records"
             yield Finding(
                 cause="dead_letters",
                 source=f"{lane}\x00{reason}",
                 model="",
-                title=f"lane {shown(lane)}: {told} refused as {shown(reason)}; kept as dead letters",
+                title=f"lane {shown(lane)}: {count} refused as {shown(reason)}; kept as dead letters",
                 category="delivery",
                 effort="medium",
             )
 
 
 def silent_device(devices: Sequence[Device], now_ms: int) -> Iterator[Finding]:
-    """Devices that were in touch, and are no more."""
+    """Devices that were in regular contact and fell silent."""
     for device_id, first_ms, last_ms in sorted(devices, key=lambda x: (-x.last_contact_ms, x)):
         silent_h = (now_ms - last_ms) / HOUR_MS
         was_habit = last_ms - first_ms >= SILENT_DEVICE_LEAST_HOURS * HOUR_MS
-        if was_habit and SILENT_DEVICE_HOURS <= silent_h < SILENT_DEVICE_TOLD_HOURS:
+        if was_habit and SILENT_DEVICE_HOURS <= silent_h < SILENT_DEVICE_REPORTED_HOURS:
             yield Finding(
                 cause="silent_device",
                 source=device_id,
@@ -82,7 +82,7 @@ def silent_device(devices: Sequence[Device], now_ms: int) -> Iterator[Finding]:
 
 
 class LaneWaits:
-    """Since when each lane is stuck. Shown every round."""
+    """Since when each lane is stuck. Updated every round."""
 
     def __init__(self) -> None:
         self._since_s: dict[str, float] = {}

@@ -1,4 +1,4 @@
-"""The rounds in which the gateway looks for insights: now and then, when somebody asks, and when it stops."""
+"""Runs the detectors: every `ROUND_S`, on each request for insights, and when the gateway stops."""
 
 import asyncio
 import sqlite3
@@ -30,7 +30,7 @@ ROUND_S: Final = 10.0
 USAGE_S: Final = 60.0
 """Between two looks at the usage by the hour, which takes longest."""
 ASKED_S: Final = 1.0
-"""The same where somebody asks again and again."""
+"""The same between requests."""
 
 
 class Rounds:
@@ -47,7 +47,7 @@ class Rounds:
         monotonic_s: Callable[[], float] = time.monotonic,
         has_prices: bool = True,
     ) -> None:
-        """*figures*: how things stand now; without the history, which is read here. *has_prices*: as in `Figures`."""
+        """*figures*: the current figures without the history, which is read here. *has_prices*: as in `Figures`."""
         self.store = store
         self._follower = follower
         self._database = database
@@ -77,7 +77,7 @@ class Rounds:
         )
 
     async def run(self) -> None:
-        """Count what settles and look for insights, until cancelled; then call `last`."""
+        """Count settled records and run the detectors, until cancelled; then call `last`."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._follower.run(), name="usage by the hour")
             tasks.create_task(self._run(), name="rounds")
@@ -87,22 +87,22 @@ class Rounds:
             await asyncio.sleep(ROUND_S)
             try:
                 await self._round(USAGE_S)
-            except Exception as error:  # noqa: BLE001 the next round makes up for whatever this one met
-                log.warning("insights could not be noted", error=type(error).__name__)
+            except Exception as error:  # noqa: BLE001 the next round repeats the work
+                log.warning("insights could not be stored", error=type(error).__name__)
 
     async def asked(self) -> None:
-        """Somebody looks: tell what is known by now. Raises DatabaseUnavailable."""
-        with suppress(SpoolError):  # then without what was not counted yet
+        """Bring the insights up to date for a reader. Raises DatabaseUnavailable."""
+        with suppress(SpoolError):  # then without the records that are not counted yet
             await self._follower.catch_up()
         await self._round(ASKED_S)
 
     async def page(self, request: ListRequest) -> Page:
-        """A page of insights, with those found by now. Raises DatabaseUnavailable."""
+        """A page of insights, up to date. Raises DatabaseUnavailable."""
         await self.asked()
         return await self.store.page(request)
 
     async def unsettled(self) -> Sequence[Insight]:
-        """Insights that somebody should still look at; none while the database cannot be read."""
+        """Insights that are still open; empty while the database cannot be read."""
         try:
             await self.asked()
             return await self.store.unsettled()
@@ -110,7 +110,7 @@ class Rounds:
             return []
 
     async def last(self) -> None:
-        """What was found since the last round outlives the process."""
+        """Count and note everything once more, so that it outlives the process."""
         with suppress(SpoolError, DatabaseUnavailable):
             await self._follower.catch_up()
             await self._follower.write()
@@ -123,17 +123,17 @@ class Rounds:
             await self.store.note(found, remembered=self._remembered())
 
     def _remembered(self) -> frozenset[str]:
-        """Causes that this process knows all of by now."""
+        """Causes whose findings this process knows completely."""
         runs_s = self._monotonic_s() - self._began_s
         remembered = USAGE_CAUSES if self._usage_is_of[1] >= 0 else frozenset()
-        if runs_s > ROUND_S:  # both were looked at
+        if runs_s > ROUND_S:  # both were evaluated
             remembered |= {"dead_letters", "silent_device"}
-        if runs_s > RETRYING_LANE_S + ROUND_S:  # a lane that is still stuck was told of
+        if runs_s > RETRYING_LANE_S + ROUND_S:  # a lane that is still stuck was found
             remembered |= {"held_lane"}
         return remembered
 
     async def _look_at_usage(self, usage_s: float) -> None:
-        """What is found in the usage by the hour; looked for only when something was counted or the hour is another."""
+        """Run the detectors of hourly usage, if records were counted or the hour changed."""
         now_s, now_ms = self._monotonic_s(), self._now_ms()
         usage_is_of = (self._follower.changes, now_ms // HOUR_MS)
         if usage_is_of != self._usage_is_of and now_s - self._looked_s >= usage_s:
@@ -143,5 +143,5 @@ class Rounds:
 
 
 def found_in_usage(connection: sqlite3.Connection, now_ms: int, *, has_prices: bool) -> list[Finding]:
-    """Reading and comparing take longest: done where the tables are read, beside the loop."""
+    """Findings in the hourly usage: runs off the loop, since reading and comparing take longest."""
     return detect(Figures(now_ms, read(connection, now_ms), has_prices=has_prices))

@@ -1,4 +1,4 @@
-"""How things stand now, for the detectors: lanes, dead letters, silent devices, gaps.
+"""Current figures for the detectors: lanes, dead letters, silent devices, gaps.
 
 Read off the parts in each round.
 """
@@ -45,7 +45,7 @@ class Snapshot:
         )
 
     async def _silent_devices(self) -> list[Device]:
-        """The store has times of the suspend-aware clock; these are of the wall clock as it is now."""
+        """The store's times are of the suspend-aware clock; these are converted to the wall clock."""
         age_ms = self.spool.age_ms()
         ahead_ms = self.now_ms() - age_ms
         silent_ms = SILENT_DEVICE_HOURS * HOUR_MS

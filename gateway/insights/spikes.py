@@ -1,8 +1,8 @@
-"""Spend and tokens beyond what is usual, by model and by team. Pure.
+"""Detectors of spend and tokens beyond the usual, by model and by team. Pure.
 
 What is usual of a window: the same window on each of the seven days before it, by their median; or the one of a week ago, where that
 is higher, so that a weekly job is no spike. Where nothing is known of a week ago, the highest of those that are known: the days before a first
-Monday may have been a weekend. Windows in which nobody reported anything say nothing (the gateway was off, nobody worked),
+Monday may have been a weekend. Windows without any report are skipped (the gateway was off, nobody worked),
 nor do those before the first report of this model or team. The current hour counts as far as it has come: it can only add.
 """
 
@@ -60,19 +60,19 @@ class Spike(NamedTuple):
 
 
 def unusual_use(history: History) -> Iterator[Finding]:
-    """Spikes of spend; and of tokens, of those whose spend shows none: one cause is told once."""
+    """Spikes of spend; and of tokens, of those whose spend shows none: one cause has one finding."""
     by_spend = summed(history, lambda usage: usage.cost_pico, of_currency=True)
     spend = spikes(history, by_spend, least_extra=LEAST_EXTRA_UNITS * PICO)
     for subject, spike in spend.items():
         extra = f"{amount(spike.extra, subject.currency)} more than expected"
-        title = f"{subject.text}: {told(spike, 'spend')}; {extra}"
+        title = f"{subject.text}: {described(spike, 'spend')}; {extra}"
         yield spike_finding("spend_spike", subject, title, cost_impact=money(spike.extra))
-    told_of = {subject._replace(currency="") for subject in spend}
+    reported = {subject._replace(currency="") for subject in spend}
     by_tokens = summed(history, lambda usage: usage.tokens, of_currency=False)
     for subject, spike in spikes(history, by_tokens, least_extra=LEAST_EXTRA_TOKENS).items():
-        if subject not in told_of:
+        if subject not in reported:
             extra = f"{rounded(spike.extra)} tokens more than expected"
-            yield spike_finding("token_spike", subject, f"{subject.text}: {told(spike, 'use of tokens')}; {extra}")
+            yield spike_finding("token_spike", subject, f"{subject.text}: {described(spike, 'use of tokens')}; {extra}")
 
 
 def spike_finding(cause: str, subject: Subject, title: str, *, cost_impact: str | None = None) -> Finding:
@@ -87,7 +87,7 @@ def spike_finding(cause: str, subject: Subject, title: str, *, cost_impact: str 
     )
 
 
-def told(spike: Spike, what: str) -> str:
+def described(spike: Spike, what: str) -> str:
     when = "of the last 24 hours" if spike.hour is None else f"in the hour of {hour_text(spike.hour)}"
     if not spike.usual:
         return f"{what} {when}, where there usually is none"
@@ -95,13 +95,13 @@ def told(spike: Spike, what: str) -> str:
 
 
 def source_of(subject: Subject) -> str:
-    """What tells apart the causes of one detector, beside the model."""
+    """Distinguishes the causes of one detector, beside the model."""
     currency = "" if is_main(subject.currency) else subject.currency
     return "\x00".join((subject.kind, subject.provider if subject.kind == "model" else subject.name, currency))
 
 
 def summed(history: History, value: Callable[[Usage], int], *, of_currency: bool) -> dict[Subject, dict[int, int]]:
-    """What each model and each team used, hour by hour."""
+    """Hourly usage of each model and each team."""
     found: dict[Subject, dict[int, int]] = {}
     for usage in history.usage:
         if of_currency and not usage.currency:
@@ -147,7 +147,7 @@ def spike_in(hours: Hours, alive: Collection[int], now_hour: int, least_extra: i
 
 
 def busiest_before(hours: Hours, last_hour: int) -> int:
-    """The most that one hour of the week before held: a job that moved to another hour is no spike."""
+    """The maximum of one hour in the week before: a job that moved to another hour is no spike."""
     return max(hours.get(hour, 0) for hour in range(last_hour - WEEK_DAYS * DAY_HOURS, last_hour))
 
 
@@ -158,7 +158,7 @@ def stands_out(value: int, expected: int, window: Window, least_extra: int) -> b
 
 
 def usual(hours: Hours, alive: Collection[int], last_hour: int, window: Window) -> int | None:
-    """What the window that ends with *last_hour* usually holds; None when too little is known to say."""
+    """The usual amount of the window that ends with *last_hour*; None without enough history."""
     first_known = min(hours)
     before = {
         end: total(hours, end, window.hours)

@@ -1,9 +1,10 @@
-"""The gateway's insights in control.db: one row a cause, kept over restarts, and those that somebody made by hand.
+"""The gateway's insights in control.db: one row for each cause, kept over restarts, and manual ones.
 
-A finding becomes a `new` insight; found again, its text is brought up to date. What a round finds no more is `addressed`, unless
-somebody set it aside; should it come back, it is `new` again. What a round of an earlier process found stays as it is until
-this one finds it too, unless the round remembers its cause: figures that begin at the start say nothing about what was before it. So what a person called `addressed`
-stays that over a restart for `SETTLEMENT_KEPT_MS`; found after a later start, it was not mended, or came back, and is `new`.
+A finding becomes a `new` insight; found again, its text is updated. An insight that a round no longer finds is `addressed`,
+unless an operator put it on hold or ignored it; a cause that returns is `new` again. A finding of an earlier process stays
+until this process finds it too, unless the round remembers its cause: figures that begin at the start cannot show that
+an earlier cause is over. So a status `addressed` that an operator set outlives a restart for `SETTLEMENT_KEPT_MS`; found
+after a later start, the cause persists or returned, and is `new`.
 """
 
 import asyncio
@@ -36,7 +37,7 @@ from gateway.lists.table import fetch_page
 from gateway.storage.database import Database
 
 SETTLEMENT_KEPT_MS: Final = 24 * 3600 * 1000
-"""A day: restarts of one evening's work bring nothing back."""
+"""A day: restarts of one evening's work reopen nothing."""
 
 T = TypeVar("T")
 Content = Mapping[str, object]
@@ -44,7 +45,7 @@ Content = Mapping[str, object]
 
 
 class InsightStore:
-    """Open with `InsightStore.open`. What is asked of an id raises NoSuchInsight; every verb may raise DatabaseUnavailable."""
+    """Open with `InsightStore.open`. An unknown id raises NoSuchInsight; every method may raise DatabaseUnavailable."""
 
     def __init__(
         self, database: Database, now_ms: Callable[[], int], random_bytes: Callable[[int], bytes] = secrets.token_bytes
@@ -53,23 +54,23 @@ class InsightStore:
         self._now_ms = now_ms
         self._random_bytes = random_bytes
         self._standing: dict[str, Finding] = {}
-        """By id, what the last round found."""
+        """By id, the findings of the last round."""
         self._remembered: AbstractSet[str] = frozenset()
-        """Causes of which it is known that nothing stands but what the last round found."""
+        """Causes whose standing insights are exactly the findings of the last round."""
         self._turn = asyncio.Lock()
 
     @classmethod
     async def open(cls, database: Database, *, now_ms: Callable[[], int]) -> Self:
-        """The insights in *database*, their tables made when missing."""
+        """The insights in *database*; missing tables are created."""
         await make_insight_tables(database)
         await database.write(partial(forget_old_settlements, before_ms=now_ms() - SETTLEMENT_KEPT_MS))
         return cls(database, now_ms)
 
     async def note(self, findings: Sequence[Finding], *, remembered: AbstractSet[str] = frozenset()) -> None:
-        """Take one round: all that is found now. Nothing is written, nor read, where nothing changed.
+        """Store the findings of one round; without a change nothing is read or written.
 
-        *remembered*: causes whose figures outlive a restart. What an earlier process found of them is over when it is not among *findings*.
-        Raises DatabaseUnavailable; the next round makes up for it.
+        *remembered*: causes whose figures outlive a restart; their insights that are not among *findings* are over.
+        Raises DatabaseUnavailable; the next round repeats it.
         """
         async with self._turn:
             standing = {finding.insight_id: finding for finding in findings}
@@ -77,16 +78,16 @@ class InsightStore:
             if standing != self._standing or fresh:
                 gone = self._standing.keys() - standing.keys()
                 changed = [finding for id_, finding in standing.items() if self._standing.get(id_) != finding]
-                told = findings if fresh else changed
-                await self._database.write(partial(_note, told, self._now_ms(), gone, fresh))
+                noted = findings if fresh else changed
+                await self._database.write(partial(_note, noted, self._now_ms(), gone, fresh))
                 self._standing, self._remembered = standing, self._remembered | remembered
 
     async def page(self, request: ListRequest) -> Page:
-        """The page that *request* asks for; its items are `Insight`s."""
+        """The page of *request*; its items are `Insight`s."""
         return await self._database.read(partial(fetch_page, table=INSIGHTS, request=request))
 
     async def unsettled(self) -> list[Insight]:
-        """Those that somebody should still look at, the latest first."""
+        """Open insights, the latest first."""
         rows = [row for row in await self._database.read(every_insight) if row.status in UNSETTLED]
         return [insight_item(row) for row in sorted(rows, key=lambda row: -row.last_updated_ms)]
 
@@ -102,7 +103,7 @@ class InsightStore:
         return await self._write(change_insight, insight_id, content, by=by)
 
     async def delete(self, insight_id: str) -> None:
-        """One whose cause still stands is back, as a new one, with the next round."""
+        """An insight whose cause still stands returns as a new one with the next round."""
         async with self._turn:
             await self._database.write(partial(delete_insight, insight_id=insight_id))
             self._standing.pop(insight_id, None)
@@ -139,7 +140,7 @@ def _note(
     remembered: AbstractSet[str],
     connection: sqlite3.Connection,
 ) -> None:
-    """Take one round; what stands of the causes *remembered*, and is not among *findings*, is over as well as what is *gone*."""
+    """Store one round; *gone* insights are over, and those of *remembered* causes that are not among *findings*."""
     if remembered:
         found = {finding.insight_id for finding in findings}
         stood = {row.insight_id for row in every_insight(connection) if row.standing and row.cause in remembered}

@@ -1,7 +1,7 @@
-"""The tables of insights, and what is done on them: one layout and one set of rules, in control.db and in the local service's file.
+"""The tables of insights and their changes: one layout and one set of rules, in control.db and in the local service's file.
 
-Every function here runs inside the caller's transaction. A change is checked and applied in that one transaction, so that
-two changes at the same time are one after the other, and each keeps what it does not name.
+Every function here runs inside the caller's transaction. A change is validated and applied in that one
+transaction, so concurrent changes are serial and each keeps the fields that it does not name.
 """
 
 import json
@@ -29,7 +29,7 @@ from spool.clock import rfc3339_ms
 MOST_FOUND: Final = 5_000
 """Found insights that are kept; see `_FORGET`."""
 
-# What is gone goes before what stands, what nobody touched before what somebody did, then what was updated longest ago.
+# Order of eviction: gone before standing, untouched before edited, then by the oldest update.
 _UNTOUCHED = "status_set_by IS NULL AND insight_id NOT IN (SELECT insight_id FROM insight_comments)"
 _FORGET = (
     "DELETE FROM insights WHERE insight_id IN (SELECT insight_id FROM insights WHERE cause <> ''"  # noqa: S608 - own SQL
@@ -42,7 +42,7 @@ class InsightRow(NamedTuple):
     insight_no: int | None
     """None before it is stored."""
     cause: str
-    """"" when it was made by hand."""
+    """"" for a manual one."""
     title: str
     category: str
     effort: str
@@ -50,7 +50,7 @@ class InsightRow(NamedTuple):
     status: Status
     last_updated_ms: int
     standing: int = 0
-    """1 while the latest round that could tell found its cause."""
+    """1 while the latest round that evaluates its cause found it."""
     status_set_by: str | None = None
     status_set_at_ms: int | None = None
 
@@ -85,7 +85,7 @@ class Comment(TypedDict):
     text: str
     created_at: str
     updated_by: str | None
-    """Name of the key that changed it last; None while it is as it was written."""
+    """Name of the key that changed it last; None while it is unchanged."""
     updated_at: str
 
 
@@ -148,7 +148,7 @@ def put_insight(connection: sqlite3.Connection, row: InsightRow) -> None:
 def create_insight(
     connection: sqlite3.Connection, content: Mapping[str, object], *, insight_id: str, now_ms: int
 ) -> InsightDetail:
-    """Make one by hand. Raises InvalidInsight, TooMany."""
+    """Create a manual insight. Raises InvalidInsight, TooMany."""
     new = NewInsight.checked(content)
     (made,) = connection.execute("SELECT count(*) FROM insights WHERE cause = ''").fetchone()
     if made >= MOST_MADE:
@@ -174,7 +174,7 @@ def change_insight(
 
 
 def delete_insight(connection: sqlite3.Connection, insight_id: str) -> None:
-    """With its comments. One that is found again is a new one. Raises NoSuchInsight."""
+    """Delete it with its comments; found again it is a new one. Raises NoSuchInsight."""
     if not connection.execute("DELETE FROM insights WHERE insight_id = ?", (insight_id,)).rowcount:
         raise NoSuchInsight
 
@@ -212,7 +212,7 @@ def change_comment(
     by: str,
     now_ms: int,
 ) -> Comment:
-    """Its author stays who wrote it first. Raises InvalidInsight, NoSuchInsight, NoSuchComment."""
+    """Replace its text; the author stays. Raises InvalidInsight, NoSuchInsight, NoSuchComment."""
     text = CommentBody.checked(content).text
     find_insight(connection, insight_id)
     connection.execute(
@@ -233,10 +233,10 @@ def _find_comment(connection: sqlite3.Connection, insight_id: str, comment_id: s
 def note_findings(
     connection: sqlite3.Connection, findings: Sequence[Finding], now_ms: int, *, gone: Iterable[str] | None = None
 ) -> None:
-    """Take one round: what is found now. One cause has one insight; only what changed is written.
+    """Store the findings of one round. One cause has one insight; only changed rows are written.
 
-    *gone*: ids whose cause the round knows to be over, and *findings* may then be those that changed alone; None: *findings* are all,
-    and what stood and is not among them is over.
+    *gone*: ids whose cause is over; *findings* may then be the changed ones alone. None: *findings* are complete, and a
+    standing insight that is not among them is over.
     """
     found = {finding.insight_id: finding for finding in findings}
     over = _standing_ids(connection) - set(found) if gone is None else set(gone)
@@ -253,7 +253,7 @@ def _standing_ids(connection: sqlite3.Connection) -> set[str]:
 
 
 def _rows_of(connection: sqlite3.Connection, insight_ids: Sequence[str]) -> dict[str, InsightRow]:
-    """By id, those that there are."""
+    """The rows that exist, by id."""
     query = f"SELECT {_COLUMNS} FROM insights WHERE insight_id IN (SELECT value FROM json_each(?))"  # noqa: S608 - own SQL
     return {row[0]: InsightRow(*row) for row in connection.execute(query, (json.dumps(insight_ids),))}
 
@@ -279,9 +279,9 @@ def _found(row: InsightRow | None, finding: Finding, now_ms: int) -> InsightRow:
     )
     if row is None:
         return new
-    told = row._replace(title=new.title, category=new.category, effort=new.effort, cost_impact=new.cost_impact)
+    updated = row._replace(title=new.title, category=new.category, effort=new.effort, cost_impact=new.cost_impact)
     status = status_when_found(row.status, was_standing=bool(row.standing))
-    return _moved(row, told._replace(status=status), now_ms)._replace(standing=1)
+    return _moved(row, updated._replace(status=status), now_ms)._replace(standing=1)
 
 
 def _gone(row: InsightRow, now_ms: int) -> InsightRow:
@@ -289,14 +289,14 @@ def _gone(row: InsightRow, now_ms: int) -> InsightRow:
 
 
 def _moved(before: InsightRow, after: InsightRow, now_ms: int) -> InsightRow:
-    """*after*, dated when it differs; a status that the rules gave is no person's any more."""
+    """*after*, dated when it differs; a status that the rules set names no operator."""
     if after.status != before.status:
         after = after._replace(status_set_by=None, status_set_at_ms=None)
     return before if after == before else after._replace(last_updated_ms=now_ms)
 
 
 def forget_old_settlements(connection: sqlite3.Connection, before_ms: int) -> None:
-    """Causes that a person called addressed before *before_ms* stand no longer: found again they are new."""
+    """End the standing of insights that an operator addressed before *before_ms*: found again they are new."""
     connection.execute(
         "UPDATE insights SET standing = 0 WHERE standing AND status = 'addressed' AND status_set_at_ms < ?",
         (before_ms,),

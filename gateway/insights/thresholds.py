@@ -1,4 +1,4 @@
-"""When something is worth a person's time: every threshold of the detectors, with its unit and its reason."""
+"""Every threshold of the detectors, with its unit and its reason."""
 
 from typing import Final, NamedTuple
 
@@ -19,26 +19,26 @@ class Window(NamedTuple):
 DAY: Final = Window(hours=24, times=2.0)
 """The last 24 hours. Twice a usual day is beyond what weekdays and deadlines do to a team."""
 HOUR: Final = Window(hours=1, times=4.0)
-"""Any hour of the last 24, so that a runaway job is told at once; single hours vary more than days."""
+"""Any hour of the last 24, so that a runaway job is found at once; single hours vary more than days."""
 LEAST_SHARE_OF_DAY: Final = 0.25
 """Of a usual day's total: a smaller extra in one hour changes no bill."""
 OVER_BUSIEST: Final = 1.5
 """Times the busiest hour of the week before that an hour must hold: a nightly job that comes an hour later stays below."""
 LEAST_WINDOWS: Final = 3
-"""Windows before it that say what is usual: two days may both have been odd ones."""
+"""Earlier windows that define the usual amount: two days may both be exceptions."""
 LEAST_EXTRA_UNITS: Final = 1
-"""Of the currency, above what is usual: below it nobody should be called."""
+"""Of the currency, above the usual amount: a smaller extra is not worth an operator's time."""
 LEAST_EXTRA_TOKENS: Final = 100_000
-"""Above what is usual: about the same for a model of middling price."""
+"""Above the usual amount: about the same for a model of middling price."""
 TIMES_FROM_NOTHING: Final = 10
-"""So many times the least extra, where usually there is nothing at all and no ratio can be told."""
+"""Factor on the least extra where the usual amount is 0 and no ratio exists."""
 
 # ---- models
 
 NEW_MODEL_AFTER_HOURS: Final = 24
 """Of history: on the first day every model would be new."""
-NEW_MODEL_TOLD_HOURS: Final = 7 * 24
-"""A week, in which somebody looks."""
+NEW_MODEL_REPORTED_HOURS: Final = 7 * 24
+"""A week, in which an operator looks."""
 
 # ---- prices
 
@@ -54,7 +54,7 @@ MISSING_LEAST_SHARE: Final = 0.10
 MISSING_LEAST_RISE: Final = 0.10
 """Above the share of the week before."""
 MISSING_MOST_SHARE: Final = 0.50
-"""From here on it is told without a rise, and without a week before: most of what this service spends is not seen."""
+"""From here on it is found without a rise and without a week before: most of what this service spends is not seen."""
 
 # ---- cache reads
 
@@ -68,13 +68,13 @@ CACHE_FALLS_TO: Final = 0.5
 # ---- errors
 
 ERROR_HOURS: Final = 2
-"""The current hour and the one before: a burst is told while it lasts."""
+"""The current hour and the one before: a burst is found while it lasts."""
 ERROR_LEAST_FAILED: Final = 10
 """Failed calls in that time."""
 ERROR_LEAST_SHARE: Final = 0.25
 """Of the calls in that time; retries at a rate limit stay below."""
 ERROR_TIMES: Final = 3.0
-"""Above the share of the week before, where `ERROR_LEAST_CALLS_BEFORE` tell of it: what always fails is no burst."""
+"""Above the share of the week before, where `ERROR_LEAST_CALLS_BEFORE` exist: a constant failure is no burst."""
 ERROR_LEAST_CALLS_BEFORE: Final = 100
 
 # ---- devices, lanes
@@ -83,9 +83,9 @@ SILENT_DEVICE_HOURS: Final = 72
 """A laptop may rest from Friday evening to Monday morning."""
 SILENT_DEVICE_LEAST_HOURS: Final = 1
 """Between its first and its last contact: one that came once never was a habit."""
-SILENT_DEVICE_TOLD_HOURS: Final = 30 * 24
+SILENT_DEVICE_REPORTED_HOURS: Final = 30 * 24
 """A device that is silent for longer was retired."""
 HELD_LANE_S: Final = 180
-"""A key that is rotated, or a target that is deployed, is back by then."""
+"""A rotated key or a deployed upstream is back by then."""
 RETRYING_LANE_S: Final = 900
-"""A target that is down for so long will not be back by itself."""
+"""An upstream that is down for so long needs an operator."""

@@ -1,4 +1,4 @@
-"""Names and figures as titles have them. Pure.
+"""Names and figures in titles. Pure.
 
 Names come from payloads: they are cut, and hold nothing that is not printed. Figures are rounded, so that a text changes when
 something did and not with every call.
@@ -14,15 +14,15 @@ _TWO_DIGITS = Context(prec=2)
 
 
 def shown(name: str) -> str:
-    """*name*, cut, on one line; `?` stands for what cannot be printed."""
+    """*name*, cut, on one line; `?` replaces unprintable characters."""
     line = "".join(char if char.isprintable() else "?" for char in name[: MOST_SHOWN_CHARS + 1])
     return line if len(line) <= MOST_SHOWN_CHARS else line[: MOST_SHOWN_CHARS - 1] + "…"
 
 
 def rounded(n: int) -> str:
     """Two digits of *n*: `12`, `about 1200`."""
-    told = int(_TWO_DIGITS.create_decimal(n))
-    return str(n) if told == n else f"about {told}"
+    rounded_n = int(_TWO_DIGITS.create_decimal(n))
+    return str(n) if rounded_n == n else f"about {rounded_n}"
 
 
 def money(pico: int) -> str:
@@ -40,14 +40,14 @@ def is_main(currency: str) -> bool:
 
 
 def percent(share: float) -> int:
-    """In tens, so that it stands still."""
+    """In tens, so that the text is stable."""
     return round(share * 10) * 10
 
 
 def times(ratio: float) -> str:
     """`2.5 times` in halves, `12 times` from ten on in whole ones."""
-    told = min(int(ratio * 2) / 2 if ratio < 10 else float(int(ratio)), 1_000.0)  # noqa: PLR2004 two digits
-    return f"{told:g} times"
+    factor = min(int(ratio * 2) / 2 if ratio < 10 else float(int(ratio)), 1_000.0)  # noqa: PLR2004 two digits
+    return f"{factor:g} times"
 
 
 def hour_text(hour: int) -> str:

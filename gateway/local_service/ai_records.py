@@ -1,4 +1,4 @@
-"""One AI telemetry record as the service takes it: checked, and laid out in columns for lists and sums. Pure."""
+"""One AI telemetry record: validated, and laid out in columns for lists and sums. Pure."""
 
 from functools import lru_cache
 from typing import NamedTuple
@@ -60,7 +60,7 @@ class RecordRow(NamedTuple):
 
 
 def record_row(value: object) -> RecordRow:
-    """The record, laid out. Raises Invalid with the first rule that it breaks (wire contract 6.1)."""
+    """The record's row. Raises Invalid with the first rule that it breaks (wire contract 6.1)."""
     record = as_object(value, "record")
     record_id = text(record, "record_id", max_chars=128)
     kind = choice(record, "kind", KINDS)
@@ -85,7 +85,7 @@ def record_row(value: object) -> RecordRow:
 
 
 def _billed(record: Fields) -> bool:
-    """Absent means billed: leaving it out must not make a bill smaller."""
+    """Absent means billed: an omission must not make a bill smaller."""
     billed = record.get("billed", True)
     if not isinstance(billed, bool):
         raise Invalid("invalid_billed", "billed: true or false is needed")

@@ -1,4 +1,4 @@
-"""AI telemetry: ingest, and the list of what was taken (wire contract 6.1)."""
+"""AI telemetry: ingest, and the list of accepted records (wire contract 6.1)."""
 
 import sqlite3
 
@@ -54,7 +54,7 @@ RECORDS = ListTable(
 
 
 def ingest(connection: sqlite3.Connection, call: Call) -> Answer:
-    """Take the records that are sound, and say which are not. A record that is here already is accepted, and kept as it was."""
+    """Store the valid records and list the invalid ones. A known record id is accepted, and its record stays unchanged."""
     body = decoded_object(call.body)
     origin = _origin(body)
     records = as_list(present(body, "records"), "records")

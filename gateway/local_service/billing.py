@@ -1,4 +1,4 @@
-"""Billing drops: every row is checked, what a drop held is noted as a count (wire contract 6.5)."""
+"""Billing drops: every row is validated; of a drop only the number of rows is stored (wire contract 6.5)."""
 
 import re
 import sqlite3
@@ -35,7 +35,7 @@ _PLAIN_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
 
 def validate(connection: sqlite3.Connection, call: Call) -> Answer:
-    """The dry run: the same checks, nothing kept."""
+    """The dry run: the same checks, nothing stored."""
     month, _, row_count = _checked(decoded_object(call.body))
     return json_answer(200, {"connection": {"month": month, "row_count": row_count}})
 

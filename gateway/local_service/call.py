@@ -1,4 +1,4 @@
-"""One request and its answer as plain values; everything behind the socket speaks these. Pure."""
+"""One request and its response as plain values. Pure."""
 
 import sqlite3
 from collections.abc import Callable, Mapping
@@ -10,7 +10,7 @@ import orjson
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request that a known key made."""
+    """A request made with a known key."""
 
     method: str
     path: str
@@ -21,7 +21,7 @@ class Call:
     """Decompressed."""
     now_ms: int
     request_id: str
-    """32 hex digits, random: what the service names new things with."""
+    """32 hex digits, random: the id of whatever the request creates."""
     idempotency_key: str | None = None
     key_name: str = ""
     """Of the key it was made with."""
@@ -35,7 +35,7 @@ class Answer(NamedTuple):
 
 
 Operation = Callable[[sqlite3.Connection, Call], Answer]
-"""What one endpoint does, inside one transaction; raises ServiceError, and then nothing of it is kept."""
+"""One endpoint's work, inside one transaction; a ServiceError rolls it back."""
 
 
 def json_answer(status: int, content: object) -> Answer:

@@ -1,6 +1,6 @@
 """AI telemetry devices: enrolment, heartbeats, pings, and their list (wire contract 6.4).
 
-An `enrollment_id` enrols once, however often it comes. A higher epoch enrols a known device again. A heartbeat moves
+An `enrollment_id` enrols once, however often it is sent. A higher epoch enrols a known device again. A heartbeat updates
 a device only when its sequence is the highest of its instance, so a repeat or a late one changes nothing.
 """
 
@@ -107,13 +107,13 @@ def devices(connection: sqlite3.Connection, call: Call) -> Answer:
 
 
 def change_status(connection: sqlite3.Connection, device_id: str, status: str) -> bool:
-    """An operator's decision; False when there is no such device."""
+    """Set by an operator; False when no device has this id."""
     changed = connection.execute("UPDATE devices SET status = ? WHERE device_id = ?", (status, device_id))
     return changed.rowcount > 0
 
 
 def forget(connection: sqlite3.Connection, device_id: str) -> bool:
-    """As if the device had never been; its next heartbeat meets `device_unknown`."""
+    """Delete the device; its next heartbeat gets `device_unknown`."""
     return connection.execute("DELETE FROM devices WHERE device_id = ?", (device_id,)).rowcount > 0
 
 

@@ -1,14 +1,13 @@
-"""The service's errors, and the answer each becomes. Texts name fields and positions, never values.
+"""The service's errors and their responses. Texts name fields and positions, never values.
 
-Two shapes of body, as the service has them: `{"error": {"message", "type"}}` for what is wrong with a request, and
-`{"message"}` for authentication and size.
+Two shapes of body: `{"error": {"message", "type"}}` for an invalid request, `{"message"}` for authentication and size.
 """
 
 from gateway.local_service.call import Answer, json_answer
 
 
 class ServiceError(Exception):
-    """Base; `answer()` is what the client sees."""
+    """Base; `answer()` is the response."""
 
     status = 500
 
@@ -26,7 +25,7 @@ class Unauthorized(ServiceError):
 
 
 class Forbidden(ServiceError):
-    """A known key without the scope; the words are the service's own, which agents compare."""
+    """A known key without the scope; clients compare the text, which is the service's own."""
 
     status = 403
 

@@ -1,4 +1,4 @@
-"""Usage events: one or many, checked, told apart by `metadata.event_id` (wire contract 6.2)."""
+"""Usage events: one or many, validated, deduplicated by `metadata.event_id` (wire contract 6.2)."""
 
 import sqlite3
 
@@ -28,7 +28,7 @@ Row = tuple[str | None, int, int, str, str, bytes]
 
 
 def create(connection: sqlite3.Connection, call: Call) -> Answer:
-    """Keep one event, or the sound ones of `{"events": […]}`. An event id that is here already is accepted and not kept again."""
+    """Store one event, or the valid ones of `{"events": […]}`. A known event id is accepted and not stored again."""
     body = decoded_object(call.body)
     if "events" not in body:
         _keep(connection, [event_row(body, call.now_ms)])
@@ -51,7 +51,7 @@ def events(connection: sqlite3.Connection, call: Call) -> Answer:
 
 
 def event_row(value: object, now_ms: int) -> Row:
-    """The event's row. Its time is the service's own when it has none. Raises Invalid."""
+    """The event's row. An event without a time gets the service's. Raises Invalid."""
     event = as_object(value, "event")
     title, source = text(event, "title"), text(event, "source")
     timestamp_ms = now_ms if event.get("timestamp") is None else time_ms(event, "timestamp")

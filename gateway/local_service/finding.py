@@ -1,6 +1,6 @@
-"""Insights that the service finds in what it stored: the gateway's detectors over its own tables.
+"""Insights of the service: the gateway's detectors over its own tables.
 
-Records are counted by the hour as they come, each once: the sums are written in one commit with the number of the last record in them.
+Records are summed by the hour, each once: the sums are committed together with the number of the last record in them.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ _DEVICES: Final = (
 
 
 class Finder:
-    """Make with `open`; `look` as often as wanted, one at a time."""
+    """Create with `open`; concurrent calls of `look` are serial."""
 
     def __init__(self, database: Database, now_ms: Callable[[], int]) -> None:
         self._database = database
@@ -47,16 +47,16 @@ class Finder:
         return cls(database, now_ms)
 
     async def run(self) -> None:
-        """Look now and then, until cancelled."""
+        """Look every `ROUND_S`, until cancelled."""
         while True:
             await asyncio.sleep(ROUND_S)
             try:
                 await self.look()
-            except Exception as error:  # noqa: BLE001 the next round makes up for whatever this one met
-                _log.warning("insights could not be noted: %s", type(error).__name__)
+            except Exception as error:  # noqa: BLE001 the next round repeats the work
+                _log.warning("insights could not be stored: %s", type(error).__name__)
 
     async def look(self) -> None:
-        """Count what came, and note what is found where that may have changed. Raises DatabaseUnavailable."""
+        """Count new records, and store the findings if they may have changed. Raises DatabaseUnavailable."""
         async with self._turn:
             now_ms = self._now_ms()
             while await self._database.write(partial(count_page, now_ms=now_ms)) == PAGE_RECORDS:
@@ -70,7 +70,7 @@ class Finder:
 
 
 def count_page(connection: sqlite3.Connection, now_ms: int) -> int:
-    """Count the next records; how many they were."""
+    """Count the next records; return their number."""
     rows = connection.execute(
         "SELECT record_no, record FROM ai_record_bodies WHERE record_no > ? ORDER BY record_no LIMIT ?",
         (table.through_no(connection, SOURCE), PAGE_RECORDS),
@@ -83,7 +83,7 @@ def count_page(connection: sqlite3.Connection, now_ms: int) -> int:
 
 
 def state(connection: sqlite3.Connection, now_ms: int) -> tuple[object, ...]:
-    """What differs when there may be something else to find."""
+    """A state that changes whenever findings may change."""
     contacts = connection.execute(f"SELECT count(*), sum(last_ms) FROM ({_DEVICES})").fetchone()  # noqa: S608 - own SQL
     return (now_ms // HOUR_MS, table.through_no(connection, SOURCE), *contacts)
 

@@ -1,4 +1,4 @@
-"""Gzip with a bound on what comes out. Pure."""
+"""Bounded gzip decompression. Pure."""
 
 import zlib
 
@@ -6,15 +6,15 @@ _GZIP = 16 + zlib.MAX_WBITS
 
 
 class NotGzip(ValueError):
-    """Garbage, or cut off."""
+    """Not gzip, or truncated."""
 
 
 class TooLong(ValueError):
-    """More comes out than the bound allows."""
+    """The content is larger than the bound."""
 
 
 def gunzip(data: bytes, max_bytes: int) -> bytes:
-    """The content of one or more gzip members. Never holds more than *max_bytes* and one byte of it."""
+    """The content of one or more gzip members. Holds at most *max_bytes* + 1 of it."""
     parts: list[bytes] = []
     room = max_bytes
     while data or not parts:

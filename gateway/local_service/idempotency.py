@@ -1,8 +1,8 @@
-"""The idempotency cache: the first answer to a key is the answer to every repeat, "warts and all".
+"""The idempotency cache: every repeat of a key gets the first response, success or error.
 
-Successes and errors alike are kept, by method, path and key; neither the body nor the caller's scopes are looked at
-again. The answer is kept in the transaction that stored the data, so a crash keeps both or neither. Only the check of
-the API key itself comes earlier: the cache is the organization's, and the key says which organization that is.
+Responses are kept by method, path and key; neither the body nor the caller's scopes are checked again. A response is
+stored in the transaction of its data, so a crash keeps both or neither. Only the API key is checked first: the cache is
+the organization's, which the key identifies.
 """
 
 import sqlite3

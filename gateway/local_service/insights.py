@@ -1,4 +1,4 @@
-"""Insights over HTTP. The list is published in full (service-interface parts 2.2 and 4.1); the other paths and bodies are ours.
+"""Insights over HTTP. The list is published in full (service-interface parts 2.2 and 4.1); the other paths and bodies are the gateway's.
 
 The types of the fields are not published but for `status`: money is a decimal string here as everywhere, times are RFC 3339.
 Which status may follow which is not published either: any may. The rules and the tables are `gateway.insights`'.
@@ -24,74 +24,76 @@ from gateway.storage.database import Database
 
 @dataclass(frozen=True, slots=True)
 class Insight:
-    """One that the operator puts in; see `Service.add_insight`."""
+    """An insight of the operator; see `Service.add_insight`."""
 
     title: str
     category: str
     status: Status
     cost_impact: Decimal | None
-    """None when nobody knows."""
+    """None when unknown."""
     effort: str
     last_updated_ms: int
 
 
 async def open_insights(database: Database, moved: str) -> None:
-    """Make the insights' tables; *moved*: the script that brings rows of the table that service 0001 made."""
+    """Create the insights' tables; *moved*: the script that moves the rows of the table of service 0001."""
     await tables.make_insight_tables(database)
     await database.migrate("service insights", [moved])
 
 
-def _told(operation: Callable[[sqlite3.Connection, Call], Answer]) -> Callable[[sqlite3.Connection, Call], Answer]:
-    """*operation* with its errors as the service's own."""
+def _as_service_errors(
+    operation: Callable[[sqlite3.Connection, Call], Answer],
+) -> Callable[[sqlite3.Connection, Call], Answer]:
+    """*operation*, with its errors as ServiceError."""
 
     @wraps(operation)
-    def told(connection: sqlite3.Connection, call: Call) -> Answer:
+    def translated(connection: sqlite3.Connection, call: Call) -> Answer:
         try:
             return operation(connection, call)
         except InsightError as error:
             raise Invalid(error.code, str(error), status=error.status) from error
 
-    return told
+    return translated
 
 
 def insights(connection: sqlite3.Connection, call: Call) -> Answer:
     return list_answer(connection, INSIGHTS, call)
 
 
-@_told
+@_as_service_errors
 def create(connection: sqlite3.Connection, call: Call) -> Answer:
     content = decoded_object(call.body)
     made = tables.create_insight(connection, content, insight_id=call.request_id, now_ms=call.now_ms)
     return json_answer(201, {"insight": made})
 
 
-@_told
+@_as_service_errors
 def read(connection: sqlite3.Connection, call: Call) -> Answer:
     row = tables.find_insight(connection, call.params["insight_id"])
     return json_answer(200, {"insight": tables.insight_detail(row)})
 
 
-@_told
+@_as_service_errors
 def change(connection: sqlite3.Connection, call: Call) -> Answer:
     content, insight_id = decoded_object(call.body), call.params["insight_id"]
     changed = tables.change_insight(connection, insight_id, content, by=call.key_name, now_ms=call.now_ms)
     return json_answer(200, {"insight": changed})
 
 
-@_told
+@_as_service_errors
 def delete(connection: sqlite3.Connection, call: Call) -> Answer:
     tables.delete_insight(connection, call.params["insight_id"])
     return Answer(204)
 
 
-@_told
+@_as_service_errors
 def comments(connection: sqlite3.Connection, call: Call) -> Answer:
     insight_id = call.params["insight_id"]
     tables.find_insight(connection, insight_id)
     return list_answer(connection, comments_list(insight_id), call, only=OF_INSIGHT, params=(insight_id,))
 
 
-@_told
+@_as_service_errors
 def add_comment(connection: sqlite3.Connection, call: Call) -> Answer:
     written = tables.add_comment(
         connection,
@@ -104,7 +106,7 @@ def add_comment(connection: sqlite3.Connection, call: Call) -> Answer:
     return json_answer(201, {"comment": written})
 
 
-@_told
+@_as_service_errors
 def change_comment(connection: sqlite3.Connection, call: Call) -> Answer:
     changed = tables.change_comment(
         connection,

@@ -1,4 +1,4 @@
-"""A list endpoint of the service: the page that a call's query string asks for."""
+"""A list endpoint of the service: the page of a call's query string."""
 
 import sqlite3
 

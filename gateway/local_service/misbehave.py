@@ -1,9 +1,9 @@
-"""Misbehaviour on order: failing answers, slowness, cut connections. Pure; the random numbers come from the caller.
+"""Configured misbehaviour: failures, latency, connection resets. Pure; the random numbers come from the caller.
 
-`--fail 429:0.1,500:0.05 --latency 200ms --reset 0.01`: a tenth of the requests is answered 429, a twentieth 500, every
-one is 200 ms late, and one in a hundred has its connection cut, before or after its data were stored. A 5xx too may
-come before or after storing: that is what makes it ambiguous. Each request draws the same count of numbers, so one
-seed gives one course of events whatever the requests are.
+`--fail 429:0.1,500:0.05 --latency 200ms --reset 0.01`: a tenth of the requests gets 429, a twentieth 500, every
+one is delayed by 200 ms, and one in a hundred has its connection reset, before or after its data are stored. A 5xx may
+also come before or after storing, which makes it ambiguous. Each request draws the same count of numbers, so one seed
+gives one sequence whatever the requests are.
 """
 
 import re
@@ -29,7 +29,7 @@ class Misbehave:
     """(status, share of the requests that get it)."""
     latency_ms: int = 0
     reset: float = 0.0
-    """Share of the requests whose connection is cut."""
+    """Share of the requests whose connection is reset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What one request will meet."""
+    """The misbehaviour towards one request."""
 
     latency_ms: int = 0
     failure: Failure | None = None
@@ -60,23 +60,23 @@ def parse_misbehave(*, fail: str = "", latency: str = "", reset: str = "") -> Mi
 
 
 def plan(misbehave: Misbehave | None, random: Random) -> Plan:
-    """The next request's fate."""
+    """The plan of the next request."""
     if misbehave is None:
         return GOOD
     fail, fail_late, pausing, cut, cut_late = (random.random() for _ in range(5))
     return Plan(
         latency_ms=misbehave.latency_ms,
-        failure=_drawn(misbehave.failures, fail, late=fail_late < 1 / 2, told=pausing < 1 / 2),
+        failure=_drawn(misbehave.failures, fail, late=fail_late < 1 / 2, pauses=pausing < 1 / 2),
         reset=("after" if cut_late < 1 / 2 else "before") if cut < misbehave.reset else None,
     )
 
 
-def _drawn(failures: tuple[tuple[int, float], ...], number: float, *, late: bool, told: bool) -> Failure | None:
-    """The failure whose slice of 0..1 holds *number*. *told*: a pause is asked for with Retry-After."""
+def _drawn(failures: tuple[tuple[int, float], ...], number: float, *, late: bool, pauses: bool) -> Failure | None:
+    """The failure whose slice of 0..1 holds *number*. *pauses*: with a Retry-After."""
     for status, share in failures:
         if number < share:
             answer = json_answer(status, {"message": _MESSAGES.get(status, f"Injected {status}")})
-            retry_after_s = RETRY_AFTER_S if told and status in _PAUSING else None
+            retry_after_s = RETRY_AFTER_S if pauses and status in _PAUSING else None
             return Failure(
                 answer._replace(retry_after_s=retry_after_s), "after" if late and status >= _FIRST_5XX else "before"
             )

@@ -1,4 +1,4 @@
-"""What happens to a request once it is read: repeat, scope, operation, answer. Runs inside one transaction, no sockets."""
+"""Serves a request once it is read: repeat, scope, operation, response. Runs inside one transaction, without sockets."""
 
 import sqlite3
 from functools import partial
@@ -18,12 +18,12 @@ class Request(NamedTuple):
     key: KeyRecord
     call: Call
     unreadable: ServiceError | None = None
-    """Why the body is not in `call`; answered after the key's scope was looked at."""
+    """Why the body is not in `call`; raised after the check of the scope."""
     failure: Failure | None = None
 
 
 def serve_write(request: Request, connection: sqlite3.Connection) -> Answer:
-    """The answer, with all that it stands for stored. A repeated idempotency key gets its first answer, before anything else."""
+    """The response, its data stored. A repeated idempotency key gets its first response before anything else."""
     call = request.call
     if call.idempotency_key is None:
         return _answer(request, connection)
@@ -55,7 +55,7 @@ def _operate(request: Request, connection: sqlite3.Connection) -> Answer:
 
 
 def _kept_or_undone(operate: "partial[Answer]", connection: sqlite3.Connection) -> Answer:
-    """An error is an answer like any other, and may have to be kept as such; what was stored before it is not."""
+    """An error is a response like any other and may be cached; the data stored before it are rolled back."""
     connection.execute("SAVEPOINT operation")
     try:
         answer = operate(connection)

@@ -45,7 +45,7 @@ def build_service(
 ) -> web.Application:
     """The application, to be run with `runner_of`; its files are in the folder *data_path*, opened when it starts.
 
-    *random* decides who misbehaves and may be seeded; *random_bytes* makes keys and ids, and must not be in earnest use.
+    *random* decides about misbehaviour and may be seeded; *random_bytes* makes keys and ids, and is replaced by tests only.
     """
     draw = random or Random()  # noqa: S311 - decides about misbehaviour only
 
@@ -61,7 +61,7 @@ def build_service(
             )
             app[CONTEXT] = Context(database, keys, now_ms, draw, random_bytes, misbehave)
             app[FINDER] = await Finder.open(database, now_ms)
-            tasks = [asyncio.create_task(_flush_now_and_then(keys)), asyncio.create_task(app[FINDER].run())]
+            tasks = [asyncio.create_task(_flush_periodically(keys)), asyncio.create_task(app[FINDER].run())]
             yield
             for task in tasks:
                 task.cancel()
@@ -114,7 +114,7 @@ class Service:
         await web.UnixSite(self._runner, path).start()
 
     async def stop(self) -> None:
-        """Let requests in flight end, then close the files."""
+        """Finish requests in flight, then close the files."""
         await self._runner.cleanup()
 
     async def add_insight(self, insight: Insight) -> None:
@@ -122,7 +122,7 @@ class Service:
         await self._context.database.write(lambda connection: add_insight(connection, insight, insight_id))
 
     async def look_for_insights(self) -> None:
-        """Find now what the next round would find. Raises DatabaseUnavailable."""
+        """Run the detectors now. Raises DatabaseUnavailable."""
         await self._app[FINDER].look()
 
     async def block_device(self, device_id: str) -> bool:
@@ -145,10 +145,10 @@ class Service:
         return self._app[CONTEXT]
 
 
-async def _flush_now_and_then(keys: KeyStore) -> None:
+async def _flush_periodically(keys: KeyStore) -> None:
     while True:
         await asyncio.sleep(FLUSH_INTERVAL_S)
-        with suppress(DatabaseUnavailable):  # what was noted is kept, and flushed the next time
+        with suppress(DatabaseUnavailable):  # the noted times are kept for the next flush
             await keys.flush_last_accessed()
 
 

@@ -1,6 +1,6 @@
-"""Sums over the billed AI records, exact to the last decimal, by any of the columns that say who and what.
+"""Sums over the billed AI records, exact to the last decimal, grouped by the columns of `DIMENSIONS`.
 
-Sums are of what is known: `calls_without_usage` and `calls_without_cost` tell how much is not. `cost` is in US
+Sums cover known values; `calls_without_usage` and `calls_without_cost` count the unknown ones. `cost` is in US
 dollars; amounts in other currencies are never added to it and stand in `other_costs`. An aggregate adds its tokens,
 and its calls where it states them.
 """

@@ -1,8 +1,8 @@
 """Unit-cost telemetry streams: sum, replace, delete, and the list of a stream's records (wire contract 6.3).
 
-A stream is made by its first `sum` or `replace`, which fixes its kind, granularity and filter keys. A record's place is
-(bucket, element, filter): `sum` adds to what is there, `replace` puts its value in its stead, `delete` marks it gone;
-what comes to a place that was deleted begins anew.
+A stream is made by its first `sum` or `replace`, which fixes its kind, granularity and filter keys. The key of a record
+is (bucket, element, filter): `sum` adds to its value, `replace` overwrites it, `delete` marks it deleted; a later record
+of a deleted key starts from 0.
 """
 
 import sqlite3
@@ -27,7 +27,7 @@ from spool.clock import rfc3339_ms
 from spool.unit_cost import Kind
 from spool.unit_cost import Operation as Action
 
-_ON_PLACE = {
+_ON_CONFLICT = {
     "replace": "excluded.value",
     "sum": "iif(deleted, excluded.value, decimal_add(value, excluded.value))",
 }
@@ -70,7 +70,7 @@ def manage(kind: Kind, action: Action) -> Operation:
 
 
 def stream_records(connection: sqlite3.Connection, call: Call) -> Answer:
-    """The stream's records as they stand. 404 when there is no such stream."""
+    """The stream's current records. 404 when there is no such stream."""
     name = _stream_name(call)
     stream = _stream(connection, name)
     if stream is None:
@@ -95,15 +95,15 @@ def _put(
     connection: sqlite3.Connection, stream: _Stream, action: Action, records: list[UnitRecord], now_ms: int
 ) -> None:
     connection.executemany(
-        "INSERT INTO unit_cost_records (stream_no, bucket_ms, element_name, filter, value, deleted, updated_at_ms)"  # noqa: S608 - from _ON_PLACE
+        "INSERT INTO unit_cost_records (stream_no, bucket_ms, element_name, filter, value, deleted, updated_at_ms)"  # noqa: S608 - from _ON_CONFLICT
         " VALUES (?, ?, ?, ?, ?, 0, ?) ON CONFLICT DO UPDATE"
-        f" SET value = {_ON_PLACE[action]}, deleted = 0, updated_at_ms = excluded.updated_at_ms",
+        f" SET value = {_ON_CONFLICT[action]}, deleted = 0, updated_at_ms = excluded.updated_at_ms",
         [(stream.stream_no, each.bucket_ms, each.element_name, each.filter, each.value, now_ms) for each in records],
     )
 
 
 def _delete(connection: sqlite3.Connection, stream: _Stream, records: list[UnitRecord], now_ms: int) -> None:
-    """Mark what matches the given properties; one that is left out matches everything."""
+    """Mark the records that match the given properties; an absent property matches everything."""
     connection.executemany(
         "UPDATE unit_cost_records SET deleted = 1, updated_at_ms = ?1 WHERE stream_no = ?2 AND bucket_ms = ?3"
         " AND (?4 IS NULL OR element_name = ?4) AND (?5 IS NULL OR filter = ?5)",
@@ -119,7 +119,7 @@ def _existing(connection: sqlite3.Connection, name: str, kind: Kind) -> _Stream:
 
 
 def _fitting(connection: sqlite3.Connection, name: str, kind: Kind, records: list[UnitRecord]) -> _Stream:
-    """The stream, made when it is new. Raises Invalid when the records are of another kind or shape than the stream."""
+    """The stream, created when it is new. Raises Invalid when the records are of another kind or shape than the stream."""
     granularity, dimensions = one_shape(records)
     shape = (kind, granularity, orjson.dumps(dimensions).decode())
     stream = _stream(connection, name) or _made(connection, name, shape)

@@ -1,4 +1,4 @@
-"""The service's sockets: authenticate, read a bounded body, hand over, answer. Thin."""
+"""The service's HTTP layer: authenticate, read a bounded body, serve, respond."""
 
 import asyncio
 import logging
@@ -45,7 +45,7 @@ _LINGER_0_S = struct.pack("ii", 1, 0)
 
 @dataclass(slots=True)
 class Context:
-    """What every request needs; opened with the application."""
+    """Shared by all requests; opened with the application."""
 
     database: Database
     keys: KeyStore
@@ -59,19 +59,19 @@ CONTEXT = web.AppKey("context", Context)
 
 
 def runner_of(app: web.Application) -> web.AppRunner:
-    """The one right way to run the application: without access log, and with bodies left as they came, since they are bounded here."""
+    """The runner of the application: no access log, and bodies are not decompressed by aiohttp, since they are bounded here."""
     return QuietRunner(
         app, _malformed, handle_signals=False, shutdown_timeout=SHUTDOWN_TIMEOUT_S, auto_decompress=False
     )
 
 
 def _malformed(request: web.BaseRequest, status: int) -> web.Response:
-    """What the HTTP parser refused."""
+    """A request that the HTTP parser refused."""
     return _response(json_answer(status, {"message": "Bad Request"}))
 
 
 _PARAMETER = re.compile(r"\{(\w+)\}")
-"""What aiohttp takes for one has no braces; a device's id may."""
+"""aiohttp's own parameters exclude braces; a device's id may contain them."""
 
 
 def add_routes(app: web.Application) -> None:
@@ -82,13 +82,13 @@ def add_routes(app: web.Application) -> None:
 
 
 def _methods(route: Route) -> tuple[str, ...]:
-    """What is read can be asked for without its body."""
+    """A GET route answers HEAD as well."""
     return (route.method,) if route.writes else (route.method, "HEAD")
 
 
 @web.middleware
 async def answer_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """The one place where an exception becomes an answer."""
+    """The one place where an exception becomes a response."""
     try:
         return await handler(request)
     except ServiceError as error:
@@ -105,29 +105,29 @@ async def answer_errors(request: web.Request, handler: Handler) -> web.StreamRes
 
 async def _handle(route: Route, request: web.Request) -> web.StreamResponse:
     context = request.app[CONTEXT]
-    fate = plan(context.misbehave, context.random) if route.misbehaves else GOOD
-    if fate.latency_ms:
-        await asyncio.sleep(fate.latency_ms / 1000)
-    if fate.reset == "before":
+    planned = plan(context.misbehave, context.random) if route.misbehaves else GOOD
+    if planned.latency_ms:
+        await asyncio.sleep(planned.latency_ms / 1000)
+    if planned.reset == "before":
         return _cut(request)
     key = _authenticate(context.keys, request)
     body, unreadable = await _body(request, route.max_bytes) if route.writes else (b"", None)
-    served = Request(route, key, _call(context, key, request, body), unreadable, fate.failure)
+    served = Request(route, key, _call(context, key, request, body), unreadable, planned.failure)
     if route.writes:
         answer = await context.database.write(partial(serve_write, served))
     else:
         answer = await context.database.read(partial(serve_read, served))
-    return _cut(request) if fate.reset == "after" else _response(answer)
+    return _cut(request) if planned.reset == "after" else _response(answer)
 
 
 async def _describe(request: web.Request) -> web.StreamResponse:
-    """To every enabled key, whatever its scopes. Made at the first request, beside the loop."""
+    """For every enabled key, whatever its scopes. Built at the first request, off the loop."""
     _authenticate(request.app[CONTEXT].keys, request)
     return _response(Answer(200, await asyncio.to_thread(service_openapi)))
 
 
 def _authenticate(keys: KeyStore, request: web.Request) -> KeyRecord:
-    """The key that is the entire value of the one Authorization header; with a scheme word before it, it is none."""
+    """The key that is the entire value of the one Authorization header; a value with a scheme is refused."""
     values = request.headers.getall("Authorization", [])
     key = keys.authenticate(values[0]) if len(values) == 1 else None
     if key is None:
@@ -136,7 +136,7 @@ def _authenticate(keys: KeyStore, request: web.Request) -> KeyRecord:
 
 
 async def _body(request: web.Request, max_bytes: int) -> tuple[bytes, ServiceError | None]:
-    """The decompressed body, or why there is none."""
+    """The decompressed body, or the error of reading it."""
     chunks: list[bytes] = []
     size = 0
     async for chunk in request.content.iter_any():
@@ -194,13 +194,13 @@ def _response(answer: Answer, headers: dict[str, str] | None = None) -> web.Resp
 
 
 def _where(error: BaseException) -> str:
-    """`file:line` of the innermost frame: the text of an error may quote what was sent."""
+    """`file:line` of the innermost frame: the text of an error may quote the payload."""
     *_, frame = traceback.extract_tb(error.__traceback__)
     return f"{Path(frame.filename).name}:{frame.lineno}"
 
 
 def _cut(request: web.Request) -> web.Response:
-    """Reset the connection (RST, by a linger of 0 s); the response goes nowhere."""
+    """Reset the connection (RST, by a linger of 0 s); the response is not sent."""
     transport = request.transport
     if transport is not None:
         raw: socket.socket = transport.get_extra_info("socket")

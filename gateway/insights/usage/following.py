@@ -1,7 +1,7 @@
-"""Counts what the spool keeps, by the hour: read along behind settling, off every answer's path.
+"""Sums settled records by the hour: it reads the spool behind settling, off the path of every response.
 
-The spool itself is the journal: sums are written about once a minute, in one commit with the chunk they reach through, and what was counted
-since is read again after a kill. So nothing enters twice, and nothing is missing but what the spool gave up before it was counted.
+The spool itself is the journal: sums are written about once a minute, in one commit with the chunk they reach through, and later records
+are read again after a kill. So no record is summed twice, and none is missing but those that the spool expired before.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ SHARE: Final = 0.05
 MOST_UNWRITTEN: Final = 5_000
 """Series in memory; beyond it they are written at once."""
 CATCH_UP_S: Final = 0.5
-"""How long who asks for insights waits for what was not counted yet."""
+"""How long a request for insights waits for records that are not counted yet."""
 
 
 class UsageFollower:
@@ -47,11 +47,11 @@ class UsageFollower:
         self._written_seq = 0
         self._turn = asyncio.Lock()
         self.changes = 0
-        """Goes up when something was counted."""
+        """Increases when records were counted."""
 
     @classmethod
     async def open(cls, spool: SettledReader, database: Database, *, now_ms: Callable[[], int]) -> Self:
-        """Goes on after what is in *database*. Raises DatabaseUnavailable."""
+        """Continue after the position stored in *database*. Raises DatabaseUnavailable."""
         await make_usage_tables(database)
         follower = cls(spool, database, now_ms)
         follower._through_seq = await database.read(partial(through_no, source=spool.gateway_id))
@@ -59,7 +59,7 @@ class UsageFollower:
         return follower
 
     async def run(self) -> None:
-        """Count what settles, until cancelled."""
+        """Count settled records until cancelled."""
         written_s = time.monotonic()
         while True:
             try:
@@ -68,19 +68,21 @@ class UsageFollower:
                     written_s = time.monotonic()
                     await self.write()
             except (SpoolError, DatabaseUnavailable) as error:
-                log.warning("usage was not counted; it is tried again", error=type(error).__name__, at=places(error))
+                log.warning(
+                    "usage was not counted; the next round retries", error=type(error).__name__, at=places(error)
+                )
                 is_more = False
             if not is_more:
                 await asyncio.sleep(LOOK_S)
 
     async def catch_up(self) -> None:
-        """Count what is settled by now, for at most `CATCH_UP_S`. Raises SpoolError."""
+        """Count the records settled so far, for at most `CATCH_UP_S`. Raises SpoolError."""
         ends_s = time.monotonic() + CATCH_UP_S
         while await self._count_page() and time.monotonic() < ends_s:
             pass
 
     async def _count_page(self) -> bool:
-        """Count the next page; whether there is more. Takes its share of the loop's time."""
+        """Count the next page; return whether more follow. Uses at most `SHARE` of the loop's time."""
         async with self._turn:
             after_seq = self._through_seq
             page = await self._spool.settled_records(AI_TELEMETRY, after_seq, most_bytes=PAGE_BYTES)
@@ -95,7 +97,7 @@ class UsageFollower:
         return page.is_more
 
     async def write(self) -> None:
-        """Write down what was counted. Raises DatabaseUnavailable; then it is kept for the next time."""
+        """Store the counted sums. Raises DatabaseUnavailable; the sums are then kept for the next call."""
         async with self._turn:
             if self._through_seq == self._written_seq:
                 return
@@ -109,7 +111,7 @@ class UsageFollower:
             writing = asyncio.ensure_future(self._database.write(change))
             try:
                 await asyncio.shield(writing)
-            finally:  # who is cancelled meanwhile must know whether it is in the tables, or it would enter twice
+            finally:  # a cancelled caller must know whether the sums are stored, else they are added twice
                 await asyncio.wait({writing})
                 if writing.exception() is None:
                     self._tally, self._written_seq = Tally(), self._through_seq

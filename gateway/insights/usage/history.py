@@ -1,4 +1,4 @@
-"""What was used, hour by hour, as the detectors look at it. Pure."""
+"""Hourly usage, the input of the detectors. Pure."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -23,7 +23,7 @@ class Usage(NamedTuple):
     input_tokens: int = 0
     output_tokens: int = 0
     cacheable_tokens: int = 0
-    """Input tokens of records that say how many were read from a cache."""
+    """Input tokens of records that state their cache reads."""
     cache_read_tokens: int = 0
     cost_pico: int = 0
     """1e-12 of the currency."""
@@ -42,9 +42,9 @@ class Model(NamedTuple):
 
 class History(NamedTuple):
     now_hour: int = 0
-    """The current hour, of which only the beginning is known."""
+    """The current, incomplete hour."""
     usage: Sequence[Usage] = ()
     """Of the last nine days, in any order."""
     models: Sequence[Model] = ()
     began_hour: int = 0
-    """The first hour that anything is known of."""
+    """The first hour with data."""

@@ -1,4 +1,4 @@
-"""Usage by the hour in SQLite: control.db of the gateway, service.db of the local service. Functions run in a transaction of the caller.
+"""Usage by the hour in SQLite: control.db of the gateway, service.db of the local service. Functions run in the caller's transaction.
 
 Bounds: `KEPT_HOURS` hours of at most `MOST_SERIES` series each (further ones of an hour are summed as "(other)"), and `MOST_MODELS`
 models, each for `MODEL_HOURS` after its last call. At worst some 10 MiB.
@@ -45,7 +45,7 @@ async def make_usage_tables(database: Database) -> None:
 
 
 def through_no(connection: sqlite3.Connection, source: str) -> int:
-    """The last chunk or row of *source* that was counted; 0 when none was."""
+    """The last counted chunk or row of *source*; 0 when none was."""
     found = connection.execute("SELECT through_no FROM usage_counted WHERE source=?", (source,)).fetchone()
     return int(found[0]) if found else 0
 
@@ -96,7 +96,7 @@ def _note_models(
 
 
 def read(connection: sqlite3.Connection, now_ms: int) -> History:
-    """What the detectors look at."""
+    """The hourly usage that is kept, and the models of the last 30 days."""
     now_hour = now_ms // HOUR_MS
     rows = connection.execute(
         f"SELECT {', '.join((*_NAMES, *_SUMS))} FROM usage_hours WHERE hour>? AND hour<=?",  # noqa: S608 - own SQL

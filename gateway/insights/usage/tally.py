@@ -1,7 +1,7 @@
 """Records -> sums by the hour and series. Pure.
 
 A series is (provider, model, team, service, currency, cost source); its names are cut, since they come from payloads. Only billed
-records count, as everywhere. Unknown counts add nothing, and what must be known to say a share is counted beside them.
+records count, as everywhere. Unknown counts add nothing, and the base of each share is counted beside them.
 """
 
 from collections.abc import Iterable
@@ -18,11 +18,11 @@ MOST_NAME_CHARS: Final = 120
 MOST_WORD_CHARS: Final = 16
 """Of a currency."""
 OTHER: Final = "(other)"
-"""Name of what is beyond the bound of series."""
+"""Name of the series beyond the bound."""
 
 _EXACT = Context(prec=60)
 _MOST_COST = 10**15
-"""Of one record, in whole units: beyond it nobody's bill."""
+"""Of one record, in whole units: a larger cost is a fault."""
 _MOST_COUNT = 1 << 40
 _NO_COST = (None, None)
 _NOBODY: dict[str, Any] = {}
@@ -48,7 +48,7 @@ class Key(NamedTuple):
 
 
 class Tally:
-    """Sums that are not written down yet."""
+    """Sums that are not stored yet."""
 
     def __init__(self) -> None:
         self.sums: dict[Key, list[int]] = {}
@@ -57,7 +57,7 @@ class Tally:
         """The same, by the names as records have them."""
 
     def add(self, records: Iterable[bytes], *, now_ms: int) -> None:
-        """Count *records*; one that cannot be read is passed over."""
+        """Count *records*; an unreadable one is skipped."""
         now_hour = now_ms // HOUR_MS
         loads, add = orjson.loads, self._add
         for record in records:
@@ -67,7 +67,7 @@ class Tally:
                 continue
 
     def _add(self, record: dict[str, Any], now_hour: int) -> None:
-        """One flat function: it runs once for every record. What may raise comes before the first sum."""
+        """One flat function: it runs once for every record. All that may raise comes before the first sum."""
         known = record.get
         if known("billed") is False:
             return
@@ -108,7 +108,7 @@ class Tally:
             sums[CACHE_READ] += min(cache_read, input_tokens)
 
     def _open(self, names: tuple[Any, ...], now_hour: int) -> list[int]:
-        """The sums of a series, whose *names* are those of a record. Raises TypeError, ValueError for what are none."""
+        """The sums of a series, whose *names* are those of a record. Raises TypeError, ValueError for invalid ones."""
         hour, *texts, currency, cost_source = names
         provider, model, team, service_name = ((text or "")[:MOST_NAME_CHARS] for text in texts)
         source = "" if currency is None else (cost_source or "reported")[:MOST_WORD_CHARS]
@@ -127,7 +127,7 @@ class Tally:
         return sums
 
     def __len__(self) -> int:
-        """What it takes of memory: series, by the names that records have for them."""
+        """Its size in memory: series, by the names in records."""
         return len(self._by_names)
 
     def models(self) -> dict[tuple[str, str], tuple[int, int]]:
@@ -148,7 +148,7 @@ def hour_of(text: str) -> int:
 
 @lru_cache(maxsize=8192)
 def pico_of(amount: str) -> int:
-    """1e-12 of the unit, rounded. Raises ValueError for what is no amount of money."""
+    """1e-12 of the unit, rounded. Raises ValueError for an invalid amount."""
     try:
         number = Decimal(amount, _EXACT)
     except InvalidOperation:
@@ -159,5 +159,5 @@ def pico_of(amount: str) -> int:
 
 
 def _count(value: object) -> int | None:
-    """A count of everyday size; None for an unknown one."""
+    """A plausible count; None for any other value."""
     return value if type(value) is int and 0 <= value <= _MOST_COUNT else None
