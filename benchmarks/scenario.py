@@ -259,7 +259,7 @@ def _delivered(sink: Sink, gateway: Gateway, spans: int) -> Counts:
 
 def _verdict(report: Report, counts: Counts, template: _TemplateFacts, gateway: Gateway) -> str:
     edge = json.loads(fetch(gateway.status_url))["edge"]
-    sums = sum(edge[fate] for fate in ("kept", "duplicate", "suppressed", "rejected", "ignored"))
+    sums = sum(edge[outcome] for outcome in ("kept", "duplicate", "suppressed", "rejected", "ignored"))
     faults = {
         "not all 200": report.acked_requests != report.requests,
         "items rejected": report.rejected_items > 0,

@@ -12,7 +12,7 @@ from typing import Final
 from gateway.delivery.embedded import Total
 from gateway.insights.finding import STATUSES, Insight
 from gateway.observability.dead_letters import ReasonFigures
-from gateway.observability.metrics import EDGE_FATES, LANE_FATES, LaneStatus, Status
+from gateway.observability.metrics import EDGE_OUTCOMES, LANE_OUTCOMES, LaneStatus, Status
 from gateway.observability.quarantine import degraded
 
 STYLE: Final = """
@@ -70,7 +70,7 @@ def status_page(status: Status, totals: Sequence[Total], insights: Sequence[Insi
         verdict(status),
         headline(edge, lanes),
         "<h2>What came in</h2>",
-        identity("received", edge["received"], {fate: edge[fate] for fate in EDGE_FATES}),
+        identity("received", edge["received"], {outcome: edge[outcome] for outcome in EDGE_OUTCOMES}),
         "<h2>What went out</h2>",
         lanes_identity(edge, lanes),
         lanes_table(lanes),
@@ -113,7 +113,7 @@ def verdict(status: Status) -> str:
 def faults_of(status: Status) -> list[str]:
     edge, lanes = status["edge"], status["lanes"]
     faults = []
-    if edge["received"] != sum(edge[fate] for fate in EDGE_FATES):
+    if edge["received"] != sum(edge[outcome] for outcome in EDGE_OUTCOMES):
         faults.append("the counts at the edge do not add up")
     faults += [f"the counts of lane {name} do not add up" for name, lane in lanes.items() if not adds_up(lane)]
     faults += [
@@ -166,17 +166,17 @@ def identity(whole: str, value: int, parts: Mapping[str, int]) -> str:
 
 
 def lanes_identity(edge: Mapping[str, int], lanes: Mapping[str, LaneStatus]) -> str:
-    parts = {fate: sum(int(lane[fate]) for lane in lanes.values()) for fate in LANE_FATES}
+    parts = {outcome: sum(int(lane[outcome]) for lane in lanes.values()) for outcome in LANE_OUTCOMES}
     return identity("kept", parts.pop("kept"), parts) if lanes else '<p class="soft">No lane is set up.</p>'
 
 
 def lanes_table(lanes: Mapping[str, LaneStatus]) -> str:
-    head = ["Lane", "State", *(words(fate).capitalize() for fate in LANE_FATES), "Oldest waiting"]
+    head = ["Lane", "State", *(words(outcome).capitalize() for outcome in LANE_OUTCOMES), "Oldest waiting"]
     rows = [
         [
             escape(name),
             lane_state(lane),
-            *(number(int(lane[fate])) for fate in LANE_FATES),
+            *(number(int(lane[outcome])) for outcome in LANE_OUTCOMES),
             age(lane["oldest_pending_age_s"]),
         ]
         for name, lane in lanes.items()

@@ -25,9 +25,9 @@ class Explained(NamedTuple):
     items: list[Explanation]
     records: list[bytes]
     edge: dict[str, int]
-    """Items by fate."""
+    """Items by outcome."""
     reasons: dict[str, int]
-    """`<fate>.<reason>` -> items."""
+    """`<outcome>.<reason>` -> items."""
 
 
 def print_explanations(
@@ -44,7 +44,7 @@ def print_explanations(
         return 1
     for text in printed(explained.items, as_json=as_json):
         click.echo(text)
-    counts = ", ".join(f"{fate} {n}" for fate, n in Counter(x.fate for x in explained.items).items())
+    counts = ", ".join(f"{outcome} {n}" for outcome, n in Counter(x.outcome for x in explained.items).items())
     click.echo(
         f"received {len(explained.items)}, {counts}" if counts else f"there is nothing in it that {path} reads",
         err=True,

@@ -41,7 +41,7 @@ DEFAULTS = Config()
 def print_records(body: bytes, path: str, content_type: str, content_encoding: str, config: Config) -> int:
     """Records on stdout, rejections and the counts on stderr; 0 when the payload could be read."""
     try:
-        records, receipt, fates = asyncio.run(
+        records, receipt, outcomes = asyncio.run(
             records_of_payloads([(body, path, content_type, content_encoding)], config)
         )
     except GatewayError as error:
@@ -51,7 +51,7 @@ def print_records(body: bytes, path: str, content_type: str, content_encoding: s
         click.echo(record.decode())
     for rejection in receipt.rejected:
         click.echo(f"rejected {rejection.position}: {rejection.reason}", err=True)
-    counts = ", ".join(f"{fate} {n}" for fate, n in fates.items() if n)
+    counts = ", ".join(f"{outcome} {n}" for outcome, n in outcomes.items() if n)
     click.echo(counts or f"there is nothing in it that {path} reads", err=True)
     return 0
 
@@ -60,7 +60,7 @@ async def records_of_payloads(
     payloads: list[tuple[bytes, str, str, str]], config: Config = DEFAULTS
 ) -> tuple[list[bytes], Receipt, dict[str, int]]:
     """Of payloads (body, path, Content-Type, Content-Encoding) that arrive within one settle time: the records as they would be
-    forwarded, what was received and rejected, and the items by fate."""
+    forwarded, what was received and rejected, and the items by outcome."""
     async with apart(Settler, config=config) as gateway:
         receipts = [await take(gateway.intake, *payload) for payload in payloads]
         records = await forwarded(gateway)

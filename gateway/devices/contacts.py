@@ -1,6 +1,6 @@
-"""What senders bring, in one transaction each: a first contact inserts the device and its enrolment; heartbeats, pings and enrolments get their fate.
+"""What senders bring, in one transaction each: a first contact inserts the device and its enrolment; heartbeats, pings and enrolments get their outcome.
 
-| posted | fate |
+| posted | outcome |
 |---|---|
 | heartbeat or ping | `kept`: it waits for the device's slot. `suppressed.superseded`: one waits already, and this one takes its place, or a later one came before. `duplicate.heartbeat`: the same instance and sequence again. `suppressed.device_quarantined` |
 | enrolment | `kept`: the device is new. `duplicate.enrolment`: it is known |
@@ -38,7 +38,7 @@ class Taken(NamedTuple):
 
     state: State | None
     """Of the device; None when it is not there: one new device too many."""
-    fate: str
+    outcome: str
     device_no: int = 0
     interval_ms: int | None = None
     """As the service told it."""
@@ -112,9 +112,9 @@ def _beat(connection: sqlite3.Connection, device: Device, beat: Heartbeat, momen
     ).fetchone()
     _note_instance(connection, device, beat, moment.now_ms)
     if known is not None and beat.sequence <= known[0]:
-        fate, reason = ("duplicate", "heartbeat") if beat.sequence == known[0] else ("suppressed", "superseded")
-        rows.count(connection, fate, reason)
-        return _told(device, fate)
+        outcome, reason = ("duplicate", "heartbeat") if beat.sequence == known[0] else ("suppressed", "superseded")
+        rows.count(connection, outcome, reason)
+        return _told(device, outcome)
     if beat.host or beat.client or beat.labels:
         device = rows.save(connection, device, details=_details(beat))
     device = rows.save(connection, device, instance_id=beat.instance_id)
@@ -135,13 +135,13 @@ def ping(connection: sqlite3.Connection, device_id: str, moment: Moment) -> Take
 def _wait(connection: sqlite3.Connection, device: Device, beat: bytes, moment: Moment) -> Taken:
     """Put *beat* in the place of the one that waits."""
     now_ms = moment.now_ms
-    fate = "suppressed" if device.beat_waits else "kept"
-    rows.count(connection, fate, "superseded" if device.beat_waits else None)
+    outcome = "suppressed" if device.beat_waits else "kept"
+    rows.count(connection, outcome, "superseded" if device.beat_waits else None)
     slot_ms = device.beat_due_ms
     if slot_ms is None:
         slot_ms = due_ms(device.device_id, device.interval_ms or moment.interval_ms, now_ms, device.beat_sent_ms)
     waiting = {"beat": beat, "beat_no": device.beat_no + 1, "beat_ms": now_ms, "beat_due_ms": slot_ms, "beat_waits": 1}
-    return _told(rows.save(connection, device, **waiting), fate)
+    return _told(rows.save(connection, device, **waiting), outcome)
 
 
 def _introduced(connection: sqlite3.Connection, device: Device, new: New, *, says_kind: bool) -> Device:
@@ -158,8 +158,8 @@ def _introduced(connection: sqlite3.Connection, device: Device, new: New, *, say
     )
 
 
-def _told(device: Device, fate: str) -> Taken:
-    return Taken(device.state, fate, device.device_no, device.interval_ms, labels=labels_in(device.details))
+def _told(device: Device, outcome: str) -> Taken:
+    return Taken(device.state, outcome, device.device_no, device.interval_ms, labels=labels_in(device.details))
 
 
 def _insert(connection: sqlite3.Connection, new: New, moment: Moment) -> Device | None:

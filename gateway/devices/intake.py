@@ -70,7 +70,7 @@ class DeviceIntake:
             error = TooManyDevices("more new devices than devices.max_new_per_hour allows: come again later")
             error.retry_after_s = self._store.new_device_wait_s()
             raise error
-        if taken.fate == "rejected":
+        if taken.outcome == "rejected":
             refused = DeviceQuarantined if taken.state == "quarantined" else DeviceBlocked
             raise refused(
                 f"the device is {taken.state}: nothing of it is taken until an operator lets it in again"

@@ -220,11 +220,11 @@ def _sent(connection: sqlite3.Connection, device: Device, sent: Device, answer: 
             rows.count_lane(connection, "delivered")
         rows.save(connection, device, **done, beat=None, beat_due_ms=None, beat_waits=0)
         return
-    # A later one came meanwhile. It was counted as standing in for this one; now each has its own fate.
+    # A later one came meanwhile. It was counted as standing in for this one; now each has its own outcome.
     slot_ms = due_ms(device.device_id, interval_ms or 60_000, now_ms, now_ms)
     if sent.beat_waits and device.beat_waits:
-        rows.change_fate(connection, "suppressed", "superseded", -1)
-        rows.change_fate(connection, "kept")
+        rows.change_outcome(connection, "suppressed", "superseded", -1)
+        rows.change_outcome(connection, "kept")
         rows.count_lane(connection, "delivered")
     rows.save(connection, device, **done, beat_due_ms=slot_ms)
 

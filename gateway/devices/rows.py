@@ -146,7 +146,7 @@ def blocked(connection: sqlite3.Connection, device: Device, reason: str) -> Devi
 
 
 def give_up_waiting(connection: sqlite3.Connection, device: Device, *, refused: bool = True) -> Device:
-    """The fate of what waits for a device that is not served: an enrolment that the far end refused, a heartbeat that is out of date."""
+    """The outcome of what waits for a device that is not served: an enrolment that the far end refused, a heartbeat that is out of date."""
     if device.enrolment_waits:
         count_lane(connection, "dead_lettered" if refused else "expired")
     if device.beat_waits:
@@ -162,24 +162,24 @@ def delete(connection: sqlite3.Connection, device: Device) -> None:
 # ---- figures
 
 
-def count(connection: sqlite3.Connection, fate: str, reason: str | None = None, n: int = 1) -> None:
-    """*n* items came and met *fate*."""
+def count(connection: sqlite3.Connection, outcome: str, reason: str | None = None, n: int = 1) -> None:
+    """*n* items came and met *outcome*."""
     add(connection, _EDGE + "received", n)
-    change_fate(connection, fate, reason, n)
+    change_outcome(connection, outcome, reason, n)
 
 
-def change_fate(connection: sqlite3.Connection, fate: str, reason: str | None = None, n: int = 1) -> None:
-    """*n* items more have *fate*, or fewer where it is negative."""
-    add(connection, _EDGE + fate, n)
-    if fate == "kept":
+def change_outcome(connection: sqlite3.Connection, outcome: str, reason: str | None = None, n: int = 1) -> None:
+    """*n* items more have *outcome*, or fewer where it is negative."""
+    add(connection, _EDGE + outcome, n)
+    if outcome == "kept":
         add(connection, _LANE + "kept", n)
     if reason is not None:
-        add(connection, f"{_REASON}{fate}.{reason}", n)
+        add(connection, f"{_REASON}{outcome}.{reason}", n)
 
 
-def count_lane(connection: sqlite3.Connection, fate: str, n: int = 1) -> None:
+def count_lane(connection: sqlite3.Connection, outcome: str, n: int = 1) -> None:
     """*n* pending items came to their end."""
-    add(connection, _LANE + fate, n)
+    add(connection, _LANE + outcome, n)
 
 
 def add(connection: sqlite3.Connection, name: str, n: int) -> None:
@@ -194,7 +194,7 @@ class Figures(NamedTuple):
     edge: dict[str, int]
     lane: dict[str, int]
     reasons: dict[str, int]
-    """`<fate>.<reason>` -> items"""
+    """`<outcome>.<reason>` -> items"""
     oldest_pending_ms: int | None
     enrolments: int
     """Those that the service has not answered for good."""

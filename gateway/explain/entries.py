@@ -124,19 +124,19 @@ def _uncounted(read: _Read, placed: Placed) -> Explanation:
         read.payload, placed.position.lstrip("."), "entry", convention=read.source.name, chosen_by=_PATH
     )
     if placed.reason:
-        explanation.fate, explanation.reason, explanation.because = (
+        explanation.outcome, explanation.reason, explanation.because = (
             "suppressed",
             placed.reason,
             _SUPPRESSED.get(placed.reason, "no call"),
         )
     else:
-        explanation.fate, explanation.because = "ignored", "no AI usage: nothing in it is a call of a model"
+        explanation.outcome, explanation.because = "ignored", "no AI usage: nothing in it is a call of a model"
     return explanation
 
 
 def _rejected(payload: int, position: str, reason: str) -> Explanation:
     because = _REJECTED.get(reason, "it cannot be read")
-    return Explanation(payload, position.lstrip("."), "entry", fate="rejected", reason=reason, because=because)
+    return Explanation(payload, position.lstrip("."), "entry", outcome="rejected", reason=reason, because=because)
 
 
 # ---- calls

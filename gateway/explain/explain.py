@@ -68,12 +68,12 @@ def _events(sent: Sent, context: Context) -> Iterator[Single]:
     for i in range(events.items):
         position = f"events[{i}]"
         explanation = Explanation(
-            sent.number, position, "event", fate="kept", because="a usage event is kept as it was sent"
+            sent.number, position, "event", outcome="kept", because="a usage event is kept as it was sent"
         )
         if position in added:
             explanation.because = "its value is added to the total of its unit-cost stream"
         if position in faults:
-            explanation.fate, explanation.reason, explanation.because = (
+            explanation.outcome, explanation.reason, explanation.because = (
                 "rejected",
                 faults[position],
                 "the service would refuse it",

@@ -58,15 +58,15 @@ def _explain(explanation: Explanation, alone: Logs, context: Context) -> Single:
         explanation.fields = fields_of_record(traced)
         return Single(explanation, call, identity(call))
     if out.rejected:
-        explanation.fate, explanation.reason = "rejected", out.rejected[0].reason
+        explanation.outcome, explanation.reason = "rejected", out.rejected[0].reason
         explanation.because = (
             "it has no time, or none that a call may have" if explanation.reason == "invalid_time" else "unreadable"
         )
     elif out.suppressed:
-        explanation.fate, (explanation.reason,) = "suppressed", out.suppressed
+        explanation.outcome, (explanation.reason,) = "suppressed", out.suppressed
         explanation.because = _why_no_call(record, rule, explanation.reason)
     else:
-        explanation.fate, explanation.because = (
+        explanation.outcome, explanation.because = (
             "ignored",
             "no AI usage: neither its event's name nor an attribute is of a call",
         )
@@ -137,7 +137,7 @@ def _why_no_call(record: LogRecord, rule: object, reason: str) -> str:
             return "the event holds content only; nothing of it is kept"
         return "a product's own metric, written as a log: a sum over calls"
     picked = _picked(record, rule)
-    _, decided_by = deciding(picked, lambda: rule.fate(picked))
+    _, decided_by = deciding(picked, lambda: rule.outcome(picked))
     if reason == "content_only":
         return "it has names of a call, but neither usage nor a response"
     if rule.name.endswith(".api_request"):

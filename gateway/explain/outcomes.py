@@ -11,7 +11,7 @@ from gateway.counting.metrics.grouping import Aggregate, best_ranks
 from gateway.explain.points import aggregate_fields
 from gateway.explain.records import flagged, priced, unpriced
 from gateway.explain.story import Explanation, Field, InputSum, Single, leaves
-from gateway.explain.watch import Fate, Report, WatchedAggregates, WatchedLedger
+from gateway.explain.watch import Outcome, Report, WatchedAggregates, WatchedLedger
 from gateway.ingest.metrics import CountedPoints
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.metric_tables import COST
@@ -50,9 +50,9 @@ def complete_calls(singles: Iterable[Single], ledger: WatchedLedger, records: Re
     for explanation, report in found:
         if report is None:
             _drop(explanation, "suppressed.not_a_call", _REPEATED_ABOVE)
-        elif report.is_duplicate or report.ref in ledger.fates:
-            fate = Fate("duplicate.same_span", ()) if report.is_duplicate else ledger.fates[report.ref]
-            _drop(explanation, fate.reason, _why(explanation.convention, fate))
+        elif report.is_duplicate or report.ref in ledger.outcomes:
+            outcome = Outcome("duplicate.same_span", ()) if report.is_duplicate else ledger.outcomes[report.ref]
+            _drop(explanation, outcome.reason, _why(explanation.convention, outcome))
             explanation.of = sorted(own[ref].record_id for ref in ledger.standing(report.ref) if ref in own)
         else:
             reports = ledger.merged.get(report.ref, [report.ref])
@@ -98,17 +98,17 @@ def _own_record(explanation: Explanation) -> _Own:
 
 def _drop(explanation: Explanation, reason: str, because: str) -> None:
     """The item has no record of its own: none of its values is shown."""
-    explanation.fate, _, explanation.reason = reason.partition(".")
+    explanation.outcome, _, explanation.reason = reason.partition(".")
     explanation.because = because
     explanation.record_id = explanation.record_id_from = explanation.input = None
     explanation.fields = {}
 
 
-def _why(product: str | None, fate: Fate) -> str:
-    reason = fate.reason.partition(".")[2]
+def _why(product: str | None, outcome: Outcome) -> str:
+    reason = outcome.reason.partition(".")[2]
     if reason == "other_report":
         ways = ORDER.get(product or "", ())
-        better = ways[fate.rank - 1] if 0 < fate.rank <= len(ways) else "another way"
+        better = ways[outcome.rank - 1] if 0 < outcome.rank <= len(ways) else "another way"
         return f"its product reports a call in several ways, and {better} is the one that counts in this session"
     return _BECAUSE.get(reason, "")
 
@@ -116,7 +116,7 @@ def _why(product: str | None, fate: Fate) -> str:
 def _keep(explanation: Explanation, reports: Sequence[_Own], records: Records) -> None:
     """The record of a call, of which *reports* are all reports, fullest first."""
     record = records[explanation.record_id or ""]
-    explanation.fate = "kept"
+    explanation.outcome = "kept"
     explanation.because = "it is a call of its own"
     if len(reports) > 1:
         explanation.because = (
@@ -169,7 +169,7 @@ def complete_points(
         for aggregate in counted.folded.aggregates:
             record_id = aggregate.record["record_id"]
             first = _complete_grouped(aggregate, at, aggregates.endings.get(record_id))
-            if first.explanation.fate == "kept":
+            if first.explanation.outcome == "kept":
                 record = records[record_id]
                 first.explanation.record_id, first.explanation.record_id_from = record_id, "its series and their time"
                 first.explanation.fields, first.explanation.input = aggregate_fields(aggregate, record, first, context)
@@ -177,7 +177,7 @@ def complete_points(
 
 
 def _complete_ungrouped(points: Sequence[Single], measured: UsagePoints, counted: CountedPoints) -> None:
-    """The fate of points that are in no aggregate; the others' comes over it."""
+    """The outcome of points that are in no aggregate; the others' comes over it."""
     best = best_ranks(measured.points)
     for point, step, single in zip(measured.points, counted.steps, points, strict=True):
         at = point.labels.resource, point.labels.scope
@@ -187,7 +187,7 @@ def _complete_ungrouped(points: Sequence[Single], measured: UsagePoints, counted
 
 
 def _complete_grouped(aggregate: Aggregate, at: Mapping[int, Single], ending: str | None) -> Single:
-    """The fates of an aggregate's points: the first new one is the record, unless that came to an *ending*."""
+    """The outcomes of an aggregate's points: the first new one is the record, unless that came to an *ending*."""
     first, *others = [at[id(measure.point)] for measure in aggregate.measures if measure.step.is_new]
     record_id = aggregate.record["record_id"]
     for single in others:
@@ -196,7 +196,7 @@ def _complete_grouped(aggregate: Aggregate, at: Mapping[int, Single], ending: st
     if ending is not None:
         _drop(first.explanation, ending, _counting(first.explanation, ending))
         return first
-    first.explanation.fate, first.explanation.reason = "kept", None
+    first.explanation.outcome, first.explanation.reason = "kept", None
     first.explanation.because = f"{len(others) + 1} point(s) that belong together; {_counted(first.explanation)}"
     return first
 

@@ -87,13 +87,13 @@ def _explain(explanation: Explanation, alone: Metrics, point: Any, context: Cont
         explanation.because = _counts(out.points[0].kind, table, picked.provenance("kind"))
         return Single(explanation, point=out.points[0], picked=picked, origins=picked.provenances(), resource=resource)
     if out.rejected:
-        explanation.fate, explanation.reason = "rejected", out.rejected[0].reason
+        explanation.outcome, explanation.reason = "rejected", out.rejected[0].reason
         explanation.because = "its time, value or temporality cannot be right"
     elif out.suppressed:
-        explanation.fate, (explanation.reason,) = "suppressed", out.suppressed
+        explanation.outcome, (explanation.reason,) = "suppressed", out.suppressed
         explanation.because = "a total, which repeats its parts"
     else:
-        explanation.fate = "ignored"
+        explanation.outcome = "ignored"
         explanation.because = (
             "no table knows this metric"
             if table is None

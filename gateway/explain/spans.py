@@ -74,14 +74,14 @@ def _explain(explanation: Explanation, alone: Traces, context: Context) -> Singl
         return Single(explanation, call, identity(call))
     explanation.name = span_name(span.name, None)
     if out.rejected:
-        explanation.fate, explanation.reason = "rejected", out.rejected[0].reason
+        explanation.outcome, explanation.reason = "rejected", out.rejected[0].reason
         explanation.because = "the span cannot be identified" if "id" in explanation.reason else "no call has this time"
     elif out.suppressed:
-        explanation.fate, (explanation.reason,) = "suppressed", out.suppressed
+        explanation.outcome, (explanation.reason,) = "suppressed", out.suppressed
         assert read is not None  # noqa: S101 - what no convention reads is ignored
         explanation.because = _why_no_call(read, span)
     else:
-        explanation.fate, explanation.because = "ignored", _why_ignored(read)
+        explanation.outcome, explanation.because = "ignored", _why_ignored(read)
     return Single(explanation)
 
 
@@ -161,10 +161,10 @@ def _why_no_call(read: _Read, span: Span) -> str:
     if picked.texts.get("span_type") == "pending_span":
         return "it announces a span that is reported when it ends (logfire.span_type)"
 
-    fate, decided_by = deciding(picked, lambda: convention.fate(picked, span, failed=failed))
-    if fate == "undecided":
+    outcome, decided_by = deciding(picked, lambda: convention.outcome(picked, span, failed=failed))
+    if outcome == "undecided":
         return _states_too_little(read)
-    if convention.fate(picked, cast("Span", _Unnamed()), failed=failed) != "not_a_call":
+    if convention.outcome(picked, cast("Span", _Unnamed()), failed=failed) != "not_a_call":
         return "its name is that of a step, not of a call"
     if decided_by is not None:
         return f"{' and '.join(decided_by.attributes)} says that it is a step, not a call{_step_said(picked)}"

@@ -47,7 +47,7 @@ class Explanation:
     item: Literal["span", "log record", "data point", "event", "entry", "sum", "report"]
     name: str | None = None
     """Of the span, event or metric, where a table knows it; span names may hold anything."""
-    fate: str = ""
+    outcome: str = ""
     """`kept`, `duplicate`, `suppressed`, `rejected` or `ignored`."""
     reason: str | None = None
     """As in `/v2/status`, such as `twin`; None for kept and ignored."""
@@ -70,7 +70,7 @@ def as_object(explanation: Explanation) -> dict[str, Any]:
         "position": explanation.position,
         "item": explanation.item,
         "name": explanation.name,
-        "fate": explanation.fate,
+        "fate": explanation.outcome,
         "reason": explanation.reason,
         "because": explanation.because,
         "of": explanation.of,
@@ -136,7 +136,7 @@ _NOTHING_TOLD: Mapping[str, Provenance] = MappingProxyType({})
 
 
 class Single(NamedTuple):
-    """What one item came to by itself; a call's or a point's fate is decided later, among others."""
+    """What one item came to by itself; a call's or a point's outcome is decided later, among others."""
 
     explanation: Explanation
     call: Call | None = None
@@ -182,8 +182,8 @@ _WIDTH = 34
 def lines(explanation: Explanation) -> Iterator[str]:
     """A head line, and below it why."""
     name = f" {explanation.name}" if explanation.name else ""
-    fate = explanation.fate if explanation.reason is None else f"{explanation.fate} ({explanation.reason})"
-    yield f"{explanation.position or 'the body'}: {explanation.item}{name}: {fate}"
+    outcome = explanation.outcome if explanation.reason is None else f"{explanation.outcome} ({explanation.reason})"
+    yield f"{explanation.position or 'the body'}: {explanation.item}{name}: {outcome}"
     yield f"  because {explanation.because}"
     if explanation.of:
         yield f"  counted by record {', '.join(explanation.of)}"

@@ -31,7 +31,7 @@ class Report(NamedTuple):
     is_duplicate: bool
 
 
-class Fate(NamedTuple):
+class Outcome(NamedTuple):
     """What settling dropped a report for."""
 
     reason: str
@@ -46,7 +46,7 @@ class WatchedLedger(Ledger):
     def __init__(self, max_keys: int) -> None:
         super().__init__(max_keys)
         self.reports: list[Report] = []
-        self.fates: dict[int, Fate] = {}
+        self.outcomes: dict[int, Outcome] = {}
         self.merged: dict[int, list[int]] = {}
         """Reference that stands -> the references of its call, fullest first."""
         self._first: dict[bytes, int] = {}
@@ -69,7 +69,7 @@ class WatchedLedger(Ledger):
         for ref, reason in verdict.dropped.items():
             member = cluster.members.get(ref)
             rank = self._counted_rank(member.fact) if member is not None else 0
-            self.fates[ref] = Fate(reason, tuple(self._by(ref, reason, cluster, verdict)), rank)
+            self.outcomes[ref] = Outcome(reason, tuple(self._by(ref, reason, cluster, verdict)), rank)
         return verdict
 
     def _by(self, ref: int, reason: str, cluster: Cluster, verdict: Verdict) -> Iterator[int]:
@@ -88,10 +88,10 @@ class WatchedLedger(Ledger):
 
     def standing(self, ref: int, seen: frozenset[int] = frozenset()) -> set[int]:
         """References of the reports that stand for the one at *ref*: itself, unless it was dropped."""
-        fate = self.fates.get(ref)
-        if fate is None or ref in seen:
+        outcome = self.outcomes.get(ref)
+        if outcome is None or ref in seen:
             return {ref} - {0}
-        return {found for by in fate.by for found in self.standing(by, seen | {ref})} - {ref}
+        return {found for by in outcome.by for found in self.standing(by, seen | {ref})} - {ref}
 
 
 class WatchedAggregates(MetricsPipeline):

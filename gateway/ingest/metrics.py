@@ -29,8 +29,8 @@ from gateway.counting.metrics.sources import (
     RENEW_MS,
     SourceActivity,
     cost_topic,
-    fate,
     is_repeated,
+    outcome,
     since_ms,
 )
 from gateway.normalise.context import Context
@@ -382,7 +382,7 @@ class MetricsPipeline:
 
     def decided(self, held: Held, facts: Facts) -> tuple[Ending, Facts | None]:
         since = self._since_ms(held, facts)
-        reason = fate(self._sightings, facts.reporter, facts.family, since, self.settings.prefer_metrics)
+        reason = outcome(self._sightings, facts.reporter, facts.family, since, self.settings.prefer_metrics)
         if reason is not None:
             return Ending(held.held_id, reason, b""), facts
         record = cast("Record", orjson.loads(held.record))

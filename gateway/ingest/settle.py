@@ -312,10 +312,10 @@ class Settler:
 
     async def _note(self, ledger: Ledger, verdict: Verdict, due_seq: int, changes: dict[Position, Change]) -> None:
         """Turn a verdict into changes of records that are still in the spool."""
-        for ref, fate in verdict.dropped.items():
+        for ref, outcome in verdict.dropped.items():
             if ledger.settles(ref):
                 at = position(ref)
-                changes[at] = Change(*at, fate, None)
+                changes[at] = Change(*at, outcome, None)
         wanted = list(dict.fromkeys(ref for slot, refs in verdict.merged.items() for ref in (slot, *refs)))
         found = dict(zip(wanted, await self._records(wanted), strict=True)) if wanted else {}
         for slot, refs in verdict.merged.items():
@@ -334,8 +334,8 @@ class Settler:
             if at not in changes or changes[at].record is not None:
                 record = _record(changes, at) or read.get(ref)
                 if record is not None and "conflict" not in record["flags"]:
-                    fate = CONFLICT if ledger.is_open(ref) else MERGED
-                    self._change(changes, ref, fate, {**record, "flags": [*record["flags"], "conflict"]})
+                    outcome = CONFLICT if ledger.is_open(ref) else MERGED
+                    self._change(changes, ref, outcome, {**record, "flags": [*record["flags"], "conflict"]})
 
     def _estimate_anew(self, record: Record) -> None:
         """An estimate that one report brought does not know what the others completed: make it again."""
@@ -351,9 +351,9 @@ class Settler:
         return [None if record is None else _loaded(record) for record in found]
 
     @staticmethod
-    def _change(changes: dict[Position, Change], ref: int, fate: str, record: Record) -> None:
+    def _change(changes: dict[Position, Change], ref: int, outcome: str, record: Record) -> None:
         at = position(ref)
-        changes[at] = Change(*at, fate, orjson.dumps(record))
+        changes[at] = Change(*at, outcome, orjson.dumps(record))
 
 
 def _record(changes: dict[Position, Change], at: Position) -> Record | None:
@@ -362,7 +362,7 @@ def _record(changes: dict[Position, Change], at: Position) -> Record | None:
 
 
 def _late_chunk(found: Evidence) -> LateChunk:
-    moved = frozenset(idx for idx, fate in found.dropped.items() if fate == MOVED)
+    moved = frozenset(idx for idx, outcome in found.dropped.items() if outcome == MOVED)
     return LateChunk(of_this_size(found.facts, found.n), found.links, frozenset(found.dropped) - moved, moved)
 
 

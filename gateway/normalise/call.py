@@ -1,4 +1,4 @@
-"""What a normaliser gives: calls, links, and the fate of every item that became neither. Pure types.
+"""What a normaliser gives: calls, links, and the outcome of every item that became neither. Pure types.
 
 One decoded payload gives one `Normalised`. Every item in it (span, log record, metric point) has exactly one place:
 a call in `calls`, or a count under `suppressed`, `ignored` or a `Rejection`. `items` is their sum.

@@ -1,4 +1,4 @@
-"""Log records -> calls, and the fate of every record that is no call. Pure: no clock, no I/O, nothing is changed.
+"""Log records -> calls, and the outcome of every record that is no call. Pure: no clock, no I/O, nothing is changed.
 
 1. The event's name chooses the table (`conventions/events.py`); a record without one that tells of usage is ignored.
 2. One pass picks the mapped values; bodies and all other attributes are never copied out.
@@ -56,7 +56,7 @@ class _Run(NamedTuple):
 
 
 def normalise_logs(logs: Logs, context: Context) -> Normalised:
-    """Calls and fates of one request."""
+    """Calls and outcomes of one request."""
     run = _Run(Normalised(), logs.faults, context, {})
     for number, resource_logs in enumerate(logs.request.resource_logs):
         made = resource_origin(resource_logs.resource, context)
@@ -89,17 +89,17 @@ def _scope(run: _Run, scope_logs: ScopeLogs, at: str, made: ResourceContext) -> 
             picked = pick(record.attributes, names, interests_of(rule.convention))
             if RAW_NESTED in picked.texts:
                 read_nested(picked)
-            fate = rule.fate(picked)
-            if fate == "call":
+            outcome = rule.outcome(picked)
+            if outcome == "call":
                 _take(run, record, picked, rule, scope, made, position)
                 continue
             _note_request(run, record, picked)
         else:
-            fate = rule
-        if fate == "ignored":
+            outcome = rule
+        if outcome == "ignored":
             out.ignored += 1
         else:
-            out.suppressed[fate] += 1
+            out.suppressed[outcome] += 1
 
 
 def _note_request(run: _Run, record: LogRecord, picked: Extracted) -> None:

@@ -1,4 +1,4 @@
-"""Metric data points -> usage points, and the fate of every point that is none. Pure: no clock, no I/O, no state.
+"""Metric data points -> usage points, and the outcome of every point that is none. Pure: no clock, no I/O, no state.
 
 1. A metric that no table knows is ignored, point by point; so are gauges, sums that may fall, and points without a value.
 2. A point whose time, value or temporality cannot be right is rejected.
@@ -76,7 +76,7 @@ class _Series(NamedTuple):
 
 
 def normalise_metrics(metrics: Metrics, context: Context) -> UsagePoints:
-    """The usage points and fates of one request."""
+    """The usage points and outcomes of one request."""
     out = UsagePoints()
     for i, resource_metrics in enumerate(metrics.request.resource_metrics):
         made = resource_origin(resource_metrics.resource, context)

@@ -9,7 +9,7 @@ import re
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-Fate = Literal["call", "not_a_call", "undecided"]
+Outcome = Literal["call", "not_a_call", "undecided"]
 
 _CALLS = {
     "chat": "chat",
@@ -102,7 +102,7 @@ _STEP_WORD = re.compile(
 class Operation(NamedTuple):
     name: str
     """The well-known value; the sent one in lower case where it is not known."""
-    fate: Fate
+    outcome: Outcome
 
 
 @lru_cache(maxsize=1024)

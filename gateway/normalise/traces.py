@@ -1,4 +1,4 @@
-"""Spans -> calls, links, and the fate of every span that is no call. Pure: no clock, no I/O, nothing is changed.
+"""Spans -> calls, links, and the outcome of every span that is no call. Pure: no clock, no I/O, nothing is changed.
 
 1. A span without valid ids is rejected; so is a call with an impossible time.
 2. The scope's name, else the attributes, choose the convention; without one the span is ignored.
@@ -24,7 +24,7 @@ from gateway.normalise.conventions.shared import NEUTRAL
 from gateway.normalise.conventions.table import Convention
 from gateway.normalise.extract import MAX_TEXT_CHARS, NO_PLAN, AttributeTable, Extracted, pick, pick_planned
 from gateway.normalise.fingerprint import scope_fingerprint
-from gateway.normalise.operation import Fate
+from gateway.normalise.operation import Outcome
 from gateway.normalise.record import call_record, error_name, span_record_id, title
 from gateway.normalise.siblings import Companions
 from gateway.normalise.signal_precedence import DETAILS, SPAN, place, rank_of
@@ -78,7 +78,7 @@ class _Run(NamedTuple):
 
 
 def normalise_traces(traces: Traces, context: Context) -> Normalised:
-    """Calls, links and fates of one request."""
+    """Calls, links and outcomes of one request."""
     run = _Run(Normalised(), Companions(), traces.faults, context, [])
     for number, resource_spans in enumerate(traces.request.resource_spans):
         made = resource_origin(resource_spans.resource, context)
@@ -187,11 +187,11 @@ def _scope(run: _Run, scope_spans: ScopeSpans, at: tuple[int, int], made: Resour
         if "input" not in picked.counts and "output" not in picked.counts:
             read_details(span, picked, reader.pick)
         failed = span.status.code == _STATUS_ERROR
-        fate = reader.convention.fate(picked, span, failed=failed)
+        outcome = reader.convention.outcome(picked, span, failed=failed)
         if picked.texts.get("span_type") == _PENDING:
-            fate = "not_a_call"
-        if fate != "call":
-            _step(run, span, picked, fate)
+            outcome = "not_a_call"
+        if outcome != "call":
+            _step(run, span, picked, outcome)
             links.append(trace_id + span_id + parent)
         elif not times.FIRST_NS <= (span.start_time_unix_nano or span.end_time_unix_nano) < times.LAST_NS:
             out.rejected.append(Rejection("invalid_time", _position(*at, number)))
@@ -238,9 +238,9 @@ def _invalid_id(trace_id: bytes, span_id: bytes, position: str, faults: Faults) 
     return "invalid_parent_span_id"
 
 
-def _step(run: _Run, span: Span, picked: Extracted, fate: Fate) -> None:
+def _step(run: _Run, span: Span, picked: Extracted, outcome: Outcome) -> None:
     """A span that is no call: a step of AI work, or nothing of AI at all."""
-    if fate == "not_a_call" or picked.other or _has_ai_mark(picked):
+    if outcome == "not_a_call" or picked.other or _has_ai_mark(picked):
         run.out.suppressed["not_a_call"] += 1
         run.companions.note(span)
     else:

@@ -119,14 +119,14 @@ ITEMS_RECEIVED: Final = Name(
 ITEMS: Final = Name(
     "telemetry_gateway_items",
     "gauge",
-    "Items by their fate at the edge, as of now: a record that settles may change it.",
+    "Items by their outcome at the edge, as of now: a record that settles may change it.",
     ("fate",),
 )
-ITEM_REASONS: Final = Name("telemetry_gateway_item_reasons", "gauge", "Items by fate and reason.", ("fate", "reason"))
+ITEM_REASONS: Final = Name("telemetry_gateway_item_reasons", "gauge", "Items by outcome and reason.", ("fate", "reason"))
 LANE_RECORDS: Final = Name(
     "telemetry_gateway_lane_records",
     "gauge",
-    "Records of a lane by their fate, as of now: kept is the sum of the others.",
+    "Records of a lane by their outcome, as of now: kept is the sum of the others.",
     ("lane", "fate"),
 )
 LANE_DELIVERED: Final = Name(
@@ -221,8 +221,8 @@ NAMES: Final[tuple[Name, ...]] = (
     UNPRICED, SPOOL_BYTES, SPOOL_USED, SPOOL_LIMIT, DISK_FREE, QUARANTINED, QUARANTINE_BYTES, SALVAGES, HTTP_ANSWERS, HTTP_GONE, OVER_QUOTA, UNFORESEEN, IN_FLIGHT_BYTES, DEVICES, ENROLMENTS, UP,
 )  # fmt: skip
 
-EDGE_FATES: Final = ("kept", "duplicate", "suppressed", "rejected", "ignored")
-LANE_FATES: Final = ("kept", "delivered", "pending", "dead_lettered", "expired")
+EDGE_OUTCOMES: Final = ("kept", "duplicate", "suppressed", "rejected", "ignored")
+LANE_OUTCOMES: Final = ("kept", "delivered", "pending", "dead_lettered", "expired")
 LANE_STATES: Final = ("ok", "retrying", "held", "off")
 
 Sample = tuple[tuple[str, ...], float]
@@ -271,15 +271,15 @@ def quarantine_metrics(quarantine: QuarantineStatus) -> Iterator[Metric]:
 def edge_metrics(status: Status) -> Iterator[Metric]:
     edge = status["edge"]
     yield family(ITEMS_RECEIVED, [((), edge["received"])])
-    yield family(ITEMS, [((fate,), edge[fate]) for fate in EDGE_FATES])
+    yield family(ITEMS, [((outcome,), edge[outcome]) for outcome in EDGE_OUTCOMES])
     reasons = [(name.partition("."), n) for name, n in status.get("reasons", {}).items()]
-    yield family(ITEM_REASONS, [((fate, reason), n) for (fate, _, reason), n in reasons])
+    yield family(ITEM_REASONS, [((outcome, reason), n) for (outcome, _, reason), n in reasons])
     yield family(UNPRICED, [((model,), n) for model, n in status.get("unpriced", {}).items()])
 
 
 def lane_metrics(lanes: Mapping[str, LaneStatus]) -> Iterator[Metric]:
-    counts = {name: {fate: n for fate, n in lane.items() if isinstance(n, int)} for name, lane in lanes.items()}
-    yield family(LANE_RECORDS, [((name, fate), counts[name][fate]) for name in lanes for fate in LANE_FATES])
+    counts = {name: {outcome: n for outcome, n in lane.items() if isinstance(n, int)} for name, lane in lanes.items()}
+    yield family(LANE_RECORDS, [((name, outcome), counts[name][outcome]) for name in lanes for outcome in LANE_OUTCOMES])
     yield family(LANE_DELIVERED, [((name,), lane["delivered"]) for name, lane in lanes.items()])
     yield family(LANE_EXPIRED, [((name,), lane["expired"]) for name, lane in lanes.items()])
     yield family(LANE_OLDEST, [((name,), lane["oldest_pending_age_s"] or 0) for name, lane in lanes.items()])

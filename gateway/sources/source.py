@@ -37,7 +37,7 @@ class Thread(NamedTuple):
 
 @dataclass(slots=True)
 class SourceRead:
-    """What a payload came to: calls and fates, and for sources that sum up, points of usage."""
+    """What a payload came to: calls and outcomes, and for sources that sum up, points of usage."""
 
     calls: Normalised = field(default_factory=Normalised)
     measured: UsagePoints = field(default_factory=UsagePoints)
@@ -49,7 +49,7 @@ class SourceRead:
 
 
 Read = Callable[[Sequence[Document], SourceRead, Context], None]
-"""(documents, what to add to, context). Every item found gets one fate: `items` counts it, and it becomes a call, or a count
+"""(documents, what to add to, context). Every item found gets one outcome: `items` counts it, and it becomes a call, or a count
 under `suppressed`, `ignored` or a Rejection with its document's position. Raises BadPayload where nothing can ever be read."""
 
 

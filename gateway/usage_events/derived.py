@@ -55,8 +55,8 @@ class DerivedStream:
         """Hold where the stream is there with another shape: the records wait."""
         found = (derived(orjson.loads(record), self._derivation) for record in batch.records)
         new = [event for event in found if event is not None]
-        fates = await self._store.keep_events(new, Counter(), counts_repeats=False)
-        mismatch = next((fate for fate in fates if isinstance(fate, Mismatch)), None)
+        outcomes = await self._store.keep_events(new, Counter(), counts_repeats=False)
+        mismatch = next((outcome for outcome in outcomes if isinstance(outcome, Mismatch)), None)
         return Delivered() if mismatch is None else Hold(f"{self._derivation.stream}: {told(mismatch)}")
 
     async def close(self) -> None:

@@ -44,21 +44,21 @@ class Metering:
         read = partial(decode_events, body, self._now_ms(), rules, nonce=os.urandom(8))
         events = await in_thread(read, is_long=len(body) > LARGE_BYTES)
         new = [NewEvent(event_key(x.event_id, x.content), x.record, x.metered) for x in events.events]
-        fates = await self._store.keep_events(new, Counter(rejection.reason for rejection in events.rejected))
+        outcomes = await self._store.keep_events(new, Counter(rejection.reason for rejection in events.rejected))
         rejected = [
             *events.rejected,
             *(
-                Rejection(fate.code, event.position, at_line(event.line, told_of_event(fate)))
-                for event, fate in zip(events.events, fates, strict=True)
-                if isinstance(fate, Mismatch)
+                Rejection(outcome.code, event.position, at_line(event.line, told_of_event(outcome)))
+                for event, outcome in zip(events.events, outcomes, strict=True)
+                if isinstance(outcome, Mismatch)
             ),
         ]
-        conflicts = fates.count("conflict")
+        conflicts = outcomes.count("conflict")
         return Receipt(
             events.items,
             tuple(sorted(rejected, key=number_of)),
             warning=f"{plural(conflicts, 'event carries', 'events carry')} {CONFLICTS}" if conflicts else None,
-            answer={"duplicate": fates.count("duplicate") + conflicts},
+            answer={"duplicate": outcomes.count("duplicate") + conflicts},
         )
 
     async def unit_cost(self, target: Target, body: bytes, sender: Sender) -> Receipt:
@@ -69,12 +69,12 @@ class Metering:
         if len(body) > MAX_BYTES:
             raise TooLarge(f"the body is larger than {MAX_BYTES} bytes: send the records in several requests")
         records = await self._read(target, body)
-        fate = await self._store.keep_records(records, request_key(target, body, sender))
-        if isinstance(fate, Mismatch):
-            raise StreamMismatch(fate.code, told_of_record(fate))
-        if fate == "conflict":
+        outcome = await self._store.keep_records(records, request_key(target, body, sender))
+        if isinstance(outcome, Mismatch):
+            raise StreamMismatch(outcome.code, told_of_record(outcome))
+        if outcome == "conflict":
             raise StreamMismatch("idempotency_key_reused", MENDS["idempotency_key_reused"])
-        return Receipt(len(records), (), answer={"duplicate": len(records) if fate == "duplicate" else 0})
+        return Receipt(len(records), (), answer={"duplicate": len(records) if outcome == "duplicate" else 0})
 
     async def _read(self, target: Target, body: bytes) -> list[Metered]:
         read = partial(read_records, body, target, self._now_ms(), self._rules.more_dimensions)

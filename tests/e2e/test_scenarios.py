@@ -1,7 +1,7 @@
 """What happens in real life, told to the running gateway over its socket: the service's totals must be the truth, once.
 
 Spans, metrics and logs are made and sent by the real OpenTelemetry SDK; those of coding assistants are captured ones. Most
-tests share a gateway, in which each has services of its own, so `Telling` compares fates before and after.
+tests share a gateway, in which each has services of its own, so `Telling` compares outcomes before and after.
 
 Scenarios of the callbacks that gateways post themselves (LiteLLM's `generic_api` and `otel` at once, say) go where it says
 `THROUGH A GATEWAY`.
@@ -20,7 +20,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from tests.support.answer_loss import AnswerLoss
 from tests.support.corpus import Payload, scenarios
-from tests.support.gateway_process import EDGE_FATES, GatewayProcess, Status, broken_identities
+from tests.support.gateway_process import EDGE_OUTCOMES, GatewayProcess, Status, broken_identities
 from tests.support.sdk_application import Application, send_logs, send_metrics, send_spans
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
@@ -34,7 +34,7 @@ MODEL = "gpt-4o-mini"
 ANSWERED_BY = "gpt-4o-mini-2024-07-18"
 
 Edge = dict[str, int]
-"""Items by fate, those of no item left out."""
+"""Items by outcome, those of no item left out."""
 
 
 class Usage(NamedTuple):
@@ -79,9 +79,9 @@ class Telling:
         assert broken_identities(status) == []
         return status
 
-    def fates(self) -> Edge:
+    def outcomes(self) -> Edge:
         """What became of the items sent since this began, when all is delivered."""
-        return self._grown("edge", ("received", *EDGE_FATES))
+        return self._grown("edge", ("received", *EDGE_OUTCOMES))
 
     def reasons(self) -> Edge:
         """The same, by reason."""
@@ -214,7 +214,7 @@ def test_calls_below_an_agent_and_a_chain_that_repeat_their_sums_are_billed_alon
         for request in split(spans if order == "children first" else spans[::-1]):
             send_spans(together.url, request)
 
-    assert together.fates() == {"received": 44, "kept": 9, "duplicate": 4, "suppressed": 7, "ignored": 24}
+    assert together.outcomes() == {"received": 44, "kept": 9, "duplicate": 4, "suppressed": 7, "ignored": 24}
     assert together.reasons() == {"duplicate.same_span": 4, "suppressed.ancestor": 3, "suppressed.not_a_call": 4}
     for split in SPLITS:
         assert billed(together.gateway, [f"{order}, {split.__name__}"]) == {OPENAI: Usage(3, 630, 93)}, split
@@ -308,8 +308,8 @@ def test_a_coding_assistant_is_billed_once_whichever_of_its_reports_comes_first(
 
 
 @pytest.mark.parametrize("told", ORDERS, indirect=True, ids=" ".join)
-def test_each_report_of_a_coding_assistant_has_its_fate_in_every_order(told: Telling) -> None:
-    assert told.fates() == {"received": 685, "kept": 6, "duplicate": 22, "suppressed": 26, "ignored": 631}
+def test_each_report_of_a_coding_assistant_has_its_outcome_in_every_order(told: Telling) -> None:
+    assert told.outcomes() == {"received": 685, "kept": 6, "duplicate": 22, "suppressed": 26, "ignored": 631}
     assert told.reasons() == {
         "duplicate.folded": 19,  # points of one aggregate
         "duplicate.response_id": 2,
@@ -422,7 +422,7 @@ def test_a_call_through_litellm_is_one_record_with_what_both_know(
         for spans in requests[:: 1 if first == "application" else -1]:
             send_spans(together.url, spans)
 
-    assert together.fates() == {"received": 8, "kept": 2, "duplicate": 2, "ignored": 4}
+    assert together.outcomes() == {"received": 8, "kept": 2, "duplicate": 2, "ignored": 4}
     together.gateway.wait_until_delivered("archive")
     written = [json.loads(line) for line in shared_records.read_text().splitlines()]
     for service in services:
@@ -478,7 +478,7 @@ def test_a_call_to_which_litellm_gave_an_id_of_its_own_is_found_by_the_providers
         for spans in requests[split]:
             send_spans(together.url, spans)
 
-    assert together.fates() == {"received": 6, "kept": 2, "duplicate": 4}
+    assert together.outcomes() == {"received": 6, "kept": 2, "duplicate": 4}
     served = {("anthropic", CLAUDE): Usage(1, 6201, 231, 4096, 2048)}
     for service in services:
         assert billed(together.gateway, [service, f"{service}-litellm"]) == served
@@ -503,7 +503,7 @@ def test_a_failed_attempt_and_its_fallback_are_two_calls_with_one_usage(
     for span in litellm.spans()[::order]:
         send_spans(together.url, [span])
 
-    assert together.fates() == {"received": 3, "kept": 2, "ignored": 1}
+    assert together.outcomes() == {"received": 3, "kept": 2, "ignored": 1}
     rows = [row for row in together.gateway.summary("service_name,model")["summary"] if row["service_name"] == service]
     assert sum(row["calls_without_usage"] for row in rows) == 1
     found = billed(together.gateway, [service], "provider,model")
@@ -598,7 +598,7 @@ def test_services_that_send_metrics_only_are_billed_by_them_each_for_itself(toge
         telling_all.span("chat", chat(*used), at=(2000 * n, 2000 * n + 1000))
     send_spans(together.url, telling_all.spans())
 
-    assert together.fates() == {"received": 14, "kept": 6, "duplicate": 6, "suppressed": 2}
+    assert together.outcomes() == {"received": 14, "kept": 6, "duplicate": 6, "suppressed": 2}
     assert together.reasons() == {"duplicate.folded": 6, "suppressed.calls_reported": 2}
     assert billed(together.gateway, ["metrics and spans"], "kind,provider,model") == {
         ("call", *OPENAI): Usage(2, 150, 15)
@@ -633,7 +633,7 @@ def test_an_agent_and_a_chain_that_come_after_their_calls_were_forwarded_are_not
         send_spans(late.url, spans)
         late.settled()
 
-    assert late.fates() == {"received": 11, "kept": 3, "suppressed": 2, "ignored": 6}
+    assert late.outcomes() == {"received": 11, "kept": 3, "suppressed": 2, "ignored": 6}
     assert late.reasons() == {"suppressed.ancestor": 1, "suppressed.not_a_call": 1}
     assert billed(late.gateway, ["late parents"]) == {OPENAI: Usage(3, 630, 93)}
 
@@ -644,7 +644,7 @@ def test_calls_that_come_after_the_call_above_them_was_forwarded_are_not_billed(
         send_spans(late.url, spans)
         late.settled()
 
-    assert late.fates() == {"received": 8, "kept": 1, "suppressed": 4, "ignored": 3}
+    assert late.outcomes() == {"received": 8, "kept": 1, "suppressed": 4, "ignored": 3}
     assert late.reasons() == {"suppressed.parent_forwarded": 3, "suppressed.not_a_call": 1}
     assert billed(late.gateway, ["late children"]) == {OPENAI: Usage(1, 630, 93)}
 
@@ -661,8 +661,8 @@ def test_the_other_reports_of_a_call_with_two_response_ids_are_not_billed_when_t
         send_spans(late.url, spans)
         late.settled()
 
-    fates = late.fates()
-    assert (fates["received"], fates["kept"]) == (3, 1)
+    outcomes = late.outcomes()
+    assert (outcomes["received"], outcomes["kept"]) == (3, 1)
     (usage,) = billed(late.gateway, [service, f"{service}-litellm"]).values()
     assert usage[:3] == (1, 6201, 231)
 
@@ -676,6 +676,6 @@ def test_the_second_report_of_a_call_that_was_forwarded_is_not_billed(late: Tell
         send_spans(late.url, spans)
         late.settled()
 
-    assert late.fates() == {"received": 4, "kept": 1, "duplicate": 1, "ignored": 2}
+    assert late.outcomes() == {"received": 4, "kept": 1, "duplicate": 1, "ignored": 2}
     (usage,) = billed(late.gateway, [service, f"{service}-litellm"]).values()
     assert usage[:3] == (1, 1200, 340)

@@ -290,7 +290,7 @@ async def check_one(gateway: Gateway, session: aiohttp.ClientSession, request: R
         assert answer.status != 503 or not is_well, what
         assert answer.status != 503 or int(answer.headers["Retry-After"]) > 0, what
         return answer.status
-    new = {fate: after[fate] - edge[fate] for fate in after}
+    new = {outcome: after[outcome] - edge[outcome] for outcome in after}
     assert request.items is None or new["received"] == request.items, f"{what}, with {request.items} items, {new}"
     told = told_rejected(request, answer.status, answer.headers["Content-Type"], body)
     assert new["received"] == sum(new.values()) - new["received"], what

@@ -150,7 +150,7 @@ async def test_kills_while_delivered_records_go_again_change_no_total(tmp_path: 
         assert lane["sent_again"].keys() == {"delivered"}
         after = (await wait_until_settled(gateway, 0))["lanes"]["ai_telemetry"]
         assert await asyncio.to_thread(gateway.summary) == totals
-        fates = ("kept", "delivered", "pending", "dead_lettered", "expired")
-        assert [after[fate] for fate in fates] == [before[fate] for fate in fates]
+        outcomes = ("kept", "delivered", "pending", "dead_lettered", "expired")
+        assert [after[outcome] for outcome in outcomes] == [before[outcome] for outcome in outcomes]
     finally:
         gateway.process.kill()

@@ -193,8 +193,8 @@ class Torture:
         self._expect("never sent, but in the service", stored.keys() - sent.tried)
         self._expect("acknowledged, but not in the file", ai - filed.keys())
         self._expect("more than once in the file", {name for name, n in filed.items() if n > 1})
-        for fate in ("dead_lettered", "expired", "pending"):
-            self._expect(f"{fate} in a lane", {n for n, each in status["lanes"].items() if each[fate]})
+        for outcome in ("dead_lettered", "expired", "pending"):
+            self._expect(f"{outcome} in a lane", {n for n, each in status["lanes"].items() if each[outcome]})
         if lane["delivered"] != len(records):
             self.faults.append(f"the lane says {lane['delivered']} delivered, the service holds {len(records)}")
         if total != sent.total:

@@ -78,7 +78,7 @@ class Life(RuleBasedStateMachine):
     @rule(name=DEVICES)
     def post_enrolment(self, name: str) -> None:
         taken = self.do(lambda c: taking.enrolment(c, New(name, "server", "enrolment"), self.moment))
-        assert (taken.fate == "rejected") >= (name in self.blocked)
+        assert (taken.outcome == "rejected") >= (name in self.blocked)
 
     @rule(name=DEVICES, instance=INSTANCES, sequence=st.integers(0, 5))
     def post_beat(self, name: str, instance: str, sequence: int) -> None:
@@ -88,7 +88,7 @@ class Life(RuleBasedStateMachine):
     @rule(name=DEVICES)
     def post_ping(self, name: str) -> None:
         taken = self.do(lambda c: taking.ping(c, name, self.moment))
-        assert (taken.fate == "rejected") >= (name in self.blocked)
+        assert (taken.outcome == "rejected") >= (name in self.blocked)
 
     # ---- the lane
 
@@ -193,14 +193,14 @@ class Life(RuleBasedStateMachine):
         figures = rows.figures(self.connection)
         edge, lane = figures.edge, figures.lane
         assert edge["received"] == sum(
-            edge[fate] for fate in ("kept", "duplicate", "suppressed", "rejected", "ignored")
+            edge[outcome] for outcome in ("kept", "duplicate", "suppressed", "rejected", "ignored")
         )
         assert edge["kept"] == lane["kept"]
         waiting = sum(device.beat_waits + device.enrolment_waits for device in self.devices())
         assert lane["pending"] == waiting
         assert min([*edge.values(), *lane.values(), *figures.reasons.values()]) >= 0
-        for fate in ("duplicate", "suppressed", "rejected"):
-            assert edge[fate] == sum(n for name, n in figures.reasons.items() if name.startswith(fate + "."))
+        for outcome in ("duplicate", "suppressed", "rejected"):
+            assert edge[outcome] == sum(n for name, n in figures.reasons.items() if name.startswith(outcome + "."))
 
     @invariant()
     def who_is_blocked_stays_blocked(self) -> None:

@@ -1,4 +1,4 @@
-"""The spool against a model of plain lists, with restarts and crashes: each record has one fate, in order, and it is counted."""
+"""The spool against a model of plain lists, with restarts and crashes: each record has one outcome, in order, and it is counted."""
 
 import asyncio
 import shutil
@@ -394,8 +394,8 @@ class SpoolMachine(RuleBasedStateMachine):
                 assert self.run(drained_whole(self.spool, lane)) == left
                 told = self.run(dead_letters(self.spool, lane))
                 assert sorted(told) == sorted(model.dead)
-                fates = [*model.delivered, *model.dead, *model.expired, *left]
-                assert len(set(fates)) == len(fates), "a record had two fates"
+                outcomes = [*model.delivered, *model.dead, *model.expired, *left]
+                assert len(set(outcomes)) == len(outcomes), "a record had two fates"
             self.run(self.spool.close())
         self.runner.close()
         shutil.rmtree(self.folder)

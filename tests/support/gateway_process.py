@@ -12,12 +12,12 @@ from benchmarks.scenario import fetch
 
 READY_TIMEOUT_S = 30.0
 DELIVERY_TIMEOUT_S = 60.0
-EDGE_FATES = ("kept", "duplicate", "suppressed", "rejected", "ignored")
-LANE_FATES = ("delivered", "pending", "dead_lettered", "expired")
+EDGE_OUTCOMES = ("kept", "duplicate", "suppressed", "rejected", "ignored")
+LANE_OUTCOMES = ("delivered", "pending", "dead_lettered", "expired")
 OWN_LANES = ("ai_telemetry", "usage_events", "unit_cost", "devices")
 
 Status = dict[str, dict[str, Any]]
-"""`/v2/status`: `edge` (counts by fate) and `lanes` (by name)."""
+"""`/v2/status`: `edge` (counts by outcome) and `lanes` (by name)."""
 
 
 class Upstream(NamedTuple):
@@ -159,10 +159,10 @@ def broken_identities(status: Status) -> list[str]:
     """What of the two identities of `/v2/status` does not hold; empty when all is well."""
     edge, lanes = status["edge"], status["lanes"]
     broken = []
-    if edge["received"] != sum(edge[fate] for fate in EDGE_FATES):
+    if edge["received"] != sum(edge[outcome] for outcome in EDGE_OUTCOMES):
         broken.append(f"edge: {edge}")
     broken += [
-        f"lane {name}: {lane}" for name, lane in lanes.items() if lane["kept"] != sum(lane[fate] for fate in LANE_FATES)
+        f"lane {name}: {lane}" for name, lane in lanes.items() if lane["kept"] != sum(lane[outcome] for outcome in LANE_OUTCOMES)
     ]
     own = sum(lanes[name]["kept"] for name in OWN_LANES if name in lanes)
     if edge["kept"] != own:

@@ -1,4 +1,4 @@
-"""Reads a payload as a source does, and checks that every item of it has one fate."""
+"""Reads a payload as a source does, and checks that every item of it has one outcome."""
 
 from typing import Any
 
@@ -39,5 +39,5 @@ def record(source: str | Source, payload: Any, context: Context = CONTEXT) -> di
 
 
 def all_text(out: SourceRead) -> str:
-    """All that leaves the source: records, points, fates, answer."""
+    """All that leaves the source: records, points, outcomes, answer."""
     return repr((out.calls, out.measured, out.answer))

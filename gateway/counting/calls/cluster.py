@@ -52,7 +52,7 @@ class Settling:
     received_ms: int
     facts: bytearray = field(default_factory=bytearray)
     links: bytearray = field(default_factory=bytearray)
-    fates: bytearray = field(default_factory=bytearray)
+    outcomes: bytearray = field(default_factory=bytearray)
     """OPEN, KEPT, DROPPED or MOVED_ON (into a later chunk) of each call."""
     related: set[int] = field(default_factory=set)
     """Calls that share a response id with another report, or have a twin."""
@@ -137,9 +137,9 @@ class Rows:
         where = split_ref(ref)
         chunk = self._chunks.get(where.seq)
         if chunk is not None:
-            fate = chunk.fates[where.idx]
+            outcome = chunk.outcomes[where.idx]
             return (
-                None if fate in {DROPPED, MOVED_ON} else Member(ref, fact, Fixed.KEPT if fate == KEPT else Fixed.OPEN)
+                None if outcome in {DROPPED, MOVED_ON} else Member(ref, fact, Fixed.KEPT if outcome == KEPT else Fixed.OPEN)
             )
         late = self._late[where.seq]
         gone = late is None or where.idx in late.dropped or where.idx in late.moved
@@ -154,7 +154,7 @@ class Rows:
         where = split_ref(ref)
         chunk = self._chunks.get(where.seq)
         if chunk is not None:
-            return chunk.fates[where.idx] == MOVED_ON
+            return chunk.outcomes[where.idx] == MOVED_ON
         late = self._late.get(where.seq)
         return late is not None and where.idx in late.moved
 

@@ -149,7 +149,7 @@ class Ledger:
             ref += REF_STEP
         facts = chained(rows, chains, duplicates)
         chunk.facts += facts
-        chunk.fates += bytes(len(facts) // DIGEST_BYTES)
+        chunk.outcomes += bytes(len(facts) // DIGEST_BYTES)
         for (source, scope), refs in sources.items():
             self._watch_twins(source, scope, refs)
         return facts
@@ -204,7 +204,7 @@ class Ledger:
     ) -> None:
         """Take back one chunk from the spool, oldest first, as `count` and `decide` left it.
 
-        *dropped*: index -> fate; *merged*: indexes of what stands for several reports, from before its own chunk settles.
+        *dropped*: index -> outcome; *merged*: indexes of what stands for several reports, from before its own chunk settles.
         """
         chunk = Settling(seq, received_ms)
         if not settled:
@@ -215,11 +215,11 @@ class Ledger:
                 self._restore_call(chunk, idx, row, dropped.get(idx), settled=settled)
             elif not settled:
                 chunk.facts += row
-                chunk.fates.append(MOVED_ON)
+                chunk.outcomes.append(MOVED_ON)
         if not settled:
             for idx in merged:
-                if idx < len(chunk.fates):
-                    chunk.fates[idx] = KEPT
+                if idx < len(chunk.outcomes):
+                    chunk.outcomes[idx] = KEPT
         for n in range(len(links) // LINK_ROW_BYTES):
             link = unpack_link(links, n)
             prev = self._children.swap(span_key(link.trace_id + link.parent_span_id), link_ref(seq, n))
@@ -227,7 +227,7 @@ class Ledger:
                 chunk.links += link_row(link.trace_id + link.span_id + link.parent_span_id, prev)
 
     def _restore_call(self, chunk: Settling, idx: int, row: bytes, dropped: str | None, *, settled: bool) -> None:
-        """Take back one call, or one that was dropped with that fate; of a settled chunk only what the tables hold."""
+        """Take back one call, or one that was dropped with that outcome; of a settled chunk only what the tables hold."""
         fact = unpack_fact(row, 0)
         ref = call_ref(chunk.seq, idx)
         key = span_key(fact.trace_id + fact.span_id)
@@ -246,7 +246,7 @@ class Ledger:
         if settled:
             return
         chunk.facts += with_chains(row, prev_child, prev_response, prev_request)
-        chunk.fates.append(OPEN if dropped is None else DROPPED)
+        chunk.outcomes.append(OPEN if dropped is None else DROPPED)
         self._relate(prev_response)
         self._relate(prev_request)
         if is_version:
@@ -311,7 +311,7 @@ class Ledger:
         """The row of a call that still settles."""
         where = split_ref(ref)
         chunk = self._chunks.get(where.seq)
-        if chunk is None or where.is_link or where.idx >= len(chunk.fates):
+        if chunk is None or where.is_link or where.idx >= len(chunk.outcomes):
             return None
         return unpack_fact(chunk.facts, where.idx)
 
@@ -325,7 +325,7 @@ class Ledger:
             if chunk.received_ms > received_through_ms or seq > seq_through or reports >= most_reports:
                 break
             found.append(seq)
-            reports += len(chunk.fates)
+            reports += len(chunk.outcomes)
         return found
 
     def turn_back(self, now_ms: int) -> None:
@@ -341,7 +341,7 @@ class Ledger:
         """Whether the call at *ref* still settles and nothing was decided about it."""
         where = split_ref(ref)
         chunk = self._chunks.get(where.seq)
-        return chunk is not None and chunk.fates[where.idx] == OPEN
+        return chunk is not None and chunk.outcomes[where.idx] == OPEN
 
     def settles(self, ref: int) -> bool:
         """Whether the call at *ref* can still be changed."""
@@ -355,9 +355,9 @@ class Ledger:
         chunk = self._chunks[seq]
         find = self._children.find
         found: list[int] = []
-        facts, fates, related, marked = chunk.facts, chunk.fates, chunk.related, chunk.marked
-        for idx in range(len(fates)):
-            if fates[idx] == OPEN:
+        facts, outcomes, related, marked = chunk.facts, chunk.outcomes, chunk.related, chunk.marked
+        for idx in range(len(outcomes)):
+            if outcomes[idx] == OPEN:
                 at = idx * DIGEST_BYTES
                 if (
                     idx in related
@@ -426,11 +426,11 @@ class Ledger:
     def _counted_rank(self, fact: CallDigest) -> int:
         return self._order.counted(fact.group, fact.session, place=fact.place)
 
-    def _fix(self, ref: int, fate: int) -> None:
+    def _fix(self, ref: int, outcome: int) -> None:
         where = split_ref(ref)
         chunk = self._chunks.get(where.seq)
         if chunk is not None:
-            chunk.fates[where.idx] = fate
+            chunk.outcomes[where.idx] = outcome
 
     def undecide(self, verdict: Verdict) -> None:
         """The *verdict* could not be written down: what it fixed is open again."""
@@ -443,7 +443,7 @@ class Ledger:
         chunk = self._chunks[seq]
         found: dict[int, list[int]] = {}
         for idx in sorted(self._begun.get(seq, ())):
-            if chunk.fates[idx] == OPEN:
+            if chunk.outcomes[idx] == OPEN:
                 reports = sorted((call_ref(seq, idx), *self._versions.others(call_ref(seq, idx))))
                 if all(self._is_unfinished(ref) for ref in reports):
                     found[reports[0]] = reports
@@ -457,7 +457,7 @@ class Ledger:
         """The reports of each of *calls* stand in chunk *seq* from now on, one after the other; their rows there."""
         chunk = self._chunks[seq] = Settling(seq, received_ms)
         for reports in calls:
-            first = call_ref(seq, len(chunk.fates))
+            first = call_ref(seq, len(chunk.outcomes))
             told_since = [ref for ref in self._versions.others(reports[0]) if ref not in reports]
             for ref in reports:
                 self._move(ref, first, chunk)
@@ -467,10 +467,10 @@ class Ledger:
 
     def _move(self, ref: int, first: int, chunk: Settling) -> None:
         where = split_ref(ref)
-        old, new, idx = self._chunks[where.seq], call_ref(chunk.seq, len(chunk.fates)), len(chunk.fates)
+        old, new, idx = self._chunks[where.seq], call_ref(chunk.seq, len(chunk.outcomes)), len(chunk.outcomes)
         row = bytes(old.facts[where.idx * DIGEST_BYTES : (where.idx + 1) * DIGEST_BYTES])
         fact = unpack_fact(row, 0)
-        old.fates[where.idx] = MOVED_ON
+        old.outcomes[where.idx] = MOVED_ON
         prev_child = 0
         if any(fact.parent_span_id):
             prev_child = self._children.swap(span_key(fact.trace_id + fact.parent_span_id), new)
@@ -481,7 +481,7 @@ class Ledger:
         else:
             self._versions.add(first, new)
         chunk.facts += with_chains(row, prev_child, prev_response, prev_request)
-        chunk.fates.append(OPEN)
+        chunk.outcomes.append(OPEN)
         chunk.marked.add(idx)
         self._begun.setdefault(chunk.seq, set()).add(idx)
         if new != first or prev_response or prev_request:
@@ -511,7 +511,7 @@ class Ledger:
             "responses": len(self._responses),
             "requests": len(self._requests),
             "versions": len(self._versions),
-            "settling": sum(len(chunk.fates) for chunk in self._chunks.values()),
+            "settling": sum(len(chunk.outcomes) for chunk in self._chunks.values()),
             "evicted": self._spans.evicted,
         }
 

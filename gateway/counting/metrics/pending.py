@@ -1,4 +1,4 @@
-"""A held aggregate's facts, and the fates of a payload's points. Pure.
+"""A held aggregate's facts, and the outcomes of a payload's points. Pure.
 
 Facts are what decides whether a held aggregate is billed; they lie beside its record in the spool, as JSON.
 """
@@ -54,7 +54,7 @@ def topic_of(point: Point) -> str:
 
 
 def tally_of(measured: UsagePoints, folded: Folded) -> ItemCounts:
-    """Every point of one payload, by its fate."""
+    """Every point of one payload, by its outcome."""
     tally = ItemCounts(
         received=measured.items,
         kept=len(folded.aggregates),

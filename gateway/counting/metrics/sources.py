@@ -90,7 +90,7 @@ def since_ms(received_ms: int, period_ms: int, window_ms: int) -> int:
     return received_ms - window_ms - min(max(period_ms, 0), MAX_PERIOD_MS)
 
 
-def fate(
+def outcome(
     sightings: SourceActivity, reporter: MetricSource, family: Family, since: int, prefer_metrics: frozenset[str]
 ) -> str | None:
     """Why the aggregate is not billed; None when it is."""

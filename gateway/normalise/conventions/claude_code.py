@@ -7,10 +7,10 @@ from documentation, not captured).
 from gateway.decode.view import Span
 from gateway.normalise.conventions.table import Convention, exclusive
 from gateway.normalise.extract import Extracted
-from gateway.normalise.operation import Fate
+from gateway.normalise.operation import Outcome
 
 
-def fate(picked: Extracted, span: Span, *, failed: bool) -> Fate:
+def outcome(picked: Extracted, span: Span, *, failed: bool) -> Outcome:
     """By the span's name; its siblings carry no usage of their own."""
     if span.name.endswith("llm_request"):
         return "call"
@@ -33,7 +33,7 @@ CLAUDE_CODE = Convention(
         "user": ("user.email", "user.account_uuid", "user.id"),
         "label.agent": ("agent.name", "query_source"),
     },
-    fate=fate,
+    outcome=outcome,
     basis=exclusive,
     default_provider="anthropic",
 )

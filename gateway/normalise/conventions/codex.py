@@ -3,12 +3,12 @@
 from gateway.decode.view import Span
 from gateway.normalise.conventions.table import Convention, inclusive
 from gateway.normalise.extract import Extracted
-from gateway.normalise.operation import Fate
+from gateway.normalise.operation import Outcome
 
 _TURN = "codex.turn.token_usage."
 
 
-def fate(picked: Extracted, span: Span, *, failed: bool) -> Fate:
+def outcome(picked: Extracted, span: Span, *, failed: bool) -> Outcome:
     """Only a span with usage of its own is a call; the turn is a step; the hundreds around them are neither."""
     if "turn_input" in picked.counts:
         return "not_a_call"
@@ -28,7 +28,7 @@ CODEX = Convention(
         "turn_input": (_TURN + "input_tokens",),
         "session": ("conversation.id", "session.id"),
     },
-    fate=fate,
+    outcome=outcome,
     basis=inclusive,
     read_texts=read_texts,
     default_provider="openai",

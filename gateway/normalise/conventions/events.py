@@ -22,10 +22,10 @@ from gateway.normalise.extract import Extracted
 from gateway.normalise.operation import operation
 from gateway.normalise.signal_precedence import DETAILS
 
-EventFate = Literal["call", "content_only", "not_a_call", "ignored"]
+EventOutcome = Literal["call", "content_only", "not_a_call", "ignored"]
 """A call; AI content without usage; AI work that is no call of its own, or repeats one; nothing of AI."""
 
-FateOf = Callable[[Extracted], EventFate]
+OutcomeOf = Callable[[Extracted], EventOutcome]
 
 _FAILURE = 400
 MAX_EVENT_CHARS = 80
@@ -36,7 +36,7 @@ class EventRule(NamedTuple):
 
     name: str
     convention: Convention
-    fate: FateOf
+    outcome: OutcomeOf
     is_failure: bool = False
     """The event itself says that the call failed."""
     in_call_span: bool = False
@@ -49,7 +49,7 @@ def status_failed(picked: Extracted) -> bool:
     return status.isdecimal() and int(status[:4]) >= _FAILURE
 
 
-def _request(picked: Extracted) -> EventFate:
+def _request(picked: Extracted) -> EventOutcome:
     """A request names the model that is asked for; its answer comes in an event of its own."""
     return "not_a_call"
 
@@ -58,36 +58,36 @@ def _has_usage(picked: Extracted) -> bool:
     return "input" in picked.counts or "output" in picked.counts
 
 
-def _always(picked: Extracted) -> EventFate:
+def _always(picked: Extracted) -> EventOutcome:
     return "call"
 
 
-def _with_usage(picked: Extracted) -> EventFate:
+def _with_usage(picked: Extracted) -> EventOutcome:
     """For events that also tell other things under one name."""
     return "call" if _has_usage(picked) or status_failed(picked) else "not_a_call"
 
 
-def _completed(picked: Extracted) -> EventFate:
+def _completed(picked: Extracted) -> EventOutcome:
     """Codex: of the two `response.completed` of a call one has the tokens."""
     return "call" if picked.texts.get("event_kind") == "response.completed" and _has_usage(picked) else "not_a_call"
 
 
-def _details(picked: Extracted) -> EventFate:
+def _details(picked: Extracted) -> EventOutcome:
     """A response or usage, or a failure that names its model; the request's details, and messages alone, are content."""
     texts = picked.texts
     sent = texts.get("operation")
-    if sent is not None and operation(sent).fate == "not_a_call":
+    if sent is not None and operation(sent).outcome == "not_a_call":
         return "not_a_call"
     if _has_usage(picked) or "response_id" in texts or "response_model" in texts:
         return "call"
     return "call" if "error_type" in texts and "request_model" in texts else "content_only"
 
 
-def _generic(picked: Extracted) -> EventFate:
+def _generic(picked: Extracted) -> EventOutcome:
     """Both wholes, or one of them and a model; a step by its operation's name stays a step."""
     texts, counts = picked.texts, picked.counts
     sent = texts.get("operation")
-    if "step_kind" in texts or (sent is not None and operation(sent).fate == "not_a_call"):
+    if "step_kind" in texts or (sent is not None and operation(sent).outcome == "not_a_call"):
         return "not_a_call"
     if "input" in counts and "output" in counts:
         return "call"
@@ -161,7 +161,7 @@ Chosen = EventRule | Literal["content_only", "not_a_call", "ignored"]
 
 
 def choose_event(record: LogRecord, names: tuple[str, ...], scope: str) -> Chosen:
-    """How *record*, whose attributes have *names*, is read; or its fate, where no attribute can make it a call."""
+    """How *record*, whose attributes have *names*, is read; or its outcome, where no attribute can make it a call."""
     sent = _sent_names(record, names)
     for name in sent:
         chosen = _by_name(name, scope)

@@ -15,10 +15,10 @@ from gateway.decode.view import Span
 from gateway.normalise.conventions import openinference
 from gateway.normalise.conventions.table import Convention, by_operation, inclusive
 from gateway.normalise.extract import Extracted
-from gateway.normalise.operation import Fate
+from gateway.normalise.operation import Outcome
 
 
-def _bifrost_fate(picked: Extracted, span: Span, *, failed: bool) -> Fate:
+def _bifrost_outcome(picked: Extracted, span: Span, *, failed: bool) -> Outcome:
     if span.name.startswith(("llm.call", "chat", "embedding")):
         return "call"
     return (
@@ -33,7 +33,7 @@ BIFROST = Convention(
         "team": ("gen_ai.team_id", "gen_ai.team_name", "team.id"),
         "reasoning": ("gen_ai.usage.completion_token_details.reasoning_tokens",),
     },
-    fate=_bifrost_fate,
+    outcome=_bifrost_outcome,
     basis=inclusive,
 )
 
@@ -82,7 +82,7 @@ _RERANK = "retrieval"
 """Vercel's word for a reranking; elsewhere it is a step."""
 
 
-def _vercel_fate(picked: Extracted, span: Span, *, failed: bool) -> Fate:
+def _vercel_outcome(picked: Extracted, span: Span, *, failed: bool) -> Outcome:
     texts = picked.texts
     if "attempt" in texts or span.name.startswith(_VERCEL):
         return "not_a_call"
@@ -124,7 +124,7 @@ VERCEL = Convention(
         "http_status": ("http.response.status_code",),
         "attempt": (_VERCEL + "attempt.id", _VERCEL + "attempt.number", _VERCEL + "model_attempt.index"),
     },
-    fate=_vercel_fate,
+    outcome=_vercel_outcome,
     basis=inclusive,
     read_texts=_vercel_cost,
 )
@@ -136,7 +136,7 @@ AGENTGATEWAY = Convention("agentgateway", own={"user": ("user.id", "jwt.sub", "e
 ENVOY = Convention(
     "envoy_ai_gateway",
     own=openinference.NAMES,
-    fate=openinference.fate,
+    outcome=openinference.outcome,
     read_texts=openinference.read_texts,
     basis=inclusive,
 )

@@ -7,7 +7,7 @@ known scopes are inclusive (measured, `docs/formats.md`); any other scope is uns
 from gateway.decode.view import Span
 from gateway.normalise.conventions.table import Convention, by_operation, inclusive
 from gateway.normalise.extract import Extracted
-from gateway.normalise.operation import Fate
+from gateway.normalise.operation import Outcome
 
 GEN_AI = Convention("gen_ai", own={})
 
@@ -56,14 +56,14 @@ COPILOT = Convention(
 """Copilot CLI and Copilot in VS Code. `github.copilot.cost` is no currency and is left unread."""
 
 
-def goose_fate(picked: Extracted, span: Span, *, failed: bool) -> Fate:
+def goose_outcome(picked: Extracted, span: Span, *, failed: bool) -> Outcome:
     """The spans of a reply sum up the calls below them, whatever operation they name."""
     return "not_a_call" if span.name in _GOOSE_TURNS else by_operation(picked, span, failed=failed)
 
 
 _GOOSE_TURNS = frozenset({"reply", "reply_stream", "reply_internal"})
 
-GOOSE = Convention("goose", own={}, fate=goose_fate)
+GOOSE = Convention("goose", own={}, outcome=goose_outcome)
 """Goose: `stream_response_from_provider` is the call, with usage since its GenAI attributes came (described from its source).
 
 Before them, and in its logs and metrics still, it tells only sums over a session, of which no call can be made.

@@ -22,7 +22,7 @@ from gateway.normalise.extract import (
     Extracted,
     Interest,
 )
-from gateway.normalise.operation import Fate
+from gateway.normalise.operation import Outcome
 from gateway.normalise.texts import count_in, repr_object
 
 _PATH = re.compile(
@@ -86,7 +86,7 @@ def is_usage(name: str) -> bool:
     return len(interest) != 0 and interest[0] in {"input", "output"}
 
 
-def fate(picked: Extracted, span: Span, *, failed: bool) -> Fate:
+def outcome(picked: Extracted, span: Span, *, failed: bool) -> Outcome:
     """Both wholes, or one of them and a model, make a call; what its operation's name says stays."""
     decided = by_operation(picked, span, failed=failed)
     if decided == "not_a_call" or (decided == "call" and "operation" in picked.texts):
@@ -105,7 +105,7 @@ class _Generic(Convention):
         return AttributeTable(Convention.interests(self), rule)
 
 
-GENERIC = _Generic("generic", own={RAW_NESTED: NESTED}, fate=fate, is_generic=True)
+GENERIC = _Generic("generic", own={RAW_NESTED: NESTED}, outcome=outcome, is_generic=True)
 
 
 def read_nested(picked: Extracted) -> None:

@@ -14,7 +14,7 @@ from gateway.normalise.conventions.litellm import without_prefix
 from gateway.normalise.conventions.native import add_parts
 from gateway.normalise.conventions.table import Convention, by_operation, inclusive
 from gateway.normalise.extract import Extracted
-from gateway.normalise.operation import Fate
+from gateway.normalise.operation import Outcome
 from gateway.normalise.texts import Json, json_object, raw_answer, text_in, unquoted
 
 _OBSERVATION = "langfuse.observation."
@@ -49,7 +49,7 @@ NAMES: dict[str, tuple[str, ...]] = {
 }
 
 
-def fate(picked: Extracted, span: Span, *, failed: bool) -> Fate:
+def outcome(picked: Extracted, span: Span, *, failed: bool) -> Outcome:
     """Rule 1."""
     kind = picked.texts.get("kind")
     if kind is None:
@@ -111,4 +111,4 @@ def _read_usage(picked: Extracted, usage: Mapping[str, Json]) -> None:
         picked.other = {**read.other, **(picked.other or {})}
 
 
-LANGFUSE = Convention("langfuse", own=NAMES, fate=fate, basis=inclusive, read_texts=read_texts)
+LANGFUSE = Convention("langfuse", own=NAMES, outcome=outcome, basis=inclusive, read_texts=read_texts)

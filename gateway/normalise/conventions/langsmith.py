@@ -11,7 +11,7 @@ from gateway.decode.view import Span
 from gateway.normalise.conventions.native import add_parts, add_wholes, take_answer
 from gateway.normalise.conventions.table import Convention, by_operation, inclusive
 from gateway.normalise.extract import Extracted
-from gateway.normalise.operation import Fate
+from gateway.normalise.operation import Outcome
 from gateway.normalise.texts import json_object, raw_answer, repr_object
 
 _METADATA = "langsmith.metadata."
@@ -32,7 +32,7 @@ NAMES: dict[str, tuple[str, ...]] = {
 }
 
 
-def fate(picked: Extracted, span: Span, *, failed: bool) -> Fate:
+def outcome(picked: Extracted, span: Span, *, failed: bool) -> Outcome:
     """Rule 1."""
     kind = picked.texts.get("kind")
     if kind is None:
@@ -60,4 +60,4 @@ def read_texts(picked: Extracted, *, failed: bool) -> None:
         texts["operation"] = "embeddings"
 
 
-LANGSMITH = Convention("langsmith", own=NAMES, fate=fate, basis=inclusive, read_texts=read_texts)
+LANGSMITH = Convention("langsmith", own=NAMES, outcome=outcome, basis=inclusive, read_texts=read_texts)

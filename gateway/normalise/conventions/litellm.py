@@ -17,7 +17,7 @@ from gateway.normalise.conventions import openinference
 from gateway.normalise.conventions.native import add_parts, add_wholes, note_native
 from gateway.normalise.conventions.table import Convention, by_operation, inclusive, usage_rule
 from gateway.normalise.extract import RAW, TEXT, AttributeTable, Extracted, Interest
-from gateway.normalise.operation import Fate
+from gateway.normalise.operation import Outcome
 from gateway.normalise.texts import json_object, object_in, repr_object
 
 RAW_REQUEST = "raw_gen_ai_request"
@@ -64,7 +64,7 @@ NAMES: dict[str, tuple[str, ...]] = {
 }
 
 
-def fate(picked: Extracted, span: Span, *, failed: bool) -> Fate:
+def outcome(picked: Extracted, span: Span, *, failed: bool) -> Outcome:
     """Rule 1."""
     name = span.name
     if name == RAW_REQUEST:
@@ -72,7 +72,7 @@ def fate(picked: Extracted, span: Span, *, failed: bool) -> Fate:
     if name == _PROXY_REQUEST:
         return "not_a_call"
     if "kind" in picked.texts:
-        return openinference.fate(picked, span, failed=failed)
+        return openinference.outcome(picked, span, failed=failed)
     return by_operation(picked, span, failed=failed)
 
 
@@ -165,4 +165,4 @@ class _LiteLLM(Convention):
         return AttributeTable(Convention.interests(self), _rule)
 
 
-LITELLM = _LiteLLM("litellm", own=NAMES, fate=fate, basis=inclusive, read_texts=read_texts)
+LITELLM = _LiteLLM("litellm", own=NAMES, outcome=outcome, basis=inclusive, read_texts=read_texts)

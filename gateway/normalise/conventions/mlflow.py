@@ -9,7 +9,7 @@ from gateway.decode.view import Span
 from gateway.normalise.conventions.native import add_parts, add_wholes, take_answer
 from gateway.normalise.conventions.table import Convention, by_operation, inclusive
 from gateway.normalise.extract import Extracted
-from gateway.normalise.operation import Fate
+from gateway.normalise.operation import Outcome
 from gateway.normalise.texts import json_object, raw_answer, text_in, unquoted
 from gateway.normalise.traced import is_wanted
 
@@ -30,7 +30,7 @@ NAMES: dict[str, tuple[str, ...]] = {
 }
 
 
-def fate(picked: Extracted, span: Span, *, failed: bool) -> Fate:
+def outcome(picked: Extracted, span: Span, *, failed: bool) -> Outcome:
     """Rule 1."""
     kind = picked.texts.get("kind")
     if kind is None:
@@ -74,4 +74,4 @@ def _place_models(texts: dict[str, str], *, failed: bool) -> None:
             texts.setdefault("response_model", model)
 
 
-MLFLOW = Convention("mlflow", own=NAMES, fate=fate, basis=inclusive, read_texts=read_texts)
+MLFLOW = Convention("mlflow", own=NAMES, outcome=outcome, basis=inclusive, read_texts=read_texts)

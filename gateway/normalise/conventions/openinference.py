@@ -11,7 +11,7 @@ from gateway.decode.view import Span
 from gateway.normalise.conventions.native import take_answer
 from gateway.normalise.conventions.table import Convention, by_operation
 from gateway.normalise.extract import Extracted
-from gateway.normalise.operation import Fate
+from gateway.normalise.operation import Outcome
 from gateway.normalise.texts import json_object, raw_answer, text_in
 from gateway.normalise.traced import is_wanted
 from gateway.normalise.usage import Basis
@@ -36,7 +36,7 @@ NAMES: dict[str, tuple[str, ...]] = {
 }
 
 
-def fate(picked: Extracted, span: Span, *, failed: bool) -> Fate:
+def outcome(picked: Extracted, span: Span, *, failed: bool) -> Outcome:
     """Rule 1."""
     kind = picked.texts.get("kind")
     if kind is None:
@@ -100,8 +100,8 @@ def basis(picked: Extracted, version: str, provider: str | None) -> Basis:
     return Basis.UNSTATED if version.startswith(("1.", "2.")) else Basis.INCLUSIVE
 
 
-OPENINFERENCE = Convention("openinference", own=NAMES, fate=fate, read_texts=read_texts)
+OPENINFERENCE = Convention("openinference", own=NAMES, outcome=outcome, read_texts=read_texts)
 
 OPENINFERENCE_ANTHROPIC = Convention(
-    "openinference", own=NAMES, fate=fate, read_texts=read_texts, basis=basis, default_provider="anthropic"
+    "openinference", own=NAMES, outcome=outcome, read_texts=read_texts, basis=basis, default_provider="anthropic"
 )

@@ -12,14 +12,14 @@ from typing import Protocol
 from gateway.decode.view import Span
 from gateway.normalise.conventions import shared
 from gateway.normalise.extract import NO_INTEREST, OTHER, AttributeTable, Extracted, Interest
-from gateway.normalise.operation import Fate, operation
+from gateway.normalise.operation import Outcome, operation
 from gateway.normalise.usage import Basis
 
 Names = Mapping[str, tuple[str, ...]]
 
 
-class FateRule(Protocol):
-    def __call__(self, picked: Extracted, span: Span, *, failed: bool) -> Fate:
+class OutcomeRule(Protocol):
+    def __call__(self, picked: Extracted, span: Span, *, failed: bool) -> Outcome:
         """Call, step, or neither; *failed*: the span's status is an error."""
 
 
@@ -34,17 +34,17 @@ _STEP_SPAN = re.compile(
 )
 
 
-def by_operation(picked: Extracted, span: Span, *, failed: bool) -> Fate:
-    """The fate by the operation's name; without one that says something, by what only a call carries."""
+def by_operation(picked: Extracted, span: Span, *, failed: bool) -> Outcome:
+    """The outcome by the operation's name; without one that says something, by what only a call carries."""
     texts = picked.texts
     if "step_kind" in texts:
         return "not_a_call"
     sent = texts.get("operation")
-    fate = "undecided" if sent is None else operation(sent).fate
-    return _by_contents(picked, span, failed=failed) if fate == "undecided" else fate
+    outcome = "undecided" if sent is None else operation(sent).outcome
+    return _by_contents(picked, span, failed=failed) if outcome == "undecided" else outcome
 
 
-def _by_contents(picked: Extracted, span: Span, *, failed: bool) -> Fate:
+def _by_contents(picked: Extracted, span: Span, *, failed: bool) -> Outcome:
     """A response makes a call.
 
     So does usage, unless the span is named for an agent or another step (older agent frameworks sum their calls up under
@@ -86,7 +86,7 @@ class Convention:
     """As `source.convention` has it."""
     own: Names
     """Names that this convention has, or whose precedence differs from the shared ones."""
-    fate: FateRule = by_operation
+    outcome: OutcomeRule = by_operation
     basis: Callable[[Extracted, str, str | None], Basis] = unstated
     """What the input holds, from the values, the scope's version and the provider."""
     read_texts: TextReader = nothing_more

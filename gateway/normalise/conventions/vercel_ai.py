@@ -11,7 +11,7 @@ from gateway.decode.view import Span
 from gateway.normalise.conventions.native import add_parts, note_native
 from gateway.normalise.conventions.table import Convention, by_operation
 from gateway.normalise.extract import Extracted
-from gateway.normalise.operation import Fate
+from gateway.normalise.operation import Outcome
 from gateway.normalise.provider import counts_cache_apart
 from gateway.normalise.texts import json_object, object_in, text_in
 from gateway.normalise.usage import Basis
@@ -49,7 +49,7 @@ NAMES: dict[str, tuple[str, ...]] = {
 _EMBEDDING = "ai.embed"
 
 
-def fate(picked: Extracted, span: Span, *, failed: bool) -> Fate:
+def outcome(picked: Extracted, span: Span, *, failed: bool) -> Outcome:
     """Rule 1."""
     kind = picked.texts.get("kind")
     if kind is None:
@@ -99,4 +99,4 @@ def _is_since_6(version: str) -> bool:
     return major.isdecimal() and int(major) >= 6  # noqa: PLR2004 - rule 3
 
 
-VERCEL_AI = Convention("vercel_ai", own=NAMES, fate=fate, basis=basis, read_texts=read_texts)
+VERCEL_AI = Convention("vercel_ai", own=NAMES, outcome=outcome, basis=basis, read_texts=read_texts)

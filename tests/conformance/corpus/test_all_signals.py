@@ -49,12 +49,12 @@ ORDERS = {"logs last": 1, "logs first": -1}
 
 
 async def _check(run: Scenario, payloads: Sequence[Payload]) -> list[bytes]:
-    records, receipt, fates = await records_of_payloads([arguments(payload) for payload in payloads])
+    records, receipt, outcomes = await records_of_payloads([arguments(payload) for payload in payloads])
     found = differences(run.meta, [orjson.loads(record) for record in records])
     assert bool(found) == (run.name in BEYOND_THE_PAYLOAD), found
     assert not any(CANARY.encode() in record for record in records)
     assert not receipt.rejected
-    assert fates["received"] == sum(n for fate, n in fates.items() if fate != "received")
+    assert outcomes["received"] == sum(n for outcome, n in outcomes.items() if outcome != "received")
     return records
 
 

@@ -1,4 +1,4 @@
-"""What `normalise --explain` says of every captured payload: the record's own values, the count's own fates, no content."""
+"""What `normalise --explain` says of every captured payload: the record's own values, the count's own outcomes, no content."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -20,24 +20,24 @@ from tests.conformance.corpus.test_traces import arguments
 from tests.support.corpus import CANARY, Scenario, scenarios
 
 ALL = [*scenarios("traces"), *scenarios("logs"), *scenarios("metrics")]
-FATES = ("kept", "duplicate", "suppressed", "rejected", "ignored")
+OUTCOMES = ("kept", "duplicate", "suppressed", "rejected", "ignored")
 CONTEXT = Context(1_767_607_203_000, "2026-01-05T10:00:03.000Z", peer="normalise")
 
 
 def check(explained: Explained) -> None:
     """What holds of any payloads."""
-    assert_fates(explained)
+    assert_outcomes(explained)
     assert_fields(explained)
     for as_json in (True, False):
         assert CANARY not in "".join(printed(explained.items, as_json=as_json))
 
 
-def assert_fates(explained: Explained) -> None:
-    """Each item has one explanation, and its fate is the one that was counted."""
-    fates = Counter(item.fate for item in explained.items)
-    assert {fate: fates[fate] for fate in FATES} == {fate: explained.edge[fate] for fate in FATES}
+def assert_outcomes(explained: Explained) -> None:
+    """Each item has one explanation, and its outcome is the one that was counted."""
+    outcomes = Counter(item.outcome for item in explained.items)
+    assert {outcome: outcomes[outcome] for outcome in OUTCOMES} == {outcome: explained.edge[outcome] for outcome in OUTCOMES}
     assert len(explained.items) == explained.edge["received"]
-    reasons = Counter(f"{item.fate}.{item.reason}" for item in explained.items if item.reason)
+    reasons = Counter(f"{item.outcome}.{item.reason}" for item in explained.items if item.reason)
     counted = {reason: n for reason, n in explained.reasons.items() if n and not reason.startswith("kept.")}
     assert reasons == counted
     places = [(item.payload, item.position) for item in explained.items]
@@ -48,7 +48,7 @@ def assert_fates(explained: Explained) -> None:
 def assert_fields(explained: Explained) -> None:
     """Each record is explained by one item, field by field; whoever stands for another item is a record."""
     records = {record["record_id"]: record for record in map(orjson.loads, explained.records)}
-    kept = [item for item in explained.items if item.fate == "kept"]
+    kept = [item for item in explained.items if item.outcome == "kept"]
     assert {item.record_id for item in kept} == records.keys()
     assert len(kept) == len(records)
     for item in kept:
@@ -58,7 +58,7 @@ def assert_fields(explained: Explained) -> None:
         assert_input(item, record)
     for item in explained.items:
         assert set(item.of) <= records.keys()
-        assert (item.fate == "kept") == bool(item.fields) == (item.record_id is not None)
+        assert (item.outcome == "kept") == bool(item.fields) == (item.record_id is not None)
 
 
 def assert_input(item: Explanation, record: dict[str, Any]) -> None:

@@ -31,13 +31,13 @@ LOST_IN_LOGS = {
 
 @pytest.mark.parametrize("scenario", LOGS, ids=repr)
 async def test_captured_logs_give_exactly_the_calls_that_they_tell_of(scenario: Scenario) -> None:
-    records, receipt, fates = await records_of_payloads([arguments(payload) for payload in scenario.payloads])
+    records, receipt, outcomes = await records_of_payloads([arguments(payload) for payload in scenario.payloads])
     assert not any(CANARY.encode() in record for record in records)
     assert not receipt.rejected
-    assert fates["received"] == sum(n for fate, n in fates.items() if fate != "received")
+    assert outcomes["received"] == sum(n for outcome, n in outcomes.items() if outcome != "received")
     if scenario.name.startswith(CONTENT_ONLY):
         assert records == []
-        assert fates["suppressed"] == fates["received"]
+        assert outcomes["suppressed"] == outcomes["received"]
         return
     found = differences(scenario.meta, [orjson.loads(record) for record in records])
     assert bool(found) == (scenario.name in LOST_IN_LOGS), found
@@ -48,9 +48,9 @@ async def test_captured_logs_give_exactly_the_calls_that_they_tell_of(scenario: 
 async def test_logs_that_come_twice_count_once(scenario: Scenario) -> None:
     once = [arguments(payload) for payload in scenario.payloads]
     first, _, _ = await records_of_payloads(once)
-    twice, _, fates = await records_of_payloads([*once, *once])
+    twice, _, outcomes = await records_of_payloads([*once, *once])
     assert billed(twice) == billed(first)
-    assert fates["received"] == sum(n for fate, n in fates.items() if fate != "received")
+    assert outcomes["received"] == sum(n for outcome, n in outcomes.items() if outcome != "received")
 
 
 async def test_one_event_in_both_of_its_shapes_is_one_call() -> None:

@@ -60,9 +60,9 @@ def arguments(payload: Payload) -> tuple[bytes, str, str, str]:
 
 async def parsed(payloads: Sequence[Payload]) -> list[dict[str, object]]:
     """The records of *payloads*; what they must never hold, and the identity of their items, is checked on the way."""
-    records, _, fates = await records_of_payloads([arguments(payload) for payload in payloads])
+    records, _, outcomes = await records_of_payloads([arguments(payload) for payload in payloads])
     assert not any(CANARY.encode() in record for record in records)
-    assert fates["received"] == sum(n for fate, n in fates.items() if fate != "received")
+    assert outcomes["received"] == sum(n for outcome, n in outcomes.items() if outcome != "received")
     return [orjson.loads(record) for record in records]
 
 

@@ -24,21 +24,21 @@ def arguments(payload: Payload) -> tuple[bytes, str, str, str]:
 
 @pytest.mark.parametrize("scenario", TRACES, ids=repr)
 async def test_a_captured_payload_gives_exactly_the_calls_that_were_served(scenario: Scenario) -> None:
-    records, receipt, fates = await records_of_payloads([arguments(payload) for payload in scenario.payloads])
+    records, receipt, outcomes = await records_of_payloads([arguments(payload) for payload in scenario.payloads])
     found = differences(scenario.meta, [orjson.loads(record) for record in records])
     assert bool(found) == (scenario.name in BEYOND_THE_PAYLOAD), found
     assert not any(CANARY.encode() in record for record in records)
     assert not receipt.rejected
-    assert fates["received"] == sum(n for fate, n in fates.items() if fate != "received")
+    assert outcomes["received"] == sum(n for outcome, n in outcomes.items() if outcome != "received")
 
 
 @pytest.mark.parametrize("scenario", TRACES, ids=repr)
 async def test_a_payload_that_comes_twice_counts_once(scenario: Scenario) -> None:
     once = [arguments(payload) for payload in scenario.payloads]
     first, _, _ = await records_of_payloads(once)
-    twice, _, fates = await records_of_payloads([*once, *once])
+    twice, _, outcomes = await records_of_payloads([*once, *once])
     assert billed(twice) == billed(first)
-    assert fates["received"] == sum(n for fate, n in fates.items() if fate != "received")
+    assert outcomes["received"] == sum(n for outcome, n in outcomes.items() if outcome != "received")
 
 
 def billed(records: list[bytes]) -> list[tuple[object, ...]]:

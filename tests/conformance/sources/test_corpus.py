@@ -42,22 +42,22 @@ def payload(path: Path) -> tuple[dict[str, Any], tuple[bytes, str, str, str]]:
 @pytest.mark.parametrize("path", PUSHED, ids=lambda path: f"{path.parent.name}/{path.name.removesuffix('.meta.json')}")
 async def test_a_pushed_payload_gives_exactly_its_calls(path: Path) -> None:
     meta, sent = payload(path)
-    records, receipt, fates = await records_of_payloads([sent])
+    records, receipt, outcomes = await records_of_payloads([sent])
     found = differences(meta, [orjson.loads(record) for record in records])
     name = f"{path.parent.name}/{path.name.removesuffix('.meta.json')}"
     assert bool(found) == (name in BEYOND_THE_SOURCE), found
     assert not any(CANARY.encode() in record for record in records)
     assert not receipt.rejected
-    assert fates["received"] == sum(n for fate, n in fates.items() if fate != "received")
+    assert outcomes["received"] == sum(n for outcome, n in outcomes.items() if outcome != "received")
 
 
 @pytest.mark.parametrize("path", PUSHED, ids=lambda path: f"{path.parent.name}/{path.name.removesuffix('.meta.json')}")
 async def test_a_payload_that_is_pushed_again_counts_once(path: Path) -> None:
     _, sent = payload(path)
     once, _, _ = await records_of_payloads([sent])
-    twice, _, fates = await records_of_payloads([sent, sent])
+    twice, _, outcomes = await records_of_payloads([sent, sent])
     assert sorted(orjson.loads(x)["record_id"] for x in twice) == sorted(orjson.loads(x)["record_id"] for x in once)
-    assert fates["received"] == sum(n for fate, n in fates.items() if fate != "received")
+    assert outcomes["received"] == sum(n for outcome, n in outcomes.items() if outcome != "received")
 
 
 def test_the_corpus_is_there() -> None:

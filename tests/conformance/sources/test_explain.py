@@ -1,4 +1,4 @@
-"""What `normalise --explain` says of every payload that AI gateways push: the record's own values, the count's own fates, no content."""
+"""What `normalise --explain` says of every payload that AI gateways push: the record's own values, the count's own outcomes, no content."""
 
 import copy
 from collections import defaultdict

@@ -49,9 +49,9 @@ async def come_through(first: list[bytes]) -> None:
     body = b"\n".join(first)
     if not body:
         return
-    again, receipt, fates = await records_of_payloads([(body, "/v1/sources/records", "application/x-ndjson", "")])
+    again, receipt, outcomes = await records_of_payloads([(body, "/v1/sources/records", "application/x-ndjson", "")])
     assert not receipt.rejected
-    assert fates["kept"] == len(first)
+    assert outcomes["kept"] == len(first)
     assert by_id(again) == by_id(first)
 
 

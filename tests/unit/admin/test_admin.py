@@ -372,7 +372,7 @@ async def test_metrics_are_readable_complete_and_agree_with_the_status(
         assert families[name.name].type == name.kind
         assert all(set(sample.labels) == set(name.labels) for sample in families[name.name].samples)
     items = {sample.labels["fate"]: sample.value for sample in families["telemetry_gateway_items"].samples}
-    assert items == {fate: n for fate, n in admin.status["edge"].items() if fate != "received"}
+    assert items == {outcome: n for outcome, n in admin.status["edge"].items() if outcome != "received"}
     states = {s.labels["state"]: s.value for s in families["telemetry_gateway_lane_state"].samples}
     assert states == {"ok": 1, "retrying": 0, "held": 0, "off": 0}
 

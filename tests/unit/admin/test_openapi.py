@@ -24,7 +24,7 @@ from gateway.lists.openapi.document import merged, operations
 from gateway.local_service.openapi.document import service_document, service_openapi
 from gateway.local_service.routes import ROUTES
 from gateway.local_service.service import build_service
-from gateway.observability.metrics import EDGE_FATES, Status
+from gateway.observability.metrics import EDGE_OUTCOMES, Status
 from gateway.sources.catalogue import SOURCES
 from spool.record import Record
 from tests.support.operations import scopes_of
@@ -275,7 +275,7 @@ def test_a_schema_has_the_fields_and_types_of_the_code(name: str, kind: Any) -> 
 def test_the_status_has_the_fields_and_types_of_the_code() -> None:
     schemas = gateway_document()["components"]["schemas"]
     said, coded = schema_shape(schemas["Status"], schemas), shape_of(Status, schemas)
-    assert said["properties"].pop("edge")["properties"].keys() == {"received", *EDGE_FATES}
+    assert said["properties"].pop("edge")["properties"].keys() == {"received", *EDGE_OUTCOMES}
     del coded["properties"]["edge"]  # any mapping there
     assert said == coded
 

@@ -32,7 +32,7 @@ def told(verdict: Verdict) -> tuple[dict[int, str], dict[int, list[int]], set[in
         return split_ref(ref).idx
 
     return (
-        {place(ref): fate for ref, fate in verdict.dropped.items()},
+        {place(ref): outcome for ref, outcome in verdict.dropped.items()},
         {place(ref): [place(x) for x in refs] for ref, refs in verdict.merged.items()},
         {place(ref) for ref in verdict.conflicts},
     )

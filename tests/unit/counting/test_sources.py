@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.counting.metrics.grouping import Family
-from gateway.counting.metrics.sources import CALLS, SourceActivity, family_topic, fate, since_ms
+from gateway.counting.metrics.sources import CALLS, SourceActivity, family_topic, outcome, since_ms
 from gateway.normalise.points import MetricSource
 
 CLIENT = Family("meter", 4)
@@ -34,7 +34,7 @@ def seen(calls: MetricSource, *, at_ms: int = 1000) -> SourceActivity:
     ],
 )
 def test_a_source_is_the_same_where_nothing_that_both_state_differs(calls: MetricSource, metrics: MetricSource) -> None:
-    assert fate(seen(calls), metrics, CLIENT, 1000, NOBODY) == "suppressed.calls_reported"
+    assert outcome(seen(calls), metrics, CLIENT, 1000, NOBODY) == "suppressed.calls_reported"
 
 
 @pytest.mark.parametrize(
@@ -50,11 +50,11 @@ def test_a_source_is_the_same_where_nothing_that_both_state_differs(calls: Metri
     ],
 )
 def test_a_source_is_another_where_both_state_something_else(calls: MetricSource, metrics: MetricSource) -> None:
-    assert fate(seen(calls), metrics, CLIENT, 0, NOBODY) is None
+    assert outcome(seen(calls), metrics, CLIENT, 0, NOBODY) is None
 
 
 def test_calls_of_before_the_window_do_not_count() -> None:
-    assert fate(seen(reporter(), at_ms=1000), reporter(), CLIENT, 1001, NOBODY) is None
+    assert outcome(seen(reporter(), at_ms=1000), reporter(), CLIENT, 1001, NOBODY) is None
 
 
 def test_a_long_period_reaches_back_as_far_but_no_further_than_a_day() -> None:
@@ -64,17 +64,17 @@ def test_a_long_period_reaches_back_as_far_but_no_further_than_a_day() -> None:
 
 
 def test_a_service_that_is_billed_by_metrics_is_not_suppressed_by_its_calls() -> None:
-    assert fate(seen(reporter()), reporter(), CLIENT, 0, frozenset({"app"})) is None
-    assert fate(seen(reporter()), reporter(), CLIENT, 0, frozenset({"other"})) == "suppressed.calls_reported"
+    assert outcome(seen(reporter()), reporter(), CLIENT, 0, frozenset({"app"})) is None
+    assert outcome(seen(reporter()), reporter(), CLIENT, 0, frozenset({"other"})) == "suppressed.calls_reported"
 
 
 def test_a_better_metric_of_the_same_scope_goes_before_a_worse_one() -> None:
     sightings = SourceActivity()
     sightings.note(family_topic(Family("meter", 1)), reporter(session="s"), 1000)
-    assert fate(sightings, reporter(session="s"), CLIENT, 0, NOBODY) == "suppressed.repeated_metric"
-    assert fate(sightings, reporter(session="s"), Family("meter", 1), 0, NOBODY) is None
-    assert fate(sightings, reporter(session="s"), Family("another scope", 4), 0, NOBODY) is None
-    assert fate(sightings, reporter(session="t"), CLIENT, 0, NOBODY) is None
+    assert outcome(sightings, reporter(session="s"), CLIENT, 0, NOBODY) == "suppressed.repeated_metric"
+    assert outcome(sightings, reporter(session="s"), Family("meter", 1), 0, NOBODY) is None
+    assert outcome(sightings, reporter(session="s"), Family("another scope", 4), 0, NOBODY) is None
+    assert outcome(sightings, reporter(session="t"), CLIENT, 0, NOBODY) is None
 
 
 def test_what_is_remembered_is_bounded_and_the_oldest_goes_first() -> None:

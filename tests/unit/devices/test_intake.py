@@ -211,7 +211,7 @@ async def test_metrics_enrol_and_a_blocked_devices_points_are_rejected(whole: Wh
         await whole.intake.metrics(metrics_of("bad"), json=True, sender=ANYONE)
     edge = whole.spool.edge()
     assert (edge["received"], edge["rejected"]) == (5, 2)
-    assert edge["received"] == sum(n for fate, n in edge.items() if fate != "received")
+    assert edge["received"] == sum(n for outcome, n in edge.items() if outcome != "received")
 
 
 async def test_a_pushed_body_of_a_blocked_device_tells_its_calls_as_rejected(whole: Whole) -> None:

@@ -118,7 +118,7 @@ async def test_a_device_that_is_forgotten_again_and_again_is_quarantined(rig: Ri
     assert [body["epoch"] for body in rig.enrolments()] == [1, 2, 3, 4]
     device = await rig.device("d")
     assert device.reason == "the service forgot it 4 times within an hour"
-    assert (await rig.beat("d", 1000)).fate == "suppressed"
+    assert (await rig.beat("d", 1000)).outcome == "suppressed"
 
 
 async def test_a_fleet_that_the_service_forgot_is_not_enrolled_again_but_recalled_when_it_was_an_outage(
@@ -200,17 +200,17 @@ async def test_a_device_that_the_service_blocks_stays_blocked_over_a_restart_unt
     await rig.beat("d", 2)
     await rig.until(lambda: len(rig.calls("heartbeat")) == 2)
     await rig.until(lambda: rig.store.figures.lane["pending"] == 0)
-    assert (await rig.beat("d", 3)).fate == "rejected"
+    assert (await rig.beat("d", 3)).outcome == "rejected"
     await rig.close()
     rig.upstream.respond = lambda seen: Reply(FINE[kind_of(seen)])
     await rig.open()
     await rig.telemetry("d")
     assert rig.store.is_blocked("d")
-    assert (await rig.store.ping("d")).fate == "rejected"
+    assert (await rig.store.ping("d")).outcome == "rejected"
     await rig.go_on(30)
     assert len(rig.calls()) == 3
     await rig.operate("POST", "/v2/devices/d/unblock")
-    assert (await rig.beat("d", 4)).fate == "kept"
+    assert (await rig.beat("d", 4)).outcome == "kept"
     await rig.until(lambda: len(rig.calls("heartbeat")) == 3)
     assert [body["epoch"] for body in rig.enrolments()] == [1, 2]
 
@@ -265,7 +265,7 @@ async def test_an_unclear_403_is_about_the_key_unless_others_are_taken(rig: Rig)
 async def test_without_a_key_nothing_goes_out_and_the_lane_says_why(rig: Rig) -> None:
     rig.grants = lambda scope: False
     await rig.open()
-    assert (await rig.beat("d")).fate == "kept"
+    assert (await rig.beat("d")).outcome == "kept"
     await rig.until(lambda: rig.store.figures.lane["expired"] == 1)
     assert rig.lane.state == "off"
     assert rig.lane.reason == f"no configured key grants {' or '.join(SCOPES.values())}"
@@ -314,7 +314,7 @@ async def test_a_beat_that_fails_is_tried_again_until_it_is_out_of_date(rig: Rig
     await rig.until(lambda: rig.store.figures.lane["delivered"] == 2)
 
 
-async def test_a_beat_that_comes_while_one_is_under_way_has_a_fate_of_its_own(rig: Rig) -> None:
+async def test_a_beat_that_comes_while_one_is_under_way_has_a_outcome_of_its_own(rig: Rig) -> None:
     await rig.open()
     answer = asyncio.Event()
     rig.upstream.respond = lambda seen: Reply(

@@ -1,4 +1,4 @@
-"""What senders bring, on a real control.db: fates, clones, limits, verdicts, restarts, and an operator's words."""
+"""What senders bring, on a real control.db: outcomes, clones, limits, verdicts, restarts, and an operator's words."""
 
 import asyncio
 import json
@@ -45,19 +45,19 @@ async def test_a_known_device_is_looked_for_in_memory_alone(rig: Rig) -> None:
     assert rig.store.figures.enrolments == 1
 
 
-async def test_fates_of_heartbeats_pings_and_enrolments(rig: Rig) -> None:
+async def test_outcomes_of_heartbeats_pings_and_enrolments(rig: Rig) -> None:
     await rig.open(lane=False)
-    fates = [
-        (await rig.beat("d", 5)).fate,  # waits
-        (await rig.beat("d", 5)).fate,  # again
-        (await rig.beat("d", 4)).fate,  # late
-        (await rig.beat("d", 6)).fate,  # takes the other's place
-        (await rig.store.ping("d")).fate,  # says less than what waits
-        (await rig.store.ping("p")).fate,
-        (await rig.store.enroll(New("e", "server", "enrolment"))).fate,
-        (await rig.store.enroll(New("e", "server", "enrolment"))).fate,
+    outcomes = [
+        (await rig.beat("d", 5)).outcome,  # waits
+        (await rig.beat("d", 5)).outcome,  # again
+        (await rig.beat("d", 4)).outcome,  # late
+        (await rig.beat("d", 6)).outcome,  # takes the other's place
+        (await rig.store.ping("d")).outcome,  # says less than what waits
+        (await rig.store.ping("p")).outcome,
+        (await rig.store.enroll(New("e", "server", "enrolment"))).outcome,
+        (await rig.store.enroll(New("e", "server", "enrolment"))).outcome,
     ]
-    assert fates == ["kept", "duplicate", "suppressed", "suppressed", "suppressed", "kept", "kept", "duplicate"]
+    assert outcomes == ["kept", "duplicate", "suppressed", "suppressed", "suppressed", "kept", "kept", "duplicate"]
     figures = rig.store.figures
     assert figures.edge == {"received": 8, "kept": 3, "duplicate": 2, "suppressed": 3, "rejected": 0, "ignored": 0}
     assert figures.reasons == {"duplicate.heartbeat": 1, "suppressed.superseded": 3, "duplicate.enrolment": 1}
@@ -70,7 +70,7 @@ async def test_who_telemetry_told_of_is_enrolled_as_what_it_says_itself_if_it_do
     await rig.open(lane=False)
     await rig.telemetry("enrolled", "beating", "of no kind", "silent")
     labelled = New("enrolled", "workstation", "enrolment", b'{"labels":{"team":"core"}}')
-    assert (await rig.store.enroll(labelled)).fate == "duplicate"
+    assert (await rig.store.enroll(labelled)).outcome == "duplicate"
     await rig.store.heartbeat("beating", beat_of(kind="workstation", host={"os": "darwin"}))
     await rig.store.heartbeat("of no kind", beat_of(host={"os": "linux"}))
     await rig.close()
@@ -169,9 +169,9 @@ async def test_an_hour_brings_so_many_new_devices_also_over_a_restart(rig: Rig) 
     await rig.close()
     await rig.open(lane=False)
     assert (await rig.beat("d")).state is None
-    assert (await rig.beat("a")).fate == "kept"
+    assert (await rig.beat("a")).outcome == "kept"
     rig.clock.advance(3600)
-    assert (await rig.beat("d")).fate == "kept"
+    assert (await rig.beat("d")).outcome == "kept"
     assert sorted(await rig.states()) == ["a", "b", "c", "d"]
 
 
@@ -223,7 +223,7 @@ async def test_a_block_of_an_id_holds_for_every_machine_that_speaks_under_it(rig
     await meet_two_machines(rig)
     assert await rig.states() == {"d": "conflict", "d~2": "pending"}
     await rig.operate("POST", "/v2/devices/d/block")
-    taken = [(await rig.beat("d", 9, instance)).fate for instance in ("a", "b", "new")]
+    taken = [(await rig.beat("d", 9, instance)).outcome for instance in ("a", "b", "new")]
     assert taken == ["rejected"] * 3
     assert rig.store.figures.reasons["rejected.device_blocked"] == 3
 
@@ -233,7 +233,7 @@ async def test_a_block_of_one_machine_holds_for_what_is_sent_under_its_own_id(ri
     await rig.telemetry("d~2")
     assert rig.store.strangers(["d~2"]) == []
     await rig.operate("POST", "/v2/devices/d~2/block")
-    assert (await rig.beat("d", 9, "b")).fate == "rejected"
+    assert (await rig.beat("d", 9, "b")).outcome == "rejected"
     await rig.telemetry("d", "d~2")
     assert [rig.store.is_blocked(name) for name in ("d", "d~2")] == [False, True]
 
@@ -241,11 +241,11 @@ async def test_a_block_of_one_machine_holds_for_what_is_sent_under_its_own_id(ri
 async def test_invented_instances_neither_grow_the_file_nor_make_one_device_slow(rig: Rig) -> None:
     await rig.open(lane=False)
     for n in range(200):
-        assert (await rig.beat("d", 1, f"i{n}")).fate in {"kept", "suppressed"}
+        assert (await rig.beat("d", 1, f"i{n}")).outcome in {"kept", "suppressed"}
         rig.clock.advance(1)
     rows = await rig.store.read(lambda c: c.execute("SELECT instance_id FROM device_instances").fetchall())
     assert {name for (name,) in rows} == {f"i{n}" for n in range(200 - INSTANCES_MOST, 200)}
-    assert (await rig.beat("d", 1, "i199")).fate == "duplicate"
+    assert (await rig.beat("d", 1, "i199")).outcome == "duplicate"
 
 
 async def test_times_are_told_by_the_wall_clock_after_it_was_put_right(rig: Rig) -> None:
@@ -332,13 +332,13 @@ async def test_an_operator_blocks_lets_in_and_forgets(rig: Rig) -> None:
     blocked = await rig.operate("POST", "/v2/devices/d/block")
     assert (blocked["state"], blocked["reason"]) == ("blocked", "an operator blocked it")
     assert rig.store.figures.lane["expired"] == 1
-    assert (await rig.beat("d", 2)).fate == "rejected"
+    assert (await rig.beat("d", 2)).outcome == "rejected"
     with pytest.raises(BadPayload, match="unblock it first"):
         await rig.operate("POST", "/v2/devices/d/enroll")
     assert (await rig.operate("POST", "/v2/devices/d/unblock"))["epoch"] == 2
     with pytest.raises(BadPayload, match="only a blocked or quarantined"):
         await rig.operate("POST", "/v2/devices/d/unblock")
-    assert (await rig.beat("d", 3)).fate == "kept"
+    assert (await rig.beat("d", 3)).outcome == "kept"
     await rig.operate("DELETE", "/v2/devices/d")
     assert await rig.states() == {}
     assert (rig.store.figures.lane["pending"], rig.store.figures.enrolments) == (0, 0)

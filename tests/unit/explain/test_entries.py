@@ -105,16 +105,16 @@ async def test_a_cost_that_nobody_told_comes_from_the_price_list() -> None:
 async def test_each_part_of_a_body_has_its_position_and_its_reason() -> None:
     rows = {"records": [diagnostic(), {**diagnostic(), "category": "Other"}, 7, diagnostic()]}
     found = (await explained(sent("azure-apim", rows))).items
-    fates = {explanation.position: (explanation.fate, explanation.reason) for explanation in found}
-    assert fates["records[1]"] == ("ignored", None)
-    assert fates["records[2]"] == ("rejected", "not_an_object")
-    assert sorted(fates[f"records[{n}]"] for n in (0, 3)) == [("kept", None), ("suppressed", "split_message")]
+    outcomes = {explanation.position: (explanation.outcome, explanation.reason) for explanation in found}
+    assert outcomes["records[1]"] == ("ignored", None)
+    assert outcomes["records[2]"] == ("rejected", "not_an_object")
+    assert sorted(outcomes[f"records[{n}]"] for n in (0, 3)) == [("kept", None), ("suppressed", "split_message")]
 
 
 async def test_a_line_that_is_no_json_is_rejected_at_its_place() -> None:
     body = orjson.dumps(CALL) + b"\n{not json\n"
     found = (await explained((body, "/v1/sources/generic", "application/x-ndjson", ""))).items
-    assert {(explanation.position, explanation.fate, explanation.reason) for explanation in found} == {
+    assert {(explanation.position, explanation.outcome, explanation.reason) for explanation in found} == {
         ("line 1", "kept", None),
         ("line 2", "rejected", "not_json"),
     }
@@ -122,7 +122,7 @@ async def test_a_line_that_is_no_json_is_rejected_at_its_place() -> None:
 
 async def test_a_call_that_comes_again_is_told_with_the_record_that_stands_for_it() -> None:
     first, second = (await explained(sent("generic", CALL), sent("generic", CALL))).items
-    assert (second.fate, second.reason) == ("duplicate", "same_span")
+    assert (second.outcome, second.reason) == ("duplicate", "same_span")
     assert second.of == [first.record_id]
     assert not second.fields
 
@@ -138,7 +138,7 @@ async def test_what_is_said_of_a_trace_later_is_an_item_of_its_own() -> None:
     call, said = batch(create(), update()), batch(trace(userId="ann"))
     found = (await explained(sent("langfuse", call), sent("langfuse", said))).items
     kept, later = found[0], found[-1]
-    assert (later.item, later.fate, later.of) == ("report", "duplicate", [kept.record_id])
+    assert (later.item, later.outcome, later.of) == ("report", "duplicate", [kept.record_id])
     assert kept.fields["attribution.user"].value == "ann"
     assert kept.fields["attribution.user"].provenance.by == "other_item"
 

@@ -163,13 +163,13 @@ async def test_a_step_is_suppressed_for_what_makes_it_one(
     attributes: dict[str, Any], rest: dict[str, Any], because: str
 ) -> None:
     explanation = await item(attributes, **rest)
-    assert (explanation.fate, explanation.reason, explanation.because) == ("suppressed", "not_a_call", because)
+    assert (explanation.outcome, explanation.reason, explanation.because) == ("suppressed", "not_a_call", because)
     assert not explanation.fields
 
 
 async def test_a_span_of_another_library_is_ignored_and_not_named() -> None:
     explanation = await item({"http.method": "GET"}, name=SECRET)
-    assert (explanation.fate, explanation.reason, explanation.name, explanation.convention) == (
+    assert (explanation.outcome, explanation.reason, explanation.name, explanation.convention) == (
         "ignored",
         None,
         None,
@@ -192,12 +192,12 @@ async def test_a_name_that_is_a_sentence_is_not_shown() -> None:
 
 async def test_a_rejected_span_has_the_reason_that_its_sender_is_told() -> None:
     explanation = await item(CALL, scope=OPENAI, start_time_unix_nano=1, end_time_unix_nano=2)
-    assert (explanation.fate, explanation.reason, explanation.fields) == ("rejected", "invalid_time", {})
+    assert (explanation.outcome, explanation.reason, explanation.fields) == ("rejected", "invalid_time", {})
 
 
 async def test_an_event_that_holds_content_only_says_so() -> None:
     (explanation,) = await items(log_payload({"event.name": "gen_ai.user.message"}, body=SECRET))
-    assert (explanation.fate, explanation.reason, explanation.name) == (
+    assert (explanation.outcome, explanation.reason, explanation.name) == (
         "suppressed",
         "content_only",
         "gen_ai.user.message",
@@ -209,14 +209,14 @@ async def test_an_event_that_holds_content_only_says_so() -> None:
 
 async def test_a_span_sent_twice_is_a_duplicate_of_the_first_ones_record() -> None:
     first, second = await items(span_payload(CALL, scope=OPENAI), span_payload(CALL, scope=OPENAI))
-    assert (second.fate, second.reason, second.of) == ("duplicate", "same_span", [first.record_id])
+    assert (second.outcome, second.reason, second.of) == ("duplicate", "same_span", [first.record_id])
 
 
 async def test_two_reports_of_one_response_become_one_record_whose_fields_name_their_report() -> None:
     told_twice = {**CALL, "gen_ai.usage.cache_read.input_tokens": 100}
     gateway = span_payload(told_twice, scope="litellm", span_id=bytes(range(1, 9)), trace_id=bytes(range(1, 17)))
     kept, other = await items(span_payload({**CALL, "user.id": "ann"}, scope=OPENAI), gateway)
-    assert (kept.fate, other.fate, other.reason, other.of) == ("kept", "duplicate", "response_id", [kept.record_id])
+    assert (kept.outcome, other.outcome, other.reason, other.of) == ("kept", "duplicate", "response_id", [kept.record_id])
     read = kept.fields["usage.cache_read_input_tokens"]
     assert (read.value, read.provenance.attributes) == (100, ("gen_ai.usage.cache_read.input_tokens",))
     assert "by the report at resourceSpans[0].scopeSpans[0].spans[0]" in read.note
@@ -231,9 +231,9 @@ async def test_an_agents_sum_is_suppressed_for_the_calls_below_it() -> None:
         span_payload(above, scope="framework"),
         *(span_payload(below, scope=OPENAI, span_id=bytes([n] * 8), parent_span_id=spans.SPAN_ID) for n in (1, 2)),
     )
-    assert (parent.fate, parent.reason) == ("suppressed", "ancestor")
+    assert (parent.outcome, parent.reason) == ("suppressed", "ancestor")
     assert parent.of == sorted([one.record_id, two.record_id])
-    assert (one.fate, two.fate) == ("kept", "kept")
+    assert (one.outcome, two.outcome) == ("kept", "kept")
 
 
 async def test_a_products_span_gives_way_to_its_log_and_the_reason_names_the_way_that_counts() -> None:
@@ -243,7 +243,7 @@ async def test_a_products_span_gives_way_to_its_log_and_the_reason_names_the_way
     of_span, of_log = await items(
         span_payload(span, scope=scope, name="claude_code.llm_request"), log_payload(log, scope=scope)
     )
-    assert (of_span.fate, of_span.reason, of_log.fate) == ("suppressed", "other_report", "kept")
+    assert (of_span.outcome, of_span.reason, of_log.outcome) == ("suppressed", "other_report", "kept")
     assert "claude_code.api_request" in of_span.because
 
 
@@ -254,10 +254,10 @@ async def test_metrics_beside_calls_say_that_the_calls_are_counted() -> None:
     export.point(30, "output")
     metrics = (export.request.SerializeToString(), "/v1/metrics", "application/x-protobuf", "")
     call, given, output = await items(span_payload(CALL, scope=OPENAI, resource=resource), metrics)
-    assert call.fate == "kept"
-    assert (given.fate, given.reason) == ("suppressed", "calls_reported")
+    assert call.outcome == "kept"
+    assert (given.outcome, given.reason) == ("suppressed", "calls_reported")
     assert given.because.endswith("counts input, by its type (gen_ai.token.type)")
-    assert (output.fate, output.reason, output.of) == ("duplicate", "folded", [])
+    assert (output.outcome, output.reason, output.of) == ("duplicate", "folded", [])
 
 
 async def test_metrics_alone_are_one_record_and_each_point_tells_what_it_counts() -> None:
@@ -267,15 +267,15 @@ async def test_metrics_alone_are_one_record_and_each_point_tells_what_it_counts(
     export.point(150, "total")
     metrics = (export.request.SerializeToString(), "/v1/metrics", "application/x-protobuf", "")
     given, output, total = await items(metrics)
-    assert (given.fate, given.name, given.input and given.input.sum) == ("kept", "gen_ai.client.token.usage", "120")
+    assert (given.outcome, given.name, given.input and given.input.sum) == ("kept", "gen_ai.client.token.usage", "120")
     assert (output.reason, output.of) == ("folded", [given.record_id])
-    assert (total.fate, total.reason) == ("suppressed", "overlapping_type")
+    assert (total.outcome, total.reason) == ("suppressed", "overlapping_type")
 
 
 async def test_an_events_fault_is_told_beside_those_that_are_kept() -> None:
     body = orjson.dumps([{"title": "a", "source": "b"}, {"title": SECRET}])
     kept, rejected = await items((body, "/v1/events", "application/json", ""))
-    assert (kept.fate, rejected.fate, rejected.reason) == ("kept", "rejected", "source_missing")
+    assert (kept.outcome, rejected.outcome, rejected.reason) == ("kept", "rejected", "source_missing")
 
 
 # ---- the command

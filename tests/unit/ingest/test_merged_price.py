@@ -52,6 +52,6 @@ async def test_a_merged_call_whose_answering_model_nobody_knows_is_priced_by_the
 
     first = without_answer("an.application", "00000000000000aa", TRACE)
     second = without_answer("a.gateway", "00000000000000bb", TRACE[::-1])
-    records, _, fates = await records_of_payloads([first, second])
+    records, _, outcomes = await records_of_payloads([first, second])
     (record,) = map(orjson.loads, records)
-    assert (record["cost"]["amount"], fates["duplicate"]) == ("0.00021", 1)
+    assert (record["cost"]["amount"], outcomes["duplicate"]) == ("0.00021", 1)

@@ -54,7 +54,7 @@ def sums(usage: list[Usage]) -> tuple[int, int]:
     return sum(x.calls for x in usage), sum(x.input_tokens for x in usage)
 
 
-async def test_a_call_is_counted_when_its_fate_is_final(
+async def test_a_call_is_counted_when_its_outcome_is_final(
     rig: Rig, database: Database, follower: UsageFollower, clock: Clock
 ) -> None:
     await rig.send(call("a"), call("b", model="o3"))

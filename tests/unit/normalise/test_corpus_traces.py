@@ -83,7 +83,7 @@ def test_records_are_the_truth_of_the_scenario(scenario: Scenario) -> None:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=repr)
-def test_every_span_has_one_fate_and_every_other_span_leaves_a_link(scenario: Scenario) -> None:
+def test_every_span_has_one_outcome_and_every_other_span_leaves_a_link(scenario: Scenario) -> None:
     for payload in scenario.payloads:
         out = read(payload)
         assert not out.rejected

@@ -58,7 +58,7 @@ class TestWhichEventsAreCalls:
         assert call_of(attributes, body="claude_code.api_request").record["usage"]["input_tokens"] == 350
 
     @pytest.mark.parametrize(
-        ("attributes", "fate"),
+        ("attributes", "outcome"),
         [
             ({"gen_ai.input.messages": "CANARY", "gen_ai.provider.name": "openai"}, "content_only"),
             ({"gen_ai.request.model": "m-1", "gen_ai.provider.name": "openai"}, "content_only"),
@@ -66,9 +66,9 @@ class TestWhichEventsAreCalls:
             ({"gen_ai.operation.name": "execute_tool", "error.type": "x"}, "not_a_call"),
         ],
     )
-    def test_details_without_an_answer_are_no_call(self, attributes: dict[str, Any], fate: str) -> None:
+    def test_details_without_an_answer_are_no_call(self, attributes: dict[str, Any], outcome: str) -> None:
         out = normalised(attributes, event_name=DETAILS)
-        assert (out.calls, dict(out.suppressed)) == ([], {fate: 1})
+        assert (out.calls, dict(out.suppressed)) == ([], {outcome: 1})
 
     @pytest.mark.parametrize(
         "attributes",

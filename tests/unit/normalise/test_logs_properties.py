@@ -1,4 +1,4 @@
-"""Whatever a log record carries: one fate, a record that serialises and holds the invariants, no long text, no raise."""
+"""Whatever a log record carries: one outcome, a record that serialises and holds the invariants, no long text, no raise."""
 
 from typing import Any
 
@@ -49,18 +49,18 @@ FIELDS = st.fixed_dictionaries(
 )
 
 
-def check_fates(out: Normalised) -> None:
+def check_outcomes(out: Normalised) -> None:
     assert out.items == len(out.calls) + sum(out.suppressed.values()) + out.ignored + len(out.rejected)
 
 
 @settings(max_examples=400)
 @given(ATTRIBUTES | COUNTED, st.sampled_from(EVENTS), st.sampled_from(SCOPES), FIELDS)
-def test_any_log_has_one_fate_and_any_record_holds_the_invariants(
+def test_any_log_has_one_outcome_and_any_record_holds_the_invariants(
     attributes: dict[str, Any], event: str, scope: str, fields: dict[str, Any]
 ) -> None:
     out = normalised({"event.name": event, **attributes}, scope=scope, **fields)
     assert out.items == 1
-    check_fates(out)
+    check_outcomes(out)
     for call in out.calls:
         record = orjson.loads(record_json(call.record))
         check_usage(record)
@@ -92,7 +92,7 @@ def test_bytes_near_a_real_body_are_records_or_a_bad_payload(data: st.DataObject
         out = normalise_logs(decode_logs(bytes(body)), CONTEXT)
     except BadPayload:
         return
-    check_fates(out)
+    check_outcomes(out)
     assert all(record_json(call.record) for call in out.calls)
 
 
@@ -102,7 +102,7 @@ def test_any_bytes_are_records_or_a_bad_payload(body: bytes, is_json: bool) -> N
         out = normalise_logs((decode_logs_json if is_json else decode_logs)(body), CONTEXT)
     except BadPayload:
         return
-    check_fates(out)
+    check_outcomes(out)
 
 
 def test_a_payload_gives_the_same_records_each_time_in_any_order_of_payloads() -> None:

@@ -48,7 +48,7 @@ def test_provider_by_precedence(sent: str | None, model: str | None, address: st
 
 
 @pytest.mark.parametrize(
-    ("sent", "name", "fate"),
+    ("sent", "name", "outcome"),
     [
         ("chat", "chat", "call"),
         ("Chat", "chat", "call"),
@@ -68,8 +68,8 @@ def test_provider_by_precedence(sent: str | None, model: str | None, address: st
         ("something_new", "something_new", "undecided"),
     ],
 )
-def test_operations(sent: str, name: str, fate: str) -> None:
-    assert tuple(operation(sent)) == (name, fate)
+def test_operations(sent: str, name: str, outcome: str) -> None:
+    assert tuple(operation(sent)) == (name, outcome)
 
 
 @pytest.mark.parametrize(

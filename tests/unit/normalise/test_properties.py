@@ -1,4 +1,4 @@
-"""Whatever a span carries: one fate, a record that serialises, parts within wholes or a flag, no long text, no raise."""
+"""Whatever a span carries: one outcome, a record that serialises, parts within wholes or a flag, no long text, no raise."""
 
 from typing import Any
 
@@ -80,7 +80,7 @@ def check_usage(record: dict[str, Any]) -> None:
 
 @settings(max_examples=300)
 @given(ATTRIBUTES | MARKED, st.sampled_from(SCOPES), st.sampled_from([0, 1, 2, 9]), st.text(max_size=20))
-def test_any_span_has_one_fate_and_any_record_holds_the_invariants(
+def test_any_span_has_one_outcome_and_any_record_holds_the_invariants(
     attributes: dict[str, Any], scope: str, status: int, name: str
 ) -> None:
     out = normalised(attributes, scope=scope, status=status, name=name)

@@ -59,7 +59,7 @@ class Forwarder:
         batch = await self.gateway.spool.freeze(AI_TELEMETRY, max_records=100, max_bytes=1 << 20)
         return [] if batch is None else [orjson.loads(record) for record in batch.records]
 
-    def fates(self, lane: str = AI_TELEMETRY) -> tuple[int, int, int]:
+    def outcomes(self, lane: str = AI_TELEMETRY) -> tuple[int, int, int]:
         """What the lane kept, and the edge's duplicates and rejections."""
         edge = self.gateway.spool.edge()
         return self.gateway.spool.depth(lane).kept, edge["duplicate"], edge["rejected"]
@@ -140,7 +140,7 @@ async def test_a_record_that_cannot_be_kept_is_told_by_its_index_and_the_others_
 async def test_a_batch_that_comes_again_is_accepted_and_counted_once(forwarder: Forwarder) -> None:
     for _ in range(3):
         assert (await forwarder.forward(record(1), record(2))).json == {"accepted": 2, "rejected": []}
-    assert forwarder.fates() == (2, 4, 0)
+    assert forwarder.outcomes() == (2, 4, 0)
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ async def test_a_batch_that_comes_again_is_accepted_and_counted_once(forwarder: 
 async def test_what_is_no_envelope_is_refused_whole(forwarder: Forwarder, content: object) -> None:
     told = await forwarder.ask(RECORDS, content)
     assert (told.status, told.json["error"]["type"]) == (400, "bad_payload")
-    assert forwarder.fates() == (0, 0, 0)
+    assert forwarder.outcomes() == (0, 0, 0)
 
 
 async def test_an_envelope_whose_records_are_no_list_is_refused(forwarder: Forwarder) -> None:
@@ -191,8 +191,8 @@ async def test_a_metered_event_goes_into_no_total_for_its_gateway_did_that(forwa
     event = {"title": "t", "source": "s", "metadata": {"event_id": "e", "stream": "answers", "value": "3"}}
     assert (await forwarder.ask(EVENTS, event)).json == {"accepted": 1, "rejected": [], "duplicate": 0}
     assert (await forwarder.ask(EVENTS, event)).json == {"accepted": 1, "rejected": [], "duplicate": 1}
-    assert forwarder.fates("usage_events") == (1, 1, 0)
-    assert forwarder.fates("unit_cost")[0] == 0
+    assert forwarder.outcomes("usage_events") == (1, 1, 0)
+    assert forwarder.outcomes("unit_cost")[0] == 0
 
 
 async def test_an_event_that_is_not_sound_is_told_by_its_index(forwarder: Forwarder) -> None:
@@ -217,7 +217,7 @@ async def test_a_batch_of_unit_cost_counts_once_whatever_key_it_comes_under(forw
     ):
         told = await forwarder.ask(SUM, TODAY, sent)
         assert (told.status, told.json) == (202, {"accepted": 1, "rejected": [], "duplicate": duplicate})
-    assert forwarder.fates("unit_cost")[:2] == (3, 2)
+    assert forwarder.outcomes("unit_cost")[:2] == (3, 2)
 
 
 async def test_a_batch_that_says_something_else_under_its_id_is_refused_for_good_and_counted_rejected(
@@ -227,7 +227,7 @@ async def test_a_batch_that_says_something_else_under_its_id_is_refused_for_good
     assert (await forwarder.ask(SUM, TODAY, headers)).status == 202
     told = await forwarder.ask(SUM, {"records": TODAY["records"] * 2}, headers)
     assert (told.status, told.json["error"]["type"]) == (422, "idempotency_key_reused")
-    assert forwarder.fates("unit_cost") == (1, 0, 2)
+    assert forwarder.outcomes("unit_cost") == (1, 0, 2)
 
 
 async def test_a_delete_of_a_stream_that_is_not_here_is_done_for_the_gateway_that_sends_it(

@@ -70,8 +70,8 @@ async def test_a_request_told_by_its_line_and_by_its_span_is_one_record() -> Non
     line = orjson.dumps({**JSON_LINE, "route": "from-the-line"})
     sent = [(span, "/v1/traces", "application/json", ""), (line, "/v1/sources/agentgateway", "application/json", "")]
     for payloads in (sent, sent[::-1]):
-        found, _, fates = await records_of_payloads(payloads)
-        assert (len(found), fates["duplicate"]) == (1, 1)
+        found, _, outcomes = await records_of_payloads(payloads)
+        assert (len(found), outcomes["duplicate"]) == (1, 1)
         assert orjson.loads(found[0])["usage"]["input_tokens"] == 1200
 
 

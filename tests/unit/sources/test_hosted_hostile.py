@@ -1,4 +1,4 @@
-"""Whatever a hosted gateway's payload holds: one fate an item, nothing raised, no content kept. One sample a source, bent everywhere."""
+"""Whatever a hosted gateway's payload holds: one outcome an item, nothing raised, no content kept. One sample a source, bent everywhere."""
 
 from collections.abc import Iterator
 from copy import deepcopy
@@ -84,7 +84,7 @@ def bent(sample: Any, path: tuple[Any, ...], value: Any) -> Any:
 
 
 @pytest.mark.parametrize(("source", "sample"), SAMPLES)
-def test_any_value_in_any_place_has_one_fate_and_can_be_kept(source: str, sample: Any) -> None:
+def test_any_value_in_any_place_has_one_outcome_and_can_be_kept(source: str, sample: Any) -> None:
     for path in places(sample):
         for value in HOSTILE:
             out = read(source, bent(sample, path, value))

@@ -1,4 +1,4 @@
-"""Whatever stands where a source expects something else: fates add up, nothing is raised but BadPayload, no content comes out."""
+"""Whatever stands where a source expects something else: outcomes add up, nothing is raised but BadPayload, no content comes out."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -70,7 +70,7 @@ def with_huge(value: Any, path: tuple[Any, ...], put: Any) -> bytes:
 
 
 @pytest.mark.parametrize(("name", "payload"), PAYLOADS, ids=IDS)
-def test_any_value_in_any_place_has_a_fate(name: str, payload: Any) -> None:
+def test_any_value_in_any_place_has_a_outcome(name: str, payload: Any) -> None:
     for path in places(payload):
         for put in HOSTILE:
             body = with_huge(payload, path, put)

@@ -108,7 +108,7 @@ def test_what_the_rag_plugin_embeds_is_a_call_and_what_the_cache_embeds_is_only_
 
 
 @pytest.mark.parametrize(
-    ("ai", "fate"),
+    ("ai", "outcome"),
     [
         (
             {"mcp": {"mcp_session_id": "s", "rpc": [{"method": "tools/call", "payload": {"request": "CANARY"}}]}},
@@ -121,10 +121,10 @@ def test_what_the_rag_plugin_embeds_is_a_call_and_what_the_cache_embeds_is_only_
         (None, "ignored"),
     ],
 )
-def test_traffic_that_called_no_model_makes_no_call(ai: Any, fate: str) -> None:
+def test_traffic_that_called_no_model_makes_no_call(ai: Any, outcome: str) -> None:
     out = read("kong", entry(ai))
     assert (out.calls.items, out.calls.calls) == (1, [])
-    assert (sum(out.calls.suppressed.values()), out.calls.ignored) == ((1, 0) if fate == "suppressed" else (0, 1))
+    assert (sum(out.calls.suppressed.values()), out.calls.ignored) == ((1, 0) if outcome == "suppressed" else (0, 1))
     assert "CANARY" not in all_text(out)
 
 

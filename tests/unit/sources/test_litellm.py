@@ -588,7 +588,7 @@ SHAPES = [payload(), failure(), OLDER, DAILY, ROW]
 
 
 @pytest.mark.parametrize("sent", SHAPES, ids=["success", "failure", "older", "daily", "row"])
-def test_any_value_in_any_place_has_a_fate(sent: Any) -> None:
+def test_any_value_in_any_place_has_a_outcome(sent: Any) -> None:
     for path in places(sent):
         for put in HOSTILE:
             with suppress(BadPayload):

@@ -50,8 +50,8 @@ def page(*buckets: Any) -> dict[str, Any]:
 async def aggregates(*payloads: Any) -> list[dict[str, Any]]:
     path = "/v1/sources/openai-usage-api"
     sent = [(orjson.dumps(payload), path, "application/json", "") for payload in payloads]
-    records, _, fates = await records_of_payloads(sent)
-    assert fates["received"] == sum(n for fate, n in fates.items() if fate != "received")
+    records, _, outcomes = await records_of_payloads(sent)
+    assert outcomes["received"] == sum(n for outcome, n in outcomes.items() if outcome != "received")
     return [orjson.loads(record) for record in records]
 
 

@@ -122,14 +122,14 @@ def test_the_user_goes_through_this_gateways_policy() -> None:
 
 
 async def taken(*payloads: Any) -> tuple[list[dict[str, Any]], dict[str, int]]:
-    found, _, fates = await records_of_payloads([(orjson.dumps(x), PATH, "application/json", "") for x in payloads])
-    return [orjson.loads(x) for x in found], fates
+    found, _, outcomes = await records_of_payloads([(orjson.dumps(x), PATH, "application/json", "") for x in payloads])
+    return [orjson.loads(x) for x in found], outcomes
 
 
 async def test_a_record_from_two_gateways_is_one() -> None:
-    found, fates = await taken(made(), [made(), made(record_id="f" * 32, trace=None, response_id=None)])
+    found, outcomes = await taken(made(), [made(), made(record_id="f" * 32, trace=None, response_id=None)])
     assert sorted(x["record_id"] for x in found) == ["0123456789abcdef0123456789abcdef", "f" * 32]
-    assert fates["duplicate"] == 1
+    assert outcomes["duplicate"] == 1
 
 
 async def test_unbilled_stays_unbilled_and_a_cost_stays_as_it_was() -> None:
@@ -147,7 +147,7 @@ async def test_an_aggregate_is_taken_as_it_is_and_once() -> None:
         usage={"status": "aggregate", "input_tokens": 12, "output_tokens": 3},
         period={"start": "2026-11-20T07:00:00.000Z", "end": "2026-11-20T07:01:00.000Z"},
     )  # fmt: skip
-    found, fates = await taken(summed, summed, made(record_id="b" * 32, trace=None))
+    found, outcomes = await taken(summed, summed, made(record_id="b" * 32, trace=None))
     (aggregate,) = [x for x in found if x["kind"] == "aggregate"]
     assert aggregate == {name: value for name, value in summed.items() if name not in {"cost", "trace"}}
-    assert (len(found), fates["duplicate"]) == (2, 1)
+    assert (len(found), outcomes["duplicate"]) == (2, 1)

@@ -52,7 +52,7 @@ class Sender:
     def edge(self) -> Mapping[str, int]:
         edge = self.gateway.spool.edge()
         assert edge["received"] == sum(
-            edge[fate] for fate in ("kept", "duplicate", "suppressed", "rejected", "ignored")
+            edge[outcome] for outcome in ("kept", "duplicate", "suppressed", "rejected", "ignored")
         )
         kept = sum(
             self.gateway.spool.depth(lane).kept for lane in ("ai_telemetry", "usage_events", "unit_cost", "devices")
