@@ -1,7 +1,9 @@
-"""The attributes of the benchmark's spans, by convention: names as the real libraries send them, made-up values.
+"""The attributes of the benchmark's spans, by convention: names as the real libraries
+send them, made-up values.
 
-The first attributes of a convention are what its table reads; the rest, up to the number asked for, is what real
-spans carry besides: request options, HTTP and Kubernetes facts, and (from the 38th on) message content.
+The first attributes of a convention are what its table reads; the rest, up to the number
+asked for, is what real spans carry besides: request options, HTTP and Kubernetes facts, and
+(from the 38th on) message content.
 """
 
 from collections.abc import Callable
@@ -20,7 +22,7 @@ class Model(NamedTuple):
 
 
 class Tokens(NamedTuple):
-    """What one span says; both wholes include their parts."""
+    """What one span states; both wholes include their parts."""
 
     input_tokens: int
     cache_read_input_tokens: int

@@ -4,9 +4,10 @@
     python -m benchmarks.backlog --gib 10 --age 0              received a moment ago: the ledger is rebuilt from its evidence
     python -m benchmarks.backlog --gib 0.2 --drain-s 30 --json out.json
 
-The backlog is written through the spool's own interface, with records and evidence as the gateway makes them of gen_ai spans,
-ids patched so that no two are alike. Then the gateway starts on it, with the page cache dropped where this user may, against a
-sink that refuses until it is ready. The same is done with an empty data directory: the base.
+The backlog is written through the spool's own interface, with records and evidence as the gateway
+makes them of gen_ai spans, ids patched so that no two are alike. Then the gateway starts on it,
+with the page cache dropped where this user may, against a sink that refuses until it is ready. The
+same is done with an empty data directory: the base.
 """
 
 import argparse
@@ -43,10 +44,11 @@ _READY_TIMEOUT_S = 300.0
 _CHUNKS_AT_ONCE = 32
 _SPANS = 500
 _TRACE_AT, _RESPONSE_AT = 8, 64
-"""Where the end of the trace id, with the span id behind it, and the response id's fingerprint stand in a row of evidence
-(`gateway.counting.calls.digest`)."""
+"""Where the end of the trace id, with the span id behind it, and the response id's fingerprint
+stand in a row of evidence (`gateway.counting.calls.digest`)."""
 _SPREAD = 0x9E3779B97F4A7C15
-"""Makes a number look like a fingerprint: the ledger's tables take the low bits of one for random."""
+"""Makes a number look like a fingerprint: the ledger's tables take the low bits of one for random.
+"""
 _POLL_S = 0.1
 
 
@@ -57,7 +59,8 @@ class Result:
     records: int
     age_s: float
     ready_s: float
-    """From the start of the process until /readyz says yes; most of a base of the same is Python's own start."""
+    """From the start of the process until /readyz states yes; most of a base of the
+    same is Python's own start."""
     ready_base_s: float
     rss_ready_mib: float
     """Of the gateway and its worker together."""
@@ -186,7 +189,9 @@ def measure(folder: Path, size_bytes: int, age_s: float, drain_s: float) -> Resu
 
 
 def drain(process: Process, admin: str, most_s: float) -> tuple[float, float]:
-    """Wait until nothing is pending, or for *most_s*; how long that was, and the most memory seen meanwhile."""
+    """Wait until nothing is pending, or for *most_s*; how long that was, and
+    the most memory seen meanwhile.
+    """
     began_s, most_rss = time.monotonic(), 0
     while (passed_s := time.monotonic() - began_s) < most_s:
         most_rss = max(most_rss, process.rss_bytes("VmRSS"))

@@ -1,14 +1,16 @@
-"""Request bodies for the load: OTLP trace exports of gen_ai spans, built once and made unique by patching.
+"""Request bodies for the load: OTLP trace exports of gen_ai spans, built once
+and made unique by patching.
 
-One template per shape is serialised with sentinel ids. A request is a copy of it in which the trace id, span id and
-response id of every span are overwritten in place, at offsets found once: the length of no field changes, so nothing
-is encoded again. Uniqueness matters on three fields: equal span ids or equal response ids are one call to the gateway.
+One template per shape is serialised with sentinel ids. A request is a copy of it in which the trace
+id, span id and response id of every span are overwritten in place, at offsets found once: the
+length of no field changes, so nothing is encoded again. Uniqueness matters on three fields: equal
+span ids or equal response ids are one call to the gateway.
 
 Layout of the ids of AI span number *s* of a run (s counts from 0):
   span id      8 bytes, big endian: `AI_SPAN_ID_BASE + s` (other spans: `OTHER_SPAN_ID_BASE + s`)
   trace id    16 bytes: 8 bytes `TRACE_ID_HIGH`, 8 bytes as the span id
   response id `chatcmpl-` and 24 hex digits
-so the far end can tell from a span id which span of the run it is (`benchmarks.sink` keeps them in a bitmap).
+so the upstream can state from a span id which span of the run it is (`benchmarks.sink` keeps them in a bitmap).
 """
 
 import gzip
@@ -36,7 +38,8 @@ class Shape:
 
     spans: int = 100
     attributes: int = 15
-    """Attributes on each AI span; beyond 15 they include message content, which the gateway has to drop."""
+    """Attributes on each AI span; beyond 15 they include message
+    content, which the gateway has to drop."""
     encoding: Literal["protobuf", "json", "litellm"] = "protobuf"
     """`litellm`: not OTLP but what LiteLLM's generic callback pushes (`benchmarks.litellm_bodies`)."""
     gzip: bool = False
@@ -78,7 +81,9 @@ class Template:
         return len(self._body)
 
     def body(self, number: int) -> bytes:
-        """Request *number* of a run (from 0), ready to send: AI spans `number * ai_spans` and following."""
+        """Request *number* of a run (from 0), ready to send: AI spans
+        `number * ai_spans` and following.
+        """
         out = bytearray(self._body)
         ai = AI_SPAN_ID_BASE + number * self.ai_spans
         other = OTHER_SPAN_ID_BASE + number * (self.shape.spans - self.ai_spans)
@@ -118,7 +123,9 @@ class Template:
 
 
 def sequence_of(span_id: str) -> int | None:
-    """Which AI span of the run a span id (16 hex digits) is; None for an id that is not one of ours."""
+    """Which AI span of the run a span id (16 hex digits) is; None for
+    an id that is not one of ours.
+    """
     number = int(span_id, 16)
     return number & SEQUENCE_MASK if number >= AI_SPAN_ID_BASE and number >> 56 == AI_SPAN_ID_BASE >> 56 else None
 

@@ -1,4 +1,6 @@
-"""What the disk under a data directory takes to make 4 KiB durable: the floor under every acknowledgement."""
+"""What the disk under a data directory takes to make 4 KiB durable: the floor
+under every acknowledgement.
+"""
 
 import os
 import time

@@ -1,8 +1,10 @@
-"""What asking for a request's key costs, with a real store of 1, 100 and 10 000 keys: `python -m benchmarks.key_check`.
+"""What asking for a request's key costs, with a real store of 1, 100 and 10 000 keys: `python
+-m benchmarks.key_check`.
 
-Each check is of another key, and looks at the file anew, as the first request in a turn of the event loop does (those behind
-it in one turn share the look: `shared`). CPU time of this thread, the median of several rounds. That a check writes nothing is looked at
-too: neither the files of the database nor its `data_version` move, whoever asks.
+Each check is of another key, and looks at the file anew, as the first request in a turn of the
+event loop does (those behind it in one turn share the look: `shared`). CPU time of this thread, the
+median of several rounds. That a check writes nothing is looked at too: neither the files of the
+database nor its `data_version` move, whoever asks.
 """
 
 import asyncio
@@ -48,7 +50,10 @@ def main() -> None:
 
 
 def measure(n: int, path: Path, runner: asyncio.Runner) -> None:
-    """A line of figures. Outside of the loop each check looks at the file; inside they share a look."""
+    """A line of figures.
+
+    Outside of the loop each check looks at the file; inside they share a look.
+    """
     database = runner.run(Database.open(path))
     keys = runner.run(
         KeyStore.open(database, prefix=GATEWAY_PREFIX, pepper=PEPPER, now_ms=wall_ms, random_bytes=secrets.token_bytes)
@@ -87,7 +92,9 @@ def measure(n: int, path: Path, runner: asyncio.Runner) -> None:
 
 
 async def filled(keys: KeyStore, database: Database, n: int) -> list[Headers]:
-    """The headers of requests under *n* keys; the first is made as every key is, the others in one transaction."""
+    """The headers of requests under *n* keys; the first is made as every key is, the
+    others in one transaction.
+    """
     first = await keys.create("key 0", GRANT, by="ops@example.com", labels=LABELS, limits=LIMITS)
     found = [first.secret.reveal()]
 

@@ -1,7 +1,9 @@
-"""Request bodies as LiteLLM's generic callback pushes them: an array of records of 12 to 14 kB, made unique by patching.
+"""Request bodies as LiteLLM's generic callback pushes them: an array of records of 12 to 14
+kB, made unique by patching.
 
-The record is a captured one. As in `benchmarks.bodies`, ids are overwritten in place: record number *s* of a run has the
-response id `chatcmpl-` and the 24 hex digits of `AI_SPAN_ID_BASE + s`, and a call id that ends in its last twelve.
+The record is a captured one. As in `benchmarks.bodies`, ids are overwritten in place: record number
+*s* of a run has the response id `chatcmpl-` and the 24 hex digits of `AI_SPAN_ID_BASE + s`, and a
+call id that ends in its last twelve.
 """
 
 import gzip

@@ -1,8 +1,10 @@
-"""Time of decode, normalise, price and serialise, per span, on one core: `python -m benchmarks.normalise`.
+"""Time of decode, normalise, price and serialise, per span, on one core:
+`python -m benchmarks.normalise`.
 
-First made-up bodies as an SDK sends them (100 spans a request, and one): AI spans of 15 and of 40 attributes, and spans
-that are no AI usage. Then the captured payloads of the corpus, by client. Each request goes through all stages before the
-next, as in the gateway, and is gone before it. CPU time of this thread; the median of several rounds.
+First made-up bodies as an SDK sends them (100 spans a request, and one): AI spans of 15 and of 40
+attributes, and spans that are no AI usage. Then the captured payloads of the corpus, by client.
+Each request goes through all stages before the next, as in the gateway, and is gone before it. CPU
+time of this thread; the median of several rounds.
 """
 
 import os
@@ -29,7 +31,8 @@ START_NS = 1_767_607_201_250_000_000
 CONTEXT = Context(RECEIVED_MS, rfc3339(RECEIVED_MS), key="benchmark")
 SPANS = 100
 REQUESTS = 400
-"""Requests of one span in a pass: enough that what is remembered of a span is not the span itself."""
+"""Requests of one span in a pass: enough that what is remembered of a span is not the span itself.
+"""
 ROUNDS = 15
 PRICES = Prices()
 

@@ -1,4 +1,6 @@
-"""Child processes of the benchmarks and of the tests that need real ones: start, wait until ready, measure, end by pid."""
+"""Child processes of the benchmarks and of the tests that need real ones: start, wait until
+ready, measure, end by pid.
+"""
 
 import json
 import os
@@ -20,7 +22,7 @@ class ProcessFailed(Exception):
 
 
 class Process:
-    """One child process; its standard error goes to a file, so that a failure can be told."""
+    """One child process; its standard error goes to a file, so that a failure can be reported."""
 
     def __init__(self, command: Sequence[str], *, log: Path, env: Mapping[str, str] | None = None) -> None:
         self._log = log
@@ -58,7 +60,10 @@ class Process:
         self._popen.stdin.flush()
 
     def wait_until(self, condition: Callable[[], T | None], *, timeout_s: float, what: str) -> T:
-        """Poll until *condition* gives something. Raises ProcessFailed when the process ends first, or at the deadline."""
+        """Poll until *condition* gives something.
+
+        Raises ProcessFailed when the process ends first, or at the deadline.
+        """
         deadline = time.monotonic() + timeout_s
         while True:
             value = condition()
@@ -71,7 +76,10 @@ class Process:
             time.sleep(_POLL_S)
 
     def wait(self, timeout_s: float) -> int:
-        """Its exit code, once it ended by itself. Killed, and ProcessFailed raised, when it does not in time."""
+        """Its exit code, once it ended by itself.
+
+        Killed, and ProcessFailed raised, when it does not in time.
+        """
         try:
             return self._reap(timeout_s)
         except subprocess.TimeoutExpired as error:
@@ -100,11 +108,15 @@ class Process:
         return self._log.read_bytes()[-max_bytes:].decode(errors="replace")
 
     def cpu_s(self) -> float:
-        """User and system time so far of all its threads and its children's (proc(5), fields 14 and 15 of stat)."""
+        """User and system time so far of all its threads and its children's (proc(5),
+        fields 14 and 15 of stat).
+        """
         return sum(_cpu_s(pid) for pid in (self.pid, *_children(self.pid)))
 
     def rss_bytes(self, field: str = "VmHWM") -> int:
-        """Peak resident memory so far, its children's added (more than ever was at one time); `VmRSS` for the present one."""
+        """Peak resident memory so far, its children's added (more than ever was at one time);
+        `VmRSS` for the present one.
+        """
         return sum(_rss_bytes(pid, field) for pid in (self.pid, *_children(self.pid)))
 
     def written_bytes(self) -> int:

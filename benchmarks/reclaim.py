@@ -1,7 +1,9 @@
-"""What an append waits for while a drained backlog leaves the file: `python -m benchmarks.reclaim --mib 400`.
+"""What an append waits for while a drained backlog leaves the file: `python -m
+benchmarks.reclaim --mib 400`.
 
-One append at a time, each of one record, on a spool of its own: first with nothing else to do, then while upkeep deletes what was delivered and
-gives the pages back. Prints both as JSON, with the ratio of the p99s.
+One append at a time, each of one record, on a spool of its own: first with nothing else to
+do, then while upkeep deletes what was delivered and gives the pages back. Prints both as
+JSON, with the ratio of the p99s.
 """
 
 import argparse
@@ -70,7 +72,9 @@ async def measured(spool: SqliteSpool, seconds: float) -> list[float]:
 async def while_shrinking(
     spool: SqliteSpool, size_bytes: Callable[[], int], longest_s: float
 ) -> tuple[list[float], float]:
-    """What appends took until the file was a tenth of its size, and after how many seconds that was."""
+    """What appends took until the file was a tenth of its size, and
+    after how many seconds that was.
+    """
     over, full_bytes, began_s = asyncio.Event(), size_bytes(), time.monotonic()
     measuring = asyncio.create_task(waits_ms(spool, over))
     while size_bytes() > full_bytes / 10 and time.monotonic() < began_s + longest_s:

@@ -1,11 +1,12 @@
 """Runs the gateway's command with a sampling profiler inside: standard library only, all threads.
 
-    python -m benchmarks.sampler OUT run --config FILE …
+python -m benchmarks.sampler OUT run --config FILE …
 
-Every `INTERVAL_S` a thread notes the stack of each other thread. At exit OUT holds, a thread a section, the functions
-with the most samples at the top of the stack (self) and anywhere in it (with callees). A thread that waits (for the
-disk, for the loop's next event) is sampled too and shows as the function it waits in. Samples fall where the
-interpreter may switch threads, so a long call into C stands at the line that made it.
+Every `INTERVAL_S` a thread notes the stack of each other thread. At exit OUT holds, a thread a
+section, the functions with the most samples at the top of the stack (self) and anywhere in it (with
+callees). A thread that waits (for the disk, for the loop's next event) is sampled too and shows as
+the function it waits in. Samples fall where the interpreter may switch threads, so a long call into
+C stands at the line that made it.
 """
 
 import atexit
@@ -17,7 +18,8 @@ from types import FrameType
 
 INTERVAL_S = 0.003
 SWITCH_S = 0.0005
-"""Else a busy thread keeps the interpreter for 5 ms before the sampler sees it, and idle ones look larger than they are."""
+"""Else a busy thread keeps the interpreter for 5 ms before the sampler sees it, and idle ones
+look larger than they are."""
 _TOP = 30
 
 

@@ -1,4 +1,6 @@
-"""One run of the ingest benchmark: sink, gateway and sender as processes, and what was measured and proved."""
+"""One run of the ingest benchmark: sink, gateway and sender as processes, and
+what was measured and proved.
+"""
 
 import json
 import secrets
@@ -52,7 +54,8 @@ class Result:
     accepted_spans_per_s: float
     """Acknowledged spans over the time the sender took."""
     delivered_spans_per_s: float
-    """The same spans over the time until the sink had the last one, settle time and linger included."""
+    """The same spans over the time until the sink had the last one,
+    settle time and linger included."""
     cpu_s_per_million_spans: float
     rss_ready_mib: float
     peak_rss_mib: float
@@ -72,7 +75,7 @@ class Result:
 
 
 class Sink(NamedTuple):
-    """The far end, as its process answers."""
+    """The upstream, as its process answers."""
 
     process: Process
     url: str
@@ -97,7 +100,10 @@ class Gateway(NamedTuple):
 
 
 def fetch(url: str, *, method: str = "GET", headers: dict[str, str] | None = None) -> bytes:
-    """Body of the answer. Raises urllib.error.HTTPError for anything but 2xx. Loopback only, so no proxy is asked."""
+    """Body of the answer.
+
+    Raises urllib.error.HTTPError for anything but 2xx. Loopback only, so no proxy is asked.
+    """
     request = urllib.request.Request(url, method=method, headers=headers or {})  # noqa: S310 - our own loopback URLs
     with _OPENER.open(request, timeout=30) as answer:
         body: bytes = answer.read()
@@ -118,7 +124,7 @@ def running_sink(log: Path, *, mode: Mode = "accept") -> Iterator[Sink]:
 
 
 def run_sustained(plan: Plan, number: int) -> Result:
-    """Send against a far end that accepts; measure until the last span is there."""
+    """Send against an upstream that accepts; measure until the last span is there."""
     folder = plan.folder / f"{plan.shape.spans}-{plan.shape.attributes}-{plan.shape.gzip}-{number}"
     folder.mkdir()
     with running_sink(folder / "sink.log") as sink, _running_gateway(plan, folder, sink) as gateway:
@@ -145,7 +151,9 @@ def run_sustained(plan: Plan, number: int) -> Result:
 
 
 def run_pending(plan: Plan, number: int) -> Result:
-    """Send against a far end that refuses, so that all of it is pending; then let it accept, and time the drain."""
+    """Send against an upstream that refuses, so that all of it is pending; then let it
+    accept, and time the drain.
+    """
     folder = plan.folder / f"pending-{number}"
     folder.mkdir()
     with running_sink(folder / "sink.log", mode="refuse") as sink, _running_gateway(plan, folder, sink) as gateway:
@@ -241,7 +249,10 @@ def _send(plan: Plan, folder: Path, gateway: Gateway) -> tuple[Report, _Template
 
 
 def _delivered(sink: Sink, gateway: Gateway, spans: int) -> Counts:
-    """The sink's counts once it has *spans* spans. Raises ProcessFailed, with the status, when nothing moves any more."""
+    """The sink's counts once it has *spans* spans.
+
+    Raises ProcessFailed, with the status, when nothing moves any more.
+    """
     best, moved_s = -1, time.monotonic()
 
     def complete() -> Counts | None:

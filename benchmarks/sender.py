@@ -1,10 +1,13 @@
-"""The load: a closed loop over keep-alive connections, in a process of its own. Measures the time to each answer.
+"""The load: a closed loop over keep-alive connections, in a process of its own.
+Measures the time to each answer.
 
-    python -m benchmarks.sender --url http://127.0.0.1:4318/v1/traces --shape '{"spans": 100}' --requests 1000
+python -m benchmarks.sender --url http://127.0.0.1:4318/v1/traces --shape
+'{"spans": 100}' --requests 1000
 
-Prints `{"ready": true, …}` once its bodies are built, waits for a line on standard input, sends, and prints a `Report`.
-With --requests the bodies are built beforehand (up to `PREBUILD_BYTES`), so that while it measures it only writes and reads.
-Nothing is sent twice and nothing is hidden: answers that are not 200, rejected items and broken connections are counted.
+Prints `{"ready": true, …}` once its bodies are built, waits for a line on standard input, sends,
+and prints a `Report`. With --requests the bodies are built beforehand (up to `PREBUILD_BYTES`), so
+that while it measures it only writes and reads. Nothing is sent twice and nothing is hidden:
+answers that are not 200, rejected items and broken connections are counted.
 """
 
 import argparse
@@ -104,7 +107,10 @@ class Connection(asyncio.Protocol):
             self._waiter.set_result(answer)
 
     def request(self, head: bytes, body: bytes) -> asyncio.Future[tuple[int, bytes]]:
-        """Send one request; the answer's (status, body). The future raises ConnectionError when none comes."""
+        """Send one request; the answer's (status, body).
+
+        The future raises ConnectionError when none comes.
+        """
         self._waiter = asyncio.get_running_loop().create_future()
         if self.transport is None:
             self._waiter.set_exception(ConnectionResetError("closed"))
@@ -187,13 +193,17 @@ class Load:
 
 
 def counted_bodies(template: AnyTemplate, requests: int, first: int) -> Iterator[bytes]:
-    """*requests* bodies from number *first* on; built now when they fit in `PREBUILD_BYTES`, else while sending."""
+    """*requests* bodies from number *first* on; built now when they fit in
+    `PREBUILD_BYTES`, else while sending.
+    """
     made = (template.body(number) for number in range(first, first + requests))
     return iter(list(made)) if requests * template.body_bytes <= PREBUILD_BYTES else made
 
 
 def timed_bodies(template: AnyTemplate, seconds: float, first: int) -> Iterator[bytes]:
-    """Bodies from number *first* on, each built as it is asked for, until *seconds* after the first."""
+    """Bodies from number *first* on, each built as it is asked for, until
+    *seconds* after the first.
+    """
     deadline, number = time.monotonic() + seconds, first
     while time.monotonic() < deadline:
         yield template.body(number)

@@ -1,17 +1,20 @@
-"""The far end of the benchmark: a cost service that takes AI telemetry and keeps exact count of it. A process of its own.
+"""The upstream of the benchmark: a cost service that takes AI telemetry and keeps exact count of
+it. A process of its own.
 
-    python -m benchmarks.sink [--mode accept|refuse|hang|lose_answer]
+python -m benchmarks.sink [--mode accept|refuse|hang|lose_answer]
 
-Prints `{"port": N}` on a line of its own once it listens (loopback, a free port), and runs until SIGTERM.
+Prints `{"port": N}` on a line of its own once it listens (loopback, a free
+port), and runs until SIGTERM.
 
-    POST /v2/ai-telemetry/records    as the wire contract says; the body is parsed and every record counted
+    POST /v2/ai-telemetry/records    as the wire contract states; the body is parsed and every record counted
     GET  /_counts                    `Counts` as JSON
     GET  /_seen                      bitmap, bit s of byte s // 8: AI span number s of the run has come (benchmarks.bodies)
     POST /_mode/{mode}               change the mode
 
 Modes: `accept` 202; `refuse` 503 with Retry-After, nothing counted; `hang` reads and never answers;
-`lose_answer` counts the records, then closes the connection without an answer (a far end that dies after its commit).
-Loss and duplicates are exact: record ids are compared by their first 64 bits, spans by their number in the run.
+`lose_answer` counts the records, then closes the connection without an answer (an upstream that
+dies after its commit). Loss and duplicates are exact: record ids are compared by their first 64
+bits, spans by their number in the run.
 """
 
 import argparse
@@ -43,7 +46,8 @@ class Counts:
     refused_requests: int = 0
     """Answered 503, or never answered."""
     bad_requests: int = 0
-    """Answered 4xx: no bare Authorization, not JSON, no records. Anything but 0 is a fault of the gateway."""
+    """Answered 4xx: no bare Authorization, not JSON, no records. Anything but 0
+    is a fault of the gateway."""
     records: int = 0
     """Records that came, repeats included."""
     unique_records: int = 0
@@ -71,7 +75,10 @@ class Ledger:
         self._record_ids: set[int] = set()
 
     def take(self, body: bytes) -> int:
-        """Count the records of one request; how many. Raises ValueError or KeyError when it is not as the contract says."""
+        """Count the records of one request; how many.
+
+        Raises ValueError or KeyError when it is not as the contract states.
+        """
         envelope = orjson.loads(body)
         records = envelope["records"]
         for name in ("batch_id", "gateway_id", "sent_at"):
@@ -94,7 +101,9 @@ class Ledger:
         return len(records)
 
     def _mark(self, record: dict[str, Any]) -> None:
-        """By its span id; a gateway's record has none, its response id then ends in the same digits."""
+        """By its span id; a gateway's record has none, its response
+        id then ends in the same digits.
+        """
         span_id = (record.get("trace") or {}).get("span_id") or (record.get("response_id") or "")[-16:]
         number = sequence_of(span_id) if span_id else None
         if number is None:
@@ -200,7 +209,10 @@ class Connection(asyncio.Protocol):
         self._need = self._head.content_length if self._head else 0
 
     def _serve(self, buffer: bytes) -> bytes:
-        """Answer the whole requests in *buffer*; the rest of it. Raises ValueError for a head that is not HTTP."""
+        """Answer the whole requests in *buffer*; the rest of it.
+
+        Raises ValueError for a head that is not HTTP.
+        """
         while True:
             if self._head is None:
                 end = buffer.find(b"\r\n\r\n")
@@ -244,7 +256,7 @@ def _mode(name: str) -> Mode:
 
 
 async def serve(mode: Mode, *, announce: Callable[[int], None]) -> None:
-    """Listen on a free loopback port, tell it to *announce*, and serve until SIGTERM or SIGINT."""
+    """Listen on a free loopback port, state it to *announce*, and serve until SIGTERM or SIGINT."""
     loop = asyncio.get_running_loop()
     sink, stopped = Sink(mode), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -1,4 +1,7 @@
-"""How long to wait before the next try. Pure: attempt numbers, chance and the wall clock come in as arguments."""
+"""How long to wait before the next try.
+
+Pure: attempt numbers, chance and the wall clock come in as arguments.
+"""
 
 from datetime import UTC
 from email.utils import parsedate_to_datetime
@@ -14,9 +17,11 @@ _DOUBLINGS = 20
 
 
 def full_jitter_s(attempt: int, chance: float) -> float:
-    """Seconds before the try after the *attempt*-th failure (from 1): anywhere up to 1 s, 2 s, 4 s … 300 s.
+    """Seconds before the try after the *attempt*-th failure (from 1): anywhere
+    up to 1 s, 2 s, 4 s … 300 s.
 
-    *chance* is in [0, 1). The whole span is drawn from, so that many gateways do not come back in step.
+    *chance* is in [0, 1). The whole span is drawn from, so that many gateways
+    do not come back in step.
     """
     return chance * min(LONGEST_S, FIRST_S * 2.0 ** min(max(attempt, 1) - 1, _DOUBLINGS))
 
@@ -27,7 +32,8 @@ def probe_delay_s(probe: int) -> float:
 
 
 def retry_after_s(value: str | None, *, now_unix_s: float) -> float | None:
-    """A `Retry-After` in seconds, at most an hour: a number, or an HTTP-date against *now_unix_s* (past dates: 0).
+    """A `Retry-After` in seconds, at most an hour: a number, or an HTTP-date against
+    *now_unix_s* (past dates: 0).
 
     None when the header is absent or means nothing.
     """

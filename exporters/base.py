@@ -20,34 +20,40 @@ class Retry:
 
     reason: str
     answered: bool
-    """Whether the target answered (then the next try carries another idempotency key) or fell silent."""
+    """Whether the target answered (then the next try carries another
+    idempotency key) or fell silent."""
     after_s: float | None = None
     """The target's own wish (`Retry-After`), bounded to an hour; None lets the back-off decide."""
     throttled: bool = False
-    """The target asks the whole lane to slow down (429, 503): says nothing against this batch."""
+    """The target asks the whole lane to slow down (429, 503): states nothing against this batch."""
     may_be_there: bool = False
     """No answer came, and the request may have arrived: a connection was made."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """The lane cannot work as it is set up (key, scope, path): stop it, keep its data, probe now and then."""
+    """The lane cannot work as it is set up (key, scope, path): stop it, keep
+    its data, probe now and then.
+    """
 
     reason: str
     answered: bool = True
-    """False when nothing was sent or no answer came (no key, a certificate that nobody trusts)."""
+    """False when nothing was sent or no answer came (no key, a certificate that no one trusts)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The target refuses these bytes for ever: split them until the culprits stand alone, and bury those."""
+    """The target refuses these bytes for ever: split them until the culprits stand
+    alone, and dead-letter those.
+    """
 
     code: str
     message: str
     too_large: bool = False
     """The size was the reason, so smaller batches may pass whole."""
     may_be_there: bool = False
-    """The target may have taken it, and would not know it as a repeat: nothing of it is sent again unasked, whole or in parts."""
+    """The target may have taken it, and would not know it as a repeat: nothing of it is sent again
+    unasked, whole or in parts."""
 
 
 Outcome = Delivered | Retry | Hold | Refused

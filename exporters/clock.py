@@ -1,4 +1,7 @@
-"""Time as the pumps see it: a monotonic clock, and a wait that an event cuts short. Tests move a clock of their own."""
+"""Time as the pumps see it: a monotonic clock, and a wait that an event cuts short.
+
+Tests move a clock of their own.
+"""
 
 import asyncio
 import time

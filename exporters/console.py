@@ -8,7 +8,9 @@ from spool.record import Batch
 
 
 class ConsoleExporter:
-    """Writes to *stream* (such as `sys.stdout.buffer`), one record a line; the stream stays open at `close`."""
+    """Writes to *stream* (such as `sys.stdout.buffer`), one record a line; the
+    stream stays open at `close`.
+    """
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream

@@ -1,8 +1,9 @@
 """What all lanes to one target know of it together: whether it answers at all.
 
-A key, a scope or a path is one lane's matter (`exporters.pacing`). Silence is the target's: after `SILENCES` requests in a row that got
-no answer, whichever lane sent them, it counts as down. Then one batch at a time probes it, with back-off, and the first answer, whatever it
-says, opens it for every lane at once.
+A key, a scope or a path is one lane's matter (`exporters.pacing`). Silence is the target's:
+after `SILENCES` requests in a row that got no answer, whichever lane sent them, it counts as
+down. Then one batch at a time probes it, with back-off, and the first answer, whatever it
+states, opens it for every lane at once.
 """
 
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from exporters.clock import Clock
 SILENCES = 5
 """More than the resets of one restart that meets a lane with all its batches under way."""
 PROBE_LONGEST_S = 120.0
-"""A probe that nobody heard of again stands in nobody's way for longer."""
+"""A probe that no one heard of again stands in no one's way for longer."""
 
 
 class Destination:
@@ -32,12 +33,16 @@ class Destination:
         return self._failures > 0
 
     def on_answering(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call *listener* whenever the target answers again after it was down; the result ends that."""
+        """Call *listener* whenever the target answers again after it
+        was down; the result ends that.
+        """
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
     def launch(self) -> bool:
-        """A batch is about to go; True when it is the probe of a target that is down: `landed` wants to know."""
+        """A batch is about to go; True when it is the probe of a target that is
+        down: `landed` wants to know.
+        """
         if self.is_down:
             self._is_probed = True
             self.opens_at_s = self._clock.monotonic_s() + PROBE_LONGEST_S
@@ -60,7 +65,10 @@ class Destination:
                 listener()
 
     def silent(self) -> None:
-        """A request was made and no answer came. Once it is down, only a probe tells more than that."""
+        """A request was made and no answer came.
+
+        Once it is down, only a probe states more than that.
+        """
         self._silences += 1
         if self._silences >= SILENCES and (self._is_probed or not self.is_down):
             self._is_probed = False

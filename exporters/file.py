@@ -1,4 +1,6 @@
-"""Appends records to a file as NDJSON, on disk before it says so, each batch once (`exporters.journal` says how)."""
+"""Appends records to a file as NDJSON, on disk before it reports success, each batch once
+(`exporters.journal` states how).
+"""
 
 import asyncio
 import errno
@@ -10,11 +12,14 @@ from exporters.journal import LineFile
 from spool.record import Batch
 
 SET_UP_ERRORS = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.EPERM, errno.EROFS})
-"""What an operator has to mend; anything else (disk full) may pass."""
+"""What an operator has to remedy; anything else (disk full) may pass."""
 
 
 class FileExporter:
-    """Opens *path* at the first batch; its folder must exist. One thread of its own does the writing, batch by batch."""
+    """Opens *path* at the first batch; its folder must exist.
+
+    One thread of its own does the writing, batch by batch.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path

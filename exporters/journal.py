@@ -1,13 +1,16 @@
-"""An append-only file of lines that takes each batch once, across crashes. Blocking; one thread owns it.
+"""An append-only file of lines that takes each batch once, across crashes.
+Blocking; one thread owns it.
 
-Beside the data file stands a journal, `<path>.journal`, one line a batch, forced to disk *before* the batch's data:
+Beside the data file stands a journal, `<path>.journal`, one line a batch, forced to disk
+*before* the batch's data:
 
-    <batch id> <start> <end> <crc32 of the data, hex>
+<batch id> <start> <end> <crc32 of the data, hex>
 
-`start` and `end` are offsets in the data file. Only the last entry can be unfinished, since each is followed by its data's
-own fsync before the next begins. At start the last entry is checked against the data: whole, and the batch counts as written; else what
-there is of it is cut off, and the batch comes again. So a crash at any point leaves no batch torn or doubled, as long as nobody
-else writes to the file. Without a journal (a file from elsewhere), a last line without its end is cut.
+`start` and `end` are offsets in the data file. Only the last entry can be unfinished, since each is
+followed by its data's own fsync before the next begins. At start the last entry is checked against
+the data: whole, and the batch counts as written; else what there is of it is cut off, and the batch
+comes again. So a crash at any point leaves no batch torn or doubled, as long as no one else writes
+to the file. Without a journal (a file from elsewhere), a last line without its end is cut.
 """
 
 import os
@@ -52,7 +55,8 @@ class LineFile:
     def append(self, batch_id: str, data: bytes) -> None:
         """Add *data* (whole lines) and force it to disk; nothing when the batch is there already.
 
-        Raises OSError; then close and open again, which repairs what the cutting back here could not.
+        Raises OSError; then close and open again, which repairs what the
+        cutting back here could not.
         """
         if batch_id in self._entries:
             return
@@ -79,7 +83,9 @@ class LineFile:
             os.close(self._journal_fd)
 
     def _repair(self) -> None:
-        """Cut the last batch off unless all of it is there; then a last line without its end, whoever wrote it."""
+        """Cut the last batch off unless all of it is there; then a last line without
+        its end, whoever wrote it.
+        """
         size = os.fstat(self._data_fd).st_size
         if self._entries:
             last = next(reversed(self._entries.values()))
@@ -112,7 +118,9 @@ class LineFile:
             os.ftruncate(self._data_fd, position)
 
     def _compact(self) -> None:
-        """Write the journal anew with the last entries only, by rename, so that a crash leaves the old or the new one."""
+        """Write the journal anew with the last entries only, by rename, so that a crash
+        leaves the old or the new one.
+        """
         fresh = self._journal_path.with_name(f"{self._journal_path.name}.new")
         fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
@@ -135,7 +143,9 @@ class LineFile:
 
 
 def read_entries(path: Path) -> OrderedDict[str, Entry]:
-    """The journal's last entries by batch id, oldest first; lines that are none are passed over, and so is no journal."""
+    """The journal's last entries by batch id, oldest first; lines that are none are passed
+    over, and so is no journal.
+    """
     entries: OrderedDict[str, Entry] = OrderedDict()
     if not path.exists():
         return entries

@@ -1,8 +1,10 @@
-"""Which secret serves which scope. Outbound keys in the operator's order; the first that grants a scope serves it.
+"""Which secret serves which scope. Outbound keys in the operator's order; the first that
+grants a scope serves it.
 
-A secret is named by `${env:NAME}` or `${file:PATH}`, or stands there literally. A file is read again when it changes. When the target
-refuses a key (401, 403), its secret is read again; is it the same, the next granting key takes over, so that two keys on one
-lane rotate with no gap. When all are refused the marks are cleared: the lane is held, and each probe starts from the first key.
+A secret is named by `${env:NAME}` or `${file:PATH}`, or stands there literally. A file is read
+again when it changes. When the target refuses a key (401, 403), its secret is read again; is it the
+same, the next granting key takes over, so that two keys on one lane rotate with no gap. When all
+are refused the marks are cleared: the lane is held, and each probe starts from the first key.
 """
 
 import os
@@ -30,7 +32,8 @@ class KeySetting:
     secret: Secret
     """`${env:NAME}`, `${file:PATH}`, or the secret itself."""
     grants: Callable[[str], bool]
-    """Whether the key grants a scope; asked at each use, so that a managed key follows the catalogue."""
+    """Whether the key grants a scope; asked at each use, so that a
+    managed key follows the catalogue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +68,9 @@ class Keyring:
         return any(slot.setting.grants(scope) for slot in self._slots)
 
     def look(self) -> bool:
-        """Whether a secret's file changed since the last look: what is held for its key is worth another try."""
+        """Whether a secret's file changed since the last look: what is held for
+        its key is worth another try.
+        """
         before, self._files = self._files, self._file_stamps()
         return self._files != before
 
@@ -73,7 +78,9 @@ class Keyring:
         return [_file_stamp(slot.setting.secret) for slot in self._slots]
 
     def key_for(self, scope: str) -> OutboundKey | None:
-        """The first key that grants *scope*, can be read, and was not refused for it; None when there is none."""
+        """The first key that grants *scope*, can be read, and was not refused
+        for it; None when there is none.
+        """
         for slot in self._slots:
             if slot.setting.grants(scope):
                 self._read_if_changed(slot)
@@ -82,7 +89,10 @@ class Keyring:
         return None
 
     def refuse(self, key: OutboundKey, scope: str) -> bool:
-        """The target would not take *key* for *scope*. True when another try makes sense: a new secret, or another key."""
+        """The target would not take *key* for *scope*.
+
+        True when another try makes sense: a new secret, or another key.
+        """
         for slot in self._slots:
             if slot.setting.name == key.name:
                 self._read(slot)
@@ -99,7 +109,9 @@ class Keyring:
             self._read(slot)
 
     def _read(self, slot: _Slot) -> str | None:
-        """Read the slot's secret anew; the fault when that fails, and then the last good secret stands."""
+        """Read the slot's secret anew; the fault when that fails, and
+        then the last good secret stands.
+        """
         stamp = _file_stamp(slot.setting.secret)
         try:
             secret = read_secret(slot.setting.secret, self._environment)
@@ -113,7 +125,10 @@ class Keyring:
 
 
 def read_secret(reference: Secret, environment: Mapping[str, str]) -> Secret:
-    """The secret that *reference* names, trimmed. Raises KeyFault when it cannot be read or cannot be a header value."""
+    """The secret that *reference* names, trimmed.
+
+    Raises KeyFault when it cannot be read or cannot be a header value.
+    """
     match = _REFERENCE.fullmatch(reference.reveal().strip())
     if match is None:
         if "${" in reference.reveal():  # else a mistyped reference would be sent as the key, and refused there
@@ -136,7 +151,10 @@ def read_secret(reference: Secret, environment: Mapping[str, str]) -> Secret:
 
 
 def checked_secret(text: str, source: str) -> Secret:
-    """*text* without surrounding white space, as a bare `Authorization` value. Raises KeyFault when it cannot be one."""
+    """*text* without surrounding white space, as a bare `Authorization` value.
+
+    Raises KeyFault when it cannot be one.
+    """
     trimmed = text.strip()
     if not trimmed:
         raise KeyFault(f"{source} is empty: the bare key is needed")

@@ -1,11 +1,13 @@
-"""When a lane may send, how much, and what becomes of a refusal. Pure: time and chance come in, decisions go out.
+"""When a lane may send, how much, and what becomes of a refusal. Pure: time and chance
+come in, decisions go out.
 
 One `Pacing` belongs to one pump. Its states:
 
 - `ok`: full speed.
-- `retrying`: the last word was a failure that may pass; nothing is sent before `opens_at_s`, then two batches at a time, so that one
-  batch that always fails cannot hide that others pass.
-- `held`: the lane cannot work as it is set up, or the target refuses everything; one batch at a time probes, ever more seldom, until one passes.
+- `retrying`: the last word was a failure that may pass; nothing is sent before `opens_at_s`, then
+  two batches at a time, so that one batch that always fails cannot hide that others pass.
+- `held`: the lane cannot work as it is set up, or the target refuses everything; one batch at a
+  time probes, ever more seldom, until one passes.
 """
 
 from typing import Literal
@@ -15,14 +17,17 @@ from exporters.base import Hold, Refused, Retry
 
 LaneState = Literal["ok", "retrying", "held", "off"]
 Verdict = Literal["split", "bury", "set_aside"]
-"""For a refused batch: halve it, make it a dead letter, or keep it leased and unsent while the lane is held."""
+"""For a refused batch: halve it, make it a dead letter, or keep it leased and
+unsent while the lane is held."""
 
 REFUSING_S = 300.0
-"""A target that took nothing for this long is held to refuse everything: schema drift, not bad records."""
+"""A target that took nothing for this long is held to refuse
+everything: schema drift, not bad records."""
 REFUSING_RECORDS = 10
 """Fewer refusals than this prove nothing in a quiet lane."""
 PACED_BURIALS = 1000
-"""One full batch of bad records is buried at full speed; beyond it, with nothing delivered, each further one waits its turn."""
+"""One full batch of bad records is dead-lettered at full speed; beyond it, with nothing delivered,
+each further one waits its turn."""
 CEILING_CUT = 0.75
 CEILING_GROWTH = 1.05
 CEILING_SUCCESSES = 50
@@ -37,7 +42,8 @@ class Pacing:
         self.ceiling_bytes = max_bytes
         """Size to freeze batches at; below *max_bytes* once the target called a batch too large."""
         self.turn = 0
-        """Goes up when the lane closes; a batch carries the turn it was sent in, so that stale news moves nothing."""
+        """Goes up when the lane closes; a batch carries the turn it was sent in, so that
+        stale news moves nothing."""
         self.reason: str | None = None
         self._max_bytes = max_bytes
         self._in_flight = in_flight
@@ -79,9 +85,10 @@ class Pacing:
             self.ceiling_bytes = min(self._max_bytes, int(self.ceiling_bytes * CEILING_GROWTH) + 1)
 
     def failed(self, retry: Retry, *, now_s: float, turn: int, chance: float) -> None:
-        """A try failed in a way that may pass. Batches that were under way together count as one failure.
+        """A try failed in a way that may pass. Batches that were under way
+        together count as one failure.
 
-        A held lane stays held: a server that is down says nothing about the key.
+        A held lane stays held: a server that is down states nothing about the key.
         """
         self._met_silence = not retry.answered
         if self._state == "held":
@@ -124,7 +131,9 @@ class Pacing:
         return "bury"
 
     def total_refusal(self, count: int, code: str, *, now_s: float, turn: int, chance: float) -> Verdict:
-        """The same for an answer that took the batch and refused each of its *count* records by index."""
+        """The same for an answer that took the batch and refused each of its
+        *count* records by index.
+        """
         if self._state == "held" and not self._refusing and turn == self.turn:
             self._open()
         if (self._state == "held" and self._refusing) or self._refuses_all(now_s):
@@ -135,7 +144,9 @@ class Pacing:
         return "bury"
 
     def buried(self, count: int, code: str, *, now_s: float, chance: float) -> None:
-        """*count* records become dead letters with nothing delivered in between: at some point, slow down."""
+        """*count* records become dead letters with nothing delivered in
+        between: at some point, slow down.
+        """
         self._burials += count
         if self._burials > PACED_BURIALS:
             self._failures += 1
@@ -146,7 +157,9 @@ class Pacing:
         self.opens_at_s = float("-inf")
 
     def target_answers(self) -> None:
-        """The target answers another lane again: try at once, if its silence was why this one waits."""
+        """The target answers another lane again: try at once, if its
+        silence was why this one waits.
+        """
         if self._met_silence:
             self.wake()
 

@@ -1,8 +1,9 @@
-"""One lane's pump: freeze -> send -> ack, retry, hold, bisect or bury. Knows no vendor.
+"""One lane's pump: freeze -> send -> ack, retry, hold, bisect or dead-letter. Knows no vendor.
 
-The loop freezes batches while the lane's `Pacing` lets it, and each batch flies in a task of its own: send once, then settle by the
-outcome. Whatever happens, a batch ends acked, buried, split, or given back; at shutdown what is under way gets a grace time, and is then
-given back as unanswered, so the next start sends the same bytes under the same id.
+The loop freezes batches while the lane's `Pacing` lets it, and each batch flies in a task of its
+own: send once, then settle by the outcome. Whatever happens, a batch ends acked, dead-lettered,
+split, or given back; at shutdown what is under way gets a grace time, and is then given back as
+unanswered, so the next start sends the same bytes under the same id.
 """
 
 import asyncio
@@ -26,9 +27,11 @@ from spool.record import Batch, Lane
 from spool.store import LaneStore
 
 WATCHDOG_S = 2.0
-"""The spool is asked again this often even when nobody says that something is ready (a lost wake-up)."""
+"""The spool is asked again this often even when no one states that
+something is ready (a lost wake-up)."""
 ASIDE_MOST = 64
-"""Batches kept leased while the target refuses everything; then probing starts over from the oldest."""
+"""Batches kept leased while the target refuses everything; then
+probing starts over from the oldest."""
 
 NO_ANSWER = "the target does not answer any lane"
 
@@ -69,7 +72,9 @@ class Pump:
         chance: Callable[[], float],
         destination: Destination | None = None,
     ) -> None:
-        """*destination* is what the lanes to one target share; None for a lane that has its target to itself."""
+        """*destination* is what the lanes to one target share; None for a lane
+        that has its target to itself.
+        """
         self.lane = lane
         self.counts = Counts()
         self._destination = destination or Destination(clock, chance)
@@ -114,7 +119,9 @@ class Pump:
         return len(self._flights) + len(self._parked) + len(self._aside)
 
     async def run(self) -> None:
-        """Move the lane's records until `stop`, or until cancelled; then give back what is under way."""
+        """Move the lane's records until `stop`, or until cancelled;
+        then give back what is under way.
+        """
         self._running = True
         forget = self._destination.on_answering(self._target_answers)
         try:
@@ -131,7 +138,10 @@ class Pump:
             self._ended.set()
 
     async def stop(self, grace_s: float) -> None:
-        """Freeze nothing more; what is under way gets *grace_s*, then is given back. Returns when all has landed."""
+        """Freeze nothing more; what is under way gets *grace_s*, then is given back.
+
+        Returns when all has landed.
+        """
         self._grace_s = grace_s
         self._stopping.set()
         self._changed.set()
@@ -145,7 +155,9 @@ class Pump:
         self._changed.set()
 
     def _target_answers(self) -> None:
-        """Another lane got through to the target: a pause that its silence was the reason of is over."""
+        """Another lane got through to the target: a pause that its
+        silence was the reason of is over.
+        """
         self._pacing.target_answers()
         self._changed.set()
 
@@ -178,7 +190,9 @@ class Pump:
             return None
 
     async def _idle(self) -> None:
-        """Wait until the spool has something, a flight lands, or the watchdog's time is up, whichever is first."""
+        """Wait until the spool has something, a flight lands, or the watchdog's
+        time is up, whichever is first.
+        """
         ready = asyncio.ensure_future(self._store.wait_ready(self.lane, WATCHDOG_S))
         changed = asyncio.ensure_future(self._clock.wait(self._changed, WATCHDOG_S))
         try:
@@ -358,7 +372,10 @@ class Pump:
             await self._persist(lambda batch=batch: self._store.release(batch, answered=True))  # type: ignore[misc]  # the default binds the loop's batch
 
     async def _persist(self, change: Callable[[], Awaitable[None]]) -> None:
-        """Repeat a change until the spool took it. Gives up at shutdown only: the batch stays leased and comes back."""
+        """Repeat a change until the spool took it.
+
+        Gives up at shutdown only: the batch stays leased and comes back.
+        """
         attempt = 0
         while True:
             try:
@@ -373,7 +390,9 @@ class Pump:
                 return
 
     async def _land(self) -> None:
-        """Give what is under way its grace time, then take it back unanswered; nothing stays leased by us."""
+        """Give what is under way its grace time, then take it back unanswered;
+        nothing stays leased by us.
+        """
         self._landed.clear()
         if self._flights and self._grace_s > 0:
             await self._clock.wait(self._landed, self._grace_s)
@@ -385,6 +404,8 @@ class Pump:
 
 
 def _place(error: BaseException) -> str | None:
-    """`file:line` where *error* was raised; its text stays out of the log, since it may quote a payload."""
+    """`file:line` where *error* was raised; its text stays out of the log,
+    since it may quote a payload.
+    """
     frames = traceback.extract_tb(error.__traceback__)
     return f"{PurePath(frames[-1].filename).name}:{frames[-1].lineno}" if frames else None

@@ -1,4 +1,7 @@
-"""A token bucket: so many a second, so many at once, and no more. Pure: the time comes in, the delay comes out."""
+"""A token bucket: so many a second, so many at once, and no more.
+
+Pure: the time comes in, the delay comes out.
+"""
 
 
 class TokenBucket:

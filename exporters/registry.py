@@ -1,6 +1,8 @@
-"""From plain settings to exporters: what each lane sends with, within which limits, and what is wrapped around it.
+"""From plain settings to exporters: what each lane sends with, within which limits, and
+what is wrapped around it.
 
-`build_upstream` gives the lanes of the cost management service, `build_extra` a further destination of the AI records.
+`build_upstream` gives the lanes of the cost management service, `build_extra` a further
+destination of the AI records.
 """
 
 import sys
@@ -26,7 +28,8 @@ from spool.record import AI_TELEMETRY, UNIT_COST, USAGE_EVENTS, Lane
 AI_TELEMETRY_LIMITS = Limits()
 USAGE_EVENTS_LIMITS = Limits(max_records=1, in_flight=8)
 UNIT_COST_LIMITS = Limits(max_records=3000)
-"""The lane's store has one batch a stream under way, so those under way at once are of different streams."""
+"""The lane's store has one batch a stream under way, so those under way at once
+are of different streams."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +39,17 @@ class UpstreamSettings:
     base_url: str
     preset: str = "document"
     names: Mapping[str, str] = field(default_factory=dict)
-    """Paths and header names that differ from the preset's (`exporters.cost_service.preset.Preset`)."""
+    """Paths and header names that differ from the preset's
+    (`exporters.cost_service.preset.Preset`)."""
     ca_file: Path | None = None
     proxy: Secret | None = None
     connect_timeout_s: float = 10.0
     timeout_s: float = 60.0
     sum_retry: Literal["park", "at_least_once"] = "park"
-    """After an ambiguous 5xx on a usage event or a sum: set it aside for the operator, or send it again."""
+    """After an ambiguous 5xx on a usage event or a sum: set it aside for the
+    operator, or send it again."""
     knows_event_ids: bool = False
-    """The far end knows a repeated event: nothing speaks against sending it again."""
+    """The upstream knows a repeated event: nothing speaks against sending it again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +65,10 @@ class LanePlan:
 
 
 def build_client(settings: UpstreamSettings, keyring: Keyring, gateway_id: str) -> CostServiceClient:
-    """The client that all lanes share; needs a running loop. Raises ValueError for an address or name that cannot be."""
+    """The client that all lanes share; needs a running loop.
+
+    Raises ValueError for an address or name that cannot be.
+    """
     endpoint = Endpoint(
         settings.base_url, settings.ca_file, settings.proxy, settings.connect_timeout_s, settings.timeout_s
     )
@@ -70,7 +78,10 @@ def build_client(settings: UpstreamSettings, keyring: Keyring, gateway_id: str) 
 def build_upstream(
     settings: UpstreamSettings, client: CostServiceClient, clock: Clock, unit_cost: UnitCostSettings
 ) -> list[LanePlan]:
-    """The service's lanes of records, each on or off by what the keys grant. Close the client after the last of them."""
+    """The service's lanes of records, each on or off by what the keys grant.
+
+    Close the client after the last of them.
+    """
     ai_telemetry = AiTelemetryExporter(client)
     usage_events = UsageEventsExporter(
         client, repeatable=settings.knows_event_ids or settings.sum_retry == "at_least_once"
@@ -83,7 +94,10 @@ def build_upstream(
 
 
 def build_extra(name: str, type_: str, options: Mapping[str, str]) -> LanePlan:
-    """A further destination of the AI records, as a lane of its own *name*. Raises ValueError for what it cannot be."""
+    """A further destination of the AI records, as a lane of its own *name*.
+
+    Raises ValueError for what it cannot be.
+    """
     match type_:
         case "file":
             _only(name, options, {"path"})

@@ -1,4 +1,6 @@
-"""A secret string that shows itself only when asked: masked in `repr`, `str`, f-strings and tracebacks."""
+"""A secret string that shows itself only when asked: masked in `repr`, `str`,
+f-strings and tracebacks.
+"""
 
 import hmac
 from typing import NoReturn
@@ -7,7 +9,10 @@ MASK = "***"
 
 
 class Secret:
-    """Wraps a key or token. Compare with `==` (constant time); take the text out with `reveal()`, at the edge only."""
+    """Wraps a key or token.
+
+    Compare with `==` (constant time); take the text out with `reveal()`, at the edge only.
+    """
 
     __slots__ = ("_text",)
 

@@ -1,8 +1,10 @@
-"""Batches that fail while others pass: each is a suspect of its own, and no reason to stop the lane. Pure.
+"""Batches that fail while others pass: each is a suspect of its own, and no
+reason to stop the lane. Pure.
 
-A failure that follows one batch around points at its payload (spool promise C09): after `SUSPECT_FAILURES` of them, with as
-many other batches delivered meanwhile, the batch is split; a single record, or a batch that only ever meets silence (it may have
-arrived, so its id must stay), is parked: kept leased, tried again after a delay of its own. Attempts alone never end a record.
+A failure that follows one batch around points at its payload (spool promise C09): after
+`SUSPECT_FAILURES` of them, with as many other batches delivered meanwhile, the batch is split; a
+single record, or a batch that only ever meets silence (it may have arrived, so its id must stay),
+is parked: kept leased, tried again after a delay of its own. Attempts alone never end a record.
 """
 
 from dataclasses import dataclass
@@ -39,7 +41,9 @@ class Suspects:
         return history.failures if history else 0
 
     def failed(self, batch_id: str, *, records: int, answered: bool, parked: int) -> Suspicion:
-        """Count a failure of the batch, and say what it points at; *parked* suspects are waiting already."""
+        """Count a failure of the batch, and state what it points at; *parked*
+        suspects are waiting already.
+        """
         history = self._histories.setdefault(batch_id, _History(0, answered=False, passed_before=self._passed))
         history.failures += 1
         history.answered = history.answered or answered

@@ -1,7 +1,7 @@
 """How old things are: a clock that only time really spent moves on, whatever the wall clock does.
 
 Ages (`max_age`, `keep_delivered`, settling, waits) are differences of this clock. While the process
-runs it follows the system's monotonic clock. A stop lasts as long as the wall clock says, but at
+runs it follows the system's monotonic clock. A stop lasts as long as the wall clock states, but at
 most `LONGEST_STOP_MS`: so a machine that starts with its clock years ahead makes nothing older than
 a day, and one that starts years behind makes nothing younger. It begins as the wall clock, and
 differs from it only by what that jumped.
@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 LONGEST_STOP_MS: Final = 86_400_000
 """A stop counts as at most a day. A longer one keeps its records longer than `max_age`
-says, which loses nothing."""
+states, which loses nothing."""
 
 _CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 """Goes on while the machine is suspended, where the system has such a clock."""
@@ -50,7 +50,7 @@ def age_at_start(seen: Seen | None, newest_ms: int | None, wall_ms: int) -> int:
     if seen is None:  # a file of an earlier release: its times are the wall clock's
         last_ms = newest_ms or 0
         return min(wall_ms, last_ms + LONGEST_STOP_MS)
-    newest_ms = min(newest_ms or 0, seen.age_ms + LONGEST_STOP_MS)  # a stamp from years ahead tells no time
+    newest_ms = min(newest_ms or 0, seen.age_ms + LONGEST_STOP_MS)  # a stamp from years ahead states no time
     last_ms = max(seen.age_ms, newest_ms)
     stopped_ms = wall_ms - (seen.wall_ms + last_ms - seen.age_ms)
     return last_ms + min(max(stopped_ms, 0), LONGEST_STOP_MS)

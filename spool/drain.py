@@ -9,7 +9,7 @@ WINDOW_S: Final = 10.0
 SHORTEST_S: Final = 1
 LONGEST_S: Final = 300
 NOTHING_DRAINS_S: Final = 30
-"""What is told when nothing left lately: long enough to spare us, short enough to
+"""What is reported when nothing left lately: long enough to spare us, short enough to
 notice an end of the trouble."""
 
 

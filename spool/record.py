@@ -137,7 +137,7 @@ class Record(TypedDict):
     attribution: Attribution
     trace: NotRequired[Trace]
     calls: NotRequired[int | None]
-    """Of an aggregate: how many calls it sums up, where the metric says so."""
+    """Of an aggregate: how many calls it sums up, where the metric states it."""
     period: NotRequired[Period]
     """Of an aggregate."""
     received_at: str

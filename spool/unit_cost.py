@@ -138,7 +138,7 @@ def mismatch(known: Shape, new: Shape, *, is_wide: bool) -> Mismatch | None:
 
 
 def changed(before: Total | None, change: Change, *, starts_whole: bool, records: int = 1) -> Total:
-    """The total after *change*; *starts_whole* says whether a place that was never seen
+    """The total after *change*; *starts_whole* states whether a place that was never seen
     holds nothing at the upstream.
     """
     total = before or Total(ZERO, starts_whole, 0)
@@ -203,7 +203,7 @@ def wire_record(shape: Shape, place: TotalKey, value: Decimal | None) -> dict[st
 
 
 def place_in(shape: Shape, record: dict[str, Any]) -> TotalKey:
-    """The place of a `wire_record`, or of one that the upstream tells in its own way: with
+    """The place of a `wire_record`, or of one that the upstream states in its own way: with
     `element-name`, a time in the bucket, no offset.
 
     Raises KeyError, TypeError, ValueError, AttributeError when it is none.

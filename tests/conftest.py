@@ -16,7 +16,8 @@ LONGEST = (
     "tests/fault/test_devices_lost_fleet.py",
     "tests/fault/test_devices_forgotten.py",
 )
-"""Files that take a minute and more, mostly waiting: begun last, one alone would be what a run ends with."""
+"""Files that take a minute and more, mostly waiting: begun last, one alone
+would be what a run ends with."""
 
 
 @pytest.hookimpl(trylast=True)

@@ -9,13 +9,14 @@
 | 404 405 410 | hold: wrong path |
 | 406 415 | hold: the target cannot read what we send |
 | 408 425, 5xx (not 501) | retry with back-off |
-| 409 | delivered when the body says that it was accepted already, else as 400 |
+| 409 | delivered when the body states that it was accepted already, else as 400 |
 | 413 | refused, too large |
 | 429 503 | retry, the whole lane pauses, for `Retry-After` where given |
-| 501 and every other 4xx | hold: the data stays until somebody has looked |
+| 501 and every other 4xx | hold: the data stays until someone has looked |
 
-A lane whose records the far end cannot recognise as repeats (`repeatable=False`) does not try again after a 5xx that may have been
-carried out (500, 502, 504 and other 5xx): the record is set aside for the operator, as code `ambiguous_answer`.
+A lane whose records the upstream cannot recognise as repeats (`repeatable=False`) does not try
+again after a 5xx that may have been carried out (500, 502, 504 and other 5xx): the record is set
+aside for the operator, as code `ambiguous_answer`.
 """
 
 from collections.abc import Mapping
@@ -35,7 +36,9 @@ ACCEPTED_BEFORE = frozenset({"already_accepted", "already_exists", "duplicate", 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """The service's own words about an error: `error.type` or `code`, and `error.message`, `message` or the body's start."""
+    """The service's own words about an error: `error.type` or `code`, and `error.message`,
+    `message` or the body's start.
+    """
 
     code: str | None
     message: str
@@ -54,7 +57,8 @@ def outcome(  # noqa: C901, PLR0911, PLR0912 - the whole table in one place, a l
     now_unix_s: float,
     repeatable: bool = True,
 ) -> Outcome:
-    """The outcome for a batch of *lane* with *records* records. *headers* has case-insensitive look-up.
+    """The outcome for a batch of *lane* with *records* records. *headers* has
+    case-insensitive look-up.
 
     *now_unix_s* is for a `Retry-After` date when the answer has no `Date` of its own.
     """
@@ -110,7 +114,9 @@ def refusals(body: bytes, records: int) -> tuple[Refusal, ...]:
 
 
 def fault(body: bytes) -> Fault:
-    """The error in *body*: `{"error":{"message","type"}}`, `{"message","code"}`, or any text, cut and made printable."""
+    """The error in *body*: `{"error":{"message","type"}}`, `{"message","code"}`, or any
+    text, cut and made printable.
+    """
     document = _json_object(body)
     error = document.get("error")
     inner = error if isinstance(error, dict) else {}
@@ -122,12 +128,14 @@ def fault(body: bytes) -> Fault:
 
 
 def accepted_before(said: Fault) -> bool:
-    """Whether a 409 says that the batch is there already."""
+    """Whether a 409 states that the batch is there already."""
     return said.code in ACCEPTED_BEFORE or "already accepted" in said.message.lower()
 
 
 def wish_s(headers: Mapping[str, str], now_unix_s: float) -> float | None:
-    """`Retry-After` in seconds; a date counts from the answer's own `Date`, so that a wrong clock here does no harm."""
+    """`Retry-After` in seconds; a date counts from the answer's own `Date`, so that a
+    wrong clock here does no harm.
+    """
     sent_unix_s = http_date_unix_s(headers.get("Date"))
     return retry_after_s(headers.get("Retry-After"), now_unix_s=now_unix_s if sent_unix_s is None else sent_unix_s)
 

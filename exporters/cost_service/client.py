@@ -1,7 +1,9 @@
-"""HTTP to the cost management service: one session for all lanes, one `request`, and how its failures read.
+"""HTTP to the cost management service: one session for all lanes, one
+`request`, and how its failures read.
 
-The key goes out as the bare header value, over TLS that is verified, and never follows a redirect. http is for loopback only.
-Bodies of answers are read up to a limit; a key that the far end echoes is masked before anyone sees the text.
+The key goes out as the bare header value, over TLS that is verified, and never follows a redirect.
+http is for loopback only. Bodies of answers are read up to a limit; a key that the upstream echoes
+is masked before anyone sees the text.
 """
 
 import ipaddress
@@ -33,7 +35,10 @@ JSON = "application/json"
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where the service is and how to get there. Raises ValueError when the address would leak the key."""
+    """Where the service is and how to get there.
+
+    Raises ValueError when the address would leak the key.
+    """
 
     base_url: str
     ca_file: Path | None = None
@@ -66,7 +71,9 @@ class Answer:
 
 
 class CostServiceClient:
-    """Make it inside a running loop; `close()` it once, after every exporter that shares it is done."""
+    """Make it inside a running loop; `close()` it once, after every
+    exporter that shares it is done.
+    """
 
     def __init__(
         self,
@@ -80,7 +87,8 @@ class CostServiceClient:
     ) -> None:
         self.gateway_id = gateway_id
         self.destination = destination or Destination(SystemClock(), random.random)
-        """Told of every answer and every silence; give it to the pumps of all lanes that send by this client."""
+        """Called for every answer and every silence; give it to the pumps of all lanes
+        that send by this client."""
         self.preset = preset
         self.keyring = keyring
         self.now_unix_s = now_unix_s
@@ -141,9 +149,11 @@ class CostServiceClient:
 
 
 def silence(error: BaseException) -> Retry | Hold:
-    """What a request without an answer means for the lane: a set-up that cannot work is held, the rest is tried again.
+    """What a request without an answer means for the lane: a set-up that cannot work is
+    held, the rest is tried again.
 
-    The text names the kind of failure only, since aiohttp's own may hold the URL of a proxy with its credentials.
+    The text names the kind of failure only, since aiohttp's own may hold the URL of a
+    proxy with its credentials.
     """
     match error:
         case aiohttp.ClientConnectorCertificateError():
@@ -165,7 +175,8 @@ def silence(error: BaseException) -> Retry | Hold:
 async def _bounded_body(response: aiohttp.ClientResponse) -> bytes:
     """The body's first `ANSWER_LONGEST_BYTES`; a connection with more on it is not used again.
 
-    A success that breaks off counts as silence, since it may list rejected records; of an error the status says enough.
+    A success that breaks off counts as silence, since it may list rejected records; of an
+    error the status states enough.
     """
     pieces = bytearray()
     try:

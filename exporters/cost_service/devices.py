@@ -1,7 +1,9 @@
-"""Calls about devices to the cost management service: enrolments, heartbeats and pings, one a request.
+"""Calls about devices to the cost management service: enrolments, heartbeats
+and pings, one a request.
 
-What is due, in which order and how often, is the caller's matter; here is how a call looks and what its answer says: about the device
-(`DeviceAnswer`), or about the key, the path or the service (`Retry`, `Hold`, `Refused`, as for every lane).
+What is due, in which order and how often, is the caller's matter; here is how a call looks and what
+its answer states: about the device (`DeviceAnswer`), or about the key, the path or the service
+(`Retry`, `Hold`, `Refused`, as for every lane).
 """
 
 from dataclasses import dataclass
@@ -38,12 +40,13 @@ class DeviceAnswer:
     device_id: str
     """As we sent it."""
     state: DeviceState | None
-    """None when the answer says nothing of it; `unknown` asks for a new enrolment; `blocked` is sticky; `forbidden` may be the key's fault."""
+    """None when the answer states nothing of it; `unknown` asks for a new enrolment; `blocked` is
+    sticky; `forbidden` may be the key's fault."""
     adopted_id: str | None = None
     """The id that the service wants the device to have, when it is another one."""
     heartbeat_interval_s: float | None = None
     """15 s to 1 h; None when the answer names none."""
-    told: str = ""
+    message: str = ""
     """The service's own words where it refuses; safe to show."""
 
 
@@ -100,9 +103,11 @@ class DeviceCalls:
 
 
 def device_idempotency_key(call: DeviceCall) -> str | None:
-    """Enrolments send their `enrollment_id`, until the service answered with an error: it would replay that for ever.
+    """Enrolments send their `enrollment_id`, until the service answered with an error: it
+    would replay that for ever.
 
-    After one, a key of its own follows; the id in the body still makes the enrolment the same. Beats and pings send none.
+    After one, a key of its own follows; the id in the body still makes the enrolment the same.
+    Beats and pings send none.
     """
     if call.type != "enroll" or call.enrollment_id is None:
         return None
@@ -112,27 +117,29 @@ def device_idempotency_key(call: DeviceCall) -> str | None:
 
 
 def device_answer(call: DeviceCall, answer: Answer) -> DeviceAnswer | None:  # noqa: PLR0911 - a table, a line an answer
-    """What *answer* says about the device itself; None when it speaks of the key, the path or the service."""
+    """What *answer* states about the device itself; None when it speaks of the
+    key, the path or the service.
+    """
     said = fault(answer.body)
     match answer.status:
         case 200 | 201 | 202 | 204:
             return _accepted(call, answer.body)
         case 403 | 410 if said.code in BLOCKED_CODES:
-            return DeviceAnswer(call.type, call.device_id, "blocked", told=str(said))
+            return DeviceAnswer(call.type, call.device_id, "blocked", message=str(said))
         case 403:
-            return DeviceAnswer(call.type, call.device_id, "forbidden", told=str(said))
+            return DeviceAnswer(call.type, call.device_id, "forbidden", message=str(said))
         case 404 | 410 if call.type != "enroll":
             return DeviceAnswer(call.type, call.device_id, "unknown")
         case 409 if call.type == "enroll":
             return _accepted(call, answer.body)
         case 400 | 422 if call.type == "enroll":
-            return DeviceAnswer(call.type, call.device_id, "quarantined", told=str(said))
+            return DeviceAnswer(call.type, call.device_id, "quarantined", message=str(said))
         case _:
             return None
 
 
 def device_failure(call: DeviceCall, answer: Answer, now_unix_s: float) -> DeviceReply:
-    """The common table, for an answer that says nothing of the device."""
+    """The common table, for an answer that states nothing of the device."""
     general = outcome(answer.status, answer.headers, answer.body, DEVICES, records=1, now_unix_s=now_unix_s)
     return DeviceAnswer(call.type, call.device_id, None) if isinstance(general, Delivered) else general
 
@@ -146,9 +153,9 @@ def _accepted(call: DeviceCall, body: bytes) -> DeviceAnswer:
         document = {}
     named = document.get("device_id")
     state: DeviceState | None = "active" if call.type == "enroll" else None
-    told = document.get("status")
-    if told in {"active", "pending", "blocked"}:
-        state = told
+    status = document.get("status")
+    if status in {"active", "pending", "blocked"}:
+        state = status
     return DeviceAnswer(
         call.type,
         call.device_id,

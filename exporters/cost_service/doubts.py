@@ -1,9 +1,11 @@
-"""Batches that the far end knows by their idempotency key alone, and whose last try may have arrived unheard.
+"""Batches that the upstream knows by their idempotency key alone, and whose last try
+may have arrived unheard.
 
-Under another key the far end would carry out such a batch twice. A failure that is answered later may come from something in front of the
-service, which knows no keys: it says nothing about the silent try. So the key stays for some more tries. The service itself, asked
-under a key that it knows, repeats its first answer, errors too and for ever: if that is still no success, nothing was carried out, and
-the batch goes under another key as after any answered failure.
+Under another key the upstream would carry out such a batch twice. A failure that is answered later
+may come from something in front of the service, which knows no keys: it states nothing about the
+silent try. So the key stays for some more tries. The service itself, asked under a key that it
+knows, repeats its first answer, errors too and for ever: if that is still no success, nothing was
+carried out, and the batch goes under another key as after any answered failure.
 """
 
 from dataclasses import replace
@@ -16,14 +18,16 @@ SAME_KEY_TRIES = 6
 
 
 class Doubts:
-    """One exporter's; kept in memory, since a batch that an earlier process may have sent says so itself."""
+    """One exporter's; kept in memory, since a batch that an earlier process may
+    have sent states it itself.
+    """
 
     def __init__(self) -> None:
         self._tries: dict[str, int | None] = {}
         """Batch -> answered failures since it may have arrived; None while it cannot have."""
 
     def settled(self, batch: Batch, found: Outcome) -> Outcome:
-        """*found*, as it counts for a batch that nothing but its key can tell from a new one."""
+        """*found*, as it counts for a batch that nothing but its key can state from a new one."""
         if batch.batch_id not in self._tries:  # an answered failure raises both, silence the attempts alone
             self._tries[batch.batch_id] = 0 if batch.attempts > batch.generation else None
         tries = self._tries[batch.batch_id]

@@ -1,6 +1,7 @@
 """Request bodies and idempotency keys for the service. Pure; a retry has the same bytes.
 
-Records travel byte for byte as the spool keeps them: the envelope is put around them, and nothing is parsed again.
+Records travel byte for byte as the spool keeps them: the envelope is put around them,
+and nothing is parsed again.
 """
 
 import hashlib
@@ -21,10 +22,11 @@ def encode_records(batch: Batch, gateway_id: str) -> bytes:
 
 
 def encode_event(record: bytes, batch: Batch, gateway_id: str) -> bytes:
-    """One usage event as the spool keeps it, with what the far end needs to know it again in its `metadata`.
+    """One usage event as the spool keeps it, with what the upstream needs to
+    know it again in its `metadata`.
 
-    `event_id` is the sender's; an event without one gets an id of its batch. `idempotency_key` follows from the
-    event's id, so it is the same on every try, under whatever batch.
+    `event_id` is the sender's; an event without one gets an id of its batch. `idempotency_key`
+    follows from the event's id, so it is the same on every try, under whatever batch.
     """
     event = orjson.loads(record)
     metadata = event.setdefault("metadata", {})
@@ -34,7 +36,9 @@ def encode_event(record: bytes, batch: Batch, gateway_id: str) -> bytes:
 
 
 def idempotency_key(batch: Batch, gateway_id: str) -> str:
-    """32 hex digits: the same after silence, another after an answered failure (the service replays errors too)."""
+    """32 hex digits: the same after silence, another after an answered failure (the
+    service replays errors too).
+    """
     return _hex(f"{gateway_id}|{batch.lane}|{batch.batch_id}|{batch.generation}")
 
 

@@ -1,4 +1,6 @@
-"""The exporters of the service's record lanes: AI telemetry and usage events. Each is an encoder and one `post`."""
+"""The exporters of the service's record lanes: AI telemetry and usage events. Each is
+an encoder and one `post`.
+"""
 
 from exporters.base import Hold, Outcome, Retry
 from exporters.cost_service.answers import outcome
@@ -30,8 +32,9 @@ class AiTelemetryExporter:
 class UsageEventsExporter:
     """One usage event a request: freeze with `max_records=1`.
 
-    *repeatable* says that the far end knows a repeated event by its `event_id`; without it an event whose answer was an
-    ambiguous 5xx is set aside for the operator, since a second try might count it twice.
+    *repeatable* states that the upstream knows a repeated event by its `event_id`; without it
+    an event whose answer was an ambiguous 5xx is set aside for the operator, since a second
+    try might count it twice.
     """
 
     def __init__(self, client: CostServiceClient, *, repeatable: bool) -> None:
@@ -53,7 +56,9 @@ class UsageEventsExporter:
 async def post_batch(
     client: CostServiceClient, path: str, body: bytes, batch: Batch, scope: str, *, repeatable: bool = True
 ) -> Outcome:
-    """Post the batch under the first key that grants *scope*; a refused key gives way to the next one at once."""
+    """Post the batch under the first key that grants *scope*; a refused key
+    gives way to the next one at once.
+    """
     key = client.keyring.key_for(scope)
     if key is None:
         return no_key(scope)
@@ -83,7 +88,9 @@ def no_key(scope: str) -> Hold:
 
 
 def next_key(client: CostServiceClient, key: OutboundKey, scope: str, status: int) -> Retry | None:
-    """A retry at once when the ring has another secret for *scope*; as an answered failure, so under a new idempotency key."""
+    """A retry at once when the ring has another secret for *scope*; as an answered failure, so
+    under a new idempotency key.
+    """
     if client.keyring.refuse(key, scope):
         return Retry(f"HTTP {status}: key {key.name!r} is refused; the next one is tried", answered=True, after_s=0.0)
     return None

@@ -1,4 +1,6 @@
-"""One look at the service at start: is it there, does it take a key? Never fatal; nothing waits for it."""
+"""One look at the service at start: is it there, does it take a key? Never
+fatal; nothing waits for it.
+"""
 
 from typing import Literal
 
@@ -8,7 +10,8 @@ from exporters.cost_service.client import CostServiceClient
 LIVENESS_SCOPE = "insights:read_insights"
 
 Liveness = Literal["ok", "key_rejected_or_scope_missing", "unreachable", "no_key"]
-"""`no_key`: no configured key may read insights (a managed key never can): the lanes' own answers tell instead."""
+"""`no_key`: no configured key may read insights (a managed key never can): the lanes'
+own answers state instead."""
 
 
 async def check_liveness(client: CostServiceClient) -> Liveness:

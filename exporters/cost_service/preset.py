@@ -1,4 +1,6 @@
-"""Paths and header names of the cost management service: two presets, every name of them open to the operator."""
+"""Paths and header names of the cost management service: two presets, every name of
+them open to the operator.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -14,7 +16,8 @@ class Preset:
     unit_cost_records: str = "/unit-cost/v1/telemetry/{kind}/{stream}/{operation}"
     unit_cost_read: str = "/unit-cost/v1/telemetry/{stream}/records"
     unit_cost_element: str = "element_name"
-    """The field of an allocation record that names its element; the legacy endpoint has `element-name`."""
+    """The field of an allocation record that names its element; the legacy
+    endpoint has `element-name`."""
     enroll_device: str = "/v2/ai-control-plane/devices"
     heartbeat_device: str = "/v2/ai-control-plane/devices/{device_id}/heartbeat"
     ping_device: str = "/v2/ai-control-plane/devices/{device_id}/ping"
@@ -33,7 +36,10 @@ PRESETS: Mapping[str, Preset] = {
 
 
 def preset_with(name: str, overrides: Mapping[str, str]) -> Preset:
-    """The preset *name* with the operator's own names in place. Raises ValueError for an unknown preset or name."""
+    """The preset *name* with the operator's own names in place.
+
+    Raises ValueError for an unknown preset or name.
+    """
     if name not in PRESETS:
         raise ValueError(f"preset {name!r} is none of {', '.join(PRESETS)}")
     unknown = sorted(overrides.keys() - {field.name for field in fields(Preset)})

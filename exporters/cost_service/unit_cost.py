@@ -1,9 +1,11 @@
-"""The exporter of the `unit_cost` lane: totals of one stream and operation a request (`replace`, `delete`, `sum`), and the one read before.
+"""The exporter of the `unit_cost` lane: totals of one stream and operation a request (`replace`,
+`delete`, `sum`), and the one read before.
 
-A record of the lane is `{"stream","kind","operation","record"}`; a batch has one stream and operation. `replace` and `delete` may be sent
-any number of times. A `sum` may not: after an answer that leaves open whether it was carried out, it is set aside for the operator.
-A stream that nothing was sent of begins with a `read`: what the far end holds goes to `learn`, which must be idempotent and on
-disk when it returns; None tells it that this cannot be known.
+A record of the lane is `{"stream","kind","operation","record"}`; a batch has one stream and
+operation. `replace` and `delete` may be sent any number of times. A `sum` may not: after an answer
+that leaves open whether it was carried out, it is set aside for the operator. A stream that nothing
+was sent of begins with a `read`: what the upstream holds goes to `learn`, which must be idempotent
+and on disk when it returns; None states it that this cannot be known.
 """
 
 import asyncio
@@ -43,7 +45,7 @@ Learn = Callable[[str, Sequence[BaseRecord] | None], Awaitable[None]]
 class UnitCostSettings:
     learn: Learn
     suffix: str = ""
-    """After each stream's name, at the far end."""
+    """After each stream's name, at the upstream."""
     records_per_s: float = 100.0
     repeatable_sums: bool = False
     """Send a `sum` again after an answer that leaves open whether it was carried out."""
@@ -103,7 +105,7 @@ class UnitCostExporter:
         return template.replace("{stream}", quote(stream + self._settings.suffix, safe=""))
 
     async def _read(self, stream: str, kind: str, batch: Batch) -> Outcome:
-        """Ask what the far end holds of *stream*, all pages, and pass it on."""
+        """Ask what the upstream holds of *stream*, all pages, and pass it on."""
         base: list[BaseRecord] = []
         cursor: str | None = None
         cursors: set[str] = set()
@@ -176,8 +178,11 @@ def is_gone(answer: Answer) -> bool:
 
 
 def is_unknown_stream(answer: Answer) -> bool:
-    """Whether nobody sent to the stream yet. A bare 404 may as well be a wrong path, behind which there are totals."""
-    return answer.status == 404 and names_no_stream(answer.body)  # noqa: PLR2004 - as it says
+    """Whether no one sent to the stream yet.
+
+    A bare 404 may as well be a wrong path, behind which there are totals.
+    """
+    return answer.status == 404 and names_no_stream(answer.body)  # noqa: PLR2004 - as it states
 
 
 def names_no_stream(body: bytes) -> bool:
@@ -200,7 +205,9 @@ def base_page(body: bytes, kind: str) -> tuple[list[BaseRecord], str | None] | N
 
 
 def base_record(record: dict[str, Any], kind: str) -> BaseRecord:
-    """Raises ValueError and others for what names no single place: it must not be taken for another one."""
+    """Raises ValueError and others for what names no single place: it must not
+    be taken for another one.
+    """
     granularities: dict[object, Granularity] = {known: known for known in get_args(Granularity)}
     granularity = granularities[record.get("granularity") or "DAILY"]
     shape = Shape("metric" if kind == "metric" else "allocation", granularity, ())

@@ -1,11 +1,15 @@
-"""Where the running gateway's admin listener is, for commands that are given a data directory alone.
+"""Where the running gateway's admin listener is, for commands that
+are given a data directory alone.
 
-The gateway writes it to `data_dir/admin-address` once it listens, and holds a lock on that very file for as long as it lives. A file
-that nobody holds was left behind by a killed gateway, or came with a copy: who listens there now may be anybody, so it is not believed,
-and the admin token is not sent there. No process number or time has to be trusted for that: each start writes a file of its own,
-only the gateway's user can open it, and the system lets go of the lock when the process ends, however that happens.
+The gateway writes it to `data_dir/admin-address` once it listens, and holds a lock on that
+very file for as long as it lives. A file that no one holds was left behind by a killed
+gateway, or came with a copy: who listens there now may be anyone, so it is not believed, and
+the admin token is not sent there. No process number or time has to be trusted for that: each
+start writes a file of its own, only the gateway's user can open it, and the system lets go of
+the lock when the process ends, however that happens.
 
-Two lines: the address, and the network that it is an address in, for a data directory can be shared with a container.
+Two lines: the address, and the network that it is an address in, for a data directory
+can be shared with a container.
 """
 
 import fcntl
@@ -52,7 +56,9 @@ class WrittenAddress:
 
 
 def announce_address(data_dir: Path, address: TcpAddress | UnixAddress) -> Callable[[], None]:
-    """Write the address for commands beside the gateway, which runs on where it cannot; call the result to remove it."""
+    """Write the address for commands beside the gateway, which runs on where it cannot;
+    call the result to remove it.
+    """
     try:
         return WrittenAddress(data_dir, address).close
     except OSError as error:
@@ -84,7 +90,9 @@ def network() -> str:
 
 
 def running_address(data_dir: Path) -> Address:
-    """What the gateway that runs on *data_dir* wrote; None where none runs, or it has no admin listener that is reached from here."""
+    """What the gateway that runs on *data_dir* wrote; None where none runs, or it has no admin
+    listener that is reached from here.
+    """
     try:
         with (data_dir / FILE).open("rb") as file:
             try:
@@ -92,6 +100,6 @@ def running_address(data_dir: Path) -> Address:
             except BlockingIOError:
                 address, of_network, *_ = file.read(_MAX_BYTES).decode().split("\n")
                 return parse_address(address) if of_network == network() else None
-            return None  # nobody holds it
+            return None  # no one holds it
     except (OSError, ValueError):
         return None

@@ -192,7 +192,9 @@ async def resend(store: DeadLetterRequests, call: Call[Resend]) -> dict[str, Any
 
 
 def list_shape(lanes: Sequence[Lane], reasons: Sequence[ReasonCount]) -> ListShape:
-    """*lanes*: the valid values of the filter; empty where they are not known, as in the description."""
+    """*lanes*: the valid values of the filter; empty where they are
+    not known, as in the description.
+    """
     codes = tuple(dict.fromkeys(reason.reason for reason in reasons))
     return ListShape(
         root="dead_letters",

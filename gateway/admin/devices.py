@@ -63,7 +63,7 @@ class AnyFields(Body):
 
 
 class EnrollAll(Body):
-    """Says that every device is meant."""
+    """States that every device is meant."""
 
     all: Annotated[
         Literal[True],

@@ -72,7 +72,10 @@ async def listed(store: KeyRequests, call: Call[None]) -> dict[str, Any]:
 
 
 async def create(store: KeyRequests, call: Call[NewKey]) -> dict[str, Any]:
-    """The key with its secret, unless the request brought one along. Raises SendersWouldBeRefused."""
+    """The key with its secret, unless the request brought one along.
+
+    Raises SendersWouldBeRefused.
+    """
     new, keys = call.body, store.keys
     senders = [] if new.confirmed or keys.ever_created() else store.recent()
     if senders:

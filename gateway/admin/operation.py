@@ -1,8 +1,9 @@
 """An admin operation: where it is, who may call it, what it takes and answers, and the handler.
 
-One table of these per subject (`keys.py`, `devices.py`, `dead_letters.py`, `insights.py`, ...). Three
-things follow from each row: the route of the admin listener (`server.py`), the call of a command on the
-files of a stopped gateway (`gateway/cli/requests.py`), and its description (`openapi/document.py`).
+One table of these per subject (`keys.py`, `devices.py`, `dead_letters.py`, `insights.py`,
+...). Three things follow from each row: the route of the admin listener (`server.py`), the
+call of a command on the files of a stopped gateway (`gateway/cli/requests.py`), and its
+description (`openapi/document.py`).
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -108,7 +109,10 @@ class Operation(Generic[S, B]):
         fields: Mapping[str, Any] | None = None,
         by: str = OPERATOR,
     ) -> Call[B]:
-        """A request with its body checked. Raises what the body's model raises: BadPayload, InvalidKey, ..."""
+        """A request with its body checked.
+
+        Raises what the body's model raises: BadPayload, InvalidKey, ...
+        """
         model = cast("type[Body] | None", self.body)
         body = cast("B", None if model is None else model.checked(fields or {}))
         return Call(body, path or {}, query, by)

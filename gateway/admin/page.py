@@ -1,6 +1,8 @@
-"""The status page: plain HTML from the figures, whole without JavaScript or anything from elsewhere. Pure.
+"""The status page: plain HTML from the figures, whole without JavaScript or
+anything from elsewhere. Pure.
 
-Every value is escaped where it is put in: model names and reasons come from senders and from the far end.
+Every value is escaped where it is put in: model names and reasons come from
+senders and from the upstream.
 """
 
 import base64
@@ -103,7 +105,7 @@ def document(title: str, body: Iterable[str], *, refresh: bool) -> str:
 
 
 def verdict(status: Status) -> str:
-    """One sentence that says whether to worry, and about what."""
+    """One sentence that states whether to worry, and about what."""
     faults = faults_of(status)
     if faults:
         return f'<p class="verdict bad" role="status">{escape("; ".join(faults))}</p>'
@@ -137,7 +139,9 @@ def records(n: int) -> str:
 
 
 def letters_to_look_at(status: Status) -> int:
-    """Dead letters that are still here; those that an operator dropped are dealt with, though they stay counted."""
+    """Dead letters that are still here; those that an operator dropped are dealt with,
+    though they stay counted.
+    """
     if "dead_letters" in status:
         return sum(reason["records"] for reason in status["dead_letters"])
     return sum(lane["dead_lettered"] for lane in status["lanes"].values())
@@ -237,7 +241,9 @@ def insights_table(insights: Sequence[Insight]) -> str:
 
 
 def status_buttons(insight: Insight) -> str:
-    """A form of its own a row: a button is pressed at once, so that the page coming anew loses no choice."""
+    """A form of its own a row: a button is pressed at once, so that the page
+    coming anew loses no choice.
+    """
     others = [status for status in STATUSES if status not in ("new", insight["status"])]
     buttons = " ".join(f'<button name="status" value="{status}">{words(status)}</button>' for status in others)
     path = STATUS_FORM_PATH.replace("{insight_id}", escape(insight["id"]))

@@ -1,4 +1,5 @@
-"""The routes that are not JSON operations: probes, metrics, the status page and its sessions, the description.
+"""The routes that are not JSON operations: probes, metrics, the status page and its
+sessions, the description.
 
 What they answer is described by hand, in `openapi/admin/`: it is HTML and plain text.
 """
@@ -39,7 +40,7 @@ class AdminParts:
     registry: CollectorRegistry
     access: AdminAccess
     unsettled: Callable[[], Awaitable[Sequence[Insight]]]
-    """Insights that somebody should still look at."""
+    """Insights that someone should still look at."""
     gate: Authenticator | None = None
     """Admits inbound keys to the operations that have a scope; None: no key opens anything."""
 

@@ -1,4 +1,6 @@
-"""Every operation of the admin listener that takes and answers JSON, and the stores that they work on."""
+"""Every operation of the admin listener that takes and answers JSON, and the
+stores that they work on.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """The admin listener: one application from the registry, its errors, and its guards.
 
-Probes are open everywhere, metrics and status on loopback. Everything else needs the admin token or a
-session opened with it; an operation with a scope also admits an inbound key that grants it.
+Probes are open everywhere, metrics and status on loopback. Everything else needs the admin token or
+a session opened with it; an operation with a scope also admits an inbound key that grants it.
 """
 
 import re
@@ -55,8 +55,8 @@ def admin_app(
 ) -> web.Application:
     """The listener's application: the pages, and each operation whose store is in *stores*.
 
-    *loopback*: bound to loopback or a unix socket. *host_names*: names beside IP addresses that others
-    reach it by.
+    *loopback*: bound to loopback or a unix socket. *host_names*: names beside IP
+    addresses that others reach it by.
     """
     served = list(stores.bound())
     rows: list[Row] = [*PAGES, *(operation for operation, _ in served)]
@@ -126,7 +126,9 @@ async def answering(request: web.Request, handler: Handler) -> web.StreamRespons
 
 
 def host_guard(*, loopback: bool, host_names: AbstractSet[str]) -> Middleware:
-    """Refuses names that are not ours: a page whose DNS name was turned to this address must not read from it."""
+    """Refuses names that are not ours: a page whose DNS name was turned to this
+    address must not read from it.
+    """
 
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:

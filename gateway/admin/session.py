@@ -1,7 +1,9 @@
-"""Access to the admin listener: the admin token, one-time login codes, and the sessions opened with either.
+"""Access to the admin listener: the admin token, one-time login codes, and the
+sessions opened with either.
 
-The token lies in `data_dir/admin-token`, mode 0600. A browser gets in by a link that works once and for ten minutes, or by the
-token typed into a form; from then on by a cookie. Codes and sessions live in memory, as hashes: a restart ends them.
+The token lies in `data_dir/admin-token`, mode 0600. A browser gets in by a link that works once and
+for ten minutes, or by the token typed into a form; from then on by a cookie. Codes and sessions
+live in memory, as hashes: a restart ends them.
 """
 
 import base64
@@ -40,7 +42,10 @@ SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 def admin_token(data_dir: Path, random_bytes: RandomBytes) -> Secret:
-    """The token of *data_dir*, made at first use. Raises OSError, also for a file that holds none: an empty token is in every hand."""
+    """The token of *data_dir*, made at first use.
+
+    Raises OSError, also for a file that holds none: an empty token is in every hand.
+    """
     path = data_dir / TOKEN_FILE
     text = read_or_create(path, lambda: fresh(random_bytes).encode() + b"\n").decode("ascii", "replace").strip()
     if TOKEN_FORM.fullmatch(text) is None:
@@ -96,7 +101,9 @@ class AdminAccess:
         self._sessions.use_up(request.cookies.get(COOKIE, ""))
 
     def allows(self, request: web.BaseRequest) -> bool:
-        """By the token in a header; else by session, which may write only from a page of this listener."""
+        """By the token in a header; else by session, which may write
+        only from a page of this listener.
+        """
         secret = credential(request.headers)
         if secret is not None:
             return self._is_token(secret)
@@ -118,7 +125,10 @@ def set_cookie(response: web.StreamResponse, session: str) -> None:
 
 
 def is_same_origin(request: web.BaseRequest) -> bool:
-    """Whether a page of this very listener sent it. Browsers put Origin on every request that writes, newer ones Sec-Fetch-Site too."""
+    """Whether a page of this very listener sent it.
+
+    Browsers put Origin on every request that writes, newer ones Sec-Fetch-Site too.
+    """
     origins = request.headers.getall("Origin", [])
     if len(origins) != 1 or set(request.headers.getall("Sec-Fetch-Site", [])) - {"same-origin"}:
         return False

@@ -27,7 +27,9 @@ async def ask_gateway(
     query: Sequence[tuple[str, str]],
     body: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
-    """The gateway's answer; *locked* is the reason to ask it. Raises Refused, ClickException with the reason."""
+    """The gateway's answer; *locked* is the reason to ask it. Raises Refused,
+    ClickException with the reason.
+    """
     headers = {} if operation.open and not has_token(config) else {"Authorization": token_of(config)}
     connector, base = reach(config, locked)
     timeout = aiohttp.ClientTimeout(total=TIMEOUT_S, sock_connect=10)
@@ -46,7 +48,10 @@ async def ask_gateway(
 
 
 def reach(config: Config, locked: SpoolLocked) -> tuple[aiohttp.BaseConnector, str]:
-    """A connector to the admin listener, and its base URL. Raises ClickException where it is not known."""
+    """A connector to the admin listener, and its base URL.
+
+    Raises ClickException where it is not known.
+    """
     match admin_address(config):
         case TcpAddress() as address:
             return aiohttp.TCPConnector(), f"http://{address}"
@@ -60,7 +65,8 @@ def reach(config: Config, locked: SpoolLocked) -> tuple[aiohttp.BaseConnector, s
 
 
 def admin_address(config: Config) -> Address:
-    """What the configuration names, but for port 0, which names none; else what the running gateway wrote.
+    """What the configuration names, but for port 0, which names none; else what
+    the running gateway wrote.
 
     The default is not tried: the token would go to whoever listens there.
     """

@@ -1,4 +1,6 @@
-"""`demo`: sample traffic through a gateway of its own, what arrived as a table, and whether it is what was sent."""
+"""`demo`: sample traffic through a gateway of its own, what arrived as a table, and
+whether it is what was sent.
+"""
 
 import asyncio
 import logging

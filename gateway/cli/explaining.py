@@ -1,4 +1,7 @@
-"""`normalise --explain`: what became of each item of one payload, and why. The explaining is `gateway.explain`'s."""
+"""`normalise --explain`: what became of each item of one payload, and why.
+
+The explaining is `gateway.explain`'s.
+"""
 
 import asyncio
 from collections import Counter
@@ -61,7 +64,9 @@ def _json(item: Explanation) -> str:
 
 
 async def explain_payloads(payloads: Sequence[tuple[bytes, str, str, str]], config: Config = DEFAULTS) -> Explained:
-    """Each item of several (body, path, Content-Type, Content-Encoding) that arrive within one settle time. Raises GatewayError."""
+    """Each item of several (body, path, Content-Type, Content-Encoding) that arrive within one
+    settle time. Raises GatewayError.
+    """
     now_ms = wall_ms()
     taken: list[list[Single]] = []
     async with apart(WatchedCounting, lambda: now_ms, config=config) as gateway:

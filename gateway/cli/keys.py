@@ -78,7 +78,10 @@ async def create_key(place: KeyPlace, asked: Mapping[str, Any], *, is_sure: bool
 
 
 async def create_or_ask(place: KeyPlace, body: Mapping[str, Any], *, is_sure: bool) -> dict[str, Any]:
-    """The first key ends open intake: list the senders that it would refuse and ask. Raises Abort."""
+    """The first key ends open intake: list the senders that it would refuse and ask.
+
+    Raises Abort.
+    """
     try:
         return await place.ask(keys.CREATE, body={**body, "confirmed": is_sure})
     except Refused as refused:

@@ -118,7 +118,10 @@ def keys() -> None:
 @yes_option
 @json_option
 def create(place: "KeyPlace", as_json: bool, yes: bool, **asked: Any) -> None:  # noqa: FBT001 flags of the command line
-    """Make a key and print its secret, once. The secret is all that is on stdout, unless --json is given."""
+    """Make a key and print its secret, once.
+
+    The secret is all that is on stdout, unless --json is given.
+    """
     from gateway.cli.keys import create_key  # noqa: PLC0415 as above
 
     sys.exit(asyncio.run(create_key(place, asked, is_sure=yes, as_json=as_json)))
@@ -141,7 +144,9 @@ def import_legacy(
     yes: bool,  # noqa: FBT001 as above
     **asked: Any,
 ) -> None:
-    """Take over the one key that your senders have from before there were several; it is listed as `Legacy API Key`."""
+    """Take over the one key that your senders have from before there were several; it is
+    listed as `Legacy API Key`.
+    """
     from gateway.cli.keys import create_key  # noqa: PLC0415 as above
 
     try:
@@ -194,7 +199,9 @@ def show(place: "KeyPlace", as_json: bool, key: str) -> None:  # noqa: FBT001 as
 @json_option
 @click.argument("key", metavar="NAME|ID")
 def edit(place: "KeyPlace", as_json: bool, key: str, **asked: Any) -> None:  # noqa: FBT001 as above
-    """Change what is given, and leave the rest. --scope and --managed replace all that the key may do."""
+    """Change what is given, and leave the rest. --scope and --managed
+    replace all that the key may do.
+    """
     from gateway.cli.keys import edit_key  # noqa: PLC0415 as above
 
     sys.exit(asyncio.run(edit_key(place, key, asked, as_json=as_json)))

@@ -9,7 +9,9 @@ from structlog.typing import Processor
 
 
 def configure_logging(level: int = logging.INFO) -> None:
-    """Both structlog and the standard library write to stderr, in one form; libraries only from WARNING up."""
+    """Both structlog and the standard library write to stderr, in one form;
+    libraries only from WARNING up.
+    """
     time = structlog.processors.TimeStamper(fmt="iso", utc=True)
     # Its own way to show an exception quotes local variables: what a sender sent.
     render = structlog.dev.ConsoleRenderer(

@@ -18,7 +18,9 @@ from gateway.local_service.misbehave import parse_misbehave
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(package_name="ai-telemetry-gateway")
 def main() -> None:
-    """Receives AI telemetry, counts every call once, keeps it on disk before it says yes, and forwards it."""
+    """Receives AI telemetry, counts every call once, keeps it on disk before it
+    states yes, and forwards it.
+    """
 
 
 @main.command()
@@ -83,7 +85,10 @@ def normalise(
     config_file: Path | None,
     file: Any,
 ) -> None:
-    """Print the records of one payload as NDJSON, and its rejections on stderr. FILE: `-` reads stdin."""
+    """Print the records of one payload as NDJSON, and its rejections on stderr.
+
+    FILE: `-` reads stdin.
+    """
     if explain:
         from gateway.cli.explaining import print_explanations  # noqa: PLC0415 as above
 
@@ -103,7 +108,7 @@ def normalise(
 @profile_option
 @click.option("--schema", is_flag=True, help="Print the configuration's JSON Schema instead.")
 def check(config_file: Path | None, data_dir: Path | None, profile: str | None, schema: bool) -> None:  # noqa: FBT001 a flag of the command line
-    """Check a configuration and tell all its faults at once. Opens nothing."""
+    """Check a configuration and state all its faults at once. Opens nothing."""
     from gateway.cli.checking import print_check, print_schema  # noqa: PLC0415 as above
 
     if schema:
@@ -206,7 +211,9 @@ def spool_replay(
     lanes: tuple[str, ...],
     as_json: bool,  # noqa: FBT001 a flag of the command line
 ) -> None:
-    """Send again what was delivered and is still kept (spool.keep_delivered), to a far end that lost it."""
+    """Send again what was delivered and is still kept (spool.keep_delivered),
+    to an upstream that lost it.
+    """
     from gateway.cli.dead_letters import replay_delivered  # noqa: PLC0415 as above
 
     config = config_of(config_file, data_dir)
@@ -215,7 +222,7 @@ def spool_replay(
 
 @spool.group("dead-letters")
 def dead_letters() -> None:
-    """Records that the far end refused for good."""
+    """Records that the upstream refused for good."""
 
 
 def _choice_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -249,7 +256,7 @@ def dead_letters_list(config_file: Path | None, data_dir: Path | None, as_json: 
 @json_option
 @click.argument("id_", metavar="ID", type=click.IntRange(min=1))
 def dead_letters_show(config_file: Path | None, data_dir: Path | None, as_json: bool, id_: int) -> None:  # noqa: FBT001 as above
-    """Show one with its record, and what the far end said."""
+    """Show one with its record, and what the upstream said."""
     from gateway.cli.dead_letters import print_letter  # noqa: PLC0415 as above
 
     sys.exit(asyncio.run(print_letter(config_of(config_file, data_dir), id_, as_json=as_json)))
@@ -266,7 +273,9 @@ def dead_letters_replay(
     ids: tuple[int, ...],
     **choice: Any,
 ) -> None:
-    """Put them back to be sent, under their own record ids: all, or those that the filters and IDs name."""
+    """Put them back to be sent, under their own record ids: all, or those that
+    the filters and IDs name.
+    """
     from gateway.cli.dead_letters import Choice, replay  # noqa: PLC0415 as above
 
     sys.exit(asyncio.run(replay(config_of(config_file, data_dir), Choice(**choice), ids, as_json=as_json)))

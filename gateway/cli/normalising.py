@@ -59,8 +59,10 @@ def print_records(body: bytes, path: str, content_type: str, content_encoding: s
 async def records_of_payloads(
     payloads: list[tuple[bytes, str, str, str]], config: Config = DEFAULTS
 ) -> tuple[list[bytes], Receipt, dict[str, int]]:
-    """Of payloads (body, path, Content-Type, Content-Encoding) that arrive within one settle time: the records as they would be
-    forwarded, what was received and rejected, and the items by outcome."""
+    """Of payloads (body, path, Content-Type, Content-Encoding) that arrive within one
+    settle time: the records as they would be forwarded, what was received and rejected,
+    and the items by outcome.
+    """
     async with apart(Settler, config=config) as gateway:
         receipts = [await take(gateway.intake, *payload) for payload in payloads]
         records = await forwarded(gateway)
@@ -86,7 +88,10 @@ class Apart(NamedTuple, Generic[CountingT]):
 async def apart(
     kind: type[CountingT], now_ms: Callable[[], int] = wall_ms, *, config: Config = DEFAULTS
 ) -> AsyncIterator[Apart[CountingT]]:
-    """A gateway without its network, counting by *kind*. Of *config*: the mapping of `generic`, prices, and what is kept of users."""
+    """A gateway without its network, counting by *kind*.
+
+    Of *config*: the mapping of `generic`, prices, and what is kept of users.
+    """
     with tempfile.TemporaryDirectory(prefix="telemetry-gateway-") as folder:
         spool = SqliteSpool(Path(folder), SpoolSettings(linger_ms=0), now_ms=now_ms)
         try:

@@ -12,7 +12,9 @@ WIDEST = 1 << 20
 
 
 def plain(text: str) -> str:
-    """*text* as it is shown, in a table of rich's: nothing in it is obeyed, by the terminal or by rich."""
+    """*text* as it is shown, in a table of rich's: nothing in it is
+    obeyed, by the terminal or by rich.
+    """
     return harmless(text).replace("[", "\\[")
 
 
@@ -24,7 +26,8 @@ def harmless(text: str) -> str:
 def print_table(table: Table, to: TextIO | None = None) -> None:
     """*table* on stdout, or on *to*; nothing in it is cut.
 
-    It fits a terminal where its columns can be wrapped at blanks to do so; else, and where there is no terminal, a row is one line.
+    It fits a terminal where its columns can be wrapped at blanks to do so; else, and where there is
+    no terminal, a row is one line.
     """
     to = to or sys.stdout
     console = Console(file=to)

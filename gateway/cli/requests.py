@@ -1,4 +1,5 @@
-"""How a command asks: the running gateway over its admin listener, or the files while no gateway runs.
+"""How a command asks: the running gateway over its admin listener, or
+the files while no gateway runs.
 
 Both ways end in the handler of one operation (`gateway.admin.operation`).
 """
@@ -99,9 +100,11 @@ async def ask(
     body: Mapping[str, Any] | None = None,
     makes_files: bool = False,
 ) -> dict[str, Any]:
-    """The answer of *operation*. Raises ClickException with the reason, Refused with the gateway's error.
+    """The answer of *operation*. Raises ClickException with the reason, Refused
+    with the gateway's error.
 
-    Only where *makes_files* may the subject's file be missing, so that a mistaken directory is reported.
+    Only where *makes_files* may the subject's file be missing, so that a
+    mistaken directory is reported.
     """
     if not makes_files and not (config.data_dir / subject.file).exists():
         raise click.ClickException(

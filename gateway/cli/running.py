@@ -1,4 +1,4 @@
-"""`run` and `service run`: start, say where, wait for a signal, stop."""
+"""`run` and `service run`: start, state where, wait for a signal, stop."""
 
 import asyncio
 import gc
@@ -28,10 +28,12 @@ from spool.data_dir import DataLock, make_data_dir
 from spool.errors import SpoolError, SpoolLocked
 
 SWITCH_S = 0.0005
-"""How long the event loop keeps the interpreter from the thread that waits to start a commit; Python's own 5 ms would be the answer's latency."""
+"""How long the event loop keeps the interpreter from the thread that waits to start a commit;
+Python's own 5 ms would be the answer's latency."""
 OPEN_FILES = 16_384
 GC_YOUNGEST = 50_000
-"""Allocations between collections of the youngest generation: the hot path makes no cycles, so fewer are enough."""
+"""Allocations between collections of the youngest generation: the hot path makes no
+cycles, so fewer are enough."""
 
 
 def run_gateway(config: Config, ports_file: Path | None) -> int:
@@ -60,7 +62,9 @@ def _run(work: Coroutine[Any, Any, None]) -> int:
 
 
 def raise_open_files() -> None:
-    """As many as the system allows, up to OPEN_FILES: each sender's connection is one, and of the usual 1024 a fleet soon takes all."""
+    """As many as the system allows, up to OPEN_FILES: each sender's connection is one, and of the
+    usual 1024 a fleet soon takes all.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:

@@ -1,6 +1,8 @@
-"""The demo's traffic: an agent that calls models, sent by the real OpenTelemetry SDK, and what other doors would send.
+"""The demo's traffic: an agent that calls models, sent by the real OpenTelemetry SDK, and
+what other doors would send.
 
-`SAMPLE_CALLS` is the truth that the demo compares what arrives with. Prompts are in the spans on purpose: they must not arrive.
+`SAMPLE_CALLS` is the truth that the demo compares what arrives with. Prompts are in the spans on
+purpose: they must not arrive.
 """
 
 import json
@@ -41,11 +43,13 @@ SAMPLE_CALLS = (
     SampleCall("gcp.gemini", "gemini-2.5-flash", "gemini-2.5-flash", 1800, 240, cache_read=640, reasoning=90),
 )
 GATEWAY_CALL = SampleCall("openai", "gpt-4o", "gpt-4o-2024-08-06", 640, 210, cost="0.0037")
-"""Told by an AI gateway's callback, with the cost that it charged."""
+"""Stated by an AI gateway's callback, with the cost that it charged."""
 
 
 def send_with_sdk(intake_url: str) -> None:
-    """Each team's agent makes every sample call; agent spans repeat the sums, as many frameworks do."""
+    """Each team's agent makes every sample call; agent spans repeat
+    the sums, as many frameworks do.
+    """
     for team in TEAMS:
         resource = Resource.create({
             "service.name": f"{team}-assistant",
@@ -84,7 +88,9 @@ def _agent_turn(tracer: Tracer, team: str) -> None:
 
 
 def send_gateway_callback(intake_url: str) -> None:
-    """What LiteLLM's `generic_api` callback posts: one object a call; and the same once more, as after a lost answer."""
+    """What LiteLLM's `generic_api` callback posts: one object a call; and the same once
+    more, as after a lost answer.
+    """
     now_s = time.time()
     call = {
         "id": "demo-gateway-0",

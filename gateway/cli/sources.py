@@ -38,18 +38,18 @@ def print_source(name: str, address: str, *, as_json: bool) -> None:
     source = SOURCES.get(name)
     if source is None:
         raise click.UsageError(f"no source is named {name!r}{did_you_mean(name, SOURCES)}")
-    told = described(source, address)
+    shown = described(source, address)
     if as_json:
-        click.echo(json.dumps(told, indent=2))
+        click.echo(json.dumps(shown, indent=2))
         return
     click.echo(f"{source.title}\n")
-    click.echo(f"address        {told['url']}")
-    for other in told["also_at"]:
+    click.echo(f"address        {shown['url']}")
+    for other in shown["also_at"]:
         click.echo(f"               {other}")
-    for way in told["authentication"]:
+    for way in shown["authentication"]:
         click.echo(f"authenticates  {way}")
     click.echo(f"when refused   {source.retries}")
-    click.echo(f"\n{told['snippet']}")
+    click.echo(f"\n{shown['snippet']}")
 
 
 def described(source: Source, address: str) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """Request bodies as pydantic models: strict types, no unknown fields, every fault in one error.
 
-The description of a field is its remedy: "<field>: <description> is needed". A validator that raises
-`Refused` words the fault itself. An error names fields and positions and quotes nothing that was sent.
+The description of a field is its remedy: "<field>: <description> is needed". A
+validator that raises `Refused` words the fault itself. An error names fields and
+positions and quotes nothing that was sent.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,7 @@
 """aiohttp's server without its words about requests that it cannot parse.
 
-It quotes the bytes that it stumbled over, in the answer and with a traceback in the log; among them may be a key. Here the
-answer is ours, and nothing is logged. Every listener is served by this.
+It quotes the bytes that it stumbled over, in the answer and with a traceback in the log; among them
+may be a key. Here the answer is ours, and nothing is logged. Every listener is served by this.
 """
 
 import asyncio
@@ -13,10 +13,12 @@ from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
 FIRST_REQUEST_S = 30.0
-"""Until the headers of a connection's first request are whole; aiohttp waits for ever, and who shows no key could hold all there are."""
+"""Until the headers of a connection's first request are whole; aiohttp waits for ever, and who
+shows no key could hold all there are."""
 
 Malformed = Callable[[web.BaseRequest, int], web.Response]
-"""The answer to a request that cannot be parsed, and aiohttp's status for it; the connection is closed behind it."""
+"""The answer to a request that cannot be parsed, and aiohttp's status for it; the
+connection is closed behind it."""
 
 
 Handle = Callable[[Any], Awaitable[web.StreamResponse]]
@@ -84,7 +86,7 @@ class QuietRunner(web.AppRunner):
         )
 
     def _expecting(self, handle: Handle) -> Handle:
-        """An expectation that nobody knows is refused here, since aiohttp's refusal quotes it."""
+        """An expectation that no one knows is refused here, since aiohttp's refusal quotes it."""
 
         async def handle_expected(request: web.BaseRequest) -> web.StreamResponse:
             if request.headers.get("Expect", "100-continue").lower() != "100-continue":

@@ -1,7 +1,9 @@
-"""Long computations beside the event loop: in a thread, so that whoever else waits gets the interpreter in between.
+"""Long computations beside the event loop: in a thread, so that whoever else waits gets
+the interpreter in between.
 
-Not a second core: the interpreter's lock is handed over every `SWITCH_S` (`gateway.cli.running`), and a single call into C
-keeps it for as long as it takes. What runs here is pure, or touches only what nobody else uses meanwhile.
+Not a second core: the interpreter's lock is handed over every `SWITCH_S` (`gateway.cli.running`),
+and a single call into C keeps it for as long as it takes. What runs here is pure, or touches only
+what no one else uses meanwhile.
 """
 
 import asyncio
@@ -21,7 +23,9 @@ async def in_thread(work: Callable[[], T], *, is_long: bool) -> T:
 
 
 def clear_in_steps(*lists: list[Any]) -> None:
-    """Empty *lists*, some at a time: a hundred thousand records that end at once keep the interpreter for a tenth of a second."""
+    """Empty *lists*, some at a time: a hundred thousand records that end at once keep the
+    interpreter for a tenth of a second.
+    """
     for items in lists:
         while items:
             del items[-LET_GO_AT_ONCE:]
@@ -29,7 +33,8 @@ def clear_in_steps(*lists: list[Any]) -> None:
 
 @contextmanager
 def gc_paused(*, is_long: bool) -> Iterator[None]:
-    """Without the garbage collector while something *is_long*: it would walk all that lives meanwhile, in one piece.
+    """Without the garbage collector while something *is_long*: it would walk all that
+    lives meanwhile, in one piece.
 
     Reference counts free nearly everything all the same.
     """

@@ -1,4 +1,4 @@
-"""What a name that nobody knows was most likely meant to be. Pure."""
+"""What a name that no one knows was most likely meant to be. Pure."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches

@@ -1,4 +1,6 @@
-"""Where an error arose, as a log may show it: an error's text may quote data, so only classes and places are told. Pure."""
+"""Where an error arose, as a log may show it: an error's text may quote data, so only classes and
+places are reported. Pure.
+"""
 
 import traceback
 from pathlib import PurePath

@@ -1,6 +1,8 @@
-"""A configuration on its way: plain data from YAML, the line of each option, references replaced, and the faults so far.
+"""A configuration on its way: plain data from YAML, the line of each option, references
+replaced, and the faults so far.
 
-A value is never quoted in a fault, but for names of scopes and lanes: it may be a secret in the wrong place.
+A value is never quoted in a fault, but for names of scopes and lanes: it may be a
+secret in the wrong place.
 """
 
 import re
@@ -18,7 +20,8 @@ from exporters.secret import Secret
 REFERENCE = re.compile(r"\$\{(env|file):([^}]+)\}")
 
 SECRET_OPTION = "secret"  # noqa: S105 - an option's name
-"""Options of this name keep their reference, so that the secret can change while the gateway runs."""
+"""Options of this name keep their reference, so that the secret can change while the gateway runs.
+"""
 
 Steps = tuple[str | int, ...]
 """Keys and indices from the top to an option."""
@@ -68,7 +71,10 @@ def read_draft(path: Path | None) -> Draft:
 
 
 def parse_draft(text: str) -> Draft:
-    """YAML as plain data with the line of each option. Raises ConfigFaults when it is no YAML mapping at all."""
+    """YAML as plain data with the line of each option.
+
+    Raises ConfigFaults when it is no YAML mapping at all.
+    """
     try:
         data, node = yaml_of(text)
         draft = Draft(data, {}, [])
@@ -83,7 +89,10 @@ def parse_draft(text: str) -> Draft:
 
 
 def yaml_of(text: str) -> tuple[dict[str, Any], yaml.Node | None]:
-    """The data, and the nodes that it was made of. Raises ConfigFaults when it is no mapping, and what the YAML library raises."""
+    """The data, and the nodes that it was made of.
+
+    Raises ConfigFaults when it is no mapping, and what the YAML library raises.
+    """
     loader = yaml.SafeLoader(text)
     try:
         node = loader.get_single_node()
@@ -113,7 +122,9 @@ def note_lines(draft: Draft, node: yaml.Node, path: Steps) -> None:
 
 
 def expand(draft: Draft, environ: Mapping[str, str], folder: Path) -> None:
-    """Replace `${env:NAME}` and `${file:path}` in every text but secrets, `~` before a path, and start relative paths at *folder*."""
+    """Replace `${env:NAME}` and `${file:path}` in every text but secrets, `~` before a path, and
+    start relative paths at *folder*.
+    """
     for path, text in list(texts(draft.data, ())):
         try:
             put(draft.data, path, expanded(text, path[-1] == SECRET_OPTION, environ, folder))
@@ -122,11 +133,14 @@ def expand(draft: Draft, environ: Mapping[str, str], folder: Path) -> None:
     for path in (("data_dir",), ("pricing", "file"), ("upstream", "ca_file"), *exporter_paths(draft.data)):
         value = at(draft.data, path)
         if isinstance(value, str):
-            put(draft.data, path, str(folder / expanduser(value)))  # noqa: PTH111 - Path's raises for a user that nobody knows
+            put(draft.data, path, str(folder / expanduser(value)))  # noqa: PTH111 - Path's raises for a user that no one knows
 
 
 def expanded(text: str, is_secret: bool, environ: Mapping[str, str], folder: Path) -> str:  # noqa: FBT001 - a property of the option
-    """*text* with its references replaced; in a secret only the file's path is made whole. Raises KeyFault."""
+    """*text* with its references replaced; in a secret only the file's path is made whole.
+
+    Raises KeyFault.
+    """
 
     def replacement(match: re.Match[str]) -> str:
         kind, name = match[1], match[2].strip()

@@ -1,6 +1,8 @@
-"""Reads the configuration: file, then environment, then flags; checks it whole, and tells every fault with its option and line.
+"""Reads the configuration: file, then environment, then flags; checks it whole, and states every
+fault with its option and line.
 
-Nothing is opened and no port is bound here. A value is never quoted in a fault: it may be a secret in the wrong place.
+Nothing is opened and no port is bound here. A value is never quoted in a fault: it may be a
+secret in the wrong place.
 """
 
 import os
@@ -19,8 +21,9 @@ from gateway.config.model import Config, config_schema
 from gateway.pricing.own import BadPriceFile, parse_price_file
 
 PREFIX = "TELEMETRY_GATEWAY_"
-"""Before every option's name in the environment: TELEMETRY_GATEWAY_LISTEN_HTTP is `listen.http`. Names that belong to no option
-are left alone: Kubernetes sets such names for a Service called telemetry-gateway."""
+"""Before every option's name in the environment: TELEMETRY_GATEWAY_LISTEN_HTTP is
+`listen.http`. Names that belong to no option are left alone: Kubernetes sets such names for a
+Service called telemetry-gateway."""
 
 SHORT_NAMES = {"TELEMETRY_GATEWAY_DATA": ("data_dir",)}
 
@@ -28,7 +31,8 @@ FILES: tuple[tuple[Steps, Callable[[str], object]], ...] = (
     (("pricing", "file"), parse_price_file),
     (("upstream", "ca_file"), str),
 )
-"""Options that name a file which must be there at the start, and what reads its text. Raises BadPriceFile."""
+"""Options that name a file which must be there at the start, and what reads its
+text. Raises BadPriceFile."""
 
 
 def load_config(
@@ -36,9 +40,11 @@ def load_config(
     overrides: Mapping[str, object] | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Config:
-    """The configuration of the file at *path*, with *environ* and then *overrides* (`listen.http` -> value, None for a flag not given) in place.
+    """The configuration of the file at *path*, with *environ* and then *overrides* (`listen.http`
+    -> value, None for a flag not given) in place.
 
-    Relative paths in the file start at the file's folder; those of flags and environment at the working directory. Raises ConfigFaults.
+    Relative paths in the file start at the file's folder; those of flags and environment at the
+    working directory. Raises ConfigFaults.
     """
     environ = os.environ if environ is None else environ
     folder = path.parent if path else Path()
@@ -148,7 +154,7 @@ def sibling_options(path: Steps) -> list[str]:
 
 
 def check_secrets(draft: Draft, environ: Mapping[str, str]) -> None:
-    """Read each secret once, so that a missing one is told now."""
+    """Read each secret once, so that a missing one is reported now."""
     keys, sources = at(draft.data, ("upstream", "keys")), at(draft.data, ("sources",))
     paths: list[Steps] = [
         ("upstream", "keys", i, SECRET_OPTION) for i in range(len(keys) if isinstance(keys, list) else 0)
@@ -164,7 +170,7 @@ def check_secrets(draft: Draft, environ: Mapping[str, str]) -> None:
 
 
 def check_files(draft: Draft) -> None:
-    """Read the files that the start needs, so that a missing or bad one is told now."""
+    """Read the files that the start needs, so that a missing or bad one is reported now."""
     for path, read in FILES:
         name = at(draft.data, path)
         if isinstance(name, str):

@@ -1,7 +1,7 @@
 """What an operator sets: the whole configuration, frozen, with its defaults.
 
-`load_config` reads it from YAML, environment and flags, and tells all faults at once before anything is opened
-(`gateway.config.loader`). `docs/configuration.md` lists every option.
+`load_config` reads it from YAML, environment and flags, and states all faults at once before
+anything is opened (`gateway.config.loader`). `docs/configuration.md` lists every option.
 """
 
 from collections.abc import Sequence
@@ -96,7 +96,8 @@ class Preference(Options):
     service: str = Field(min_length=1)
     """As `service.name` has it."""
     prefer: Literal["metrics"]
-    """Its aggregates are billed, its calls are suppressed; without a preference it is the other way round."""
+    """Its aggregates are billed, its calls are suppressed; without a preference
+    it is the other way round."""
 
 
 class Counting(Options):
@@ -118,25 +119,30 @@ class Attributes(Options):
 
 class Pricing(Options):
     price_list: Annotated[Literal["on", "off"], BeforeValidator(word_for_switch)] = "on"
-    """`off`: calls without a price of your own are left to the next gateway, and the price list is not loaded."""
+    """`off`: calls without a price of your own are left to the next gateway, and the
+    price list is not loaded."""
     file: Path | None = None
-    """YAML with aliases and prices of your own, which win over the price list; read again when it changes."""
+    """YAML with aliases and prices of your own, which win over the price list;
+    read again when it changes."""
 
 
 class Devices(Options):
     enroll: Annotated[Literal["explicit", "off"], BeforeValidator(word_for_off)] = "explicit"
-    """`explicit`: a device that telemetry names is enrolled. `off`: only one that is posted to `/v1/devices`."""
+    """`explicit`: a device that telemetry names is enrolled. `off`: only one
+    that is posted to `/v1/devices`."""
     max_new_per_hour: int = Field(default=1000, ge=0)
     heartbeat_interval_s: DurationS = Field(default=60.0, alias="heartbeat_interval", ge=1, le=3600)
-    """Between a device's heartbeats to the service, where that says nothing else."""
+    """Between a device's heartbeats to the service, where that states nothing else."""
     enroll_per_s: float = Field(default=10.0, gt=0, le=1000)
     """Enrolments to the service, as the mean of a fleet that starts at once."""
     enroll_burst: int = Field(default=50, ge=1, le=10_000)
     """Enrolments that may go out at once after a while without any."""
     gate: Literal["none", "hold"] = "none"
-    """`hold`: telemetry waits, for 15 minutes at most, until the service knows the device that it comes from."""
+    """`hold`: telemetry waits, for 15 minutes at most, until the service knows the
+    device that it comes from."""
     own_id: str | None = Field(default=None, max_length=MAX_ID)
-    """Id of the device that the gateway is itself, such as the machine's serial number; else one that it made in its data directory."""
+    """Id of the device that the gateway is itself, such as the machine's serial number; else one
+    that it made in its data directory."""
 
     @model_validator(mode="after")
     def who_is_held_is_enrolled(self) -> Self:
@@ -156,14 +162,16 @@ class Devices(Options):
 
 class Events(Options):
     route: Literal["auto", "event", "record", "both"] = "auto"
-    """Where a usage event goes that does not say it: `auto` puts those with a stream and a value into the stream's total."""
+    """Where a usage event goes that does not state it: `auto` puts those with a stream and a
+    value into the stream's total."""
     angle_brackets: Literal["refuse", "replace"] = "refuse"
     """What becomes of an event with < or > in a text, which the service would refuse."""
 
 
 class UnitCost(Options):
     operation: Literal["replace", "sum"] = "replace"
-    """How totals travel: whole, which no resend can distort, or as what came since, where several gateways send to one stream."""
+    """How totals travel: whole, which no resend can distort, or as what came since, where several
+    gateways send to one stream."""
     replicas: int = Field(default=1, ge=1)
     """How many gateways send to the same streams."""
     suffix: str = Field(default="", pattern=r"^[A-Za-z0-9_.-]{0,64}$")
@@ -171,7 +179,8 @@ class UnitCost(Options):
     dimensions: tuple[str, ...] = ()
     """Dimensions without a prefix that the service knows besides those that are known here."""
     keep_totals_s: DurationS = Field(default=45 * DAY_S, alias="keep_totals", ge=45 * DAY_S)
-    """How long a total is kept that nothing came to; what comes later to its bucket travels by `sum`."""
+    """How long a total is kept that nothing came to; what comes later
+    to its bucket travels by `sum`."""
     max_streams: int = Field(default=1000, ge=1)
     max_records_per_s: int = Field(default=100, ge=1)
     """That are sent, on average; a burst may have 10000."""
@@ -188,17 +197,18 @@ class UnitCost(Options):
 
 class SpoolOptions(Options):
     max_bytes: SizeBytes = Field(default=8 * GIB, ge=MIB)
-    """On disk; above it senders are told to keep their data."""
+    """On disk; above it senders are asked to keep their data."""
     max_age_s: DurationS = Field(default=7 * DAY_S, alias="max_age", gt=0)
     """Pending records older than this expire, counted."""
     keep_delivered_s: DurationS = Field(default=DAY_S, alias="keep_delivered")
     """How long delivered records stay for comparison, look-up, and to be sent again."""
     keep_dead_letters_s: DurationS = Field(default=30 * DAY_S, alias="keep_dead_letters")
-    """How long the records stay that the far end refused for good."""
+    """How long the records stay that the upstream refused for good."""
     max_dead_letter_bytes: SizeBytes = Field(default=512 * MIB)
     """Of their records; never more than a quarter of `max_bytes`. The oldest go first, counted."""
     reserve_bytes: SizeBytes = Field(default=64 * MIB, ge=16 * MIB)
-    """Held back on the disk for deliveries and deletions; new data is taken while a quarter of it is free besides."""
+    """Held back on the disk for deliveries and deletions; new data is taken while a
+    quarter of it is free besides."""
 
 
 class UpstreamKey(Options):
@@ -229,16 +239,21 @@ class UpstreamKey(Options):
 
 
 class Upstream(Options):
-    """The cost management service. Without this group the embedded local service takes its place."""
+    """The cost management service.
+
+    Without this group the embedded local service takes its place.
+    """
 
     base_url: str
     preset: Literal["document", "cloudzero"] = "document"
     encoding: Literal["records"] = "records"
     keys: tuple[UpstreamKey, ...]
     sum_retry: Literal["park", "at_least_once"] = "park"
-    """After an ambiguous 5xx on what the far end cannot know as a repeat: set it aside as a dead letter, or send it again."""
+    """After an ambiguous 5xx on what the upstream cannot know as a repeat: set it aside as a dead
+    letter, or send it again."""
     knows_event_ids: bool = False
-    """Whether the far end knows a repeated usage event by its `metadata.event_id`: then no event is ever set aside for that."""
+    """Whether the upstream knows a repeated usage event by its `metadata.event_id`: then no event
+    is ever set aside for that."""
     ca_file: Path | None = None
     """PEM of a private certificate authority."""
     proxy: str | None = None
@@ -299,9 +314,11 @@ class SourceOptions(Options):
     """How one AI gateway of `/v1/sources/{name}` shows who it is, where it cannot send a key."""
 
     secret: SecretOption | None = Field(default=None, repr=False)
-    """What it signs its requests with; those that are signed need no key, those that are not need one."""
+    """What it signs its requests with; those that are signed need no
+    key, those that are not need one."""
     url_token: bool = False
-    """Take the inbound key from the address too: `/v1/sources/{name}/token/{key}`, or `?token={key}`."""
+    """Take the inbound key from the address too:
+    `/v1/sources/{name}/token/{key}`, or `?token={key}`."""
     verify: str | None = Field(default=None, pattern=r"^[\x21-\x7e]{1,256}$")
     """Vercel's ownership proof: every answer of the source carries it as `x-vercel-verify`."""
     items: str = ""
@@ -309,11 +326,13 @@ class SourceOptions(Options):
     time: Paths = ()
     """Of `generic`: where it stands when a call began."""
     event_id: Paths = ()
-    """Of `generic`: what tells one call from any other."""
+    """Of `generic`: what distinguishes one call from any other."""
     input_includes_cache: bool | None = None
-    """Of `generic`: whether the input tokens hold those from the cache; without it, as the numbers prove."""
+    """Of `generic`: whether the input tokens hold those from the cache; without
+    it, as the numbers prove."""
     fields_: dict[str, Paths] = Field(default_factory=dict, alias="fields")
-    """Of `generic`: field of the record -> path, or several, of which the first with a value counts."""
+    """Of `generic`: field of the record -> path, or several, of which
+    the first with a value counts."""
 
     @field_validator("fields_")
     @classmethod
@@ -348,7 +367,8 @@ class StreamExporter(Options):
     granularity: Granularity | None = None
     """`HOURLY` of an allocation stream and `DAILY` of a metric stream, unless set."""
     element: str | None = None
-    """The field whose values are the elements of an allocation stream; without it the stream is a metric's."""
+    """The field whose values are the elements of an allocation stream; without
+    it the stream is a metric's."""
     dimensions: dict[str, str] = Field(default_factory=dict, max_length=MAX_DIMENSIONS)
     """Dimension -> field: `custom:Model: response_model`."""
     currency: str = "USD"
@@ -372,7 +392,8 @@ ExporterOptions = Annotated[FileExporter | ConsoleExporter | StreamExporter, Fie
 
 class Config(Options):
     profile: Profile = "server"
-    """Whose defaults hold: `device` for a laptop or a node that forwards to another gateway (`gateway.config.profiles`)."""
+    """Whose defaults hold: `device` for a laptop or a node that forwards to another gateway
+    (`gateway.config.profiles`)."""
     data_dir: Path = Field(default_factory=lambda: user_state_path("telemetry-gateway"))
     listen: Listen = Listen()
     http: Http = Http()
@@ -432,7 +453,9 @@ class Config(Options):
         return self
 
     def listeners(self) -> dict[str, Address]:
-        """What is listened on; None for a listener that is off, as the embedded service is where there is an upstream."""
+        """What is listened on; None for a listener that is off, as the embedded service is
+        where there is an upstream.
+        """
         service = self.listen.service if self.upstream is None else None
         return {"http": self.listen.http, "admin": self.listen.admin, "service": service}
 
@@ -500,7 +523,10 @@ def config_schema() -> dict[str, Any]:
 
 
 def refuse_open_intake(config: Config, enabled_keys: int) -> str | None:
-    """Why the gateway must not start: senders from other machines could post without a key. None when it may."""
+    """Why the gateway must not start: senders from other machines could post without a key.
+
+    None when it may.
+    """
     if config.auth == "none" or enabled_keys > 0:
         return None
     exposed = [
@@ -514,9 +540,11 @@ def refuse_open_intake(config: Config, enabled_keys: int) -> str | None:
 
 
 def refuse_shared_totals(config: Config, replaced: Sequence[str]) -> str | None:
-    """Why the gateway must not start: totals that one gateway replaces whole would be sent by several.
+    """Why the gateway must not start: totals that one gateway replaces whole
+    would be sent by several.
 
-    *replaced*: names of the streams that were begun with operation `replace`. None when it may start.
+    *replaced*: names of the streams that were begun with operation
+    `replace`. None when it may start.
     """
     options = config.unit_cost
     if options.replicas == 1 or options.suffix or not replaced:

@@ -1,6 +1,7 @@
 """Profiles: tables of defaults for a kind of machine. Pure.
 
-What the operator sets, in the file, the environment or by a flag, stands over its profile's defaults.
+What the operator sets, in the file, the environment or by a flag,
+stands over its profile's defaults.
 """
 
 from collections.abc import Mapping
@@ -19,9 +20,11 @@ DEVICE: Mapping[str, Any] = {
     "spool": {"max_bytes": "256MiB", "max_dead_letter_bytes": "32MiB", "reserve_bytes": "16MiB"},
     "upstream": {"sum_retry": "at_least_once", "knows_event_ids": True},
 }
-"""A laptop or a node that forwards to another gateway: that one knows repeats, has the prices, and adds up what several send.
+"""A laptop or a node that forwards to another gateway: that one knows repeats, has the prices, and
+adds up what several send.
 
-The names are those of the configuration file; a group that the operator does not have (`upstream`) is not made by it.
+The names are those of the configuration file; a group that the operator does not have
+(`upstream`) is not made by it.
 """
 
 _DEFAULTS: Mapping[Profile, Mapping[str, Any]] = {"server": {}, "device": DEVICE}

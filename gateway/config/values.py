@@ -1,6 +1,7 @@
 """The values a configuration is written in: durations, sizes, addresses, secrets. Pure.
 
-Each parser raises ValueError with words for the operator, never with the value: it may be a secret put in the wrong place.
+Each parser raises ValueError with words for the operator, never with the value: it may be a
+secret put in the wrong place.
 """
 
 import re
@@ -49,7 +50,7 @@ class UnixAddress:
 
     @property
     def is_loopback(self) -> bool:
-        """Nobody off this machine, and no browser, reaches it."""
+        """No one off this machine, and no browser, reaches it."""
         return True
 
     def __str__(self) -> str:
@@ -81,7 +82,9 @@ def parse_size_bytes(value: object) -> int:
 
 
 def parse_address(value: object) -> Address:
-    """`host:port`, `[v6]:port`, a port on 127.0.0.1, `unix:/path`, or `off` (which YAML reads as false)."""
+    """`host:port`, `[v6]:port`, a port on 127.0.0.1, `unix:/path`, or `off`
+    (which YAML reads as false).
+    """
     if value is False or value == "off":
         return None
     if isinstance(value, TcpAddress | UnixAddress):
@@ -97,7 +100,9 @@ def parse_address(value: object) -> Address:
 
 
 def parse_secret(value: object) -> Secret:
-    """`${env:NAME}`, `${file:path}`, or the secret itself, kept as written: the keyring reads what it names."""
+    """`${env:NAME}`, `${file:path}`, or the secret itself, kept as written: the
+    keyring reads what it names.
+    """
     if isinstance(value, Secret):
         return value
     if not isinstance(value, str) or not value.strip():

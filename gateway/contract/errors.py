@@ -1,6 +1,7 @@
 """The receiver's errors, and the one table error -> answer.
 
-An error's text is shown to senders and written to the log: it holds reasons and positions, never payload text or keys.
+An error's text is shown to senders and written to the log: it holds reasons and positions,
+never payload text or keys.
 """
 
 import errno
@@ -14,7 +15,8 @@ class GatewayError(Exception):
     def __init__(self, text: str = "", *, reason: str | None = None, key: str | None = None) -> None:
         super().__init__(text)
         self.reason = reason
-        """A word for the operator, closer than the class: `key_disabled`; the sender is not told. None for the class's own."""
+        """A word for the operator, closer than the class: `key_disabled`; the sender is not
+        reported. None for the class's own."""
         self.key = key
         """Name of the key that was known, if one was."""
 
@@ -31,11 +33,13 @@ def not_bound(option: str, address: object, error: OSError) -> CannotStart:
 
 
 class BadPayload(GatewayError):
-    """The body can never be read: truncated, not the format it says, not UTF-8, nested without end."""
+    """The body can never be read: truncated, not the format it states, not
+    UTF-8, nested without end.
+    """
 
 
 class BadRecord(BadPayload):
-    """A record or request that the far end would refuse; it was not kept."""
+    """A record or request that the upstream would refuse; it was not kept."""
 
     def __init__(self, code: str, text: str) -> None:
         super().__init__(text, reason=code)
@@ -49,7 +53,7 @@ class NothingTaken(BadRecord):
     def __init__(self, code: str, text: str, beside: Mapping[str, object]) -> None:
         super().__init__(code, text)
         self.beside = beside
-        """What the answer tells of each, beside the error."""
+        """What the answer reports each, beside the error."""
 
 
 class StreamMismatch(GatewayError):
@@ -69,7 +73,7 @@ class UnsupportedMedia(GatewayError):
 
 
 class Unauthenticated(GatewayError):
-    """No key, or a key that nobody knows or that is disabled."""
+    """No key, or a key that no one knows or that is disabled."""
 
 
 class Forbidden(GatewayError):
@@ -89,14 +93,14 @@ class DeviceQuarantined(DeviceBlocked):
 
 
 class EnrolmentRefused(GatewayError):
-    """The same, told to a gateway that forwards: its device is refused, not its key."""
+    """The same, asked to a gateway that forwards: its device is refused, not its key."""
 
 
 class TooManyDevices(GatewayError):
     """More new devices than an hour may bring: a quota."""
 
     retry_after_s: int | None = None
-    """None when nothing tells how long it lasts."""
+    """None when nothing states how long it lasts."""
 
 
 class NotFound(GatewayError):
@@ -113,11 +117,13 @@ class Overloaded(GatewayError):
     def __init__(self, text: str, *, retry_after_s: int | None = None) -> None:
         super().__init__(text)
         self.retry_after_s = retry_after_s
-        """None when nothing tells how long it lasts."""
+        """None when nothing states how long it lasts."""
 
 
 class OverQuota(GatewayError):
-    """The key has sent what it may send in a minute; nothing is wrong here, and the same is taken later."""
+    """The key has sent what it may send in a minute; nothing is wrong
+    here, and the same is taken later.
+    """
 
     def __init__(self, text: str, *, retry_after_s: int, reason: str, key: str) -> None:
         super().__init__(text, reason=reason, key=key)
@@ -125,4 +131,4 @@ class OverQuota(GatewayError):
 
 
 class NoAnswer(GatewayError):
-    """Nobody can ask the service now, or it did not answer; the text says why."""
+    """No one can ask the service now, or it did not answer; the text states why."""

@@ -1,9 +1,13 @@
-"""Record flags that several packages set and read (`spool.record.Flag` is the closed list). Pure."""
+"""Record flags that several packages set and read (`spool.record.Flag` is the closed list).
+
+Pure.
+"""
 
 from typing import Final
 
 UNFINISHED: Final = "unfinished"
-"""The observation reports no end: the call may still run. Other observations of the same identity complete it."""
+"""The observation reports no end: the call may still run. Other observations of the
+same identity complete it."""
 START_UNKNOWN: Final = "start_unknown"
 """`started_at` is when the call ended; with `unfinished`, when the observation was made."""
 UNPRICED: Final = "unpriced"

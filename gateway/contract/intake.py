@@ -1,4 +1,6 @@
-"""What the web code calls with a request's bytes, and what it learns of them: the interface that `gateway.ingest.pipeline` fills."""
+"""What the web code calls with a request's bytes, and what it learns of them: the interface that
+`gateway.ingest.pipeline` fills.
+"""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -9,20 +11,22 @@ from gateway.contract.unit_cost import Target
 
 
 class Sender(NamedTuple):
-    """Who sent a payload, as far as the connection tells."""
+    """Who sent a payload, as far as the connection states."""
 
     key: str | None
     """Name of the inbound key; None on open intake."""
     peer: str
     """Address without port, or `unix`."""
     fixes: tuple[tuple[str, str], ...] = ()
-    """Attribution that the key fixes: (field, value), as `gateway.normalise.attribution.fixed_by` makes them of its labels."""
+    """Attribution that the key fixes: (field, value), as `gateway.normalise.attribution.fixed_by`
+    makes them of its labels."""
     repeat_key: str | None = None
     """The request's `Idempotency-Key`."""
     counted_as: str | None = None
     """What counting knows the key by, whatever it is renamed to; None: its name."""
     batch: tuple[str, str] | None = None
-    """Ids of the gateway that forwards it and of its batch, the same on every try of it; None where the headers name no batch."""
+    """Ids of the gateway that forwards it and of its batch, the same on every try of it; None where
+    the headers name no batch."""
 
 
 class Receipt(NamedTuple):
@@ -33,13 +37,16 @@ class Receipt(NamedTuple):
     warning: str | None = None
     """Shown as partial_success with 0 rejected items, such as "no known usage fields found"."""
     answer: Mapping[str, object] = MappingProxyType({})
-    """What else the answer tells: of a source's payload, ids; of events, how many are repeats."""
+    """What else the answer states: of a source's payload, ids; of events, how many are repeats."""
     ignored: int = 0
     """Of a source's items, those that are no AI usage."""
 
 
 class Intake(Protocol):
-    """What the web code calls. Returns after the commit; raises what `gateway.contract.errors` names."""
+    """What the web code calls.
+
+    Returns after the commit; raises what `gateway.contract.errors` names.
+    """
 
     async def traces(self, body: bytes, *, json: bool, sender: Sender) -> Receipt:
         """An ExportTraceServiceRequest, decompressed; *json* for OTLP/JSON, else protobuf."""
@@ -51,22 +58,32 @@ class Intake(Protocol):
         """An ExportMetricsServiceRequest."""
 
     async def source(self, name: str, body: bytes, *, sender: Sender, first_line: int = 1) -> Receipt:
-        """What an AI gateway pushes in its own shape (`gateway.sources`), or the part of it that begins with that line."""
+        """What an AI gateway pushes in its own shape (`gateway.sources`), or the part of it
+        that begins with that line.
+        """
 
     async def forwarded(self, body: bytes, *, sender: Sender) -> Receipt:
-        """Records of another gateway, in its envelope (`gateway.sources.records.envelope`). The position of each rejection begins with `records[3]`."""
+        """Records of another gateway, in its envelope (`gateway.sources.records.envelope`).
+
+        The position of each rejection begins with `records[3]`.
+        """
 
     async def events(self, body: bytes, *, sender: Sender, are_metered: bool = True) -> Receipt:
-        """Usage events: one JSON object, an array, `{"events": […]}` or NDJSON. Unless *are_metered*, none goes into a total by itself."""
+        """Usage events: one JSON object, an array, `{"events": […]}` or NDJSON.
+
+        Unless *are_metered*, none goes into a total by itself.
+        """
 
     async def unit_cost(self, target: Target, body: bytes, *, sender: Sender) -> Receipt:
         """Unit-cost records, `{"records": […]}`; all of them are kept, or none."""
 
     async def heartbeat(self, device_id: str, body: bytes, *, sender: Sender, enrolls: bool = True) -> Receipt:
-        """One device heartbeat, JSON; raises DeviceUnknown for a device that is new, unless it *enrolls*."""
+        """One device heartbeat, JSON; raises DeviceUnknown for a device that is
+        new, unless it *enrolls*.
+        """
 
     async def ping(self, device_id: str, body: bytes, *, sender: Sender, enrolls: bool = True) -> Receipt:
         """A device's sign of life; as above."""
 
     async def enroll(self, body: bytes, *, sender: Sender) -> Receipt:
-        """One device, JSON, to be enrolled before it says anything else."""
+        """One device, JSON, to be enrolled before it states anything else."""

@@ -11,4 +11,4 @@ class Rejection(NamedTuple):
     position: str
     """Where it stood, such as `resourceSpans[0].scopeSpans[1].spans[4]`."""
     message: str = ""
-    """What its sender is told to do; empty where the reason is all there is."""
+    """What its sender is asked to do; empty where the reason is all there is."""

@@ -1,4 +1,6 @@
-"""The calls of a payload after parsing: what is left to count and keep, in plain types for a worker process."""
+"""The calls of a payload after parsing: what is left to count and keep, in
+plain types for a worker process.
+"""
 
 from typing import NamedTuple
 

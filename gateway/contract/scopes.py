@@ -1,8 +1,9 @@
 """The catalogue: every scope, its category, and the managed use case it belongs to. Pure.
 
-One table holds what service-interface part 5 lists, and both sides read it: the gateway for its inbound and outbound
-keys, the local service for its own. A managed key stores names of use cases only; what it may do is read off the
-table at each check, so a scope added to a use case reaches every key of that use case with no edit.
+One table holds what service-interface part 5 lists, and both sides read it: the gateway for its
+inbound and outbound keys, the local service for its own. A managed key stores names of use cases
+only; what it may do is read off the table at each check, so a scope added to a use case reaches
+every key of that use case with no edit.
 """
 
 import re
@@ -37,7 +38,8 @@ class Scope(NamedTuple):
     """`<group>:<operation>`."""
     category: str
     write_only: bool = False
-    """It only accepts data, and answers nothing about the organization beyond whether a submission was accepted."""
+    """It only accepts data, and answers nothing about the organization beyond
+    whether a submission was accepted."""
     use_case: str | None = None
     """The managed use case that grants it; only a write-only scope may have one."""
 
@@ -172,7 +174,9 @@ def granted(grant: Grant, catalogue: Iterable[Scope] = CATALOGUE) -> frozenset[s
 
 
 def decide(grant: Grant, scope: str, catalogue: Iterable[Scope] = CATALOGUE) -> Allowed | Denied:
-    """Whether *grant* gives *scope* now; as `scope in granted(grant)`, without the set: this is asked on every request."""
+    """Whether *grant* gives *scope* now; as `scope in granted(grant)`, without the set: this
+    is asked on every request.
+    """
     return Allowed(scope) if _gives(grant, scope, catalogue) else Denied(scope)
 
 
@@ -185,7 +189,9 @@ def _gives(grant: Grant, scope: str, catalogue: Iterable[Scope]) -> bool:
 
 
 def faults(grant: Grant, catalogue: Iterable[Scope] = CATALOGUE) -> list[str]:
-    """What keeps *grant* from being given to a key, each with what comes near; empty when nothing does."""
+    """What keeps *grant* from being given to a key, each with what
+    comes near; empty when nothing does.
+    """
     scopes = [scope.name for scope in catalogue]
     match grant:
         case Fixed(names):
@@ -199,7 +205,9 @@ def faults(grant: Grant, catalogue: Iterable[Scope] = CATALOGUE) -> list[str]:
 
 
 def scope_name(text: str) -> str:
-    """The catalogue's name for a scope as people type it: any case, blanks anywhere; *text* itself when it has none."""
+    """The catalogue's name for a scope as people type it: any case, blanks anywhere;
+    *text* itself when it has none.
+    """
     name = "".join(text.split()).lower()
     return name if any(scope.name == name for scope in CATALOGUE) else text
 
@@ -225,7 +233,9 @@ def quoted(text: str) -> str:
 
 
 def catalogue_faults(catalogue: Iterable[Scope] = CATALOGUE) -> list[str]:
-    """Rows that break a rule of the catalogue: a managed scope that is not write-only, a use case nobody knows, a name twice."""
+    """Rows that break a rule of the catalogue: a managed scope that is not write-only, a use case
+    no one knows, a name twice.
+    """
     rows = tuple(catalogue)
     names = [row.name for row in rows]
     return (

@@ -28,7 +28,10 @@ _DOUBLE_TEXT = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?|NaN|-?Infinity
 
 
 def load(body: bytes) -> Json:
-    """The parsed document. Lone surrogates, which orjson refuses, are replaced and the body is read again."""
+    """The parsed document.
+
+    Lone surrogates, which orjson refuses, are replaced and the body is read again.
+    """
     text = body.removeprefix(_BOM)
     try:
         return cast("Json", orjson.loads(text))
@@ -122,7 +125,9 @@ def boolean_of(value: Json, at: str) -> bool:
 
 
 def integer_of(value: Json, low: int, high: int, at: str) -> int:
-    """A whole number within the limits, as number or decimal text; 3.0 is one, 3.5 and true are not."""
+    """A whole number within the limits, as number or decimal text;
+    3.0 is one, 3.5 and true are not.
+    """
     number: int | None = None
     if isinstance(value, str):
         number = int(value) if _INT_TEXT.fullmatch(value) else None

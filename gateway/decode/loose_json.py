@@ -1,10 +1,12 @@
 """JSON as senders write it where the standard is stricter than their own libraries. Pure.
 
-1. Half of a surrogate pair, from a text that was cut inside an emoji (JavaScript and Python both escape it): U+FFFD.
+1. Half of a surrogate pair, from a text that was cut inside an emoji (JavaScript and
+   Python both escape it): U+FFFD.
 2. `NaN`, `Infinity` and `-Infinity` outside a text, which Python's `json` writes: null.
 3. Bytes that are no UTF-8, from a text that was cut between bytes: U+FFFD.
 
-Prompts and answers hold them, and nobody reads those; but one of them would cost all calls of a body.
+Prompts and answers hold them, and no one reads those; but one of them would
+cost all calls of a body.
 """
 
 import re
@@ -16,7 +18,7 @@ import orjson
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
 _TRAILING = "after document"
-"""In what orjson says where a whole document stands and more behind it: nothing to mend."""
+"""In what orjson states where a whole document stands and more behind it: nothing to remedy."""
 _HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 _ESCAPES = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
@@ -39,7 +41,7 @@ def loads(text: bytes | str) -> Json:
 
 
 def place_of(error: JSONDecodeError) -> str:
-    """Where a body stops being JSON; what orjson says beside it may quote the body."""
+    """Where a body stops being JSON; what orjson states beside it may quote the body."""
     return f"line {error.lineno}, column {error.colno}"
 
 

@@ -1,13 +1,16 @@
-"""OTLP/JSON bytes -> the same wire view that protobuf gives, so that both forms share one normaliser. Pure.
+"""OTLP/JSON bytes -> the same wire view that protobuf gives, so that both forms
+share one normaliser. Pure.
 
-The rules are those of the OTLP specification's JSON encoding: ids in hex, 64-bit integers as number or decimal text,
-`NaN` and `Infinity` as text, bytes in base64, null for absent, enums as integers, unknown keys ignored, of a repeated
-key the last one wins. A byte order mark is skipped; half a surrogate pair (a text cut inside an emoji) becomes U+FFFD.
-Vercel's drains write the kind and the status of a span as a word (`"kind": "server"`): those words are read too.
+The rules are those of the OTLP specification's JSON encoding: ids in hex, 64-bit integers as number
+or decimal text, `NaN` and `Infinity` as text, bytes in base64, null for absent, enums as integers,
+unknown keys ignored, of a repeated key the last one wins. A byte order mark is skipped; half a
+surrogate pair (a text cut inside an emoji) becomes U+FFFD. Vercel's drains write the kind and the
+status of a span as a word (`"kind": "server"`): those words are read too.
 
-What is not JSON, or has a wrong JSON type, raises BadPayload; its text names the place, never the content. An item (span,
-log record, data point) with an id that is not hex of the right length or with an enum's name instead of its number is
-a fault of that item alone: an empty item stays in its place, and the position is told with the reason.
+What is not JSON, or has a wrong JSON type, raises BadPayload; its text names the place, never the
+content. An item (span, log record, data point) with an id that is not hex of the right length or
+with an enum's name instead of its number is a fault of that item alone: an empty item stays in its
+place, and the position is reported with the reason.
 """
 
 from collections.abc import Callable
@@ -37,7 +40,8 @@ _ENUM_WORDS = {
     "kind": {"unspecified": 0, "internal": 1, "server": 2, "client": 3, "producer": 4, "consumer": 5},
     "code": {"unset": 0, "ok": 1, "error": 2},
 }
-"""Vercel's words, in lower case; the names of protobuf's enums (`SPAN_KIND_SERVER`) are none of them."""
+"""Vercel's words, in lower case; the names of protobuf's enums
+(`SPAN_KIND_SERVER`) are none of them."""
 _ID_BYTES = {"trace_id": 16, "span_id": 8, "parent_span_id": 8}
 _ITEMS = frozenset({"spans", "log_records", "data_points"})
 _INT_LIMITS = {

@@ -1,7 +1,7 @@
 """OTLP protobuf bytes -> wire view. Pure.
 
-Truncated input, invalid UTF-8 in a text and nesting beyond protobuf's own limit of 100 levels raise BadPayload; unknown
-fields and enum numbers are accepted. A zero-length body is an empty request.
+Truncated input, invalid UTF-8 in a text and nesting beyond protobuf's own limit of 100 levels raise
+BadPayload; unknown fields and enum numbers are accepted. A zero-length body is an empty request.
 """
 
 from typing import cast

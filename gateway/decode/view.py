@@ -1,6 +1,7 @@
 """What a decoder gives: the shapes of the wire views, and what they hold besides. Types only.
 
-Protobuf and OTLP/JSON both end in these, so there is one normaliser a signal. The messages are read, never written.
+Protobuf and OTLP/JSON both end in these, so there is one normaliser a signal. The
+messages are read, never written.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,7 +9,10 @@ from typing import NamedTuple, Protocol
 
 
 class AnyValue(Protocol):
-    """One attribute value. Several members may be read; the one that was not sent has its zero value."""
+    """One attribute value.
+
+    Several members may be read; the one that was not sent has its zero value.
+    """
 
     @property
     def string_value(self) -> str: ...
@@ -25,7 +29,9 @@ class AnyValue(Protocol):
     @property
     def kvlist_value(self) -> "KeyValueList": ...
     def HasField(self, field_name: str, /) -> bool:  # noqa: N802 - protobuf's own name
-        """Whether a number, a boolean or a nested value was sent (strings and bytes keep no presence)."""
+        """Whether a number, a boolean or a nested value was sent
+        (strings and bytes keep no presence).
+        """
 
 
 Attributes = Mapping[str, AnyValue]
@@ -46,7 +52,9 @@ class Resource(Protocol):
     @property
     def attributes(self) -> Attributes: ...
     def SerializeToString(self) -> bytes:  # noqa: N802 - protobuf's own name
-        """Equal bytes mean equal attributes; equal attributes may come as other bytes, since a map has no order."""
+        """Equal bytes mean equal attributes; equal attributes may come as other bytes,
+        since a map has no order.
+        """
 
 
 class Scope(Protocol):
@@ -249,8 +257,9 @@ class MetricsRequest(Protocol):
 
 
 Faults = Mapping[str, str]
-"""Position of an item -> reason. The decoder could not read the item and left an empty one in its place, so that the
-positions of the others hold. Positions read `resourceSpans[0].scopeSpans[1].spans[4]`."""
+"""Position of an item -> reason. The decoder could not read the item and left an empty one in its
+place, so that the positions of the others hold. Positions read
+`resourceSpans[0].scopeSpans[1].spans[4]`."""
 
 NO_FAULTS: Faults = {}
 

@@ -1,14 +1,16 @@
-"""The wire views of OTLP: protobuf classes that read the same bytes as OTLP's own messages, made for reading fast.
+"""The wire views of OTLP: protobuf classes that read the same bytes as OTLP's own
+messages, made for reading fast.
 
 They differ from the generated classes in three ways, none of which shows on the wire:
 
-1. `attributes` is `map<string, AnyValue>` (a repeated KeyValue and a map entry have identical bytes), so a value is a
-   dictionary look-up; of a repeated key the last one wins.
-2. `AnyValue` has plain fields instead of a oneof, so a value is read without asking which member is set. The numbers
-   keep presence (`?`): an attribute that says 0 is 0, not absent.
-3. Fields that nobody needs are left out; protobuf skips them.
+1. `attributes` is `map<string, AnyValue>` (a repeated KeyValue and a map entry have identical
+   bytes), so a value is a dictionary look-up; of a repeated key the last one wins.
+2. `AnyValue` has plain fields instead of a oneof, so a value is read without asking which member is
+   set. The numbers keep presence (`?`): an attribute that states 0 is 0, not absent.
+3. Fields that no one needs are left out; protobuf skips them.
 
-Each message is one entry of `_SCHEMA`: field number, type, name. `*` repeats, `?` keeps presence, `map` is rule 1.
+Each message is one entry of `_SCHEMA`: field number, type, name. `*` repeats, `?` keeps
+presence, `map` is rule 1.
 """
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory

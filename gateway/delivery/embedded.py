@@ -1,7 +1,9 @@
-"""The embedded local service: the far end when no `upstream` is configured, with keys of its own for the gateway's lanes.
+"""The embedded local service: the upstream when no `upstream` is configured, with keys of its
+own for the gateway's lanes.
 
-The gateway sends to it over a real socket like to any service: AI telemetry under a managed "Send AI Telemetry" key, the
-rest under a fixed key. Both secrets, and one with read scopes for the operator, lie as files of mode 0600.
+The gateway sends to it over a real socket like to any service: AI telemetry under a managed "Send
+AI Telemetry" key, the rest under a fixed key. Both secrets, and one with read scopes for the
+operator, lie as files of mode 0600.
 """
 
 from collections.abc import Callable, Sequence

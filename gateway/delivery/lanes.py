@@ -1,4 +1,6 @@
-"""The lanes of one gateway: which exporter each has, its pump, and its state as the status shows it."""
+"""The lanes of one gateway: which exporter each has, its pump, and
+its state as the status shows it.
+"""
 
 import asyncio
 import random
@@ -35,9 +37,11 @@ RESTART_S = 1.0
 LOOK_FOR_KEYS_S = 1.0
 WATCH_S = 0.5
 STOP_GRACE_S = 5.0
-"""How long a send that is under way may still take when the gateway stops; then its batch is given back."""
+"""How long a send that is under way may still take when the gateway
+stops; then its batch is given back."""
 LET_GO_S = 5.0
-"""Beyond that, a pump that does not end is left to itself: its batches stay on disk, and go out again later."""
+"""Beyond that, a pump that does not end is left to itself: its batches stay on
+disk, and go out again later."""
 
 
 class Lanes:
@@ -51,7 +55,9 @@ class Lanes:
         events: EventStore,
         devices: Exporter | None = None,
     ) -> None:
-        """*devices* takes what an earlier release left in the spool's lane of that name; devices have a lane of their own."""
+        """*devices* takes what an earlier release left in the spool's lane of that name; devices
+        have a lane of their own.
+        """
         self._spool = spool
         clock = SystemClock()
         self._keyring = Keyring([KeySetting(key.name, key.secret, grants_of(key)) for key in upstream.keys])
@@ -104,7 +110,9 @@ class Lanes:
         self._running.append(asyncio.create_task(self._look_for_keys(), name="key files"))
 
     async def _keep_pumping(self, lane: Lane, exporter: Exporter, plan: LanePlan) -> None:
-        """Run the lane's pump; one that ends by a fault of ours is told and replaced, for its lane must not stand still."""
+        """Run the lane's pump; one that ends by a fault of ours is reported and replaced, for its
+        lane must not stand still.
+        """
         while not self._stopping:
             pump = Pump(
                 lane,
@@ -130,7 +138,7 @@ class Lanes:
                 await asyncio.sleep(0 if watching.done() and not watching.cancelled() else RESTART_S)
 
     async def _until_still(self, lane: Lane, pump: Pump, limits: Limits) -> None:
-        """Return when the lane says that it is well and has something to send, yet nothing moves."""
+        """Return when the lane states that it is well and has something to send, yet nothing moves."""
         watch = LaneWatch()
         while True:
             await asyncio.sleep(WATCH_S)
@@ -155,17 +163,21 @@ class Lanes:
             return False
 
     async def _let_go(self, pumping: asyncio.Task[None]) -> None:
-        """Cancel a pump, which gives back what it holds; one that does not even end then is left behind."""
+        """Cancel a pump, which gives back what it holds; one that
+        does not even end then is left behind.
+        """
         pumping.cancel()
         await asyncio.wait({pumping}, timeout=LET_GO_S)
 
     async def _look_for_service(self) -> None:
         found = await check_liveness(self._client)
-        if found != "no_key":  # else no key of ours may ask; each lane's first answer tells
+        if found != "no_key":  # else no key of ours may ask; each lane's first answer states
             log.info("upstream looked for", found=found)
 
     async def _look_for_keys(self) -> None:
-        """A key file that changed is tried at once by the lanes that are held, however seldom they probe by now."""
+        """A key file that changed is tried at once by the lanes that are held, however
+        seldom they probe by now.
+        """
         while True:
             await asyncio.sleep(LOOK_FOR_KEYS_S)
             if self._keyring.look():

@@ -1,7 +1,8 @@
-"""Whether a lane that says it is well really moves. Pure: what the pump did and the time come in.
+"""Whether a lane that states it is well really moves. Pure: what the pump did and the time come in.
 
-A pump asks its spool every two seconds even when nobody wakes it, and a send has a time limit of its own. This is the net below both: a
-fault that nobody foresaw must not keep a lane still until somebody restarts the gateway.
+A pump asks its spool every two seconds even when no one wakes it, and a send has a time limit of
+its own. This is the net below both: a fault that no one foresaw must not keep a lane still until
+someone restarts the gateway.
 """
 
 STILL_S = 3.0
@@ -18,7 +19,9 @@ class LaneWatch:
         self._since_s = 0.0
 
     def stands_still(self, now_s: float, *, moved: int, holding: int) -> bool:
-        """Whether the count *moved* has been the same for too long, with *holding* batches leased by the pump."""
+        """Whether the count *moved* has been the same for too long, with *holding*
+        batches leased by the pump.
+        """
         if moved != self._moved:
             self._moved, self._since_s = moved, now_s
             return False

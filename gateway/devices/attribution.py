@@ -1,7 +1,9 @@
-"""Attribution from the enrolled device: its labels fill what neither record nor resource states. Pure.
+"""Attribution from the enrolled device: its labels fill what neither
+record nor resource states. Pure.
 
-A device states labels in its heartbeats and its enrolment. `team`, `project`, `environment` and `user` are fields of the
-attribution, any other name joins its `labels`. What the inbound key fixes stays (`gateway.normalise.attribution`).
+A device states labels in its heartbeats and its enrolment. `team`, `project`, `environment` and
+`user` are fields of the attribution, any other name joins its `labels`. What the inbound key fixes
+stays (`gateway.normalise.attribution`).
 """
 
 import re
@@ -16,7 +18,8 @@ from gateway.normalise.context import Context
 from gateway.normalise.points import UsagePoints
 
 LABEL_NAME: Final = re.compile(r"[\w.-]{1,64}", re.ASCII)
-"""The form of a label's name in a record; a device's label of another form stays with the device."""
+"""The form of a label's name in a record; a device's label of another form stays with the device.
+"""
 
 Labels = Mapping[str, str]
 
@@ -30,7 +33,9 @@ def labels_in(details: bytes) -> Labels:
 
 
 def attribute_calls(calls: ParsedPayload, labels: Mapping[str, Labels], context: Context) -> ParsedPayload:
-    """*calls* whose records of the devices in *labels* (device id -> labels) carry these; linear in the records' bytes."""
+    """*calls* whose records of the devices in *labels* (device id -> labels) carry these;
+    linear in the records' bytes.
+    """
     records = [_attributed(record, labels, context) for record in calls.records]
     return calls._replace(records=records)
 
@@ -45,7 +50,9 @@ def _attributed(body: bytes, labels: Mapping[str, Labels], context: Context) -> 
 
 
 def attribute_points(points: UsagePoints, labels: Mapping[str, Labels], context: Context) -> None:
-    """The same for usage points: the resources of these devices get an attribution of their own in *points*."""
+    """The same for usage points: the resources of these devices get an
+    attribution of their own in *points*.
+    """
     for at, shared in enumerate(points.attributions):
         found = labels.get(shared.get("device_id") or "")
         if found:

@@ -1,6 +1,8 @@
-"""Devices that the spool names and control.db lacks: it was restored from a backup, or could not be written when they spoke first.
+"""Devices that the spool names and control.db lacks: it was restored from a backup, or could not be
+written when they spoke first.
 
-Records that wait are looked through after each start, beside everything else; who is named there and is not known is met as if it spoke now.
+Records that wait are looked through after each start, beside everything else; who is named there
+and is not known is met as if it spoke now.
 """
 
 import asyncio
@@ -46,7 +48,10 @@ async def add_named(spool: SettledReader, store: DeviceStore) -> None:
 
 
 def named_in(spool: SettledReader, stop: threading.Event) -> set[str]:
-    """The devices of all records that wait, or of those that were read before *stop*. Raises SpoolError."""
+    """The devices of all records that wait, or of those that were read before *stop*.
+
+    Raises SpoolError.
+    """
     quoted: set[bytes] = set()
     began_s = time.perf_counter()
     for body in spool.pending_bodies(AI_TELEMETRY):

@@ -1,13 +1,14 @@
-"""What senders bring, in one transaction each: a first contact inserts the device and its enrolment; heartbeats, pings and enrolments get their outcome.
+"""What senders bring, in one transaction each: a first contact inserts the device and its
+enrolment; heartbeats, pings and enrolments get their outcome.
 
-| posted | outcome |
-|---|---|
-| heartbeat or ping | `kept`: it waits for the device's slot. `suppressed.superseded`: one waits already, and this one takes its place, or a later one came before. `duplicate.heartbeat`: the same instance and sequence again. `suppressed.device_quarantined` |
-| enrolment | `kept`: the device is new. `duplicate.enrolment`: it is known |
-| anything of a blocked device | `rejected.device_blocked` |
-| a new device too many | `rejected.too_many_new_devices` |
+- heartbeat or ping: `kept`, it waits for the device's slot; `suppressed.superseded`, one waits
+  already and this one takes its place, or a later one came before; `duplicate.heartbeat`, the same
+  instance and sequence again; `suppressed.device_quarantined`
+- enrolment: `kept`, the device is new; `duplicate.enrolment`, it is known
+- anything of a blocked device: `rejected.device_blocked`
+- a new device beyond the budget: `rejected.too_many_new_devices`
 
-What telemetry tells of a device is no item of its own.
+A contact by telemetry alone is no item of its own.
 """
 
 import sqlite3
@@ -27,9 +28,11 @@ from gateway.devices.throttling import Budget
 from spool.clock import rfc3339_ms
 
 INSTANCES_MOST: Final = 64
-"""Of one device that are remembered; those silent for longest are dropped, so that invented ones neither grow the file nor slow it down."""
+"""Of one device that are remembered; those silent for longest are dropped, so that invented ones
+neither grow the file nor slow it down."""
 TAKES_TURNS_MS: Final = 10 * 60_000
-"""An instance that comes back within this time, after another one spoke, is a machine of its own."""
+"""An instance that comes back within this time, after another one spoke, is a machine of its own.
+"""
 CLONED: Final = "several machines send heartbeats under this id; each gets one of its own"
 
 
@@ -41,7 +44,7 @@ class Taken(NamedTuple):
     outcome: str
     device_no: int = 0
     interval_ms: int | None = None
-    """As the service told it."""
+    """As the service stated it."""
     is_clone: bool = False
     """The device is not the one of that id, but a machine that shares it."""
     labels: Labels = MappingProxyType({})
@@ -53,20 +56,20 @@ class Moment(NamedTuple):
 
     now_ms: int
     interval_ms: int
-    """Between heartbeats, where the service says nothing."""
+    """Between heartbeats, where the service states nothing."""
     gateway_id: str
     budget: Budget
     ahead_ms: int = 0
-    """What to add to a time here for what the wall clock would tell."""
+    """What to add to a time here for what the wall clock would state."""
 
 
 def contact(connection: sqlite3.Connection, new: New, moment: Moment, *, insert: bool = True) -> Taken:
     """A device spoke by telemetry. With *insert*, it is enrolled where it is new."""
     device = rows.find(connection, new.device_id)
     if device is not None:
-        return _told(_spoke(connection, device, moment.now_ms), "kept")
+        return _taken(_spoke(connection, device, moment.now_ms), "kept")
     made = _insert(connection, new, moment) if insert else None
-    return Taken(None, "rejected") if made is None else _told(made, "kept")
+    return Taken(None, "rejected") if made is None else _taken(made, "kept")
 
 
 def enrolment(connection: sqlite3.Connection, new: New, moment: Moment, *, says_kind: bool = True) -> Taken:
@@ -77,12 +80,12 @@ def enrolment(connection: sqlite3.Connection, new: New, moment: Moment, *, says_
         if made is None:
             return _too_many(connection)
         rows.count(connection, "kept")
-        return _told(rows.save(connection, made, enrolment_waits=1), "kept")
+        return _taken(rows.save(connection, made, enrolment_waits=1), "kept")
     if device.state in {"blocked", "quarantined"}:
         rows.count(connection, "rejected", f"device_{device.state}")
-        return _told(device, "rejected")
+        return _taken(device, "rejected")
     rows.count(connection, "duplicate", "enrolment")
-    return _told(
+    return _taken(
         _spoke(connection, _introduced(connection, device, new, says_kind=says_kind), moment.now_ms), "duplicate"
     )
 
@@ -114,7 +117,7 @@ def _beat(connection: sqlite3.Connection, device: Device, beat: Heartbeat, momen
     if known is not None and beat.sequence <= known[0]:
         outcome, reason = ("duplicate", "heartbeat") if beat.sequence == known[0] else ("suppressed", "superseded")
         rows.count(connection, outcome, reason)
-        return _told(device, outcome)
+        return _taken(device, outcome)
     if beat.host or beat.client or beat.labels:
         device = rows.save(connection, device, details=_details(beat))
     device = rows.save(connection, device, instance_id=beat.instance_id)
@@ -122,7 +125,7 @@ def _beat(connection: sqlite3.Connection, device: Device, beat: Heartbeat, momen
 
 
 def ping(connection: sqlite3.Connection, device_id: str, moment: Moment) -> Taken:
-    """A sign of life that says nothing else; a heartbeat that waits says more."""
+    """A sign of life that states nothing else; a heartbeat that waits states more."""
     device = rows.find(connection, device_id) or _insert(connection, New(device_id, POSTED, "ping"), moment)
     if device is None:
         return _too_many(connection)
@@ -141,11 +144,13 @@ def _wait(connection: sqlite3.Connection, device: Device, beat: bytes, moment: M
     if slot_ms is None:
         slot_ms = due_ms(device.device_id, device.interval_ms or moment.interval_ms, now_ms, device.beat_sent_ms)
     waiting = {"beat": beat, "beat_no": device.beat_no + 1, "beat_ms": now_ms, "beat_due_ms": slot_ms, "beat_waits": 1}
-    return _told(rows.save(connection, device, **waiting), outcome)
+    return _taken(rows.save(connection, device, **waiting), outcome)
 
 
 def _introduced(connection: sqlite3.Connection, device: Device, new: New, *, says_kind: bool) -> Device:
-    """A device that only telemetry told of says itself what it is: its first enrolment says so too, unless it may have arrived already."""
+    """A device that only telemetry reported states itself what it is: its first enrolment states it
+    too, unless it may have arrived already.
+    """
     is_new = device.origin == "telemetry" and device.state == "pending" and device.enrolled_ms is None
     if not is_new or rows.was_tried(connection, device):
         return device
@@ -158,7 +163,7 @@ def _introduced(connection: sqlite3.Connection, device: Device, new: New, *, say
     )
 
 
-def _told(device: Device, outcome: str) -> Taken:
+def _taken(device: Device, outcome: str) -> Taken:
     return Taken(device.state, outcome, device.device_no, device.interval_ms, labels=labels_in(device.details))
 
 
@@ -179,13 +184,13 @@ def _refused(connection: sqlite3.Connection, device: Device, now_ms: int) -> Tak
         return _blocked(connection, device)
     if device.state == "quarantined":
         rows.count(connection, "suppressed", "device_quarantined")
-        return _told(_spoke(connection, device, now_ms), "suppressed")
+        return _taken(_spoke(connection, device, now_ms), "suppressed")
     return None
 
 
 def _blocked(connection: sqlite3.Connection, device: Device) -> Taken:
     rows.count(connection, "rejected", "device_blocked")
-    return _told(device, "rejected")
+    return _taken(device, "rejected")
 
 
 def _spoke(connection: sqlite3.Connection, device: Device, now_ms: int) -> Device:
@@ -216,7 +221,10 @@ def _beat_body(beat: Heartbeat, moment: Moment) -> bytes:
 
 
 def _speaking(connection: sqlite3.Connection, device: Device, beat: Heartbeat, moment: Moment) -> Device | None:
-    """The machine that speaks: the device itself, or the one of its clones that this instance is. None: one new device too many."""
+    """The machine that speaks: the device itself, or the one of its clones that this instance is.
+
+    None: one new device too many.
+    """
     number = _number_of(connection, device, beat.instance_id, moment.now_ms)
     if number == 1:
         device_now = rows.by_number(connection, device.device_no)
@@ -231,7 +239,10 @@ def _speaking(connection: sqlite3.Connection, device: Device, beat: Heartbeat, m
 
 
 def _number_of(connection: sqlite3.Connection, device: Device, instance_id: str, now_ms: int) -> int:
-    """Which machine the instance is: 1 keeps the id. One that was never seen may be a restart, and takes the id till the other comes back."""
+    """Which machine the instance is: 1 keeps the id.
+
+    One that was never seen may be a restart, and takes the id till the other comes back.
+    """
     found = connection.execute(
         "SELECT instance_id, seen_ms, number FROM device_instances WHERE device_no = ?", (device.device_no,)
     )
@@ -249,7 +260,9 @@ def _number_of(connection: sqlite3.Connection, device: Device, instance_id: str,
 
 
 def _free_number(instances: dict[str | None, tuple[int, int]]) -> int:
-    """For a machine that is to have an id of its own; when there are too many, that of the one silent for longest."""
+    """For a machine that is to have an id of its own; when there are too many, that of
+    the one silent for longest.
+    """
     seen: dict[int, int] = {}
     for seen_ms, number in instances.values():
         seen[number] = max(seen_ms, seen.get(number, 0))

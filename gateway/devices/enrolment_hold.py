@@ -1,7 +1,9 @@
-"""Telemetry of a device that the service does not know yet, held back until it does (`devices.gate: hold`).
+"""Telemetry of a device that the service does not know yet, held back until it
+does (`devices.gate: hold`).
 
-Records travel in the order of their acceptance, so what came since the first contact of such a device waits with it, whoever sent it. It goes on
-when the service knows the device or refuses it, and `LONGEST_MS` after the first contact in any case.
+Records travel in the order of their acceptance, so what came since the first contact of such a
+device waits with it, whoever sent it. It goes on when the service knows the device or refuses it,
+and `LONGEST_MS` after the first contact in any case.
 """
 
 import sqlite3
@@ -23,7 +25,9 @@ log = structlog.get_logger()
 
 class EnrolmentGate:
     def __init__(self, store: DeviceStore, *, settle_ms: int, now_ms: Callable[[], int]) -> None:
-        """*settle_ms*: what was received so long before the first contact may be merged with what the device sends. *now_ms*: as the store's."""
+        """*settle_ms*: what was received so long before the first contact may be merged with what
+        the device sends. *now_ms*: as the store's.
+        """
         self._store = store
         self._before_ms = settle_ms + MARGIN_MS
         self._now_ms = now_ms
@@ -52,7 +56,10 @@ class EnrolmentGate:
 
 
 def first_contact_of_unknown(connection: sqlite3.Connection, since_ms: int) -> int | None:
-    """Of the devices whose first enrolment is under way, the earliest after *since_ms*. A gateway is not who its telemetry comes from, a laptop's is."""
+    """Of the devices whose first enrolment is under way, the earliest after *since_ms*.
+
+    A gateway is not who its telemetry comes from, a laptop's is.
+    """
     (first_ms,) = connection.execute(
         "SELECT min(first_seen_ms) FROM devices"
         " WHERE first_seen_ms > ? AND enrolled_ms IS NULL AND state IN ('pending', 'enrolling')"

@@ -1,6 +1,7 @@
 """A device's heartbeat as it is posted -> checked fields. Pure.
 
-Only the contract's fields are taken over (wire contract 6.4), each checked; whatever else a device says stays behind.
+Only the contract's fields are taken over (wire contract 6.4), each checked; whatever else a
+device states stays behind.
 """
 
 from typing import Any, NamedTuple
@@ -23,11 +24,11 @@ class Heartbeat(NamedTuple):
     instance_id: str
     sequence: int
     observed_at: str | None
-    """RFC 3339 UTC with milliseconds; None when the device did not say."""
+    """RFC 3339 UTC with milliseconds; None when the device did not state."""
     last_activity_at: str | None
     status: str
     kind: str | None
-    """None when the device did not say."""
+    """None when the device did not state."""
     host: dict[str, str]
     client: dict[str, str]
     labels: dict[str, str]
@@ -61,11 +62,11 @@ def decode_heartbeat(body: bytes) -> Heartbeat:
 class Enrolment(NamedTuple):
     device_id: str
     instance_id: str | None
-    """None when the device did not say."""
+    """None when the device did not state."""
     kind: str | None
     """The same."""
     details: dict[str, dict[str, str]]
-    """`host`, `client` and `labels`, as far as they were told."""
+    """`host`, `client` and `labels`, as far as they were reported."""
 
 
 def decode_enrolment(body: bytes) -> Enrolment:

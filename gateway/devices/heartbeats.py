@@ -1,7 +1,9 @@
-"""When a device's heartbeat goes out, and what the gateway says for a device that says nothing itself. Pure; times in ms.
+"""When a device's heartbeat goes out, and what the gateway states for a device that states nothing
+itself. Pure; times in ms.
 
-Heartbeats are state: the latest one stands for those before it. Each device has a slot in each interval, at a phase that hangs on its id,
-give or take a tenth, so that a fleet that starts at once does not beat at once. A device that did not speak has nothing due.
+Heartbeats are state: the latest one stands for those before it. Each device has a slot in each
+interval, at a phase that hangs on its id, give or take a tenth, so that a fleet that starts at once
+does not beat at once. A device that did not speak has nothing due.
 """
 
 from typing import Any, Final, Literal
@@ -32,14 +34,16 @@ def next_slot_ms(device_id: str, interval_ms: int, after_ms: int) -> int:
 
 
 def due_ms(device_id: str, interval_ms: int, now_ms: int, sent_ms: int | None) -> int:
-    """When a beat that came now goes out: the first one of a device at once, the others in its slots."""
+    """When a beat that came now goes out: the first one of a device
+    at once, the others in its slots.
+    """
     if sent_ms is None:
         return now_ms
     return next_slot_ms(device_id, interval_ms, max(now_ms, sent_ms + interval_ms // 2))
 
 
 def is_stale(beat_due_ms: int, interval_ms: int, now_ms: int) -> bool:
-    """Whether a beat is late by more than an interval: then the next one says more."""
+    """Whether a beat is late by more than an interval: then the next one states more."""
     return now_ms - beat_due_ms > interval_ms
 
 
@@ -49,7 +53,10 @@ def offline_after_ms(interval_ms: int) -> int:
 
 
 def spoken_for(gateway_id: str, last_contact_ms: int, now_ms: int) -> dict[str, Any]:
-    """The beat of a device that sends telemetry only. The sequence grows with the clock, over restarts too."""
+    """The beat of a device that sends telemetry only.
+
+    The sequence grows with the clock, over restarts too.
+    """
     return {
         "instance_id": gateway_id,
         "sequence": now_ms // 1000,

@@ -1,7 +1,9 @@
-"""What senders bring of devices: heartbeats, pings and enrolments by themselves, and first contacts beside telemetry.
+"""What senders bring of devices: heartbeats, pings and enrolments by themselves, and first
+contacts beside telemetry.
 
-Telemetry never waits for the service: a device that is new is on disk with its enrolment before the sender is answered, one that is known costs a
-look into memory. What a blocked device sends is refused item by item, so that others in the same payload lose nothing.
+Telemetry never waits for the service: a device that is new is on disk with its enrolment before the
+sender is answered, one that is known costs a look into memory. What a blocked device sends is
+refused item by item, so that others in the same payload lose nothing.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,7 +35,10 @@ SUM: Final = b'"kind":"aggregate"'
 
 class DeviceIntake:
     def __init__(self, store: DeviceStore, *, telemetry_enrolls: bool, needs_row: bool = False) -> None:
-        """*telemetry_enrolls*: a device that is named by telemetry alone is enrolled too. *needs_row*: it must be written down before its telemetry is."""
+        """*telemetry_enrolls*: a device that is named by telemetry alone is enrolled too.
+
+        *needs_row*: it must be written down before its telemetry is.
+        """
         self._store = store
         self._telemetry_enrolls = telemetry_enrolls
         self._needs_row = needs_row
@@ -41,20 +46,24 @@ class DeviceIntake:
     # ---- by themselves
 
     async def heartbeat(self, device_id: str, body: bytes, *, enrolls: bool = True) -> Receipt:
-        """Raises BadPayload, DeviceBlocked, TooManyDevices, DatabaseUnavailable, and unless it *enrolls* DeviceUnknown."""
+        """Raises BadPayload, DeviceBlocked, TooManyDevices, DatabaseUnavailable, and unless
+        it *enrolls* DeviceUnknown.
+        """
         beat = decode_heartbeat(body)
         if not enrolls:
             await self._refuse_stranger(checked(device_id))
         return self._receipt(await self._store.heartbeat(checked(device_id), beat))
 
     async def ping(self, device_id: str, body: bytes, *, enrolls: bool = True) -> Receipt:
-        """Raises as `heartbeat`. The body says nothing."""
+        """Raises as `heartbeat`. The body states nothing."""
         if not enrolls:
             await self._refuse_stranger(checked(device_id))
         return self._receipt(await self._store.ping(checked(device_id)))
 
     async def _refuse_stranger(self, device_id: str) -> None:
-        """For a gateway that forwards: its enrolment says more of the device than the heartbeat that it would begin with here."""
+        """For a gateway that forwards: its enrolment states more of the device than the heartbeat
+        that it would begin with here.
+        """
         if not await self._store.knows(device_id):
             raise DeviceUnknown("the device is not enrolled here: enrol it again")
 
@@ -82,7 +91,8 @@ class DeviceIntake:
     # ---- beside telemetry
 
     async def admitted(self, packed: ParsedPayload, context: Context) -> ParsedPayload:
-        """*packed* without the calls of blocked devices, and with what devices state of themselves in their calls.
+        """*packed* without the calls of blocked devices, and with what devices state of
+        themselves in their calls.
 
         A new device is on disk when this returns. Raises DatabaseUnavailable where it must be.
         """
@@ -129,7 +139,11 @@ class DeviceIntake:
         return {device_id for device_id in services if self._store.is_blocked(device_id)}
 
     async def _meet(self, strangers: Iterable[str], services: Mapping[str, str | None]) -> None:
-        """First contacts. Telemetry is refused because they cannot be written only where a row is needed: the device's next payload is another one."""
+        """First contacts.
+
+        Telemetry is refused because they cannot be written only where a row is needed: the device's
+        next payload is another one.
+        """
         new = [
             New(x, kind_of_service(services[x]), "telemetry", client_of(services[x]))
             for x in strangers
@@ -160,7 +174,9 @@ def client_of(service_name: str | None) -> bytes:
 
 
 def of_sums(records: Sequence[bytes]) -> dict[str, str | None]:
-    """Device -> service of the records that are another gateway's sums: `ParsedPayload.used` names calls alone."""
+    """Device -> service of the records that are another gateway's sums:
+    `ParsedPayload.used` names calls alone.
+    """
     said = (orjson.loads(record)["attribution"] for record in records if SUM in record)
     return {who["device_id"]: who.get("service_name") for who in said if who.get("device_id")}
 

@@ -1,9 +1,10 @@
-"""The lane of devices: asks the store what is due, and sends it within the herd's limits.
+"""The lane of devices: asks the store what is due, and sends it within the limits of `throttling`.
 
-Enrolments take turns by a token bucket; heartbeats come at their slots; four calls are under way at most. A failure that may pass puts the
-enrolment back with a back-off of its own; several in a row make the whole lane wait (`herd.Gate`). A device that the service does not know any
-more is enrolled again, one by one; when it seems to have lost the fleet (`herd.Forgetting`), nobody is: heartbeats stop, and a ping now and then
-asks whether it was an outage.
+Enrolments take turns by a token bucket; heartbeats come at their slots; four calls are under way at
+most. A failure that may pass puts the enrolment back with a back-off of its own; several in a row
+make the whole lane wait (`CircuitBreaker`). A device that the service does not know any more is
+enrolled again, one by one; when it seems to have lost the fleet (`MassNotFoundBreaker`), no one is:
+heartbeats stop, and a ping now and then asks whether it was an outage.
 """
 
 import asyncio
@@ -60,7 +61,9 @@ class DeviceLane:
         chance: Callable[[], float],
         itself: New | None = None,
     ) -> None:
-        """*now_ms* is the store's clock; *chance* draws from [0, 1). *itself*: the device that the gateway enrols itself as."""
+        """*now_ms* is the store's clock; *chance* draws from [0, 1). *itself*: the device that the
+        gateway enrols itself as.
+        """
         self._store = store
         self._calls = calls
         self._limits = limits
@@ -87,7 +90,8 @@ class DeviceLane:
         self._landings: set[asyncio.Task[None]] = set()
         self._under_way = 0
         self._beating: dict[int, float] = {}
-        """Devices whose heartbeat is under way or waits for another try -> monotonic time of that; infinity while under way."""
+        """Devices whose heartbeat is under way or waits for another try -> monotonic time of that;
+        infinity while under way."""
         self._tries: dict[int, int] = {}
         self._running: list[asyncio.Task[None]] = []
         store.on_due = self._look_now
@@ -207,7 +211,10 @@ class DeviceLane:
             log.error("an answer about a device is not settled", error=type(error).__name__, at=places(error))  # noqa: TRY400 as above
 
     async def _send(self, call: DeviceCall) -> tuple[DeviceReply, int]:
-        """The reply, and the gate's turn that the call was made in. Give it a place that `_slot` got."""
+        """The reply, and the gate's turn that the call was made in.
+
+        Give it a place that `_slot` got.
+        """
         turn = self._gate.turn
         probe = self._calls.client.destination.launch()
         try:
@@ -277,7 +284,7 @@ class DeviceLane:
             case Refused():  # too large: nothing of it will ever fit
                 self._judge(reply, turn)
                 said = DeviceAnswer(
-                    "enroll", enrolment.device.device_id, "quarantined", told=f"{reply.code}: {reply.message}"
+                    "enroll", enrolment.device.device_id, "quarantined", message=f"{reply.code}: {reply.message}"
                 )
                 await self._store.enrolled(enrolment, said)
             case Retry():
@@ -297,11 +304,14 @@ class DeviceLane:
         return DeviceCall("enroll", sent_id, enrolment.body, enrolment.enrollment_id, enrolment.generation)
 
     async def _forbidden(self, answer: DeviceAnswer, device: Device, turn: int) -> None:
-        """A 403 that does not say what it is about. While others are taken it is about the device, else about the key."""
-        reason = f"devices: HTTP 403: the key is refused or lacks the scope: {answer.told}"
+        """A 403 that does not state what it is about.
+
+        While others are taken it is about the device, else about the key.
+        """
+        reason = f"devices: HTTP 403: the key is refused or lacks the scope: {answer.message}"
         if self._gate.reason is None and self._gate.turn == turn and self._taken_since_forbidden:
             self._taken_since_forbidden = False
-            await self._store.forbidden(device, answer.told)
+            await self._store.forbidden(device, answer.message)
             return
         self._judge(Hold(reason), turn)
 
@@ -370,7 +380,7 @@ class DeviceLane:
                 assert_never(reply)
 
     def _beat_call(self, device: Device) -> DeviceCall:
-        """Without the scope to ping, a device's ping goes as a heartbeat: it says as much."""
+        """Without the scope to ping, a device's ping goes as a heartbeat: it states as much."""
         told_ms = self._store.told_ms
         if device.beat == b"" and self._calls.grants("ping"):
             return DeviceCall("ping", device.sent_id)
@@ -398,7 +408,9 @@ class DeviceLane:
         await self._probe_once()
 
     async def _probe_once(self) -> None:
-        """Ask for one that was lost; when the service knows it, it was an outage, and all stay enrolled."""
+        """Ask for one that was lost; when the service knows it, it was an
+        outage, and all stay enrolled.
+        """
         lost = await self._store.lost(after_no=self._probed_no)
         if lost is None:
             await self._found_again()
@@ -446,7 +458,7 @@ class DeviceLane:
             case DeviceAnswer(state="unknown"):
                 return {"device_id": device.device_id, "answer": "unknown"}
             case DeviceAnswer(state="forbidden"):
-                return {"device_id": device.device_id, "answer": "forbidden", "message": reply.told}
+                return {"device_id": device.device_id, "answer": "forbidden", "message": reply.message}
             case DeviceAnswer(state="blocked"):
                 await self._store.beaten(device, reply)
                 return {"device_id": device.device_id, "answer": "blocked"}

@@ -1,6 +1,8 @@
-"""What an earlier release left in the spool's `devices` lane: enrolments and heartbeats that were pending there are taken over into control.db.
+"""What an earlier release left in the spool's `devices` lane: enrolments and heartbeats that were
+pending there are taken over into control.db.
 
-They stay counted where they were, as delivered: to the devices, which enrol the same ones under the same enrolment ids.
+They stay counted where they were, as delivered: to the devices, which enrol the same ones
+under the same enrolment ids.
 """
 
 from typing import Any
@@ -34,10 +36,10 @@ class EarlierItems:
 
 
 def device_in(record: bytes) -> New | None:
-    """The device that a record of the lane tells of."""
+    """The device that a record of the lane reports."""
     try:
-        told: Any = orjson.loads(record)
-        device_id, body = told["device_id"], told.get("body") or {}
+        decoded: Any = orjson.loads(record)
+        device_id, body = decoded["device_id"], decoded.get("body") or {}
         details = {name: body[name] for name in ("host", "client", "labels") if isinstance(body.get(name), dict)}
         kind = body.get("kind", "workstation")
     except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):

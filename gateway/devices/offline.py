@@ -39,7 +39,10 @@ class OfflineDevices:
 async def offline_devices(
     data_dir: Path, control_database: Path, age_ms: Callable[[], int], wall_ms: Callable[[], int]
 ) -> AsyncIterator[OfflineDevices]:
-    """*age_ms* reads the suspend-aware clock while the lock is held. Raises SpoolLocked, SpoolError, DatabaseUnavailable."""
+    """*age_ms* reads the suspend-aware clock while the lock is held.
+
+    Raises SpoolLocked, SpoolError, DatabaseUnavailable.
+    """
     with DataLock(data_dir):
         database = await Database.open(control_database)
         try:

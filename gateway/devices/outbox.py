@@ -1,6 +1,8 @@
-"""What goes out, in one transaction each: enrolments and heartbeats that are due, and what the service's answers make of the device.
+"""What goes out, in one transaction each: enrolments and heartbeats that are due, and what the
+service's answers make of the device.
 
-An answer counts only for the enrolment or heartbeat that it was given to: what was replaced since stays as it is.
+An answer counts only for the enrolment or heartbeat that it was given to: what was
+replaced since stays as it is.
 """
 
 import sqlite3
@@ -18,7 +20,8 @@ from gateway.devices.states import KNOWN, may
 
 LEASE_MS: Final = 120_000
 VERDICT_MS: Final = 20_000
-"""A device that the service forgot waits so long before it is enrolled again: by then a fleet of twenty shows whether it was the only one."""
+"""A device that the service forgot waits so long before it is enrolled again: by then a fleet of
+twenty shows whether it was the only one."""
 COOLDOWN_MS: Final = 60_000
 """Between two enrolments of one device."""
 CYCLES_MOST: Final = 3
@@ -56,7 +59,8 @@ class Spoke(NamedTuple):
 def claim(
     connection: sqlite3.Connection, now_ms: int, most: int, *, again: bool, body_of: Callable[[Device, str], bytes]
 ) -> list[Enrolment]:
-    """Take up to *most* that are due, the longest due first; with *again*, also of devices that the service had forgotten.
+    """Take up to *most* that are due, the longest due first; with *again*, also of devices
+    that the service had forgotten.
 
     *body_of*: what is sent of a device under an enrollment id; asked at the first try.
     """
@@ -83,7 +87,7 @@ def claim(
 
 
 def free_leases(connection: sqlite3.Connection) -> None:
-    """At the start nobody is sending."""
+    """At the start no one is sending."""
     connection.execute("UPDATE enrolments SET lease_ms = 0 WHERE lease_ms > 0")
 
 
@@ -109,8 +113,8 @@ def enrolled(connection: sqlite3.Connection, sent: Enrolment, answer: DeviceAnsw
             rows.blocked(connection, device, "the service blocked it")
         case "quarantined":
             reason = (
-                f"the service refused its enrolment: {answer.told}"
-                if answer.told
+                f"the service refused its enrolment: {answer.message}"
+                if answer.message
                 else "the service refused its enrolment"
             )
             rows.move(connection, rows.give_up_waiting(connection, device), "refused", reason=reason)
@@ -149,15 +153,17 @@ def _waiting_for(connection: sqlite3.Connection, sent: Enrolment) -> Device | No
     return None if row is None else rows.by_number(connection, row[0])
 
 
-def forbidden(connection: sqlite3.Connection, device_no: int, told: str) -> bool:
-    """An answer that may be about the device or about the key; True when it is held to be about the device by now."""
+def forbidden(connection: sqlite3.Connection, device_no: int, message: str) -> bool:
+    """An answer that may be about the device or about the key; True when it is held to
+    be about the device by now.
+    """
     device = rows.by_number(connection, device_no)
     if device is None:
         return True
     device = rows.save(connection, device, forbidden=device.forbidden + 1)
     if device.forbidden < FORBIDDEN_MOST or not may(device.state, "refused"):
         return False
-    reason = f"the service refuses it, and takes others: {told}"
+    reason = f"the service refuses it, and takes others: {message}"
     rows.move(connection, rows.give_up_waiting(connection, device), "refused", reason=reason)
     return True
 
@@ -166,7 +172,8 @@ _LOST: Final = "device_no IN (SELECT device_no FROM enrolments WHERE again = 1)"
 
 
 def lost(connection: sqlite3.Connection, after_no: int) -> Device | None:
-    """One of those that are to be enrolled again because the service had forgotten them: the next after *after_no*, and round again.
+    """One of those that are to be enrolled again because the service had forgotten them: the next
+    after *after_no*, and round again.
 
     So that one which the service really dropped is not the only one that is asked for.
     """
@@ -175,7 +182,10 @@ def lost(connection: sqlite3.Connection, after_no: int) -> Device | None:
 
 
 def recall(connection: sqlite3.Connection) -> int:
-    """The service knows them after all: drop the enrolments that were to come, and were not sent. They count as no cycle."""
+    """The service knows them after all: drop the enrolments that were to come, and were not sent.
+
+    They count as no cycle.
+    """
     devices = rows.chosen(connection, _LOST + " AND state = 'reenrolling'", ())
     for device in devices:
         cycles = orjson.loads(device.cycles)[:-1]
@@ -220,7 +230,8 @@ def _sent(connection: sqlite3.Connection, device: Device, sent: Device, answer: 
             rows.count_lane(connection, "delivered")
         rows.save(connection, device, **done, beat=None, beat_due_ms=None, beat_waits=0)
         return
-    # A later one came meanwhile. It was counted as standing in for this one; now each has its own outcome.
+    # A later one came meanwhile. It was counted as standing in for this one; now each has its own
+    # outcome.
     slot_ms = due_ms(device.device_id, interval_ms or 60_000, now_ms, now_ms)
     if sent.beat_waits and device.beat_waits:
         rows.change_outcome(connection, "suppressed", "superseded", -1)
@@ -237,7 +248,7 @@ def given_up(connection: sqlite3.Connection, sent: Device) -> None:
 
 
 def expire_beats(connection: sqlite3.Connection, now_ms: int, interval_ms: int, but_for: Collection[int]) -> int:
-    """Drop what is late by more than an interval: the next heartbeat says more."""
+    """Drop what is late by more than an interval: the next heartbeat states more."""
     late = rows.chosen(connection, "beat_due_ms < ? - ifnull(interval_ms, ?) LIMIT 1000", (now_ms, interval_ms))
     late = [device for device in late if device.device_no not in but_for]
     for device in late:

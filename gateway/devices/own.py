@@ -12,7 +12,10 @@ DISTRIBUTION: Final = "ai-telemetry-gateway"
 
 
 def own_device(gateway_id: str, own_id: str | None, *, is_workstation: bool) -> New:
-    """Under *own_id*, else the gateway's own id, which lies in its data directory. It has no name of the machine."""
+    """Under *own_id*, else the gateway's own id, which lies in its data directory.
+
+    It has no name of the machine.
+    """
     details = {
         "host": {"os": platform.system().lower() or "unknown", "arch": platform.machine() or "unknown"},
         "client": {"name": DISTRIBUTION, "version": version(DISTRIBUTION)},

@@ -1,8 +1,9 @@
 """The rows of devices, their enrolments and their figures, on the connection of one transaction.
 
-Every change of a state goes through `move`, so by the table of `gateway.devices.states`. The figures are written in the transaction of what
-they count: `received = kept + duplicate + suppressed + rejected` and `kept = delivered + pending + dead_lettered + expired` hold in the file
-at any moment, and `pending` is the number of rows that wait.
+Every change of a state goes through `move`, so by the table of `gateway.devices.states`. The
+figures are written in the transaction of what they count: `received = kept + duplicate + suppressed
++ rejected` and `kept = delivered + pending + dead_lettered + expired` hold in the file at any
+moment, and `pending` is the number of rows that wait.
 """
 
 import sqlite3
@@ -17,7 +18,7 @@ _REASON: Final = "reason."
 
 
 class Device(NamedTuple):
-    """A row; the columns are told in the migration."""
+    """A row; the columns are reported in the migration."""
 
     device_no: int
     device_id: str
@@ -85,7 +86,9 @@ def chosen(connection: sqlite3.Connection, where: str, values: tuple[object, ...
 
 
 def silent_for(connection: sqlite3.Connection, silent_ms: int, now_ms: int) -> list[tuple[str, int, int]]:
-    """Of those that the service knows: (device id, first contact, last contact), where that is so long ago."""
+    """Of those that the service knows: (device id, first contact, last
+    contact), where that is so long ago.
+    """
     states = ", ".join("?" * len(KNOWN))
     return connection.execute(
         f"SELECT device_id, first_seen_ms, last_contact_ms FROM devices WHERE state IN ({states}) AND last_contact_ms <= ?",  # noqa: S608 own SQL
@@ -115,7 +118,10 @@ def save(connection: sqlite3.Connection, device: Device, **changes: Any) -> Devi
 
 
 def move(connection: sqlite3.Connection, device: Device, event: Event, **changes: Any) -> Device:
-    """What *event* makes of the device. Whoever leaves the states that enrol has no enrolment left. Raises NoSuchTransition."""
+    """What *event* makes of the device.
+
+    Whoever leaves the states that enrol has no enrolment left. Raises NoSuchTransition.
+    """
     state = after(device.state, event)
     if state not in ENROLS:
         connection.execute("DELETE FROM enrolments WHERE device_no = ?", (device.device_no,))
@@ -146,7 +152,9 @@ def blocked(connection: sqlite3.Connection, device: Device, reason: str) -> Devi
 
 
 def give_up_waiting(connection: sqlite3.Connection, device: Device, *, refused: bool = True) -> Device:
-    """The outcome of what waits for a device that is not served: an enrolment that the far end refused, a heartbeat that is out of date."""
+    """The outcome of what waits for a device that is not served: an enrolment that the upstream
+    refused, a heartbeat that is out of date.
+    """
     if device.enrolment_waits:
         count_lane(connection, "dead_lettered" if refused else "expired")
     if device.beat_waits:
@@ -189,7 +197,7 @@ def add(connection: sqlite3.Connection, name: str, n: int) -> None:
 
 
 class Figures(NamedTuple):
-    """What the file says, as of one commit."""
+    """What the file states, as of one commit."""
 
     edge: dict[str, int]
     lane: dict[str, int]

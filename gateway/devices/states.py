@@ -5,8 +5,8 @@
        │                                  forgotten│
        └───── claimed ◀── reenrolling ◀────────────┘        blocked, quarantined: only an operator ends them
 
-`offline` and `inactive` are verdicts of this gateway alone: the service is never told of them. An enrolment is under way in the
-states of `ENROLS`; in no other is there a job for one.
+`offline` and `inactive` are verdicts of this gateway alone: the service never learns of them. An
+enrolment is under way in the states of `ENROLS`; in no other is there a job for one.
 """
 
 from typing import Final, Literal, get_args

@@ -1,7 +1,8 @@
 """The devices of one gateway in control.db: who is known, what waits to be sent, and the figures.
 
-What must be on disk before a sender is answered goes through `Commits`, so a burst of first contacts is few syncs. Telemetry of a device that
-is known costs a look into memory; when it last spoke is written down every few seconds.
+What must be on disk before a sender is answered goes through `Commits`, so a burst of first
+contacts is few syncs. Telemetry of a device that is known costs a look into memory; when it last
+spoke is written down every few seconds.
 """
 
 import sqlite3
@@ -63,7 +64,7 @@ class DeviceStore:
     ) -> None:
         self.gateway_id = gateway_id
         self.interval_ms = interval_ms
-        """Between heartbeats, where the service does not say."""
+        """Between heartbeats, where the service does not state."""
         self.figures: Figures
         self.states: dict[str, int] = {}
         """How many devices are in which; as of the last `look_after`."""
@@ -79,7 +80,7 @@ class DeviceStore:
         self._spoke: dict[int, int] = {}
         """Device -> when it spoke last, as far as it is not written down."""
         self._turned_away: dict[str, int] = {}
-        """Devices that are not enrolled -> until when nobody asks."""
+        """Devices that are not enrolled -> until when no one asks."""
         self._budget: Budget
         self._silence_seen_ms = 0
 
@@ -94,7 +95,10 @@ class DeviceStore:
         now_ms: Callable[[], int],
         wall_ms: Callable[[], int],
     ) -> Self:
-        """The devices in *database*, their tables made when missing. *now_ms*: the clock of ages (`spool.age`)."""
+        """The devices in *database*, their tables made when missing.
+
+        *now_ms*: the suspend-aware monotonic clock (`spool.age`).
+        """
         store = cls(database, gateway_id, interval_ms, now_ms, wall_ms)
         await migrate(database)
         at_ms = now_ms()
@@ -126,7 +130,8 @@ class DeviceStore:
         return found
 
     async def meet(self, strangers: Sequence[New], *, insert: bool = True) -> None:
-        """First contacts by telemetry: on disk, with their enrolments, when this returns; without *insert* only those that are known.
+        """First contacts by telemetry: on disk, with their enrolments, when this returns; without
+        *insert* only those that are known.
 
         Raises DatabaseUnavailable.
         """
@@ -154,7 +159,9 @@ class DeviceStore:
         return known is not None and known.is_blocked
 
     def labels(self, device_id: str) -> Labels:
-        """What the device states of who uses it, as memory knows it; empty for one that memory does not know."""
+        """What the device states of who uses it, as memory knows it; empty for
+        one that memory does not know.
+        """
         known = self._known.get(device_id)
         return {} if known is None else known.labels
 
@@ -198,7 +205,7 @@ class DeviceStore:
         return now_by(self._now_ms(), self._wall_ms())
 
     def told_ms(self, ms: int) -> int:
-        """A time of the devices, as the wall clock would tell it."""
+        """A time of the devices, as the wall clock would state it."""
         return ms + self.now().ahead_ms
 
     # ---- what goes out
@@ -236,11 +243,13 @@ class DeviceStore:
             self._ask_anew(sent.device.device_no)
         self.on_due()
 
-    async def forbidden(self, device: Device, told: str) -> bool:
-        return await self._commits.commit(lambda c: sending.forbidden(c, device.device_no, told))
+    async def forbidden(self, device: Device, message: str) -> bool:
+        return await self._commits.commit(lambda c: sending.forbidden(c, device.device_no, message))
 
     async def lost(self, *, after_no: int = 0) -> Device | None:
-        """One of the devices that the service forgot and that are to be enrolled again, each in its turn."""
+        """One of the devices that the service forgot and that are to be
+        enrolled again, each in its turn.
+        """
         return await self._database.read(lambda c: sending.lost(c, after_no))
 
     async def recall(self) -> int:
@@ -273,7 +282,10 @@ class DeviceStore:
     # ---- as time goes by
 
     async def look_after(self, but_for: Collection[int]) -> None:
-        """Write down who spoke, drop heartbeats that are out of date, and judge who is silent. *but_for*: their heartbeats are under way."""
+        """Write down who spoke, drop heartbeats that are out of date, and judge who is silent.
+
+        *but_for*: their heartbeats are under way.
+        """
         now_ms, interval_ms = self._now_ms(), self.interval_ms
         await self._write_spoken()
         if await self._database.read(partial(_any_late, now_ms, interval_ms)):
@@ -309,7 +321,7 @@ class DeviceStore:
         return changed
 
     async def ask_service(self, device: Device) -> dict[str, Any]:
-        """What the service says of the device now. Raises NoAnswer."""
+        """What the service states of the device now. Raises NoAnswer."""
         if self.pinging is None:
             raise NoAnswer("the lane to the service is not set up yet")
         return await self.pinging(device)

@@ -1,7 +1,9 @@
-"""What keeps a fleet from running the service over. Pure: times and chance come in, decisions go out.
+"""What keeps a fleet from running the service over. Pure: times and
+chance come in, decisions go out.
 
-`Budget`: how many new devices an hour may bring. `CircuitBreaker`: whether the lane may send now. `MassNotFoundBreaker`: whether the service forgot some
-devices, or seems to have forgotten them all, which is an outage or a wrong path and no reason to enrol a fleet again.
+`Budget`: how many new devices an hour may bring. `CircuitBreaker`: whether the lane may send now.
+`MassNotFoundBreaker`: whether the service forgot some devices, or seems to have forgotten them all,
+which is an outage or a wrong path and no reason to enrol a fleet again.
 """
 
 from typing import Final
@@ -22,7 +24,9 @@ _DOUBLINGS: Final = 20
 
 
 def retry_delay_s(attempt: int, chance: float) -> float:
-    """Before the try after the *attempt*-th failure (from 1): anywhere up to 1 s, 2 s, 4 s … 10 min."""
+    """Before the try after the *attempt*-th failure (from 1):
+    anywhere up to 1 s, 2 s, 4 s … 10 min.
+    """
     return chance * min(LONGEST_S, 2.0 ** min(max(attempt, 1) - 1, _DOUBLINGS))
 
 
@@ -114,7 +118,7 @@ class CircuitBreaker:
 
 
 class MassNotFoundBreaker:
-    """Looks on as the service answers heartbeats, and says when it seems to have lost the fleet."""
+    """Looks on as the service answers heartbeats, and states when it seems to have lost the fleet."""
 
     def __init__(self) -> None:
         self._answers: dict[str, tuple[float, bool]] = {}

@@ -1,7 +1,8 @@
-"""Each item of a body that an AI gateway pushed to `/v1/sources/{name}`: what its source makes of it, and why. Pure.
+"""Each item of a body that an AI gateway pushed to `/v1/sources/{name}`: what its source
+makes of it, and why. Pure.
 
-The source itself reads the whole body once, over documents whose values carry their origin; what stands where is noted on
-the way (`placed`).
+The source itself reads the whole body once, over documents whose values carry their origin; what
+stands where is noted on the way (`placed`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -112,7 +113,9 @@ def _entries(read: _Read) -> Iterator[Single]:
 
 
 def _document(read: _Read, position: str) -> str:
-    """Position of the last document that the item at *position* may stand in; a body that is one document has none."""
+    """Position of the last document that the item at *position* may stand in; a body
+    that is one document has none.
+    """
     return next((x.position for x in reversed(read.documents) if position.startswith(x.position)), "")
 
 

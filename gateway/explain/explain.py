@@ -1,7 +1,7 @@
 """`normalise --explain`: every item of some payloads, what became of it and why.
 
-A payload's path chooses who takes it apart (`EXPLAINERS`; below `/v1/sources/`, the gateway's name); a new format is one line there:
-decode it, and give each item as it is by itself.
+A payload's path chooses who takes it apart (`EXPLAINERS`; below `/v1/sources/`, the gateway's
+name); a new format is one line there: decode it, and give each item as it is by itself.
 """
 
 import re
@@ -61,7 +61,9 @@ def _points(sent: Sent, context: Context) -> Iterator[Single]:
 
 
 def _events(sent: Sent, context: Context) -> Iterator[Single]:
-    """Usage events are kept as they are sent, added to a stream's total, or rejected: each names its field."""
+    """Usage events are kept as they are sent, added to a stream's total, or
+    rejected: each names its field.
+    """
     events = decode_events(sent.body, context.received_at_ms)
     added = {event.position for event in events.events if event.record is None}
     faults = {rejection.position: rejection.reason for rejection in events.rejected}
@@ -109,7 +111,10 @@ def explanations(
     records: list[bytes],
     context: Context,
 ) -> list[Explanation]:
-    """The finished explanations, in the order of the items. *taken*: each payload's items, as they were counted."""
+    """The finished explanations, in the order of the items.
+
+    *taken*: each payload's items, as they were counted.
+    """
     by_id: dict[str, dict[str, Any]] = {
         record["record_id"]: record for record in map(orjson.loads, records) if "record_id" in record
     }

@@ -1,6 +1,8 @@
-"""The outcome of each item once all were counted, the records that stand for it, and the fields of its record.
+"""The outcome of each item once all were counted, the records that stand for it, and
+the fields of its record.
 
-Takes what the items are by themselves (`spans`, `log_records`, `points`) and what was noted while they were counted (`watch`).
+Takes what the items are by themselves (`spans`, `log_records`, `points`) and what was noted while
+they were counted (`watch`).
 """
 
 from collections import defaultdict, deque
@@ -73,7 +75,9 @@ def _next(waiting: deque[Report]) -> Report | None:
 
 
 def further_reports(reports: Sequence[Report], number: int, payload: int) -> list[Single]:
-    """The last *number* of *reports*: those that counting made itself, of what a payload says of a whole trace and its earlier calls."""
+    """The last *number* of *reports*: those that counting made itself, of what a payload states of
+    a whole trace and its earlier calls.
+    """
     return [
         Single(Explanation(payload, f"what is said of a trace ({n})", "report"), identity=report.identity)
         for n, report in enumerate(reports[len(reports) - number :], start=1)
@@ -81,7 +85,7 @@ def further_reports(reports: Sequence[Report], number: int, payload: int) -> lis
 
 
 class _Own(NamedTuple):
-    """What one report says by itself."""
+    """What one report states by itself."""
 
     position: str
     payload: int
@@ -135,7 +139,7 @@ def _keep(explanation: Explanation, reports: Sequence[_Own], records: Records) -
 
 
 def _traced(path: str, value: Any, reports: Sequence[_Own], own: int) -> Field:
-    """The field as the first report has it that says *value*."""
+    """The field as the first report has it that states *value*."""
     for i, report in enumerate(reports):
         field = report.fields.get(path)
         if field is not None and field.value == value:
@@ -158,7 +162,9 @@ def complete_points(
     records: Records,
     context: Context,
 ) -> None:
-    """Complete the explanations of all points; *payloads* those that have any, in the order in which they were counted."""
+    """Complete the explanations of all points; *payloads* those that have any, in the order
+    in which they were counted.
+    """
     with_points = [(measured, counted) for measured, counted in aggregates.counted if measured.points]
     for singles, (measured, counted) in zip(payloads, with_points, strict=True):
         points = [single for single in singles if single.point is not None]
@@ -187,7 +193,9 @@ def _complete_ungrouped(points: Sequence[Single], measured: UsagePoints, counted
 
 
 def _complete_grouped(aggregate: Aggregate, at: Mapping[int, Single], ending: str | None) -> Single:
-    """The outcomes of an aggregate's points: the first new one is the record, unless that came to an *ending*."""
+    """The outcomes of an aggregate's points: the first new one is the record, unless
+    that came to an *ending*.
+    """
     first, *others = [at[id(measure.point)] for measure in aggregate.measures if measure.step.is_new]
     record_id = aggregate.record["record_id"]
     for single in others:

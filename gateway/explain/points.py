@@ -1,4 +1,7 @@
-"""Each metric point of a payload by itself, and the fields of the aggregates that points become. Pure."""
+"""Each metric point of a payload by itself, and the fields of the aggregates that points become.
+
+Pure.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from types import SimpleNamespace
@@ -35,7 +38,10 @@ _PARTS = {
 
 
 def explain_points(metrics: Metrics, payload: int, context: Context) -> Iterator[Single]:
-    """Every point, those of one metric by kind; its outcome as a payload of it alone. Counting completes what it adds."""
+    """Every point, those of one metric by kind; its outcome as a payload of it alone.
+
+    Counting completes what it adds.
+    """
     for i, resource_metrics in enumerate(metrics.request.resource_metrics):
         for j, scope_metrics in enumerate(resource_metrics.scope_metrics):
             for k, metric in enumerate(scope_metrics.metrics):

@@ -1,7 +1,8 @@
 """Where the values came from that one item of a gateway's payload was read as. Pure.
 
-Picked values have their provenance (`RecordedExtracted`). Beside them a `Report` or a `Sum` has times, a failure, ids: each
-came from what it carries, else from the latest read of the item that states it.
+Picked values have their provenance (`RecordedExtracted`). Beside them a `Report` or a
+`Sum` has times, a failure, ids: each came from what it carries, else from the latest
+read of the item that states it.
 """
 
 import re
@@ -107,7 +108,7 @@ def origins_of(position: str, document: str, reading: Reading) -> Origins:
     """Where each value of the item at *position*, in the document at *document*, came from."""
     picked = reading.picked
     picked.recording.base = _base(position.removeprefix(document).lstrip("."))
-    found = {field: told for field, told in picked.provenances().items() if field not in _OWN}
+    found = {field: stated for field, stated in picked.provenances().items() if field not in _OWN}
     reads = _Reads(picked.recording, reading.first_read)
     reported = reading.reported
     values = _of_report(reported, reads) if isinstance(reported, Report) else _of_sum(reported, reads)
@@ -118,10 +119,10 @@ def _is_failure_code(read: Any) -> bool:
     return str(read).isdecimal() and int(read) in _FAILURES
 
 
-def also_passed(told: Provenance, others: Sequence[Provenance]) -> Provenance:
-    """*told*, with the names of *others* among those passed over."""
-    names = dict.fromkeys(name for part in (told, *others) for name in (*part.passed_over, *part.attributes))
-    return told._replace(passed_over=tuple(name for name in names if name not in told.attributes))
+def also_passed(stated: Provenance, others: Sequence[Provenance]) -> Provenance:
+    """*stated*, with the names of *others* among those passed over."""
+    names = dict.fromkeys(name for part in (stated, *others) for name in (*part.passed_over, *part.attributes))
+    return stated._replace(passed_over=tuple(name for name in names if name not in stated.attributes))
 
 
 def _base(position: str) -> tuple[str, ...]:
@@ -178,20 +179,20 @@ def _of_report(report: Report, reads: _Reads) -> dict[str, Provenance]:
     trace_id, span_id, parent = trace_ids(report)
     found = {RECORD_ID: _identity(report.event_id, reads)}
     if start_ms is not None:
-        stated = report.start_ms is not None
+        is_stated = report.start_ms is not None
         end = reads.time(report.end_ms)
-        found["started_at"] = also_passed(reads.time(report.start_ms), [end]) if stated else end
+        found["started_at"] = also_passed(reads.time(report.start_ms), [end]) if is_stated else end
     if duration_ms is not None:
-        stated = report.duration_ms is not None
+        is_stated = report.duration_ms is not None
         found["duration_ms"] = (
-            reads.provenance(report.duration_ms) if stated else reads.time(report.start_ms, report.end_ms)
+            reads.provenance(report.duration_ms) if is_stated else reads.time(report.start_ms, report.end_ms)
         )
     if report.failed:
         code, named = reads.failure(_is_failure_code), reads.provenance(report.error)
-        told = [part for part in (named, code) if part.attributes]
-        found["error_type"] = also_passed(told[0], told[1:]) if told else _RULE
+        stated = [part for part in (named, code) if part.attributes]
+        found["error_type"] = also_passed(stated[0], stated[1:]) if stated else _RULE
         word = reads.failure(lambda read: isinstance(read, str) and read.lower() in _FAILURE_WORDS)
-        found["status"] = word if word.attributes else joined(told[::-1]) if told else _RULE
+        found["status"] = word if word.attributes else joined(stated[::-1]) if stated else _RULE
     for path, value, sent in (
         ("trace.trace_id", trace_id, report.trace_id),
         ("trace.span_id", span_id, report.span_id),

@@ -1,7 +1,9 @@
-"""The fields of one record, and what each was made from. Pure; the same for spans, log records and metric points.
+"""The fields of one record, and what each was made from. Pure; the same for spans, log
+records and metric points.
 
-The record is the normaliser's; here its fields are only traced back. What the normaliser computes (a provider from a
-model's name, an input from its parts) is computed again with its own functions, and named where it gives the same.
+The record is the normaliser's; here its fields are only traced back. What the normaliser computes
+(a provider from a model's name, an input from its parts) is computed again with its own functions,
+and named where it gives the same.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -108,7 +110,7 @@ def _field(traced: Traced, path: str, value: Any) -> Field:
 
 
 _UNTOLD = (("billed", True),)
-"""What holds unless something says otherwise."""
+"""What holds unless something states otherwise."""
 _DEFAULTS = {"operation": "no operation is stated", "billed": "no gateway's cache answered"}
 _STATUS = {
     "reported": "its input and its output are stated",
@@ -120,7 +122,9 @@ _STATUS = {
 
 
 def _taken(traced: Traced, path: str) -> Provenance | None:
-    """Where a field came from that is taken as it is from picked ones; None where none of them is there."""
+    """Where a field came from that is taken as it is from picked ones; None
+    where none of them is there.
+    """
     wanted = _TAKEN_FROM.get(path) or ((path.removeprefix("usage.other."),) if path.startswith("usage.other.") else ())
     if path in _SUMMED:
         wanted = _written(traced)
@@ -149,7 +153,7 @@ def _mapped(traced: Traced, path: str, value: Any) -> str:
 
 
 def _attributed(traced: Traced, field: str) -> Provenance:
-    """Its own attribute, else the resource's. A user's name that says "unknown" is none."""
+    """Its own attribute, else the resource's. A user's name that states "unknown" is none."""
     picked_field = field.replace("labels.", "label.", 1)
     own, theirs = traced.origins.get(picked_field), traced.resource.get(picked_field)
     who = traced.picked.who.get(picked_field)
@@ -285,7 +289,7 @@ def flagged(flags: Sequence[str]) -> Field:
 
 
 def _status(traced: Traced, value: str) -> Field:
-    """What the item's own status says goes first; attributes may say the same."""
+    """What the item's own status states goes first; attributes may state the same."""
     said, own = _taken(traced, "status"), traced.envelope.get("status")
     if value == "ok":
         return Field(value, Provenance("default"), "nothing says that it failed")

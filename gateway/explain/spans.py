@@ -37,7 +37,10 @@ class _Read(NamedTuple):
 
 
 def explain_spans(traces: Traces, payload: int, context: Context) -> Iterator[Single]:
-    """Every span in its order. Its outcome is that of a payload of this span alone; counting completes it."""
+    """Every span in its order.
+
+    Its outcome is that of a payload of this span alone; counting completes it.
+    """
     for i, resource_spans in enumerate(traces.request.resource_spans):
         for j, scope_spans in enumerate(resource_spans.scope_spans):
             for k, span in enumerate(scope_spans.spans):
@@ -155,7 +158,7 @@ def _error(events: Any) -> Field:
 
 
 def _why_no_call(read: _Read, span: Span) -> str:
-    """What makes a span of AI work no call: an attribute, its name, or that it says too little."""
+    """What makes a span of AI work no call: an attribute, its name, or that it states too little."""
     convention, picked = read.reader.convention, read.picked
     failed = span.status.code == _STATUS_ERROR
     if picked.texts.get("span_type") == "pending_span":

@@ -1,6 +1,8 @@
-"""An explanation: of each item its outcome and the reason, of each record which name gave each field; and how it is printed.
+"""An explanation: of each item its outcome and the reason, of each record which name gave each
+field; and how it is printed.
 
-Names are attribute names that a table knows, values are those of the record. Nothing else of a payload is in here. Pure.
+Names are attribute names that a table knows, values are those of the record. Nothing else of a
+payload is in here. Pure.
 """
 
 from collections.abc import Iterator, Mapping
@@ -50,7 +52,7 @@ class Explanation:
     outcome: str = ""
     """`kept`, `duplicate`, `suppressed`, `rejected` or `ignored`."""
     reason: str | None = None
-    """As in `/v2/status`, such as `twin`; None for kept and ignored."""
+    """As in `/v2/status`, such as `co-instrumented span`; None for kept and ignored."""
     because: str = ""
     of: list[str] = field(default_factory=list)
     """Ids of the records that stand for it."""
@@ -93,7 +95,9 @@ def as_object(explanation: Explanation) -> dict[str, Any]:
 
 
 def leaves(record: dict[str, Any]) -> dict[str, Any]:
-    """The record's fields by path, less those without a value, those that every record has, and the time of receipt."""
+    """The record's fields by path, less those without a value, those that every record
+    has, and the time of receipt.
+    """
     found: dict[str, Any] = {}
     for name, value in record.items():
         if name in _SAME_FOR_ALL or value is None:
@@ -136,7 +140,9 @@ _NOTHING_TOLD: Mapping[str, Provenance] = MappingProxyType({})
 
 
 class Single(NamedTuple):
-    """What one item came to by itself; a call's or a point's outcome is decided later, among others."""
+    """What one item came to by itself; a call's or a point's outcome
+    is decided later, among others.
+    """
 
     explanation: Explanation
     call: Call | None = None
@@ -152,7 +158,9 @@ class Single(NamedTuple):
 
 
 def span_name(name: str, record: Record | None) -> str | None:
-    """*name* if it is a library's, or an operation that is known with the record's model behind it; else None."""
+    """*name* if it is a library's, or an operation that is known with the record's
+    model behind it; else None.
+    """
     if name in _NAMES:
         return name
     word, space, rest = name.partition(" ")

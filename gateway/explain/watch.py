@@ -1,6 +1,8 @@
-"""Looking on while payloads are counted: the ledger and the aggregates as they are, that also note what they decide.
+"""Looking on while payloads are counted: the ledger and the aggregates as they are,
+that also note what they decide.
 
-Nothing is decided here, so an explanation cannot differ from the count; nothing is noted where nobody asks for one.
+Nothing is decided here, so an explanation cannot differ from the count; nothing is noted
+where no one asks for one.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -78,8 +80,8 @@ class WatchedLedger(Ledger):
             yield from (below for below, above in cluster.parents.items() if ref in above)
         elif reason == "suppressed.parent_forwarded":
             yield from cluster.parents.get(ref, ())
-        elif ref in cluster.told:
-            yield self._ref_of(cluster.told[ref])
+        elif ref in cluster.inside_dropped:
+            yield self._ref_of(cluster.inside_dropped[ref])
         else:
             yield from (slot for slot, refs in verdict.merged.items() if ref in refs)
 

@@ -47,8 +47,8 @@ MAX_CACHED: Final = 50_000
 END_AT_ONCE: Final = 500
 """Held aggregates decided in one commit; one chunk takes as many."""
 SUM_AGE_MS: Final = 62 * 86_400_000
-"""Sums of a day or a month (`gateway.sources.sums`) are remembered for two months: they are told
-again until the month is closed."""
+"""Sums of a day or a month (`gateway.sources.sums`) are remembered for two months: they are
+reported again until the month is closed."""
 WRITE_SIGHTING_MS: Final = 60_000
 """A source that reports all the time is written down once in this time."""
 POINTS_HERE: Final = 1_000
@@ -70,7 +70,7 @@ class Settings(NamedTuple):
     settle_ms: int = 120_000
     window_ms: int = 600_000
     max_age_ms: int = 7 * 86_400_000
-    """Series that nobody repeats for so long are forgotten."""
+    """Series that no one repeats for so long are forgotten."""
     prefer_metrics: frozenset[str] = frozenset()
     """Services that are billed by their metrics."""
 
@@ -166,7 +166,7 @@ class MetricsPipeline:
                     await self._keep(open_ones, is_last=len(some) == 1)
 
     async def _keep(self, payloads: Sequence[Waiting], *, is_last: bool) -> None:
-        """Count and write *payloads*, and tell their senders; of a failure only
+        """Count and write *payloads*, and state their senders; of a failure only
         if this *is_last* of the tries.
         """
         try:
@@ -184,7 +184,7 @@ class MetricsPipeline:
     async def _count_and_write(self, payloads: Sequence[Waiting]) -> None:
         """One commit for all of it.
 
-        What is long is done beside the loop, over what nobody but `_work` touches.
+        What is long is done beside the loop, over what no one but `_work` touches.
         """
         is_long = sum(len(payload.measured.points) for payload in payloads) > POINTS_HERE
         with gc_paused(is_long=is_long):
@@ -335,7 +335,7 @@ class MetricsPipeline:
         self._oldest_held_ms = await self._store.oldest_held_ms()
 
     async def settle_due(self, now_ms: int, announce: Callable[[int], None]) -> int:
-        """Let go or drop the aggregates whose time is up; how many. *announce* is told the
+        """Let go or drop the aggregates whose time is up; how many. *announce* gets the
         number of each new chunk.
 
         Raises SpoolError when that could not be written down; then nothing of
@@ -356,7 +356,7 @@ class MetricsPipeline:
 
     def _add_total(self, held: Held, ending: Ending, facts: Facts | None) -> None:
         """Compare one aggregate that ended with the calls of its source, unless a better
-        metric of that tells the same.
+        metric of that states the same.
         """
         if facts is None or is_repeated(self._sightings, facts.reporter, facts.family, self._since_ms(held, facts)):
             return
@@ -370,7 +370,7 @@ class MetricsPipeline:
         return since_ms(held.received_ms, facts.end_ms - facts.start_ms, self.settings.window_ms)
 
     def _decide(self, held: Held) -> tuple[Ending, Facts | None]:
-        """What becomes of one aggregate, and what it says.
+        """What becomes of one aggregate, and what it states.
 
         A row that cannot be read goes on as it is: the upstream refuses it.
         """
@@ -395,11 +395,11 @@ class MetricsPipeline:
     # ---- what it holds
 
     def gaps(self) -> list[Gap]:
-        """Where metrics tell more than calls do."""
+        """Where metrics state more than calls do."""
         return self._totals.gaps()
 
     async def run_maintenance(self) -> None:
-        """Forget, now and then, what nobody repeated for long."""
+        """Forget, now and then, what no one repeated for long."""
         now_ms = self._now_ms()
         if now_ms >= self._forget_at_ms or self._forget_at_ms > now_ms + FORGET_EVERY_MS:
             self._forget_at_ms = now_ms + FORGET_EVERY_MS

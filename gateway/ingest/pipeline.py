@@ -104,7 +104,9 @@ class IngestPipeline:
         return context._replace(key_fixes=dict(sender.fixes)) if sender.fixes else context
 
     async def _admit(self, parsed: Parsed, context: Context) -> Parsed:
-        """*parsed* without the items of blocked devices, attributed by its devices; new devices are on disk then."""
+        """*parsed* without the items of blocked devices, attributed by its devices; new
+        devices are on disk then.
+        """
         if self._devices is None:
             return parsed
         if parsed.points is not None:

@@ -1,7 +1,9 @@
-"""Settling: when a chunk's time is up, what became of its reports is decided, written down, and let go to the lanes.
+"""Settling: when a chunk's time is up, what became of its reports is decided, written
+down, and let go to the lanes.
 
-The rules are `gateway.counting`'s; here is only the coming and going: rows of earlier chunks are read back where a late
-report refers to them, records of one call are merged, and all changes of a pass go to the spool in one commit.
+The rules are `gateway.counting`'s; here is only the coming and going: rows of earlier chunks are
+read back where a late report refers to them, records of one call are merged, and all changes of a
+pass go to the spool in one commit.
 """
 
 import asyncio
@@ -34,14 +36,16 @@ log = structlog.get_logger()
 PASS_S = 0.2
 """Chunks that fall due within this time are settled in one pass."""
 PASS_REPORTS = 5_000
-"""One pass ends with the chunk that brings it to so many: its changes are one commit, and lie in memory until then."""
+"""One pass ends with the chunk that brings it to so many: its changes are one commit,
+and lie in memory until then."""
 CONFLICT = "kept.conflict"
 LOOP_TURN_S = 0.02
 """How long clusters are decided before others have their turn of the loop."""
 RETRY_S = 1.0
 """Before settling, or reading the ledger again, is tried once more."""
 UNFINISHED_SETTLES = 30
-"""A call of which only the beginning was told waits for its end this many times as long as others settle: 5 minutes by default."""
+"""A call of which only the beginning was reported waits for its end this many times as long as
+others settle: 5 minutes by default."""
 HELD_LOOK_S = 0.2
 """How often it is looked whether what is held may go."""
 TURN_S = 30.0
@@ -69,7 +73,9 @@ class Settler:
         price: Price = lambda _record, _at_ms: None,
         held_from_ms: HeldFrom | None = None,
     ) -> None:
-        """*held_from_ms*: from when on what was received is not to be let go yet, however long it has waited."""
+        """*held_from_ms*: from when on what was received is not to be let go yet,
+        however long it has waited.
+        """
         self.ledger = self.ledger_type(max_keys)
         self._price = price
         self.aggregates = self.aggregates_type(spool, metrics or MetricsSettings(), price=price, now_ms=now_ms)
@@ -111,11 +117,15 @@ class Settler:
         self._counted.set()
 
     def distrust(self) -> None:
-        """Something was counted that may not be in the spool: take nothing more until the truth is read from there."""
+        """Something was counted that may not be in the spool: take nothing more until the
+        truth is read from there.
+        """
         self._spool.refuse_appends(SpoolError("the ledger is being read again"))
 
     def _lost_append(self) -> None:
-        """What the ledger counted never came to disk: read the truth from there before anything else is taken."""
+        """What the ledger counted never came to disk: read the truth from there
+        before anything else is taken.
+        """
         self.rebuilds += 1
         if self._rebuilding is None or self._rebuilding.done():
             self._rebuilding = asyncio.create_task(self._rebuild_until_done(), name="ledger-rebuild")
@@ -176,7 +186,9 @@ class Settler:
             await asyncio.sleep(RETRY_S)
 
     async def settle_due(self, now_ms: int) -> int:
-        """Settle the aggregates and the chunks whose time is up at *now_ms*; how many chunks they were. Raises SpoolError."""
+        """Settle the aggregates and the chunks whose time is up at *now_ms*; how many chunks
+        they were. Raises SpoolError.
+        """
         await self.aggregates.settle_due(now_ms, partial(self._announce, now_ms))
         settled = 0
         while n := await self._settle_chunks(now_ms):
@@ -184,12 +196,15 @@ class Settler:
         return settled
 
     def _announce(self, now_ms: int, seq: int) -> None:
-        """Chunk *seq* will hold aggregates whose time was up: it goes on as soon as what came before it does."""
+        """Chunk *seq* will hold aggregates whose time was up: it goes on as soon as
+        what came before it does.
+        """
         self.ledger.count((), (), seq, 0, now_ms - self.settle_ms)
         self._counted.set()
 
     async def _settle_chunks(self, now_ms: int) -> int:
-        """Settle the chunks whose time is up at *now_ms*, as many as fit into one pass; how many they were.
+        """Settle the chunks whose time is up at *now_ms*, as many as fit into
+        one pass; how many they were.
 
         Raises SpoolError when that could not be written down; then nothing was decided.
         """
@@ -223,7 +238,9 @@ class Settler:
 
     @property
     def held_s(self) -> float | None:
-        """For how long the oldest chunk that is held has waited beyond its time to settle; None when none is."""
+        """For how long the oldest chunk that is held has waited beyond its time to
+        settle; None when none is.
+        """
         oldest_ms = self.ledger.oldest_ms()
         if oldest_ms is None or self._held_ms is None or oldest_ms < self._held_ms:
             return None
@@ -252,7 +269,9 @@ class Settler:
         now_ms: int,
         lost_appends: int,
     ) -> None:
-        """Settle through that chunk with its *changes*, in one commit; those *waiting* are moved into a chunk of their own."""
+        """Settle through that chunk with its *changes*, in one commit; those *waiting* are moved
+        into a chunk of their own.
+        """
         calls = [reports for reports in waiting if all(self._waits(ledger, ref, changes) for ref in reports)]
         moved = [(ref, record) for reports in calls for ref, record in zip(reports, waiting[reports], strict=True)]
         written = [*changes.values(), *(Change(*position(ref), MOVED, None) for ref, _ in moved)]
@@ -278,7 +297,9 @@ class Settler:
     async def _decide_all(
         self, ledger: Ledger, due: Sequence[int], verdicts: list[Verdict], waiting: AbstractSet[int]
     ) -> dict[Position, Change]:
-        """What becomes of the records of the chunks *due*; each verdict is added to *verdicts* once it is noted in the ledger."""
+        """What becomes of the records of the chunks *due*; each verdict is added to *verdicts* once
+        it is noted in the ledger.
+        """
         late: dict[int, LateChunk | None] = {}
         changes: dict[Position, Change] = {}
         decided: set[int] = set()
@@ -299,7 +320,10 @@ class Settler:
         return changes
 
     async def _decide(self, ledger: Ledger, ref: int, late: dict[int, LateChunk | None], decided: set[int]) -> Verdict:
-        """The verdict on the cluster around *ref*. Who is in it hangs together with nobody else, and is *decided* with it."""
+        """The verdict on the cluster around *ref*.
+
+        Who is in it is related with no one else, and is *decided* with it.
+        """
         while True:
             cluster, missing = ledger.cluster(ref, late)
             if not missing:
@@ -338,7 +362,9 @@ class Settler:
                     self._change(changes, ref, outcome, {**record, "flags": [*record["flags"], "conflict"]})
 
     def _estimate_anew(self, record: Record) -> None:
-        """An estimate that one report brought does not know what the others completed: make it again."""
+        """An estimate that one report brought does not know what the others
+        completed: make it again.
+        """
         cost = record.get("cost")
         if record["billed"] and (cost is None or cost["source"] == "estimated"):
             record.pop("cost", None)
@@ -346,7 +372,9 @@ class Settler:
             self._price(record, int(datetime.fromisoformat(record["started_at"]).timestamp() * 1000))
 
     async def _records(self, refs: Sequence[int]) -> list[Record | None]:
-        """The record of each reference; None for one that is gone, or damaged on the disk and so left as it is."""
+        """The record of each reference; None for one that is gone, or damaged on the
+        disk and so left as it is.
+        """
         found = await self._spool.read(AI_TELEMETRY, [position(ref) for ref in refs])
         return [None if record is None else _loaded(record) for record in found]
 

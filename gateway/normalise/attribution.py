@@ -1,7 +1,9 @@
 """Who a call belongs to. Precedence, for each field by itself:
 
-1. what the inbound key fixes, 2. the record's own attribute, 3. the resource's attribute, 4. the enrolled device,
-5. what the inbound key brings. Of the device: the one that the telemetry names, else the one that the gateway itself is.
+1. what the inbound key fixes, 2. the record's own attribute, 3. the resource's
+   attribute, 4. the enrolled device,
+5. what the inbound key brings. Of the device: the one that the telemetry names, else the one
+   that the gateway itself is.
 
 The user goes through the operator's policy (keep, hash, drop) before it is written anywhere.
 """
@@ -75,40 +77,45 @@ class ResourceContext(NamedTuple):
     """What all items of one resource share."""
 
     attribution: Attribution
-    """What resource, device and key say; copied for each record."""
+    """What resource, device and key state; copied for each record."""
     source: int
     """Fingerprint of the sender: service name, and instance or session."""
     sender: int = 0
-    """The same with the inbound key (else the peer) and the device: who it is that reports a product's calls in several ways."""
+    """The same with the inbound key (else the peer) and the device: who it is that reports a
+    product's calls in several ways."""
     instance: int = 0
     """Fingerprint of the service's instance; 0 where the resource states none."""
     place: int = 0
-    """32-bit fingerprint of the pod, container or host it runs in; 0 where the resource states none."""
+    """32-bit fingerprint of the pod, container or host it runs in; 0
+    where the resource states none."""
     host: str = ""
-    """Name of the machine that a coding assistant runs on, where it states no id of it; with the user it names the machine."""
+    """Name of the machine that a coding assistant runs on, where it states no id of it; with the
+    user it names the machine."""
     user: str = ""
     """Of the resource, as it was sent; only beside *host*."""
 
 
 def origin(resource: Attributes, context: Context) -> ResourceContext:
     """The attribution and the sender's fingerprint of one resource."""
-    told = pick(resource, tuple(resource), RESOURCE_INTERESTS).who
-    merged = {**context.key_gives, **context.device, **told, **context.key_fixes}
+    stated = pick(resource, tuple(resource), RESOURCE_INTERESTS).who
+    merged = {**context.key_gives, **context.device, **stated, **context.key_fixes}
     attribution: Attribution = {}
     _fill(attribution, merged, context)
-    device_id = context.device_id or told.get("device_id") or context.own_device
+    device_id = context.device_id or stated.get("device_id") or context.own_device
     if device_id:
         attribution["device_id"] = device_id
     if context.key:
         attribution["key"] = context.key
-    instance = told.get("instance") or told.get("session", "")
-    place = told.get("place") or told.get("host")
-    service = told.get("service_name", "")
+    instance = stated.get("instance") or stated.get("session", "")
+    place = stated.get("place") or stated.get("host")
+    service = stated.get("service_name", "")
     return ResourceContext(
         attribution,
         source_fingerprint(service, instance),
-        fingerprint("sender", context.counted_key or context.peer, device_id or "", service, told.get("instance", "")),
-        fingerprint("instance", told["instance"]) if "instance" in told else 0,
+        fingerprint(
+            "sender", context.counted_key or context.peer, device_id or "", service, stated.get("instance", "")
+        ),
+        fingerprint("instance", stated["instance"]) if "instance" in stated else 0,
         fingerprint("place", place) & PLACE_MASK if place else 0,
         *(_unnamed(merged, service) if context.machines.are_named and not device_id else ()),
     )
@@ -121,7 +128,9 @@ def _unnamed(merged: Mapping[str, str], service: str) -> tuple[str, str]:
 
 
 def name_machine(attribution: Attribution, made: ResourceContext, who: Mapping[str, str], context: Context) -> None:
-    """Add the machine's id, for an *attribution* that has none of a device; call it where *made* has a host."""
+    """Add the machine's id, for an *attribution* that has none of a device;
+    call it where *made* has a host.
+    """
     user = context.key_fixes.get("user") or who.get("user") or made.user
     if user and user not in _NO_ONE and not attribution.get("device_id"):
         attribution["device_id"] = context.machines.name(made.host, user)
@@ -134,7 +143,7 @@ _origins: dict[_OriginKey, ResourceContext] = {}
 def resource_origin(resource: Resource, context: Context) -> ResourceContext:
     """The `origin` of *resource*, remembered: an SDK sends the same resource with each request."""
     data = resource.SerializeToString()
-    key = (data, *_told_by(context))
+    key = (data, *_sender_key(context))
     known = _origins.get(key)
     if known is not None:
         return known
@@ -145,8 +154,10 @@ def resource_origin(resource: Resource, context: Context) -> ResourceContext:
 
 
 def gateway_origin(source: str, context: Context) -> ResourceContext:
-    """Who sends what comes from the gateway *source* under this key, or from this peer; remembered as above."""
-    key = (source, *_told_by(context))
+    """Who sends what comes from the gateway *source* under this key, or from
+    this peer; remembered as above.
+    """
+    key = (source, *_sender_key(context))
     known = _origins.get(key)
     if known is not None:
         return known
@@ -164,7 +175,7 @@ def _remember(key: _OriginKey, made: ResourceContext) -> None:
     _origins[key] = made
 
 
-def _told_by(context: Context) -> _OriginKey:
+def _sender_key(context: Context) -> _OriginKey:
     """All of *context* but its time."""
     sender = (
         context.key,
@@ -208,7 +219,8 @@ def _fill(attribution: Attribution, who: Mapping[str, str], context: Context) ->
 
 
 def fill_missing(attribution: Attribution, labels: Mapping[str, str], context: Context) -> None:
-    """Write *labels* (as a key's: `team`, `project`, `environment`, `user`, else a label) where *attribution* states nothing.
+    """Write *labels* (as a key's: `team`, `project`, `environment`, `user`, else a label) where
+    *attribution* states nothing.
 
     A field that the key fixes stays as it is, also where that came to nothing.
     """
@@ -223,12 +235,15 @@ def fill_missing(attribution: Attribution, labels: Mapping[str, str], context: C
 
 
 def attribute(base: Attribution, who: Mapping[str, str], context: Context) -> Attribution:
-    """The attribution of one record: its own attributes over its resource's, under what the key fixes. A fresh object."""
+    """The attribution of one record: its own attributes over its resource's, under what the
+    key fixes. A fresh object.
+    """
     attribution = base.copy()
     if who:
         fixes = context.key_fixes
         if fixes:
-            # Left out rather than written over: a fixed user may come to nothing (hashed away, or "unknown").
+            # Left out rather than written over: a fixed user may come to nothing (hashed away, or
+            # "unknown").
             _fill(attribution, {field: value for field, value in who.items() if field not in fixes}, context)
             _fill(attribution, fixes, context)
         else:

@@ -1,7 +1,9 @@
-"""The words by which gateways say that their own cache answered, so that no provider billed the call. Pure.
+"""The words by which gateways state that their own cache answered, so that no
+provider billed the call. Pure.
 
-`Hit` of Kong's `Hit|Miss|Bypass|Refresh` is one; `Refresh` is none: the entry was there and was not used. Portkey and others
-say which cache it was (`SEMANTIC HIT`, `exact_hit`); many send a boolean, as such, as a number or as a word.
+`Hit` of Kong's `Hit|Miss|Bypass|Refresh` is one; `Refresh` is none: the entry was there and was not
+used. Portkey and others state which cache it was (`SEMANTIC HIT`, `exact_hit`); many send a
+boolean, as such, as a number or as a word.
 """
 
 import re
@@ -13,7 +15,9 @@ _MAX_CHARS = 40
 
 @lru_cache(maxsize=256)
 def is_cache_hit(sent: str) -> bool:
-    """Whether *sent*, the value of an attribute that marks a gateway's cache hit, says that there was one."""
+    """Whether *sent*, the value of an attribute that marks a gateway's cache hit,
+    states that there was one.
+    """
     word = sent.strip().strip('"').strip()
     if len(word) > _MAX_CHARS:
         return False

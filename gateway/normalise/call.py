@@ -1,7 +1,9 @@
-"""What a normaliser gives: calls, links, and the outcome of every item that became neither. Pure types.
+"""What a normaliser gives: calls, links, and the outcome of every item that
+became neither. Pure types.
 
-One decoded payload gives one `Normalised`. Every item in it (span, log record, metric point) has exactly one place:
-a call in `calls`, or a count under `suppressed`, `ignored` or a `Rejection`. `items` is their sum.
+One decoded payload gives one `Normalised`. Every item in it (span, log record, metric point)
+has exactly one place: a call in `calls`, or a count under `suppressed`, `ignored` or a
+`Rejection`. `items` is their sum.
 """
 
 from collections import Counter
@@ -15,19 +17,25 @@ LINK_BYTES = 32
 """One link: trace id (16), span id (8), parent span id (8, zero when none)."""
 
 LOG = 8
-"""Mark of a report that a log record makes: `parent_span_id` is then the span that it was emitted in."""
+"""Mark of a report that a log record makes: `parent_span_id` is then
+the span that it was emitted in."""
 REPEAT = 16
-"""Mark of a span that repeats the call of its parent span; it counts only where the parent is no call."""
+"""Mark of a span that repeats the call of its parent span; it counts
+only where the parent is no call."""
 UNFINISHED = 32
-"""Mark of a report that only says that the call began."""
+"""Mark of a report that only states that the call began."""
 STAMPED = 64
-"""Mark of a report that came under a key with labels: what these fix stands, whatever other reports of the call say."""
+"""Mark of a report that came under a key with labels: what these fix stands, whatever other
+reports of the call state."""
 RANK_SHIFT = 8
-"""Marks from here on: the report's rank in its product's order of reports (`gateway.normalise.signal_precedence`); 0 for none."""
+"""Marks from here on: the report's rank in its product's order of reports
+(`gateway.normalise.signal_precedence`); 0 for none."""
 
 
 class Call(NamedTuple):
-    """One report of an AI call: its record, and what the ledger compares that JSON does not hold in a handy form."""
+    """One report of an AI call: its record, and what the ledger compares that JSON does
+    not hold in a handy form.
+    """
 
     record: Record
     """JSON-ready; keys without a value are left out."""
@@ -40,31 +48,38 @@ class Call(NamedTuple):
     start_ms: int
     end_ms: int
     source: int
-    """63-bit fingerprint of the sender: the resource's service.name and instance, never the whole resource."""
+    """63-bit fingerprint of the sender: the resource's service.name and
+    instance, never the whole resource."""
     scope: int
-    """63-bit fingerprint of the instrumentation scope's name: twins come from different scopes of one source."""
+    """63-bit fingerprint of the instrumentation scope's name: co-instrumented spans come from
+    different scopes of one source."""
     event_id: str | None = None
     """The sender's own id of this report, for reports that have no span."""
     marks: int = 0
     """`LOG`, `REPEAT`, `UNFINISHED`, `STAMPED` and the rank."""
     group: int = 0
-    """63-bit fingerprint of product and sender, within which one way of reporting counts; 0 for none."""
+    """63-bit fingerprint of product and sender, within which one way of
+    reporting counts; 0 for none."""
     session: int = 0
     """32-bit fingerprint of the session within the group; 0 where the report states none."""
     instance: int = 0
-    """63-bit fingerprint of the service's instance (`Origin.instance`); 0 where the resource states none."""
+    """63-bit fingerprint of the service's instance (`Origin.instance`); 0 where
+    the resource states none."""
     place: int = 0
-    """32-bit fingerprint of where the service runs (`Origin.place`): twins run in one place, where both sides state it."""
+    """32-bit fingerprint of where the service runs (`Origin.place`): co-instrumented spans run in
+    one place, where both sides state it."""
 
 
 @dataclass(slots=True)
 class Normalised:
     calls: list[Call] = field(default_factory=list)
     links: list[bytes] = field(default_factory=list)
-    """`LINK_BYTES` each: every span that is no call but has ids, AI or not (agents, tools, HTTP), so that ancestors are found."""
+    """`LINK_BYTES` each: every span that is no call but has ids, AI or not (agents, tools, HTTP),
+    so that ancestors are found."""
     items: int = 0
     suppressed: Counter[str] = field(default_factory=Counter)
-    """Reason -> count: AI items that never bill (`not_a_call`: agent, workflow, chain, tool, retrieval …)."""
+    """Reason -> count: AI items that never bill (`not_a_call`: agent, workflow,
+    chain, tool, retrieval …)."""
     ignored: int = 0
     """Items that are no AI usage."""
     rejected: list[Rejection] = field(default_factory=list)
@@ -72,4 +87,6 @@ class Normalised:
     """Scope name -> calls that only the generic table could read."""
 
     def note_position(self, position: str, reason: str = "", *reading: object) -> None:
-        """Where the item stands that is counted with this, why it is suppressed, or what the call was read as. Only `gateway.explain` notes it."""
+        """Where the item stands that is counted with this, why it is suppressed, or what the call
+        was read as. Only `gateway.explain` notes it.
+        """

@@ -1,4 +1,6 @@
-"""What a normaliser is told besides the payload: when it came, from whom, and what may be kept about users."""
+"""What a normaliser is reported besides the payload: when it came, from whom,
+and what may be kept about users.
+"""
 
 import hmac
 from collections.abc import Mapping
@@ -43,7 +45,7 @@ KEEP_USERS = UserPolicy("keep")
 
 
 class Machines:
-    """Gives a machine that says no id one of its own; the secret shows in no repr."""
+    """Gives a machine that states no id one of its own; the secret shows in no repr."""
 
     __slots__ = ("_named", "_secret")
 
@@ -70,7 +72,10 @@ NO_MACHINES = Machines()
 
 
 class Context(NamedTuple):
-    """Who sent a payload and when. Attribution fields are `user`, `session`, `team`, `project`, `environment`, `service_name`."""
+    """Who sent a payload and when.
+
+    Attribution fields are `user`, `session`, `team`, `project`, `environment`, `service_name`.
+    """
 
     received_at_ms: int
     """Wall-clock time of receipt, ms since the epoch."""
@@ -81,21 +86,24 @@ class Context(NamedTuple):
     counted_as: str | None = None
     """What counting knows that key by, whatever it is renamed to; None: its name."""
     device_id: str | None = None
-    """The enrolled device that sent it; wins over what the payload says."""
+    """The enrolled device that sent it; wins over what the payload states."""
     device: Mapping[str, str] = _NOTHING
-    """Attribution that the device brings, where the payload says nothing."""
+    """Attribution that the device brings, where the payload states nothing."""
     key_gives: Mapping[str, str] = _NOTHING
-    """Attribution that the key brings, where neither payload nor device says anything."""
+    """Attribution that the key brings, where neither payload nor device states anything."""
     key_fixes: Mapping[str, str] = _NOTHING
     """Attribution that the key fixes: a payload cannot override it."""
     users: UserPolicy = KEEP_USERS
     peer: str = ""
-    """Address of the sender: tells senders apart where there is no key."""
+    """Address of the sender: distinguishes senders where there is no key."""
     machines: Machines = NO_MACHINES
     own_device: str | None = None
-    """The device that this gateway is itself and whose telemetry it takes: of whatever names no other one. None where it stands apart."""
+    """The device that this gateway is itself and whose telemetry it takes: of whatever names no
+    other one. None where it stands apart."""
 
     @property
     def counted_key(self) -> str | None:
-        """The inbound key, as what is counted and kept tells it from others; None on open intake."""
+        """The inbound key, as what is counted and kept distinguishes it from
+        others; None on open intake.
+        """
         return self.counted_as or self.key

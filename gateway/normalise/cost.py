@@ -5,7 +5,8 @@ from decimal import Decimal
 from spool.record import Cost
 
 _DIGITS = ".15g"
-"""What a double holds for sure; the 16th and 17th digit of its repr are binary noise (0.020348750000000003)."""
+"""What a double holds for sure; the 16th and 17th digit of its repr are binary
+noise (0.020348750000000003)."""
 
 _MAX_AMOUNT = 1e9
 """No call costs a billion; such a number is another unit."""
@@ -23,7 +24,9 @@ def decimal_string(amount: float) -> str:
 
 
 def reported_cost(amount: float | None, currency: str | None) -> Cost | None:
-    """The cost as the sender said it, in USD unless it named a currency; None when it is no amount of money."""
+    """The cost as the sender said it, in USD unless it named a currency; None
+    when it is no amount of money.
+    """
     if amount is None or not 0 <= amount <= _MAX_AMOUNT:
         return None
     code = currency.upper() if currency and len(currency) == 3 and currency.isalpha() else "USD"  # noqa: PLR2004 - ISO 4217
@@ -31,5 +34,5 @@ def reported_cost(amount: float | None, currency: str | None) -> Cost | None:
 
 
 def no_cost() -> Cost:
-    """A gateway's cache hit: nobody billed it."""
+    """A gateway's cache hit: no one billed it."""
     return {"amount": "0", "currency": "USD", "source": "reported", "price_version": None}

@@ -1,7 +1,9 @@
-"""One pass over an item's attributes: the few that a table maps become plain Python values, all others stay unread.
+"""One pass over an item's attributes: the few that a table maps become plain Python
+values, all others stay unread.
 
-The interest in each attribute name is decided once and remembered, so the pass costs one look-up a name. Content is
-never copied out: a text that no table names is not even turned into a Python string.
+The interest in each attribute name is decided once and remembered, so the pass costs
+one look-up a name. Content is never copied out: a text that no table names is not even
+turned into a Python string.
 """
 
 from collections.abc import Callable, Mapping
@@ -33,16 +35,17 @@ NUMBER: Final = 2
 FIRST: Final = 3
 """The first text of a list, of a list in JSON text, or the text itself."""
 RAW: Final = 4
-"""A whole text that is read further (JSON with usage, a raw answer) and then dropped; of a map its numbers."""
+"""A whole text that is read further (JSON with usage, a raw answer) and then
+dropped; of a map its numbers."""
 OTHER: Final = 5
 """A number under a usage name that no table knows."""
 WHO: Final = 6
-"""As TEXT, but about the sender and its user: kept apart, for these say nothing about a model."""
+"""As TEXT, but about the sender and its user: kept apart, for these state nothing about a model."""
 
 
 Interest = tuple[str, int, int] | tuple[()]
-"""Field, rank (0 is the name that wins; others count where no better name has a value) and kind. Empty for no interest.
-A plain tuple: unpacking a NamedTuple takes twice the time."""
+"""Field, rank (0 is the name that wins; others count where no better name has a value) and kind.
+Empty for no interest. A plain tuple: unpacking a NamedTuple takes twice the time."""
 
 NO_INTEREST: Interest = ()
 
@@ -85,7 +88,9 @@ class Extracted:
 
 
 class ExtractionPlan:
-    """How one set of attribute names is read: for each field the name that wins, and the names behind it."""
+    """How one set of attribute names is read: for each field the name that
+    wins, and the names behind it.
+    """
 
     __slots__ = ("counts", "firsts", "lower", "rest", "texts", "who")
 
@@ -96,7 +101,8 @@ class ExtractionPlan:
         self.who: list[tuple[str, str]] = []
         self.rest: list[tuple[str, str, int]] = []
         self.lower: list[tuple[str, str, int]] = []
-        """By rank: read where the winner has no value, or counts 0: senders write 0 under the names they do not use."""
+        """By rank: read where the winner has no value, or counts 0: senders write 0
+        under the names they do not use."""
         lists = {TEXT: self.texts, COUNT: self.counts, FIRST: self.firsts, WHO: self.who}
         found = sorted((interest[1], interest[0], interest[2], name) for name in names if (interest := interests[name]))
         placed: set[str] = set()
@@ -115,7 +121,10 @@ NO_PLAN: Final = ExtractionPlan((), {})
 
 
 class AttributeTable(dict[str, Interest]):
-    """Attribute name -> interest, and set of names -> plan. Both are made when first seen, and remembered within bounds."""
+    """Attribute name -> interest, and set of names -> plan.
+
+    Both are made when first seen, and remembered within bounds.
+    """
 
     def __init__(self, known: Mapping[str, Interest], decide: Callable[[str], Interest]) -> None:
         super().__init__(known)
@@ -133,7 +142,9 @@ class AttributeTable(dict[str, Interest]):
         return interest
 
     def plan(self, names: tuple[str, ...]) -> ExtractionPlan:
-        """The plan for *names*; instrumentations send few sets of names, so nearly all spans find theirs made."""
+        """The plan for *names*; instrumentations send few sets of names, so
+        nearly all spans find theirs made.
+        """
         known = self.plans.get(names)
         if known is not None:
             return known
@@ -146,7 +157,10 @@ class AttributeTable(dict[str, Interest]):
 
 
 def pick(attributes: Attributes, names: tuple[str, ...], interests: AttributeTable) -> Extracted:
-    """The mapped values of *attributes*, whose names are *names*. Empty texts and numbers that are none count as absent."""
+    """The mapped values of *attributes*, whose names are *names*.
+
+    Empty texts and numbers that are none count as absent.
+    """
     return pick_planned(attributes, interests.plan(names))
 
 
@@ -231,7 +245,9 @@ def _scalar_text(value: AnyValue) -> str:
 
 
 def _count(value: AnyValue) -> int | None:
-    """The whole number in *value*; None when it is none. Called where the plain integer is 0 or absent."""
+    """The whole number in *value*; None when it is none. Called where
+    the plain integer is 0 or absent.
+    """
     if value.HasField("int_value"):
         return value.int_value
     number = None if value.HasField("bool_value") else _number(value)

@@ -18,7 +18,9 @@ def fingerprint(*parts: str) -> int:
 
 
 def source_fingerprint(service_name: str, instance: str) -> int:
-    """The sender of a report: its `service.name` and its `service.instance.id`, else its `session.id`."""
+    """The sender of a report: its `service.name` and its
+    `service.instance.id`, else its `session.id`.
+    """
     return fingerprint("source", service_name, instance)
 
 
@@ -28,8 +30,9 @@ def scope_fingerprint(name: str) -> int:
 
 
 def log_scope_fingerprint(name: str, rank: int = 0) -> int:
-    """The instrumentation scope of a report that a log makes: another than that of the scope's spans, so both may be of one call.
+    """The instrumentation scope of a report that a log makes: another than that of the scope's
+    spans, so both may be of one call.
 
-    So may the logs of one scope that are different ways to report it; *rank* tells them apart.
+    So may the logs of one scope that are different ways to report it; *rank* distinguishes them.
     """
     return fingerprint("log scope", name, str(rank)) if rank else fingerprint("log scope", name)

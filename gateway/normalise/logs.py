@@ -1,11 +1,15 @@
-"""Log records -> calls, and the outcome of every record that is no call. Pure: no clock, no I/O, nothing is changed.
+"""Log records -> calls, and the outcome of every record that is no call. Pure: no
+clock, no I/O, nothing is changed.
 
-1. The event's name chooses the table (`conventions/events.py`); a record without one that tells of usage is ignored.
+1. The event's name chooses the table (`conventions/events.py`); a record without one that
+   reports usage is ignored.
 2. One pass picks the mapped values; bodies and all other attributes are never copied out.
-3. A record's time is the end of its call, and the start is that less the duration. Without any time it is rejected.
-4. A report has the sender's own event id where there is one, else its content and its time to the nanosecond, as its
-   identity: the same log sent again is the same report, and so are two that differ in nothing at all. The span that it was emitted in stands as its parent, and the ledger decides whether
-   that is the call itself (`gateway.counting`).
+3. A record's time is the end of its call, and the start is that less the duration.
+   Without any time it is rejected.
+4. A report has the sender's own event id where there is one, else its content and its time to the
+   nanosecond, as its identity: the same log sent again is the same report, and so are two that
+   differ in nothing at all. The span that it was emitted in stands as its parent, and the ledger
+   decides whether that is the call itself (`gateway.counting`).
 """
 
 from datetime import UTC, datetime, timedelta
@@ -52,7 +56,8 @@ class _Run(NamedTuple):
     faults: Faults
     context: Context
     asked: dict[bytes, str]
-    """Trace and span -> the model that a request event in it asks for; the answer's event names only what answered."""
+    """Trace and span -> the model that a request event in it asks for; the answer's event
+    names only what answered."""
 
 
 def normalise_logs(logs: Logs, context: Context) -> Normalised:
@@ -122,7 +127,7 @@ def _take(
 
 
 def _time_ns(record: LogRecord) -> int:
-    """The event's own time, else when its SDK saw it, else what the payload says; 0 for none."""
+    """The event's own time, else when its SDK saw it, else what the payload states; 0 for none."""
     if record.time_unix_nano:
         return record.time_unix_nano
     return record.observed_time_unix_nano or _timestamp_ns(record.attributes)
@@ -227,7 +232,9 @@ def _trace_ids(log: LogRecord) -> tuple[bytes, bytes]:
 
 
 def _trace(trace_id: bytes, span_id: bytes, rule: EventRule) -> Trace | None:
-    """The call's place in its trace: its own span where the event is emitted in it, else that of whoever made it."""
+    """The call's place in its trace: its own span where the event is emitted in it,
+    else that of whoever made it.
+    """
     if not trace_id:
         return None
     span = span_id.hex() or None
@@ -241,16 +248,17 @@ def _duration_ms(picked: Extracted) -> int | None:
 
 
 def _identity(picked: Extracted, event: str, source: int, span: bytes, end_ns: int) -> str:
-    """What names this report. Names and counts only, which later releases read alike; a sender that uses an id twice
-    for different numbers made two reports."""
+    """What names this report. Names and counts only, which later releases read alike; a sender that
+    uses an id twice for different numbers made two reports.
+    """
     texts, counts = picked.texts, picked.counts
-    told: list[object] = [event, *(counts.get(field) for field in _IDENTITY_COUNTS)]
+    identity: list[object] = [event, *(counts.get(field) for field in _IDENTITY_COUNTS)]
     own = texts.get("event_id")
     if own is not None:
-        told += ["id", own]
+        identity += ["id", own]
     else:
-        told += [end_ns, span.hex(), source, picked.who.get("session"), picked.numbers.get("duration_ms")]
-        told += [texts.get(field) for field in _IDENTITY_TEXTS]
+        identity += [end_ns, span.hex(), source, picked.who.get("session"), picked.numbers.get("duration_ms")]
+        identity += [texts.get(field) for field in _IDENTITY_TEXTS]
         first_ms = picked.numbers.get("time_to_first_ms")
-        told += [] if first_ms is None else [first_ms]
-    return "\x1f".join("" if part is None else str(part) for part in told)
+        identity += [] if first_ms is None else [first_ms]
+    return "\x1f".join("" if part is None else str(part) for part in identity)

@@ -1,10 +1,13 @@
-"""Metric data points -> usage points, and the outcome of every point that is none. Pure: no clock, no I/O, no state.
+"""Metric data points -> usage points, and the outcome of every point that is none.
+Pure: no clock, no I/O, no state.
 
-1. A metric that no table knows is ignored, point by point; so are gauges, sums that may fall, and points without a value.
+1. A metric that no table knows is ignored, point by point; so are gauges, sums that may fall,
+   and points without a value.
 2. A point whose time, value or temporality cannot be right is rejected.
 3. A total repeats its parts: suppressed (`overlapping_type`).
-4. Every other point is usage. What it adds is told by its series (`gateway.counting.metrics.series`), then points that belong
-   together become one record (`gateway.normalise.aggregates`).
+4. Every other point is usage. What it adds follows from its series
+   (`gateway.counting.metrics.series`), then points that belong together become one record
+   (`gateway.normalise.aggregates`).
 """
 
 import re
@@ -45,7 +48,7 @@ from gateway.normalise.record import title
 
 _DELTA, _CUMULATIVE = 1, 2
 _NO_VALUE = 1
-"""Flag of a point that says only that its series has none."""
+"""Flag of a point that states only that its series has none."""
 _MAX_TOKENS = 1 << 53
 _MAX_PICO = 9 * 10**18
 """Nine million of a currency's unit in one series; what is above is another unit."""
@@ -250,10 +253,10 @@ def _pico(amount: float) -> int:
 
 
 def _identity(series: _Series, attributes: Attributes, start_ns: int) -> bytes:
-    """The series. Senders are told apart by key or address only where no start time does it.
+    """The series. Senders are distinguished by key or address only where no start time does it.
 
-    A start time does it better: keys are rotated and addresses change while a process goes on counting, and each change
-    would count all of it again.
+    A start time does it better: keys are rotated and addresses change while a process goes on
+    counting, and each change would count all of it again.
     """
     sender = "" if start_ns else series.sender
     return hashed(

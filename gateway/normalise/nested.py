@@ -1,4 +1,5 @@
-"""Usage that arrives as a map inside one attribute (`gen_ai.usage` = {input_tokens: …}). Pure and bounded.
+"""Usage that arrives as a map inside one attribute (`gen_ai.usage` =
+{input_tokens: …}). Pure and bounded.
 
 Only numbers are taken out of such a map, so no content can come along, whatever stands beside them.
 """

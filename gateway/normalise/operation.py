@@ -1,8 +1,10 @@
-"""What an operation's name means: a call of a model, or a step around calls. One table, and a rule for new names.
+"""What an operation's name means: a call of a model, or a step around calls. One table,
+and a rule for new names.
 
 1. A name of `_CALLS` is a call; its well-known value (OpenTelemetry GenAI) stands beside it.
-2. A name of `_STEPS`, or that speaks of an agent, a tool, a task …, is a step: it never bills, whatever usage it repeats.
-3. Any other name says nothing: what else the item carries decides.
+2. A name of `_STEPS`, or that speaks of an agent, a tool, a task …, is a step: it never bills,
+   whatever usage it repeats.
+3. Any other name states nothing: what else the item carries decides.
 """
 
 import re

@@ -1,7 +1,8 @@
 """Usage points: what is read off one metric data point. Pure types, and the identity of its series.
 
-A series is everything that tells one counter from another: who sent it, its resource, scope, name, temporality and all
-attributes, known or not. Attributes are only hashed here; what is kept of them is `Labels`.
+A series is everything that distinguishes one counter from another: who sent it, its resource,
+scope, name, temporality and all attributes, known or not. Attributes are only hashed here; what is
+kept of them is `Labels`.
 """
 
 import struct
@@ -33,7 +34,8 @@ class MetricSource(NamedTuple):
     device: str
     instance: str
     session: str
-    """Of a point, only what it states itself: a resource's session may be a window, and a call's a conversation in it."""
+    """Of a point, only what it states itself: a resource's session may be a window, and a
+    call's a conversation in it."""
 
 
 class Labels(NamedTuple):
@@ -57,7 +59,8 @@ class Point(NamedTuple):
     """One data point of usage."""
 
     key: bytes
-    """Of the state that it is compared with (`gateway.counting.metrics.series`): the series and, for a cumulative one, its start."""
+    """Of the state that it is compared with (`gateway.counting.metrics.series`): the series and,
+    for a cumulative one, its start."""
     series: bytes
     labels: Labels
     table: MetricTable
@@ -69,17 +72,21 @@ class Point(NamedTuple):
     measurements: int | None
     """Of a histogram."""
     start_ns: int
-    """0 when the sender does not say."""
+    """0 when the sender does not state."""
     time_ns: int
     is_delta: bool
     currency: str
     until_ns: int = 0
-    """End of the stretch of time that a sum is told for, again and again (`gateway.sources.sums`); 0 for a counter's point."""
+    """End of the stretch of time that a sum is reported for, again and again
+    (`gateway.sources.sums`); 0 for a counter's point."""
 
 
 @dataclass(slots=True)
 class UsagePoints:
-    """What one payload of metrics holds. `items = len(points) + suppressed + rejected + ignored`."""
+    """What one payload of metrics holds.
+
+    `items = len(points) + suppressed + rejected + ignored`.
+    """
 
     points: list[Point] = field(default_factory=list)
     attributions: list[Attribution] = field(default_factory=list)

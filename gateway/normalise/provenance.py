@@ -1,8 +1,10 @@
-"""Extraction with provenance: which name gave each picked value, and which names were present and passed over. Pure.
+"""Extraction with provenance: which name gave each picked value, and which names were
+present and passed over. Pure.
 
-The values are those of `pick`; here each name that a table maps is read by itself beside it. What a convention or a source
-then writes is noted with its origin, in this order: the origin that the value carries; the latest read since the write
-before that states the value; the latest read at all since then (`traced.Recording.source_of`).
+The values are those of `pick`; here each name that a table maps is read by itself beside it. What a
+convention or a source then writes is noted with its origin, in this order: the origin that the
+value carries; the latest read since the write before that states the value; the latest read at all
+since then (`traced.Recording.source_of`).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -99,7 +101,9 @@ class RecordedExtracted(Extracted):
         return {field: found for field in self.values() if (found := self.provenance(field)) is not None}
 
     def note_names(self, field: str, found: Sequence[tuple[Leaf, Any]]) -> None:
-        """*found*: the leaves that hold a value of *field*, best first, each with what it gives by itself."""
+        """*found*: the leaves that hold a value of *field*, best first, each
+        with what it gives by itself.
+        """
         values = next((getattr(self, name) for name in _DICTS if dict.__contains__(getattr(self, name), field)), None)
         value = (self.other or {}).get(field) if values is None else dict.__getitem__(values, field)
         won = next((leaf for leaf, each in found if each == value), None)
@@ -209,7 +213,9 @@ def pick_recorded(
 
 
 def deciding(picked: RecordedExtracted, decide: Callable[[], str]) -> tuple[str, Provenance | None]:
-    """What *decide*, which reads *picked*, decides, and the value that it read last before; None where it read none."""
+    """What *decide*, which reads *picked*, decides, and the value that it read last
+    before; None where it read none.
+    """
     reads = picked.recording.reads
     first = len(reads)
     decided = decide()

@@ -1,8 +1,11 @@
 """Who served a call, as OpenTelemetry's well-known values. Precedence:
 
-1. `azure.ai.openai` where the address called is Azure's and the sender says OpenAI (no library tells them apart).
-2. The name the sender gave, by the table `_NAMES`; suffixes of an API (`openai.chat`) or a variant (`novita/fp8`) are cut first.
-3. The family of the model's name, where the sender gave none, or a name that is no provider (a framework, an unknown word).
+1. `azure.ai.openai` where the address called is Azure's and the sender states OpenAI (no
+   library distinguishes them).
+2. The name the sender gave, by the table `_NAMES`; suffixes of an API (`openai.chat`) or a variant
+   (`novita/fp8`) are cut first.
+3. The family of the model's name, where the sender gave none, or a name that is no provider (a
+   framework, an unknown word).
 4. The host of the address called.
 5. The word the sender gave, in lower case, unless it is a framework.
 """
@@ -203,13 +206,15 @@ _APART = frozenset({"anthropic", "aws.bedrock"})
 
 
 def counts_cache_apart(name: str | None, model: str | None) -> bool:
-    """Whether the provider's own usage leaves cached tokens out of the input, so that clients must add them."""
+    """Whether the provider's own usage leaves cached tokens out of the input,
+    so that clients must add them.
+    """
     return name in _APART or (name == "gcp.vertex_ai" and model is not None and "claude" in model.lower())
 
 
 @lru_cache(maxsize=4096)
 def provider(sent: str | None, model: str | None, address: str | None) -> str | None:
-    """The provider by the module's precedence; None when nothing tells it."""
+    """The provider by the module's precedence; None when nothing states it."""
     host = _host_provider(address)
     name = named_provider(sent)
     if name is not None:
@@ -233,7 +238,9 @@ def named_provider(sent: str | None) -> str | None:
 
 @lru_cache(maxsize=4096)
 def model_provider(model: str | None) -> str | None:
-    """The provider whose family a model's name belongs to; a prefix such as `openai/` decides where it is known."""
+    """The provider whose family a model's name belongs to; a prefix such as `openai/`
+    decides where it is known.
+    """
     if model is None:
         return None
     prefix, slash, rest = model.lower().partition("/")

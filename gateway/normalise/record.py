@@ -1,4 +1,7 @@
-"""How a record is made: its identity, its fields from the picked values, its bytes. Pure; shared by spans and logs."""
+"""How a record is made: its identity, its fields from the picked values, its bytes.
+
+Pure; shared by spans and logs.
+"""
 
 import re
 from functools import lru_cache
@@ -28,7 +31,8 @@ _DEFAULT_OPERATION = "chat"
 INPUT_ONLY = frozenset({"embeddings", "rerank", "moderation", "transcription", "speech", "image_generation"})
 """Operations whose input alone is the whole report."""
 UNKNOWN_PROVIDER = "unknown"
-"""Where nothing tells provider or model: the far end takes no call without either (wire contract, part 6.1)."""
+"""Where nothing tells provider or model: the upstream takes no call without either
+(wire contract, part 6.1)."""
 
 _AZURE = "azure.ai.openai"
 """What its callers name as the model is a deployment of theirs."""
@@ -60,7 +64,9 @@ def span_record_id(trace_id: bytes, span_id: bytes) -> str:
 
 
 def event_record_id(source: str, event_id: str) -> str:
-    """The id of a record whose sender gives its reports an id of their own; *source* is the format's name."""
+    """The id of a record whose sender gives its reports an id of their own;
+    *source* is the format's name.
+    """
     data = source.encode("utf-8", "replace") + b"\x00" + event_id.encode("utf-8", "replace")
     return sha256(_EVENT_DOMAIN + data).hexdigest()[:_ID_HEX]
 
@@ -83,7 +89,10 @@ def call_record(
     base: Attribution,
     context: Context,
 ) -> Record:
-    """One call's record, of kind `call`. *base* is what the resource says; the record's own attributes go over it."""
+    """One call's record, of kind `call`.
+
+    *base* is what the resource states; the record's own attributes go over it.
+    """
     convention.read_texts(picked, failed=failed)
     texts, numbers, counts = picked.texts, picked.numbers, picked.counts
     request_model, response_model = title(texts.get("request_model")), title(texts.get("response_model"))
@@ -143,7 +152,9 @@ def call_record(
 def called(
     sent_operation: str | None, sent_provider: str | None, model: str | None, address: str | None
 ) -> tuple[str, str | None, bool]:
-    """The operation, its provider, and whether it has no output of its own; a process sees few such combinations."""
+    """The operation, its provider, and whether it has no output of its own; a process
+    sees few such combinations.
+    """
     name = _DEFAULT_OPERATION if sent_operation is None else operation(sent_operation).name
     if not is_name(name):
         name = _DEFAULT_OPERATION
@@ -158,14 +169,18 @@ def is_name(text: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def title(text: str | None) -> str | None:
-    """*text* if it may be the name of a model or a library: one word, or a few (`Claude Sonnet 4.5`); no sentence."""
+    """*text* if it may be the name of a model or a library: one word, or a few (`Claude
+    Sonnet 4.5`); no sentence.
+    """
     if text is None or " " not in text:
         return text if text is not None and _WORD.fullmatch(text) else None
     return text if len(text) <= _MAX_TITLE_CHARS and _TITLE.fullmatch(text) and _is_named(text.split(" ")) else None
 
 
 def _is_named(words: list[str]) -> bool:
-    """Whether *words* name something: a number or a capital stands out, and few words are plain ones."""
+    """Whether *words* name something: a number or a capital stands
+    out, and few words are plain ones.
+    """
     bare = [word.strip("()[]:") for word in words]
     plain = sum(word.isalpha() and word.islower() for word in bare)
     has_digit = any(char.isdecimal() for word in bare for char in word)
@@ -192,7 +207,7 @@ def _add_names(record: Record, texts: dict[str, str]) -> None:
 
 
 def _add_numbers(record: Record, numbers: dict[str, float], currency: str | None, *, failed: bool) -> None:
-    """Streaming, first token, batch and money. A failure's cost of 0 says nothing."""
+    """Streaming, first token, batch and money. A failure's cost of 0 states nothing."""
     if (streamed := numbers.get("stream")) is not None:
         record["stream"] = streamed > 0
     first_ms = (
@@ -213,7 +228,9 @@ def _add_numbers(record: Record, numbers: dict[str, float], currency: str | None
 
 
 def error_name(sent: str) -> str:
-    """*sent* if it is a name; the class inside a Python repr; else `error`, since a sentence may quote a prompt."""
+    """*sent* if it is a name; the class inside a Python repr; else `error`, since a
+    sentence may quote a prompt.
+    """
     match = _PYTHON_CLASS.fullmatch(sent)
     name = match.group(1) if match else sent
     return name if _NAME.fullmatch(name) else "error"

@@ -1,11 +1,14 @@
-"""What steps know about calls of the same request, and no attribute of the call itself says.
+"""What steps know about calls of the same request, and no attribute of the call itself states.
 
-1. LiteLLM's `raw_gen_ai_request` names the provider's model, where its parent has only the gateway's alias. Several below
-   one parent that name different models (a fallback, a second call) name none.
-2. LangChain's messages, which OpenLLMetry writes into the texts of the steps around a call, hold the provider's usage
-   beside the response's id: it completes cache and reasoning of the call with that id. Tokens are never added.
+1. LiteLLM's `raw_gen_ai_request` names the provider's model, where its parent has only
+   the gateway's alias. Several below one parent that name different models (a fallback,
+   a second call) name none.
+2. LangChain's messages, which OpenLLMetry writes into the texts of the steps around a call, hold
+   the provider's usage beside the response's id: it completes cache and reasoning of the call with
+   that id. Tokens are never added.
 
-Only parts and names that are absent are filled in; a call that travels in another request stays as it is.
+Only parts and names that are absent are filled in; a call that travels in
+another request stays as it is.
 """
 
 from collections.abc import Iterator, Mapping
@@ -30,7 +33,8 @@ class Companions:
 
     def __init__(self) -> None:
         self._models: dict[bytes, str] = {}
-        """Trace and span id of a call -> the model its provider answered with; "" where steps name several."""
+        """Trace and span id of a call -> the model its provider answered with;
+        "" where steps name several."""
         self._usages: dict[str, Extracted] = {}
         """Response id -> counts."""
 
@@ -57,7 +61,9 @@ class Companions:
                 self._usages[response_id] = picked
 
     def complete(self, calls: list[Call]) -> None:
-        """Fill in what *calls* lack, in place: they were made a moment ago and nobody else has seen them."""
+        """Fill in what *calls* lack, in place: they were made a moment ago and
+        no one else has seen them.
+        """
         if not self._models and not self._usages:
             return
         for call in calls:

@@ -1,9 +1,11 @@
-"""The numbered order of reports: where one product tells of a call in several ways that share no id, which way counts.
+"""The numbered order of reports: where one product reports a call in several ways that
+share no id, which way counts.
 
-Each product's ways stand in order of what they tell: the best one that was seen of a sender's session is counted, the
-others are suppressed; alone, each counts. The counting is `gateway.counting.calls.order`'s, here are the table and the names.
-A way is the name of a log event, or `SPAN` for the product's spans. Metrics come after all of them: they tell of no
-single call, and are suppressed wherever calls were reported (`gateway.counting.metrics.sources`).
+Each product's ways stand in order of what they state: the best one that was seen of a sender's
+session is counted, the others are suppressed; alone, each counts. The counting is
+`gateway.counting.calls.order`'s, here are the table and the names. A way is the name of a log
+event, or `SPAN` for the product's spans. Metrics come after all of them: they report no single
+call, and are suppressed wherever calls were reported (`gateway.counting.metrics.sources`).
 """
 
 from functools import lru_cache
@@ -18,7 +20,7 @@ DETAILS = "gen_ai.client.inference.operation.details"
 ORDER: dict[str, tuple[str, ...]] = {
     "claude_code": ("claude_code.api_request", SPAN),  # the log has cost, user and request id
     "codex": ("codex.sse_event", SPAN),  # the span has neither model nor session
-    "gemini_cli": ("gemini_cli.api_response", DETAILS, SPAN),  # only the first tells cache and thoughts
+    "gemini_cli": ("gemini_cli.api_response", DETAILS, SPAN),  # only the first states cache and thoughts
     "qwen_code": ("qwen-code.api_response", DETAILS, SPAN),
     "copilot": (SPAN, DETAILS),  # the span has the cache
     "cline": ("task.conversation_turn", "task.tokens", SPAN),  # the turn has provider, cache and cost, if it has tokens
@@ -30,7 +32,7 @@ _SAME_WAY = {
     "gemini_cli.api_error": "gemini_cli.api_response",
     "qwen-code.api_error": "qwen-code.api_response",
 }
-"""Failures are told by an event of their own, in the same way as the answers."""
+"""Failures are reported by an event of their own, in the same way as the answers."""
 
 
 class Precedence(NamedTuple):
@@ -55,7 +57,9 @@ def rank_of(product: str, way: str) -> int:
 
 
 def place(product: str, rank: int, sender: int, session: str | None) -> Precedence:
-    """The place of one report; *sender* is the `Origin`'s, *session* as the report itself states it."""
+    """The place of one report; *sender* is the `Origin`'s, *session*
+    as the report itself states it.
+    """
     if not rank:
         return NOWHERE
     return Precedence(_group(product, sender), session_fingerprint(session), rank << RANK_SHIFT)

@@ -1,7 +1,8 @@
-"""Numbers and names inside text attributes: JSON, or the repr of a Python dict. Pure, bounded, and never raising.
+"""Numbers and names inside text attributes: JSON, or the repr of a Python dict. Pure,
+bounded, and never raising.
 
-Some senders put usage or the provider's raw answer into one text. It is read here, the few mapped values are taken,
-and the text itself goes no further.
+Some senders put usage or the provider's raw answer into one text. It is read here, the few mapped
+values are taken, and the text itself goes no further.
 """
 
 import ast
@@ -47,7 +48,8 @@ def json_object(text: str | None) -> Mapping[str, Json]:
 def repr_object(text: str | None) -> Mapping[str, Json]:
     """The JSON object or Python dict in *text*; empty when it is none.
 
-    A repr that holds no quotes inside its words reads as JSON after three replacements, 20 times faster than as Python.
+    A repr that holds no quotes inside its words reads as JSON after three replacements, 20
+    times faster than as Python.
     """
     if not text or len(text) > MAX_REPR_CHARS or text[0] != "{":
         return _NOTHING
@@ -114,7 +116,7 @@ def unquoted(text: str) -> str:
 
 
 class Answer:
-    """What a provider's raw answer says about itself; texts are identifiers, never content."""
+    """What a provider's raw answer states about itself; texts are identifiers, never content."""
 
     __slots__ = ("finish_reason", "model", "response_id", "service_tier", "usage")
 
@@ -127,7 +129,9 @@ class Answer:
 
 
 def raw_answer(text: str | None) -> Answer:
-    """Read an OpenAI, Anthropic or LangChain answer in JSON; all None where *text* is something else."""
+    """Read an OpenAI, Anthropic or LangChain answer in JSON; all None where
+    *text* is something else.
+    """
     answer = Answer()
     if text is not None and len(text) > MAX_JSON_BYTES:
         match = _LEADING_ID.match(text)
@@ -164,7 +168,9 @@ def _is_answer(part: Mapping[str, Json]) -> bool:
 
 
 def _langchain_parts(document: Mapping[str, Json]) -> list[Mapping[str, Json]]:
-    """`llm_output` and the message's `response_metadata` of a LangChain LLMResult, or of one message."""
+    """`llm_output` and the message's `response_metadata` of a LangChain
+    LLMResult, or of one message.
+    """
     parts = [object_in(document, "llm_output"), object_in(document, "response_metadata")]
     generation = document.get("generations")
     while isinstance(generation, list) and generation:

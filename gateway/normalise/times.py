@@ -7,8 +7,8 @@ from spool.record import Flag
 
 NS_PER_MS = 1_000_000
 FIRST_NS = 946_684_800 * 10**9
-"""2000-01-01: an earlier start is no time of an AI call but a unit mistaken, or a clock never set. Calls outside
-FIRST_NS to LAST_NS are rejected."""
+"""2000-01-01: an earlier start is no time of an AI call but a unit mistaken, or a clock never set.
+Calls outside FIRST_NS to LAST_NS are rejected."""
 LAST_NS = 4_102_444_800 * 10**9
 """2100-01-01."""
 AHEAD_MS = 5 * 60 * 1000

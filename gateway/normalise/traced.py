@@ -1,7 +1,8 @@
 """Values that carry their origin, and documents that note which of their names are read. Pure.
 
-Only an explanation makes them (`recording`). Sources and conventions read them with their ordinary code: a `Text` is a
-`str`, a `Whole` an `int`, a `TracedObject` a `dict`. Ingest makes none, so it pays nothing for them.
+Only an explanation makes them (`recording`). Sources and conventions read them with their
+ordinary code: a `Text` is a `str`, a `Whole` an `int`, a `TracedObject` a `dict`. Ingest
+makes none, so it pays nothing for them.
 """
 
 import re
@@ -63,7 +64,10 @@ class Recording:
     """The reads of one explanation, in their order."""
 
     def __init__(self, *, of_attributes: bool = True) -> None:
-        """*of_attributes*: a constant follows from the value read last. A document is read in a row, so there none does."""
+        """*of_attributes*: a constant follows from the value read last.
+
+        A document is read in a row, so there none does.
+        """
         self._of_attributes = of_attributes
         self.reads: list[tuple[Origin, Any]] = []
         self.asked: set[str] = set()
@@ -93,7 +97,7 @@ class Recording:
         return found
 
     def end_write(self) -> None:
-        """What was read so far says nothing of the values that are written next."""
+        """What was read so far states nothing of the values that are written next."""
         self._written = len(self.reads)
 
     def read_of(self, value: Any, first: int = 0) -> Origin | None:
@@ -131,7 +135,9 @@ def recording() -> Iterator[Recording]:
 
 
 def shown(name: str) -> str:
-    """*name* if it has the form of an attribute's name: a generic table matches names by their last word only."""
+    """*name* if it has the form of an attribute's name: a generic table matches
+    names by their last word only.
+    """
     return name if len(name) <= _MAX_NAME_CHARS and _SAFE_NAME.fullmatch(name) else UNSHOWN
 
 
@@ -272,7 +278,9 @@ class _Key(str):
 
 
 def is_wanted(values: Mapping[str, Any], field: str) -> bool:
-    """Whether *field* has no value yet; while recording always, so that the names passed over are noted."""
+    """Whether *field* has no value yet; while recording always, so that the
+    names passed over are noted.
+    """
     return type(values) is not dict or field not in values
 
 
@@ -285,7 +293,8 @@ def like(value: _T, source: object) -> _T:
 
 
 PLAIN = frozenset({str, int, float, bool, type(None)})
-"""Types of values without an origin. Conversions on the hot path look here before they call anything of this module."""
+"""Types of values without an origin. Conversions on the hot path look here before they
+call anything of this module."""
 
 
 def note_read(value: object) -> None:
@@ -317,7 +326,9 @@ def merged(value: str, parts: Iterable[object]) -> str:
 
 
 def reassembled(document: dict[str, Any]) -> dict[str, Any]:
-    """*document*, which was put together of parts of others; while recording one that notes what is read of it."""
+    """*document*, which was put together of parts of others; while recording one that
+    notes what is read of it.
+    """
     recording = active_recording()
     return document if recording is None else cast("dict[str, Any]", recording.traced(document))
 

@@ -1,9 +1,11 @@
-"""Spans -> calls, links, and the outcome of every span that is no call. Pure: no clock, no I/O, nothing is changed.
+"""Spans -> calls, links, and the outcome of every span that is no call. Pure: no clock,
+no I/O, nothing is changed.
 
 1. A span without valid ids is rejected; so is a call with an impossible time.
 2. The scope's name, else the attributes, choose the convention; without one the span is ignored.
-3. One pass picks the mapped values; the convention's rule says call or step.
-4. A step is suppressed (`not_a_call`) and leaves a link, as every span does that is no call: ancestors are found by them.
+3. One pass picks the mapped values; the convention's rule states call or step.
+4. A step is suppressed (`not_a_call`) and leaves a link, as every span does that is no call:
+   ancestors are found by them.
 5. A call becomes a record; its provider, operation and tokens are brought to the canonical names.
 """
 
@@ -34,7 +36,8 @@ FORMAT = "otlp.traces"
 
 _STATUS_ERROR = 2
 _PENDING = "pending_span"
-"""Logfire announces a span when it begins, by another below it; what it used is told when it ends."""
+"""Logfire announces a span when it begins, by another below it; what
+it used is reported when it ends."""
 _TRACE_ID_BYTES = 16
 _SPAN_ID_BYTES = 8
 _NO_TRACE = bytes(_TRACE_ID_BYTES)
@@ -51,7 +54,7 @@ class Reader(NamedTuple):
     rank: int
     """Of spans among the product's ways to report a call; 0 where the product has no order."""
     is_placed: bool
-    """Whether its calls may be told in other ways, or repeat others."""
+    """Whether its calls may be reported in other ways, or repeat others."""
 
     def pick(self, attributes: Attributes) -> Extracted:
         """The values that this convention maps."""
@@ -91,7 +94,9 @@ def normalise_traces(traces: Traces, context: Context) -> Normalised:
 
 
 def _drop_repeats(out: Normalised) -> None:
-    """Where the call that a span repeats came along, the ledger need not see the repeat; it names the model that answered."""
+    """Where the call that a span repeats came along, the ledger need not see the repeat; it
+    names the model that answered.
+    """
     own = {call.trace_id + call.span_id: call.record for call in out.calls if not call.marks & REPEAT}
     below: dict[bytes, list[Record]] = {}
     for call in out.calls:
@@ -107,7 +112,7 @@ def _drop_repeats(out: Normalised) -> None:
         if repeated["response_model"] is None and repeated["status"] == "ok":
             repeated["response_model"] = call.record["response_model"]
         if _names_another_response(call.record, repeated):
-            kept.append(call)  # by the provider's id the ledger finds who else tells of the call
+            kept.append(call)  # by the provider's id the ledger finds who else reports the call
             continue
         out.suppressed["not_a_call"] += 1
         out.links.append(call.trace_id + call.span_id + call.parent_span_id)
@@ -115,7 +120,9 @@ def _drop_repeats(out: Normalised) -> None:
 
 
 def _repeats(record: Record, repeated: Record, beside: Sequence[Record]) -> bool:
-    """Whether a span tells of the call above it: of several *beside* each other that may, only of the one that fits best."""
+    """Whether a span reports the call above it: of several *beside* each other that may, only
+    of the one that fits best.
+    """
     if _is_another(record, repeated):
         return False
     if len(beside) == 1:
@@ -138,10 +145,10 @@ def _names_another_response(record: Record, repeated: Record) -> bool:
 
 
 def _is_another(record: Record, repeated: Record) -> bool:
-    """Whether a span tells of another call than its parent does: another response and other counts.
+    """Whether a span reports another call than its parent does: another response and other counts.
 
-    LiteLLM hangs every call that is made inside an application's span below that span, and writes the first one on it.
-    An id alone proves nothing, for it gives some responses ids of its own.
+    LiteLLM hangs every call that is made inside an application's span below that span, and writes
+    the first one on it. An id alone proves nothing, for it gives some responses ids of its own.
     """
     if not _names_another_response(record, repeated):
         return False
@@ -205,7 +212,9 @@ def _scope(run: _Run, scope_spans: ScopeSpans, at: tuple[int, int], made: Resour
 
 
 def read_details(span: Span, picked: Extracted, pick_event: Callable[[Attributes], Extracted]) -> None:
-    """Usage in a map, or usage and names of a details event on the span, where the span itself has no usage."""
+    """Usage in a map, or usage and names of a details event on the span, where
+    the span itself has no usage.
+    """
     if RAW_NESTED in picked.texts:
         read_nested(picked)
     for event in span.events:
@@ -214,7 +223,7 @@ def read_details(span: Span, picked: Extracted, pick_event: Callable[[Attributes
 
 
 def _placed(run: _Run, call: Call, span: Span, picked: Extracted, reader: Reader, made: ResourceContext) -> Call:
-    """The call with its place among the other ways to tell of it."""
+    """The call with its place among the other ways to report it."""
     if not reader.rank:
         if span.name != RAW_REQUEST:
             return call
@@ -294,7 +303,8 @@ def _call(
     context: Context,
     failed: bool,  # noqa: FBT001 - called once, and positional arguments are the faster ones
 ) -> Call:
-    """The call that *span* reports; *ids* are its trace's, its own, and its parent's (b"" for a root).
+    """The call that *span* reports; *ids* are its trace's, its own, and its
+    parent's (b"" for a root).
 
     A span without a start began, as far as anyone knows, when it ended.
     """
@@ -345,7 +355,9 @@ def _call(
 
 
 def _error_type(sent: str | None, span: Span) -> str:
-    """The class or code of the error, never its message: `error.type`, else an exception event's type, else `error`."""
+    """The class or code of the error, never its message: `error.type`, else an exception
+    event's type, else `error`.
+    """
     if sent is not None:
         return error_name(sent)
     for event in span.events:

@@ -1,8 +1,9 @@
 """The partition of tokens: what a sender said, as the record has it. Pure.
 
 1. `input_tokens` includes cache reads and writes, `output_tokens` includes reasoning.
-2. Whether a sender's input does so already is told by the provider's own usage where that travels along, else by the
-   sender's table (`Basis`). Where the table does not know, an input smaller than its cache parts proves that it does not.
+2. Whether a sender's input does so already is stated by the provider's own usage where that
+   travels along, else by the sender's table (`Basis`). Where the table does not know, an input
+   smaller than its cache parts proves that it does not.
 3. A part larger than its whole is kept with the flag `inconsistent_usage`, never repaired.
 4. Unknown is absent. 0/0 of a failed call is unknown, not zero.
 """
@@ -41,7 +42,9 @@ def has_cache(counts: dict[str, int]) -> bool:
 
 
 def _cache_creation(written: int | None, counts: dict[str, int]) -> int | None:
-    """Cache writes; the sum of their 5 min and 1 h parts where that says more (LangChain reports 0 beside the parts)."""
+    """Cache writes; the sum of their 5 min and 1 h parts where that states more (LangChain
+    reports 0 beside the parts).
+    """
     parts = counts.get("cache_creation_1h", 0) + counts.get("cache_creation_5m", 0)
     return parts if parts > (written or 0) else written
 
@@ -49,8 +52,8 @@ def _cache_creation(written: int | None, counts: dict[str, int]) -> int | None:
 def partition(picked: Extracted, basis: Basis, *, failed: bool, began: bool, output_expected: bool) -> Counted:
     """The usage of one call.
 
-    *began*: an answer had begun to arrive (a response id, a first token), so a failure is not free. *output_expected*:
-    false for embeddings, whose input alone is the whole report.
+    *began*: an answer had begun to arrive (a response id, a first token), so a failure is not free.
+    *output_expected*: false for embeddings, whose input alone is the whole report.
     """
     counts = picked.counts
     given, output = counts.get("input"), counts.get("output")
@@ -77,7 +80,9 @@ def partition(picked: Extracted, basis: Basis, *, failed: bool, began: bool, out
 
 
 def _excludes(given: int, cached: int, basis: Basis, native: int | None) -> bool:
-    """Whether *given* leaves out the *cached* tokens: by the provider's own number where that is at hand, else by the basis."""
+    """Whether *given* leaves out the *cached* tokens: by the provider's own number where that
+    is at hand, else by the basis.
+    """
     if native is not None and given in {native, native + cached}:
         return given == native
     return basis is _EXCLUSIVE or (basis is _UNSTATED and given < cached)
@@ -120,7 +125,9 @@ def _add_details(usage: Usage, counts: dict[str, int], given: int | None, output
 
 
 def _nothing(picked: Extracted, *, failed: bool, began: bool) -> Counted:
-    """A call that reported no usage: `none` for a failure that never began, else `missing`. A bare total is kept beside it."""
+    """A call that reported no usage: `none` for a failure that never began, else `missing`. A
+    bare total is kept beside it.
+    """
     status: UsageStatus = "none" if failed and not began else "missing"
     usage: Usage = {"status": status}
     other = dict(picked.other or {})

@@ -1,5 +1,5 @@
 """Dead letters and resends as counts by lane and reason: what `/v2/status` and the
-metrics report of them. Pure.
+metrics report about them. Pure.
 """
 
 from typing import TypedDict
@@ -47,7 +47,7 @@ def reason_json(reason: ReasonCount) -> ReasonFigures:
 
 
 def resend_figures(summary: DeadLetterSummary) -> dict[Lane, ResendFigures]:
-    """Only lanes of which there is anything to tell."""
+    """Only lanes of which there is anything to state."""
     figures: dict[Lane, ResendFigures] = {}
 
     def of(lane: Lane) -> ResendFigures:

@@ -44,7 +44,7 @@ class SpoolStatus(TypedDict):
     """What counts against the limit: pages that hold something, the write-ahead log,
     and what is on its way there."""
     max_bytes: int
-    """Above it senders are told to keep their data."""
+    """Above it senders are asked to keep their data."""
     file_bytes: int
     """Size of the files; beyond `used_bytes` are free pages, which are used again or
     given back to the system."""
@@ -63,7 +63,7 @@ class Status(TypedDict):
     unpriced: NotRequired[Mapping[str, int]]
     """Model -> calls that no price was found for."""
     gaps: NotRequired[Sequence[Gap]]
-    """Sources whose metrics tell more tokens than their calls do: spans that were sampled or lost."""
+    """Sources whose metrics state more tokens than their calls do: spans that were sampled or lost."""
     spool: NotRequired[SpoolStatus]
     quarantine: NotRequired[QuarantineStatus]
     """Damage that was found in the spool's files, and what became of it."""
@@ -122,7 +122,9 @@ ITEMS: Final = Name(
     "Items by their outcome at the edge, as of now: a record that settles may change it.",
     ("fate",),
 )
-ITEM_REASONS: Final = Name("telemetry_gateway_item_reasons", "gauge", "Items by outcome and reason.", ("fate", "reason"))
+ITEM_REASONS: Final = Name(
+    "telemetry_gateway_item_reasons", "gauge", "Items by outcome and reason.", ("fate", "reason")
+)
 LANE_RECORDS: Final = Name(
     "telemetry_gateway_lane_records",
     "gauge",
@@ -279,7 +281,9 @@ def edge_metrics(status: Status) -> Iterator[Metric]:
 
 def lane_metrics(lanes: Mapping[str, LaneStatus]) -> Iterator[Metric]:
     counts = {name: {outcome: n for outcome, n in lane.items() if isinstance(n, int)} for name, lane in lanes.items()}
-    yield family(LANE_RECORDS, [((name, outcome), counts[name][outcome]) for name in lanes for outcome in LANE_OUTCOMES])
+    yield family(
+        LANE_RECORDS, [((name, outcome), counts[name][outcome]) for name in lanes for outcome in LANE_OUTCOMES]
+    )
     yield family(LANE_DELIVERED, [((name,), lane["delivered"]) for name, lane in lanes.items()])
     yield family(LANE_EXPIRED, [((name,), lane["expired"]) for name, lane in lanes.items()])
     yield family(LANE_OLDEST, [((name,), lane["oldest_pending_age_s"] or 0) for name, lane in lanes.items()])

@@ -28,7 +28,7 @@ LOGGED = frozenset({
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.UNSUPPORTED_MEDIA_TYPE, HTTPStatus.TOO_MANY_REQUESTS,
     HTTPStatus.SERVICE_UNAVAILABLE,
 })  # fmt: skip
-"""What somebody here or at the sender can mend. Others are the sender's bytes."""
+"""What someone here or at the sender can remedy. Others are the sender's bytes."""
 
 
 class RefusedStatus(TypedDict):

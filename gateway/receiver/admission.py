@@ -48,5 +48,5 @@ class Admission:
 
 
 def announced_bytes(request: web.BaseRequest) -> int:
-    """What the plain body will have at least, as far as the headers tell."""
+    """What the plain body will have at least, as far as the headers state."""
     return 1 if "Content-Encoding" in request.headers else max(1, request.content_length or 1)

@@ -38,8 +38,8 @@ from spool.errors import NoSuchLane, SpoolError, SpoolFull
 
 
 class Answer(NamedTuple):
-    """How an error is told: HTTP status, gRPC code (google.rpc.Code), seconds for Retry-After, and
-    whether its text is shown.
+    """How an error is reported: HTTP status, gRPC code (google.rpc.Code), seconds for Retry-After,
+    and whether its text is shown.
     """
 
     status: int
@@ -48,7 +48,7 @@ class Answer(NamedTuple):
     """Where the error itself does not know it."""
     show_text: bool = True
     beside: Mapping[str, object] = MappingProxyType({})
-    """What an answer in JSON tells beside the error."""
+    """What an answer in JSON states beside the error."""
 
 
 ANSWERS: dict[type[BaseException], Answer] = {
@@ -81,7 +81,7 @@ ANSWERS: dict[type[BaseException], Answer] = {
 
 
 UNFORESEEN = Answer(503, 14, retry_after_s=5, show_text=False)
-"""What we did not think of is counted apart and told as retryable, so that our bug loses nothing.
+"""What we did not think of is counted apart and stated as retryable, so that our bug loses nothing.
 """
 
 
@@ -111,8 +111,8 @@ def kind_of(error: Exception) -> str:
 
 
 def reason_of(error: Exception) -> str:
-    """The word for the operator: the error's own, else its kind; a full spool or disk is told apart
-    from what else is unavailable.
+    """The word for the operator: the error's own, else its kind; a full spool or disk is
+    distinguished from what else is unavailable.
     """
     if isinstance(error, SpoolFull):
         return "spool_full"

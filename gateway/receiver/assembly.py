@@ -38,7 +38,7 @@ def build_gate(config: Config, keys: InboundKeys) -> Authenticator:
     elsewhere our names are not known.
 
     Where others can reach the address, every request needs a key, were it that none exists, unless
-    the configuration says `auth: none`.
+    the configuration states `auth: none`.
     """
     address = config.listen.http
     opened = OpenIntakeAuthenticator(check_host=isinstance(address, TcpAddress) and address.is_loopback)
@@ -62,7 +62,7 @@ def build_receiver(
     """The receiver with OTLP, AI gateways, events, heartbeats, what other gateways
     forward, and *further* routes.
     """
-    # Where no key is ever asked for, the first one shuts nobody out.
+    # Where no key is ever asked for, the first one shuts no one out.
     recent = RecentSenders(now_ms, most=0 if config.auth == "none" else MAX_SENDERS)
     admission = Admission(gate, Quotas(monotonic_s), recent)
     limits = Limits(

@@ -17,7 +17,7 @@ from gateway.receiver.authenticator import BLANKS, Headers, key_of, keys_in
 
 FIREHOSE_HEADER = "X-Amz-Firehose-Access-Key"
 VENDOR_HEADERS = ("x-goog-api-key", "cf-aig-authorization", "hec")
-"""What Tailscale Aperture's hook may be told to use."""
+"""What Tailscale Aperture's hook may be asked to use."""
 MAX_QUERY_CHARACTERS = 4096
 
 Shown = Callable[[Headers, str, str], list[str]]

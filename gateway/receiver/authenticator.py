@@ -1,8 +1,8 @@
 """Who may post: the open intake's Host check, and the inbound key that a request carries.
 
-A gate says whose key it is, or raises Unauthenticated (no key, unknown, disabled) or
+A gate states whose key it is, or raises Unauthenticated (no key, unknown, disabled) or
 Forbidden (known, without the scope; or a Host that is not ours). A key store that cannot be
-read raises what it raises, which is told as 503: 401 and 403 are final for senders, so a
+read raises what it raises, which is reported as 503: 401 and 403 are final for senders, so a
 fault of ours must never look like one.
 
 A request may show its key in several places, as a proxy or a client library may add one; but all

@@ -158,7 +158,7 @@ def invite(request: web.BaseRequest) -> None:
 
 async def decompressed(raw: bytes, decode: Decode, limits: Limits, hold: Hold) -> bytes:
     """Decompress in rounds, so that a bomb is refused at most one block after the limit, and a
-    large body blocks nobody.
+    large body blocks no one.
     """
     blocks = decode(raw)
     limit = limits.max_decompressed_bytes

@@ -2,13 +2,13 @@
 contract 6), served to senders.
 
 So a gateway's `upstream` may be another gateway, with nothing else set but its address and a key of
-it. Whatever is answered 2xx is on disk here. What cannot be kept is told by its place among what
-was sent, and ends as a dead letter there; an error asks for all of it again.
+it. Whatever is answered 2xx is on disk here. What cannot be kept is reported by its place among
+what was sent, and ends as a dead letter there; an error asks for all of it again.
 
-Three things differ from what senders post of themselves. Of events none goes into a total:
-whoever forwards an event has put it there already. A heartbeat enrols nobody: its gateway is
-told to enrol the device, for then it says what the device is. A batch of unit cost is known
-by its own id, under whatever key it comes.
+Three things differ from what senders post of themselves. Of events none goes into a total: whoever
+forwards an event has put it there already. A heartbeat enrols no one: its gateway is asked to enrol
+the device, for then it states what the device is. A batch of unit cost is known by its own id,
+under whatever key it comes.
 """
 
 import re
@@ -73,7 +73,7 @@ class ServiceManner:
 
 class PingManner(ServiceManner):
     def media(self, content_type: str) -> str:
-        """A ping has no body, and says nothing of it."""
+        """A ping has no body, and states nothing of it."""
         return "json"
 
 
@@ -83,12 +83,12 @@ def json_response(body: bytes, status: int) -> web.Response:
 
 def taken(receipt: Receipt) -> web.Response:
     """202 `{"accepted", "rejected": [{"index", "code", "message"}]}`."""
-    rejected = [told(each) for each in receipt.rejected]
+    rejected = [rejection_json(each) for each in receipt.rejected]
     body = {"accepted": receipt.items - len(rejected), "rejected": rejected, **receipt.answer}
     return json_response(orjson.dumps(body), HTTPStatus.ACCEPTED)
 
 
-def told(rejection: Rejection) -> dict[str, object]:
+def rejection_json(rejection: Rejection) -> dict[str, object]:
     """*rejection* by its index; the message names the field, never its value."""
     found = _INDEX.search(rejection.position)
     message = rejection.message or f"{rejection.position}: {rejection.reason}"
@@ -96,7 +96,9 @@ def told(rejection: Rejection) -> dict[str, object]:
 
 
 def device_taken(receipt: Receipt) -> web.Response:
-    """200 with what the service would say: `pending` while that has not enrolled the device itself."""
+    """200 with what the service would state: `pending` while that has not
+    enrolled the device itself.
+    """
     status = "active" if receipt.answer["state"] in KNOWN else "pending"
     body = {"status": status, "heartbeat_interval_s": receipt.answer["heartbeat_interval_s"]}
     return json_response(orjson.dumps(body), HTTPStatus.OK)
@@ -147,9 +149,10 @@ def forwarded_routes(intake: Intake) -> list[Route]:
 
 
 def liveness_route(insights: Insights, gate: Authenticator) -> Route:
-    """`GET /v2/insights` of the admin listener, by which a forwarding gateway checks that this one is alive.
+    """`GET /v2/insights` of the admin listener, by which a forwarding gateway
+    checks that this one is alive.
 
-    *gate* needs a key also where intake is open: anybody may post, but not anybody may read.
+    *gate* needs a key also where intake is open: anyone may post, but not anyone may read.
     """
     scope = LIST.scope or ""
 

@@ -1,4 +1,4 @@
-"""Binds a server to an address of the configuration, and says what it became."""
+"""Binds a server to an address of the configuration, and states what it became."""
 
 import asyncio
 import socket
@@ -90,7 +90,7 @@ def bound_unix(path: Path, mode: int) -> socket.socket:
     """A socket file that a killed process left behind is replaced; anything
     else at that path is left alone.
 
-    Nobody can connect before the file has its rights: that begins with listening.
+    No one can connect before the file has its rights: that begins with listening.
     """
     if path.is_socket():
         path.unlink()

@@ -16,7 +16,7 @@ so they are known when a body was read:
 4. What was taken for a request that we could not keep is given back; but not what was taken for
    pieces that are on disk, else a body that never ends would be free. A body that is refused for
    its size takes no bytes, but it was read and decompressed to know that: its request stays taken,
-   else that work would be free. Its sender is told to wait for both.
+   else that work would be free. Its sender is asked to wait for both.
 """
 
 import math

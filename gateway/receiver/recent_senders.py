@@ -45,7 +45,7 @@ class _Seen:
 
 
 class RecentSenders:
-    """Told of each request that open intake let in; *most* 0 remembers nobody."""
+    """Called for each request that open intake let in; *most* 0 remembers no one."""
 
     def __init__(self, now_ms: Callable[[], int], *, most: int = MAX_SENDERS) -> None:
         self._now_ms = now_ms

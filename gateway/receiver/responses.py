@@ -1,5 +1,5 @@
-"""What a sender is told, as bytes: OTLP's empty success, partial success and google.rpc.Status; the
-JSON error of the rest. Pure.
+"""What a sender is reported, as bytes: OTLP's empty success, partial success and google.rpc.Status;
+the JSON error of the rest. Pure.
 
 The two protobuf messages are three fields each and are written here by hand: no
 generated type is on this path.
@@ -65,7 +65,7 @@ def partial_success(media: Media, signal: Signal, rejected: int, message: str) -
 
 
 def rpc_status(media: Media, code: int, message: str) -> bytes:
-    """A google.rpc.Status; an INVALID_ARGUMENT says in its details what was bad."""
+    """A google.rpc.Status; an INVALID_ARGUMENT states in its details what was bad."""
     message = cut(message)
     if media == "json":
         status: dict[str, object] = {"code": code, "message": message}

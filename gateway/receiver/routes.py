@@ -39,7 +39,7 @@ class Manner(Protocol):
         """Everything that was valid is on disk."""
 
     def failure(self, headers: Headers, answer: Answer, message: str, kind: str) -> web.Response:
-        """An error, in the encoding that the request's *headers* name if that can be told."""
+        """An error, in the encoding that the request's *headers* name if that can be reported."""
 
 
 @dataclass(frozen=True, slots=True)

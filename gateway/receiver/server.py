@@ -45,7 +45,7 @@ LINGER_S = 2.0
 sender gets to read the answer."""
 
 UNROUTED: Manner = OtlpManner("traces")
-"""How errors are told that belong to no route."""
+"""How errors are reported that belong to no route."""
 
 NO_ROUTE = "none"
 
@@ -110,7 +110,7 @@ class Receiver:
         )
 
     async def receive(self, request: web.BaseRequest) -> web.StreamResponse:
-        """One request, from its headers to its answer; raises nothing but what says
+        """One request, from its headers to its answer; raises nothing but what states
         that the sender went away.
         """
         route: Route | None = None
@@ -163,7 +163,7 @@ class Receiver:
     def refuse(self, request: web.BaseRequest, route: Route | None, error: Exception) -> web.Response:
         """The error's answer.
 
-        What nobody foresaw is logged by class and place: its text may quote the payload.
+        What no one foresaw is logged by class and place: its text may quote the payload.
         """
         answer = answer_for(error)
         message = str(error) if answer.show_text else "an unforeseen error; send the same again later"
@@ -188,7 +188,7 @@ class Receiver:
     def malformed(self, request: web.BaseRequest, status: int) -> web.Response:
         """What the HTTP parser refused.
 
-        Its message quotes the bytes it stumbled over, which may be a key: not told, not logged.
+        Its message quotes the bytes it stumbled over, which may be a key: not reported, not logged.
         """
         status = status if status < HTTPStatus.INTERNAL_SERVER_ERROR else HTTPStatus.SERVICE_UNAVAILABLE
         self.counts.answers[NO_ROUTE, status] += 1

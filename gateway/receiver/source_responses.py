@@ -39,7 +39,7 @@ class SourceManner:
         self._headers = {**JSON_HEADERS, **fixed}
 
     def media(self, content_type: str) -> str:
-        """Whatever it says, a gateway's body is JSON, unless it is OTLP's protobuf."""
+        """Whatever it states, a gateway's body is JSON, unless it is OTLP's protobuf."""
         if content_type.partition(";")[0].strip().lower().startswith(("multipart/", "image/", "audio/", "video/")):
             raise UnsupportedMedia("the body must be JSON, one document a line, or OTLP")
         return "protobuf" if media_of(content_type) == "protobuf" else "json"

@@ -3,7 +3,7 @@ paths that clients choose themselves.
 
 A request is admitted by its key, by a token in its address or by its signature; its body goes to
 the intake piece by piece, and the answer is in the sender's own shape. What can be read is kept;
-what cannot is counted and told where that shape has a place for it.
+what cannot is counted and stated where that shape has a place for it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,7 +35,7 @@ MAX_REJECTIONS_KEPT = 1000
 
 
 class SourceAccess(NamedTuple):
-    """What the configuration says of one source."""
+    """What the configuration states of one source."""
 
     secret: str | None = None
     """What its signatures are made with."""

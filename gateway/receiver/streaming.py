@@ -111,24 +111,24 @@ class FirstLine:
     each byte of it is looked at once.
     """
 
-    __slots__ = ("_begin", "_seen", "_told")
+    __slots__ = ("_begin", "_is_json", "_seen")
 
     def __init__(self) -> None:
         self._begin = self._seen = 0
-        self._told: bool | None = None
+        self._is_json: bool | None = None
 
     def is_document(self, buffer: bytearray) -> bool:
         """False while it is not whole yet.
 
         *buffer* is the body so far, and may begin anywhere once the answer was true.
         """
-        while self._told is None and (end := buffer.find(b"\n", self._seen)) >= 0:
+        while self._is_json is None and (end := buffer.find(b"\n", self._seen)) >= 0:
             text = bytes(memoryview(buffer)[self._begin : end]).removeprefix(BOM).strip()
             if text:
-                self._told = is_json(text)
+                self._is_json = is_json(text)
             self._begin = self._seen = end + 1
         self._seen = len(buffer)
-        return self._told is True
+        return self._is_json is True
 
 
 def is_json(text: bytes) -> bool:

@@ -1,12 +1,18 @@
-"""agentgateway: its structured access log, as JSON or as `key=value` text. Its spans go to `/v1/traces`.
+"""agentgateway: its structured access log, as JSON or as `key=value` text. Its
+spans go to `/v1/traces`.
 
-The keys are those of `kv` in agentgateway/agentgateway: crates/agentgateway/src/telemetry/log.rs, the same as its span's attributes.
+The keys are those of `kv` in agentgateway/agentgateway: crates/agentgateway/src/telemetry/log.rs,
+the same as its span's attributes.
 
-1. A line that names a model or counts tokens is a call; other requests (MCP, A2A, plain HTTP) and other lines of the log are ignored.
+1. A line that names a model or counts tokens is a call; other requests (MCP, A2A, plain HTTP) and
+   other lines of the log are ignored.
 2. `trace.id` and `span.id` are those of its span: line and span of a request are one report.
-3. A line is written when the answer ended: its time is the end, `duration` (`"1526ms"`) says how long it took.
-4. `http.status` of 400 or more is a failure, named by `reason`; `error` is a sentence and is dropped.
-5. Without a cache or reasoning split, and without cost; what an operator adds by CEL under the names of OpenTelemetry is read.
+3. A line is written when the answer ended: its time is the end, `duration`
+   (`"1526ms"`) states how long it took.
+4. `http.status` of 400 or more is a failure, named by `reason`;
+   `error` is a sentence and is dropped.
+5. Without a cache or reasoning split, and without cost; what an operator adds by CEL under the
+   names of OpenTelemetry is read.
 """
 
 import re
@@ -66,7 +72,8 @@ def _refined(report: Report, row: Row) -> Report:
 
 
 def read_line(line: str) -> Json:
-    """`2026-01-01T00:00:00Z info request gateway=… duration=1526ms` -> its pairs; another log line of the gateway -> no pairs.
+    """`2026-01-01T00:00:00Z info request gateway=… duration=1526ms` -> its pairs; another log line
+    of the gateway -> no pairs.
 
     Raises ValueError for what is no such line.
     """

@@ -1,12 +1,16 @@
-"""A provider's own answer inside a gateway's log entry: ids and counts are taken from it, then it is dropped. Pure.
+"""A provider's own answer inside a gateway's log entry: ids and counts are taken from it,
+then it is dropped. Pure.
 
-1. It may be an object, or JSON in a text; a sentence in its place ("body too large") says nothing.
-2. Its usage is the provider's own word, by the provider's own convention: OpenAI's prompt holds the cache; Anthropic's and
-   Bedrock's input leaves cache reads and writes out; Gemini's candidates leave the thoughts out, and its prompt what its tools read
-   (where its total says so).
-3. Gateways that translate Anthropic's answer to OpenAI's form differ in what they call the prompt. Where their total is the
-   sum of prompt, completion and cache parts, the prompt leaves the cache out.
-4. Wholes are taken only where no other field had them; what the caller trusts less than the provider it fills in afterwards.
+1. It may be an object, or JSON in a text; a sentence in its place
+   ("body too large") states nothing.
+2. Its usage is the provider's own word, by the provider's own convention: OpenAI's prompt holds the
+   cache; Anthropic's and Bedrock's input leaves cache reads and writes out; Gemini's candidates
+   leave the thoughts out, and its prompt what its tools read (where its total states it).
+3. Gateways that translate Anthropic's answer to OpenAI's form differ in what they call
+   the prompt. Where their total is the sum of prompt, completion and cache parts, the
+   prompt leaves the cache out.
+4. Wholes are taken only where no other field had them; what the caller trusts less than the
+   provider it fills in afterwards.
 """
 
 from collections.abc import Mapping
@@ -26,7 +30,7 @@ def object_of(value: Json) -> Mapping[str, Json]:
 
 
 def answer_of(body: Json) -> Answer:
-    """What the answer *body* says about itself."""
+    """What the answer *body* states about itself."""
     answer = answer_in(body) if isinstance(body, dict) else raw_answer(body if isinstance(body, str) else None)
     if answer.finish_reason is None:
         answer.finish_reason = _finish_reason(object_of(body))
@@ -47,7 +51,9 @@ def take_body(picked: Extracted, body: Json) -> None:
 
 
 def error_in(body: Json) -> str | None:
-    """The class or code of the error that the answer is; None when it is none. Its message is left alone."""
+    """The class or code of the error that the answer is; None when it is none.
+    Its message is left alone.
+    """
     error = object_in(object_of(body), "error")
     return (text_in(error, "type", "code", "status") or "error") if error else None
 

@@ -1,15 +1,19 @@
-"""Tailscale Aperture: the hook that a grant sends for each request (`HookCallData`). One object a request.
+"""Tailscale Aperture: the hook that a grant sends for each request
+(`HookCallData`). One object a request.
 
-Read from Tailscale's guide "Build a custom webhook" and the reference for integration authors of its community repository
-(`HookCallData`, `HookMetadata`, `CostEstimate`, `UsageTokens`).
+Read from Tailscale's guide "Build a custom webhook" and the reference for integration authors of
+its community repository (`HookCallData`, `HookMetadata`, `CostEstimate`, `UsageTokens`).
 
-1. `metadata` is always there; what else is sent is chosen in the grant (`send`). `estimated_cost` brings usage and an estimate of
-   the cost in dollars; without it the usage is taken from `response_body`, where that is sent; else it is unknown.
-2. Counts that are not set are left out, not 0. Aperture does not say whether its input holds the cached tokens: the
-   provider's own answer tells, where it came along; else an input smaller than its cache parts proves that it does not.
+1. `metadata` is always there; what else is sent is chosen in the grant (`send`). `estimated_cost`
+   brings usage and an estimate of the cost in dollars; without it the usage is taken from
+   `response_body`, where that is sent; else it is unknown.
+2. Counts that are not set are left out, not 0. Aperture does not state whether its input holds the
+   cached tokens: the provider's own answer states, where it came along; else an input smaller than
+   its cache parts proves that it does not.
 3. There is no time: the report stands at its receipt.
-4. `request_id` is one request: a hook on `pre_request` and one on `entire_request` tell of one call.
-5. `user_message`, `request_body`, `tool_calls`, `raw_responses`, `user_agent`, `grants` and `quotas` are not read.
+4. `request_id` is one request: a hook on `pre_request` and one on `entire_request` report one call.
+5. `user_message`, `request_body`, `tool_calls`, `raw_responses`, `user_agent`, `grants`
+   and `quotas` are not read.
 """
 
 from gateway.normalise.context import Context

@@ -1,15 +1,21 @@
-"""Azure API Management: rows of its generative AI gateway log (`GatewayLlmLogs`), by a relay from Event Hub, storage or Log Analytics.
+"""Azure API Management: rows of its generative AI gateway log (`GatewayLlmLogs`), by a relay from
+Event Hub, storage or Log Analytics.
 
-The columns are those of `ApiManagementGatewayLlmLog` in the Azure Monitor tables reference. How they are spelt depends on the
-way they took: `PromptTokens` in the table, `promptTokens` under `properties` of a diagnostic record, `promptTokens_d` in the
-older shared table. So they are read in lower case, without what is no letter or digit and without the type at their end.
+The columns are those of `ApiManagementGatewayLlmLog` in the Azure Monitor tables reference. How
+they are spelt depends on the way they took: `PromptTokens` in the table, `promptTokens` under
+`properties` of a diagnostic record, `promptTokens_d` in the older shared table. So they are read in
+lower case, without what is no letter or digit and without the type at their end.
 
-1. A body is a row, rows, `{"records": […]}` of diagnostic records, or `{"tables": [{"columns", "rows"}]}` of a query. Rows of another category are ignored.
-2. A request is logged in several rows of one `CorrelationId`: `SequenceNumber` 0 has the tokens and the model, the others pieces of the messages
-   (32 kB each). The row with the tokens is the call; the others of its id are suppressed (`split_message`), with or without it in the payload.
+1. A body is a row, rows, `{"records": […]}` of diagnostic records, or `{"tables": [{"columns",
+   "rows"}]}` of a query. Rows of another category are ignored.
+2. A request is logged in several rows of one `CorrelationId`: `SequenceNumber` 0 has the tokens and
+   the model, the others pieces of the messages (32 kB each). The row with the tokens is the call;
+   the others of its id are suppressed (`split_message`), with or without it in the payload.
 3. 0 tokens of each kind is what it writes where it knows none: unknown.
-4. The deployment is what the client asked for, `ModelName` what served. OpenAI's models behind it are Azure's.
-5. There is no status, user, cache split or cost in it: `ApiManagementGatewayLogs` has the first, under the same id, and no tokens.
+4. The deployment is what the client asked for, `ModelName` what served.
+   OpenAI's models behind it are Azure's.
+5. There is no status, user, cache split or cost in it: `ApiManagementGatewayLogs` has the first,
+   under the same id, and no tokens.
 """
 
 import re
@@ -42,7 +48,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "label.subscription": ("apimsubscriptionid",),
     "label.product": ("productid",),
 }
-"""Over a row's columns, as the module's docstring says."""
+"""Over a row's columns, as the module's docstring states."""
 APIM = Convention("azure-apim", own=NAMES, basis=inclusive)
 
 _TYPE_AT_END: Final = re.compile(r"_[sdbgt]$")
@@ -112,7 +118,9 @@ def _queried(table: Json, position: str, out: SourceRead) -> Iterator[_Row]:
 
 
 def columns(row: Mapping[str, Json]) -> dict[str, Json]:
-    """The row's scalar columns by the table's names; those under `properties` go before those beside it."""
+    """The row's scalar columns by the table's names; those under `properties`
+    go before those beside it.
+    """
     found: dict[str, Json] = {}
     inner = row.get("properties", row.get("Properties"))
     if isinstance(inner, str):
@@ -140,7 +148,11 @@ def _is_llm(row: Mapping[str, Json]) -> bool:
 
 
 def _is_call(row: Mapping[str, Json]) -> bool:
-    """Rule 2. A row that names the model without tokens is the first of its call, unless its number says that it is none."""
+    """Rule 2.
+
+    A row that names the model without tokens is the first of its call, unless its
+    number states that it is none.
+    """
     if any(name in row for name in _TOKENS) and _tokens(row):
         return True
     named = "deploymentname" in row or "modelname" in row

@@ -1,14 +1,16 @@
-"""Bifrost: rows of its own log, as its logs API and its live feed give them. Its spans go to `/v1/traces`.
+"""Bifrost: rows of its own log, as its logs API and its live feed give them.
+Its spans go to `/v1/traces`.
 
-Read from maximhq/bifrost: framework/logstore/tables.go (`Log`, `SearchResult`), core/schemas (`BifrostLLMUsage`, `BifrostCacheDebug`) and
-plugins/otel/http.go.
+Read from maximhq/bifrost: framework/logstore/tables.go (`Log`, `SearchResult`), core/schemas
+(`BifrostLLMUsage`, `BifrostCacheDebug`) and plugins/otel/http.go.
 
 1. A body is a row, a list of rows, `{"logs": […]}`, or `{"type": "log", "payload": row}`.
-2. A row of a request that asks no model (models listed, files, batches kept, tools run) is ignored. A row that is still `processing`
-   tells nothing yet: suppressed; its id comes again.
-3. Each attempt of a fallback has a row and an id of its own. Retries with another key are in one row: only the last one's usage is known.
-4. `cost` is in dollars and holds what looking into the semantic cache cost. An answer from the cache (`cache_debug.cache_hit`)
-   is no usage of the provider.
+2. A row of a request that asks no model (models listed, files, batches kept, tools run) is ignored.
+   A row that is still `processing` states nothing yet: suppressed; its id comes again.
+3. Each attempt of a fallback has a row and an id of its own. Retries with another key are in one
+   row: only the last one's usage is known.
+4. `cost` is in dollars and holds what looking into the semantic cache cost. An answer from the
+   cache (`cache_debug.cache_hit`) is no usage of the provider.
 5. `model` is what the provider was asked for; `alias` is the caller's word for it and is dropped.
 """
 

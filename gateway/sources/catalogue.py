@@ -1,4 +1,7 @@
-"""Every source by name. A new one is one module (a folder when it needs several) and one line here."""
+"""Every source by name.
+
+A new one is one module (a folder when it needs several) and one line here.
+"""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,17 +1,24 @@
-"""Cloudflare AI Gateway: Logpush of its events (NDJSON), and rows of the Logs API. Its OpenTelemetry exporter sends OTLP and goes OTLP's way.
+"""Cloudflare AI Gateway: Logpush of its events (NDJSON), and rows of the Logs API. Its
+OpenTelemetry exporter sends OTLP and goes OTLP's way.
 
-Read from cloudflare/cloudflare-docs (`ai-gateway/observability/logging/logpush`), the API reference of "List Gateway Logs" (its row
-is `AiGatewayLog` of the Workers types too), and public receivers of the dataset.
+Read from cloudflare/cloudflare-docs (`ai-gateway/observability/logging/logpush`), the API
+reference of "List Gateway Logs" (its row is `AiGatewayLog` of the Workers types too), and
+public receivers of the dataset.
 
-1. Logpush columns are written `StatusCode`; `Metadata`, `RequestBody` and `ResponseBody` are `{key, iv, data}`, encrypted for the
-   account's own key. Tokens and cost are inside: unknown here, never 0. Where they come in the clear they are read.
-2. Logpush gives its events no id. One is known by its encryption's `iv`, drawn for each, or by all its plain columns.
-3. The object that Logpush writes to test a destination, and any other that names neither model nor provider, is ignored.
-4. Logs API: `tokens_in` and `tokens_out` as the provider counts; `duration` in ms; `created_at` is when the request was logged.
-   A cost of 0 beside tokens says that no price is known, unless the caller set it (`custom_cost`).
+1. Logpush columns are written `StatusCode`; `Metadata`, `RequestBody` and `ResponseBody` are `{key,
+   iv, data}`, encrypted for the account's own key. Tokens and cost are inside: unknown here, never
+   0. Where they come in the clear they are read.
+2. Logpush gives its events no id. One is known by its encryption's `iv`, drawn for each, or
+   by all its plain columns.
+3. The object that Logpush writes to test a destination, and any other that names neither
+   model nor provider, is ignored.
+4. Logs API: `tokens_in` and `tokens_out` as the provider counts; `duration` in ms; `created_at` is
+   when the request was logged. A cost of 0 beside tokens states that no price is known, unless the
+   caller set it (`custom_cost`).
 5. `cached` is an answer of the gateway's cache: it repeats the tokens of the call that filled it.
 6. A status of 400 or more fails. 429 with `RateLimited` never reached a provider.
-7. `metadata` is what the caller sent as `cf-aig-metadata`, as an object or as JSON text: a few well-known keys of it are read.
+7. `metadata` is what the caller sent as `cf-aig-metadata`, as an object or as JSON text: a few
+   well-known keys of it are read.
 """
 
 from collections.abc import Mapping

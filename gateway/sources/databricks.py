@@ -1,13 +1,16 @@
-"""Databricks: rows of its usage tables, by whatever queries them: `system.serving.endpoint_usage`, `system.ai_gateway.usage`.
+"""Databricks: rows of its usage tables, by whatever queries them: `system.serving.endpoint_usage`,
+`system.ai_gateway.usage`.
 
 The columns are those of the system tables reference. Both are pulled: a job exports new rows.
 
-1. A row is a call. One without tokens and characters that did not fail is a model of another kind, served beside the language models: ignored.
-   So is a row whose `service_type` is not a model's.
+1. A row is a call. One without tokens and characters that did not fail is a model of another kind,
+   served beside the language models: ignored. So is a row whose `service_type` is not a model's.
 2. `databricks_request_id` (`request_id` in the newer table) is the row's identity.
-3. The older table does not name the model: it stands in `system.serving.served_entities`, and is read where the query joined it
-   (`entity_name`, `served_entity_name`, `endpoint_name`). The newer one has `destination_model`.
-4. `usage_context` and `request_tags` are filled by the caller: of them only the names in `gateway.sources.items.WHO` are kept.
+3. The older table does not name the model: it stands in `system.serving.served_entities`, and is
+   read where the query joined it (`entity_name`, `served_entity_name`, `endpoint_name`). The newer
+   one has `destination_model`.
+4. `usage_context` and `request_tags` are filled by the caller: of them only the names in
+   `gateway.sources.items.WHO` are kept.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,8 @@
 """A body of an AI gateway -> the JSON documents in it, each with its position. Pure.
 
-One object, an array of them, one a line, or one behind the other, whatever Content-Type says: senders write NDJSON under
-`application/json` and arrays under `application/x-ndjson`. A line that is no JSON costs only itself.
+One object, an array of them, one a line, or one behind the other, whatever Content-Type states:
+senders write NDJSON under `application/json` and arrays under `application/x-ndjson`. A line that
+is no JSON costs only itself.
 """
 
 import json
@@ -18,13 +19,15 @@ from gateway.normalise.texts import Json
 
 BOM = b"\xef\xbb\xbf"
 _ENDS = json.JSONDecoder()
-"""Finds where an object ends. Its values are not used: it takes more for JSON than the standard does."""
+"""Finds where an object ends. Its values are not used: it takes more
+for JSON than the standard does."""
 _BLANK = re.compile(r"\s*")
 _SEAM = re.compile(rb"\}\s*+\{")
 """Between two objects; without one there is nothing to look for."""
 
 MAX_OBJECTS = 500_000
-"""In one body, or one piece of a body: as Python objects they take up to a hundred times the bytes that they came in."""
+"""In one body, or one piece of a body: as Python objects they take up to a hundred
+times the bytes that they came in."""
 MAX_BAD_LINES = 20_000
 """Each costs some 15 µs; whatever stands behind so many is rejected as one item."""
 
@@ -47,8 +50,8 @@ class Documents(NamedTuple):
 def documents_in(body: bytes, *, first_line: int = 1, read_line: ReadLine | None = None) -> Documents:
     """The documents of *body*, whose first line is number *first_line* of what was sent.
 
-    Raises BadPayload where nothing in it can be read at all; never for a later part of a body, whose first one was read. Raises
-    TooLarge for more than `MAX_OBJECTS`.
+    Raises BadPayload where nothing in it can be read at all; never for a later part of a body,
+    whose first one was read. Raises TooLarge for more than `MAX_OBJECTS`.
     """
     text = body.removeprefix(BOM)
     if text.count(b"{") > MAX_OBJECTS:
@@ -112,7 +115,9 @@ def _line(line: bytes, position: str, read_line: ReadLine | None) -> Iterator[Do
 
 
 def _over_lines(text: bytes) -> tuple[list[Document], bool]:
-    """As `_together`, where the first object takes several lines; none where the first line is or holds one by itself."""
+    """As `_together`, where the first object takes several lines; none where the first line
+    is or holds one by itself.
+    """
     first, _, rest = text.lstrip().partition(b"\n")
     if not first.startswith(b"{") or not rest or _is_document(first) or _together(first)[0]:
         return [], False
@@ -128,7 +133,9 @@ def _is_document(line: bytes) -> bool:
 
 
 def _together(text: bytes, position: str = "") -> tuple[list[Document], bool]:
-    """Objects that stand one behind the other, and whether nothing else stands there; none where anything but a cut object does."""
+    """Objects that stand one behind the other, and whether nothing else stands there; none where
+    anything but a cut object does.
+    """
     found: list[Document] = []
     if not _SEAM.search(text):
         return found, False

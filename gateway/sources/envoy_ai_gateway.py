@@ -1,16 +1,22 @@
-"""Envoy AI Gateway: lines of its access log, in JSON, by whatever ships the proxy's log. Its spans go to `/v1/traces`.
+"""Envoy AI Gateway: lines of its access log, in JSON, by whatever ships the proxy's log. Its
+spans go to `/v1/traces`.
 
-The keys are the operator's: the log's format names them, and `llmRequestCosts` names the metadata that is put there
-(envoyproxy/ai-gateway: site/docs/capabilities/observability/accesslogs.md). So a key is read by what is left of it in lower case, with "_" for
-whatever is no letter or digit, and without the words of `_PREFIXES` before it: `genai_tokens_input`, `gen_ai.usage.input_tokens` and
+The keys are the operator's: the log's format names them, and `llmRequestCosts` names the metadata
+that is put there (envoyproxy/ai-gateway: site/docs/capabilities/observability/accesslogs.md). So a
+key is read by what is left of it in lower case, with "_" for whatever is no letter or digit, and
+without the words of `_PREFIXES` before it: `genai_tokens_input`, `gen_ai.usage.input_tokens` and
 `llm_input_token` are one.
 
-1. A line that names a model or counts tokens is a call; a line with an `mcp_method`, and any other, is not.
+1. A line that names a model or counts tokens is a call; a line with an
+   `mcp_method`, and any other, is not.
 2. Envoy writes "-" and null for what it does not know; both are unknown.
-3. `response_code` of 400 or more, or 0 (the client left), is a failure: its counts are unknown unless they are there.
-4. The model's override is what the backend was asked for, so it is the request model. The provider is told by the model's family, unless the
-   operator logs it: a backend's name is the operator's own word, kept as label `backend`.
-5. `x-request-id` is shared by all calls that one outer request makes, where it is propagated: it is part of a line's identity only.
+3. `response_code` of 400 or more, or 0 (the client left), is a failure: its counts are
+   unknown unless they are there.
+4. The model's override is what the backend was asked for, so it is the request model. The provider
+   is known by the model's family, unless the operator logs it: a backend's name is the
+   operator's own word, kept as label `backend`.
+5. `x-request-id` is shared by all calls that one outer request makes, where it is propagated: it is
+   part of a line's identity only.
 """
 
 import re
@@ -62,7 +68,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "label.backend": ("backend_name",),
     "label.route": ("route_name",),
 }
-"""Over the line's keys, as the module's docstring says."""
+"""Over the line's keys, as the module's docstring states."""
 ENVOY = Convention("envoy-ai-gateway", own=NAMES, basis=inclusive)
 
 _PREFIXES: Final = re.compile(r"^(?:io_envoy_ai_gateway_|dynamic_metadata_|metadata_|genai_|gen_ai_|usage_|llm_|ai_)+")
@@ -83,7 +89,9 @@ def _with_known_keys(row: Row) -> Row:
 
 
 def known_keys(line: Mapping[str, Json]) -> dict[str, Json]:
-    """The line's values by key, flat, under the names that the table has; objects one level deep are part of it."""
+    """The line's values by key, flat, under the names that the table has; objects one
+    level deep are part of it.
+    """
     entry: dict[str, Json] = {}
     for key, value in list(line.items())[:_MAX_KEYS]:
         if isinstance(value, dict):

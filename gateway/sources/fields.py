@@ -1,8 +1,10 @@
-"""The values that a table maps, taken out of a JSON document: the counterpart of `gateway.normalise.extract` for gateway formats. Pure.
+"""The values that a table maps, taken out of a JSON document: the counterpart of
+`gateway.normalise.extract` for gateway formats. Pure.
 
-A table is a `Convention` whose names are paths: `metadata.usage_object.prompt_tokens`. A path is first looked up as it
-is written (`gen_ai.usage.input_tokens` may be one flat key), then by its dots, one object a dot; `*` as a part stands for the
-first entry of a list. The first path with a value wins, and a count of 0 gives way to a later path that says more.
+A table is a `Convention` whose names are paths: `metadata.usage_object.prompt_tokens`. A path is
+first looked up as it is written (`gen_ai.usage.input_tokens` may be one flat key), then by its
+dots, one object a dot; `*` as a part stands for the first entry of a list. The first path with a
+value wins, and a count of 0 gives way to a later path that states more.
 """
 
 import math
@@ -33,12 +35,16 @@ class Field(NamedTuple):
     kind: int
     """How it is read, as in `gateway.normalise.extract`."""
     paths: tuple[tuple[str, str, tuple[str, ...]], ...]
-    """Of each path: as it is written, its first part, the others. Plain tuples: this is read some thirty times a document."""
+    """Of each path: as it is written, its first part, the others. Plain tuples: this is read
+    some thirty times a document."""
 
 
 @lru_cache(maxsize=256)
 def fields_of(convention: Convention) -> tuple[Field, ...]:
-    """The table of *convention*, compiled. Unlike an attribute table it has no shared names: each source names its own."""
+    """The table of *convention*, compiled.
+
+    Unlike an attribute table it has no shared names: each source names its own.
+    """
     return tuple(
         Field(field, kind_of(field), tuple((name, *_parted(name)) for name in names))
         for field, names in convention.own.items()
@@ -62,7 +68,7 @@ def pick_fields(document: Mapping[str, Json], convention: Convention) -> Extract
                 value = _below(document.get(first), rest)
             if value is None:
                 continue
-            if type(value) is str and kind in _NAMES:  # nearly all: told apart here, it is one call less
+            if type(value) is str and kind in _NAMES:  # nearly all: distinguished here, it is one call less
                 if value:
                     (who if kind == WHO else texts)[field] = value[:MAX_TEXT_CHARS]
                     break
@@ -107,7 +113,9 @@ def _below(value: Json, parts: tuple[str, ...]) -> Json:
 
 
 def _keep(picked: Extracted, field: str, kind: int, value: Json) -> bool:
-    """Write *value* down; whether the field is settled with it (a count of 0 is kept, and a later path may say more)."""
+    """Write *value* down; whether the field is settled with it (a count of 0 is kept, and a
+    later path may state more).
+    """
     if kind == COUNT:
         count = count_of(value)
         if count is not None and not picked.counts.get(field):

@@ -1,12 +1,17 @@
-"""A generation's row: `GET /api/v1/generation` of OpenRouter, whose schema `GET /v1/generation` of Vercel's AI Gateway mirrors. Pure.
+"""A generation's row: `GET /api/v1/generation` of OpenRouter, whose schema `GET /v1/generation` of
+Vercel's AI Gateway mirrors. Pure.
 
-Read from both products' API references and public clients of them. An object `{data: row}`, `{data: [row]}`, or the bare row.
+Read from both products' API references and public clients of them. An object `{data: row}`, `{data:
+[row]}`, or the bare row.
 
-1. `native_tokens_*` are the provider's own counts and what is billed; `tokens_*` are counted with one tokenizer for all models,
-   and stand in only where the native ones are missing. The native prompt holds the cached tokens, the completion the reasoning.
-2. `total_cost` is what the account pays, in USD. With an own provider key (`is_byok`) it is the gateway's fee, and
-   `upstream_inference_cost` comes on top; without one that is the gateway's own expense.
-3. `id` is the id of the response that the client saw: its report by a span and this row are one call.
+1. `native_tokens_*` are the provider's own counts and what is billed; `tokens_*` are counted with
+   one tokenizer for all models, and stand in only where the native ones are missing. The native
+   prompt holds the cached tokens, the completion the reasoning.
+2. `total_cost` is what the account pays, in USD. With an own provider key (`is_byok`)
+   it is the gateway's fee, and `upstream_inference_cost` comes on top; without one that
+   is the gateway's own expense.
+3. `id` is the id of the response that the client saw: its report by a
+   span and this row are one call.
 4. `finish_reason: error` is a failure.
 """
 
@@ -52,7 +57,9 @@ _API_TYPES = {
 
 
 def generations(name: str, own: Mapping[str, tuple[str, ...]]) -> RowTable:
-    """The table of the source *name*; *own* are the fields that its rows have besides, or mean otherwise."""
+    """The table of the source *name*; *own* are the fields that its rows have
+    besides, or mean otherwise.
+    """
     return RowTable(
         Convention(name, own={**NAMES, **own}, basis=inclusive),
         _outcome,
@@ -80,7 +87,10 @@ def _adjust(picked: Extracted, row: Row) -> None:
 
 
 def _refined(report: Report, row: Row) -> Report:
-    """Rule 4. The references disagree on which of the two durations contains the other: the longer one counts."""
+    """Rule 4.
+
+    The references disagree on which of the two durations contains the other: the longer one counts.
+    """
     durations = [each for name in ("generation_time", "latency") if (each := number_of(row.get(name))) is not None]
     return report._replace(
         failed=report.picked.texts.get("finish_reason") == "error", duration_ms=max(durations, default=None)

@@ -1,18 +1,24 @@
-"""Helicone: its webhook, and rows of its requests API. Two reports of one request share its `request_id`.
+"""Helicone: its webhook, and rows of its requests API. Two reports of one
+request share its `request_id`.
 
-Read from Helicone/helicone `valhalla/jawn/src/lib/clients/webhookSender.ts`, `handlers/WebhookHandler.ts`, `packages/llm-mapper/types.ts`
-(`HeliconeRequest`), `packages/cost/usage/*` and the documentation of webhooks.
+Read from Helicone/helicone `valhalla/jawn/src/lib/clients/webhookSender.ts`,
+`handlers/WebhookHandler.ts`, `packages/llm-mapper/types.ts` (`HeliconeRequest`),
+`packages/cost/usage/*` and the documentation of webhooks.
 
-1. The provider's own answer in `response_body`, where it can be read, tells the usage: Helicone's own counts differ by version and
-   provider (newer ones leave cached tokens out of the prompt and reasoning out of the completion). A body of more than
-   10 kB is replaced by a sentence, and then `metadata` is all there is.
-2. Helicone writes 0 for a count it does not know: with both 0 the usage is unknown. A cost of 0 is an unknown price.
+1. The provider's own answer in `response_body`, where it can be read, states the usage: Helicone's
+   own counts differ by version and provider (newer ones leave cached tokens out of the prompt and
+   reasoning out of the completion). A body of more than 10 kB is replaced by a sentence, and then
+   `metadata` is all there is.
+2. Helicone writes 0 for a count it does not know: with both 0 the usage is unknown. A
+   cost of 0 is an unknown price.
 3. The webhook has no time: it stands at its receipt. Rows have `request_created_at`.
-4. Rows: `prompt_tokens` leave `prompt_cache_read_tokens` and `prompt_cache_write_tokens` out, for Helicone prices them beside each other.
-5. Rows: a `cache_reference_id` other than the zero UUID is an answer of Helicone's cache. Its counts are 0: the usage of the answer
-   is repeated.
-6. A status of 400 or more fails; so does one below 0 (-1 time-out, -2 pending, -3 cancelled, -4 moderated). A body whose answer
-   is an error is one too. The model that such a report names is the one that was asked for; what a cancelled call used is unknown.
+4. Rows: `prompt_tokens` leave `prompt_cache_read_tokens` and `prompt_cache_write_tokens` out, for
+   Helicone prices them beside each other.
+5. Rows: a `cache_reference_id` other than the zero UUID is an answer of Helicone's cache. Its
+   counts are 0: the usage of the answer is repeated.
+6. A status of 400 or more fails; so does one below 0 (-1 time-out, -2 pending, -3 cancelled, -4
+   moderated). A body whose answer is an error is one too. The model that such a report names is the
+   one that was asked for; what a cancelled call used is unknown.
 7. `request_body` gives the user and the model that was asked for, nothing else.
 """
 
@@ -61,7 +67,7 @@ OWN_COUNTS: dict[str, tuple[str, ...]] = {
     "audio_input": ("prompt_audio_tokens",),
     "audio_output": ("completion_audio_tokens",),
 }
-"""Helicone's own, where the answer tells none."""
+"""Helicone's own, where the answer states none."""
 
 HELICONE = Convention("helicone", own=NAMES, basis=unstated)
 HELICONE_COUNTED = Convention("helicone", own={**NAMES, **OWN_COUNTS}, basis=exclusive)

@@ -1,4 +1,6 @@
-"""What several sources need of a body's items: the objects among its documents, and what a request's path and time say. Pure."""
+"""What several sources need of a body's items: the objects among its documents, and what a
+request's path and time state. Pure.
+"""
 
 import contextlib
 import re
@@ -17,7 +19,9 @@ _MS = {"ns": 1e-6, "us": 1e-3, "µs": 1e-3, "ms": 1.0, "s": 1e3, "m": 6e4}
 
 
 def objects(documents: Iterable[Document], out: SourceRead) -> Iterator[tuple[str, dict[str, Json]]]:
-    """Position and value of each object; whatever else stands there is rejected, counted as an item."""
+    """Position and value of each object; whatever else stands there is
+    rejected, counted as an item.
+    """
     for document in documents:
         if isinstance(document.value, dict):
             yield document.position, document.value
@@ -46,7 +50,9 @@ def suppress(out: SourceRead, reason: str, position: str = "") -> None:
 
 
 def unwrapped(value: dict[str, Json], read_line: ReadLine | None = None) -> dict[str, Json]:
-    """The line inside what a shipper made of it (`log` of Fluent Bit, `message` of Vector and Filebeat); *value* itself where there is none."""
+    """The line inside what a shipper made of it (`log` of Fluent Bit, `message` of Vector and
+    Filebeat); *value* itself where there is none.
+    """
     for name in ("log", "message"):
         text = value.get(name)
         if not isinstance(text, str):
@@ -90,7 +96,9 @@ def is_failure(status: int | None) -> bool:
 
 
 def scalars(value: Mapping[str, Json], names: Mapping[str, str], into: dict[str, str]) -> None:
-    """Of a free map that users fill, the entries whose names are in *names* (lower case -> field); the first one a field counts."""
+    """Of a free map that users fill, the entries whose names are in *names* (lower case -> field);
+    the first one a field counts.
+    """
     for key in value:
         field = names.get(key.lower()) if len(key) <= _MAX_KEY_CHARS else None
         found = None if field is None else value[str(key)]
@@ -126,5 +134,5 @@ WHO: dict[str, str] = {
     "costcenter": "label.cost_center",
     "department": "label.department",
 }
-"""Names under which people state who a call belongs to, in the maps that a product lets them fill. A closed list: whatever
-else stands there may be content."""
+"""Names under which people state who a call belongs to, in the maps that a product lets them fill.
+A closed list: whatever else stands there may be content."""

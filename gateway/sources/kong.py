@@ -1,18 +1,24 @@
-"""Kong Gateway's AI plugins, by the http-log plugin: `ai.<plugin>.{usage,meta,cache,payload}` in the entry of a request.
+"""Kong Gateway's AI plugins, by the http-log plugin: `ai.<plugin>.{usage,meta,cache,payload}`
+in the entry of a request.
 
-Read from Kong/kong `kong/llm/plugin/shared-filters/serialize-analytics.lua` and from the AI audit log reference, 3.6 to 3.14.
+Read from Kong/kong `kong/llm/plugin/shared-filters/serialize-analytics.lua` and from the AI audit
+log reference, 3.6 to 3.14.
 
-1. An entry without `ai` is ordinary traffic. Each plugin under `ai` that names a model or tells usage is a call of its own.
-   MCP and agent traffic (`ai.mcp`, `ai.a2a`) and plugins that only guard or change a prompt are no calls.
-2. The usage is as the provider's OpenAI-like answer has it: inclusive. Released versions write `prompt_tokens`, the public
-   reference of 3.6 `prompt_token`, requests without text `input_tokens`. `*_tokens_details` (from 3.11) split them; the logged
-   answer, where there is one, completes the split, and then goes no further.
-3. `UNSPECIFIED` is unknown. A cost of 0 says that no price is set: unknown, never free.
-4. `cache_status: Hit` is an answer from the semantic cache, which repeats the usage of the call that filled it.
-5. A request answered with 400 or more failed; its zeros are unknown. Without an answer Kong repeats the model that was asked for
-   as the one that answered: on a failure that is none.
-6. What a plugin embeds on the way is a call of its own: `rag-inject` tells its tokens. The semantic cache (`cache.embeddings_*`) and
-   the judge (`ai-llm-as-judge`) tell none, so nothing can be counted for them: suppressed as `no_usage_told`.
+1. An entry without `ai` is ordinary traffic. Each plugin under `ai` that names a model or states
+   usage is a call of its own. MCP and agent traffic (`ai.mcp`, `ai.a2a`) and plugins that only
+   guard or change a prompt are no calls.
+2. The usage is as the provider's OpenAI-like answer has it: inclusive. Released versions write
+   `prompt_tokens`, the public reference of 3.6 `prompt_token`, requests without text
+   `input_tokens`. `*_tokens_details` (from 3.11) split them; the logged answer, where there is one,
+   completes the split, and then goes no further.
+3. `UNSPECIFIED` is unknown. A cost of 0 states that no price is set: unknown, never free.
+4. `cache_status: Hit` is an answer from the semantic cache, which repeats the
+   usage of the call that filled it.
+5. A request answered with 400 or more failed; its zeros are unknown. Without an answer Kong repeats
+   the model that was asked for as the one that answered: on a failure that is none.
+6. What a plugin embeds on the way is a call of its own: `rag-inject` states its tokens. The
+   semantic cache (`cache.embeddings_*`) and the judge (`ai-llm-as-judge`) state none, so nothing
+   can be counted for them: suppressed as `no_usage_told`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -106,8 +112,8 @@ def _plugin(
     if count_of(rag.get("embeddings_tokens")):
         calls.items += 1
         add_call(calls, _rag_report(entry, name, dict(rag)), KONG_RAG, f"{position}.{_RAG}", context)
-    for inner, told in (("cache", "embeddings_model"), (_JUDGE, "meta")):
-        if object_in(part, inner).get(told):
+    for inner, mark in (("cache", "embeddings_model"), (_JUDGE, "meta")):
+        if object_in(part, inner).get(mark):
             suppress(out, _NO_USAGE, f"{position}.{inner}")
 
 

@@ -1,15 +1,21 @@
-"""Usage reports of the providers themselves: OpenAI's usage API, and Anthropic's usage report, a page as it was pulled.
+"""Usage reports of the providers themselves: OpenAI's usage API, and Anthropic's usage
+report, a page as it was pulled.
 
-Read from the OpenAPI description of `/v1/organization/usage/*` (`UsageCompletionsResult` and its siblings) and from the Admin API's reference of
-`/v1/organizations/usage_report/messages`. They sum up stretches of time and are no calls: aggregates, which bill only where the same inbound
-key reports no calls (`gateway.sources.sums`).
+Read from the OpenAPI description of `/v1/organization/usage/*` (`UsageCompletionsResult` and its
+siblings) and from the Admin API's reference of `/v1/organizations/usage_report/messages`. They sum
+up stretches of time and are no calls: aggregates, which bill only where the same inbound key
+reports no calls (`gateway.sources.sums`).
 
-1. A body is a page `{"data": [bucket]}`, a bucket, or several. Each result of a bucket is one sum; what tells two of them apart is every text in
-   it, mapped or not, and the stretch. A page that is pulled again adds what has grown.
-2. OpenAI: `input_tokens` are the text tokens with those from the cache; audio tokens stand beside them and are added. Times are epoch seconds.
-3. Anthropic: `uncached_input_tokens` leaves the cache out; what was written to it is `cache_creation`, by how long it is kept.
+1. A body is a page `{"data": [bucket]}`, a bucket, or several. Each result of a bucket is one sum;
+   what states two of them apart is every text in it, mapped or not, and the stretch. A page that is
+   pulled again adds what has grown.
+2. OpenAI: `input_tokens` are the text tokens with those from the cache; audio tokens stand beside
+   them and are added. Times are epoch seconds.
+3. Anthropic: `uncached_input_tokens` leaves the cache out; what was written to it is
+   `cache_creation`, by how long it is kept.
 4. Results that count no tokens (images, seconds of audio) give how many requests there were. Costs
-   (`organization.costs.result`, the cost report) are ignored: their lines cannot be laid over the tokens, and both would be billed.
+   (`organization.costs.result`, the cost report) are ignored: their lines cannot be laid over the
+   tokens, and both would be billed.
 5. Without `group_by` a result names no model: such tokens are kept without a price.
 """
 
@@ -118,7 +124,9 @@ def _results(bucket: Mapping[str, Json]) -> list[Json]:
 
 
 def _operation(result: Mapping[str, Json]) -> str | None:
-    """What a result of OpenAI's counts; None for what is no use of a model (costs, stores of vectors)."""
+    """What a result of OpenAI's counts; None for what is no use of a model
+    (costs, stores of vectors).
+    """
     kind = text_in(result, "object")
     if kind is None:
         return "chat" if "input_tokens" in result else None
@@ -163,12 +171,12 @@ def _named(picked: Extracted) -> Extracted:
 
 def _identity(result: Mapping[str, Json], context: Context) -> tuple[str, ...]:
     """Every text and truth value of the result: its dimensions, whatever they are called."""
-    told = [
+    dimensions = [
         f"{name}={text_of(value)}"
         for name, value in sorted(result.items())
         if isinstance(value, str | bool) and value != ""
     ]
-    return (context.counted_key or "", *told[:_MAX_DIMENSIONS])
+    return (context.counted_key or "", *dimensions[:_MAX_DIMENSIONS])
 
 
 SOURCE = Source(

@@ -1,7 +1,8 @@
-"""OpenRouter: Broadcast (OTLP/JSON, by POST or PUT) goes OTLP's way; rows of `GET /api/v1/generation` are read here.
+"""OpenRouter: Broadcast (OTLP/JSON, by POST or PUT) goes OTLP's way; rows of `GET
+/api/v1/generation` are read here.
 
-1. Saving a destination sends an empty export (`{"resourceSpans": []}`) with `X-Test-Connection: true`: it holds nothing, and nothing is
-   rejected.
+1. Saving a destination sends an empty export (`{"resourceSpans": []}`) with `X-Test-Connection:
+   true`: it holds nothing, and nothing is rejected.
 2. Rows: `gateway.sources.generations`.
 """
 

@@ -1,4 +1,5 @@
-"""OTLP among the documents that a source's product sends: in an array, one a line, or as a bare span outside any envelope. Pure.
+"""OTLP among the documents that a source's product sends: in an array, one a line, or as a bare
+span outside any envelope. Pure.
 
 A body that is an export request by itself never comes here: the intake takes it as OTLP.
 """

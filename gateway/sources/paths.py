@@ -1,7 +1,7 @@
-"""What a request's path says of its operation: gateways often log nothing else about it. Pure.
+"""What a request's path states of its operation: gateways often log nothing else about it. Pure.
 
-A path is compared from its end, so that prefixes (`/v1/{account}/{gateway}/openai/…`) and base addresses do not matter; the
-path itself is never kept, for queries may hold keys. First match wins.
+A path is compared from its end, so that prefixes (`/v1/{account}/{gateway}/openai/…`) and base
+addresses do not matter; the path itself is never kept, for queries may hold keys. First match wins.
 """
 
 import re
@@ -26,7 +26,9 @@ _OPERATIONS: Final = (
 
 
 def operation_of_path(path: str | None) -> str | None:
-    """The well-known operation of a call to *path* (a path, or a whole address); None when it says none."""
+    """The well-known operation of a call to *path* (a path, or a whole
+    address); None when it states none.
+    """
     return _operation(path) if path is not None and len(path) <= _MAX_CHARS else None
 
 

@@ -1,14 +1,20 @@
-"""Portkey: rows of its logs export (JSONL), or one log record of that shape. Its "complete logs" are OTLP/JSON spans and go OTLP's way.
+"""Portkey: rows of its logs export (JSONL), or one log record of that shape. Its "complete logs"
+are OTLP/JSON spans and go OTLP's way.
 
-Read from Portkey-AI/docs-core `product/observability/logs-export.mdx` and from public converters of exported rows.
+Read from Portkey-AI/docs-core `product/observability/logs-export.mdx` and from public
+converters of exported rows.
 
-1. `cost` is in **cents** of `cost_currency`. 0 is what Portkey writes where it has no price: unknown, never free.
-2. `req_units` are the prompt's tokens, `res_units` the completion's. For Anthropic and Bedrock the prompt left the cache out in
-   older gateways and holds it in newer ones; the answer's own usage, where it was exported, tells which.
+1. `cost` is in **cents** of `cost_currency`. 0 is what Portkey writes where it has no
+   price: unknown, never free.
+2. `req_units` are the prompt's tokens, `res_units` the completion's. For Anthropic and Bedrock the
+   prompt left the cache out in older gateways and holds it in newer ones; the answer's own usage,
+   where it was exported, states which.
 3. `cache_status` HIT and SEMANTIC HIT are answers of Portkey's cache.
-4. `is_success` is 1 or 0; a status of 400 or more fails too. `retry_success_count` tells of attempts that are no rows.
-5. `metadata` is what the caller chose: only a few well-known keys of it are read (`_user` is Portkey's own).
-   Flat columns (`request.body`, `metadata.key` with `metadata.value`) are the older export's.
+4. `is_success` is 1 or 0; a status of 400 or more fails too. `retry_success_count` reports
+   attempts that are no rows.
+5. `metadata` is what the caller chose: only a few well-known keys of it are read
+   (`_user` is Portkey's own). Flat columns (`request.body`, `metadata.key` with
+   `metadata.value`) are the older export's.
 """
 
 from collections.abc import Mapping
@@ -62,14 +68,14 @@ def _with_metadata(row: Row) -> Row:
 
 def _metadata(row: Mapping[str, Json]) -> Json:
     """An object of strings; from the older export's two lists of equal length as well."""
-    told = row.get("metadata")
-    if isinstance(told, dict):
-        keys, values = told.get("key"), told.get("value")
+    sent = row.get("metadata")
+    if isinstance(sent, dict):
+        keys, values = sent.get("key"), sent.get("value")
     else:
         keys, values = row.get("metadata.key"), row.get("metadata.value")
     if isinstance(keys, list) and isinstance(values, list):
         return {key: value for key, value in zip(keys, values, strict=False) if isinstance(key, str)}
-    return dict(object_in(row, "metadata")) if isinstance(told, dict) else dict(object_of(told))
+    return dict(object_in(row, "metadata")) if isinstance(sent, dict) else dict(object_of(sent))
 
 
 def _answer(row: Row) -> Json:

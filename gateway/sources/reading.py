@@ -13,7 +13,10 @@ from gateway.sources.source import Source, SourceRead
 def read_source(
     name: str, body: bytes, context: Context, *, first_line: int = 1, sources: Mapping[str, Source] = SOURCES
 ) -> SourceRead:
-    """What *body*, sent to the source *name*, holds. Raises BadPayload; KeyError for a name that is none."""
+    """What *body*, sent to the source *name*, holds.
+
+    Raises BadPayload; KeyError for a name that is none.
+    """
     return read_documents(sources[name], body, context, first_line=first_line)
 
 

@@ -1,8 +1,10 @@
-"""A gateway's report of one call -> the `Call` that is counted: times, identity, record. Pure; shared by all sources.
+"""A gateway's report of one call -> the `Call` that is counted: times, identity, record.
+Pure; shared by all sources.
 
-1. The report's identity is the sender's own event id within its source, so the same report sent again is the same one.
-2. A report without a time of its own stands at its receipt, flagged `received_time`, and for the ledger may have begun up to
-   `UNTIMED_MS` before: so it still meets another report of its call.
+1. The report's identity is the sender's own event id within its source, so the same report
+   sent again is the same one.
+2. A report without a time of its own stands at its receipt, flagged `received_time`, and for the
+   ledger may have begun up to `UNTIMED_MS` before: so it still meets another report of its call.
 3. A report that stands in a real trace (ids of 32 and 16 hex digits) keeps its place there.
 """
 
@@ -29,22 +31,24 @@ UNTIMED_MS = 10 * 60 * 1000
 _MAX_DURATION_MS = 24 * 3600 * 1000
 _MS_PER_S = 1000
 _SECONDS_BELOW = 10**11
-"""Epoch numbers below it are seconds (until the year 5138), then come ms, then µs, then ns, each a thousand times more."""
+"""Epoch numbers below it are seconds (until the year 5138), then come ms, then µs, then ns,
+each a thousand times more."""
 _HEX_TRACE = re.compile(r"[0-9a-f]{32}")
 _HEX_SPAN = re.compile(r"[0-9a-f]{16}")
 
 
 class Report(NamedTuple):
-    """One call as a gateway tells of it, beside its picked values."""
+    """One call as a gateway reports it, beside its picked values."""
 
     picked: Extracted
     event_id: str
-    """The sender's own id of this report; else what else tells it from any other (`content_id`)."""
+    """The sender's own id of this report; else what else distinguishes it from
+    any other (`content_id`)."""
     start_ms: int | None = None
     """Epoch ms; None where the payload has no time."""
     end_ms: int | None = None
     duration_ms: float | None = None
-    """Where it is told by itself; else it is end less start."""
+    """Where it is reported by itself; else it is end less start."""
     failed: bool = False
     error: str | None = None
     """What the failure is called: a class, a code. A sentence becomes `error`."""
@@ -55,7 +59,8 @@ class Report(NamedTuple):
     version: str | None = None
     """Of the gateway that sent it."""
     channel: str = ""
-    """Which of a source's ways to report this is, where it has several (`lago`, `openmeter`): they may tell of one call twice."""
+    """Which of a source's ways to report this is, where it has several (`lago`, `openmeter`): they
+    may report one call twice."""
 
 
 def add_call(out: Normalised, report: Report, convention: Convention, position: str, context: Context) -> None:
@@ -103,9 +108,11 @@ def add_call(out: Normalised, report: Report, convention: Convention, position: 
 
 
 def span_of_time(report: Report) -> tuple[int | None, int | None, int | None]:
-    """Start, end and duration in ms, each from the others where it was not told; all None without any time."""
-    start_ms, end_ms, told = report.start_ms, report.end_ms, report.duration_ms
-    duration = round(told) if told is not None and 0 <= told <= _MAX_DURATION_MS else None
+    """Start, end and duration in ms, each from the others where it was not reported;
+    all None without any time.
+    """
+    start_ms, end_ms, stated = report.start_ms, report.end_ms, report.duration_ms
+    duration = round(stated) if stated is not None and 0 <= stated <= _MAX_DURATION_MS else None
     if start_ms is None and end_ms is None:
         return None, None, duration
     if start_ms is None and end_ms is not None:
@@ -126,7 +133,10 @@ def source_of(name: str, version: str | None) -> Source:
 
 
 def trace_ids(report: Report) -> tuple[str, str, str]:
-    """Trace, span and parent span id as hex digits; "" for what is none. A UUID's dashes are left out."""
+    """Trace, span and parent span id as hex digits; "" for what is none.
+
+    A UUID's dashes are left out.
+    """
     trace_id = report.trace_id.replace("-", "").lower()
     if not _HEX_TRACE.fullmatch(trace_id) or not int(trace_id, 16):
         return "", "", ""
@@ -143,12 +153,16 @@ def trace_of(trace_id: str, span_id: str, parent: str) -> Trace | None:
 
 
 def content_id(*parts: object) -> str:
-    """An identity made of what a report says, for a sender that gives its reports no id. No content goes in: names, counts, times."""
+    """An identity made of what a report states, for a sender that gives its reports no id.
+
+    No content goes in: names, counts, times.
+    """
     return merged("\x1f".join("" if part is None else str(part) for part in parts), parts)
 
 
 def epoch_ms(value: Json) -> int | None:
-    """Milliseconds of a time as senders write it: RFC 3339 text, or seconds, ms, µs or ns since the epoch, also as text.
+    """Milliseconds of a time as senders write it: RFC 3339 text, or seconds, ms, µs or ns
+    since the epoch, also as text.
 
     A text without an offset is UTC. None when it is no time.
     """

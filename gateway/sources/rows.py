@@ -1,8 +1,11 @@
-"""Rows of a product's log -> calls, by one table a product. Pure; the reader of all sources whose items are rows.
+"""Rows of a product's log -> calls, by one table a product. Pure; the reader of all
+sources whose items are rows.
 
-A source of rows is one module: a `Convention` (where names and counts stand), a `RowTable` (what is a call, when it ran, what
-identifies it), a `Source` (authentication, snippet, retries), a line in `catalogue.py`, a page in `docs/senders/` and a folder of
-real payloads in `tests/data/corpus/gateways/`. What no table expresses is a small named function that the table refers to.
+A source of rows is one module: a `Convention` (where names and counts stand), a
+`RowTable` (what is a call, when it ran, what identifies it), a `Source`
+(authentication, snippet, retries), a line in `catalogue.py`, a page in `docs/senders/`
+and a folder of real payloads in `tests/data/corpus/gateways/`. What no table expresses
+is a small named function that the table refers to.
 
 The steps of a row: prepare, pick, outcome, adjust, answer, report, refine.
 """
@@ -27,7 +30,8 @@ from gateway.sources.source import Read, SourceRead
 
 Row = dict[str, Json]
 Paths = tuple[str, ...]
-"""Where a value stands, dots between names (`gateway.sources.fields`); the first path with a value wins."""
+"""Where a value stands, dots between names (`gateway.sources.fields`); the
+first path with a value wins."""
 
 CALL: Final = ""
 IGNORED: Final = "ignored"
@@ -44,13 +48,17 @@ def by_content(row: Row, picked: Extracted, context: Context) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RowTable:
-    """How the rows of one product become calls. Absent paths: the product does not report that value."""
+    """How the rows of one product become calls.
+
+    Absent paths: the product does not report that value.
+    """
 
     convention: Convention
     outcome: Callable[[Row, Extracted], str]
     """`CALL`, `IGNORED`, or the reason why the row is suppressed."""
     items: Paths = ()
-    """Names under which a document holds its rows, as a list or as one object; else the document is the row."""
+    """Names under which a document holds its rows, as a list or as one object;
+    else the document is the row."""
     prepare: Callable[[Row], Row] = itself
     """The row as the table's paths expect it: maps unwrapped, names in one spelling."""
     start: Paths = ()
@@ -90,7 +98,9 @@ def read_rows(table: RowTable, documents: Sequence[Document], out: SourceRead, c
 
 
 def rows_in(document: Row, position: str, items: Paths, out: SourceRead) -> Iterator[tuple[str, Row]]:
-    """Position and value of each row in *document*; an entry of the list that is no object is rejected."""
+    """Position and value of each row in *document*; an entry of the list that
+    is no object is rejected.
+    """
     for name in items:
         found = document.get(name)
         if isinstance(found, dict):

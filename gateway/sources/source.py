@@ -1,7 +1,9 @@
-"""What a source is: a product that pushes its telemetry in a shape of its own to `POST /v1/sources/{name}`. Pure.
+"""What a source is: a product that pushes its telemetry in a shape of its own to `POST
+/v1/sources/{name}`. Pure.
 
-A source is one folder here: its table (`Convention` over JSON paths) and its function `read`. How it proves who it is and
-how it wants to be answered stand beside them, as data; `gateway.receiver.sources` does the I/O.
+A source is one folder here: its table (`Convention` over JSON paths) and its function `read`. How
+it proves who it is and how it wants to be answered stand beside them, as data;
+`gateway.receiver.sources` does the I/O.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,15 +20,18 @@ TOKEN_PATH = "/token/{token}"  # noqa: S105 - where one stands
 """Behind a source's path."""
 
 WayIn = Literal["key", "firehose_access_key", "vendor_headers", "path_token", "hmac_sha256", "hmac_sha1"]
-"""How a sender shows its key. `key`: as everywhere (bare, Bearer, Basic, x-api-key, api-key). The others are in
-`gateway.receiver.auth_methods`; `path_token` and the signatures work only where the configuration turns them on."""
+"""How a sender shows its key. `key`: as everywhere (bare, Bearer, Basic, x-api-key, api-key). The
+others are in `gateway.receiver.auth_methods`; `path_token` and the signatures work only where the
+configuration turns them on."""
 
 AnswerKind = Literal["json", "langfuse", "firehose"]
 """How the sender is answered: `gateway.receiver.source_responses`."""
 
 
 class Thread(NamedTuple):
-    """What a payload says of all calls of one thread (a trace, a session), whichever request those come in."""
+    """What a payload states of all calls of one thread (a trace, a session),
+    whichever request those come in.
+    """
 
     id: str
     who: Mapping[str, str]
@@ -43,18 +48,24 @@ class SourceRead:
     measured: UsagePoints = field(default_factory=UsagePoints)
     threads: list[Thread] = field(default_factory=list)
     threads_of_calls: dict[str, str] = field(default_factory=dict)
-    """Record id of a call -> its thread's id: `gateway.ingest.trace_attributes` brings both together."""
+    """Record id of a call -> its thread's id:
+    `gateway.ingest.trace_attributes` brings both together."""
     answer: dict[str, object] = field(default_factory=dict)
-    """What the answer repeats of the payload (Firehose's `requestId`, Langfuse's event ids): ids only, plain types."""
+    """What the answer repeats of the payload (Firehose's `requestId`, Langfuse's event
+    ids): ids only, plain types."""
 
 
 Read = Callable[[Sequence[Document], SourceRead, Context], None]
-"""(documents, what to add to, context). Every item found gets one outcome: `items` counts it, and it becomes a call, or a count
-under `suppressed`, `ignored` or a Rejection with its document's position. Raises BadPayload where nothing can ever be read."""
+"""(documents, what to add to, context). Every item found gets one outcome: `items` counts it, and
+it becomes a call, or a count under `suppressed`, `ignored` or a Rejection with its document's
+position. Raises BadPayload where nothing can ever be read."""
 
 
 class Snippet(NamedTuple):
-    """What an operator pastes into the product. `{url}` stands for the source's address, `{key}` for the inbound key."""
+    """What an operator pastes into the product.
+
+    `{url}` stands for the source's address, `{key}` for the inbound key.
+    """
 
     language: str
     """For the fence in the docs: `yaml`, `sh`, `json`, `text`."""
@@ -74,11 +85,13 @@ class Source:
     ways_in: tuple[WayIn, ...] = ("key",)
     answers: AnswerKind = "json"
     native_paths: tuple[str, ...] = ()
-    """Paths that the client appends to whatever address it is given, or that it cannot be told to change."""
+    """Paths that the client appends to whatever address it is given, or that it
+    cannot be asked to change."""
     otlp_prefixes: tuple[str, ...] = ()
     """Before `/v1/traces`, for clients that put their own path there."""
     trim: Callable[[bytes], bytes] | None = None
-    """Cuts out of a body, before it is parsed, what nobody reads; where the rest is no JSON, the whole body is read."""
+    """Cuts out of a body, before it is parsed, what no one reads; where the rest is no
+    JSON, the whole body is read."""
     read_line: ReadLine | None = None
     """For log lines that are no JSON."""
 

@@ -1,19 +1,26 @@
-"""What a sender sums up over a stretch of time (a day's tokens of one key and model) -> points of usage. Pure.
+"""What a sender sums up over a stretch of time (a day's tokens of one key and
+model) -> points of usage. Pure.
 
-For daily exports and usage reports, which are no calls. A source makes a `Sum` of each row and gives all rows of a
-payload to `add_sums`, which fills `SourceRead.measured`; the rest is the way of the metrics (`gateway.counting.metrics.series`, `fold`,
-`sources`): they wait, they are suppressed where the same inbound key reports calls, and become records of kind `aggregate`.
+For daily exports and usage reports, which are no calls. A source makes a `Sum` of each row and
+gives all rows of a payload to `add_sums`, which fills `SourceRead.measured`; the rest is the way of
+the metrics (`gateway.counting.metrics.series`, `fold`, `sources`): they wait, they are suppressed
+where the same inbound key reports calls, and become records of kind `aggregate`.
 
-1. Each kind of tokens, and the cost, of one row is a point of its own series: the row's `identity`, its stretch, the kind.
-2. Reports of one stretch replace each other. So a point is cumulative from the beginning of its stretch: a report that comes
-   again counts nothing, one that grew counts what was added, and one that shrank counts nothing and takes nothing back.
+1. Each kind of tokens, and the cost, of one row is a point of its own series: the row's
+   `identity`, its stretch, the kind.
+2. Reports of one stretch replace each other. So a point is cumulative from the beginning of its
+   stretch: a report that comes again counts nothing, one that grew counts what was added, and one
+   that shrank counts nothing and takes nothing back.
 3. Rows of one payload with equal identity and stretch are parts of one sum: they are added.
-4. `picked.counts` are the kinds (`input`, `output`, `cache_read`, `cache_creation`, `reasoning`, `audio_input`, `audio_output`), brought to
-   the record's partition by the convention's basis. A bare `total` is kept beside them. `numbers["cost"]` and `texts["currency"]` are
-   the money; leave the cost out where 0 means that no price is known. `texts` and `who` become the record's names.
-5. An item is a point. A row that tells no number is ignored; one whose times or numbers cannot be right is rejected.
+4. `picked.counts` are the kinds (`input`, `output`, `cache_read`, `cache_creation`, `reasoning`,
+   `audio_input`, `audio_output`), brought to the record's partition by the convention's basis. A
+   bare `total` is kept beside them. `numbers["cost"]` and `texts["currency"]` are the money; leave
+   the cost out where 0 means that no price is known. `texts` and `who` become the record's names.
+5. An item is a point. A row that states no number is ignored; one whose times or numbers
+   cannot be right is rejected.
 
-A state is kept for `SUM_AGE_MS` (`gateway.ingest.metrics`): a month is exported again until it is closed.
+A state is kept for `SUM_AGE_MS` (`gateway.ingest.metrics`): a month is exported
+again until it is closed.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -44,11 +51,12 @@ _DEFAULT_CURRENCY = "USD"
 
 
 class Sum(NamedTuple):
-    """What a sender tells of one stretch of time and one combination of its dimensions."""
+    """What a sender reports one stretch of time and one combination of its dimensions."""
 
     identity: tuple[str, ...]
-    """All that tells this row from others of its stretch: every dimension, mapped or not, and which export it is of. It is only hashed.
-    Where no dimension names the account, `context.counted_key` belongs in it."""
+    """All that distinguishes this row from others of its stretch: every dimension, mapped or not,
+    and which export it is of. It is only hashed. Where no dimension names the account,
+    `context.counted_key` belongs in it."""
     picked: Extracted
     start_ms: int | None
     """Epoch ms; None where the row has none, and then it is rejected."""
@@ -57,7 +65,7 @@ class Sum(NamedTuple):
     position: str
     """The document's."""
     calls: int | None = None
-    """How many calls are summed up, where it is told."""
+    """How many calls are summed up, where it is reported."""
 
 
 class _Values(NamedTuple):
@@ -69,7 +77,10 @@ class _Values(NamedTuple):
 def add_sums(
     out: SourceRead, sums: Iterable[Sum], convention: Convention, context: Context, *, rank: int = PRODUCT_RANK
 ) -> None:
-    """Add the points of all *sums* of one payload to `out.measured`. Of two kinds of sums of one source the smaller *rank* counts."""
+    """Add the points of all *sums* of one payload to `out.measured`.
+
+    Of two kinds of sums of one source the smaller *rank* counts.
+    """
     measured = out.measured
     together: dict[tuple[object, ...], list[Sum]] = {}
     for one in sums:
@@ -96,19 +107,19 @@ def _add(measured: UsagePoints, rows: list[Sum], convention: Convention, context
     """The points of *rows*, which share identity and stretch."""
     first = rows[0]
     values = _values(rows)
-    told = list(_told(values))
-    if not told:
+    stated = list(_stated(values))
+    if not stated:
         measured.items += len(rows)
         measured.ignored += len(rows)
         for row in rows:
             measured.note_position(row.position)
         return
-    if any(not 0 <= value <= _MAX_VALUE for _, value in told):
+    if any(not 0 <= value <= _MAX_VALUE for _, value in stated):
         measured.reject("invalid_value", first.position)
         return
     labels = _labels(first.picked, convention, context)
     table = _table(convention.name, convention.basis(first.picked, "", labels.provider), rank)
-    for number, (kind, value) in enumerate(told):
+    for number, (kind, value) in enumerate(stated):
         point = _point(first, labels, table, kind, value)
         measured.items += 1
         measured.note_position(first.position, first, convention, kind, len(rows))
@@ -130,7 +141,7 @@ def _values(rows: Iterable[Sum]) -> _Values:
     return _Values(kinds, pico, calls)
 
 
-def _told(values: _Values) -> Iterator[tuple[str, int]]:
+def _stated(values: _Values) -> Iterator[tuple[str, int]]:
     """Each kind and its value. The first one carries the number of calls."""
     for kind in _KINDS:
         if kind in values.kinds:
@@ -144,7 +155,9 @@ def _told(values: _Values) -> Iterator[tuple[str, int]]:
 
 
 def _point(one: Sum, labels: Labels, table: MetricTable, kind: str, value: int) -> Point:
-    """A point at the beginning of its stretch: so no report is later than another, and a smaller one is no reset."""
+    """A point at the beginning of its stretch: so no report is later than another, and
+    a smaller one is no reset.
+    """
     start_ns, until_ns = (one.start_ms or 0) * times.NS_PER_MS, (one.end_ms or 0) * times.NS_PER_MS
     series = hashed(
         labels.scope.encode(),

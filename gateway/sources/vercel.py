@@ -1,12 +1,15 @@
-"""Vercel AI Gateway: trace drains (OTLP) go OTLP's way; rows of `GET /v1/generation` and entries of log drains are read here.
+"""Vercel AI Gateway: trace drains (OTLP) go OTLP's way; rows of `GET /v1/generation` and entries of
+log drains are read here.
 
 Read from Vercel's documentation of drains (traces, logs) and of the AI Gateway's REST API.
 
 1. Rows: `gateway.sources.generations`; their `latency` is the time to the first token.
-2. Log drains (NDJSON or an array) carry what builds, functions and the edge printed. None of their sources is the AI Gateway and
-   no field holds usage, so each entry is ignored; its message is not looked into.
-3. A drain proves itself by `x-vercel-signature`, the hex HMAC-SHA1 of the body; a log drain is verified by a request that
-   expects the header `x-vercel-verify` with the team's code in the answer.
+2. Log drains (NDJSON or an array) carry what builds, functions and the edge printed. None of
+   their sources is the AI Gateway and no field holds usage, so each entry is ignored; its
+   message is not looked into.
+3. A drain proves itself by `x-vercel-signature`, the hex HMAC-SHA1 of the body; a log
+   drain is verified by a request that expects the header `x-vercel-verify` with the
+   team's code in the answer.
 """
 
 from gateway.sources.generations import generations

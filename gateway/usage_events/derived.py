@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 import orjson
 
 from exporters.base import Delivered, Hold, Outcome
-from gateway.usage_events.faults import told
+from gateway.usage_events.faults import mismatch_text
 from spool.events import NewEvent, RepeatKey
 from spool.record import Batch
 from spool.store import EventStore
@@ -23,7 +23,8 @@ from spool.unit_cost import Change, Granularity, Metered, Mismatch, Shape, Total
 
 Measure = Literal["tokens", "input_tokens", "output_tokens", "calls", "cost"]
 UNKNOWN = "unknown"
-"""Element or dimension of a record that does not say it: left out, its usage would be nobody's."""
+"""Element or dimension of a record that does not state it: left out, its usage would be no one's.
+"""
 ATTRIBUTES = ("service_name", "environment", "user", "session", "team", "project", "device_id", "key")
 FIELDS = ("provider", "request_model", "response_model", "operation", "region", "deployment", "service_tier")
 SOURCES = frozenset({*ATTRIBUTES, *FIELDS})
@@ -57,7 +58,7 @@ class DerivedStream:
         new = [event for event in found if event is not None]
         outcomes = await self._store.keep_events(new, Counter(), counts_repeats=False)
         mismatch = next((outcome for outcome in outcomes if isinstance(outcome, Mismatch)), None)
-        return Delivered() if mismatch is None else Hold(f"{self._derivation.stream}: {told(mismatch)}")
+        return Delivered() if mismatch is None else Hold(f"{self._derivation.stream}: {mismatch_text(mismatch)}")
 
     async def close(self) -> None:
         """The spool is closed by its owner."""
@@ -65,7 +66,7 @@ class DerivedStream:
 
 def derived(record: Mapping[str, Any], derivation: Derivation) -> NewEvent | None:
     """What *record* adds to the stream; None when it was not billed, or does
-    not say what is measured.
+    not state what is measured.
     """
     value = measured(record, derivation) if record.get("billed") else None
     if value is None or not value:

@@ -2,13 +2,13 @@
 what to a unit-cost stream. Pure.
 
 The checks are those of the service (wire contract 6.2), made here so that a fault names its field
-while the sender can still mend it: `title` and `source` 1 to 256 characters, no `<` or `>` in any
+while the sender can still remedy it: `title` and `source` 1 to 256 characters, no `<` or `>` in any
 text, `timestamp` RFC 3339, `filters` an object of lists of texts, `metadata` an object. An event
 without `metadata.event_id` gets one from its content.
 
 An event is *metered* when its metadata names a `stream` and a `value` (or `quantity`): that
-quantity belongs into a total, and what a total says is worth more than ten thousand events. `route`
-says where an event goes.
+quantity belongs into a total, and what a total states is worth more than ten thousand events.
+`route` states where an event goes.
 """
 
 import hashlib
@@ -43,7 +43,7 @@ class EventRules(NamedTuple):
     """What an operator sets."""
 
     route: Route = "auto"
-    """Of metered events that do not say it; every other one goes to the lane of events."""
+    """Of metered events that do not state it; every other one goes to the lane of events."""
     replace_brackets: bool = False
     more_dimensions: AbstractSet[str] = frozenset()
 
@@ -52,7 +52,7 @@ class Event(NamedTuple):
     position: str
     event_id: str
     content: bytes
-    """32 bytes that differ for whatever the sender says differently."""
+    """32 bytes that differ for whatever the sender states differently."""
     record: bytes | None
     """Ready JSON for the lane of events; None when it does not go there."""
     metered: Metered | None
@@ -72,7 +72,7 @@ def decode_events(body: bytes, now_ms: int, rules: EventRules = EventRules(), *,
     when the body is not JSON.
 
     *nonce* differs with each request: without an id and a time two equal events are two, for
-    nothing tells that they are one.
+    nothing states that they are one.
     """
     items = json_items(body, "events")
     events = Events(items=len(items))
@@ -91,7 +91,7 @@ def decode_events(body: bytes, now_ms: int, rules: EventRules = EventRules(), *,
 
 
 def at_line(line: int | None, mend: str) -> str:
-    """*mend*, with the line that it is for: of NDJSON the position leaves out empty ones."""
+    """*remedy*, with the line that it is for: of NDJSON the position leaves out empty ones."""
     return mend if line is None else f"line {line}: {mend}"
 
 
@@ -196,7 +196,7 @@ def _event(item: dict[str, Any], position: str, now_ms: int, rules: EventRules, 
 def event_record(item: dict[str, Any], content: bytes, unlike: bytes, now_ms: int) -> dict[str, Any]:
     """The event as it is kept and sent. Its id is the sender's, or made of what the sender said.
 
-    Without an id and a time *unlike* keeps it apart from others that say the same.
+    Without an id and a time *unlike* keeps it apart from others that state the same.
     """
     metadata = dict(item.get("metadata") or {})
     event_id = metadata.get("event_id")

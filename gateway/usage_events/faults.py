@@ -20,7 +20,7 @@ KNOWN: Final[Mapping[Kind, frozenset[str]]] = {
     "metric": frozenset(FIELDS["metric"]),
 }
 OF_KIND: Final[Mapping[Kind, str]] = {"allocation": "an allocation record's", "metric": "a metric record's"}
-MENDS: Final[Mapping[str, str]] = {
+REMEDIES: Final[Mapping[str, str]] = {
     # events
     "not_an_object": "an event is a JSON object",
     "title_missing": "title: give 1 to 256 characters",
@@ -103,49 +103,49 @@ class Fault(NamedTuple):
     position: str = ""
     """`records[3]`, or the line and column of what is no JSON; empty for the request itself."""
     words: str = ""
-    """Where there is more to say than the code's own words."""
+    """Where there is more to state than the code's own words."""
 
     @property
     def message(self) -> str:
-        words = self.words or MENDS[self.code]
+        words = self.words or REMEDIES[self.code]
         return f"{self.position}: {words}" if self.position else words
 
 
-def told_of_field(number: int, name: str, kind: Kind) -> str:
+def unknown_field_text(number: int, name: str, kind: Kind) -> str:
     """A record of *kind* has a field *name*, its field *number*, that is none of its kind's.
 
-    The name is told where it is the other kind's. Any other may be whatever the
+    The name is reported where it is the other kind's. Any other may be whatever the
     sender has, also a secret.
     """
     other: Kind = "metric" if kind == "allocation" else "allocation"
     known = f"{OF_KIND[kind]} are {', '.join(FIELDS[kind])}"
     if name in KNOWN[other]:
-        where = f"{name}: {MENDS['unknown_field']}; it is one of {OF_KIND[other]}, sent to /v1/unit-cost/{other}/…"
+        where = f"{name}: {REMEDIES['unknown_field']}; it is one of {OF_KIND[other]}, sent to /v1/unit-cost/{other}/…"
     else:
-        where = f"its field {number}: {MENDS['unknown_field']}"
+        where = f"its field {number}: {REMEDIES['unknown_field']}"
     return f"{where}; {known}"
 
 
-def told(mismatch: Mismatch) -> str:
-    """What a sender is told of a stream that does not take its record; the
+def mismatch_text(mismatch: Mismatch) -> str:
+    """What a sender learns of a stream that does not take its record; the
     stream's own shape is named.
     """
-    return MENDS[mismatch.code] + _known(mismatch)
+    return REMEDIES[mismatch.code] + _known(mismatch)
 
 
-def told_of_record(mismatch: Mismatch) -> str:
+def record_mismatch_text(mismatch: Mismatch) -> str:
     """The same, with the record that it is of."""
-    return f"records[{mismatch.number}]: {told(mismatch)}"
+    return f"records[{mismatch.number}]: {mismatch_text(mismatch)}"
 
 
-def told_of_event(mismatch: Mismatch) -> str:
+def event_mismatch_text(mismatch: Mismatch) -> str:
     """The same, in an event's words."""
     return event_mend(mismatch.code) + _known(mismatch)
 
 
 def event_mend(code: str) -> str:
     """What to do about a fault, by the fields that an event has."""
-    mend = _KIND_OF_EVENT if code == "stream_kind" else MENDS[code]
+    mend = _KIND_OF_EVENT if code == "stream_kind" else REMEDIES[code]
     field = EVENT_FIELDS.get(code)
     return mend if field is None else f"{field}: {mend.partition(': ')[2] or mend}"
 

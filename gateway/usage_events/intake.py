@@ -1,4 +1,4 @@
-"""The intake of usage events and unit-cost records: read, known again, on disk, told."""
+"""The intake of usage events and unit-cost records: read, known again, on disk, answered."""
 
 import hashlib
 import os
@@ -15,7 +15,7 @@ from gateway.contract.intake import Receipt, Sender
 from gateway.contract.outcomes import Rejection
 from gateway.contract.unit_cost import MAX_BYTES, Target
 from gateway.usage_events.events import EventRules, at_line, decode_events
-from gateway.usage_events.faults import MENDS, told_of_event, told_of_record
+from gateway.usage_events.faults import REMEDIES, event_mismatch_text, record_mismatch_text
 from gateway.usage_events.unit_cost import BadUnitCost, read_records
 from spool.events import FORGET_AT_ONCE, NewEvent, RepeatKey
 from spool.store import EventStore, StatusStore
@@ -29,16 +29,16 @@ LARGE_BYTES = 256 * 1024
 
 class Metering:
     def __init__(self, store: EventStore, rules: EventRules, *, now_ms: Callable[[], int]) -> None:
-        """*now_ms* is the wall clock: times of events and buckets are told by it."""
+        """*now_ms* is the wall clock: times of events and buckets are by it."""
         self._store = store
         self._rules = rules
         self._now_ms = now_ms
 
     async def events(self, body: bytes, *, are_metered: bool = True) -> Receipt:
-        """Keep what is sound and new of *body*; each event that is not is told by its position.
+        """Keep what is sound and new of *body*; each event that is not is reported by its position.
         Raises BadPayload, SpoolError.
 
-        Unless *are_metered*, what does not say its route goes nowhere but to the lane of events.
+        Unless *are_metered*, what does not state its route goes nowhere but to the lane of events.
         """
         rules = self._rules if are_metered else self._rules._replace(route="event")
         read = partial(decode_events, body, self._now_ms(), rules, nonce=os.urandom(8))
@@ -48,7 +48,7 @@ class Metering:
         rejected = [
             *events.rejected,
             *(
-                Rejection(outcome.code, event.position, at_line(event.line, told_of_event(outcome)))
+                Rejection(outcome.code, event.position, at_line(event.line, event_mismatch_text(outcome)))
                 for event, outcome in zip(events.events, outcomes, strict=True)
                 if isinstance(outcome, Mismatch)
             ),
@@ -71,9 +71,9 @@ class Metering:
         records = await self._read(target, body)
         outcome = await self._store.keep_records(records, request_key(target, body, sender))
         if isinstance(outcome, Mismatch):
-            raise StreamMismatch(outcome.code, told_of_record(outcome))
+            raise StreamMismatch(outcome.code, record_mismatch_text(outcome))
         if outcome == "conflict":
-            raise StreamMismatch("idempotency_key_reused", MENDS["idempotency_key_reused"])
+            raise StreamMismatch("idempotency_key_reused", REMEDIES["idempotency_key_reused"])
         return Receipt(len(records), (), answer={"duplicate": len(records) if outcome == "duplicate" else 0})
 
     async def _read(self, target: Target, body: bytes) -> list[Metered]:
@@ -125,7 +125,7 @@ def request_key(target: Target, body: bytes, sender: Sender) -> RepeatKey | None
     """By which a repeated request is known: its path, its key, and who sent it. None without a key.
 
     Another gateway's batch is known by its own id: after an answer that was an error it comes under
-    another key, and it may have been taken by then, whoever stands between says what.
+    another key, and it may have been taken by then, whoever stands between states what.
     """
     if sender.batch is not None:
         text = "\x00".join(("unit-cost batch", *target, *sender.batch))

@@ -1,7 +1,7 @@
 """Unit-cost records as senders post them -> changes of a stream's places. Pure.
 
 The rules are the service's (wire contract 2.1 and 6.3), checked here so that the sender hears of a
-fault while it can still mend it. A request is taken whole or not at all, so the first fault ends
+fault while it can still remedy it. A request is taken whole or not at all, so the first fault ends
 it. No number becomes a float on its way.
 """
 
@@ -24,7 +24,7 @@ from gateway.contract.unit_cost import (
     Target,
 )
 from gateway.decode.loose_json import place_of, whole_escapes
-from gateway.usage_events.faults import KNOWN, OLDER_ELEMENT, Fault, told_of_field
+from gateway.usage_events.faults import KNOWN, OLDER_ELEMENT, Fault, unknown_field_text
 from spool.unit_cost import (
     DIGITS,
     EXACT,
@@ -56,7 +56,7 @@ class BadUnitCost(Exception):
         super().__init__(fault.message)
         self.fault = fault
         self.records = records
-        """How many records the request has, if that can be told."""
+        """How many records the request has, if that can be reported."""
 
 
 def read_records(
@@ -120,11 +120,13 @@ def read_record(
 
 
 def _check_fields(record: Mapping[str, Any], kind: Kind) -> None:
-    """A field of the other kind is told before one of neither: it says which mistake was made."""
+    """A field of the other kind is reported before one of neither: it
+    states which mistake was made.
+    """
     unknown = [(number, name) for number, name in enumerate(record, start=1) if name not in KNOWN[kind]]
     if unknown:
         number, name = next((x for x in unknown if x[1] in OURS), unknown[0])
-        raise BadUnitCost(Fault("unknown_field", words=told_of_field(number, name, kind)))
+        raise BadUnitCost(Fault("unknown_field", words=unknown_field_text(number, name, kind)))
 
 
 def _granularity(record: Mapping[str, Any], kind: Kind) -> Granularity:

@@ -78,7 +78,7 @@ class SqliteSeries:
         return await self._spool.ask(lambda c, _: due_held(c, received_through_ms, most))
 
     async def turn_back(self, now_ms: int) -> None:
-        """The clock says *now_ms*: an aggregate received later than that waits no
+        """The clock states *now_ms*: an aggregate received later than that waits no
         longer than one received now.
         """
         await self._spool.ask(
@@ -89,7 +89,7 @@ class SqliteSeries:
         """Let held aggregates go on, in a chunk of their own, or drop them; all of it or,
         with SpoolError, nothing.
 
-        *announce* is told the chunk's number before anything can come after it.
+        *announce* gets the chunk's number before anything can come after it.
         """
         lanes = self._spool.followers(AI_TELEMETRY)
         with self._spool.reserve():
@@ -103,7 +103,7 @@ class SqliteSeries:
         await ended
 
     async def forget(self, now_ms: int, seen_before_ms: int) -> int:
-        """Forget some of the series that nobody repeated for long, and of the
+        """Forget some of the series that no one repeated for long, and of the
         sightings before then; how many.
         """
         return await self._spool.ask(lambda c, _: forget(c, now_ms, seen_before_ms))

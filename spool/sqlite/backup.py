@@ -37,6 +37,6 @@ def _copy(data_dir: Path, to: Path) -> None:
     with closing(connect_to_read(data_dir)) as source, closing(sqlite3.connect(to)) as target:
         refuse_newer(source)
         source.backup(target)
-        # The copy says that it has a log, like its original: without, it is one file that can be
+        # The copy states that it has a log, like its original: without, it is one file that can be
         # read from anywhere.
         target.execute("PRAGMA journal_mode=DELETE").fetchall()

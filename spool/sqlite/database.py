@@ -135,7 +135,7 @@ def layout_version(connection: sqlite3.Connection) -> int:
 def is_newer(connection: sqlite3.Connection) -> bool:
     """Whether a newer release laid the file out.
 
-    Raises SpoolCorrupt when its header says a number that no release has.
+    Raises SpoolCorrupt when its header states a number that no release has.
     """
     version = layout_version(connection)
     if not 0 <= version < IMPLAUSIBLE_VERSION:

@@ -2,8 +2,8 @@
 adds is in the same commit.
 
 An event may go to the `usage_events` lane as it is, into a total of a unit-cost stream, or
-both; then it counts as two items. A repeat within the window adds nothing, whatever it says;
-whether it says the same is told.
+both; then it counts as two items. A repeat within the window adds nothing, whatever it states;
+the outcome states whether both are the same.
 """
 
 import sqlite3
@@ -35,7 +35,7 @@ class SqliteEvents:
         """Keep what is new, in one commit with the count of the *rejected* (by reason); each
         event's outcome. Raises SpoolError.
 
-        Where nobody sent them (*counts_repeats* is false), only what is kept was an item at all.
+        Where no one sent them (*counts_repeats* is false), only what is kept was an item at all.
         """
         rules, now_ms = self._rules, self._spool.age_ms()
         with self._spool.reserve():

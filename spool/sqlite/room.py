@@ -27,7 +27,7 @@ def pages(connection: sqlite3.Connection) -> Pages:
 
 
 def measure(connection: sqlite3.Connection, data_dir: Path, before: Room) -> Room:
-    """The room now; *before* where it cannot be told."""
+    """The room now; *before* where it cannot be reported."""
     path = f"{data_dir}/{DATABASE}"
     try:
         live, free = pages(connection)

@@ -221,8 +221,8 @@ def records_at(connection: sqlite3.Connection, source: Lane, positions: Sequence
 
 
 def record_count(said: object, ends: object) -> int:
-    """How many records a row holds: as many as it tells the ends of, which its checksum proves;
-    else what it says, if that is a number.
+    """How many records a row holds: as many as it states the ends of, which its checksum proves;
+    else what it states, if that is a number.
     """
     if isinstance(ends, bytes) and len(ends) >= CHECKSUM_BYTES and not len(ends) % 4:
         return (len(ends) - CHECKSUM_BYTES) // 4
@@ -324,7 +324,7 @@ def set_unreadable_aside(
     """Count *n* records that were pending in *lane* as dead letters; the first one
     keeps what is left of them.
     """
-    n = max(0, min(n, counters.lane(lane).pending))  # a damaged row may say any number
+    n = max(0, min(n, counters.lane(lane).pending))  # a damaged row may state any number
     counters.lane(lane).pending -= n
     counters.lane(lane).dead_lettered += n
     rest = body if isinstance(body, bytes) else b""
@@ -482,7 +482,7 @@ def buried(
 
 def count_sent_again(connection: sqlite3.Connection, batch: Batch, *, refused: int) -> None:
     """Records that were delivered before were sent once more: they stay delivered, whatever the
-    upstream says of them now.
+    upstream states of them now.
     """
     side_counts.add(connection, batch.lane, "sent_again.delivered", len(batch.records) - refused)
     side_counts.add(connection, batch.lane, "sent_again.refused", refused)
@@ -580,7 +580,7 @@ def reclaim(
     """Delete up to *most* chunks that every lane is done with and that came before
     *received_before_ms*, oldest first.
 
-    It ends at *most_bytes*, too. A chunk from after *now_ms* was stamped by a clock that nobody
+    It ends at *most_bytes*, too. A chunk from after *now_ms* was stamped by a clock that no one
     trusts: it is as old as any.
     """
     deleted = size_bytes = 0
@@ -773,7 +773,7 @@ def first_evidence(connection: sqlite3.Connection, lane: Lane, received_after_ms
 
 def recount(connection: sqlite3.Connection, lane: Lane) -> dict[str, int]:
     """Pending and dead-lettered records of *lane*, counted from the
-    rows: what the counters should say.
+    rows: what the counters should state.
     """
     row = lane_row(connection, lane)
     (waiting,) = connection.execute(

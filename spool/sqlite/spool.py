@@ -142,7 +142,8 @@ class SqliteSpool:
         self._oldest_ms: dict[Lane, int | None] = {}
         self._lost: SpoolError | None = None
         self.lost_appends = 0
-        """Commits of appends that failed, as far as their senders were told; goes with `settle`."""
+        """Commits of appends that failed, as far as their senders were
+        reported; goes with `settle`."""
         self._freezing = {lane: asyncio.Lock() for lane in self._sources}
         self._freezes: dict[Lane, int] = {}
         self._dead_letters = DeadLetterSummary()
@@ -171,7 +172,7 @@ class SqliteSpool:
                 log.warning("the exporter %s is no longer set up: %d records that waited for it are expired", lane, n)
             salvaged = reconciling.reconcile(connection, counters, list(self._sources), summary, self._wall_ms())
             if salvaged is not None:
-                log.error("%s", reconciling.told(salvaged))
+                log.error("%s", reconciling.salvage_text(salvaged))
             self._quarantined = reconciling.entries(connection)
             (gateway_id,) = connection.execute("SELECT value FROM meta WHERE name='gateway_id'").fetchone()
             self._summary = read_from(connection, counters.copy(), gateway_id, rows.last_seq(connection))
@@ -181,7 +182,7 @@ class SqliteSpool:
         return prepare
 
     def age_ms(self) -> int:
-        """The clock that ages are told by: every time in the spool is one of its."""
+        """The clock of all ages: every time in the spool is one of its."""
         return self._now_ms()
 
     def wall_ms(self) -> int:
@@ -274,7 +275,7 @@ class SqliteSpool:
         self.writer.close()
 
     def _done(self, result: GroupResult, gathered: Gathered) -> None:
-        """Tell everyone what became of the commit."""
+        """State everyone what became of the commit."""
         self._counters = result.counters
         self._room = result.room
         self._gathering.landed(gathered)
@@ -312,7 +313,9 @@ class SqliteSpool:
             self.refuse_appends(error)
 
     def refuse_appends(self, error: SpoolError) -> None:
-        """Take no appends, with *error*, until `accept_appends`; whoever keeps the ledger is told."""
+        """Take no appends, with *error*, until `accept_appends`;
+        the owner of the ledger is notified.
+        """
         self._lost = error
         if self.on_lost_append is not None:
             self.on_lost_append()
@@ -516,7 +519,7 @@ class SqliteSpool:
         await self._maintain_dead_letters()
 
     async def _note_time(self) -> None:
-        """For the next start; a full disk does without: then the last acceptance tells the time."""
+        """For the next start; a full disk does without: then the last acceptance states the time."""
         seen = Seen(self._now_ms(), self._wall_ms())
         with suppress(SpoolFull):
             await self.ask(lambda connection, _: rows.note_time(connection, seen))

@@ -1,4 +1,5 @@
-"""The batches that ship totals, in spool.db: frozen, acked, split, given back, buried, expired.
+"""The batches that ship totals, in spool.db: frozen, acked, split,
+given back, dead-lettered, expired.
 
 A record is delivered when the upstream accepted a total that it is part of, or one that came after
 it: what was replaced or deleted is accounted for by what stands in its place. One stream has its
@@ -135,7 +136,7 @@ def items_of(connection: sqlite3.Connection, batch_id: str) -> list[Item]:
 
 
 _WAITING = {"sum": "NOT whole", "replace": "whole AND value!='0'", "delete": "whole AND value='0'"}
-"""Totals that are sent by an operation; as `spool.unit_cost.operation_of` says."""
+"""Totals that are sent by an operation; as `spool.unit_cost.operation_of` states."""
 
 
 def _freeze_stream(

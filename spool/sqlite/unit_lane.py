@@ -24,7 +24,7 @@ class SqliteUnitCostLane:
     """Make inside a running loop; use on its thread only."""
 
     def __init__(self, spool: Commits, *, can_read: Callable[[], bool] = lambda: False) -> None:
-        """*can_read* says whether the upstream may be asked what it
+        """*can_read* states whether the upstream may be asked what it
         holds of a stream that is new here.
         """
         self._spool = spool
@@ -34,7 +34,7 @@ class SqliteUnitCostLane:
         self._ready_ms: int | None = None
         self._may_have_gone_out = True
         """What lies frozen may have been sent by whoever had it
-        before, who can tell nothing any more."""
+        before, who can state nothing any more."""
 
     @property
     def gateway_id(self) -> str:

@@ -143,7 +143,7 @@ class _Ledger:
 
     def _delete_below(self, wide: TotalKey) -> None:
         """Everything that *wide* covers comes to nothing, which the wide delete
-        itself tells the upstream.
+        itself states the upstream.
 
         Where others send to the stream as well, nothing is whole for longer
         than it takes to freeze it.
@@ -314,7 +314,7 @@ def requeue(connection: sqlite3.Connection, body: bytes, records: int, buried_ms
 
     An old total is never sent again. What a `sum` carried is added to what waits, unless the
     place was replaced since. What would wipe sums or totals that were sent since it was
-    buried stays a dead letter.
+    dead-lettered stays a dead letter.
     """
     try:
         item = orjson.loads(body)

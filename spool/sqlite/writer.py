@@ -2,7 +2,7 @@
 
 A `Group` is what gathered while the commit before it was on its way to the disk (group commit). If
 a group fails, it is rolled back and its parts are run again one by one, so that one bad part takes
-nobody with it. After a failed COMMIT the connection's own view is not trusted: the file is opened
+no one with it. After a failed COMMIT the connection's own view is not trusted: the file is opened
 anew; after an error of the disk only once all of it was written again and synced. A file that turns
 out to be damaged is salvaged (`salvage`), at the start and in between. On a full disk appends are
 refused, and the reserve is given up so that acks and deletions go on; appends are taken again when

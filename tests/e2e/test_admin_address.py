@@ -1,4 +1,6 @@
-"""Commands that are given a data directory alone find the gateway that runs on it, and send the admin token to nobody else."""
+"""Commands that are given a data directory alone find the gateway that runs on it, and send the
+admin token to no one else.
+"""
 
 import json
 import socket
@@ -27,7 +29,9 @@ def gateway(tmp_path: Path) -> Iterator[GatewayProcess]:
 
 
 def ask(gateway: GatewayProcess, *arguments: str, **environ: str) -> Ended:
-    """A command that is told the data directory, and nothing of the listener unless *environ* does."""
+    """A command that is reported the data directory, and nothing of the
+    listener unless *environ* does.
+    """
     return run_telemetry_gateway(*arguments, "--data-dir", str(gateway.data_dir), "--json", environ=environ)
 
 

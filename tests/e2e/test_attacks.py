@@ -1,4 +1,6 @@
-"""The running gateway under attack: headers and framing over raw sockets, foreign pages at the admin port, keys in every place of a request."""
+"""The running gateway under attack: headers and framing over raw sockets, foreign pages at the
+admin port, keys in every place of a request.
+"""
 
 import asyncio
 import base64
@@ -478,7 +480,9 @@ def test_no_key_and_no_token_is_in_any_answer_log_metric_status_or_file(tmp_path
 
 
 def every_place(key: str) -> list[list[str]]:
-    """The key wherever a request may show it, also where nobody looks for one, and in headers that cannot be parsed."""
+    """The key wherever a request may show it, also where no one looks for one, and in
+    headers that cannot be parsed.
+    """
     basic = base64.b64encode(f"public:{key}".encode()).decode()
     names = (
         "Authorization",

@@ -1,4 +1,6 @@
-"""Bodies that cannot be read, against the running gateway: the right 4xx with a Status body, and nothing half stored."""
+"""Bodies that cannot be read, against the running gateway: the right 4xx with a Status
+body, and nothing half stored.
+"""
 
 import gzip
 import urllib.error
@@ -62,7 +64,9 @@ def nested(depth: int) -> bytes:
 
 
 def bomb() -> bytes:
-    """1 GiB of zeros in 10 KiB: gzip of gzip would be two steps, so one of the highest ratio that one step has."""
+    """1 GiB of zeros in 10 KiB: gzip of gzip would be two steps, so one of the
+    highest ratio that one step has.
+    """
     compressor = zlib.compressobj(9, zlib.DEFLATED, 31)
     out = [compressor.compress(bytes(MIB)) for _ in range(1024)]
     return b"".join(out) + compressor.flush()
@@ -92,7 +96,9 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess
 
 
 def status_of(answer: Answer, content_type: str) -> str:
-    """The message of the answer's google.rpc.Status, in the request's encoding (JSON where that is none)."""
+    """The message of the answer's google.rpc.Status, in the request's encoding
+    (JSON where that is none).
+    """
     if content_type == "application/x-protobuf":
         try:
             return Status.FromString(answer.body).message

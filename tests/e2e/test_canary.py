@@ -1,4 +1,6 @@
-"""Every payload of the corpus through the running gateway: no prompt, completion or error text stays anywhere."""
+"""Every payload of the corpus through the running gateway: no prompt, completion or
+error text stays anywhere.
+"""
 
 import urllib.error
 import urllib.request

@@ -1,4 +1,6 @@
-"""A data directory named by mistake, a port that is taken, and the rights to Unix sockets, as a real gateway has them."""
+"""A data directory named by mistake, a port that is taken, and the rights to Unix
+sockets, as a real gateway has them.
+"""
 
 import os
 import socket

@@ -1,4 +1,6 @@
-"""Dead letters from end to end: a far end that refuses some records, the commands over the running gateway and on its files."""
+"""Dead letters from end to end: an upstream that refuses some records, the commands over the
+running gateway and on its files.
+"""
 
 import asyncio
 import urllib.request

@@ -1,4 +1,6 @@
-"""`devices.gate: hold`: the service gets no telemetry of a device before it knows the device, over kills too."""
+"""`devices.gate: hold`: the service gets no telemetry of a device before it
+knows the device, over kills too.
+"""
 
 import asyncio
 import json
@@ -18,7 +20,7 @@ SCOPES = [
 
 
 class Service:
-    """Knows the gateway; fails to enrol others until it is told to."""
+    """Knows the gateway; fails to enrol others until it is asked to."""
 
     def __init__(self) -> None:
         self.enrols = False

@@ -1,4 +1,6 @@
-"""A device's gateway from end to end: an SDK, the edge, the hub, the service; and a hub that cannot or will not take more."""
+"""A device's gateway from end to end: an SDK, the edge, the hub, the service; and a hub that
+cannot or will not take more.
+"""
 
 import asyncio
 import json

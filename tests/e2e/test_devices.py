@@ -1,4 +1,6 @@
-"""Devices of the real process: enrolled by what they post, blocked over restarts, in the hands of an operator's commands."""
+"""Devices of the real process: enrolled by what they post, blocked over restarts, in the
+hands of an operator's commands.
+"""
 
 import asyncio
 import json

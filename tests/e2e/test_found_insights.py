@@ -1,4 +1,6 @@
-"""What the real gateway finds in real traffic, under a clock that the test moves: on its own list and on the embedded service's."""
+"""What the real gateway finds in real traffic, under a clock that the test moves: on its own list
+and on the embedded service's.
+"""
 
 import asyncio
 import json

@@ -1,4 +1,6 @@
-"""What a person does with insights of the real gateway: it outlives rounds, kill -9 and restarts, and is theirs to undo."""
+"""What a person does with insights of the real gateway: it outlives rounds, kill -9 and
+restarts, and is theirs to undo.
+"""
 
 import json
 import urllib.error

@@ -1,4 +1,6 @@
-"""Insights of the real gateway: found from what was sent, listed for who has the token, kept over kill -9 and restarts."""
+"""Insights of the real gateway: found from what was sent, listed for who has the token, kept
+over kill -9 and restarts.
+"""
 
 import json
 import time
@@ -29,7 +31,9 @@ def send(gateway: GatewayProcess, path: str, body: bytes) -> None:
 
 
 def report(gateway: GatewayProcess, name: str) -> None:
-    """A call of a model that has no price, and metrics of that and of a model whose spans never come."""
+    """A call of a model that has no price, and metrics of that and of
+    a model whose spans never come.
+    """
     at = time.time() - at_ns(0) / 1e9  # later than the start of the gateway, which knows nothing of what was before
     unpriced = {**LABELS, "gen_ai.request.model": "made-up-model"}
     send(gateway, "/v1/traces", call_span(name, (100, 20), at=at, more={"gen_ai.request.model": "made-up-model"}))

@@ -1,4 +1,6 @@
-"""Outbound keys that are rotated while traffic flows: a real gateway, a real service, and an operator beside both."""
+"""Outbound keys that are rotated while traffic flows: a real gateway, a real service,
+and an operator beside both.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator

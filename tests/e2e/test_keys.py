@@ -1,4 +1,6 @@
-"""Keys from end to end: the command beside a running gateway and on the files of a stopped one, and who is refused from when on."""
+"""Keys from end to end: the command beside a running gateway and on the files of a stopped one, and
+who is refused from when on.
+"""
 
 import asyncio
 import http.client
@@ -175,7 +177,9 @@ def test_a_revoked_key_is_refused_on_the_open_connection_from_the_next_request_o
 async def test_a_key_disabled_by_another_process_is_refused_by_the_gateway_at_the_next_request(
     gateway: GatewayProcess,
 ) -> None:
-    """This process opens the file beside the gateway, which no command does: it is about what the gateway looks at."""
+    """This process opens the file beside the gateway, which no command does: it is
+    about what the gateway looks at.
+    """
     secret = await asyncio.to_thread(made, gateway, "sender")
     async with keys_beside(gateway.data_dir) as elsewhere:
         with OpenConnection(gateway.intake_url) as sender:

@@ -1,7 +1,9 @@
-"""Real Langfuse SDKs, each in an environment of its own, against the real gateway: the totals are what the provider served.
+"""Real Langfuse SDKs, each in an environment of its own, against the real gateway: the totals are
+what the provider served.
 
-SDK 2 sends batches of events, and one generation of its application takes longer than the gateway settles; the
-current SDK sends OTLP. Both show the inbound key as the secret half of Basic, or any secret while intake is open.
+SDK 2 sends batches of events, and one generation of its application takes longer than the gateway
+settles; the current SDK sends OTLP. Both show the inbound key as the secret half of Basic, or any
+secret while intake is open.
 """
 
 import asyncio

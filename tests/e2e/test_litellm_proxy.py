@@ -1,7 +1,9 @@
-"""The real LiteLLM proxy in front of a mock provider, telling the real gateway in all its ways: each call counts once.
+"""The real LiteLLM proxy in front of a mock provider, telling the real gateway in all its
+ways: each call counts once.
 
-The provider knows the true usage of every call that it served; the embedded service's totals must be the same. What
-LiteLLM loses by itself, when the gateway is away, is shown as what it is, beside the setting that keeps it.
+The provider knows the true usage of every call that it served; the embedded service's totals must
+be the same. What LiteLLM loses by itself, when the gateway is away, is shown as what it is, beside
+the setting that keeps it.
 """
 
 import json
@@ -36,12 +38,12 @@ OTEL_2 = {**OTEL, "LITELLM_OTEL_V2": "true"}
 
 
 TOLD = 12
-"""Calls that LiteLLM tells of: what `make_calls` has served, and a hit of its cache."""
+"""Calls that LiteLLM reports: what `make_calls` has served, and a hit of its cache."""
 
 
 @dataclass(frozen=True)
 class Way:
-    """How the proxy is told to report."""
+    """How the proxy is asked to report."""
 
     formats: tuple[str, ...] = ()
     """One `generic_api` callback each."""
@@ -121,7 +123,8 @@ def test_each_call_counts_once_however_it_is_told(tmp_path: Path, provider_url: 
     port = free_port()
     source = f"http://127.0.0.1:{port}/v1/sources/litellm"
     settings = {f"gateway_{form}": pushed(source, form) for form in way.formats}
-    # A request goes out when so many calls are there, and at no other time: LiteLLM forgets what comes while one is sent.
+    # A request goes out when so many calls are there, and at no other time: LiteLLM forgets what
+    # comes while one is sent.
     env = {"DEFAULT_BATCH_SIZE": str(way.batch), "DEFAULT_FLUSH_INTERVAL_SECONDS": "3600"}
     env |= {**way.otel, "OTEL_ENDPOINT": source} if way.otel else {}
     callbacks = [*settings, *(["otel"] if way.otel else [])]

@@ -1,4 +1,6 @@
-"""OTLP/JSON by hand, as browsers and JavaScript exporters send it, compressed, through to the service's totals."""
+"""OTLP/JSON by hand, as browsers and JavaScript exporters send it, compressed,
+through to the service's totals.
+"""
 
 import gzip
 import json
@@ -17,7 +19,9 @@ pytestmark = pytest.mark.slow
 
 
 def attribute(key: str, value: str | float) -> dict[str, Any]:
-    """A KeyValue; integers as JSON numbers, as JavaScript sends them (Python's mapping has them as strings)."""
+    """A KeyValue; integers as JSON numbers, as JavaScript sends them (Python's
+    mapping has them as strings).
+    """
     match value:
         case str():
             return {"key": key, "value": {"stringValue": value}}

@@ -1,10 +1,12 @@
-"""Real clients and their instrumentations, each in an environment of its own, against the real gateway.
+"""Real clients and their instrumentations, each in an environment of its own,
+against the real gateway.
 
-A mock provider knows the true usage of every call that it served; the embedded service's totals must be the same. All
-exporters that a client has are on, so most calls come as span, log and metric, some from two or three libraries.
+A mock provider knows the true usage of every call that it served; the embedded service's totals
+must be the same. All exporters that a client has are on, so most calls come as span, log and
+metric, some from two or three libraries.
 
-What a client does not tell cannot be counted: `CLIENTS` names it, with its reason, and a client that starts to tell
-fails here as well.
+What a client does not state cannot be counted: `CLIENTS` names it, with its reason, and a client
+that starts to state fails here as well.
 """
 
 import json
@@ -64,7 +66,7 @@ def _is_chat_stream(call: Served) -> bool:
 
 @dataclass(frozen=True)
 class Client:
-    """One application of `tests/e2e/clients`, and what it does not tell."""
+    """One application of `tests/e2e/clients`, and what it does not state."""
 
     module: str
     environment: str
@@ -104,7 +106,8 @@ CLIENTS = {
         untold={"reasoning_output_tokens": _is_chat_stream},  # of these it reports the cache only
     ),
     "Anthropic SDK": Client("anthropic_messages", "anthropic", "native", settings=ANTHROPIC_CONTENT),
-    # Each call twice, side by side, the second time with one output token too many where it was streamed.
+    # Each call twice, side by side, the second time with one output token too many where it was
+    # streamed.
     "Anthropic SDK and OpenLLMetry": Client(
         "anthropic_messages", "anthropic", "openllmetry", settings=ANTHROPIC_CONTENT, signals=WITH_METRICS
     ),
@@ -112,7 +115,8 @@ CLIENTS = {
     "Anthropic SDK and OpenInference": Client(
         "anthropic_messages", "anthropic", "openinference", settings=ANTHROPIC_CONTENT
     ),
-    # Agents repeat the sums of their calls, and those to Anthropic come from its SDK and in metrics too.
+    # Agents repeat the sums of their calls, and those to Anthropic come from its SDK and in metrics
+    # too.
     "Pydantic AI": Client("pydantic_agents", "pydantic-ai", signals=WITH_METRICS),
     "OpenTelemetry google-genai": Client(
         "google_genai_calls",
@@ -132,7 +136,8 @@ CLIENTS = {
         signals=ALL_SIGNALS,
         untold={"reasoning_output_tokens": _any_call},  # its spans have the cache only
     ),
-    # It writes its first call on the application's own span, which it ends; the second is told by metrics and a raw span.
+    # It writes its first call on the application's own span, which it ends; the second is reported
+    # by metrics and a raw span.
     "LiteLLM inside a span": Client(
         "litellm_completions", "litellm", "inside a span", settings=LITELLM_EXPORTS, signals=ALL_SIGNALS
     ),
@@ -159,7 +164,7 @@ def run_client(client: Client, provider_url: str, otlp_url: str) -> int:
 
 
 def true_totals(client: Client, served: list[Served]) -> dict[str, int]:
-    """What the service's totals must be: what was served, less what the client does not tell."""
+    """What the service's totals must be: what was served, less what the client does not state."""
     reported = [call for call in served if not client.lost(call)]
     totals = {"calls": len(reported)}
     for name, own_name in COUNTS.items():

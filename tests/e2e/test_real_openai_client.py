@@ -1,4 +1,6 @@
-"""A real client, a real instrumentation and real exporters against the real gateway: its totals are the provider's."""
+"""A real client, a real instrumentation and real exporters against the real gateway: its
+totals are the provider's.
+"""
 
 import json
 import os

@@ -1,4 +1,6 @@
-"""A key renamed between two exports, over a real gateway: what its counters told before is not billed again."""
+"""A key renamed between two exports, over a real gateway: what its counters
+stated before is not billed again.
+"""
 
 import json
 import time
@@ -50,7 +52,7 @@ def now_s() -> float:
 
 
 def counter(input_tokens: int, output_tokens: int) -> bytes:
-    """Sums since a start that is not told."""
+    """Sums since a start that is not reported."""
     made = Export(resource=COUNTER, start=-1, at=now_s())
     return made.point(input_tokens, "input").point(output_tokens, "output").body
 

@@ -1,10 +1,12 @@
-"""What happens in real life, told to the running gateway over its socket: the service's totals must be the truth, once.
+"""What happens in real life, asked to the running gateway over its socket: the service's
+totals must be the truth, once.
 
-Spans, metrics and logs are made and sent by the real OpenTelemetry SDK; those of coding assistants are captured ones. Most
-tests share a gateway, in which each has services of its own, so `Telling` compares outcomes before and after.
+Spans, metrics and logs are made and sent by the real OpenTelemetry SDK; those of coding assistants
+are captured ones. Most tests share a gateway, in which each has services of its own, so `Telling`
+compares outcomes before and after.
 
-Scenarios of the callbacks that gateways post themselves (LiteLLM's `generic_api` and `otel` at once, say) go where it says
-`THROUGH A GATEWAY`.
+Scenarios of the callbacks that gateways post themselves (LiteLLM's `generic_api` and `otel` at
+once, state) go where it states `THROUGH A GATEWAY`.
 """
 
 import json
@@ -26,7 +28,7 @@ from tests.support.sdk_application import Application, send_logs, send_metrics, 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
 TOGETHER = {"settle": "1500ms", "metrics_settle": "1500ms"}
-"""Time enough to tell of one thing in several requests, on a busy machine too."""
+"""Time enough to report one thing in several requests, on a busy machine too."""
 AT_ONCE = {"settle": "100ms", "metrics_settle": "100ms"}
 """For what comes late."""
 
@@ -62,7 +64,7 @@ def billed(
 
 
 class Telling:
-    """What one test tells a gateway, and what became of it."""
+    """What one test states a gateway, and what became of it."""
 
     def __init__(self, gateway: GatewayProcess) -> None:
         self.gateway = gateway
@@ -167,7 +169,8 @@ CALLS_BELOW = ((100, 20), (210, 31), (320, 42))
 
 
 def agent_run(service: str, *, in_steps: bool = True) -> list[ReadableSpan]:
-    """An agent above a framework's chain above three calls, each above an HTTP request: the first two repeat the calls' sums.
+    """An agent above a framework's chain above three calls, each above an HTTP request: the first
+    two repeat the calls' sums.
 
     Each call may be in a step of its own. Children come first, as they end first.
     """
@@ -229,7 +232,7 @@ ASSISTANTS: dict[str, dict[str, tuple[str, ...]]] = {
     "gemini-cli": {"logs": ("chat_logs",), "traces": ("chat_traces",), "metrics": ("chat_metrics",)},
     "qwen-code": {"logs": ("chat_logs_1", "chat_logs_2"), "traces": ("chat_traces",), "metrics": ("chat_metrics",)},
 }
-"""Product -> signal -> files of the corpus; all files of a product tell of one run."""
+"""Product -> signal -> files of the corpus; all files of a product report one run."""
 
 SERVICES = {name: name for name in ASSISTANTS} | {"codex": "codex_exec", "copilot-cli": "github-copilot"}
 """Product -> its `service.name`."""
@@ -251,7 +254,7 @@ TOLD_BY_ONE_SIGNAL: dict[tuple[str, str], Served] = {
     ("gemini-cli", "traces"): {("gcp.gemini", "gemini-2.5-flash"): Usage(1, 1800, 150)},
     ("qwen-code", "metrics"): {(None, "qwen3-coder-plus-2026-08-01"): Usage(2, 2400, 680, 2048, 0, 512)},
 }
-"""Where that signal by itself does not tell all."""
+"""Where that signal by itself does not state all."""
 
 
 def captured(assistant: str, signal: str) -> Iterator[Payload]:
@@ -278,7 +281,9 @@ ORDERS = [
 
 @pytest.fixture(scope="module")
 def told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Telling]:
-    """A gateway of its own, that was told of all runs: first all reports of one signal, then those of the next."""
+    """A gateway of its own, that was reported all runs: first all reports of one
+    signal, then those of the next.
+    """
     with running(tmp_path_factory.mktemp("assistants"), TOGETHER) as gateway:
         telling = Telling(gateway)
         tell_of_assistants(gateway.intake_url, request.param)
@@ -294,7 +299,7 @@ def tell_of_assistants(url: str, order: Sequence[str], assistants: Collection[st
 
 
 def of_kind(kind: str, served: Served) -> Served:
-    """As the summary by kind, provider and model has it; metrics do not tell the number of calls."""
+    """As the summary by kind, provider and model has it; metrics do not state the number of calls."""
     return {
         (kind, *group): usage._replace(calls=0) if kind == "aggregate" else usage for group, usage in served.items()
     }
@@ -396,7 +401,9 @@ def of_litellm(
 
 
 def through_a_gateway(service: str, *, propagated: bool) -> tuple[list[ReadableSpan], list[ReadableSpan]]:
-    """One call as its application tells of it, and as LiteLLM does, in the application's trace or in one of its own."""
+    """One call as its application reports it, and as LiteLLM does, in the application's
+    trace or in one of its own.
+    """
     application, litellm = Application(service), Application(f"{service}-litellm")
     call = application.span("chat", chat(1200, 340, response_id=service))
     post = application.span("POST", {"http.request.method": "POST"}, at=(2, 998), parent=call, scope="http")
@@ -441,7 +448,8 @@ def of_anthropic_through_litellm(
 ) -> tuple[list[ReadableSpan], list[ReadableSpan], list[ReadableSpan]]:
     """Spans of one call: the application's, LiteLLM's, and LiteLLM's of the raw answer below that.
 
-    The application got the provider's response id. LiteLLM made one of its own; only the raw answer has the provider's.
+    The application got the provider's response id. LiteLLM made one of its own; only the raw
+    answer has the provider's.
     """
     application, litellm = Application(service), Application(f"{service}-litellm")
     asked = {"gen_ai.provider.name": "anthropic", "gen_ai.request.model": CLAUDE, "gen_ai.response.model": CLAUDE}
@@ -518,7 +526,9 @@ def test_a_failed_attempt_and_its_fallback_are_two_calls_with_one_usage(
 
 @pytest.mark.parametrize("how", ["cut", "kill -9"])
 def test_what_is_sent_again_after_a_lost_answer_is_counted_once(tmp_path: Path, how: str) -> None:
-    """The answer is there, so the commit was: then the sender's connection is cut, maybe after the gateway's end and restart."""
+    """The answer is there, so the commit was: then the sender's connection is cut, maybe after the
+    gateway's end and restart.
+    """
     with running(tmp_path, TOGETHER) as gateway, AnswerLoss(lambda: gateway.intake_url) as way:
         happens = (lambda: None) if how == "cut" else partial(ended_and_started, gateway, how)
         spans, measured = one_chat("spans", (100, 10), "chatcmpl-lost"), Application("metrics")
@@ -565,7 +575,7 @@ def test_cumulative_metrics_count_once_over_restarts_repeats_and_losses(tmp_path
         first = first_run.used(100, 10, labels())
         for _ in range(2):  # an SDK repeats an export whose answer did not come
             send_metrics(gateway.intake_url, first)
-        first_run.used(200, 20, labels())  # this export is lost for good: the next one tells it too
+        first_run.used(200, 20, labels())  # this export is lost for good: the next one states it too
         ended_and_started(gateway, how)
         later = first_run.used(400, 40, labels())
         send_metrics(gateway.intake_url, later)

@@ -1,4 +1,6 @@
-"""AI gateways that push in shapes of their own, against the running gateway: what they push arrives, once, whole, and nothing else."""
+"""AI gateways that push in shapes of their own, against the running gateway: what they push
+arrives, once, whole, and nothing else.
+"""
 
 import gzip
 import http.client
@@ -38,7 +40,9 @@ def send(url: str, body: bytes, headers: dict[str, str] | None = None, method: s
 
 
 def entry(n: int, started_ms: int) -> bytes:
-    """A Kong log entry of 1 200 and 340 tokens under a request id of its own, of some 13 kB as it comes with its payload logged."""
+    """A Kong log entry of 1 200 and 340 tokens under a request id of its own, of some 13 kB as it
+    comes with its payload logged.
+    """
     made = json.loads(json.dumps(KONG))
     made["request"]["id"] = f"{n:032x}"
     made["started_at"] = started_ms + n

@@ -1,7 +1,8 @@
-"""C15: a large backlog costs neither a slow start nor memory, and drains. `benchmarks/backlog.py` measures the same at any size.
+"""C15: a large backlog costs neither a slow start nor memory, and drains. `benchmarks/backlog.py`
+measures the same at any size.
 
-How fast is not asserted here but how much is read and kept: the start reads a bounded part of the file, whatever its size.
-BACKLOG_TEST_MIB makes it larger.
+How fast is not asserted here but how much is read and kept: the start reads a bounded part of the
+file, whatever its size. BACKLOG_TEST_MIB makes it larger.
 """
 
 import asyncio

@@ -1,4 +1,6 @@
-"""C23: a wall clock ten years wrong, either way, at the start or while running, ends no record's life and holds none back."""
+"""C23: a wall clock ten years wrong, either way, at the start or while running, ends no record's
+life and holds none back.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -207,7 +209,7 @@ async def wall() -> AsyncIterator[Wall]:
 
 
 def gateway_on(data_dir: Path, wall: Wall, *, far_end: str) -> Gateway:
-    """Its far end is not there: what it takes stays pending."""
+    """Its upstream is not there: what it takes stays pending."""
     (data_dir.parent / "key").write_text("secret")
     config = data_dir.parent / "config.yaml"
     config.write_text(
@@ -238,7 +240,7 @@ async def test_the_whole_gateway_starts_and_runs_on_a_wrong_clock_and_tells_true
             assert answer.status == 200
         wall.wrong_ms = wrong_ms - offset_ms
         async with asyncio.timeout(10):
-            while gateway.status()["lanes"][AI_TELEMETRY]["oldest_pending_age_s"] is None:  # noqa: ASYNC110 upkeep tells nobody
+            while gateway.status()["lanes"][AI_TELEMETRY]["oldest_pending_age_s"] is None:  # noqa: ASYNC110 upkeep states no one
                 await asyncio.sleep(0.01)
         lane = gateway.status()["lanes"][AI_TELEMETRY]
         assert (lane["pending"], lane["expired"]) == (4 * (number + 1), 0)

@@ -1,4 +1,6 @@
-"""The whole gateway on damaged files: C03 (it starts and says so), C19 (two on one directory), keys that are damaged, verify and backup."""
+"""The whole gateway on damaged files: C03 (it starts and states it), C19 (two on one directory),
+keys that are damaged, verify and backup.
+"""
 
 import asyncio
 import json
@@ -28,7 +30,7 @@ REQUESTS = 30
 
 @pytest.fixture
 def gateway(tmp_path: Path) -> Iterator[GatewayProcess]:
-    """One whose far end refuses everything for now, with data in its spool."""
+    """One whose upstream refuses everything for now, with data in its spool."""
     with (
         running_sink(tmp_path / "sink.log", mode="refuse") as sink,
         GatewayProcess(tmp_path, upstream=Upstream(sink.url, secrets.token_hex(16))) as gateway,

@@ -1,4 +1,6 @@
-"""A fleet at once: every message is answered, every device is enrolled once, and the service is not run over."""
+"""A fleet at once: every message is answered, every device is enrolled once,
+and the service is not run over.
+"""
 
 import asyncio
 import sys
@@ -22,7 +24,8 @@ KILLS = 3
 BACK_OFF_S = 200
 """One in some ten thousand enrolments fails seven times in a row, and then waits up to 64 s."""
 POSTED_WITHIN_S = 25
-"""10 s on a machine that does nothing else; both ends, the service and other tests share these cores."""
+"""10 s on a machine that does nothing else; both ends, the service
+and other tests share these cores."""
 
 
 class Fleet:
@@ -36,7 +39,7 @@ class Fleet:
         return self.gateway.intake_url if self.is_up else None
 
     async def kill_and_start(self) -> float:
-        """Seconds for which nobody listened."""
+        """Seconds for which no one listened."""
         began_s = time.monotonic()
         self.is_up = False
         self.gateway.kill()
@@ -79,7 +82,10 @@ async def test_five_thousand_devices_at_once_are_enrolled_once_each_whatever_fai
 
 
 async def first_contacts(fleet: Fleet) -> tuple[Answered, float]:
-    """Each device posts two messages at once; meanwhile the gateway is killed three times. The answers, and seconds without a gateway."""
+    """Each device posts two messages at once; meanwhile the gateway is killed three times.
+
+    The answers, and seconds without a gateway.
+    """
     names = [f"dev-{number:05d}" for number in range(DEVICES)]
     messages = [make(name) for name in names for make in (heartbeat, telemetry_of)]
     sent = 0

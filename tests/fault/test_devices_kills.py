@@ -1,4 +1,6 @@
-"""The gateway dies by kill -9 at each step of first contacts: every device is enrolled once, and every figure balances."""
+"""The gateway dies by kill -9 at each step of first contacts: every device is enrolled once,
+and every figure balances.
+"""
 
 import asyncio
 from pathlib import Path
@@ -18,7 +20,9 @@ NAMES = [f"d{number}" for number in range(6)]
 
 
 def is_over(gateway: GatewayProcess, posting: asyncio.Task[Answered]) -> bool:
-    """It died, or there is nothing left that it could die of: later heartbeats wait for their slots."""
+    """It died, or there is nothing left that it could die of: later
+    heartbeats wait for their slots.
+    """
     if gateway.process.returncode() is not None:
         return True
     try:
@@ -31,7 +35,9 @@ def is_over(gateway: GatewayProcess, posting: asyncio.Task[Answered]) -> bool:
 
 @pytest.mark.parametrize("point", [name for name in POINTS if name.startswith("devices: ")])
 async def test_each_device_is_enrolled_once_when_the_gateway_dies_at(tmp_path: Path, point: str) -> None:
-    """Up to three deaths there, each at another passing, while devices post until they are answered."""
+    """Up to three deaths there, each at another passing, while
+    devices post until they are answered.
+    """
     messages = [make(name) for name in NAMES for make in (heartbeat, telemetry_of, ping)]
     gateway, deaths, is_up = GatewayProcess(tmp_path), 0, False
     posting = asyncio.create_task(post_all(lambda: gateway.intake_url if is_up else None, messages, connections=6))

@@ -1,4 +1,6 @@
-"""The service forgets a whole fleet: nobody is enrolled again until an operator says so, and who is new is."""
+"""The service forgets a whole fleet: no one is enrolled again until an operator
+states it, and who is new is.
+"""
 
 import asyncio
 import sqlite3

@@ -1,7 +1,10 @@
-"""Two gateways in a row under load, whose parts break at random: what the first one acknowledged is at the service once.
+"""Two gateways in a row under load, whose parts break at random: what the first one
+acknowledged is at the service once.
 
-The edge is killed, also at chosen points of its code, the hub is killed, the network is cut or hangs between edge and hub and between hub and
-service, or loses their answers alone, and the service misbehaves. PAIR_TEST_SECONDS=600 is the long run; KILL_TEST_SEED repeats the moments of an earlier one.
+The edge is killed, also at chosen points of its code, the hub is killed, the network is cut
+or hangs between edge and hub and between hub and service, or loses their answers alone, and
+the service misbehaves. PAIR_TEST_SECONDS=600 is the long run; KILL_TEST_SEED repeats the
+moments of an earlier one.
 """
 
 import asyncio
@@ -29,7 +32,7 @@ from tests.support.torture_senders import Senders
 
 SECONDS = float(os.environ.get("PAIR_TEST_SECONDS", "30"))
 DELIVERED_WITHIN_S = 420.0
-"""After all is mended: longer than the longest back-off."""
+"""After all is fixed: longer than the longest back-off."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(SECONDS + 2 * DELIVERED_WITHIN_S)]
 
@@ -52,7 +55,7 @@ class Run:
         self._is_up = True
 
     async def _start(self, gateway: GatewayProcess) -> None:
-        """Until it is up, also when it is told to die on the way; then its identities must hold."""
+        """Until it is up, also when it is asked to die on the way; then its identities must hold."""
         try:
             await asyncio.to_thread(gateway.start)
         except ProcessFailed:
@@ -94,7 +97,7 @@ class Run:
         network.mend()
 
     async def lose_answers(self, network: TcpProxy) -> None:
-        """What comes over *network* meanwhile is done, and nobody is told."""
+        """What comes over *network* meanwhile is done, and no one is reported."""
         network.lose_answers()
         await asyncio.sleep(self.chance.uniform(1.5, 3))
         await network.cut()

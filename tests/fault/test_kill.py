@@ -1,4 +1,5 @@
-"""kill -9 of the real gateway under load (C01): what was acknowledged arrives, once, and its own figures say so.
+"""kill -9 of the real gateway under load (C01): what was acknowledged arrives, once,
+and its own figures state it.
 
 KILL_TEST_KILLS=200 is the long run.
 """
@@ -37,7 +38,9 @@ def upstream(sink: Sink) -> Upstream:
 
 
 async def kill_at_random_moments(gateway: GatewayProcess, load: Load, chance: random.Random, kills: int) -> None:
-    """Kill and restart *kills* times while *load* sends; each restart must find both identities whole."""
+    """Kill and restart *kills* times while *load* sends; each restart
+    must find both identities whole.
+    """
     for kill in range(kills):
         load.gateway_is_up()
         await asyncio.sleep(chance.uniform(0.02, 0.7))
@@ -97,7 +100,9 @@ async def test_c01_every_acknowledged_span_arrives_once_over_kills_under_load(
 async def test_the_service_holds_exactly_what_was_sent_when_it_dies_with_the_gateway(
     tmp_path: Path, chance: random.Random
 ) -> None:
-    """The embedded service is killed too; senders resend until they are acknowledged, so its totals are exact."""
+    """The embedded service is killed too; senders resend until they are
+    acknowledged, so its totals are exact.
+    """
     template = Template(SHAPE)
     with GatewayProcess(tmp_path) as gateway:
         load = Load(template, lambda: gateway.intake_url, give_up=False)

@@ -1,4 +1,5 @@
-"""kill -9 at chosen points of the gateway's own code, under load (C01) and while it starts (C08), and of the service after its commit (C17).
+"""kill -9 at chosen points of the gateway's own code, under load (C01) and while it starts (C08),
+and of the service after its commit (C17).
 
 CI passes each point once; KILL_TEST_STARTS=100 and KILL_TEST_ROUNDS=12 are the long runs.
 """
@@ -67,7 +68,9 @@ async def until_dead(gateway: GatewayProcess) -> bool:
 
 
 async def start_and_die(gateway: GatewayProcess, load: Load, point: str, nth: int) -> bool:
-    """Whether it died at that point, while it started or under load; then it is up again, with both identities whole."""
+    """Whether it died at that point, while it started or under load; then it is up again,
+    with both identities whole.
+    """
     gateway.dies_at = (point, nth)
     try:
         await asyncio.to_thread(gateway.start)

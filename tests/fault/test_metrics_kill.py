@@ -1,4 +1,6 @@
-"""kill -9 of the real gateway between and within exports of cumulative metrics: each token is billed once, by its own figures too."""
+"""kill -9 of the real gateway between and within exports of cumulative metrics: each token is
+billed once, by its own figures too.
+"""
 
 import asyncio
 import itertools
@@ -37,7 +39,9 @@ async def deliver(gateway: GatewayProcess, path: str, body: bytes) -> None:
 
 
 async def count(gateway: GatewayProcess, number: int, chance: random.Random, done: asyncio.Event) -> tuple[int, int]:
-    """One sender: ever more tokens until *done*, in exports of which some say nothing new; what it used in all."""
+    """One sender: ever more tokens until *done*, in exports of which some state nothing
+    new; what it used in all.
+    """
     used_in = used_out = 0
     for n in itertools.count():
         if done.is_set():

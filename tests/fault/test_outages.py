@@ -1,7 +1,8 @@
-"""A far end that is down for days (C06), refuses the key or one batch (C09), some records (C10); lanes beside a dead one (C11), and order (C12).
+"""An upstream that is down for days (C06), refuses the key or one batch (C09), some records (C10);
+lanes beside a dead one (C11), and order (C12).
 
-A real spool, a real pump, the real exporter over real sockets; pauses are skipped by a clock that the test moves. OUTAGE_TEST_SCALE=20 makes the
-queues as large as the promises say (100 000).
+A real spool, a real pump, the real exporter over real sockets; pauses are skipped by a clock that
+the test moves. OUTAGE_TEST_SCALE=20 makes the queues as large as the promises state (100 000).
 """
 
 import asyncio

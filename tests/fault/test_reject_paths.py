@@ -1,7 +1,9 @@
-"""No success for anything that is not stored (C16): payloads good, bad and half bad, on every kind of route, while the spool is well or is not.
+"""No success for anything that is not stored (C16): payloads good, bad and half bad, on every kind
+of route, while the spool is well or is not.
 
-The real receiver over a real socket. After each request the gateway's own figures must agree with what the sender was told: a refusal kept and
-counted nothing; a success kept everything but what it says is rejected. REJECT_TEST_REQUESTS=20000 is the long run.
+The real receiver over a real socket. After each request the gateway's own figures must agree with
+what the sender was reported: a refusal kept and counted nothing; a success kept everything but what
+it states is rejected. REJECT_TEST_REQUESTS=20000 is the long run.
 """
 
 import asyncio
@@ -104,7 +106,7 @@ class Requests:
         return "/v1/traces", self._json_spans.body(self._number), JSON, 3
 
     def _bad_ids(self) -> tuple[str, bytes, str, int]:
-        """Two of its three spans cannot be told from others."""
+        """Two of its three spans cannot be reported from others."""
         request = ExportTraceServiceRequest.FromString(self._spans.body(self._number))
         first, second, _ = request.resource_spans[0].scope_spans[0].spans
         first.span_id, second.trace_id = b"", b"short"
@@ -151,7 +153,7 @@ def figures(gateway: Gateway) -> Figures:
 
 
 def told_rejected(request: Request, status: int, content_type: str, body: bytes) -> int:
-    """How many items a success says were not taken."""
+    """How many items a success states were not taken."""
     if content_type.startswith(PROTOBUF):
         return ExportTraceServiceResponse.FromString(
             body
@@ -163,7 +165,9 @@ def told_rejected(request: Request, status: int, content_type: str, body: bytes)
 
 
 def told_one_by_one(status: int, content_type: str, body: bytes) -> int:
-    """How many events an error says were rejected, each for a fault of its own: all of the request's."""
+    """How many events an error states were rejected, each for a fault of its
+    own: all of the request's.
+    """
     return len(json.loads(body).get("rejected", [])) if status == 400 and content_type.startswith(JSON) else 0
 
 
@@ -202,7 +206,7 @@ def commits_fail(gateway: Gateway) -> Iterator[None]:
 
     writer.transaction = fail  # type: ignore[method-assign,assignment]  # a fault of the disk
     yield
-    writer.transaction = transaction  # type: ignore[method-assign]  # mended
+    writer.transaction = transaction  # type: ignore[method-assign]  # fixed
 
 
 @contextmanager
@@ -215,7 +219,7 @@ def unforeseen(gateway: Gateway) -> Iterator[None]:
 
     gateway.spool.admit = fail  # type: ignore[method-assign]  # a fault of ours
     yield
-    gateway.spool.admit = admit  # type: ignore[method-assign]  # mended
+    gateway.spool.admit = admit  # type: ignore[method-assign]  # fixed
 
 
 States = Callable[[Gateway], "contextmanager[None]"]

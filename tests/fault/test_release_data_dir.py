@@ -1,7 +1,8 @@
-"""A data directory that an earlier release left behind by kill -9, its upstream unreachable: it opens, delivers and verifies.
+"""A data directory that an earlier release left behind by kill -9, its upstream unreachable: it
+opens, delivers and verifies.
 
-`tests/data/releases/VERSION.tar.gz` holds the directory (with `sender-key`, the secret of its inbound key), `VERSION.json` what
-that release itself delivered from it.
+`tests/data/releases/VERSION.tar.gz` holds the directory (with `sender-key`, the secret of its
+inbound key), `VERSION.json` what that release itself delivered from it.
 """
 
 import hashlib

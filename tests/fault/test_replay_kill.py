@@ -1,4 +1,6 @@
-"""C01, C17: kill -9 while dead letters are put back and sent again: nothing is lost, nothing counts twice at the service."""
+"""C01, C17: kill -9 while dead letters are put back and sent again: nothing is lost, nothing
+counts twice at the service.
+"""
 
 import asyncio
 import json
@@ -76,7 +78,8 @@ async def wait_until_settled(gateway: GatewayProcess, dead_lettered: int) -> Sta
 async def test_kills_during_a_replay_lose_nothing_and_double_nothing(tmp_path: Path) -> None:
     seed = int(os.environ.get("KILL_TEST_SEED") or secrets.randbits(32))
     chance = random.Random(seed)
-    # One that is taken here and there keeps the pump from slowing down for a far end that refuses everything.
+    # One that is taken here and there keeps the pump from slowing down for an upstream that refuses
+    # everything.
     service = RefusingService(lambda record: None if int(record["record_id"], 16) % 20 == 0 else "not_today")
     async with running_upstream() as upstream:
         upstream.respond = service.respond

@@ -1,4 +1,4 @@
-"""A key to the far end that is refused, and mended while the gateway runs."""
+"""A key to the upstream that is refused, and fixed while the gateway runs."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,8 @@
-"""C05. A full disk: new data is refused, nothing is answered that was not committed, deliveries go on, and it heals by itself."""
+"""C05.
+
+A full disk: new data is refused, nothing is answered that was not committed, deliveries go
+on, and it heals by itself.
+"""
 
 import asyncio
 import os
@@ -18,7 +22,8 @@ from tests.support.spool_rig import SETTINGS, Clock, Rig, append, assert_balance
 
 DISK_BYTES = 32 << 20
 RESERVED = replace(SETTINGS, reserve_bytes=9 << 20, max_bytes=64 << 20, keep_delivered_ms=0, window_ms=0)
-"""The write-ahead log (8 MiB by the limit in bytes) must be copied into the file before a deletion frees anything."""
+"""The write-ahead log (8 MiB by the limit in bytes) must be copied into the file before
+a deletion frees anything."""
 RECORD_BYTES = 50_000
 
 
@@ -142,7 +147,11 @@ async def test_a_start_on_a_full_disk_delivers_what_it_has(small_disk: Path) -> 
 
 
 async def test_new_data_is_refused_while_less_than_the_floor_is_free_and_taken_again_above_it(small_disk: Path) -> None:
-    """C05. The floor is a quarter of the reserve: a disk that fills slowly is never written to its last byte by us."""
+    """C05.
+
+    The floor is a quarter of the reserve: a disk that fills slowly is never
+    written to its last byte by us.
+    """
     clock = Clock()
     spool = open_spool(small_disk / "data", clock, settings=RESERVED)
     acknowledged = await append_until_refused(spool)
@@ -184,7 +193,9 @@ async def test_settling_and_the_ledger_live_through_a_full_disk(small_disk: Path
 
 
 async def test_a_limit_on_file_size_is_no_acknowledgement_and_no_end(tmp_path: Path) -> None:
-    """EFBIG from the system, which SQLite calls an I/O error: needs no small disk, so it runs everywhere."""
+    """EFBIG from the system, which SQLite calls an I/O error: needs no small
+    disk, so it runs everywhere.
+    """
     spool = open_spool(tmp_path / "data")
     for n in range(10):
         await append(spool, [record(n)])

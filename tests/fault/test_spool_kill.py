@@ -1,4 +1,6 @@
-"""kill -9 of a process that appends: what it said was acknowledged is in the spool, once, and the figures say so."""
+"""kill -9 of a process that appends: what it said was acknowledged is in the spool,
+once, and the figures state it.
+"""
 
 import os
 import random

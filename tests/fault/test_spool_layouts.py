@@ -1,4 +1,6 @@
-"""C22: a spool of every earlier layout opens with all that it holds; C21: who sent what, and when, outlives a restart."""
+"""C22: a spool of every earlier layout opens with all that it holds; C21: who sent what, and
+when, outlives a restart.
+"""
 
 import gzip
 from pathlib import Path
@@ -15,7 +17,8 @@ from tests.support.spans import call_span
 from tests.support.spool_rig import Rig, assert_balanced, drained, frozen
 
 SPOOLS = Path(__file__).parent.parent / "data" / "spools"
-"""One a layout, written by the last commit that had it: 2 delivered, 1 refused, a frozen batch of 2, 3 that wait, an event."""
+"""One a layout, written by the last commit that had it: 2 delivered, 1 refused, a frozen batch of
+2, 3 that wait, an event."""
 FROZEN = {
     1: "019b8d99-9010-71a8-9fad-1a4f5ad7a817",
     2: "019b8d99-9010-7038-9b64-15d0e19cb7e5",

@@ -1,4 +1,6 @@
-"""C13, C20: the limit in bytes is of real files, is kept within one batch, and never stops a start or a drain."""
+"""C13, C20: the limit in bytes is of real files, is kept within one batch, and never
+stops a start or a drain.
+"""
 
 import asyncio
 from contextlib import suppress
@@ -17,12 +19,15 @@ LIMIT_BYTES = 48 * MIB
 
 
 def size_bytes(data_dir: Path) -> int:
-    """Of spool.db with its write-ahead log, as the system tells it."""
+    """Of spool.db with its write-ahead log, as the system states it."""
     return sum(path.stat().st_size for path in data_dir.glob("spool.db*") if not path.name.endswith("-shm"))
 
 
 async def fill(spool: SqliteSpool, data_dir: Path, *, record_bytes: int, batch_bytes: int) -> int:
-    """Append batches until they are refused; the largest size that the files had. The figure is compared at each step."""
+    """Append batches until they are refused; the largest size that the files had.
+
+    The figure is compared at each step.
+    """
     records = [b"x" * record_bytes] * max(1, batch_bytes // record_bytes)
     largest = 0
     while True:
@@ -51,7 +56,11 @@ async def test_the_files_end_at_the_limit_and_one_batch_whatever_the_records_are
 
 
 async def test_appends_under_way_count_against_the_limit(tmp_path: Path) -> None:
-    """C13. What was admitted and is not yet on disk has its room: many at once stop where one after the other would."""
+    """C13.
+
+    What was admitted and is not yet on disk has its room: many at once stop
+    where one after the other would.
+    """
     spool = open_spool(tmp_path, settings=replace(SETTINGS, max_bytes=8 * MIB))
     waiting = []
     with suppress(SpoolFull):

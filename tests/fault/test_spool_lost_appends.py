@@ -1,4 +1,6 @@
-"""A commit that fails: its senders are told, what was counted upon it is void, and a resend is no duplicate."""
+"""A commit that fails: its senders are reported, what was counted upon it is void, and
+a resend is no duplicate.
+"""
 
 import asyncio
 import sqlite3
@@ -68,7 +70,9 @@ async def test_until_the_ledger_is_read_again_nothing_is_taken(rig: Rig) -> None
 
 
 async def test_what_was_counted_while_the_commit_failed_is_refused_with_it(rig: Rig) -> None:
-    """The second payload waits for the next commit when the first one fails; a third one repeats the first."""
+    """The second payload waits for the next commit when the first one fails; a
+    third one repeats the first.
+    """
     await break_appends(rig.spool)
     blocker = sqlite3.connect(rig.data_dir / "spool.db", isolation_level=None)
     blocker.execute("BEGIN IMMEDIATE")
@@ -90,7 +94,9 @@ async def test_what_was_counted_while_the_commit_failed_is_refused_with_it(rig: 
 
 
 async def test_a_call_is_not_dropped_for_one_that_was_lost(rig: Rig) -> None:
-    """The parent is on disk and due when the children that would cover it are refused, in one and the same commit."""
+    """The parent is on disk and due when the children that would cover it are refused,
+    in one and the same commit.
+    """
     await rig.send(call("root", at=(0, 3000), tokens=(200, 40), scope="framework"))
     await break_appends(rig.spool)
     rig.clock.now_ms += 10_000
@@ -139,7 +145,9 @@ async def test_the_settling_task_goes_on_after_a_failure_and_ends_with_its_rebui
 
 
 async def test_c03_a_file_that_rots_while_it_is_open_is_salvaged_and_ends_no_thread(tmp_path: Path) -> None:
-    """A page of records is damaged under the open spool: what asks for it is refused once, and all others are given."""
+    """A page of records is damaged under the open spool: what asks for it is refused once,
+    and all others are given.
+    """
     data_dir = tmp_path / "data"
     spool = open_spool(data_dir)
     for n in range(50):
@@ -174,7 +182,7 @@ async def test_c03_the_ledger_is_read_again_after_a_salvage(rig: Rig) -> None:
 
 
 async def _damaged_while_open(rig: Rig) -> None:
-    """Something reads a page that is damaged, as SQLite tells it."""
+    """Something reads a page that is damaged, as SQLite states it."""
 
     def read(*_: object) -> None:
         error = sqlite3.DatabaseError("database disk image is malformed")

@@ -1,4 +1,6 @@
-"""C02: what was acknowledged survives a power cut at any moment, with any of the writes that no sync covered; and a sync that fails."""
+"""C02: what was acknowledged survives a power cut at any moment, with any of the writes that no
+sync covered; and a sync that fails.
+"""
 
 import os
 import random
@@ -20,13 +22,16 @@ CUTS = int(os.environ.get("POWER_CUTS", "60"))
 LINES = int(os.environ.get("POWER_LINES", "3000"))
 SEED = int(os.environ.get("POWER_SEED", "20260105"))
 SMALL_LOG_BYTES = 8 << 20
-"""A spool this small keeps a log of 128 pages, so that it is copied into the file many times in a short run."""
+"""A spool this small keeps a log of 128 pages, so that it is copied into the
+file many times in a short run."""
 
 pytestmark = pytest.mark.timeout(0 if CUTS > 100 else 120)
 
 
 def run_over_shim(folder: Path, module: str, *arguments: str, until: Callable[[int, bytes], bool]) -> list[Note]:
-    """A process that writes until it said enough (*until*: of its lines so far and the last one); what it wrote, synced and said, in order."""
+    """A process that writes until it said enough (*until*: of its lines so far and the last one);
+    what it wrote, synced and said, in order.
+    """
     data_dir, log = folder / "data", folder / "notes"
     env = {
         **os.environ,
@@ -59,7 +64,9 @@ async def test_c02_what_was_acknowledged_is_there_after_a_power_cut_at_any_momen
 async def test_c02_a_power_cut_while_delivered_records_leave_the_disk_loses_none_and_brings_none_back(
     tmp_path: Path,
 ) -> None:
-    """Nobody waits for those commits, and still each must be on the disk before the next one is begun."""
+    """No one waits for those commits, and still each must be on the
+    disk before the next one is begun.
+    """
     noted = run_over_shim(tmp_path, "tests.support.emptying", until=lambda _, line: line == b"end 0\n")
     chance = random.Random(SEED)
     began = next(at for at, note in enumerate(noted) if note.op == "s" and note.data == b"idle 0\n")
@@ -97,7 +104,7 @@ async def must_hold_after(noted: Sequence[Note], cuts: Iterable[int], folder: Pa
 
 
 class Said:
-    """What the process had told others by then."""
+    """What the process had stated others by then."""
 
     def __init__(self) -> None:
         self.appended: set[int] = set()
@@ -114,7 +121,9 @@ class Said:
 
 
 async def must_hold(data_dir: Path, said: Said, what: str) -> None:
-    """The files open without a salvage, whole, with all that was acknowledged and nothing that was delivered."""
+    """The files open without a salvage, whole, with all that was acknowledged and
+    nothing that was delivered.
+    """
     spool = open_spool(data_dir)
     assert spool.quarantined == [], f"{what}: {spool.quarantined}"
     await assert_balanced(spool)
@@ -163,7 +172,9 @@ asyncio.run(main(Path(sys.argv[1]), Path(sys.argv[2])))
 
 
 async def test_c02_a_sync_that_fails_acknowledges_nothing_and_what_is_sent_again_is_on_the_disk(tmp_path: Path) -> None:
-    """The system forgets what it could not write, and says that the next sync went well: the log must be written anew."""
+    """The system forgets what it could not write, and states that the next sync went well:
+    the log must be written anew.
+    """
     data_dir, log, failing = tmp_path / "data", tmp_path / "notes", tmp_path / "failing"
     env = {
         **os.environ,

@@ -1,4 +1,6 @@
-"""C03: a damaged spool starts, gives back every record whose pages are whole, and accounts for the others; never an empty start in silence."""
+"""C03: a damaged spool starts, gives back every record whose pages are whole, and accounts for the
+others; never an empty start in silence.
+"""
 
 import os
 import random
@@ -28,12 +30,14 @@ START_S = 5.0
 
 
 def record(n: int) -> bytes:
-    """Its number in every piece of it, so that each page it lies on can be told."""
+    """Its number in every piece of it, so that each page it lies on can be reported."""
     return b"<%06d>" % n * (40 + n * 61 % 1300)
 
 
 async def written(folder: Path, *, logged: int) -> Path:
-    """A spool with delivered, frozen, refused and waiting records, as a crash leaves it; the last *logged* are in the log."""
+    """A spool with delivered, frozen, refused and waiting records, as a crash leaves it; the
+    last *logged* are in the log.
+    """
     spool = open_spool(folder / "live")
     for n in range(RECORDS):
         if n == RECORDS - logged:
@@ -107,7 +111,10 @@ async def test_c03_a_damaged_spool_starts_and_gives_every_record_whose_pages_are
 
 
 def must_be_accounted(spool: SqliteSpool, missing: set[int], delivered: int, what: str) -> None:
-    """Each of the *missing* is a dead letter, or nobody knows how many are gone, and that is said. Those before a cut log's end, too."""
+    """Each of the *missing* is a dead letter, or no one knows how many are gone, and that is said.
+
+    Those before a cut log's end, too.
+    """
     entry = spool.quarantined[-1] if spool.quarantined else None
     assert delivered <= DELIVERED, f"{what}: what is gone counts as delivered"
     if entry is None or entry.records is not None:
@@ -116,7 +123,9 @@ def must_be_accounted(spool: SqliteSpool, missing: set[int], delivered: int, wha
 
 
 def last_commits() -> set[int]:
-    """What a torn end of the log costs: no one can tell it from a commit that a power cut kept from being answered."""
+    """What a torn end of the log costs: no one can distinguish it from a commit that a power cut
+    kept from being answered.
+    """
     return {RECORDS - 1}
 
 
@@ -144,7 +153,9 @@ async def test_c03_a_spool_that_vanished_is_no_empty_start_in_silence(
 
 @pytest.mark.parametrize("table", ["meta", "lane", "batch", "change", "chunk", "held", "dead_letter", "series"])
 async def test_c03_whatever_table_is_lost_nothing_that_waits_is(tmp_path: Path, table: str) -> None:
-    """The first page of one table is zeroed: for all but the records' own, what waits is given, at least once."""
+    """The first page of one table is zeroed: for all but the records' own, what
+    waits is given, at least once.
+    """
     crashed = await written(tmp_path, logged=0)
     with closing(sqlite3.connect(crashed / "spool.db")) as connection:
         (root,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name=?", (table,)).fetchone()
@@ -165,7 +176,9 @@ async def test_c03_whatever_table_is_lost_nothing_that_waits_is(tmp_path: Path, 
 async def test_c03_a_salvage_that_is_cut_short_anywhere_is_done_again(
     tmp_path: Path, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each call that changes a file ends the salvage once, as a kill there would; the next start finds nothing missing."""
+    """Each call that changes a file ends the salvage once, as a kill there would; the next
+    start finds nothing missing.
+    """
     crashed = await written(tmp_path, logged=60)
     damage_root(crashed)
     waiting = [record(n) for n in range(DELIVERED + REFUSED, RECORDS)]

@@ -1,4 +1,6 @@
-"""Torn and damaged files: what was on disk before the damage is read, or the spool says that it cannot be; it never invents."""
+"""Torn and damaged files: what was on disk before the damage is read, or the spool states that it
+cannot be; it never invents.
+"""
 
 import random
 import shutil
@@ -16,7 +18,9 @@ RECORDS = 60
 
 
 async def written(folder: Path) -> tuple[Path, list[int]]:
-    """A spool's files as a crash leaves them, and the length of the write-ahead log after each of its records."""
+    """A spool's files as a crash leaves them, and the length of the write-ahead log
+    after each of its records.
+    """
     spool = open_spool(folder / "live")
     sizes: list[int] = []
     for n in range(RECORDS):
@@ -56,7 +60,9 @@ async def test_a_log_cut_anywhere_keeps_every_commit_before_the_cut(tmp_path: Pa
 
 
 async def read_or_refused(data_dir: Path) -> list[bytes] | None:
-    """What the spool still gives; None when it says that it cannot. Any other error is the test's failure."""
+    """What the spool still gives; None when it states that it cannot. Any other
+    error is the test's failure.
+    """
     try:
         spool = open_spool(data_dir)
     except SpoolError:
@@ -165,7 +171,9 @@ async def test_c04_a_row_that_cannot_be_decoded_is_set_aside_after_one_read_and_
 
 
 def damaged_row(connection: sqlite3.Connection, damage: str) -> None:
-    """The fifth chunk, as damage may leave it: SQLite gives back what the bytes say, whatever the column is declared as."""
+    """The fifth chunk, as damage may leave it: SQLite gives back what the bytes state,
+    whatever the column is declared as.
+    """
     connection.execute("PRAGMA writable_schema=ON")
     connection.execute("UPDATE sqlite_master SET sql=replace(sql, 'NOT NULL', '        ') WHERE name='chunk'")
     connection.execute("PRAGMA writable_schema=RESET")

@@ -1,4 +1,6 @@
-"""C14: what is delivered leaves the file in small slices; a kill in the midst of it loses nothing, and it takes no second room."""
+"""C14: what is delivered leaves the file in small slices; a kill in the midst of it loses nothing,
+and it takes no second room.
+"""
 
 import os
 import signal
@@ -20,7 +22,8 @@ MIB = 1 << 20
 DAY_MS = 86_400_000
 BACKLOG_MIB = int(os.environ.get("VACUUM_TEST_MIB", "96"))
 ROUNDS_PER_MIB = 0.5
-"""Rounds of upkeep, one a second in the gateway, within which the file must have shrunk: measured is a tenth of that."""
+"""Rounds of upkeep, one a second in the gateway, within which the file must have shrunk:
+measured is a tenth of that."""
 
 
 async def delivered_backlog(spool: SqliteSpool, clock: Clock, mib: int) -> None:
@@ -63,7 +66,10 @@ async def test_a_drained_backlog_leaves_the_file_within_a_bounded_time_and_takes
 async def test_no_slice_holds_the_writer_for_longer_than_its_pages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """C14. An append waits for one slice at most: each is a commit of its own, of so many pages or bytes."""
+    """C14.
+
+    An append waits for one slice at most: each is a commit of its own, of so many pages or bytes.
+    """
     clock = Clock()
     spool = open_spool(tmp_path, clock)
     await delivered_backlog(spool, clock, 48)

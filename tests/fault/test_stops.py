@@ -1,4 +1,5 @@
-"""SIGTERM while the far end refuses, hangs or asks to slow down (C07): nothing is lost, and what was under way comes again as it was.
+"""SIGTERM while the upstream refuses, hangs or asks to slow down (C07): nothing is lost, and what
+was under way comes again as it was.
 
 CI stops each way twice; STOP_TEST_STOPS=17 makes it fifty-one.
 """
@@ -32,7 +33,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 async def until_tried(gateway: GatewayProcess, *, hangs: bool, tried: int, seen: Sequence[Seen]) -> None:
-    """Return when a batch met the far end: a send is under way, or the lane says that one failed."""
+    """Return when a batch met the upstream: a send is under way, or
+    the lane states that one failed.
+    """
     async with asyncio.timeout(30):
         while True:
             if hangs and len(seen) > tried:

@@ -1,6 +1,8 @@
-"""A lane that says that it is well and does not move (C18): lost wake-ups, a pump that stands still, a batch that nobody holds any more.
+"""A lane that states that it is well and does not move (C18): lost wake-ups, a pump that stands
+still, a batch that no one holds any more.
 
-The real gateway with its embedded service, in the test's own process, so that the faults can be put in.
+The real gateway with its embedded service, in the test's own process, so that
+the faults can be put in.
 """
 
 import asyncio

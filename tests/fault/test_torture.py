@@ -1,4 +1,6 @@
-"""A few minutes of everything at once (`tests.fault.torture`); TORTURE_MINUTES and TORTURE_SEED choose how long and which."""
+"""A few minutes of everything at once (`tests.fault.torture`); TORTURE_MINUTES and TORTURE_SEED
+choose how long and which.
+"""
 
 import json
 import os

@@ -1,4 +1,6 @@
-"""A damaged page among streams, totals and their batches: the spool opens, both identities hold, and nothing is replaced on faith."""
+"""A damaged page among streams, totals and their batches: the spool opens, both identities hold,
+and nothing is replaced on faith.
+"""
 
 import random
 import shutil

@@ -44,7 +44,9 @@ class Sent(NamedTuple):
 
 
 def events(chance: random.Random, now: datetime) -> Sent:
-    """Distinct events over the hours of two days, some late; no total has more than 15 digits, which is all that the service keeps."""
+    """Distinct events over the hours of two days, some late; no total has more than 15 digits,
+    which is all that the service keeps.
+    """
     totals: dict[tuple[str, str], Decimal] = defaultdict(Decimal)
     made: list[dict[str, Any]] = []
     for number in range(EVENTS):
@@ -184,7 +186,9 @@ def is_over(gateway: GatewayProcess) -> bool:
 
 @pytest.mark.parametrize("point", [*POINTS, "between answer and ack", "after a commit"])
 async def test_totals_are_exact_when_the_gateway_dies_at(tmp_path: Path, chance: random.Random, point: str) -> None:
-    """Up to three deaths there, each at another passing, while senders resend until they are acknowledged."""
+    """Up to three deaths there, each at another passing, while senders resend
+    until they are acknowledged.
+    """
     sent = events(chance, datetime.now(UTC)).requests[:30]
     gateway = GatewayProcess(tmp_path)
     deaths = 0
@@ -215,7 +219,9 @@ async def test_an_empty_data_directory_does_not_wipe_the_services_totals(
     chance: random.Random,
     can_read: bool,  # noqa: FBT001 - a parameter of the test
 ) -> None:
-    """A second gateway goes on where the first one's data directory was lost; the service fails and resets meanwhile."""
+    """A second gateway goes on where the first one's data directory was lost; the service
+    fails and resets meanwhile.
+    """
     service = ServiceProcess(tmp_path)
     service.start("--fail", "429:0.1", "--reset", "0.05")
     assert service.port is not None

@@ -1,9 +1,12 @@
 """Everything at once, for as long as asked: `python -m tests.fault.torture --minutes 2 --seed 7`.
 
-Senders of every kind, the gateway, and a service that misbehaves, behind a network that is cut. Each is killed and started again at
-random, also at chosen points of the gateway's own code and while it starts; the disk is filled; processes are stopped for a while. At the end all
-is mended, and what was acknowledged is looked for: in the service and in the file that an extra exporter writes, each item exactly once, each device
-enrolled once, the totals of unit cost exact, with both identities and the lanes' figures equal to what the service holds. Prints a summary as JSON; exit code 1 when anything is not as promised.
+Senders of every kind, the gateway, and a service that misbehaves, behind a network that is cut.
+Each is killed and started again at random, also at chosen points of the gateway's own code and
+while it starts; the disk is filled; processes are stopped for a while. At the end all is fixed, and
+what was acknowledged is looked for: in the service and in the file that an extra exporter writes,
+each item exactly once, each device enrolled once, the totals of unit cost exact, with both
+identities and the lanes' figures equal to what the service holds. Prints a summary as JSON; exit
+code 1 when anything is not as promised.
 
 The disk is filled only where a small file system can be mounted (as root).
 """
@@ -40,7 +43,7 @@ from tests.support.torture_senders import Senders
 DISK_BYTES = 192 << 20
 SPOOL_BYTES = 32 << 20
 DELIVERED_WITHIN_S = 420.0
-"""After all is mended: longer than the longest back-off."""
+"""After all is fixed: longer than the longest back-off."""
 MISBEHAVE = (
     ("--fail", "429:0.05,500:0.1,503:0.05", "--reset", "0.05"),
     ("--fail", "502:0.3", "--latency", "50ms"),
@@ -70,7 +73,7 @@ class Torture:
         self.senders = Senders(lambda: self.gateway.intake_url if self._is_up else None, random.Random(seed))
 
     async def start_gateway(self) -> None:
-        """Until it is up, also when it is told to die on the way; then its identities must hold."""
+        """Until it is up, also when it is asked to die on the way; then its identities must hold."""
         try:
             await asyncio.to_thread(self.gateway.start)
         except ProcessFailed as failed:

@@ -1,4 +1,6 @@
-"""Whatever the order, the split over requests, the repeats and the restart: what is billed is what happened."""
+"""Whatever the order, the split over requests, the repeats and the restart:
+what is billed is what happened.
+"""
 
 import asyncio
 import tempfile
@@ -20,7 +22,9 @@ Item = Call | bytes
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """Requests in their order: the ms before each, and the items in it; and when the gateway restarts: before which request."""
+    """Requests in their order: the ms before each, and the items in it; and when the gateway
+    restarts: before which request.
+    """
 
     requests: list[tuple[int, list[Item]]]
     restart_at: int | None
@@ -44,7 +48,7 @@ def deliveries(draw: st.DrawFn, scenarios: list[Scenario]) -> Delivery:
 
 
 async def forwarded(delivery: Delivery, folder: Path) -> list[dict[str, Any]]:
-    """What the far end gets of *delivery*, in passes of a second."""
+    """What the upstream gets of *delivery*, in passes of a second."""
     rig = await Rig.opened(folder / "data")
     for n, (gap_ms, items) in enumerate(delivery.requests):
         rig.clock.now_ms += gap_ms
@@ -66,7 +70,7 @@ async def forwarded(delivery: Delivery, folder: Path) -> list[dict[str, Any]]:
 
 
 def check(scenario: Scenario, records: list[dict[str, Any]], delivery: Delivery) -> None:
-    """Raises AssertionError when *records* do not tell the truth about *scenario*."""
+    """Raises AssertionError when *records* do not state the truth about *scenario*."""
     own = [record for record in records if record["attribution"]["service_name"] in scenario.services]
     ids = {call.record["record_id"]: n for n, call in enumerate(scenario.calls)}
     told = (scenario.name, [(ids[r["record_id"]], r["usage"], r["flags"]) for r in own], delivery)

@@ -1,4 +1,6 @@
-"""The detectors on any history: the same history gives the same findings, in whatever order and pieces it is told."""
+"""The detectors on any history: the same history gives the same findings, in whatever order
+and pieces it is reported.
+"""
 
 import random
 from collections import Counter

@@ -1,4 +1,6 @@
-"""Devices under any order of contacts, answers, losses, restarts and an operator's words, on a real control.db."""
+"""Devices under any order of contacts, answers, losses, restarts and an operator's
+words, on a real control.db.
+"""
 
 import sqlite3
 import tempfile
@@ -35,7 +37,9 @@ INTERVAL_MS = 60_000
 
 
 class Life(RuleBasedStateMachine):
-    """The service of this model knows which enrolment ids it took; whatever it answers may come late, twice or never."""
+    """The service of this model knows which enrolment ids it took; whatever it answers may
+    come late, twice or never.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -106,7 +110,9 @@ class Life(RuleBasedStateMachine):
     @precondition(lambda self: self.sent)
     @rule(data=st.data(), state=st.sampled_from(["active", "pending", "blocked", "quarantined"]), adopts=st.booleans())
     def answer_enrolment(self, *, data: st.DataObject, state: DeviceState, adopts: bool) -> None:
-        """An answer to any enrolment that was ever sent: late, repeated, or to one that was replaced since."""
+        """An answer to any enrolment that was ever sent: late, repeated, or to
+        one that was replaced since.
+        """
         enrolment = data.draw(st.sampled_from(self.sent))
         answer = DeviceAnswer("enroll", enrolment.device.device_id, state, "theirs" if adopts else None)
         self.do(lambda c: sending.enrolled(c, enrolment, answer, self.now_ms))

@@ -1,4 +1,6 @@
-"""The spool against a model of plain lists, with restarts and crashes: each record has one outcome, in order, and it is counted."""
+"""The spool against a model of plain lists, with restarts and crashes: each record has one outcome,
+in order, and it is counted.
+"""
 
 import asyncio
 import shutil
@@ -251,7 +253,9 @@ class SpoolMachine(RuleBasedStateMachine):
 
     @rule()
     def look_after(self) -> None:
-        """Long enough for what is delivered to be deleted, too short for anything to become too old."""
+        """Long enough for what is delivered to be deleted, too short for
+        anything to become too old.
+        """
         self.clock.now_ms += 2000
         self.run(self.spool.run_maintenance())
         self.expire(self.old)
@@ -267,7 +271,9 @@ class SpoolMachine(RuleBasedStateMachine):
         self.expire(None)
 
     def expire(self, old: set[bytes] | None) -> None:
-        """What waits and is among *old*, all of it for None, is given up, but for what is under way."""
+        """What waits and is among *old*, all of it for None, is given
+        up, but for what is under way.
+        """
         for model in self.lanes.values():
             gone = [record for record in model.waiting if old is None or record in old]
             model.expired += gone
@@ -322,7 +328,9 @@ class SpoolMachine(RuleBasedStateMachine):
 
     @rule(sizes=st.lists(st.integers(0, 40), min_size=1, max_size=4), after=st.booleans())
     def crash_at_an_append(self, sizes: list[int], after: bool) -> None:  # noqa: FBT001 hypothesis passes by name
-        """All of it is there when the commit was made, answered or not, and nothing of it when it was not."""
+        """All of it is there when the commit was made, answered or not, and
+        nothing of it when it was not.
+        """
         records = self.records(sizes)
         self.run(self.crash_at_commit(lambda: append(self.spool, records, DEVICES), after=after))
         if after:
@@ -342,7 +350,9 @@ class SpoolMachine(RuleBasedStateMachine):
             self.lanes[lane].delivered += batch.records
 
     async def crash_at_commit(self, begin: Callable[[], Awaitable[None]], *, after: bool) -> None:
-        """Go on with the files as they are before, or *after*, the commit of what is begun; nobody was answered by then."""
+        """Go on with the files as they are before, or *after*, the commit of what is begun;
+        no one was answered by then.
+        """
         before = self.data_dir()
         self.lives += 1
         writer: Any = self.spool.writer

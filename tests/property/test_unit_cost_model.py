@@ -1,4 +1,6 @@
-"""Whatever senders post and whatever happens to batches in between, the far end ends with the sums that a dict comes to."""
+"""Whatever senders post and whatever happens to batches in between, the upstream ends with
+the sums that a dict comes to.
+"""
 
 import asyncio
 import tempfile
@@ -86,7 +88,9 @@ class Course:
             self.flying = await self.rig.freeze(max_records=most)
 
     async def arrive(self, batch: Batch) -> None:
-        """At the far end, which knows a repeat under the same key as its own idempotency cache does."""
+        """At the upstream, which knows a repeat under the same key as
+        its own idempotency cache does.
+        """
         if b'"operation":"read"' in batch.records[0]:
             await self.rig.lane.learn_base(STREAM, self.rig.base())
         elif (batch.batch_id, batch.generation) not in self.seen:
@@ -115,7 +119,7 @@ class Course:
         return found.answered
 
     async def refused(self) -> None:
-        """By a far end in trouble, as the exporter understands it."""
+        """By an upstream in trouble, as the exporter understands it."""
         if self.flying is not None:
             await self.rig.lane.release(self.flying, answered=self.understood(Retry("HTTP 503", answered=True)))
             self.flying = None
@@ -131,7 +135,7 @@ class Course:
         await self.rig.reopen()
 
     async def killed_unheard(self) -> None:
-        """The batch arrived, and nobody lived to hear of it."""
+        """The batch arrived, and no one lived to hear of it."""
         if self.flying is not None:
             await self.arrive(self.flying)
         await self.reopen()

@@ -1,4 +1,6 @@
-"""Stands between a sender and the gateway; of requests that the gateway answered, some answers never get back."""
+"""Stands between a sender and the gateway; of requests that the gateway
+answered, some answers never get back.
+"""
 
 import http.client
 import urllib.error
@@ -33,7 +35,9 @@ class AnswerLoss(Relay[_Server]):
         return self._server.answered
 
     def lose_next(self, then: Act) -> None:
-        """Lose the next answer: when it is there, *then* is done and the sender's connection is cut."""
+        """Lose the next answer: when it is there, *then* is done and the
+        sender's connection is cut.
+        """
         self._server.then = then
 
 

@@ -1,8 +1,10 @@
-"""A process that appends to a spool as fast as it can and says what was acknowledged: `python -m tests.support.appending DIR FIRST [MAX_BYTES]`.
+"""A process that appends to a spool as fast as it can and states what was acknowledged: `python -m
+tests.support.appending DIR FIRST [MAX_BYTES]`.
 
-Each line on stdout is the number of a record that is on disk. Some are frozen, acked and released on the way, so that a
-kill may fall into any of it; `acking N` says that an ack was begun, `delivered N` that it is on disk. What was delivered is deleted at once and its
-pages are given back.
+Each line on stdout is the number of a record that is on disk. Some are frozen, acked
+and released on the way, so that a kill may fall into any of it; `acking N` states that
+an ack was begun, `delivered N` that it is on disk. What was delivered is deleted at
+once and its pages are given back.
 """
 
 import asyncio

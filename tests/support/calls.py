@@ -1,4 +1,6 @@
-"""Builders of calls and links as normalisers give them; every value that a test does not name is an ordinary one."""
+"""Builders of calls and links as normalisers give them; every value that a test does
+not name is an ordinary one.
+"""
 
 from hashlib import sha256
 
@@ -67,10 +69,12 @@ def call(
     session: str | None = None,
     rank: int = 0,
 ) -> Call:
-    """One report. *at*: start and end in ms after `EPOCH_MS`; *event*: the sender's own id of a report without a span.
+    """One report. *at*: start and end in ms after `EPOCH_MS`; *event*: the sender's own
+    id of a report without a span.
 
-    *log*: made by a log record that was emitted in the span *parent*; *repeats*: a span that repeats its parent's call;
-    *product*, *session*, *rank*: its place among a product's ways to report.
+    *log*: made by a log record that was emitted in the span *parent*; *repeats*: a span
+    that repeats its parent's call; *product*, *session*, *rank*: its place among a
+    product's ways to report.
     """
     trace_bytes = trace_id(trace) if trace else b""
     span_bytes = span_id(span) if event is None else b""

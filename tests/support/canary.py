@@ -1,4 +1,6 @@
-"""Where the canary strings, which stand for prompts, completions and provider keys, may never be found."""
+"""Where the canary strings, which stand for prompts, completions and provider
+keys, may never be found.
+"""
 
 from pathlib import Path
 
@@ -6,7 +8,9 @@ CANARY = b"CANARY-7Q"
 
 
 def files_with_canary(folder: Path) -> list[str]:
-    """Files under *folder*, database pages and write-ahead logs included, that hold a canary in any common encoding."""
+    """Files under *folder*, database pages and write-ahead logs included, that hold a
+    canary in any common encoding.
+    """
     forms = (CANARY, CANARY.decode().encode("utf-16-le"), CANARY.hex().encode())
     found = []
     for path in sorted(folder.rglob("*")):

@@ -1,7 +1,9 @@
-"""A virtual environment for each real client, since their instrumentations need versions that exclude each other.
+"""A virtual environment for each real client, since their instrumentations need
+versions that exclude each other.
 
-Made from `tests/e2e/clients/requirements-<name>.txt`, which pins every package, under `.venv-clients/` of the checkout,
-and used again as long as that file and the interpreter stay the same.
+Made from `tests/e2e/clients/requirements-<name>.txt`, which pins every package, under
+`.venv-clients/` of the checkout, and used again as long as that file and the
+interpreter stay the same.
 """
 
 import fcntl
@@ -24,7 +26,10 @@ class InstallFailed(Exception):
 
 
 def client_python(name: str) -> Path:
-    """The interpreter of *name*'s environment, which is made first when it is not there. Raises InstallFailed."""
+    """The interpreter of *name*'s environment, which is made first when it is not there.
+
+    Raises InstallFailed.
+    """
     pins = requirements(name)
     folder = ENVIRONMENTS / f"{name}-{_fingerprint(pins)}"
     ENVIRONMENTS.mkdir(exist_ok=True)

@@ -1,8 +1,10 @@
-"""Compare inference records with what a corpus meta file expects; the rules are those of the corpus READMEs.
+"""Compare inference records with what a corpus meta file expects; the rules are
+those of the corpus READMEs.
 
-One record of kind `call` for each expected call (`n_records`, default 1), whole counts exact, unknown wholes null and
-never 0, parts null or 0 where unknown, equal names of one provider, no `aggregate` with tokens beside calls, and for
-files of metrics alone the sums of the aggregates equal to `expected_totals`.
+One record of kind `call` for each expected call (`n_records`, default 1), whole counts exact,
+unknown wholes null and never 0, parts null or 0 where unknown, equal names of one provider, no
+`aggregate` with tokens beside calls, and for files of metrics alone the sums of the aggregates
+equal to `expected_totals`.
 """
 
 import re
@@ -27,7 +29,9 @@ def _same(a: object, b: object, groups: Sequence[set[str]]) -> bool:
 
 
 def _absent(expected: Meta, field: str, meta: Meta) -> bool:
-    """Whether the payload does not carry this truth: an entry is a bare name or a sentence that begins with or names it."""
+    """Whether the payload does not carry this truth: an entry is a bare name or a sentence
+    that begins with or names it.
+    """
     marks = [*(expected.get("not_in_payload") or []), *(meta.get("not_in_payload") or [])]
     for mark in map(str, marks):
         head = re.split(r"[(:]", mark)[0]
@@ -37,7 +41,9 @@ def _absent(expected: Meta, field: str, meta: Meta) -> bool:
 
 
 def _deviates(expected: Meta, field: str, meta: Meta) -> bool:
-    """Whether the library itself reports another number than was served (then report what is there)."""
+    """Whether the library itself reports another number than was
+    served (then report what is there).
+    """
     call = f"call {expected.get('n')}:"
     word = {"input_tokens": "input tokens", "output_tokens": "output tokens"}.get(field, field)
     return any(
@@ -110,7 +116,9 @@ def _outcome_differences(expected: Meta, record: JsonRecord, meta: Meta) -> list
 
 
 def _pairs(wanted: Sequence[Meta], calls: Sequence[JsonRecord], meta: Meta) -> list[tuple[int, list[str]]]:
-    """Pair expected calls and records with the fewest differences: exact up to 9 calls, greedy beyond."""
+    """Pair expected calls and records with the fewest differences:
+    exact up to 9 calls, greedy beyond.
+    """
     table = [[call_differences(e, c, meta) for c in calls] for e in wanted]
     if len(wanted) <= 9 and len(calls) <= 12:
         best = {0: (0, [])}

@@ -1,4 +1,6 @@
-"""The corpus of captured payloads: scenarios with their request bodies and what is expected of them."""
+"""The corpus of captured payloads: scenarios with their request
+bodies and what is expected of them.
+"""
 
 import gzip
 import json

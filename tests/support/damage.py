@@ -1,4 +1,6 @@
-"""Damage to a spool's files, by seed: bytes flipped, pages zeroed or overwritten, files cut, in the database and in its log."""
+"""Damage to a spool's files, by seed: bytes flipped, pages zeroed or overwritten, files cut,
+in the database and in its log.
+"""
 
 import random
 import shutil
@@ -58,7 +60,9 @@ def _page_around(path: Path, at: int) -> tuple[int, int]:
 
 
 def pages_of(data_dir: Path) -> Iterator[tuple[str, bytes]]:
-    """(where, content) of each page of the database and each frame of its log, with the frame's head."""
+    """(where, content) of each page of the database and each frame of
+    its log, with the frame's head.
+    """
     content = (data_dir / "spool.db").read_bytes()
     for at in range(0, len(content), PAGE_BYTES):
         yield f"page {at // PAGE_BYTES + 1}", content[at : at + PAGE_BYTES]

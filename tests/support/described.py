@@ -1,7 +1,8 @@
-"""An OpenAPI document, asked whether real answers are what it says: status, content type, headers and body.
+"""An OpenAPI document, asked whether real answers are what it states: status,
+content type, headers and body.
 
-Answers are held to more than the document asks of clients: a field that it does not name is a fault too, unless the schema says
-`additionalProperties`. So no answer can grow without its description.
+Answers are held to more than the document asks of clients: a field that it does not name is a fault
+too, unless the schema states `additionalProperties`. So no answer can grow without its description.
 """
 
 import re
@@ -49,7 +50,8 @@ class Described:
         assert str(answered.status) in operation["responses"], f"{where} is not described: {answered.body[:300]!r}"
         response = self._resolved(operation["responses"][str(answered.status)])
         for name in response.get("headers", {}):
-            # What is described may be left out where a condition stands in the words, but not where there is no other way.
+            # What is described may be left out where a condition stands in the words, but not where
+            # there is no other way.
             assert name in answered.headers or answered.status in {429, 503}, f"{where}: header {name} is missing"
         if answered.method != "HEAD":
             self._check_body(where, response.get("content", {}), answered)
@@ -98,7 +100,9 @@ class Described:
 
 
 def closed(value: Any) -> Any:
-    """A copy in which objects with named properties allow no others, and every reference is to the whole document."""
+    """A copy in which objects with named properties allow no others, and every
+    reference is to the whole document.
+    """
     if isinstance(value, dict):
         copy = {name: closed(each) for name, each in value.items()}
         is_schema = isinstance(copy.get("properties"), dict) and "type" in copy

@@ -1,4 +1,6 @@
-"""Devices as senders: what each posts of itself, and a fleet that posts over a few connections until all of it is answered."""
+"""Devices as senders: what each posts of itself, and a fleet that posts over a few connections
+until all of it is answered.
+"""
 
 import asyncio
 import itertools
@@ -90,7 +92,10 @@ class Answered:
 async def post_all(
     intake_url: Callable[[], str | None], messages: Iterable[Message], *, connections: int = 50
 ) -> Answered:
-    """Post *messages* in order over so many connections, each until it is answered. *intake_url* is None while nobody listens."""
+    """Post *messages* in order over so many connections, each until it is answered.
+
+    *intake_url* is None while no one listens.
+    """
     answered, left, began_s = Answered(), deque(messages), time.monotonic()
 
     async def work() -> None:
@@ -125,7 +130,7 @@ async def _post(
                     answered.statuses.append(response.status)
                     answered.waited_s.append(time.monotonic() - began_s)
                     return
-        await asyncio.sleep(0.02)  # nobody tells when the gateway is back
+        await asyncio.sleep(0.02)  # no one states when the gateway is back
 
 
 class Enrolled(NamedTuple):
@@ -152,7 +157,9 @@ def enrolled_at(service_folder: Path) -> list[Enrolled]:
 
 
 def most_over_bucket(times_ms: list[int], per_s: float) -> float:
-    """How many of these came at once at most, beyond what a bucket that fills by *per_s* would have let through."""
+    """How many of these came at once at most, beyond what a bucket that fills by
+    *per_s* would have let through.
+    """
     most, tokens, last_ms = 0.0, 0.0, times_ms[0]
     for at_ms in sorted(times_ms):
         tokens = max(0.0, tokens - (at_ms - last_ms) / 1000 * per_s) + 1

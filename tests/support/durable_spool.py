@@ -1,4 +1,6 @@
-"""The embedded spool with the few verbs that exporter tests need besides: put records in, look at what was set aside."""
+"""The embedded spool with the few verbs that exporter tests need besides: put records in,
+look at what was set aside.
+"""
 
 import sqlite3
 from collections.abc import Sequence

@@ -1,7 +1,9 @@
-"""The gateway's command, made to end itself by kill -9 at a point of its own code: `python -m tests.support.dying POINT NTH run …`.
+"""The gateway's command, made to end itself by kill -9 at a point of its own code: `python -m
+tests.support.dying POINT NTH run …`.
 
-NTH says at which passing of the point, counted from 1, so that a test can let it live for a while. The code under test knows nothing of
-it: the function that stands at the point is wrapped from here.
+NTH states at which passing of the point, counted from 1, so that a test can let it live
+for a while. The code under test knows nothing of it: the function that stands at the
+point is wrapped from here.
 """
 
 import importlib

@@ -1,6 +1,8 @@
-"""A process whose spool leaves the disk: it delivers most of a backlog, and then only deletes it and gives its pages back: `python -m tests.support.emptying DIR`.
+"""A process whose spool leaves the disk: it delivers most of a backlog, and then only deletes it
+and gives its pages back: `python -m tests.support.emptying DIR`.
 
-It says what `tests.support.appending` says, then `idle 0` when only upkeep goes on, and `end 0` when nothing is left to do.
+It states what `tests.support.appending` states, then `idle 0` when only upkeep goes on, and `end 0`
+when nothing is left to do.
 """
 
 import asyncio

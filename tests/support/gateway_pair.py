@@ -1,4 +1,6 @@
-"""A device's gateway (the edge) that sends to another gateway (the hub), each a process of its own, with networks between that a test can cut."""
+"""A device's gateway (the edge) that sends to another gateway (the hub), each a process of its own,
+with networks between that a test can cut.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -40,7 +42,9 @@ class GatewayPair:
         """Between hub and service."""
 
     def edge(self, name: str = "edge", **config: Any) -> GatewayProcess:
-        """A gateway in the profile of devices that sends to the hub, in a data directory of that name."""
+        """A gateway in the profile of devices that sends to the hub,
+        in a data directory of that name.
+        """
         folder = self.folder / name
         folder.mkdir(exist_ok=True)
         key = {"name": "hub", "secret": f"${{file:{self.folder / 'edge.key'}}}", "scopes": EDGE_SCOPES}
@@ -61,7 +65,9 @@ def port_of(gateway: GatewayProcess) -> int | None:
 
 @asynccontextmanager
 async def gateway_pair(folder: Path, **hub_config: Any) -> AsyncIterator[GatewayPair]:
-    """A service that runs, a hub that does not, with a key for edges, and the network between edges and hub; *hub_config* as of `GatewayProcess`."""
+    """A service that runs, a hub that does not, with a key for edges, and the network between edges
+    and hub; *hub_config* as of `GatewayProcess`.
+    """
     service = ServiceProcess(folder)
     await asyncio.to_thread(service.start)
     (folder / "hub").mkdir()
@@ -81,7 +87,9 @@ async def gateway_pair(folder: Path, **hub_config: Any) -> AsyncIterator[Gateway
 
 
 async def until_empty(gateway: GatewayProcess, *, timeout_s: float) -> Status:
-    """The status once nothing is pending in any lane but that of devices, whose heartbeats wait for their slots. Raises TimeoutError."""
+    """The status once nothing is pending in any lane but that of devices, whose heartbeats wait for
+    their slots. Raises TimeoutError.
+    """
     async with asyncio.timeout(timeout_s):
         while True:
             status = await asyncio.to_thread(gateway.status)

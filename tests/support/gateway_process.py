@@ -1,4 +1,6 @@
-"""The real gateway as a process on free loopback ports: start, ask, kill, start again on the same data directory."""
+"""The real gateway as a process on free loopback ports: start, ask, kill, start again
+on the same data directory.
+"""
 
 import json
 import sys
@@ -21,7 +23,7 @@ Status = dict[str, dict[str, Any]]
 
 
 class Upstream(NamedTuple):
-    """A far end that is not the embedded service."""
+    """An upstream that is not the embedded service."""
 
     base_url: str
     key: str
@@ -40,7 +42,8 @@ class GatewayProcess:
     ) -> None:
         """*config* is laid over the settings made here (top-level keys)."""
         self.dies_at: tuple[str, int] | None = None
-        """(point, passing) of `tests.support.dying`: the processes started from now on end themselves there."""
+        """(point, passing) of `tests.support.dying`: the processes started from
+        now on end themselves there."""
         self.data_dir = folder / "data"
         self.log = folder / "gateway.log"
         self._config_file = folder / "config.yaml"
@@ -83,7 +86,10 @@ class GatewayProcess:
         return Process(self.command(), log=self.log, env=self._env)
 
     def start(self) -> None:
-        """Start and wait until it is ready. Raises ProcessFailed with the end of its log when it does not get there."""
+        """Start and wait until it is ready.
+
+        Raises ProcessFailed with the end of its log when it does not get there.
+        """
         self._ports_file.unlink(missing_ok=True)
         self._process = self.spawn()
         try:
@@ -144,7 +150,7 @@ class GatewayProcess:
             try:
                 status = self.status()
             except urllib.error.URLError:
-                return None  # it may just be gone: the caller's wait tells so
+                return None  # it may just be gone: the caller's wait states so
             counts = status["lanes"][lane]
             return status if counts["pending"] == 0 and counts["kept"] >= at_least else None
 
@@ -162,7 +168,9 @@ def broken_identities(status: Status) -> list[str]:
     if edge["received"] != sum(edge[outcome] for outcome in EDGE_OUTCOMES):
         broken.append(f"edge: {edge}")
     broken += [
-        f"lane {name}: {lane}" for name, lane in lanes.items() if lane["kept"] != sum(lane[outcome] for outcome in LANE_OUTCOMES)
+        f"lane {name}: {lane}"
+        for name, lane in lanes.items()
+        if lane["kept"] != sum(lane[outcome] for outcome in LANE_OUTCOMES)
     ]
     own = sum(lanes[name]["kept"] for name in OWN_LANES if name in lanes)
     if edge["kept"] != own:

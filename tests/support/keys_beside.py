@@ -1,4 +1,6 @@
-"""The keys of a data directory, from another process than the one that runs on it, if any does: no lock is asked for."""
+"""The keys of a data directory, from another process than the one that runs on it, if any
+does: no lock is asked for.
+"""
 
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path

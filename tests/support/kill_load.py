@@ -1,4 +1,6 @@
-"""A load that outlives the gateway: senders that resend or give up like real ones, and know what was acknowledged."""
+"""A load that outlives the gateway: senders that resend or give up like real ones, and
+know what was acknowledged.
+"""
 
 import asyncio
 from collections import Counter
@@ -9,13 +11,14 @@ import aiohttp
 from benchmarks.bodies import Template
 
 _GIVE_UP_EVERY = 3
-"""Every third request is not sent again after a broken connection, as by a sender that dies or drops."""
+"""Every third request is not sent again after a broken connection, as by a
+sender that dies or drops."""
 _PAUSE_S = 0.05
 """Before another attempt, as senders pause."""
 
 
 class Load:
-    """Workers that send distinct requests until told to stop."""
+    """Workers that send distinct requests until asked to stop."""
 
     def __init__(self, template: Template, intake_url: Callable[[], str], *, give_up: bool = True) -> None:
         """*intake_url* is asked before each attempt: a restarted gateway has another port."""

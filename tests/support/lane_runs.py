@@ -1,4 +1,6 @@
-"""Running a pump under a clock that a test moves: until something is true, with every pause skipped and none slept."""
+"""Running a pump under a clock that a test moves: until something is true, with every
+pause skipped and none slept.
+"""
 
 import asyncio
 import time

@@ -1,4 +1,6 @@
-"""The real LiteLLM proxy on a loopback port, in an environment of its own, in front of `tests.support.mock_llm`."""
+"""The real LiteLLM proxy on a loopback port, in an environment of its own, in front of
+`tests.support.mock_llm`.
+"""
 
 import json
 import os

@@ -1,4 +1,6 @@
-"""A clock that stands still until a test moves it; waits end by their event or when the time has come."""
+"""A clock that stands still until a test moves it; waits end by their
+event or when the time has come.
+"""
 
 import asyncio
 
@@ -25,7 +27,7 @@ class ManualClock:
             await asyncio.gather(*waits, return_exceptions=True)
 
     def next_due_s(self) -> float | None:
-        """Seconds until the first sleeper wakes; None when nobody sleeps."""
+        """Seconds until the first sleeper wakes; None when no one sleeps."""
         return min((due_s - self.now_s for due_s, _ in self._sleepers), default=None)
 
     def advance(self, seconds: float) -> None:

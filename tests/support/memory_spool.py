@@ -1,4 +1,5 @@
-"""A `LaneStore` in memory with the same behaviour as the durable one, for pump tests that need no disk.
+"""A `LaneStore` in memory with the same behaviour as the durable one,
+for pump tests that need no disk.
 
 `reopen()` is a restart: leases end, frozen batches stay.
 """
@@ -31,7 +32,7 @@ class MemorySpool:
         self._lanes: dict[Lane, _Lane] = defaultdict(_Lane)
         self._made = 0
         self.lose_wakeups = False
-        """When set, appends and releases wake nobody."""
+        """When set, appends and releases wake no one."""
 
     @property
     def gateway_id(self) -> str:

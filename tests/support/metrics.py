@@ -1,4 +1,7 @@
-"""Builders of OTLP metrics; every value that a test does not name is an ordinary one. Times are seconds after `EPOCH_MS`."""
+"""Builders of OTLP metrics; every value that a test does not name is an ordinary one.
+
+Times are seconds after `EPOCH_MS`.
+"""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -111,5 +114,5 @@ class Export:
 
 
 def export(input_tokens: float, output_tokens: float, *, calls: int = 1, **times: float) -> Export:
-    """A payload of `gen_ai.client.token.usage`, cumulative, that says these two sums."""
+    """A payload of `gen_ai.client.token.usage`, cumulative, that states these two sums."""
     return Export(**times).point(input_tokens, "input", calls=calls).point(output_tokens, "output", calls=calls)  # type: ignore[arg-type] # times are start and at

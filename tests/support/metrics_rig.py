@@ -1,4 +1,6 @@
-"""The intake of metrics and calls over a real spool, under a clock that a test moves; closed, killed and opened again."""
+"""The intake of metrics and calls over a real spool, under a clock that a test moves;
+closed, killed and opened again.
+"""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,9 +1,10 @@
-"""A model provider on loopback for real clients (standard library only): it knows the true usage of every call it served.
+"""A model provider on loopback for real clients (standard library only): it knows the true
+usage of every call it served.
 
-    python -m tests.support.mock_llm
+python -m tests.support.mock_llm
 
-Prints `{"port": N}` once it listens. Any path may carry a prefix `/s/<scenario>`, so that a client's base URL can be
-`http://127.0.0.1:N/s/<scenario>/v1`:
+Prints `{"port": N}` once it listens. Any path may carry a prefix `/s/<scenario>`, so that a
+client's base URL can be `http://127.0.0.1:N/s/<scenario>/v1`:
 
     POST …/chat/completions    OpenAI chat, streamed or not (`stream_options.include_usage` honoured)
     POST …/responses           OpenAI responses, streamed or not
@@ -12,9 +13,9 @@ Prints `{"port": N}` once it listens. Any path may carry a prefix `/s/<scenario>
     POST …/models/<model>:generateContent, :streamGenerateContent    Gemini
     GET  /_served              the truth: a JSON array of `Served`, one object a call
 
-Every completion holds `CANARY-7Q-COMPLETION` and every error text `CANARY-7Q-PROMPT`. A request that offers tools and
-holds no tool's result yet is answered with a call of the first one. A scenario with `error429`, `error500` or
-`error529` in its name always fails.
+Every completion holds `CANARY-7Q-COMPLETION` and every error text `CANARY-7Q-PROMPT`. A request
+that offers tools and holds no tool's result yet is answered with a call of the first one. A
+scenario with `error429`, `error500` or `error529` in its name always fails.
 """
 
 import json
@@ -42,7 +43,7 @@ _GEMINI_PATH = re.compile(r"/models/([^/:]+):(generateContent|streamGenerateCont
 
 
 class Served(TypedDict):
-    """One call as the provider saw it; a count is None when the client was not told it."""
+    """One call as the provider saw it; a count is None when the client was not reported it."""
 
     scenario: str
     provider: str

@@ -1,9 +1,11 @@
-"""A real application: the openai client, its OpenTelemetry instrumentation, and OTLP/HTTP exporters of all three signals.
+"""A real application: the openai client, its OpenTelemetry instrumentation, and OTLP/HTTP
+exporters of all three signals.
 
-    python -m tests.support.openai_client LLM_BASE_URL OTLP_BASE_URL
+python -m tests.support.openai_client LLM_BASE_URL OTLP_BASE_URL
 
-A process of its own, since the instrumentation patches the client for good. Prints the number of calls it made.
-Content capture and the conventions in use are set by the usual OTEL_ variables of the environment.
+A process of its own, since the instrumentation patches the client for good. Prints the number
+of calls it made. Content capture and the conventions in use are set by the usual OTEL_
+variables of the environment.
 """
 
 import sys

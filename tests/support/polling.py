@@ -1,4 +1,4 @@
-"""Waiting for what tells nobody: a process that ends, a figure that moves."""
+"""Waiting for what states no one: a process that ends, a figure that moves."""
 
 import asyncio
 import time
@@ -8,7 +8,10 @@ _POLL_S = 0.01
 
 
 async def until_true(condition: Callable[[], bool], *, timeout_s: float, what: str) -> None:
-    """Return when *condition* holds. Raises TimeoutError, naming *what*, when it does not in time."""
+    """Return when *condition* holds.
+
+    Raises TimeoutError, naming *what*, when it does not in time.
+    """
     ends_s = time.monotonic() + timeout_s
     while True:
         if condition():

@@ -1,7 +1,9 @@
-"""Power cuts, replayed: a process runs over `disk_shim.c`, and what a disk may hold at any moment of its run is made from the notes.
+"""Power cuts, replayed: a process runs over `disk_shim.c`, and what a disk may hold at any moment
+of its run is made from the notes.
 
-Between two syncs a disk may have any of the writes, in any order, and half of one. A write that a failed sync was to cover may be
-lost for good, whatever syncs say afterwards: that is how Linux does it.
+Between two syncs a disk may have any of the writes, in any order, and half of one. A
+write that a failed sync was to cover may be lost for good, whatever syncs state
+afterwards: that is how Linux does it.
 """
 
 import random
@@ -22,7 +24,8 @@ _HEAD = struct.Struct("=cQII")
 
 class Note(NamedTuple):
     op: str
-    """`w` write, `t` truncate, `u` unlink (on the disk at once), `f` synced, `e` sync failed, `s` said on standard output."""
+    """`w` write, `t` truncate, `u` unlink (on the disk at once), `f` synced, `e` sync failed,
+    `s` said on standard output."""
     offset: int
     path: str
     data: bytes

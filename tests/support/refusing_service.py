@@ -1,4 +1,6 @@
-"""A far end that refuses some records by index while it is told to, and counts the others once by their id, as the service does."""
+"""An upstream that refuses some records by index while it is asked to, and counts the others once
+by their id, as the service does.
+"""
 
 import json
 from collections import Counter

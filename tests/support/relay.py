@@ -1,4 +1,6 @@
-"""A server on loopback that stands between a sender and the gateway: its life, and how it passes a request on."""
+"""A server on loopback that stands between a sender and the gateway: its life,
+and how it passes a request on.
+"""
 
 import threading
 import urllib.error
@@ -48,7 +50,10 @@ class RelayHandler(BaseHTTPRequestHandler):
         """Say nothing."""
 
     def pass_on(self, target: str) -> Passed:
-        """Post what came to *target* and the path that was asked for. Raises what urllib raises where nobody answers."""
+        """Post what came to *target* and the path that was asked for.
+
+        Raises what urllib raises where no one answers.
+        """
         body = self.rfile.read(int(self.headers.get("content-length", "0")))
         headers = {name: self.headers[name] for name in _FORWARDED if name in self.headers}
         request = urllib.request.Request(target + self.path, body, headers)

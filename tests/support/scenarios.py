@@ -1,6 +1,8 @@
-"""What really happened, and every way it is reported: calls and links of one situation with the truth beside them.
+"""What really happened, and every way it is reported: calls and links of one situation
+with the truth beside them.
 
-Each builder takes the situation's number, from which service names, traces and times follow, so that many can be mixed.
+Each builder takes the situation's number, from which service names, traces and times follow,
+so that many can be mixed.
 """
 
 from collections.abc import Callable
@@ -37,7 +39,9 @@ class Scenario:
 
 
 class _Reports:
-    """Shorthand for one situation's reports: spans, traces and response ids of its own, times after its start."""
+    """Shorthand for one situation's reports: spans, traces and response ids of
+    its own, times after its start.
+    """
 
     def __init__(self, number: int) -> None:
         self.n = number
@@ -73,7 +77,9 @@ def plain(number: int) -> Scenario:
 
 
 def agent_of_nested_calls(number: int) -> Scenario:
-    """A framework's call repeats the sum of the calls below it, at several distances, through spans that are no calls."""
+    """A framework's call repeats the sum of the calls below it, at several distances,
+    through spans that are no calls.
+    """
     r = _Reports(number)
     calls = [
         r.app("root", at=(0, 5000), tokens=(330, 66), scope="framework"),
@@ -204,7 +210,9 @@ def covered_by_a_gateway(number: int) -> Scenario:
 
 
 def logs_in_their_spans(number: int) -> Scenario:
-    """A library tells each call by a span and by a log in it; what only one of them knows completes the other."""
+    """A library states each call by a span and by a log in it; what only one of them
+    knows completes the other.
+    """
     r = _Reports(number)
     calls = [
         report
@@ -256,7 +264,9 @@ def failures_in_log_and_span(number: int) -> Scenario:
 
 
 def ways_of_a_product(number: int) -> Scenario:
-    """Logs know more than spans, and share no id with them; a session that only spans tell of counts all the same."""
+    """Logs know more than spans, and share no id with them; a session that only spans
+    report counts all the same.
+    """
     r = _Reports(number)
     calls = [
         report
@@ -281,7 +291,9 @@ def ways_without_a_session(number: int) -> Scenario:
 
 
 def raw_answer_below_its_call(number: int) -> Scenario:
-    """A gateway's span; one below it that repeats it with the provider's id; one that tells of another call made inside it."""
+    """A gateway's span; one below it that repeats it with the provider's id; one that reports
+    another call made inside it.
+    """
     r = _Reports(number)
     calls = [
         r.gateway("g", at=(0, 900), tokens=(70, 30), response="own", cost="0.02"),
@@ -293,7 +305,9 @@ def raw_answer_below_its_call(number: int) -> Scenario:
 
 
 def told_again(number: int) -> Scenario:
-    """Spans are sent before their usage is known and again when it is; a framework's call stands above them."""
+    """Spans are sent before their usage is known and again when it is; a
+    framework's call stands above them.
+    """
     r = _Reports(number)
     calls = [
         r.app("root", at=(0, 3000), tokens=(200, 40), scope="framework"),
@@ -308,7 +322,9 @@ def told_again(number: int) -> Scenario:
 
 
 def repeats_below_a_call_without_an_id(number: int) -> Scenario:
-    """LiteLLM's raw spans below an application's span, on which the first call is written without its response's id."""
+    """LiteLLM's raw spans below an application's span, on which the first call is written
+    without its response's id.
+    """
     r = _Reports(number)
     calls = [
         r.app("above", at=(0, 3000), tokens=(120, 30), scope="web"),
@@ -319,7 +335,7 @@ def repeats_below_a_call_without_an_id(number: int) -> Scenario:
 
 
 def several_logs_of_one_call(number: int) -> Scenario:
-    """A library logs one call three times, in the span that tells of it too."""
+    """A library logs one call three times, in the span that reports it too."""
     r = _Reports(number)
     calls = [r.app("s", at=(0, 900), tokens=(100, 20))]
     calls += [r.log(f"l{i}", "s", at=100 + i, tokens=(100, 20)) for i in range(3)]

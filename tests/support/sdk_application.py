@@ -1,4 +1,7 @@
-"""An application under the real OpenTelemetry SDK. What it made waits until a test sends it, by the SDK's own exporters."""
+"""An application under the real OpenTelemetry SDK.
+
+What it made waits until a test sends it, by the SDK's own exporters.
+"""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -29,7 +32,10 @@ Values = Mapping[str, str | int | float]
 
 
 class Application:
-    """One process of *service*: its resource, its tracer, meter and logger. Times are ms after one moment, some seconds ago."""
+    """One process of *service*: its resource, its tracer, meter and logger.
+
+    Times are ms after one moment, some seconds ago.
+    """
 
     def __init__(self, service: str) -> None:
         resource = Resource({"service.name": service, "service.instance.id": f"{service}-1"})
@@ -56,7 +62,10 @@ class Application:
         scope: str = "opentelemetry.instrumentation.openai_v2",
         error: bool = False,
     ) -> Span:
-        """A span that ended. *parent* may be another application's, whose context was propagated."""
+        """A span that ended.
+
+        *parent* may be another application's, whose context was propagated.
+        """
         start_ns, end_ns = (self._start_ns + ms * _NS_PER_MS for ms in at)
         above = Context() if parent is None else set_span_in_context(parent, Context())
         span = self._tracers.get_tracer(scope).start_span(name, above, attributes=values, start_time=start_ns)
@@ -66,13 +75,13 @@ class Application:
         return span
 
     def spans(self) -> list[ReadableSpan]:
-        """What ended since this was last asked, in the order in which it was told."""
+        """What ended since this was last asked, in the order in which it was reported."""
         ended = list(self._spans.get_finished_spans())
         self._spans.clear()
         return ended
 
     def details(self, values: Values, *, at: int = 1000) -> list[ReadableLogRecord]:
-        """The log event that tells of one call, as the SDK gives it to its exporter."""
+        """The log event that reports one call, as the SDK gives it to its exporter."""
         at_ns = self._start_ns + at * _NS_PER_MS
         logger = self._loggers.get_logger("opentelemetry.util.genai")
         logger.emit(LogRecord(timestamp=at_ns, event_name=DETAILS, attributes=dict(values)))

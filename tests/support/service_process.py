@@ -1,4 +1,6 @@
-"""The local service as a process of its own, that misbehaves as told, is killed and started again on the same data."""
+"""The local service as a process of its own, that misbehaves as stated, is killed and
+started again on the same data.
+"""
 
 import sqlite3
 import sys
@@ -57,7 +59,9 @@ class ServiceProcess:
             self._process.kill()
 
     def upstream(self, port: int, further_scopes: Sequence[str] = ()) -> dict[str, object]:
-        """The gateway's `upstream` option for it, reached on *port*; its keys are made at its first start."""
+        """The gateway's `upstream` option for it, reached on *port*; its keys
+        are made at its first start.
+        """
         folder = self.data_dir / "service"
         scopes = [
             "ai-control-plane:enroll-device",

@@ -1,4 +1,6 @@
-"""A process that gives pages back, and waits inside the third slice for its end: `python -m tests.support.shrinking DIR NOW_MS`."""
+"""A process that gives pages back, and waits inside the third slice for its end: `python -m
+tests.support.shrinking DIR NOW_MS`.
+"""
 
 import asyncio
 import os

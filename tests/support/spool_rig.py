@@ -1,4 +1,6 @@
-"""A real spool with its ledger under a clock that a test moves, that can be closed, killed and opened again."""
+"""A real spool with its ledger under a clock that a test moves, that can be
+closed, killed and opened again.
+"""
 
 import shutil
 from collections import Counter
@@ -28,7 +30,10 @@ ROOMY = 1 << 30
 
 
 class Clock:
-    """Both clocks in ms; they stand still until a test moves them. Called, it is the wall clock, which may be wrong."""
+    """Both clocks in ms; they stand still until a test moves them.
+
+    Called, it is the wall clock, which may be wrong.
+    """
 
     def __init__(self, now_ms: int = EPOCH_MS) -> None:
         self.now_ms = now_ms
@@ -91,7 +96,7 @@ async def drained(spool: SqliteSpool, lane: Lane = AI_TELEMETRY, *, max_records:
 
 
 async def assert_balanced(spool: SqliteSpool) -> None:
-    """The identities hold, and the figures say what the rows say."""
+    """The identities hold, and the figures state what the rows state."""
     assert spool.counters.is_balanced(), spool.counters
     own = ("ai_telemetry", "usage_events", "unit_cost", "devices")
     assert spool.edge()["kept"] == sum(spool.depth(lane).kept for lane in own)

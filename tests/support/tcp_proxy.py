@@ -1,4 +1,7 @@
-"""A stretch of network between two processes that a test can cut, let hang and mend. Loopback, in the test's own loop."""
+"""A stretch of network between two processes that a test can cut, let hang and remedy.
+
+Loopback, in the test's own loop.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -10,7 +13,9 @@ _PIECE_BYTES = 64 * 1024
 
 
 class TcpProxy:
-    """Listens on a free port; whoever connects is connected to the port that *target* names at that moment."""
+    """Listens on a free port; whoever connects is connected to the port that
+    *target* names at that moment.
+    """
 
     def __init__(self, target: Callable[[], int | None]) -> None:
         self.state: State = "up"
@@ -42,16 +47,18 @@ class TcpProxy:
         self._up.set()
 
     def hang(self) -> None:
-        """Nothing passes any more, and nobody is told."""
+        """Nothing passes any more, and no one is reported."""
         self.state = "hanging"
         self._up.clear()
 
     def lose_answers(self) -> None:
-        """What is asked passes, what is answered is gone; `cut` it before it is mended, for every connection lacks a piece by then."""
+        """What is asked passes, what is answered is gone; `cut` it before it is fixed, for every
+        connection lacks a piece by then.
+        """
         self.state = "losing answers"
 
     async def cut(self) -> None:
-        """Reset every connection, and refuse new ones until `mend`."""
+        """Reset every connection, and refuse new ones until `remedy`."""
         self.state = "cut"
         self.cuts += 1
         self._up.set()
@@ -83,7 +90,7 @@ class TcpProxy:
                     task.cancel()
                 await asyncio.gather(*passing, return_exceptions=True)
         except OSError:
-            pass  # the far end is down: so is the connection
+            pass  # the upstream is down: so is the connection
         finally:
             for end in (writer, far_writer):
                 if end is not None:

@@ -1,8 +1,10 @@
-"""Senders of every kind that resend until they are acknowledged or give up, and remember what was acknowledged.
+"""Senders of every kind that resend until they are acknowledged or give up, and
+remember what was acknowledged.
 
-Each item that counts has a name of its own, found again in what the far end stores: a span by its span id, a push of LiteLLM by its
-response id, a log record by its session, an event by its event id, a device by its id. Unit cost has none, it is a sum: whoever sends it
-never gives up, so that the sum is known.
+Each item that counts has a name of its own, found again in what the upstream stores: a span
+by its span id, a push of LiteLLM by its response id, a log record by its session, an event by
+its event id, a device by its id. Unit cost has none, it is a sum: whoever sends it never
+gives up, so that the sum is known.
 """
 
 import asyncio
@@ -27,7 +29,8 @@ SPANS = 10
 PUSHED = 2
 LOGS = 5
 FIRST_PUSH = 50_000_000
-"""Numbers of LiteLLM's pushes begin here: the two kinds of bodies make their ids in the same way."""
+"""Numbers of LiteLLM's pushes begin here: the two kinds of bodies make their ids in the same way.
+"""
 PAUSE_S = 0.05
 METERED = 3
 ELEMENTS = 7

@@ -1,4 +1,6 @@
-"""Unit cost for tests of the spool: records to put in, and a far end that keeps what it is sent as the contract says."""
+"""Unit cost for tests of the spool: records to put in, and an upstream that keeps what it is
+sent as the contract states.
+"""
 
 from collections import Counter
 from decimal import Decimal
@@ -69,7 +71,7 @@ class FarEnd:
 
 
 class UnitRig:
-    """A real spool with its unit-cost lane and a far end."""
+    """A real spool with its unit-cost lane and an upstream."""
 
     def __init__(self, data_dir: Path, *, ships: str = "replace", can_read: bool = False) -> None:
         self.clock = Clock()
@@ -100,7 +102,7 @@ class UnitRig:
         return batch
 
     async def ship(self) -> None:
-        """Everything that waits, to the far end."""
+        """Everything that waits, to the upstream."""
         while (batch := await self.freeze()) is not None:
             if orjson.loads(batch.records[0])["operation"] == "read":
                 await self.lane.learn_base(STREAM, self.base())
@@ -109,7 +111,7 @@ class UnitRig:
             await self.lane.ack(batch)
 
     def base(self) -> list[BaseRecord]:
-        """What the far end holds, as a read tells it."""
+        """What the upstream holds, as a read states it."""
         found = []
         for (_, stamp, element, filter_), value in self.far.values.items():
             found.append(BaseRecord(TotalKey(EPOCH_MS + (int(stamp[11:13]) - 10) * HOUR_MS, element, filter_), value))
@@ -121,7 +123,9 @@ class UnitRig:
         self._open()
 
     async def killed(self, to: Path) -> "UnitRig":
-        """The gateway that starts on the files as kill -9 leaves them now; the far end is the same."""
+        """The gateway that starts on the files as kill -9 leaves them
+        now; the upstream is the same.
+        """
         other = object.__new__(UnitRig)
         other.clock, other.far, other._rules, other._can_read = self.clock, self.far, self._rules, self._can_read
         other.data_dir = copied(self.data_dir, to)

@@ -1,7 +1,9 @@
-"""A far end on loopback that records what came and answers as a test says: status, headers, body, latency, resets.
+"""An upstream on loopback that records what came and answers as a test states: status,
+headers, body, latency, resets.
 
-Replies are taken from `script` in order; when it is empty, `respond` decides, by default 202 for everything. A reply is
-recorded in `seen` before it is given. A fault of the test's own (a handler that raises) fails the test at `stop`.
+Replies are taken from `script` in order; when it is empty, `respond` decides, by default 202 for
+everything. A reply is recorded in `seen` before it is given. A fault of the test's own (a handler
+that raises) fails the test at `stop`.
 """
 
 import asyncio
@@ -30,7 +32,8 @@ class Reply:
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
     reset: Literal["before_reading", "after_reading", "mid_body", "closed"] | None = None
-    """Cut the connection: with the request unread, after it was read and recorded, or halfway through the answer; or close it in order, unanswered."""
+    """Cut the connection: with the request unread, after it was read and recorded, or halfway
+    through the answer; or close it in order, unanswered."""
     until: asyncio.Event | None = None
     """Answer only when this is set."""
 

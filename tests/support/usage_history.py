@@ -6,7 +6,7 @@ from gateway.insights.usage.history import History, Model, Usage
 from gateway.insights.usage.tally import PICO
 
 NOW_HOUR = 490_000
-"""Some hour; all hours of the builders are told back from it."""
+"""Some hour; all hours of the builders are reported back from it."""
 
 
 def used(ago: int, **fields: object) -> Usage:

@@ -1,4 +1,6 @@
-"""What several packages' tests share: a client, an inbound key store, and a spool with its ledger whose figures must balance."""
+"""What several packages' tests share: a client, an inbound key store, and a spool with its ledger
+whose figures must balance.
+"""
 
 import os
 from collections.abc import AsyncIterator

@@ -1,4 +1,6 @@
-"""The pages tell what the code does: every field, flag, option and command is documented, and nothing that is not there."""
+"""The pages state what the code does: every field, flag, option and command is documented, and
+nothing that is not there.
+"""
 
 import re
 from collections.abc import Iterator
@@ -26,7 +28,7 @@ from gateway.receiver.answers import kind_of
 from gateway.receiver.telemetry import telemetry_routes
 from gateway.sources.catalogue import SOURCES
 from gateway.sources.source import Source as PushSource
-from gateway.usage_events.faults import MENDS
+from gateway.usage_events.faults import REMEDIES
 from spool.record import FLAGS, Attribution, Cost, Record, Source, Trace, Usage
 from tests.conformance.otlp_http.recording import RecordingIntake
 
@@ -119,4 +121,4 @@ def test_what_each_path_of_senders_asks_of_a_key_is_documented() -> None:
 
 def test_every_fault_of_events_and_unit_cost_is_documented() -> None:
     pages = "".join((ROOT / "docs" / name).read_text() for name in ("events.md", "unit-cost.md"))
-    assert [code for code in MENDS if f"`{code}`" not in pages] == []
+    assert [code for code in REMEDIES if f"`{code}`" not in pages] == []

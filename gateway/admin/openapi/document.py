@@ -1,4 +1,7 @@
-"""The description of the gateway: its senders' port and its admin port. Served at `/openapi.json` of the admin port."""
+"""The description of the gateway: its senders' port and its admin port.
+
+Served at `/openapi.json` of the admin port.
+"""
 
 from functools import cache
 
@@ -60,7 +63,9 @@ def senders_security(operation: Json) -> list[dict[str, list[str]]]:
 
 
 def admin_security(operation: Json) -> list[dict[str, list[str]]]:
-    """Empty where no credential is needed; `{}` first where that holds on loopback; a scope adds inbound keys."""
+    """Empty where no credential is needed; `{}` first where that holds on
+    loopback; a scope adds inbound keys.
+    """
     ways: list[dict[str, list[str]]] = [{way: []} for way in ADMIN_WAYS]
     if "x-scope" in operation:
         return [*ways, *({way: [operation["x-scope"]]} for way in SENDERS_WAYS)]

@@ -54,7 +54,9 @@ def parameters_of(operation: AnyOperation) -> Iterator[Json]:
 
 
 def responses_of(operation: AnyOperation) -> Json:
-    """The success, and the errors that follow from the row: of the guard, the path, the query, the body."""
+    """The success, and the errors that follow from the row: of the guard, the
+    path, the query, the body.
+    """
     has_names, is_list, has_body = names_in(operation.path), isinstance(operation.answer, Listed), operation.body
     errors = {401, 403, *operation.errors}
     errors |= {400} if has_names or is_list or has_body else set()

@@ -1,4 +1,6 @@
-"""The paths of AI gateways, from their catalogue: each source's own, those its client chooses itself, and OTLP behind its name. Pure."""
+"""The paths of AI gateways, from their catalogue: each source's own, those its client chooses
+itself, and OTLP behind its name. Pure.
+"""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -28,7 +30,10 @@ SCHEMES: dict[WayIn, tuple[str, ...]] = {
 
 
 def source_paths(sources: Sequence[Source], answers: Json, otlp: Json) -> Json:
-    """*answers*: responses by `Source.answers`. *otlp*: the path items of `/v1/traces`, `/v1/logs`, `/v1/metrics`."""
+    """*answers*: responses by `Source.answers`.
+
+    *otlp*: the path items of `/v1/traces`, `/v1/logs`, `/v1/metrics`.
+    """
     named = {"name": "source", "in": "path", "required": True}
     named["schema"] = {"type": "string", "enum": [source.name for source in sources]}
     base = f"{SOURCES_PATH}/{{source}}"
@@ -43,8 +48,8 @@ def source_paths(sources: Sequence[Source], answers: Json, otlp: Json) -> Json:
 
 def with_404(item: Json) -> Json:
     """What a path with a parameter may answer too."""
-    told = {"404": {"$ref": "#/components/responses/NoSuchPath"}}
-    return {way: {**each, "responses": {**each["responses"], **told}} for way, each in item.items()}
+    extra = {"404": {"$ref": "#/components/responses/NoSuchPath"}}
+    return {way: {**each, "responses": {**each["responses"], **extra}} for way, each in item.items()}
 
 
 def own_paths(source: Source, responses: Json) -> Iterator[tuple[str, Json]]:
@@ -62,11 +67,11 @@ def own_paths(source: Source, responses: Json) -> Iterator[tuple[str, Json]]:
 
 
 def pushed(source: Source, method: str, path: str, responses: Json, *, with_token: bool) -> Json:
-    told = [ONLY_WITH_TOKEN.format(name=source.name)] if with_token else []
+    extra = [ONLY_WITH_TOKEN.format(name=source.name)] if with_token else []
     return {
         "operationId": operation_id(method, path),
         "summary": f"{source.title}: {'log lines' if source.read_line else 'telemetry'} as it pushes it",
-        "description": " ".join([*told, f"On an answer that is not 2xx: {source.retries}"]),
+        "description": " ".join([*extra, f"On an answer that is not 2xx: {source.retries}"]),
         "tags": ["AI gateways"],
         "x-scope": INGEST_SCOPE,
         "x-ways-in": [scheme for way in source.ways_in for scheme in SCHEMES[way]] + ["queryToken"],
@@ -103,13 +108,13 @@ def responses_any() -> Json:
 def otlp_paths(prefix: str, title: str, otlp: Json, parameters: list[Json]) -> Iterator[tuple[str, Json]]:
     for signal in SIGNALS:
         path, plain = f"{prefix}/v1/{signal}", otlp[f"/v1/{signal}"]["post"]
-        told = {
+        extra = {
             "tags": ["AI gateways"],
             "summary": f"{title}, {plain['summary'].lower()}",
             "description": "Takes a key in every place where the source's own address does.",
             "parameters": [*parameters, *plain["parameters"]],
         }
-        yield path, {way: {**plain, **told, "operationId": operation_id(way, path)} for way in ("post", "put")}
+        yield path, {way: {**plain, **extra, "operationId": operation_id(way, path)} for way in ("post", "put")}
 
 
 def path_parameters(path: str) -> list[Json]:

@@ -1,16 +1,21 @@
-"""When two reports may be of one call: usage, time, model. Pure; every tolerance stands here with its reason."""
+"""When two reports may be of one call: usage, time, model.
+
+Pure; every tolerance stands here with its reason.
+"""
 
 from gateway.counting.calls.digest import FAILED, HIT, CallDigest
 from gateway.normalise.call import UNFINISHED
 from gateway.normalise.fingerprint import scope_fingerprint
 
 SAME_RESPONSE_SLACK_MS = 1_000
-"""Two hosts report one response: their clocks may differ by this much. Ids that local servers reuse are further apart."""
+"""Two hosts report one response: their clocks may differ by this much. Ids that local
+servers reuse are further apart."""
 NESTED_SLACK_MS = 50
 """Twins are reported by one process, so by one clock; callbacks run a little after the call."""
 
 OUTPUT_DEVIATIONS: dict[int, int] = {
-    # OpenLLMetry adds the output count of `message_start` to the final one when it reads an Anthropic stream.
+    # OpenLLMetry adds the output count of `message_start` to the final one when it reads an
+    # Anthropic stream.
     scope_fingerprint("opentelemetry.instrumentation.anthropic"): 8,
 }
 """Scope -> how far its output count may lie above what the provider served."""
@@ -55,7 +60,9 @@ def nested(a: CallDigest, b: CallDigest) -> bool:
 
 
 def response_slack_ms(a: CallDigest, b: CallDigest) -> int:
-    """How far apart two reports of one response may lie: one process has one clock, one library reports a call at its time."""
+    """How far apart two reports of one response may lie: one process has one clock, one library
+    reports a call at its time.
+    """
     if a.source != b.source:
         return SAME_RESPONSE_SLACK_MS
     return NESTED_SLACK_MS if a.scope != b.scope else 0
@@ -64,8 +71,8 @@ def response_slack_ms(a: CallDigest, b: CallDigest) -> int:
 def is_same_response(a: CallDigest, b: CallDigest) -> bool:
     """Rule 3b: equal response id (the caller knows), overlapping time, agreeing usage.
 
-    A hit of a gateway's cache repeats the id and the usage of the call that filled it; it is the same call only as
-    what another scope reports at that very time.
+    A hit of a gateway's cache repeats the id and the usage of the call that filled it; it is the
+    same call only as what another scope reports at that very time.
     """
     if (a.marks ^ b.marks) & HIT:
         return a.scope != b.scope and overlaps(a, b, NESTED_SLACK_MS) and same_usage(a, b)
@@ -73,9 +80,10 @@ def is_same_response(a: CallDigest, b: CallDigest) -> bool:
 
 
 def is_same_request(a: CallDigest, b: CallDigest) -> bool:
-    """Rule 3b for reports that share a request id, a gateway's own or the provider's, where no two response ids contradict it.
+    """Rule 3b for reports that share a request id, a gateway's own or the provider's, where no two
+    response ids contradict it.
 
-    One scope that uses it twice tells of two attempts.
+    One scope that uses it twice reports two attempts.
     """
     return (
         a.request == b.request != 0
@@ -88,7 +96,8 @@ def is_same_request(a: CallDigest, b: CallDigest) -> bool:
 
 
 def is_repeat(fact: CallDigest, around: CallDigest) -> bool:
-    """Whether a span that is known to repeat its parent does: LiteLLM writes only the first call inside a span on it.
+    """Whether a span that is known to repeat its parent does: LiteLLM writes only the first
+    call inside a span on it.
 
     It gives some responses ids of its own, so another id alone proves nothing.
     """
@@ -96,9 +105,10 @@ def is_repeat(fact: CallDigest, around: CallDigest) -> bool:
 
 
 def is_twin(a: CallDigest, b: CallDigest) -> bool:
-    """Rule 3c: one source, two scopes, one interval inside the other, same model, usage that agrees or none on both.
+    """Rule 3c: one source, two scopes, one interval inside the other, same model, usage
+    that agrees or none on both.
 
-    A report that only tells of a beginning states no usage yet, which proves nothing.
+    A report that only reports a beginning states no usage yet, which proves nothing.
     """
     return (
         a.source == b.source

@@ -1,7 +1,8 @@
-"""Gathering a cluster: all remembered reports that hang together with one of them. Pure.
+"""Gathering a cluster: all remembered reports that are related with one of them. Pure.
 
-From a report the way goes to all with its response id or its request id, to its twins, and to the calls below it (through spans that are
-no calls, as far as their links are remembered). What stands above it is decided when its own turn comes.
+From a report the way goes to all with its response id or its request id, to its co-instrumented
+spans, and to the calls below it (through spans that are no calls, as far as their links are
+remembered). What stands above it is decided when its own turn comes.
 """
 
 from collections import deque
@@ -28,7 +29,8 @@ from gateway.normalise.call import LOG, REPEAT
 MAX_CLUSTER = 4_000
 """Reports looked at to decide one cluster: more than this are decided in parts."""
 MAX_BELOW = 20_000
-"""Reports that are looked at below the calls of one cluster, each as often as calls stand above it."""
+"""Reports that are looked at below the calls of one cluster, each as often as calls stand above it.
+"""
 MAX_NEAREST = 32
 """The same below one call after that."""
 MAX_ALIKE = 64
@@ -40,7 +42,9 @@ OPEN, KEPT, DROPPED, MOVED_ON = 0, 1, 2, 3
 
 
 def span_key(identity: bytes) -> int:
-    """The tables' key of a report's identity or of a span (trace id + span id); of this process, so nobody can aim at it."""
+    """The tables' key of a report's identity or of a span (trace id + span id); of this
+    process, so no one can aim at it.
+    """
     return hash(identity) & MASK or 1
 
 
@@ -55,9 +59,10 @@ class Settling:
     outcomes: bytearray = field(default_factory=bytearray)
     """OPEN, KEPT, DROPPED or MOVED_ON (into a later chunk) of each call."""
     related: set[int] = field(default_factory=set)
-    """Calls that share a response id with another report, or have a twin."""
+    """Calls that share a response id with another report, or have a co-instrumented span."""
     marked: set[int] = field(default_factory=set)
-    """Calls of a kind that may repeat others: by the span that they were emitted in, or as one of a product's ways to report."""
+    """Calls of a kind that may repeat others: by the span that they were emitted in, or as one of a
+    product's ways to report."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +78,7 @@ class LateChunk:
 
 @dataclass(slots=True)
 class Cluster:
-    """Reports that hang together."""
+    """Reports that are related."""
 
     members: dict[int, Member] = field(default_factory=dict)
     parents: dict[int, list[int]] = field(default_factory=dict)
@@ -82,12 +87,13 @@ class Cluster:
     """Calls below which more stands than was looked at."""
     inside: dict[int, int] = field(default_factory=dict)
     """Log, or span that repeats its parent -> the call whose span it was emitted in."""
-    told: dict[int, CallDigest] = field(default_factory=dict)
+    inside_dropped: dict[int, CallDigest] = field(default_factory=dict)
     """The same, where that call was dropped before: another report stands for it."""
-    told_by: set[int] = field(default_factory=set)
+    reported_by_dropped: set[int] = field(default_factory=set)
     """Those calls: what else was emitted in their spans may be what stands for them."""
     answered: set[int] = field(default_factory=set)
-    """Reports of a response that was told before by one that was dropped: another stands for it, under another id or none."""
+    """Reports of a response that was reported before by one that was dropped: another stands for
+    it, under another id or none."""
     gone: set[int] = field(default_factory=set)
     """Reports of a span whose first report was dropped before: they go its way."""
     shadows: dict[int, CallDigest] = field(default_factory=dict)
@@ -95,7 +101,9 @@ class Cluster:
 
 
 class Tables(NamedTuple):
-    """What the ledger remembers: key -> reference of the last report with it (of a span: of the first)."""
+    """What the ledger remembers: key -> reference of the last report with it
+    (of a span: of the first).
+    """
 
     spans: Table
     children: Table
@@ -104,7 +112,9 @@ class Tables(NamedTuple):
 
 
 class Rows:
-    """Rows by reference, from chunks that settle or from *late* ones; what is not at hand is noted as `missing`."""
+    """Rows by reference, from chunks that settle or from *late* ones; what is not at
+    hand is noted as `missing`.
+    """
 
     def __init__(self, chunks: Mapping[int, Settling], late: Mapping[int, LateChunk | None]) -> None:
         self._chunks, self._late = chunks, late
@@ -139,7 +149,9 @@ class Rows:
         if chunk is not None:
             outcome = chunk.outcomes[where.idx]
             return (
-                None if outcome in {DROPPED, MOVED_ON} else Member(ref, fact, Fixed.KEPT if outcome == KEPT else Fixed.OPEN)
+                None
+                if outcome in {DROPPED, MOVED_ON}
+                else Member(ref, fact, Fixed.KEPT if outcome == KEPT else Fixed.OPEN)
             )
         late = self._late[where.seq]
         gone = late is None or where.idx in late.dropped or where.idx in late.moved
@@ -150,7 +162,7 @@ class Rows:
         return self.fact(ref) is not None and self.member(ref) is None and not self.is_moved(ref)
 
     def is_moved(self, ref: int) -> bool:
-        """Whether the report stands in a later chunk: what is at *ref* says nothing any more."""
+        """Whether the report stands in a later chunk: what is at *ref* states nothing any more."""
         where = split_ref(ref)
         chunk = self._chunks.get(where.seq)
         if chunk is not None:
@@ -219,27 +231,31 @@ def gather(
 def _dropped(
     at: int, rows: Rows, answers: "ResponseIndex", look: "DescendantWalk", cluster: Cluster, walked: set[int]
 ) -> list[int]:
-    """Note the dropped report at *at*; references of what may stand for it: what has its response id, and what was emitted in it."""
+    """Note the dropped report at *at*; references of what may stand for it: what has its response
+    id, and what was emitted in it.
+    """
     fact = rows.fact(at)
     if fact is None or at in walked or rows.is_moved(at):
         return []
     found = answers.refs(fact)
     cluster.shadows[at] = fact
-    if at in cluster.told_by:
+    if at in cluster.reported_by_dropped:
         walked.add(at)
         found += look.below(fact)[0]
     return found
 
 
 def _around(at: int, fact: CallDigest, rows: Rows, spans: Table, cluster: Cluster) -> list[int]:
-    """Reference of the call whose span the report was emitted in, noted in *cluster*; none where that span is no call."""
+    """Reference of the call whose span the report was emitted in, noted in *cluster*; none
+    where that span is no call.
+    """
     ref = spans.find(span_key(fact.trace_id + fact.parent_span_id)) if any(fact.parent_span_id) else 0
     around = rows.fact(ref) if ref else None
     if around is None:
         return []
     if rows.member(ref) is None:
-        cluster.told[at] = around
-        cluster.told_by.add(ref)
+        cluster.inside_dropped[at] = around
+        cluster.reported_by_dropped.add(ref)
         return [ref]
     cluster.inside[at] = ref
     return [ref]
@@ -269,15 +285,18 @@ def _same_request(fact: CallDigest, rows: Rows, requests: Table, asked: set[int]
 
 
 class ResponseIndex:
-    """Who tells of a response, walked once for each id."""
+    """Who reports a response, walked once for each id."""
 
     def __init__(self, rows: Rows, responses: Table) -> None:
         self._rows, self._responses = rows, responses
         self._dropped: dict[int, dict[CallDigest, None]] = {}
-        """Response -> reports of it that were dropped, each once of those that say the same; none where one is known to stand."""
+        """Response -> reports of it that were dropped, each once of those that state the same; none
+        where one is known to stand."""
 
     def refs(self, fact: CallDigest) -> list[int]:
-        """References of all reports with the fact's response id, when it is asked for the first time."""
+        """References of all reports with the fact's response id, when it is
+        asked for the first time.
+        """
         response = fact.response
         if not response or response in self._dropped:
             return []
@@ -300,21 +319,26 @@ class ResponseIndex:
 
 
 def _as_said(fact: CallDigest) -> CallDigest:
-    """*fact* without what tells it from another report that says the same of a response."""
+    """*fact* without what distinguishes it from another report that states the same of a response."""
     return fact._replace(
         trace_id=b"", span_id=b"", parent_span_id=b"", group=0, session=0, prev_child=0, prev_response=0, prev_request=0
     )
 
 
 class DescendantWalk:
-    """What stands below calls. Each call's whole tree as long as that is within bounds; after that only the nearest of it."""
+    """What stands below calls.
+
+    Each call's whole tree as long as that is within bounds; after that only the nearest of it.
+    """
 
     def __init__(self, rows: Rows, children: Table) -> None:
         self._rows, self._children = rows, children
         self._left = MAX_BELOW
 
     def below(self, fact: CallDigest) -> tuple[list[int], bool]:
-        """References of the calls below a span, at any distance that links reach; and whether all of them were looked at."""
+        """References of the calls below a span, at any distance that links reach; and whether
+        all of them were looked at.
+        """
         found: list[int] = []
         if not any(fact.span_id):
             return found, True

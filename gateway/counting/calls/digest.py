@@ -1,10 +1,12 @@
 """What the ledger compares of a report, as a fixed row of bytes. Pure.
 
-Rows of a chunk lie one after the other, in memory while the chunk settles and in the spool's `facts` column, so that
-a restart knows what the gateway knew. Unknown counts are -1, unknown fingerprints 0. The three `prev_*` references
-chain reports of one parent, of one response id and of one request id; they are remade when the ledger is rebuilt.
+Rows of a chunk lie one after the other, in memory while the chunk settles and in the spool's
+`facts` column, so that a restart knows what the gateway knew. Unknown counts are -1, unknown
+fingerprints 0. The three `prev_*` references chain reports of one parent, of one response id and of
+one request id; they are remade when the ledger is rebuilt.
 
-A *reference* names a report: chunk seq, index in it, and whether it is a link (a span that is no call).
+A *reference* names a report: chunk seq, index in it, and whether it is a link
+(a span that is no call).
 """
 
 import struct
@@ -34,7 +36,8 @@ HIT = 1
 """The gateway's cache answered: no provider billed it."""
 FAILED = 2
 REPORTED_COST = 4
-# 8 to 64 are LOG, REPEAT, UNFINISHED and STAMPED, and from RANK_SHIFT on stands the rank: `gateway.normalise.call`
+# 8 to 64 are LOG, REPEAT, UNFINISHED and STAMPED, and from RANK_SHIFT on stands the rank:
+# `gateway.normalise.call`
 
 WHOLE_WEIGHT = 32
 """Completeness: what knowing each is worth; whole counts most, then what makes a price."""
@@ -49,7 +52,8 @@ class CallDigest(NamedTuple):
     trace_id: bytes
     """The record id, for a report without a trace."""
     span_id: bytes
-    """Of the record id's bytes for a report in a trace that has no span; zero for one without a trace."""
+    """Of the record id's bytes for a report in a trace that has no
+    span; zero for one without a trace."""
     parent_span_id: bytes
     start_ms: int
     end_ms: int
@@ -74,7 +78,8 @@ class CallDigest(NamedTuple):
     place: int
     """Where the service runs; 0 where the report states it not."""
     request: int
-    """Fingerprint of the request id, another one where the call failed; 0 where the report states none."""
+    """Fingerprint of the request id, another one where the call
+    failed; 0 where the report states none."""
     prev_child: int
     """Reference of the report before this one with the same parent."""
     prev_response: int
@@ -84,9 +89,11 @@ class CallDigest(NamedTuple):
 
 
 def identity(call: Call) -> bytes:
-    """24 bytes that name the report itself: its trace and span id, or its record id where it has no span.
+    """24 bytes that name the report itself: its trace and span id, or its
+    record id where it has no span.
 
-    A report without a span that stands in a trace keeps the trace id, so that its parent is found after a restart too.
+    A report without a span that stands in a trace keeps the trace id, so that its parent is
+    found after a restart too.
     """
     if call.span_id:
         return call.trace_id + call.span_id
@@ -173,12 +180,16 @@ def rank(fact: CallDigest) -> int:
 
 
 def keys_of(rows: bytes) -> Iterator[tuple[bytes, bytes, int, int, int, int, int, int, int]]:
-    """Of each row: its identity, parent span id, source, scope, response, marks, group, session and request."""
+    """Of each row: its identity, parent span id, source, scope, response,
+    marks, group, session and request.
+    """
     return _KEYS.iter_unpack(rows)
 
 
 def chained(rows: bytes, chains: Sequence[tuple[int, int, int, int]], left_out: AbstractSet[int]) -> bytes:
-    """The rows less those *left_out*, with (index, prev_child, prev_response, prev_request) of *chains* written in."""
+    """The rows less those *left_out*, with (index, prev_child, prev_response,
+    prev_request) of *chains* written in.
+    """
     if not chains and not left_out:
         return rows
     written = bytearray(rows)
@@ -203,7 +214,7 @@ def unpack_fact(rows: bytes | bytearray, index: int) -> CallDigest:
 
 
 def bare_row(row: bytes, at_ms: int) -> bytes:
-    """The row of a report that says nothing of the same call but that it is there, at that time."""
+    """The row of a report that states nothing of the same call but that it is there, at that time."""
     fact = unpack_fact(row, 0)
     bare = fact._replace(
         start_ms=at_ms, end_ms=at_ms, response=0, request_model=0, response_model=0,

@@ -1,13 +1,14 @@
 """What the gateway remembers of reports, so that a call is billed once. Pure: no clock, no I/O.
 
-Four compact tables (`table.Table`) answer, for about half a microsecond each: was this span reported before; which
-report named this parent last; which report had this response id, or this request id, last. Reports of one parent and of one id are
-chained through their rows (`facts.prev_*`), so a cluster is found from any of its members. Rows stay in memory while
-their chunk settles; of a settled chunk only the tables' keys remain, and its rows are read back from the spool when a
-late report refers to it.
+Four compact tables (`table.Table`) answer, for about half a microsecond each: was this span
+reported before; which report named this parent last; which report had this response id, or this
+request id, last. Reports of one parent and of one id are chained through their rows
+(`facts.prev_*`), so a cluster is found from any of its members. Rows stay in memory while their
+chunk settles; of a settled chunk only the tables' keys remain, and its rows are read back from the
+spool when a late report refers to it.
 
-Per report this costs: the row (`DIGEST_BYTES`) while it settles, 22 bytes for its span, 22 for its parent, 22 for its
-response id, each table within `max_keys`.
+Per report this costs: the row (`DIGEST_BYTES`) while it settles, 22 bytes for its span, 22 for its
+parent, 22 for its response id, each table within `max_keys`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -58,7 +59,7 @@ from gateway.normalise.call import LOG, RANK_SHIFT, REPEAT, STAMPED, UNFINISHED,
 REPEATS_OTHERS = LOG | REPEAT | UNFINISHED | -1 << RANK_SHIFT
 """Marks of reports that other reports may stand for."""
 MOVED = "kept.moved"
-"""What the spool says of a report that stands in a later chunk (`Ledger.move`)."""
+"""What the spool states of a report that stands in a later chunk (`Ledger.move`)."""
 BEYOND_CHUNKS = 1 << 41
 """A number that no chunk has."""
 
@@ -87,7 +88,8 @@ class Ledger:
         self._order = SignalPrecedence(max_keys)
         self._versions = Versions()
         self._begun: dict[int, set[int]] = {}
-        """Chunk that settles -> indexes of the calls of which only the beginning was told; most chunks have none."""
+        """Chunk that settles -> indexes of the calls of which only the beginning was
+        reported; most chunks have none."""
 
     # ---- in
 
@@ -96,7 +98,9 @@ class Ledger:
         return self.count_rows(digest_rows(calls), b"".join(links), seq, first, received_ms)
 
     def count_rows(self, rows: bytes, links: bytes, seq: int, first: int, received_ms: int) -> Counted:
-        """Take one payload's rows and links, of which the kept ones will stand in chunk *seq* from index *first* on."""
+        """Take one payload's rows and links, of which the kept ones will stand in chunk
+        *seq* from index *first* on.
+        """
         counted = Counted()
         chunk = self._chunks.get(seq)
         if chunk is None:
@@ -108,7 +112,10 @@ class Ledger:
         return counted
 
     def _count_calls(self, rows: bytes, chunk: Settling, first: int, duplicates: set[int]) -> bytes:  # noqa: C901, PLR0912 - the hot loop
-        """The rows of the calls that are kept. The hot loop: what it calls is inlined where that was measured to matter."""
+        """The rows of the calls that are kept.
+
+        The hot loop: what it calls is inlined where that was measured to matter.
+        """
         add_span, swap_child, swap_response = self._spans.add, self._children.swap, self._responses.swap
         swap_request = self._requests.swap
         chains: list[tuple[int, int, int, int]] = []
@@ -155,10 +162,11 @@ class Ledger:
         return facts
 
     def _is_news(self, own: bytes, ref: int, rows: bytes, i: int, first: int, places: Sequence[int]) -> bool:
-        """Whether the known span *own* is told anew by row *i*: its first report is open, and none of its reports said the same.
+        """Whether the known span *own* is reported anew by row *i*: its first report is open, and
+        none of its reports said the same.
 
-        *places*: row of each report of this payload that is kept, from index *first* of the chunk on. What is news is
-        remembered as a version, to be decided with the first report.
+        *places*: row of each report of this payload that is kept, from index *first* of the chunk
+        on. What is news is remembered as a version, to be decided with the first report.
         """
         known = self._versions.of(self._spans.find(hash(own) & MASK or 1))
         seq = split_ref(ref).seq
@@ -204,7 +212,8 @@ class Ledger:
     ) -> None:
         """Take back one chunk from the spool, oldest first, as `count` and `decide` left it.
 
-        *dropped*: index -> outcome; *merged*: indexes of what stands for several reports, from before its own chunk settles.
+        *dropped*: index -> outcome; *merged*: indexes of what stands for several reports, from
+        before its own chunk settles.
         """
         chunk = Settling(seq, received_ms)
         if not settled:
@@ -227,7 +236,9 @@ class Ledger:
                 chunk.links += link_row(link.trace_id + link.span_id + link.parent_span_id, prev)
 
     def _restore_call(self, chunk: Settling, idx: int, row: bytes, dropped: str | None, *, settled: bool) -> None:
-        """Take back one call, or one that was dropped with that outcome; of a settled chunk only what the tables hold."""
+        """Take back one call, or one that was dropped with that outcome; of a settled chunk
+        only what the tables hold.
+        """
         fact = unpack_fact(row, 0)
         ref = call_ref(chunk.seq, idx)
         key = span_key(fact.trace_id + fact.span_id)
@@ -260,14 +271,18 @@ class Ledger:
         self._watch_twins(fact.source, fact.scope, (ref,))
 
     def _relate(self, ref: int) -> None:
-        """The call at *ref* needs a verdict too, if it still settles: whoever comes due first decides for both."""
+        """The call at *ref* needs a verdict too, if it still settles: whoever
+        comes due first decides for both.
+        """
         where = split_ref(ref)
         chunk = self._chunks.get(where.seq)
         if chunk is not None:
             chunk.related.add(where.idx)
 
     def _watch_twins(self, source: int, scope: int, refs: Sequence[int]) -> None:
-        """Look for twins of new reports, only in sources that more than one scope reports from."""
+        """Look for co-instrumented spans of new reports, only in sources that
+        more than one scope reports from.
+        """
         seen = self._sources.get(source)
         if seen is None:
             seen = self._sources[source] = Source(scope)
@@ -318,7 +333,9 @@ class Ledger:
     # ---- settling
 
     def due(self, received_through_ms: int, seq_through: int, *, most_reports: int) -> list[int]:
-        """The chunks received up to *received_through_ms* and numbered up to *seq_through*, oldest first; they end with *most_reports*."""
+        """The chunks received up to *received_through_ms* and numbered up to *seq_through*, oldest
+        first; they end with *most_reports*.
+        """
         found: list[int] = []
         reports = 0
         for seq, chunk in self._chunks.items():
@@ -329,7 +346,9 @@ class Ledger:
         return found
 
     def turn_back(self, now_ms: int) -> None:
-        """The clock says *now_ms*: a chunk received later than that waits no longer than one received now."""
+        """The clock states *now_ms*: a chunk received later than that waits no
+        longer than one received now.
+        """
         for chunk in self._chunks.values():
             chunk.received_ms = min(chunk.received_ms, now_ms)
 
@@ -348,9 +367,11 @@ class Ledger:
         return split_ref(ref).seq in self._chunks
 
     def roots(self, seq: int) -> list[int]:
-        """References of the open calls of chunk *seq* that are related to others: they need a verdict.
+        """References of the open calls of chunk *seq* that are related to
+        others: they need a verdict.
 
-        The others stand from now on, so a product's way to report that one of them came in is the one that counts.
+        The others stand from now on, so a product's way to report that one of them came
+        in is the one that counts.
         """
         chunk = self._chunks[seq]
         find = self._children.find
@@ -374,7 +395,9 @@ class Ledger:
         return bool(parent) and split_ref(parent).seq not in self._chunks
 
     def _is_told_elsewhere(self, fact: CallDigest) -> bool:
-        """Whether a call stands around the report, or another of its product's ways to report counts. Else it is taken."""
+        """Whether a call stands around the report, or another of its product's ways to report
+        counts. Else it is taken.
+        """
         has_parent = fact.marks & (LOG | REPEAT) and any(fact.parent_span_id)
         if has_parent and self._spans.find(span_key(fact.trace_id + fact.parent_span_id)):
             return True
@@ -386,18 +409,24 @@ class Ledger:
         return False
 
     def cluster(self, ref: int, late: Mapping[int, LateChunk | None]) -> tuple[Cluster, set[int]]:
-        """The cluster around *ref*, and the settled chunks whose rows are needed first and are not in *late*."""
+        """The cluster around *ref*, and the settled chunks whose rows are
+        needed first and are not in *late*.
+        """
         rows = Rows(self._chunks, late)
         tables = Tables(self._spans, self._children, self._responses, self._requests)
         return gather(ref, rows, tables, self._twins, self._versions.others), rows.missing
 
     def _twins(self, ref: int, fact: CallDigest) -> list[int]:
-        """References of reports that still settle and may be twins of the one at *ref*."""
+        """References of reports that still settle and may be co-instrumented
+        spans of the one at *ref*.
+        """
         seen = self._sources.get(fact.source)
         return [] if seen is None or seen.index is None else self._twins_in(seen.index, fact)
 
     def decide(self, cluster: "Cluster") -> Verdict:
-        """The rules' verdict, noted: what it drops is dropped from now on, what it merges upon is fixed."""
+        """The rules' verdict, noted: what it drops is dropped from
+        now on, what it merges upon is fixed.
+        """
         members = [member for ref, member in cluster.members.items() if ref not in cluster.gone]
         folded = fold(members, cluster.shadows)
         verdict = resolve(
@@ -405,7 +434,7 @@ class Ledger:
             folded.parents(cluster.parents),
             folded.refs(cluster.cut),
             inside=folded.inside(cluster.inside),
-            told=folded.told(cluster.told),
+            inside_dropped=folded.inside_dropped(cluster.inside_dropped),
             answered=folded.refs(cluster.answered),
             counted_rank=self._counted_rank,
         )
@@ -439,7 +468,9 @@ class Ledger:
         self._order.unfix(verdict.fixed)
 
     def unfinished(self, seq: int) -> list[list[int]]:
-        """References of the calls of chunk *seq* of which nobody told an end: each with all its reports, the first one first."""
+        """References of the calls of chunk *seq* of which no one stated an end: each with all its
+        reports, the first one first.
+        """
         chunk = self._chunks[seq]
         found: dict[int, list[int]] = {}
         for idx in sorted(self._begun.get(seq, ())):
@@ -454,7 +485,9 @@ class Ledger:
         return fact is not None and self.is_open(ref) and fact.marks & UNFINISHED != 0
 
     def move(self, calls: Sequence[Sequence[int]], seq: int, received_ms: int) -> bytes:
-        """The reports of each of *calls* stand in chunk *seq* from now on, one after the other; their rows there."""
+        """The reports of each of *calls* stand in chunk *seq* from now on, one after
+        the other; their rows there.
+        """
         chunk = self._chunks[seq] = Settling(seq, received_ms)
         for reports in calls:
             first = call_ref(seq, len(chunk.outcomes))
@@ -494,7 +527,9 @@ class Ledger:
         self._begun.pop(seq, None)
 
     def turn(self) -> None:
-        """Now and then: forget what settled in the twins' index, and sources that fell silent."""
+        """Now and then: forget what settled in the co-instrumented spans' index, and
+        sources that fell silent.
+        """
         oldest = self._oldest()
         for source, seen in list(self._sources.items()):
             if not seen.prune(oldest):
@@ -517,5 +552,5 @@ class Ledger:
 
 
 def _without_chains(rows: bytes | bytearray, idx: int) -> bytes:
-    """What row *idx* says of its report: not where it stands among the others."""
+    """What row *idx* states of its report: not where it stands among the others."""
     return bytes(rows[idx * DIGEST_BYTES : (idx + 1) * DIGEST_BYTES - CHAINS_BYTES])

@@ -33,11 +33,13 @@ _NESTED_PARTS = (
 
 
 def merge(reports: Sequence[Record], record_id: str, *, stamped: Record | None = None) -> Record:
-    """The reports' common record: the first (fullest) one, completed by what only the others know, under *record_id*.
+    """The reports' common record: the first (fullest) one, completed by what only the
+    others know, under *record_id*.
 
-    Whose call it is, *stamped* says first, the fullest of those that came under a key with labels: no other report
-    may write over what the key fixes. A gateway's cache hit makes the call unbilled, whoever else reports it. A reported cost goes before an estimate, which
-    goes before none.
+    Whose call it is, *stamped* states first, the fullest of those that came under a key
+    with labels: no other report may write over what the key fixes. A gateway's cache
+    hit makes the call unbilled, whoever else reports it. A reported cost goes before an
+    estimate, which goes before none.
     """
     merged: dict[str, Any] = dict(reports[0])
     merged["usage"] = dict(reports[0]["usage"])
@@ -97,7 +99,9 @@ def complete_usage(usage: Usage, other: Usage) -> None:
 
 
 def _fits(mine: dict[str, Any], theirs: dict[str, Any], part: str, whole: str, known: int) -> bool:
-    """Whether *part*, which only *theirs* states, lies within the *whole* beside the *known* parts of it."""
+    """Whether *part*, which only *theirs* states, lies within the *whole*
+    beside the *known* parts of it.
+    """
     if mine.get(part) is not None or theirs.get(part) is None or mine.get(whole) is None:
         return False
     return bool(known + theirs[part] <= mine[whole])

@@ -1,8 +1,8 @@
 """When two reports name the same model. Pure.
 
-Reports of one call name its model in several ways: `gpt-4o` and `gpt-4o-2024-08-06`, `openai/gpt-4o`,
-`anthropic.claude-sonnet-4-5-20250929-v1:0`. Counting compares a short form: lower case, without the provider's prefix
-and without the date or version at the end.
+Reports of one call name its model in several ways: `gpt-4o` and `gpt-4o-2024-08-06`,
+`openai/gpt-4o`, `anthropic.claude-sonnet-4-5-20250929-v1:0`. Counting compares a short form: lower
+case, without the provider's prefix and without the date or version at the end.
 """
 
 import hashlib
@@ -16,7 +16,8 @@ _SUFFIX = re.compile(
     r"(?:[-@:_](?>(?:\d{4}-\d{2}-\d{2}|\d{8}|\d{6}|\d{3,4}|(?:0[1-9]|1[0-2])-(?:20\d{2}|[0-3]\d))(?!\d)"
     r"|latest|preview|v\d+(?::\d+)?))++$"
 )
-"""Nothing is tried twice (`(?>`, `++`): a date reads as one part or as two, and a made-up name of many would take hours."""
+"""Nothing is tried twice (`(?>`, `++`): a date reads as one part or as two, and a made-up
+name of many would take hours."""
 
 
 @lru_cache(maxsize=4096)

@@ -1,13 +1,15 @@
 """Which of a product's ways to report a call is counted (rule 4's numbered order). Pure, bounded.
 
-Of each sender's session the lowest rank seen so far is counted; once something of it was forwarded, the rank of that
-stays, whatever comes later. When the way that counts falls silent for `HOLD_MS` (its exporter was switched off, say),
-the others are weighed anew, so that nothing is lost for good. Sessions are compared where both sides state one, and so
-are places: a report without a session stands for all sessions of its group, as does whoever is compared with it. (Codex'
-logs state the host and the session, its spans neither.)
+Of each sender's session the lowest rank seen so far is counted; once something of it was forwarded,
+the rank of that stays, whatever comes later. When the way that counts falls silent for `HOLD_MS`
+(its exporter was switched off, state), the others are weighed anew, so that nothing is lost for
+good. Sessions are compared where both sides state one, and so are places: a report without a
+session stands for all sessions of its group, as does whoever is compared with it. (Codex' logs
+state the host and the session, its spans neither.)
 
-Keys for what was stated, for reports that state none, and for all reports together hold that, of sessions times places.
-Their value is the time of the last report of the way that counts (s, from bit 16), the rank that is fixed, and the lowest seen.
+Keys for what was stated, for reports that state none, and for all reports together hold that, of
+sessions times places. Their value is the time of the last report of the way that counts (s, from
+bit 16), the rank that is fixed, and the lowest seen.
 """
 
 from collections.abc import Iterable
@@ -16,7 +18,8 @@ from itertools import product
 from gateway.counting.calls.table import MASK, Table
 
 HOLD_MS = 5 * 60 * 1000
-"""Longer than two exporters of one process are apart, retries included; shorter than anyone waits for their figures."""
+"""Longer than two exporters of one process are apart, retries included; shorter than
+anyone waits for their figures."""
 _MS_PER_S = 1000
 _RANK = 0xFF
 _FIXED_BIT = 8
@@ -31,7 +34,9 @@ def _key(group: int, session: int, place: int) -> int:
 
 
 class SignalPrecedence:
-    """Group, session and place (0 where not stated) -> the lowest rank seen, and the rank that something was forwarded with."""
+    """Group, session and place (0 where not stated) -> the lowest rank seen, and the rank that
+    something was forwarded with.
+    """
 
     __slots__ = ("_now_s", "_table")
 
@@ -55,7 +60,8 @@ class SignalPrecedence:
                 self._table.swap(key, after)
 
     def fix(self, group: int, session: int, rank: int, *, place: int = 0) -> list[int]:
-        """A call is taken from a report of *rank*: from now on that is the way that counts. The first one stays.
+        """A call is taken from a report of *rank*: from now on that is the way that
+        counts. The first one stays.
 
         Returns the keys that this fixed, for `unfix`.
         """
@@ -68,7 +74,9 @@ class SignalPrecedence:
         return fixed
 
     def fix_again(self, group: int, session: int, rank: int, *, place: int = 0) -> None:
-        """A report of *rank* is known to have been taken, alone or with others of its call: of these the lowest counts."""
+        """A report of *rank* is known to have been taken, alone or with others of its call:
+        of these the lowest counts.
+        """
         for key in _told(group, session, place):
             state = self._fresh(key)
             self._set(key, state, fixed=min(state >> _FIXED_BIT & _RANK or rank, rank))
@@ -79,7 +87,9 @@ class SignalPrecedence:
             self._set(key, self._table.find(key), fixed=0)
 
     def counted(self, group: int, session: int, *, place: int = 0) -> int:
-        """The rank that counts for a report of this group, session and place; 0 where nothing is known."""
+        """The rank that counts for a report of this group, session
+        and place; 0 where nothing is known.
+        """
         keys = (_key(group, *stated) for stated in product(_fitting(session), _fitting(place)))
         states = [state for state in map(self._fresh, keys) if state]
         fixed = [rank for state in states if (rank := state >> _FIXED_BIT & _RANK)]

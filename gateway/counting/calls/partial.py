@@ -1,9 +1,11 @@
-"""Reports that tell a part of a call: the create and the update of one generation. Pure.
+"""Reports that state a part of a call: the create and the update of one generation. Pure.
 
-1. A report that names no model does not know what was called: provider and operation are those of the report that names one, and
-   where the call went well that model is the response's too, unless it is named.
-2. The start is that of the report that knows it, the end that of the one that knows it, and the duration lies between.
-3. A part that another report told leaves no flag.
+1. A report that names no model does not know what was called: provider and operation are
+   those of the report that names one, and where the call went well that model is the
+   response's too, unless it is named.
+2. The start is that of the report that knows it, the end that of the one that knows it, and
+   the duration lies between.
+3. A part that another report stated leaves no flag.
 """
 
 from collections.abc import Sequence
@@ -16,7 +18,10 @@ from spool.record import Record
 
 
 def complete_called(merged: dict[str, Any], report: Record, *, is_finished: bool) -> None:
-    """Rule 1, before the names of *report* are filled in. *is_finished*: the fullest report tells an end."""
+    """Rule 1, before the names of *report* are filled in.
+
+    *is_finished*: the fullest report states an end.
+    """
     if merged.get("provider") not in {None, UNKNOWN_PROVIDER} or merged.get("request_model"):
         return
     model = report.get("request_model") or report.get("response_model")

@@ -1,17 +1,22 @@
 """The counting rules over one cluster of related reports: which are calls of their own. Pure.
 
-A cluster is what the ledger found to hang together: by response id, by twinship, or below one another. The rules see the
-set, never the order in which it came, so any order and any split over requests gives the same calls:
+A cluster is what the ledger found to are related: by response id, by twinship, or below one
+another. The rules see the set, never the order in which it came, so any order and any split over
+requests gives the same calls:
 
-1. Reports with one response id whose time and usage agree are one call (rule 3b); those that do not agree stay, flagged `conflict`.
-   So are reports of different scopes with one request id, which a gateway and its callbacks share where there is no answer to name.
-2. A log that was emitted in a call's span and agrees with it is of that call; so is a span that is known to repeat its parent,
-   unless it states another response and other usage: that is one more call beside it.
+1. Reports with one response id whose time and usage agree are one call (rule 3b); those that do not
+   agree stay, flagged `conflict`. So are reports of different scopes with one request id, which a
+   gateway and its callbacks share where there is no answer to name.
+2. A log that was emitted in a call's span and agrees with it is of that call; so is a span
+   that is known to repeat its parent, unless it states another response and other usage: that
+   is one more call beside it.
 3. Twins are paired one to one, nearest in time first (rule 3c).
-4. Bottom up, a call above others is suppressed as `ancestor` when they cover its usage; else both stay, flagged `conflict` (rule 2).
-   Above a single call it is that very call, and completes it.
-5. Of a product's ways to report, only the one that counts stays (`order.py`); the others are suppressed as `other_report`.
-6. What was forwarded already stands: a call that holds such a report keeps that report, and the others are duplicates of it.
+4. Bottom up, a call above others is suppressed as `ancestor` when they cover its usage; else both
+   stay, flagged `conflict` (rule 2). Above a single call it is that very call, and completes it.
+5. Of a product's ways to report, only the one that counts stays (`order.py`); the others are
+   suppressed as `other_report`.
+6. What was forwarded already stands: a call that holds such a report keeps that report, and the
+   others are duplicates of it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -35,11 +40,12 @@ from gateway.counting.calls.digest import FAILED, HIT, CallDigest, rank
 from gateway.normalise.call import LOG, REPEAT, UNFINISHED
 
 MAX_ALIKE = 64
-"""Calls of one id, and reports of one call, that another report is compared with: the last ones before it in time."""
+"""Calls of one id, and reports of one call, that another report is compared with: the
+last ones before it in time."""
 MAX_SCANNED = 512
-"""Reports that begin after one, among which its twins are looked for."""
+"""Reports that begin after one, among which its co-instrumented spans are looked for."""
 _NOTHING: Mapping[int, int] = {}
-_NONE_TOLD: Mapping[int, CallDigest] = {}
+_NO_DIGESTS: Mapping[int, CallDigest] = {}
 
 
 class Fixed(Enum):
@@ -59,18 +65,23 @@ class Member:
 
 @dataclass(slots=True)
 class Verdict:
-    """What a cluster's reports become. References not named here are calls of their own, unchanged."""
+    """What a cluster's reports become.
+
+    References not named here are calls of their own, unchanged.
+    """
 
     dropped: dict[int, str] = field(default_factory=dict)
     """Reference -> `duplicate.<reason>` or `suppressed.<reason>`."""
     merged: dict[int, list[int]] = field(default_factory=dict)
     """Reference that stands -> all references of its call, fullest first."""
     stamped: set[int] = field(default_factory=set)
-    """Of those in `merged`, the ones that came under a key with labels: their attribution goes first."""
+    """Of those in `merged`, the ones that came under a key with
+    labels: their attribution goes first."""
     conflicts: set[int] = field(default_factory=set)
     """References that stand with the flag `conflict`."""
     taken: list[tuple[int, int, int, int]] = field(default_factory=list)
-    """(group, session, rank, place) of calls that stand: the way of reporting that counts from now on."""
+    """(group, session, rank, place) of calls that stand: the way of
+    reporting that counts from now on."""
     fixed: list[int] = field(default_factory=list)
     """What the ledger noted of `taken`, to be undone with the verdict."""
 
@@ -99,21 +110,23 @@ def resolve(
     cut: AbstractSet[int] = frozenset(),
     *,
     inside: Mapping[int, int] = _NOTHING,
-    told: Mapping[int, CallDigest] = _NONE_TOLD,
+    inside_dropped: Mapping[int, CallDigest] = _NO_DIGESTS,
     answered: AbstractSet[int] = frozenset(),
     counted_rank: Callable[[CallDigest], int] = lambda fact: 0,
 ) -> Verdict:
-    """Decide a cluster. *parents*: reference of a call -> references of the calls that stand above it, at any distance.
+    """Decide a cluster. *parents*: reference of a call -> references of the calls that stand
+    above it, at any distance.
 
-    *cut*: calls below which more stands than the cluster shows; what shows is then taken to cover them. *inside*: log, or
-    span that repeats its parent -> the call in whose span it was emitted; *told*: the same, where that call was dropped
-    before. *answered*: reports of a response that is counted already, by another id. *counted_rank*: the rank that
-    counts for a report of a product, 0 for all.
+    *cut*: calls below which more stands than the cluster shows; what shows is then taken to cover
+    them. *inside*: log, or span that repeats its parent -> the call in whose span it was emitted;
+    *inside_dropped*: the same, where that call was dropped before. *answered*: reports of a
+    response that is counted already, by another id. *counted_rank*: the rank that counts for a
+    report of a product, 0 for all.
     """
     verdict = Verdict()
     facts = {m.ref: m.fact for m in members}
     ordered = sorted((_like_parent(m, facts.get(inside.get(m.ref, 0))) for m in members), key=_canonical)
-    ordered = [m for m in ordered if not _is_told(m, told, verdict) and m.ref not in answered]
+    ordered = [m for m in ordered if not _is_inside_dropped(m, inside_dropped, verdict) and m.ref not in answered]
     verdict.dropped.update(dict.fromkeys(answered, "duplicate.response_id"))
     calls = _same_responses(ordered, verdict)
     calls = _same_requests(calls)
@@ -133,9 +146,11 @@ def _like_parent(member: Member, around: CallDigest | None) -> Member:
     return replace(member, fact=member.fact._replace(marks=member.fact.marks | HIT))
 
 
-def _is_told(member: Member, told: Mapping[int, CallDigest], verdict: Verdict) -> bool:
-    """Whether the call in whose span the report was emitted is counted elsewhere already; then it is dropped."""
-    around = told.get(member.ref)
+def _is_inside_dropped(member: Member, inside_dropped: Mapping[int, CallDigest], verdict: Verdict) -> bool:
+    """Whether the call in whose span the report was emitted is counted elsewhere
+    already; then it is dropped.
+    """
+    around = inside_dropped.get(member.ref)
     if around is None or member.fixed is Fixed.KEPT or not _is_of(member.fact, around):
         return False
     verdict.dropped[member.ref] = "duplicate.same_span"
@@ -155,7 +170,9 @@ def _is_of(fact: CallDigest, around: CallDigest) -> bool:
 
 
 def _join_insiders(calls: list[_Call], inside: Mapping[int, int]) -> list[_Call]:
-    """Join reports with the call in whose span they were emitted, all that may be of it: such a span is no sum of its logs."""
+    """Join reports with the call in whose span they were emitted, all that may be of it: such a
+    span is no sum of its logs.
+    """
     if not inside:
         return calls
     call_of = {m.ref: call for call in calls for m in call.members}
@@ -176,7 +193,9 @@ def _join_insiders(calls: list[_Call], inside: Mapping[int, int]) -> list[_Call]
 
 
 def _may_tell(own: _Call, other: _Call, inside: Mapping[int, int]) -> bool:
-    """Whether logs emitted in a span of *other* may join it: as `_may_join`, beside others that were emitted in it."""
+    """Whether logs emitted in a span of *other* may join it: as `_may_join`, beside
+    others that were emitted in it.
+    """
     spans = {m.ref for m in other.members}
     beside = {m.fact.scope for m in other.members if m.fact.marks & LOG and inside.get(m.ref) in spans}
     theirs = {m.fact.scope for m in other.members} - beside
@@ -185,12 +204,16 @@ def _may_tell(own: _Call, other: _Call, inside: Mapping[int, int]) -> bool:
 
 
 def _repeats_all(fact: CallDigest, call: _Call) -> bool:
-    """Whether a span that repeats its parent is of the one call of several that stand below it and were joined before."""
+    """Whether a span that repeats its parent is of the one call of several that stand below
+    it and were joined before.
+    """
     return all(is_repeat(fact, m.fact) for m in call.members)
 
 
 def _is_superseded(call: _Call, counted_rank: Callable[[CallDigest], int], verdict: Verdict) -> bool:
-    """Whether another of the product's ways to report counts; then all of the call is dropped, unless some of it stands."""
+    """Whether another of the product's ways to report counts; then all of the call is dropped,
+    unless some of it stands.
+    """
     placed = [m.fact for m in call.members if m.fact.group]
     if not placed:
         return False
@@ -213,7 +236,9 @@ def _canonical(member: Member) -> tuple[int, int, bytes, bytes, int]:
 
 
 def fullest(members: Sequence[Member]) -> list[Member]:
-    """Reports of one call, the one to believe first: without known deviation, its own, most complete, then canonical order."""
+    """Reports of one call, the one to believe first: without known deviation, its own, most
+    complete, then canonical order.
+    """
     return sorted(
         members,
         key=lambda m: (
@@ -272,7 +297,9 @@ def _only_hits_differ(group: Sequence[_Call]) -> bool:
 
 
 def _pair_twins(calls: list[_Call]) -> list[_Call]:
-    """Join calls that are twins, nearest first; a call takes at most one report of each scope, and one response id."""
+    """Join calls that are co-instrumented spans, nearest first; a call takes at most one report of
+    each scope, and one response id.
+    """
     by_source: dict[int, dict[int, list[CallDigest]]] = {}
     for i, call in enumerate(calls):
         for member in call.members:
@@ -300,9 +327,12 @@ def _root(joined: Mapping[int, int], i: int) -> int:
 
 
 def _near(group: Mapping[int, Sequence[CallDigest]]) -> list[tuple[int, int, int]]:
-    """(distance in ms, call, call) of all twins in one source. *group*: index of a call -> its reports from that source."""
+    """(distance in ms, call, call) of all co-instrumented spans in one source.
+
+    *group*: index of a call -> its reports from that source.
+    """
     facts = sorted(((fact, i) for i, of_call in group.items() for fact in of_call), key=lambda x: x[0].start_ms)
-    if len({fact.scope for fact, _ in facts}) < 2:  # noqa: PLR2004 a twin needs another scope
+    if len({fact.scope for fact, _ in facts}) < 2:  # noqa: PLR2004 a co-instrumented span needs another scope
         return []
     found: dict[tuple[int, int], int] = {}
     for at, (a, i) in enumerate(facts):
@@ -323,14 +353,16 @@ def _near(group: Mapping[int, Sequence[CallDigest]]) -> list[tuple[int, int, int
 def _without_insiders(
     calls: Sequence[_Call], parents: Mapping[int, Sequence[int]], inside: Mapping[int, int]
 ) -> Mapping[int, Sequence[int]]:
-    """*parents* without those of reports that tell of another call than the span does in which they were emitted.
+    """*parents* without those of reports that report another call than the span
+    does in which they were emitted.
 
-    A span that repeats its parent is no call below it; nor is a log in a span that another log tells of: that one is no sum.
+    A span that repeats its parent is no call below it; nor is a log in a span that another log
+    reports: that one is no sum.
     """
     if not inside:
         return parents
     call_of = {m.ref: call for call in calls for m in call.members}
-    told = {
+    inside_dropped = {
         around
         for ref, around in inside.items()
         if ref in call_of and call_of[ref] is call_of.get(around)  # joined
@@ -339,7 +371,7 @@ def _without_insiders(
         m.ref
         for call in calls
         for m in call.members
-        if m.ref in inside and (m.fact.marks & REPEAT or inside[m.ref] in told)
+        if m.ref in inside and (m.fact.marks & REPEAT or inside[m.ref] in inside_dropped)
     }
     if not beside:
         return parents
@@ -377,12 +409,13 @@ def _suppress_ancestors(
 
 
 def _is_begun(call: _Call) -> bool:
-    """Whether nobody told its end yet: what it will account for is not known."""
+    """Whether no one inside_dropped its end yet: what it will account for is not known."""
     return all(m.fact.marks & UNFINISHED for m in call.members)
 
 
 def _suppress_late(forwarded: _Call, counted: Sequence[_Call], verdict: Verdict) -> None:
-    """Calls that came after the call above them was forwarded: they go where that one accounts for them, else all stay.
+    """Calls that came after the call above them was forwarded: they go where that one
+    accounts for them, else all stay.
 
     A log in its span is no call below it: that it is another one was decided before.
     """
@@ -405,7 +438,9 @@ def _suppress_late(forwarded: _Call, counted: Sequence[_Call], verdict: Verdict)
 
 
 def _completes(above: _Call, below: _Call, cut: AbstractSet[int]) -> bool:
-    """Whether the one call below another is that very call: nothing else stands there, and they ended alike."""
+    """Whether the one call below another is that very call: nothing else stands
+    there, and they ended alike.
+    """
     if any(m.ref in cut for m in above.members):
         return False
     outcome = FAILED | HIT
@@ -413,9 +448,10 @@ def _completes(above: _Call, below: _Call, cut: AbstractSet[int]) -> bool:
 
 
 def is_covered(members: Sequence[Member], below: Sequence[CallDigest]) -> bool:
-    """Whether the calls *below* account for all that the call above them says it used.
+    """Whether the calls *below* account for all that the call above them states it used.
 
-    They must be of its model, unless both whole counts are exactly theirs: then the model only has another name.
+    They must be of its model, unless both whole counts are exactly theirs: then the
+    model only has another name.
     """
     fact = fullest(members)[0].fact
     if (

@@ -1,9 +1,11 @@
-"""One span reported more than once while its first report settles: what each of them knows becomes one record. Pure.
+"""One span reported more than once while its first report settles: what each of them knows
+becomes one record. Pure.
 
-An exporter may send a span before its usage is known (a stream that goes on, a batch that was cut) and again when it is.
-A report that says what an earlier one said is a duplicate at once; one that says something else is kept beside it until
-their time is up. Then they stand in the cluster as one report under the first one's reference, and the most complete
-of them is believed. What comes after the first report was let go changes nothing.
+An exporter may send a span before its usage is known (a stream that goes on, a batch that was cut)
+and again when it is. A report that states what an earlier one said is a duplicate at once; one that
+states something else is kept beside it until their time is up. Then they stand in the cluster as
+one report under the first one's reference, and the most complete of them is believed. What comes
+after the first report was let go changes nothing.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -74,7 +76,9 @@ class _Decided:
             self._by_response.setdefault(fact.response, []).append((ref, fact))
 
     def of(self, fact: CallDigest) -> list[tuple[int, CallDigest]]:
-        """Those of the call of *fact*: of one span, emitted in it, or of a response that it or one of these states."""
+        """Those of the call of *fact*: of one span, emitted in it, or of a response
+        that it or one of these states.
+        """
         found = dict(self._by_span.get((fact.trace_id, fact.span_id), ()))
         for response in dict.fromkeys(x.response for x in (fact, *found.values()) if x.response):
             stated = fact._replace(response=response)
@@ -113,15 +117,19 @@ class Folded:
     def inside(self, sent: Mapping[int, int]) -> Mapping[int, int]:
         return {self._one(ref): self._one(around) for ref, around in sent.items()} if self.alias else sent
 
-    def told(self, sent: Mapping[int, CallDigest]) -> Mapping[int, CallDigest]:
-        """Each call that was dropped, with what the reports knew that were emitted in its span and decided with it."""
+    def inside_dropped(self, sent: Mapping[int, CallDigest]) -> Mapping[int, CallDigest]:
+        """Each call that was dropped, with what the reports knew that were emitted in its
+        span and decided with it.
+        """
         return {self._one(ref): self.decided.completed(around) for ref, around in sent.items()}
 
     def _one(self, ref: int) -> int:
         return self.alias.get(ref, ref)
 
     def unfold(self, verdict: Verdict) -> None:
-        """Say in *verdict* what becomes of every report: of a span that stands, the first one stands for all."""
+        """Say in *verdict* what becomes of every report: of a span that stands, the
+        first one stands for all.
+        """
         for slot, refs in verdict.merged.items():
             verdict.merged[slot] = [x for ref in refs for x in self._refs(ref)]
         for ref, reports in self.versions.items():
@@ -139,8 +147,8 @@ class Folded:
 def fold(members: Iterable[Member], shadows: Mapping[int, CallDigest] = _NO_SHADOWS) -> Folded:
     """The *members* with one report a span.
 
-    *shadows*: reports that were dropped before. Their record was completed into another one, and so is what they knew
-    into the report that stands; what stood above them stands above that one.
+    *shadows*: reports that were dropped before. Their record was completed into another one, and so
+    is what they knew into the report that stands; what stood above them stands above that one.
     """
     by_span: dict[tuple[bytes, bytes], list[Member]] = {}
     for member in members:

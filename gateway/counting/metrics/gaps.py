@@ -1,14 +1,17 @@
-"""Tokens by calls against tokens by metrics, per source and model: what spans lost or sampling left out. Pure.
+"""Tokens by calls against tokens by metrics, per source and model: what spans
+lost or sampling left out. Pure.
 
-Metrics count every call, also where spans are sampled or dropped on their way. What they tell beyond the calls of the
-same source and model is in no bill, and shown as a gap:
+Metrics count every call, also where spans are sampled or dropped on their way. What they state
+beyond the calls of the same source and model is in no bill, and shown as a gap:
 
 1. where the model has calls, and metrics exceed them by more than `TOLERANCE`;
-2. where the model has none, but its metrics were left out because the source reports calls: all of its calls are lost.
-   Unless other models of the source have calls and no metrics, enough of them: then the two name one model differently.
-   Metrics come minutes after the calls, so those calls tell at least as many tokens.
+2. where the model has none, but its metrics were left out because the source reports calls: all of
+   its calls are lost. Unless other models of the source have calls and no metrics, enough of them:
+   then the two name one model differently. Metrics come minutes after the calls, so those calls
+   state at least as many tokens.
 
-Totals run from the start of this process; aggregates of an earlier time are left out, for their calls were not seen.
+Totals run from the start of this process; aggregates of an earlier time are left out, for
+their calls were not seen.
 """
 
 from collections import Counter
@@ -31,7 +34,7 @@ class Whose(NamedTuple):
 
 
 class Gap(TypedDict):
-    """One source and model of which metrics tell more tokens than calls do."""
+    """One source and model of which metrics state more tokens than calls do."""
 
     sender: str
     """As `Reporter` has it; `sender_shown` for people."""
@@ -47,7 +50,7 @@ class _Tokens:
     by_calls: int = 0
     by_metrics: int = 0
     has_calls: bool = False
-    """Also where they told no tokens."""
+    """Also where they stated no tokens."""
     left_out: int = 0
     """Of `by_metrics`, what was not billed because the source reports calls."""
 
@@ -67,7 +70,9 @@ class Totals:
     def add_metrics(
         self, sender: str, service_name: str, model: str | None, tokens: int, start_ms: int, *, is_left_out: bool
     ) -> None:
-        """Tokens of one aggregate that began at *start_ms*; *is_left_out*: not billed, because the source reports calls."""
+        """Tokens of one aggregate that began at *start_ms*; *is_left_out*: not billed,
+        because the source reports calls.
+        """
         if start_ms >= self.since_ms:
             sums = self._of(Whose(sender, service_name, short_model(model or "")))
             sums.by_metrics += tokens
@@ -80,7 +85,7 @@ class Totals:
         return sums
 
     def gaps(self) -> list[Gap]:
-        """Where the metrics of a source say more than its calls; the widest first."""
+        """Where the metrics of a source state more than its calls; the widest first."""
         found = [*self._partly_lost(), *self._wholly_lost()]
         return sorted(found, key=lambda gap: gap["tokens_by_calls"] - gap["tokens_by_metrics"])
 
@@ -93,10 +98,10 @@ class Totals:
         lost = {
             w: sums.left_out for w, sums in self._tokens.items() if w.model and sums.left_out and not sums.has_calls
         }
-        told = _by_source((w, sums.by_calls) for w, sums in self._tokens.items() if not sums.by_metrics)
+        stated = _by_source((w, sums.by_calls) for w, sums in self._tokens.items() if not sums.by_metrics)
         claimed = _by_source(lost.items())
         for whose, tokens in lost.items():
-            if _exceeds(claimed[whose[:2]], told[whose[:2]]):
+            if _exceeds(claimed[whose[:2]], stated[whose[:2]]):
                 yield _gap(whose, 0, tokens)
 
 

@@ -1,11 +1,13 @@
 """Points that belong together become one aggregate record. Pure.
 
-Together belong points of one payload that share source, provider, model, operation and attribution, and whose times lie
-within a second (an SDK reads its series one after the other). Their kinds are the parts of one usage, brought to the
-record's partition: input with cache, output with reasoning. A cost metric's point is the cost of the same record.
+Together belong points of one payload that share source, provider, model, operation and attribution,
+and whose times lie within a second (an SDK reads its series one after the other). Their kinds are
+the parts of one usage, brought to the record's partition: input with cache, output with reasoning.
+A cost metric's point is the cost of the same record.
 
-Of each record the first new point is the item that is kept, the others are duplicates (`folded`). Points that add
-nothing are duplicates too (`repeated`): they only tell that a part was 0 in that time.
+Of each record the first new point is the item that is kept, the others are duplicates
+(`folded`). Points that add nothing are duplicates too (`repeated`): they only state that
+a part was 0 in that time.
 """
 
 import heapq
@@ -65,7 +67,8 @@ class Aggregate(NamedTuple):
     tokens: int
     """Input and output."""
     is_costed: bool
-    """Its source reports the cost of this model by a metric of its own: an estimate would be added to that."""
+    """Its source reports the cost of this model by a metric of its own: an
+    estimate would be added to that."""
     measures: Sequence[Measure] = ()
     """What it was made of."""
 
@@ -108,7 +111,8 @@ def fold(measured: UsagePoints, steps: Sequence[Delta], context: Context) -> Fol
 
 
 def _drop_twins(out: Folded) -> None:
-    """Two scopes of one process that tell the same counts of one model at one time measured the same calls.
+    """Two scopes of one process that state the same counts of one model at one
+    time measured the same calls.
 
     The one with a cost stands, else the first.
     """
@@ -163,7 +167,7 @@ def _aggregate(
     *,
     is_costed: bool,
 ) -> None:
-    """Add the record of *measures*, unless they say nothing."""
+    """Add the record of *measures*, unless they state nothing."""
     new = [measure for measure in measures if measure.step.is_new]
     if not any(measure.step.value or measure.step.measurements > 0 for measure in new):
         out.duplicate["repeated"] += len(new)
@@ -267,7 +271,9 @@ def _fits(sums: Mapping[str, int], usage: Usage, cached: int) -> bool:
 
 
 def _calls(measures: Sequence[Measure]) -> int | None:
-    """How many measurements one kind had: of the input, else of the output; of sums, whatever they tell."""
+    """How many measurements one kind had: of the input, else of the output; of
+    sums, whatever they state.
+    """
     for kind in ("input", "output", COST, REQUESTS):
         counts = [
             m.step.measurements for m in measures if m.point.kind == kind and m.step.is_new and m.step.measurements >= 0
@@ -278,7 +284,7 @@ def _calls(measures: Sequence[Measure]) -> int | None:
 
 
 def _cost(measures: Iterable[Measure]) -> Cost | None:
-    """What the cost metric says of the same time; an idle one says 0."""
+    """What the cost metric states of the same time; an idle one states 0."""
     amounts: Counter[str] = Counter()
     for measure in measures:
         if measure.point.kind == COST:

@@ -1,6 +1,7 @@
 """A held aggregate's facts, and the outcomes of a payload's points. Pure.
 
-Facts are what decides whether a held aggregate is billed; they lie beside its record in the spool, as JSON.
+Facts are what decides whether a held aggregate is billed; they lie beside its
+record in the spool, as JSON.
 """
 
 from typing import NamedTuple

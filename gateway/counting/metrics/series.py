@@ -1,11 +1,12 @@
-"""Temporality: what a data point adds to what its series told before. Pure.
+"""Temporality: what a data point adds to what its series stated before. Pure.
 
 1. A delta point counts as it is; its key names the report itself, so an equal one is a repeat.
-2. A cumulative point counts as the difference to the last value under its key (series and start time). The first one
-   counts in full: its usage is real, and nobody counted it before. Another start time is another key, so a restarted
-   sender begins anew, and two processes that share all labels never mix.
-3. Order is told by the value, not by clocks: more is later. Less at a later time is a reset without a new start time, and
-   counts in full; less at no later time is an old report.
+2. A cumulative point counts as the difference to the last value under its key (series and
+   start time). The first one counts in full: its usage is real, and no one counted it before.
+   Another start time is another key, so a restarted sender begins anew, and two processes
+   that share all labels never mix.
+3. Order is known by the value, not by clocks: more is later. Less at a later time is a reset
+   without a new start time, and counts in full; less at no later time is an old report.
 4. What repeats (a flush after a periodic export, an export without news, a resend) adds nothing.
 """
 
@@ -21,7 +22,8 @@ class State(NamedTuple):
     measurements: int
     """Of a histogram; -1 for what counts none."""
     seen_ms: int
-    """When this was last written down, in ms of our clock: states that nobody repeats are forgotten."""
+    """When this was last written down, in ms of our clock: states
+    that no one repeats are forgotten."""
 
 
 class Report(NamedTuple):

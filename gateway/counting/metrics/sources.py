@@ -1,14 +1,16 @@
-"""Which source reports what: whether an aggregate is billed, or repeats calls that were counted. Pure.
+"""Which source reports what: whether an aggregate is billed, or
+repeats calls that were counted. Pure.
 
-A *source* is the inbound key (else the peer) and the service's name; and its device, instance and session where both sides state
-them. An aggregate waits, and when its time is up it is suppressed
+A *source* is the inbound key (else the peer) and the service's name; and its device, instance and
+session where both sides state them. An aggregate waits, and when its time is up it is suppressed
 
-1. where the operator bills this service by its calls, which is the default: when the source sent calls in the
-   aggregate's time or since (`calls_reported`);
+1. where the operator bills this service by its calls, which is the default: when the source sent
+   calls in the aggregate's time or since (`calls_reported`);
 2. when the source reports the same tokens under a metric of a better rank (`repeated_metric`).
 
-SourceActivity are kept by fingerprint, each under every combination of what it states and what it leaves open, so that a
-question is at most eight look-ups; the oldest go first when there are more than `MAX_SIGHTINGS`.
+SourceActivity are kept by fingerprint, each under every combination of what it states and
+what it leaves open, so that a question is at most eight look-ups; the oldest go first when
+there are more than `MAX_SIGHTINGS`.
 """
 
 from collections.abc import Iterable, Iterator
@@ -65,18 +67,22 @@ class SourceActivity:
         return self._last_ms.get(exact, since_ms - 1) >= since_ms
 
     def seen_since(self, topic: str, reporter: MetricSource, since_ms: int) -> bool:
-        """Whether the source was seen to report *topic* since then: by a reporter that contradicts nothing *reporter* states."""
+        """Whether the source was seen to report *topic* since then: by a reporter that contradicts
+        nothing *reporter* states.
+        """
         last_ms = self._last_ms
         return any(last_ms.get(key, since_ms - 1) >= since_ms for key in _as_asked(topic, reporter))
 
 
 def _as_noted(topic: str, reporter: MetricSource) -> Iterator[int]:
-    """The keys under which a sighting is kept; the one that tells all comes first."""
+    """The keys under which a sighting is kept; the one that states all comes first."""
     return _keys(topic, reporter, [(_STATED + value, _ANY) for value in reporter[2:]])
 
 
 def _as_asked(topic: str, reporter: MetricSource) -> Iterator[int]:
-    """The keys of sightings that fit *reporter*: equal, or silent, wherever it states something; anything where it does not."""
+    """The keys of sightings that fit *reporter*: equal, or silent, wherever it states something;
+    anything where it does not.
+    """
     return _keys(topic, reporter, [(_STATED + value, _STATED) if value else (_ANY,) for value in reporter[2:]])
 
 
@@ -86,7 +92,9 @@ def _keys(topic: str, reporter: MetricSource, choices: Iterable[tuple[str, ...]]
 
 
 def since_ms(received_ms: int, period_ms: int, window_ms: int) -> int:
-    """From when on calls of the source cover an aggregate received at *received_ms* that sums up *period_ms*."""
+    """From when on calls of the source cover an aggregate received at *received_ms*
+    that sums up *period_ms*.
+    """
     return received_ms - window_ms - min(max(period_ms, 0), MAX_PERIOD_MS)
 
 

@@ -98,7 +98,7 @@ class Worker:
         asked = frame(value)
         try:
             process.stdin.write(asked)
-        except (RuntimeError, OSError) as error:  # it ended just now, and nobody was told yet
+        except (RuntimeError, OSError) as error:  # it ended just now, and no one was reported yet
             raise WorkerGone from error
         self._waiting.append(_Waiting(answer, loop.time(), PATIENCE_S + len(asked) * PATIENCE_S_PER_BYTE))
         return await answer
@@ -150,7 +150,7 @@ class Worker:
             await self._end(process)
 
     async def _watch(self, process: asyncio.subprocess.Process) -> None:
-        """End a worker that keeps somebody waiting for too long; then it is as
+        """End a worker that keeps someone waiting for too long; then it is as
         if it had ended by itself.
         """
         while True:

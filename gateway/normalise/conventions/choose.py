@@ -2,7 +2,8 @@
 
 1. The instrumentation scope's name, by `_SCOPES` (exact) and `_SCOPE_PREFIXES` (first that fits).
 2. Else an attribute that only one convention writes, by `_MARKS`; the smallest number wins.
-3. Else usage in a map or a JSON text under one name, and none under names of its own: the generic table.
+3. Else usage in a map or a JSON text under one name, and none under names of
+   its own: the generic table.
 4. Else any `gen_ai.` name: OpenTelemetry GenAI.
 5. Else names that look like usage: the generic table.
 6. Else the span is no AI usage.
@@ -114,11 +115,14 @@ _OWN_NAMES = ("gen_ai.usage.", "llm.usage.", "llm.token_count.")
 _MAX_NAMES = 8192
 _MAX_NAME_CHARS = 128
 _PLAIN: set[str] = set()
-"""Names seen that are no marks: most spans of other libraries are told apart by one set operation."""
+"""Names seen that are no marks: most spans of other libraries are
+distinguished by one set operation."""
 
 
 class _Marks(dict[str, int]):
-    """Attribute name -> what it is a mark of, NOT_AI for most; decided once a name, remembered within bounds."""
+    """Attribute name -> what it is a mark of, NOT_AI for most; decided once a name,
+    remembered within bounds.
+    """
 
     def __missing__(self, name: str) -> int:
         mark = _KNOWN_MARKS.get(name, _GEN_AI if name.startswith("gen_ai.") else NOT_AI)
@@ -140,7 +144,7 @@ _marks = _Marks(_KNOWN_MARKS)
 
 
 def by_scope(name: str) -> Convention | None:
-    """Precedence 1; None where the scope's name says nothing."""
+    """Precedence 1; None where the scope's name states nothing."""
     convention = _SCOPES.get(name)
     if convention is not None:
         return convention

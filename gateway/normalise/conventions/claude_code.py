@@ -1,7 +1,8 @@
-"""Claude Code's own spans (beta): `claude_code.llm_request` is the call; interaction, tool and hook spans are steps around it.
+"""Claude Code's own spans (beta): `claude_code.llm_request` is the call; interaction, tool and hook
+spans are steps around it.
 
-Numbers have bare names, the input excludes the cache, and no attribute names a provider (`docs/formats.md`; described
-from documentation, not captured).
+Numbers have bare names, the input excludes the cache, and no attribute names a provider
+(`docs/formats.md`; described from documentation, not captured).
 """
 
 from gateway.decode.view import Span

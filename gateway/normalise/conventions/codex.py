@@ -1,4 +1,6 @@
-"""Codex: its span `handle_responses` carries the usage of one call, without model; `session_task.turn` repeats the turn."""
+"""Codex: its span `handle_responses` carries the usage of one call, without model;
+`session_task.turn` repeats the turn.
+"""
 
 from gateway.decode.view import Span
 from gateway.normalise.conventions.table import Convention, inclusive
@@ -9,7 +11,9 @@ _TURN = "codex.turn.token_usage."
 
 
 def outcome(picked: Extracted, span: Span, *, failed: bool) -> Outcome:
-    """Only a span with usage of its own is a call; the turn is a step; the hundreds around them are neither."""
+    """Only a span with usage of its own is a call; the turn is a step; the
+    hundreds around them are neither.
+    """
     if "turn_input" in picked.counts:
         return "not_a_call"
     return "call" if "input" in picked.counts or "output" in picked.counts else "undecided"

@@ -1,8 +1,11 @@
-"""Names that log events of products have, one table a product. `events.py` says which event is read by which table.
+"""Names that log events of products have, one table a product. `events.py` states which
+event is read by which table.
 
-1. Claude Code and Cline: the input excludes the cache. Cursor does not say; the numbers may prove it. All others include it.
-2. Gemini CLI: the output excludes thoughts, tool prompts may stand beside the input. Qwen Code has the same names with
-   an output that depends on the upstream. The total that travels along proves both; without proof the table decides.
+1. Claude Code and Cline: the input excludes the cache. Cursor does not state; the numbers may prove
+   it. All others include it.
+2. Gemini CLI: the output excludes thoughts, tool prompts may stand beside the input. Qwen Code has
+   the same names with an output that depends on the upstream. The total that travels along proves
+   both; without proof the table decides.
 3. Codex: all numbers are texts; the total is called `tool_token_count`.
 """
 
@@ -103,7 +106,9 @@ def _take_provider(picked: Extracted) -> str | None:
 
 
 def _fold(picked: Extracted, *, thoughts_apart: bool) -> None:
-    """Rule 2: whether thoughts and tool prompts stand beside output and input, by the total, else as the table says."""
+    """Rule 2: whether thoughts and tool prompts stand beside output and input, by the total,
+    else as the table states.
+    """
     counts = picked.counts
     given, output, total = counts.get("input"), counts.get("output"), counts.get("total")
     thoughts, tool = counts.get("reasoning", 0), counts.pop("tool_input", 0)
@@ -119,7 +124,9 @@ def _fold(picked: Extracted, *, thoughts_apart: bool) -> None:
 
 
 def _gemini(name: str, model_field: str) -> Convention:
-    """A table that reads `model` as *model_field*: an answer names the model that answered, an error the one that was asked."""
+    """A table that reads `model` as *model_field*: an answer names the model that answered, an
+    error the one that was asked.
+    """
     names = {**_GEMINI_NAMES, model_field: ("model",)}
     if name == "gemini_cli":
         return Convention(name, names, basis=inclusive, read_texts=_gemini_texts, default_provider="gcp.gemini")

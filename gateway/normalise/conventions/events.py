@@ -1,9 +1,12 @@
 """Which log events are calls. Precedence:
 
-1. The event's name, by `_EVENTS`: attribute `event.name`, attribute `event_name`, the record's own event name, its body.
-   Claude Code's names go without their product, and so do the bodies of Cursor's (`api_request`); the scope tells it.
-2. `gen_ai.client.inference.operation.details` is read by its scope's table (`choose.py`), for any library.
-3. Another event of a product whose calls rule 1 finds, by its name's beginning or its scope: never a call; it would repeat them.
+1. The event's name, by `_EVENTS`: attribute `event.name`, attribute `event_name`, the record's own
+   event name, its body. Claude Code's names go without their product, and so do the bodies of
+   Cursor's (`api_request`); the scope states it.
+2. `gen_ai.client.inference.operation.details` is read by its scope's table
+   (`choose.py`), for any library.
+3. Another event of a product whose calls rule 1 finds, by its name's beginning or its scope: never
+   a call; it would repeat them.
 4. Else names that look like usage: the generic table, flagged.
 5. Else the record is no AI usage.
 """
@@ -23,7 +26,8 @@ from gateway.normalise.operation import operation
 from gateway.normalise.signal_precedence import DETAILS
 
 EventOutcome = Literal["call", "content_only", "not_a_call", "ignored"]
-"""A call; AI content without usage; AI work that is no call of its own, or repeats one; nothing of AI."""
+"""A call; AI content without usage; AI work that is no call of its own, or
+repeats one; nothing of AI."""
 
 OutcomeOf = Callable[[Extracted], EventOutcome]
 
@@ -38,13 +42,13 @@ class EventRule(NamedTuple):
     convention: Convention
     outcome: OutcomeOf
     is_failure: bool = False
-    """The event itself says that the call failed."""
+    """The event itself states that the call failed."""
     in_call_span: bool = False
     """The record's span is the call's own; else it is whatever span was open."""
 
 
 def status_failed(picked: Extracted) -> bool:
-    """Whether a HTTP status says that the call failed."""
+    """Whether a HTTP status states that the call failed."""
     status = picked.texts.get("status_code", "")
     return status.isdecimal() and int(status[:4]) >= _FAILURE
 
@@ -63,7 +67,7 @@ def _always(picked: Extracted) -> EventOutcome:
 
 
 def _with_usage(picked: Extracted) -> EventOutcome:
-    """For events that also tell other things under one name."""
+    """For events that also state other things under one name."""
     return "call" if _has_usage(picked) or status_failed(picked) else "not_a_call"
 
 
@@ -73,7 +77,9 @@ def _completed(picked: Extracted) -> EventOutcome:
 
 
 def _details(picked: Extracted) -> EventOutcome:
-    """A response or usage, or a failure that names its model; the request's details, and messages alone, are content."""
+    """A response or usage, or a failure that names its model; the request's details, and
+    messages alone, are content.
+    """
     texts = picked.texts
     sent = texts.get("operation")
     if sent is not None and operation(sent).outcome == "not_a_call":
@@ -148,7 +154,8 @@ _STEP_SCOPES = (
     "cursor.telemetry",
 )
 _TOTALS = ("monotonic_counter.", "counter.", "histogram.")
-"""Beginnings of attributes by which Rust's tracing turns a record into a metric (Goose): sums over a session."""
+"""Beginnings of attributes by which Rust's tracing turns a record into a metric
+(Goose): sums over a session."""
 
 _CLAUDE_CODE_SCOPE = "com.anthropic.claude_code"
 _CLAUDE_CODE = "claude_code."
@@ -161,7 +168,9 @@ Chosen = EventRule | Literal["content_only", "not_a_call", "ignored"]
 
 
 def choose_event(record: LogRecord, names: tuple[str, ...], scope: str) -> Chosen:
-    """How *record*, whose attributes have *names*, is read; or its outcome, where no attribute can make it a call."""
+    """How *record*, whose attributes have *names*, is read; or its outcome, where no
+    attribute can make it a call.
+    """
     sent = _sent_names(record, names)
     for name in sent:
         chosen = _by_name(name, scope)
@@ -202,7 +211,7 @@ def _body_name(record: LogRecord) -> str:
 
 @lru_cache(maxsize=4096)
 def _by_name(name: str, scope: str) -> Chosen | None:
-    """Rules 1 to 3 for one name; None where it says nothing."""
+    """Rules 1 to 3 for one name; None where it states nothing."""
     if scope.startswith(_CLAUDE_CODE_SCOPE) and not name.startswith(_CLAUDE_CODE):
         name = _CLAUDE_CODE + name
     if scope.startswith(_CURSOR_SCOPE) and not name.startswith(_CURSOR):

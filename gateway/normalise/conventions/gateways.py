@@ -1,12 +1,14 @@
-"""AI gateways that send GenAI spans with names of their own: Bifrost, Cloudflare, OpenRouter, Portkey, Vercel, agentgateway, Envoy.
+"""AI gateways that send GenAI spans with names of their own: Bifrost, Cloudflare, OpenRouter,
+Portkey, Vercel, agentgateway, Envoy.
 
-All are inclusive. Where a gateway also sends spans of its plugins or of the HTTP request, only the span of the model's
-call has usage; an attempt that failed is known by its name.
+All are inclusive. Where a gateway also sends spans of its plugins or of the HTTP request, only the
+span of the model's call has usage; an attempt that failed is known by its name.
 
-OpenRouter's own names stand bare in its reference and below `trace.metadata.` in what it sends (public parsers of captured
-broadcasts). Vercel's are as its page "AI Gateway Trace Drains" lists them: the root span is the call and holds the usage;
-spans of routing, model attempts and provider attempts below it are steps. Its server spans follow HTTP's conventions,
-by which a 4xx sets no error status, so the status code tells a failure too.
+OpenRouter's own names stand bare in its reference and below `trace.metadata.` in what it sends
+(public parsers of captured broadcasts). Vercel's are as its page "AI Gateway Trace Drains" lists
+them: the root span is the call and holds the usage; spans of routing, model attempts and provider
+attempts below it are steps. Its server spans follow HTTP's conventions, by which a 4xx sets no
+error status, so the status code states a failure too.
 """
 
 from http import HTTPStatus
@@ -95,7 +97,9 @@ def _vercel_outcome(picked: Extracted, span: Span, *, failed: bool) -> Outcome:
 
 
 def whole_cost(picked: Extracted) -> None:
-    """With a customer's own provider key the gateway's cost is its fee; what the provider takes is told beside it."""
+    """With a customer's own provider key the gateway's cost is its fee; what the provider
+    takes is reported beside it.
+    """
     upstream, byok = picked.numbers.pop("upstream_cost", None), picked.numbers.pop("byok", 0.0)
     if upstream and upstream > 0 and (byok or picked.texts.get("credential") == "byok"):
         picked.numbers["cost"] = picked.numbers.get("cost", 0.0) + upstream

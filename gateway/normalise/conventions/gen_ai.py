@@ -1,7 +1,9 @@
-"""OpenTelemetry GenAI semantic conventions: contrib and util-genai, google-genai, ADK, agents, OTel JS, SDKs of their own.
+"""OpenTelemetry GenAI semantic conventions: contrib and util-genai, google-genai, ADK,
+agents, OTel JS, SDKs of their own.
 
-All generations of names are in the shared table. What differs by scope is whether the input holds the cache:
-known scopes are inclusive (measured, `docs/formats.md`); any other scope is unstated, so the numbers may prove it.
+All generations of names are in the shared table. What differs by scope is whether the input holds
+the cache: known scopes are inclusive (measured, `docs/formats.md`); any other scope is unstated, so
+the numbers may prove it.
 """
 
 from gateway.decode.view import Span
@@ -64,7 +66,9 @@ def goose_outcome(picked: Extracted, span: Span, *, failed: bool) -> Outcome:
 _GOOSE_TURNS = frozenset({"reply", "reply_stream", "reply_internal"})
 
 GOOSE = Convention("goose", own={}, outcome=goose_outcome)
-"""Goose: `stream_response_from_provider` is the call, with usage since its GenAI attributes came (described from its source).
+"""Goose: `stream_response_from_provider` is the call, with usage since its GenAI attributes came
+(described from its source).
 
-Before them, and in its logs and metrics still, it tells only sums over a session, of which no call can be made.
+Before them, and in its logs and metrics still, it states only sums over a session, of
+which no call can be made.
 """

@@ -1,8 +1,10 @@
-"""The table of last resort: any span that carries input and output tokens under names like the known ones.
+"""The table of last resort: any span that carries input and output tokens under
+names like the known ones.
 
-A name is read by its last word (`my.llm.usage.promptTokens` -> input), if its path speaks of usage, tokens or an LLM.
-Usage may also stand in a map, or in a JSON text, under one of the names of `NESTED`; its names are read in the same way.
-Calls that only this table could read are flagged `unknown_convention` and counted by scope.
+A name is read by its last word (`my.llm.usage.promptTokens` -> input), if its path speaks of usage,
+tokens or an LLM. Usage may also stand in a map, or in a JSON text, under one of the names of
+`NESTED`; its names are read in the same way. Calls that only this table could read are flagged
+`unknown_convention` and counted by scope.
 """
 
 import re
@@ -58,9 +60,10 @@ _MAX_NESTED = 256
 
 _TOKENS = re.compile(r"(^|[._])(tokens?|token_?count|usage)$", re.IGNORECASE)
 _SHORT = {"input": "input", "prompt": "input", "output": "output", "completion": "output", "total": "total"}
-"""Last words that say what is counted, where the path ends in tokens or usage."""
+"""Last words that state what is counted, where the path ends in tokens or usage."""
 _WITHOUT_PATH = frozenset({"input", "output", "total", "request_model", "response_model", "provider"})
-"""Fields that a bare name is read as. A bare model makes no span AI usage (`is_usage`); tokens do."""
+"""Fields that a bare name is read as. A bare model makes no span AI usage (`is_usage`); tokens do.
+"""
 _FIELDS = {word: field for field, words in _WORDS.items() for word in words.split("|")}
 _KINDS = {"request_model": TEXT, "response_model": TEXT, "provider": TEXT, "response_id": TEXT, "cost": NUMBER}
 _RANK = 50
@@ -68,7 +71,9 @@ _RANK = 50
 
 
 def rule(name: str) -> Interest:
-    """The field of an unknown name by its last word; a number of usage stays under its own name; else no interest."""
+    """The field of an unknown name by its last word; a number of usage stays under its
+    own name; else no interest.
+    """
     if name.startswith(shared.NOT_USAGE):
         return NO_INTEREST
     path, _, last = name.rpartition(".")
@@ -87,7 +92,7 @@ def is_usage(name: str) -> bool:
 
 
 def outcome(picked: Extracted, span: Span, *, failed: bool) -> Outcome:
-    """Both wholes, or one of them and a model, make a call; what its operation's name says stays."""
+    """Both wholes, or one of them and a model, make a call; what its operation's name states stays."""
     decided = by_operation(picked, span, failed=failed)
     if decided == "not_a_call" or (decided == "call" and "operation" in picked.texts):
         return decided

@@ -1,9 +1,11 @@
 """Langfuse's OpenTelemetry SDKs: `langfuse.observation.type`, usage and cost as JSON text.
 
-1. Types `generation` and `embedding` are calls; span, agent, tool, chain, retriever, evaluator, guardrail, event are steps.
-2. `usage_details` is the provider's own usage object (inclusive), or Langfuse's buckets, which are disjoint (`langfuse_usage`).
+1. Types `generation` and `embedding` are calls; span, agent, tool, chain, retriever, evaluator,
+   guardrail, event are steps.
+2. `usage_details` is the provider's own usage object (inclusive), or Langfuse's buckets, which are
+   disjoint (`langfuse_usage`).
 3. `model.name` is the response's model where the call went well, else the request's.
-4. No provider is named: the model's name tells it.
+4. No provider is named: the model's name states it.
 """
 
 from collections.abc import Mapping
@@ -95,7 +97,7 @@ def _cost(details: Mapping[str, Json]) -> float | None:
 
 
 def _reasoning_only(usage: Mapping[str, Json]) -> Mapping[str, Json]:
-    """Of LiteLLM's copy of the provider's usage only what Langfuse's buckets do not say."""
+    """Of LiteLLM's copy of the provider's usage only what Langfuse's buckets do not state."""
     return {key: usage[key] for key in ("completion_tokens_details", "output_tokens_details") if key in usage}
 
 

@@ -1,11 +1,14 @@
-"""Langfuse's usage objects -> token counts, inclusive as the record has them. Pure; for its ingestion API and its OpenTelemetry SDKs.
+"""Langfuse's usage objects -> token counts, inclusive as the record has them. Pure; for its
+ingestion API and its OpenTelemetry SDKs.
 
-Read from Langfuse's server (`packages/shared/src/server/ingestion/types.ts`), its Python SDKs 2.60 and 5.0 (`openai.py`,
-`callback/langchain.py`) and its page on token and cost tracking.
+Read from Langfuse's server (`packages/shared/src/server/ingestion/types.ts`), its Python SDKs 2.60
+and 5.0 (`openai.py`, `callback/langchain.py`) and its page on token and cost tracking.
 
-1. Buckets are free names that do not overlap: what has `input` in it is input, what has `output` in it is output, and their
-   sum is what was used (`input` 176 + `input_cached_tokens` 1024). Without either word, names of caches are input, of reasoning output.
-2. A `total` that says otherwise wins: senders put cached tokens beside an `input` that holds them already.
+1. Buckets are free names that do not overlap: what has `input` in it is input, what has `output` in
+   it is output, and their sum is what was used (`input` 176 + `input_cached_tokens` 1024). Without
+   either word, names of caches are input, of reasoning output.
+2. A `total` that states otherwise wins: senders put cached tokens beside an
+   `input` that holds them already.
 3. With `…_tokens_details` objects it is the provider's own usage, whose wholes hold their parts.
 4. Other names are no tokens of either side; they are kept by their name where that is one.
 """
@@ -53,7 +56,7 @@ class _Part(NamedTuple):
 
 
 def read_usage(usage: Mapping[str, Json]) -> Buckets:
-    """What *usage* says."""
+    """What *usage* states."""
     found = Buckets()
     counts = found.counts
     given, output, total = (_count_in(usage, *names) for names in (_INPUT_WHOLES, _OUTPUT_WHOLES, _TOTALS))
@@ -72,7 +75,9 @@ def read_usage(usage: Mapping[str, Json]) -> Buckets:
 
 
 def _beside(parts: Sequence[_Part], given: int | None, output: int | None, total: int | None) -> list[_Part]:
-    """The parts that stand beside their whole: all of them, less those that make the sum larger than the total (rule 2)."""
+    """The parts that stand beside their whole: all of them, less those that make the sum
+    larger than the total (rule 2).
+    """
     counted = [part for part in parts if part.tokens]
     excess = (given or 0) + (output or 0) + sum(part.tokens for part in counted) - (total or 0)
     if total is None or excess <= 0 or len(counted) > _MAX_TRIED:

@@ -1,9 +1,12 @@
-"""LangSmith's OpenTelemetry export: `langsmith.span.kind`, GenAI names, LangChain's usage in JSON text.
+"""LangSmith's OpenTelemetry export: `langsmith.span.kind`, GenAI names,
+LangChain's usage in JSON text.
 
-1. Kinds `llm` and `embedding` are calls; chain, prompt, parser, retriever and tool are steps, although their
-   `gen_ai.operation.name` may say `chat`.
-2. The input is inclusive; cache and reasoning are in `langsmith.metadata.usage_metadata` and in Python reprs.
-3. Response id and model may be only in `gen_ai.completion`, LangChain's LLMResult or the provider's answer.
+1. Kinds `llm` and `embedding` are calls; chain, prompt, parser, retriever and tool are steps,
+   although their `gen_ai.operation.name` may state `chat`.
+2. The input is inclusive; cache and reasoning are in
+   `langsmith.metadata.usage_metadata` and in Python reprs.
+3. Response id and model may be only in `gen_ai.completion`, LangChain's
+   LLMResult or the provider's answer.
 4. `langsmith.trace.session_name` is the project; the session is in `langsmith.metadata.session_id`.
 """
 

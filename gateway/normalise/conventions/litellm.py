@@ -1,13 +1,18 @@
 """LiteLLM's `otel` callback, version 1 and 2, and its OpenInference form (`arize_phoenix`).
 
-1. The call is `litellm_request` (1) or `chat …` (2). `litellm_proxy_request` repeats it; `route`, `auth` and `cache` spans
-   carry a request model but no call. `raw_gen_ai_request` holds the provider's answer under `llm.<provider>.*`: with id
-   and usage it is a report of its parent's call, and the only one where the parent is lost (newer FastAPI). Inside an
-   application's span that is the parent of all calls, and holds the first one only: the others are told by these alone.
-2. The input is inclusive. Cache and reasoning of version 1 are in `metadata.usage_object`, a Python repr.
-3. `gen_ai.request.model` may be the gateway's alias; `litellm.provider.model` is the model asked of the provider.
+1. The call is `litellm_request` (1) or `chat …` (2). `litellm_proxy_request` repeats it;
+   `route`, `auth` and `cache` spans carry a request model but no call. `raw_gen_ai_request`
+   holds the provider's answer under `llm.<provider>.*`: with id and usage it is a report of
+   its parent's call, and the only one where the parent is lost (newer FastAPI). Inside an
+   application's span that is the parent of all calls, and holds the first one only: the
+   others are reported by these alone.
+2. The input is inclusive. Cache and reasoning of version 1 are in
+   `metadata.usage_object`, a Python repr.
+3. `gen_ai.request.model` may be the gateway's alias; `litellm.provider.model` is the
+   model asked of the provider.
 4. Without a provider's id the response id is LiteLLM's own call id, which is no response id.
-5. A response from the gateway's cache repeats tokens and cost; its mark is a `cache_key` in `hidden_params`.
+5. A response from the gateway's cache repeats tokens and cost; its mark is a
+   `cache_key` in `hidden_params`.
 """
 
 import re
@@ -82,7 +87,10 @@ def _raw_usage(texts: dict[str, str]) -> str:
 
 
 def _read_raw(picked: Extracted) -> None:
-    """The provider's own answer. Its usage is as the provider counts; Anthropic's input excludes the cache."""
+    """The provider's own answer.
+
+    Its usage is as the provider counts; Anthropic's input excludes the cache.
+    """
     texts = picked.texts
     field = _raw_usage(texts)
     usage = repr_object(texts.pop(field, None))
@@ -139,7 +147,9 @@ def _place_models(texts: dict[str, str], who: dict[str, str]) -> None:
 
 
 def without_prefix(model: str, texts: dict[str, str]) -> str:
-    """LiteLLM's `openai/gpt-4o` without the provider, which is taken where no other name of it is known."""
+    """LiteLLM's `openai/gpt-4o` without the provider, which is taken where no
+    other name of it is known.
+    """
     prefix, slash, rest = model.partition("/")
     if not slash or prefix not in _PROVIDER_PREFIXES:
         return model

@@ -1,11 +1,14 @@
 """Which metrics are usage, and how their points are read: one row a metric. Pure.
 
-1. A metric's name chooses its row; names that came through Prometheus (`gen_ai_client_token_usage_tokens`) are found too.
-   A name that says nothing by itself (`token.usage`) counts only under its product's scope.
-2. What a point counts is told by the metric's name, else by its type attribute (`token_kind`). A total repeats its
-   parts and is never added; a type that no table knows is kept by its name, and added to nothing.
-3. Where one product reports its tokens under several names, the smallest `rank` counts and the others are suppressed;
-   alone, each counts. Calls go before all of them (`gateway.counting.metrics.sources`).
+1. A metric's name chooses its row; names that came through Prometheus
+   (`gen_ai_client_token_usage_tokens`) are found too. A name that states nothing by itself
+   (`token.usage`) counts only under its product's scope.
+2. What a point counts is stated by the metric's name, else by its type attribute
+   (`token_kind`). A total repeats its parts and is never added; a type that no table knows is
+   kept by its name, and added to nothing.
+3. Where one product reports its tokens under several names, the smallest `rank` counts and the
+   others are suppressed; alone, each counts. Calls go before all of them
+   (`gateway.counting.metrics.sources`).
 """
 
 import re
@@ -27,7 +30,7 @@ TokenKind = Literal["input", "output", "cache_read", "cache_creation", "reasonin
 TOTAL: Final = "total"
 COST: Final = "cost"
 REQUESTS: Final = "requests"
-"""Of sums that tell only how many calls there were."""
+"""Of sums that state only how many calls there were."""
 
 
 class MetricTable(NamedTuple):
@@ -37,7 +40,7 @@ class MetricTable(NamedTuple):
     """As `source.convention` has it."""
     rank: int
     kind: str | None = None
-    """What every point counts: a `TokenKind`, `COST`, or None where a type attribute tells."""
+    """What every point counts: a `TokenKind`, `COST`, or None where a type attribute states."""
     basis: Basis = Basis.INCLUSIVE
     output_excludes_reasoning: bool = False
     counts_calls: bool = False
@@ -112,7 +115,8 @@ _SCOPED: dict[tuple[str, str], MetricTable] = {
     ("cursor.telemetry", "token.usage"): _CURSOR,
     ("cursor.telemetry", "cost.usage"): _CURSOR._replace(kind=COST),
 }
-"""(scope, metric): names that other products may use for other things. Cursor's and Cline's are described from documentation."""
+"""(scope, metric): names that other products may use for other things. Cursor's and Cline's are
+described from documentation."""
 
 _UNIT = re.compile(r"_(tokens?|usd|total|ratio|sum)$")
 
@@ -161,14 +165,16 @@ _MAX_TYPE_CHARS = 64
 
 @lru_cache(maxsize=1024)
 def token_kind(sent: str) -> str | None:
-    """What a type attribute's value means: a `TokenKind`, `TOTAL`, or None for a word no table knows."""
+    """What a type attribute's value means: a `TokenKind`, `TOTAL`, or
+    None for a word no table knows.
+    """
     word = re.sub(r"[^a-z]", "", sent[:_MAX_TYPE_CHARS].lower().replace("tokens", "").replace("token", ""))
     if "cache" in word:
         return "cache_creation" if "creat" in word or "write" in word else "cache_read"
     return _WORDS.get(word)
 
 
-# ---- what a point says besides
+# ---- what a point states besides
 
 _NAMES: dict[str, tuple[str, ...]] = {
     "provider": (*shared.NAMES["provider"], "provider", "model_provider"),

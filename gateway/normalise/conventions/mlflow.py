@@ -1,8 +1,12 @@
-"""MLflow tracing: `mlflow.spanType`, values in JSON quotes, usage as JSON text; or GenAI names where that is switched on.
+"""MLflow tracing: `mlflow.spanType`, values in JSON quotes, usage as JSON text; or GenAI names
+where that is switched on.
 
-1. Types CHAT_MODEL, LLM and EMBEDDING are calls; every other type is a step. Without a type the GenAI rule holds.
-2. `mlflow.chat.tokenUsage` is inclusive; reasoning, response id and finish reason are in `mlflow.spanOutputs`.
-3. The request's model is `model`; `mlflow.llm.model` and, with GenAI names, `gen_ai.request.model` may hold the response's.
+1. Types CHAT_MODEL, LLM and EMBEDDING are calls; every other type is a step. Without a
+   type the GenAI rule holds.
+2. `mlflow.chat.tokenUsage` is inclusive; reasoning, response id and finish
+   reason are in `mlflow.spanOutputs`.
+3. The request's model is `model`; `mlflow.llm.model` and, with GenAI names,
+   `gen_ai.request.model` may hold the response's.
 """
 
 from gateway.decode.view import Span

@@ -1,8 +1,9 @@
 """Usage objects as providers and frameworks write them, found inside text attributes.
 
-One reader for OpenAI (`prompt_tokens_details.cached_tokens`), Anthropic (`cache_read_input_tokens`), LangChain
-(`input_token_details.cache_read`) and Gemini (`cachedContentTokenCount`). Parts are parts whatever the input holds, so
-they may complete the attributes; wholes are taken only where no attribute has them.
+One reader for OpenAI (`prompt_tokens_details.cached_tokens`), Anthropic
+(`cache_read_input_tokens`), LangChain (`input_token_details.cache_read`) and Gemini
+(`cachedContentTokenCount`). Parts are parts whatever the input holds, so they may complete the
+attributes; wholes are taken only where no attribute has them.
 """
 
 from collections.abc import Mapping
@@ -69,7 +70,9 @@ def _parts(usage: Mapping[str, Json]) -> list[tuple[str, int | None]]:
 
 
 def _first(*values: int | None) -> int | None:
-    """The first that says more than 0, else the first that says anything: senders write 0 under the names they do not use."""
+    """The first that states more than 0, else the first that states anything: senders write 0 under
+    the names they do not use.
+    """
     for value in values:
         if value:
             return value if type(value) is int else chosen(value, *values)
@@ -108,7 +111,9 @@ def take_answer(picked: Extracted, answer: Answer) -> None:
 
 
 def note_native(picked: Extracted, usage: Mapping[str, Json]) -> None:
-    """Of Anthropic's own usage object its input, which excludes the cache: beside it one sees what the sender's input holds."""
+    """Of Anthropic's own usage object its input, which excludes the cache: beside it one sees what
+    the sender's input holds.
+    """
     if "cache_read_input_tokens" in usage or "cache_creation_input_tokens" in usage:
         native = count_in(usage, "input_tokens")
         if native is not None:

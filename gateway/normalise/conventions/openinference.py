@@ -1,8 +1,9 @@
 """OpenInference (Arize): `openinference.span.kind`, `llm.token_count.*`, `llm.model_name`.
 
-1. Kinds LLM and EMBEDDING are calls; CHAIN, AGENT, TOOL, RETRIEVER, RERANKER, GUARDRAIL, EVALUATOR and PROMPT are steps.
-2. `llm.model_name` holds the response's model, or the request's where no answer came; the request's is in
-   `llm.invocation_parameters`.
+1. Kinds LLM and EMBEDDING are calls; CHAIN, AGENT, TOOL, RETRIEVER, RERANKER, GUARDRAIL,
+   EVALUATOR and PROMPT are steps.
+2. `llm.model_name` holds the response's model, or the request's where no answer came; the request's
+   is in `llm.invocation_parameters`.
 3. The response's id is only inside `output.value`.
 4. Anthropic's input: inclusive, but streams of versions before 1 are exclusive.
 """

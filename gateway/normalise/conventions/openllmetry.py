@@ -1,7 +1,9 @@
-"""OpenLLMetry (Traceloop): GenAI names in the newer releases, `llm.*` and indexed prompts in the older ones.
+"""OpenLLMetry (Traceloop): GenAI names in the newer releases, `llm.*` and indexed
+prompts in the older ones.
 
 1. `traceloop.span.kind` (workflow, task, agent, tool) marks a step; `llm.request.type` a call.
-2. Anthropic's input is inclusive in Python and exclusive in JavaScript, under identical names: the scope decides.
+2. Anthropic's input is inclusive in Python and exclusive in JavaScript, under identical
+   names: the scope decides.
 3. User, session and provider of LangChain are in `traceloop.association.properties.*`.
 """
 

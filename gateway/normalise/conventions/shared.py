@@ -1,7 +1,8 @@
 """The names that more than one convention uses, by field, in order of precedence.
 
-OpenTelemetry GenAI in all its generations comes first (`gen_ai.provider.name` over `gen_ai.system`, `input_tokens` over
-`prompt_tokens`), then the names of other conventions that mean the same. Of old and new names on one span one counts.
+OpenTelemetry GenAI in all its generations comes first (`gen_ai.provider.name` over `gen_ai.system`,
+`input_tokens` over `prompt_tokens`), then the names of other conventions that mean the same. Of old
+and new names on one span one counts.
 """
 
 import re
@@ -166,7 +167,8 @@ NAMES: dict[str, tuple[str, ...]] = {
     ),
     "label.customer": ("gen_ai.customer_id", "customer.id"),
 }
-"""`session.id` goes before the conversation's id: an application sets the first on purpose, a library mints the second."""
+"""`session.id` goes before the conversation's id: an application sets the first on purpose, a
+library mints the second."""
 
 REDUNDANT = frozenset(
     {
@@ -190,7 +192,10 @@ _MAX_NAME_CHARS = 128
 
 
 def is_unknown_usage(name: str) -> bool:
-    """Whether numbers under *name*, which no table knows, are usage to keep by their name. Money is not."""
+    """Whether numbers under *name*, which no table knows, are usage to keep by their name.
+
+    Money is not.
+    """
     return (
         len(name) <= _MAX_NAME_CHARS
         and "cost" not in name

@@ -1,7 +1,9 @@
-"""What a convention is: a table of attribute names by field, in order of precedence, and four short rules.
+"""What a convention is: a table of attribute names by field, in order of
+precedence, and four short rules.
 
-A field's names are read like this: the first that has a value wins, the others are ignored, nothing is added. Each
-table is its own names before the shared ones (`shared.py`), so a scope that is read by the wrong table is still counted.
+A field's names are read like this: the first that has a value wins, the others are ignored, nothing
+is added. Each table is its own names before the shared ones (`shared.py`), so a scope that is read
+by the wrong table is still counted.
 """
 
 import re
@@ -35,7 +37,9 @@ _STEP_SPAN = re.compile(
 
 
 def by_operation(picked: Extracted, span: Span, *, failed: bool) -> Outcome:
-    """The outcome by the operation's name; without one that says something, by what only a call carries."""
+    """The outcome by the operation's name; without one that states something,
+    by what only a call carries.
+    """
     texts = picked.texts
     if "step_kind" in texts:
         return "not_a_call"
@@ -47,10 +51,10 @@ def by_operation(picked: Extracted, span: Span, *, failed: bool) -> Outcome:
 def _by_contents(picked: Extracted, span: Span, *, failed: bool) -> Outcome:
     """A response makes a call.
 
-    So does usage, unless the span is named for an agent or another step (older agent frameworks sum their calls up under
-    the names of a call, without an operation), or its unknown operation names no model. A span that failed is a call when
-    it names provider and model, since an error ends both early. A lone request model is none: gateways put it on their
-    routing and cache spans.
+    So does usage, unless the span is named for an agent or another step (older agent frameworks sum
+    their calls up under the names of a call, without an operation), or its unknown operation names
+    no model. A span that failed is a call when it names provider and model, since an error ends
+    both early. A lone request model is none: gateways put it on their routing and cache spans.
     """
     texts, counts = picked.texts, picked.counts
     if "response_id" in texts or "response_model" in texts:

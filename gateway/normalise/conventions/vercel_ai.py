@@ -1,10 +1,12 @@
-"""Vercel AI SDK, versions 4 to 6: spans `ai.<function>` around spans `ai.<function>.do<Verb>`; from 7 on GenAI names.
+"""Vercel AI SDK, versions 4 to 6: spans `ai.<function>` around spans
+`ai.<function>.do<Verb>`; from 7 on GenAI names.
 
 1. Only the `do` spans are calls; the outer span repeats the last step or their sum.
-2. Version 4 and plain results of 5 say `promptTokens`, streams of 5 and all of 6 `inputTokens`; embeddings `ai.usage.tokens`.
-3. The input is the provider's own up to version 5 (Anthropic's excludes the cache) and a sum from 6 on, which is known by
-   `inputTokenDetails` or the client's version. `ai.response.providerMetadata` has cache counts that no attribute has, and
-   the provider's own input beside them.
+2. Version 4 and plain results of 5 state `promptTokens`, streams of 5 and all of 6 `inputTokens`;
+   embeddings `ai.usage.tokens`.
+3. The input is the provider's own up to version 5 (Anthropic's excludes the cache) and a sum from 6
+   on, which is known by `inputTokenDetails` or the client's version. `ai.response.providerMetadata`
+   has cache counts that no attribute has, and the provider's own input beside them.
 """
 
 from gateway.decode.view import Span
@@ -67,11 +69,11 @@ def read_texts(picked: Extracted, *, failed: bool) -> None:
         picked.numbers["stream"] = 1.0
     metadata = json_object(texts.pop("raw_usage", None))
     for name in metadata:
-        told = object_in(metadata, name)
-        usage = object_in(told, "usage", "usageMetadata")
-        add_parts(picked, {**told, **usage})
+        part = object_in(metadata, name)
+        usage = object_in(part, "usage", "usageMetadata")
+        add_parts(picked, {**part, **usage})
         note_native(picked, usage)
-        tier = text_in(told, "serviceTier", "service_tier") or text_in(usage, "service_tier")
+        tier = text_in(part, "serviceTier", "service_tier") or text_in(usage, "service_tier")
         if tier is not None:
             texts.setdefault("service_tier", tier[:256])
 

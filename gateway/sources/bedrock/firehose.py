@@ -1,9 +1,12 @@
-"""Data Firehose and CloudWatch around Bedrock's logs: envelopes -> the log entries in them. Pure, and bounded.
+"""Data Firehose and CloudWatch around Bedrock's logs: envelopes -> the log
+entries in them. Pure, and bounded.
 
-Amazon Data Firehose posts `{"requestId", "timestamp", "records": [{"data": base64}]}` (its HTTP endpoint delivery specification). A record
-is a CloudWatch Logs envelope, gzipped or not, `{"messageType", "logGroup", "logEvents": [{"id", "timestamp", "message": JSON text}]}`; with
-message extraction it is the entry itself, and several may stand in it, one a line. `CONTROL_MESSAGE` tests the connection and holds no entry.
-What could not be delivered is written to S3 as `{"attemptsMade", "errorCode", …, "rawData": base64}`, one record a line.
+Amazon Data Firehose posts `{"requestId", "timestamp", "records": [{"data": base64}]}` (its HTTP
+endpoint delivery specification). A record is a CloudWatch Logs envelope, gzipped or not,
+`{"messageType", "logGroup", "logEvents": [{"id", "timestamp", "message": JSON text}]}`; with
+message extraction it is the entry itself, and several may stand in it, one a line.
+`CONTROL_MESSAGE` tests the connection and holds no entry. What could not be delivered is written to
+S3 as `{"attemptsMade", "errorCode", …, "rawData": base64}`, one record a line.
 
 What a payload's records may grow to together is bounded: `MAX_PLAIN_BYTES`.
 """
@@ -51,7 +54,10 @@ class Budget:
 
 
 def entries(value: Json, position: str, out: SourceRead, budget: Budget, depth: int = _DEPTH) -> Iterator[Entry]:
-    """The log entries in *value*, whatever stands around them. What can hold none is counted in *out*."""
+    """The log entries in *value*, whatever stands around them.
+
+    What can hold none is counted in *out*.
+    """
     if not isinstance(value, dict):
         reject(out, "not_an_object", position)
     elif depth and isinstance(value.get("records"), list):
@@ -130,7 +136,10 @@ def _message(message: str, position: str, out: SourceRead, budget: Budget, depth
 
 
 def _plain(data: bytes, budget: Budget) -> bytes:
-    """The record's text, decompressed where it is gzip. Raises zlib.error, ValueError and _TooLarge."""
+    """The record's text, decompressed where it is gzip.
+
+    Raises zlib.error, ValueError and _TooLarge.
+    """
     if not data.startswith(_GZIP):
         return _spent(data, budget)
     plain = b""

@@ -1,14 +1,17 @@
-"""Amazon Bedrock: entries of its model invocation log, as they are (S3, one a line) or through CloudWatch Logs and Data Firehose.
+"""Amazon Bedrock: entries of its model invocation log, as they are (S3, one a line) or through
+CloudWatch Logs and Data Firehose.
 
-The schema is the one of the Bedrock user guide, "Model invocation logging" (`ModelInvocationLog` 1.0).
+The schema is the one of the Bedrock user guide, "Model invocation logging"
+(`ModelInvocationLog` 1.0).
 
 1. `inputTokenCount` leaves out what was read from and written to the cache: it is exclusive.
-2. `modelId` is a model's id, a cross-region profile's, or an ARN: what follows the last "/" is the model. An application's inference
-   profile and a provisioned model have no name of a model in it.
+2. `modelId` is a model's id, a cross-region profile's, or an ARN: what follows the last "/" is the
+   model. An application's inference profile and a provisioned model have no name of a model in it.
 3. `errorCode` is the only mark of a failure; such an entry has no counts.
-4. `requestMetadata` is filled by the caller: of it only the names in `gateway.sources.items.WHO` are kept. Who called is `identity.arn`.
-5. The logged answer, if any, tells the answer's id, how it ended, how long it took, and which cache writes were for an hour.
-   It goes no further. Bodies above 100 kB are not in the entry.
+4. `requestMetadata` is filled by the caller: of it only the names in `gateway.sources.items.WHO`
+   are kept. Who called is `identity.arn`.
+5. The logged answer, if any, states the answer's id, how it ended, how long it took, and which
+   cache writes were for an hour. It goes no further. Bodies above 100 kB are not in the entry.
 6. An entry of another schema is ignored.
 """
 
@@ -51,7 +54,8 @@ _OPERATIONS: Final = (
     ("nova-reel", "video_generation"),
     ("luma.", "video_generation"),
 )
-"""What a model's id holds -> what it does: Bedrock's own `operation` says only how it was asked."""
+"""What a model's id holds -> what it does: Bedrock's own `operation` states only how it was asked.
+"""
 
 
 def read(documents: Sequence[Document], out: SourceRead, context: Context) -> None:
@@ -89,7 +93,7 @@ def _report(entry: dict[str, Json]) -> Report:
 
 
 def _take_answer(picked: Extracted, body: Json) -> float | None:
-    """Rule 5; the duration in ms, where the answer tells it."""
+    """Rule 5; the duration in ms, where the answer states it."""
     chunks = [chunk for chunk in body if isinstance(chunk, dict)] if isinstance(body, list) else []
     whole: Mapping[str, Json] = body if isinstance(body, dict) else {}
     first, last = (chunks[0], chunks[-1]) if chunks else (whole, whole)

@@ -1,7 +1,8 @@
-"""How a customer's own JSON is read: where each field of a record stands in it. Plain data, as the configuration has it. Pure.
+"""How a customer's own JSON is read: where each field of a record stands in it. Plain data, as the
+configuration has it. Pure.
 
-A path is a name, or names with dots between them, one object a dot: `usage.prompt_tokens`; `*` stands for the first entry of a list. A field
-may have several; the first with a value counts.
+A path is a name, or names with dots between them, one object a dot: `usage.prompt_tokens`; `*`
+stands for the first entry of a list. A field may have several; the first with a value counts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -62,7 +63,8 @@ class FieldMap:
     time: tuple[str, ...] = ()
     """When the call began."""
     event_id: tuple[str, ...] = ()
-    """What tells one call from any other; without it, its time, names and counts together do."""
+    """What distinguishes one call from any other; without it, its
+    time, names and counts together do."""
     fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     input_includes_cache: bool | None = None
     """Whether the input tokens hold those from the cache; None: as the numbers prove."""
@@ -92,7 +94,10 @@ def is_path(text: str) -> bool:
 
 
 def mapping_of(plain: Mapping[str, Any]) -> FieldMap:
-    """The mapping that *plain* (as JSON or YAML has it) describes. Raises ValueError, which says what to mend."""
+    """The mapping that *plain* (as JSON or YAML has it) describes.
+
+    Raises ValueError, which states what to remedy.
+    """
     fields = {name: paths_of(paths) for name, paths in dict(plain.get("fields") or {}).items()}
     fault = fault_in(fields)
     if fault is not None:

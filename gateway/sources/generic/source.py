@@ -1,9 +1,12 @@
-"""JSON that a customer's own gateway or job writes, by a mapping of its configuration (`mapping.py`).
+"""JSON that a customer's own gateway or job writes, by a mapping of its
+configuration (`mapping.py`).
 
-1. A document is a call, or holds a list of them at `items`; a list that is not there makes the document a rejection, an empty one nothing.
+1. A document is a call, or holds a list of them at `items`; a list that is not there makes the
+   document a rejection, an empty one nothing.
 2. An item that names no model and counts no tokens is ignored.
-3. A call failed where `status_code` is 400 or more, or `error_type` says something.
-4. Only mapped fields are taken. The time is read as any sender writes it: RFC 3339, or seconds, ms, µs, ns since the epoch.
+3. A call failed where `status_code` is 400 or more, or `error_type` states something.
+4. Only mapped fields are taken. The time is read as any sender writes it: RFC 3339, or
+   seconds, ms, µs, ns since the epoch.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,9 +24,10 @@ from gateway.sources.source import Snippet, Source, SourceRead
 
 
 def generic_source(plain: Mapping[str, Any] | None = None) -> Source:
-    """The source that reads by the mapping *plain*: what the configuration says under `sources.generic`, as JSON has it; None: by the default one.
+    """The source that reads by the mapping *plain*: what the configuration states under
+    `sources.generic`, as JSON has it; None: by the default one.
 
-    Raises ValueError, which says what to mend.
+    Raises ValueError, which states what to remedy.
     """
     reader = GenericReader(DEFAULT if plain is None else mapping_of(plain))
     return Source(
@@ -86,23 +90,23 @@ class GenericReader:
         if (service := picked.texts.pop("service_name", None)) is not None:
             picked.who["service_name"] = service
         start = _first(item, self._time)
-        status = http_status(self._told(item, "status_code"))
-        error = self._told(item, "error_type")
+        status = http_status(self._mapped(item, "status_code"))
+        error = self._mapped(item, "error_type")
         return Report(
             picked,
             event_id=text_of(_first(item, self._event_id))
             or content_id(text_of(start), *sorted(picked.texts.items()), *sorted(picked.counts.items())),
             start_ms=epoch_ms(start),
-            end_ms=epoch_ms(self._told(item, "ended_at")),
-            duration_ms=spoken_ms(self._told(item, "duration_ms")),
+            end_ms=epoch_ms(self._mapped(item, "ended_at")),
+            duration_ms=spoken_ms(self._mapped(item, "duration_ms")),
             failed=is_failure(status) or error not in (None, "", False),
             error=error if isinstance(error, str) else f"http_{status}" if status else None,
-            trace_id=text_of(self._told(item, "trace_id")),
-            span_id=text_of(self._told(item, "span_id")),
-            parent_span_id=text_of(self._told(item, "parent_span_id")),
+            trace_id=text_of(self._mapped(item, "trace_id")),
+            span_id=text_of(self._mapped(item, "span_id")),
+            parent_span_id=text_of(self._mapped(item, "parent_span_id")),
         )
 
-    def _told(self, item: dict[str, Json], field: str) -> Json:
+    def _mapped(self, item: dict[str, Json], field: str) -> Json:
         return _first(item, self._beside.get(field, ()))
 
 

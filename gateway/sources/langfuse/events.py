@@ -1,8 +1,11 @@
-"""A request's events -> its observations and traces, each as Langfuse would have it after all of them. Pure.
+"""A request's events -> its observations and traces, each as Langfuse would
+have it after all of them. Pure.
 
-1. Events of one observation share `body.id`. Creates go before updates, each in the order of their timestamps; a later value
-   goes over an earlier one, and null or an empty object over nothing (Langfuse: `processEventBatch.ts`, `IngestionService`).
-2. Only the fields below are taken over; prompts, completions and free metadata are left where they are.
+1. Events of one observation share `body.id`. Creates go before updates, each in the order of their
+   timestamps; a later value goes over an earlier one, and null or an empty object over nothing
+   (Langfuse: `processEventBatch.ts`, `IngestionService`).
+2. Only the fields below are taken over; prompts, completions and free
+   metadata are left where they are.
 3. An event that is sent again overwrites itself.
 """
 
@@ -21,7 +24,8 @@ _CALLS = frozenset({"generation", "embedding"})
 _STEPS = frozenset({"span", "agent", "tool", "chain", "retriever", "evaluator", "guardrail"})
 _OBSERVATION = "observation"
 _OBSERVATIONS = frozenset({*_CALLS, *_STEPS, _OBSERVATION})
-"""Before `-create` and `-update`; scores, logs, events, and whatever else there may be, tell of no usage."""
+"""Before `-create` and `-update`; scores, logs, events, and whatever
+else there may be, report no usage."""
 _VERBS = frozenset({"create", "update"})
 _TRACE = "trace-create"
 MAX_ID_CHARS = 800
@@ -56,7 +60,8 @@ METADATA = (
     "ls_provider",
     "cache_hit",
 )
-"""What LiteLLM, LangChain and applications write there about who called; all else in it is free text."""
+"""What LiteLLM, LangChain and applications write there about who
+called; all else in it is free text."""
 
 
 class Event(NamedTuple):
@@ -67,13 +72,13 @@ class Event(NamedTuple):
     """"" where it has none: it cannot be named in the answer then."""
     type: str
     at_ms: int
-    """When it was made; 0 where it does not say so."""
+    """When it was made; 0 where it does not state it."""
     body: Mapping[str, Json]
 
 
 @dataclass(slots=True)
 class Observation:
-    """One generation or step, as the events of this request tell it."""
+    """One generation or step, as the events of this request state it."""
 
     id: str
     position: str
@@ -91,7 +96,7 @@ class Observation:
 
 @dataclass(slots=True)
 class Trace:
-    """One trace, as the events of this request tell it."""
+    """One trace, as the events of this request state it."""
 
     at_ms: int = 0
     """When the last event about it was made."""
@@ -122,7 +127,7 @@ class ReadEvents:
     sdk_version: str | None = None
 
     def refuse(self, event_ids: Sequence[str], rejection: Rejection) -> None:
-        """The events of those ids were read, but what they tell together cannot be."""
+        """The events of those ids were read, but what they state together cannot be."""
         gone = set(event_ids)
         self.accepted = [x for x in self.accepted if x not in gone]
         self.rejected += [Refused(x, rejection) for x in event_ids]
@@ -130,71 +135,71 @@ class ReadEvents:
 
 def read_events(documents: Sequence[Document]) -> ReadEvents:
     """All events of a request, merged. A document is a batch, or one event of it."""
-    told, events = ReadEvents(), list[Event]()
+    found, events = ReadEvents(), list[Event]()
     for document in documents:
         value = document.value
         if isinstance(value, dict) and "batch" in value:
-            told.sdk_version = told.sdk_version or text_in(object_in(value, "metadata"), "sdk_version")
-            _open_batch(value["batch"], f"{document.position}.batch".lstrip("."), events, told)
+            found.sdk_version = found.sdk_version or text_in(object_in(value, "metadata"), "sdk_version")
+            _open_batch(value["batch"], f"{document.position}.batch".lstrip("."), events, found)
         else:
-            _open(value, document.position, events, told)
+            _open(value, document.position, events, found)
     for event in sorted(events, key=lambda event: (event.type.endswith("-update"), event.at_ms)):
-        _take(event, told)
-    return told
+        _take(event, found)
+    return found
 
 
-def _open_batch(batch: Json, position: str, events: list[Event], told: ReadEvents) -> None:
+def _open_batch(batch: Json, position: str, events: list[Event], found: ReadEvents) -> None:
     if not isinstance(batch, list):
-        told.rejected.append(Refused("", Rejection("not_a_list", position)))
+        found.rejected.append(Refused("", Rejection("not_a_list", position)))
         return
     for at, value in enumerate(batch):
-        _open(value, f"{position}[{at}]", events, told)
+        _open(value, f"{position}[{at}]", events, found)
     if not batch:
-        told.ignored.append(position)
+        found.ignored.append(position)
 
 
-def _open(value: Json, position: str, events: list[Event], told: ReadEvents) -> None:
+def _open(value: Json, position: str, events: list[Event], found: ReadEvents) -> None:
     if not isinstance(value, dict):
-        told.rejected.append(Refused("", Rejection("not_an_object", position)))
+        found.rejected.append(Refused("", Rejection("not_an_object", position)))
         return
     event_id = id_in(value, "id")
     kind, body = value.get("type"), value.get("body")
     if not isinstance(kind, str) or not isinstance(body, dict):
-        told.rejected.append(Refused(event_id, Rejection("not_an_event", position)))
+        found.rejected.append(Refused(event_id, Rejection("not_an_event", position)))
         return
     events.append(Event(position, event_id, kind, epoch_ms(value.get("timestamp")) or 0, body))
     if event_id:
-        told.accepted.append(event_id)
+        found.accepted.append(event_id)
 
 
-def _take(event: Event, told: ReadEvents) -> None:
-    """Add one event to what was told before."""
+def _take(event: Event, found: ReadEvents) -> None:
+    """Add one event to what was reported before."""
     subject, _, verb = event.type.rpartition("-")
     if event.type == _TRACE:
-        _take_trace(event, told)
+        _take_trace(event, found)
     elif verb in _VERBS and subject in _OBSERVATIONS:
-        _take_observation(event, subject, verb, told)
+        _take_observation(event, subject, verb, found)
     else:
-        told.ignored.append(event.position)
+        found.ignored.append(event.position)
 
 
-def _take_trace(event: Event, told: ReadEvents) -> None:
-    told.ignored.append(event.position)
+def _take_trace(event: Event, found: ReadEvents) -> None:
+    found.ignored.append(event.position)
     trace_id = id_in(event.body, "id")
     if trace_id:
-        trace = told.traces.setdefault(trace_id, Trace())
+        trace = found.traces.setdefault(trace_id, Trace())
         trace.at_ms = event.at_ms
         _write_over(trace.body, event.body)
 
 
-def _take_observation(event: Event, subject: str, verb: str, told: ReadEvents) -> None:
+def _take_observation(event: Event, subject: str, verb: str, found: ReadEvents) -> None:
     own_id = id_in(event.body, "id", "generationId", "spanId") or event.event_id
     if not own_id:
-        told.rejected.append(Refused("", Rejection("no_id", event.position)))
+        found.rejected.append(Refused("", Rejection("no_id", event.position)))
         return
-    observation = told.observations.get(own_id)
+    observation = found.observations.get(own_id)
     if observation is None:
-        observation = told.observations[own_id] = Observation(own_id, event.position)
+        observation = found.observations[own_id] = Observation(own_id, event.position)
     if subject == _OBSERVATION:
         subject = (text_in(event.body, "type") or "").lower() or subject
     if subject in _CALLS or (subject == _OBSERVATION and _speaks_of_a_call(event.body)):

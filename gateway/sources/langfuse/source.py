@@ -1,19 +1,26 @@
-"""Langfuse's ingestion API, `POST /api/public/ingestion`: what its SDKs 2 and 3 (and old LiteLLM callbacks) send in batches of events.
+"""Langfuse's ingestion API, `POST /api/public/ingestion`: what its SDKs 2 and 3 (and old LiteLLM
+callbacks) send in batches of events.
 
-Read from batches of SDK 2.60, the SDK's source, and Langfuse's server (`ingestion/types.ts`, `processEventBatch.ts`).
+Read from batches of SDK 2.60, the SDK's source, and Langfuse's server
+(`ingestion/types.ts`, `processEventBatch.ts`).
 
-1. A generation or embedding is a call, whatever number of events tell of it (`events.py`). Spans, agents, tools are steps; scores,
-   logs and traces no calls. What a trace says of user, session, team goes to its calls, also when it comes in another request.
-2. One `model` is named, so it is the request's, and the response's where the call went well; it tells the provider.
-3. Usage: `usageDetails` are Langfuse's buckets or the provider's own object (`langfuse_usage.py`); the older `usage` may count
-   something else than tokens, by its `unit`. Cost: the total, else the sum of its parts, in USD.
+1. A generation or embedding is a call, whatever number of events report it (`events.py`). Spans,
+   agents, tools are steps; scores, logs and traces no calls. What a trace states of user, session,
+   team goes to its calls, also when it comes in another request.
+2. One `model` is named, so it is the request's, and the response's where the call went
+   well; it states the provider.
+3. Usage: `usageDetails` are Langfuse's buckets or the provider's own object (`langfuse_usage.py`);
+   the older `usage` may count something else than tokens, by its `unit`. Cost: the total, else the
+   sum of its parts, in USD.
 4. `level: ERROR` is a failure; its message is a sentence and stays where it is.
-5. A create without end, usage and output only says that a call began (`unfinished`); an update alone knows no start
-   (`start_unknown`). Both carry the same identity, `body.id`: the ledger makes one record of them.
-6. Nested generations: the parents are remembered under ids made of Langfuse's, so a generation that repeats those
-   below it is suppressed as any other.
+5. A create without end, usage and output only states that a call began (`unfinished`); an
+   update alone knows no start (`start_unknown`). Both carry the same identity, `body.id`: the
+   ledger makes one record of them.
+6. Nested generations: the parents are remembered under ids made of Langfuse's, so a generation that
+   repeats those below it is suppressed as any other.
 
-`out.answer`: `successes` (`id`, `status`) and `errors` (`id`, `status`, `message`, `error`), as lists of plain dictionaries.
+`out.answer`: `successes` (`id`, `status`) and `errors` (`id`, `status`, `message`, `error`), as
+lists of plain dictionaries.
 """
 
 import re
@@ -60,7 +67,7 @@ LANGFUSE = Convention("langfuse", own=NAMES, basis=inclusive)
 TRACE = Convention("langfuse", own=_TRACE_NAMES)
 
 _DEFAULT_ENVIRONMENT = "default"
-"""What the SDKs write where nobody set one."""
+"""What the SDKs write where no one set one."""
 _TAG = re.compile(r"(env|environment|team|project):([\w.@-]{1,64})", re.ASCII)
 _TAG_FIELDS = {"env": "environment"}
 _MAX_TAGS = 50
@@ -83,27 +90,27 @@ MAX_ERRORS = 1000
 
 
 def read(documents: Sequence[Document], out: SourceRead, context: Context) -> None:
-    told = read_events(documents)
-    if told.rejected and len(documents) == 1 and not (told.observations or told.ignored):
-        raise BadPayload(f"{_WANTED}; {_wrong(told.rejected[0].rejection)}")
+    batch = read_events(documents)
+    if batch.rejected and len(documents) == 1 and not (batch.observations or batch.ignored):
+        raise BadPayload(f"{_WANTED}; {_wrong(batch.rejected[0].rejection)}")
     calls = out.calls
-    calls.items += len(told.rejected) + len(told.observations)
-    for position in told.ignored:
+    calls.items += len(batch.rejected) + len(batch.observations)
+    for position in batch.ignored:
         ignore(out, position)
-    calls.rejected += [refused.rejection for refused in told.rejected]
-    for trace_id, trace in told.traces.items():
+    calls.rejected += [refused.rejection for refused in batch.rejected]
+    for trace_id, trace in batch.traces.items():
         out.threads.append(Thread(trace_id, _who_of_trace(trace), trace.at_ms))
-    for observation in told.observations.values():
+    for observation in batch.observations.values():
         if observation.kind == "call":
-            _add(out, observation, told, context)
+            _add(out, observation, batch, context)
         else:
             calls.suppressed["not_a_call"] += 1
             calls.note_position(observation.position, "not_a_call")
             calls.links.append(_LEDGER_TRACE + _ledger_span(observation.id) + (_parent(observation) or bytes(8)))
-    out.answer = {"successes": [{"id": x, "status": 201} for x in told.accepted], "errors": _errors(told)}
+    out.answer = {"successes": [{"id": x, "status": 201} for x in batch.accepted], "errors": _errors(batch)}
 
 
-def _errors(told: ReadEvents) -> list[dict[str, object]]:
+def _errors(batch: ReadEvents) -> list[dict[str, object]]:
     return [
         {
             "id": refused.event_id or "unknown",
@@ -111,7 +118,7 @@ def _errors(told: ReadEvents) -> list[dict[str, object]]:
             "message": "Invalid request data",
             "error": _wrong(refused.rejection),
         }
-        for refused in told.rejected[:MAX_ERRORS]
+        for refused in batch.rejected[:MAX_ERRORS]
     ]
 
 
@@ -119,13 +126,13 @@ def _wrong(rejection: Rejection) -> str:
     return f"{rejection.position or 'the body'}: {_MENDS[rejection.reason]}"
 
 
-def _add(out: SourceRead, observation: Observation, told: ReadEvents, context: Context) -> None:
+def _add(out: SourceRead, observation: Observation, batch: ReadEvents, context: Context) -> None:
     """One call, or its rejection."""
-    calls, report = out.calls, _report(observation, told)
+    calls, report = out.calls, _report(observation, batch)
     rejected = len(calls.rejected)
     add_call(calls, report, LANGFUSE, observation.position, context)
     if len(calls.rejected) > rejected:
-        told.refuse(observation.event_ids, calls.rejected[-1])
+        batch.refuse(observation.event_ids, calls.rejected[-1])
         return
     call = calls.calls[-1]
     is_open = _is_open(observation)
@@ -142,8 +149,8 @@ def _add(out: SourceRead, observation: Observation, told: ReadEvents, context: C
     )
 
 
-def _report(observation: Observation, told: ReadEvents) -> Report:
-    body, version = observation.body, told.sdk_version
+def _report(observation: Observation, batch: ReadEvents) -> Report:
+    body, version = observation.body, batch.sdk_version
     trace_id = text_in(body, "traceId") or ""
     began_ms, ended_ms = epoch_ms(body.get("startTime")), epoch_ms(body.get("endTime"))
     made_ms = observation.at_ms or None
@@ -153,8 +160,8 @@ def _report(observation: Observation, told: ReadEvents) -> Report:
         ended_ms = ended_ms or made_ms
     failed = _failed(observation)
     picked = _picked(observation, began_ms, failed=failed)
-    if trace_id in told.traces:
-        picked.who = {**_who_of_trace(told.traces[trace_id]), **picked.who}
+    if trace_id in batch.traces:
+        picked.who = {**_who_of_trace(batch.traces[trace_id]), **picked.who}
     return Report(
         picked,
         event_id=observation.id,
@@ -172,9 +179,9 @@ def _failed(observation: Observation) -> bool:
 
 
 def _is_open(observation: Observation) -> bool:
-    """Rule 5: nothing is told of an end."""
-    told = ("endTime", "usage", "usageDetails", "costDetails")
-    return not (_failed(observation) or observation.has_output or any(name in observation.body for name in told))
+    """Rule 5: no end is reported."""
+    ends = ("endTime", "usage", "usageDetails", "costDetails")
+    return not (_failed(observation) or observation.has_output or any(name in observation.body for name in ends))
 
 
 def _partial_flags(observation: Observation, report: Report, *, is_open: bool) -> list[Flag]:
@@ -210,7 +217,9 @@ def _picked(observation: Observation, began_ms: int | None, *, failed: bool) -> 
 
 
 def _who(picked: Extracted, body: Mapping[str, Json]) -> dict[str, str]:
-    """What is told of user, session, team and environment; a tag such as `team:search` where no field says it."""
+    """What is reported user, session, team and environment; a tag such as `team:search`
+    where no field states it.
+    """
     who = dict(picked.who)
     if who.get("environment") == _DEFAULT_ENVIRONMENT:
         del who["environment"]
@@ -248,9 +257,9 @@ def _cost(body: Mapping[str, Json]) -> float | None:
         (object_in(body, "costDetails"), "total", None),
         (object_in(body, "usage"), "totalCost", ("inputCost", "outputCost")),
     ):
-        told = number_of(costs.get(total))
-        if told is not None:
-            return told
+        whole = number_of(costs.get(total))
+        if whole is not None:
+            return whole
         amounts = [amount for name in parts or costs if (amount := number_of(costs.get(name))) is not None]
         if amounts:
             return sum(amounts)

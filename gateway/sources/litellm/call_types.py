@@ -1,14 +1,17 @@
 """LiteLLM's call types: which are calls of a model, and what they are called in a record. Pure.
 
-Read from `litellm/types/utils.py` (`CallTypes`) and `litellm/constants.py` (`NON_INFERENCE_CALL_TYPES`) of 1.106. An a before the name is
-the asynchronous form, an underscore marks the realtime ones; both are left out here.
+Read from `litellm/types/utils.py` (`CallTypes`) and `litellm/constants.py`
+(`NON_INFERENCE_CALL_TYPES`) of 1.106. An a before the name is the asynchronous form, an underscore
+marks the realtime ones; both are left out here.
 
-1. A name of `_CALLS` is a call, whatever usage it tells.
-2. A name of `_READS` reads an object that an earlier call made. It tells usage only where nobody told it before: of a batch that is done, or
-   of a response that ran in the background. So without usage it is none; with usage it is the object's call, told at each read.
+1. A name of `_CALLS` is a call, whatever usage it states.
+2. A name of `_READS` reads an object that an earlier call made. It states usage only where no one
+   stated it before: of a batch that is done, or of a response that ran in the background. So
+   without usage it is none; with usage it is the object's call, stated at each read.
 3. A name of `_STEPS` is AI around the calls (search, agents): it never bills.
 4. A name of `_OTHERS` manages something: files, threads, containers, tools.
-5. Passed-through requests and names that no table knows are calls where they tell tokens or a cost, or failed at a model.
+5. Passed-through requests and names that no table knows are calls where they state tokens or a
+   cost, or failed at a model.
 """
 
 from functools import lru_cache

@@ -1,14 +1,17 @@
-"""LiteLLM's daily exports: CloudZero's billing format (CBF), and FOCUS. Rows sum up a day of one key and model; they are no calls. Pure.
+"""LiteLLM's daily exports: CloudZero's billing format (CBF), and FOCUS. Rows sum up a day of one
+key and model; they are no calls. Pure.
 
 Read from captures of 1.106 and `litellm/integrations/cloudzero/`, `litellm/integrations/focus/`.
 
-1. CBF: `{month, operation, data: [row]}`. Numbers may be texts. `resource/tag:prompt_tokens` is inclusive; the tags of tokens are left out at 0.
-   `cost/cost` 0 beside tokens is no price. `api_requests` counts failures too; rows without a success are not sent.
-2. A day is sent again and again while it grows (every hour, by default), and may be sent again at any time: what was added is counted.
-3. A row's identity is day, provider, team, model, alias of the model, key prefix and user. Rows that share it differ by endpoint only, which is not
-   sent: they are added.
-4. FOCUS is written as a CSV file with a fixed header. `ConsumedQuantity` is requests; there are no tokens. Where both exports come, CBF
-   counts. Parquet, the exporter's other form, is not read.
+1. CBF: `{month, operation, data: [row]}`. Numbers may be texts. `resource/tag:prompt_tokens` is
+   inclusive; the tags of tokens are left out at 0. `cost/cost` 0 beside tokens is no price.
+   `api_requests` counts failures too; rows without a success are not sent.
+2. A day is sent again and again while it grows (every hour, by default), and may be sent again at
+   any time: what was added is counted.
+3. A row's identity is day, provider, team, model, alias of the model, key prefix and user. Rows
+   that share it differ by endpoint only, which is not sent: they are added.
+4. FOCUS is written as a CSV file with a fixed header. `ConsumedQuantity` is requests; there are no
+   tokens. Where both exports come, CBF counts. Parquet, the exporter's other form, is not read.
 """
 
 import csv
@@ -63,7 +66,7 @@ FOCUS_COLUMNS: Final = (
     "PricingUnit", "ProviderName", "PublisherName", "RegionId", "RegionName", "ResourceId", "ResourceName", "ResourceType",
     "ServiceCategory", "ServiceSubcategory", "ServiceName", "SubAccountId", "SubAccountName", "SubAccountType", "Tags",
 )  # fmt: skip
-"""As LiteLLM writes them: a line tells them by their order."""
+"""As LiteLLM writes them: a line states them by their order."""
 FOCUS: Final = Convention(
     "litellm",
     own={
@@ -141,7 +144,10 @@ def _without_provider(texts: dict[str, str]) -> None:
 
 
 def read_line(line: str) -> Json:
-    """A row of LiteLLM's FOCUS export; its header is no row. Raises ValueError where it is neither."""
+    """A row of LiteLLM's FOCUS export; its header is no row.
+
+    Raises ValueError where it is neither.
+    """
     try:
         cells = next(csv.reader([line]))
     except (csv.Error, StopIteration) as error:

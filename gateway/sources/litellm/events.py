@@ -1,13 +1,15 @@
-"""What LiteLLM's `lago` and `openmeter` callbacks send: one event a success, with the wholes of its usage. Pure.
+"""What LiteLLM's `lago` and `openmeter` callbacks send: one event a success, with the
+wholes of its usage. Pure.
 
 Read from captures of 1.106 and `litellm/integrations/lago.py`, `openmeter.py`.
 
-1. Lago: `transaction_id` is new for each event: the report's identity, and no call's. It tells no time. Whom `external_subscription_id`
-   names is the proxy's setting (`LAGO_API_CHARGE_BY`: end user, user or team), so it is a label; it goes the way of users, for it may be one.
-2. OpenMeter: a CloudEvent (1.0). `id` is the provider's response id, LiteLLM's own UUID for embeddings. `time` is when it was sent, right
-   after the call's end. `subject` is the user.
-3. Neither tells provider, cache, reasoning, or failures. Where they run beside `generic_api`, OpenMeter's are found by their response id, and
-   Lago's as twins.
+1. Lago: `transaction_id` is new for each event: the report's identity, and no call's. It states no
+   time. Whom `external_subscription_id` names is the proxy's setting (`LAGO_API_CHARGE_BY`: end
+   user, user or team), so it is a label; it goes the way of users, for it may be one.
+2. OpenMeter: a CloudEvent (1.0). `id` is the provider's response id, LiteLLM's own UUID for
+   embeddings. `time` is when it was sent, right after the call's end. `subject` is the user.
+3. Neither states provider, cache, reasoning, or failures. Where they run beside `generic_api`,
+   OpenMeter's are found by their response id, and Lago's as co-instrumented spans.
 """
 
 import re

@@ -1,13 +1,18 @@
-"""The older payload that `generic_api_use_v1` sends: twelve fields, each made a text by Python. Pure.
+"""The older payload that `generic_api_use_v1` sends: twelve fields,
+each made a text by Python. Pure.
 
-Read from `_get_v1_logging_payload` (`litellm/integrations/generic_api/generic_api_callback.py`, 1.106): `id, call_type, cache_hit, startTime, endTime,
-model, user, modelParameters, messages, response, usage, metadata, cost`.
+Read from `_get_v1_logging_payload` (`litellm/integrations/generic_api/generic_api_callback.py`,
+1.106): `id, call_type, cache_hit, startTime, endTime, model, user, modelParameters, messages,
+response, usage, metadata, cost`.
 
-1. `usage` is the repr of LiteLLM's Usage object (`Usage(completion_tokens=340, …, prompt_tokens_details=PromptTokensDetailsWrapper(…))`).
-   Inclusive, as in the newer payload.
-2. Times are `str(datetime)` without an offset, in the zone of the proxy: UTC here. A proxy in another zone reports wrong times.
-3. Only successes are sent: of a failure the callback breaks on its missing usage. There is no call id and no provider.
-4. Of the repr of `metadata` four names are read, each only where it stands there once; nothing of `messages`, `response`, `modelParameters` is.
+1. `usage` is the repr of LiteLLM's Usage object (`Usage(completion_tokens=340, …,
+   prompt_tokens_details=PromptTokensDetailsWrapper(…))`). Inclusive, as in the newer payload.
+2. Times are `str(datetime)` without an offset, in the zone of the proxy: UTC here. A proxy in
+   another zone reports wrong times.
+3. Only successes are sent: of a failure the callback breaks on its missing usage. There
+   is no call id and no provider.
+4. Of the repr of `metadata` four names are read, each only where it stands there once; nothing of
+   `messages`, `response`, `modelParameters` is.
 """
 
 import re

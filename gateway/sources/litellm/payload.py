@@ -1,21 +1,27 @@
 """LiteLLM's StandardLoggingPayload, which `generic_api` sends: one document a call. Pure.
 
-Read from captures of 1.106 and from `get_standard_logging_object_payload` (`litellm/litellm_core_utils/litellm_logging.py`).
+Read from captures of 1.106 and from `get_standard_logging_object_payload`
+(`litellm/litellm_core_utils/litellm_logging.py`).
 
-1. What is a call is told by its type (`call_types`). The report's identity is (`litellm_call_id`, `id`, `status`): a fallback's failed and its
-   successful attempt share the first. Failed attempts of one call share all three, so their start joins in. What is read twice (a
-   batch, a background response) is the object's id alone.
-2. The response id is `id` of a success, without the `_cache_hit<time>` of an answer from the gateway's cache. A UUID is LiteLLM's own
-   (embeddings, failures), no response's.
-3. `model` may have the provider before it. `response.model` is rewritten to the client's alias (`model_group`); only another name is the
-   provider's. An embedding model has no dated versions: the one that was asked for answered.
-4. `prompt_tokens` and `completion_tokens` are inclusive. Cache, reasoning and audio are in `metadata.usage_object`, of versions that do not send that
-   in the usage of `response`. Where neither counts, the zeros are LiteLLM's default for unknown.
-5. `response_cost` is in USD, by LiteLLM's price list. 0 is unknown: a model without a price and one whose price was set to 0 look the same.
-6. `cache_hit: true`: the gateway's cache answered. Tokens are repeated, nobody billed them.
-7. `trace_id` is a trace's, or the client's session under that name: a session where it is no trace id, or another one than the proxy's own
-   in `metadata.requester_metadata`, or the end of its `user_id` (Claude Code's `…_session_<uuid>`). Another session that is a UUID cannot be
-   told from an id that LiteLLM made itself.
+1. What is a call is known by its type (`call_types`). The report's identity is (`litellm_call_id`,
+   `id`, `status`): a fallback's failed and its successful attempt share the first. Failed attempts
+   of one call share all three, so their start joins in. What is read twice (a batch, a background
+   response) is the object's id alone.
+2. The response id is `id` of a success, without the `_cache_hit<time>` of an answer from the
+   gateway's cache. A UUID is LiteLLM's own (embeddings, failures), no response's.
+3. `model` may have the provider before it. `response.model` is rewritten to the client's alias
+   (`model_group`); only another name is the provider's. An embedding model has no dated versions:
+   the one that was asked for answered.
+4. `prompt_tokens` and `completion_tokens` are inclusive. Cache, reasoning and audio are in
+   `metadata.usage_object`, of versions that do not send that in the usage of `response`. Where
+   neither counts, the zeros are LiteLLM's default for unknown.
+5. `response_cost` is in USD, by LiteLLM's price list. 0 is unknown: a model without a price and one
+   whose price was set to 0 look the same.
+6. `cache_hit: true`: the gateway's cache answered. Tokens are repeated, no one billed them.
+7. `trace_id` is a trace's, or the client's session under that name: a session where it is no trace
+   id, or another one than the proxy's own in `metadata.requester_metadata`, or the end of its
+   `user_id` (Claude Code's `…_session_<uuid>`). Another session that is a UUID cannot be
+   distinguished from an id that LiteLLM made itself.
 """
 
 import re
@@ -63,7 +69,8 @@ NAMES: dict[str, tuple[str, ...]] = {
     "label.team_name": ("metadata.user_api_key_team_alias",),
     "label.model_group": ("model_group",),
 }
-"""Paths in the payload. All else of it is left unread: messages, answers, headers, tags, tracebacks."""
+"""Paths in the payload. All else of it is left unread: messages, answers,
+headers, tags, tracebacks."""
 
 LITELLM: Final = Convention("litellm", own=NAMES, basis=inclusive)
 
@@ -140,7 +147,7 @@ def _is_call(kind: CallType, picked: Extracted, usage: Mapping[str, Json], *, fa
 
 
 def _read_usage(document: Mapping[str, Json], picked: Extracted) -> Mapping[str, Json]:
-    """Rule 4. The usage object is completed, and told."""
+    """Rule 4. The usage object is completed."""
     usage = _object(_object(document, "metadata"), "usage_object") or _object(_object(document, "response"), "usage")
     counts = picked.counts
     if not counts.get("input") and not counts.get("output"):
@@ -263,8 +270,8 @@ def _event_id(document: Mapping[str, Json], kind: CallType, picked: Extracted, *
         return f"read/{own}"
     status = "failure" if failed else "success"
     if not call_id and not own:
-        told = (picked.texts.get("request_model"), picked.counts.get("input"), picked.counts.get("output"))
-        return content_id(status, number_of(document.get("startTime")), number_of(document.get("endTime")), *told)
+        identity = (picked.texts.get("request_model"), picked.counts.get("input"), picked.counts.get("output"))
+        return content_id(status, number_of(document.get("startTime")), number_of(document.get("endTime")), *identity)
     if failed:
         return content_id(call_id, own, status, number_of(document.get("startTime")))
     return content_id(call_id, own, status)
@@ -277,6 +284,6 @@ def _whole_text(value: Json) -> str:
 
 def _error(document: Mapping[str, Json]) -> str:
     """The exception's class, else its code."""
-    told = _object(document, "error_information")
-    name, code = text_of(told.get("error_class")), text_of(told.get("error_code"))
+    information = _object(document, "error_information")
+    name, code = text_of(information.get("error_class")), text_of(information.get("error_code"))
     return chosen(name or code or "error", name, code)

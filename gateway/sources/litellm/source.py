@@ -1,9 +1,13 @@
-"""LiteLLM's proxy and its callbacks: `generic_api` in three formats, its older payload, Lago and OpenMeter events, daily exports. Pure.
+"""LiteLLM's proxy and its callbacks: `generic_api` in three formats, its older payload, Lago and
+OpenMeter events, daily exports. Pure.
 
-1. Each document tells by its own fields what it is; a body may hold several kinds. One is a call (`payload`, `older`, `events`), a day's sums
-   (`daily`), or a budget alert, which tells of money spent before and is ignored.
-2. What is none of these is rejected: `not_an_object` (LiteLLM queues a null where it failed to make a payload), `unknown_shape`.
-3. Its OTLP (`otel` 1 and 2, `arize_phoenix`, `langfuse`) is read by `gateway.normalise.conventions.litellm`. A call that comes both ways is one.
+1. Each document states by its own fields what it is; a body may hold several kinds. One is a call
+   (`payload`, `older`, `events`), a day's sums (`daily`), or a budget alert, which reports money
+   spent before and is ignored.
+2. What is none of these is rejected: `not_an_object` (LiteLLM queues a null where it failed to make
+   a payload), `unknown_shape`.
+3. Its OTLP (`otel` 1 and 2, `arize_phoenix`, `langfuse`) is read by
+   `gateway.normalise.conventions.litellm`. A call that comes both ways is one.
 """
 
 from collections.abc import Sequence

@@ -1,9 +1,12 @@
-"""Leaves LiteLLM's price map out of a body before it is parsed: half of each payload, and most of the time it takes to read one. Pure.
+"""Leaves LiteLLM's price map out of a body before it is parsed: half of each payload, and most of
+the time it takes to read one. Pure.
 
-A payload ends `"hidden_params": {…}, "model_map_information": {…}, "error_str": …` in all versions that send it. What lies from the second name to
-the third is left out, unless the count of tokens stands there, which no price map has: then the names are someone's content, or the
-price map was the last of its payload. What is left is JSON wherever a whole member was cut; where it is not, the reader falls back to the
-body as it came (`gateway.sources.reading`). So no client hides its usage by using these names.
+A payload ends `"hidden_params": {…}, "model_map_information": {…}, "error_str": …` in all
+versions that send it. What lies from the second name to the third is left out, unless the
+count of tokens stands there, which no price map has: then the names are someone's content, or
+the price map was the last of its payload. What is left is JSON wherever a whole member was
+cut; where it is not, the reader falls back to the body as it came
+(`gateway.sources.reading`). So no client hides its usage by using these names.
 """
 
 from typing import Final

@@ -1,4 +1,6 @@
-"""What one gateway sends another: the envelope `ai-telemetry/1` of the service's contract around records. Pure."""
+"""What one gateway sends another: the envelope `ai-telemetry/1` of the service's
+contract around records. Pure.
+"""
 
 import re
 from collections import defaultdict
@@ -28,7 +30,9 @@ def opened(documents: Iterable[Document]) -> Iterator[Document]:
 
 
 def index_of(position: str) -> int | None:
-    """Which record of an envelope stands at *position*; None where it is of no envelope, or of one beside others."""
+    """Which record of an envelope stands at *position*; None where it is of no
+    envelope, or of one beside others.
+    """
     found = _INDEX.match(position)
     return None if found is None else int(found[1])
 

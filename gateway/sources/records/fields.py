@@ -1,7 +1,8 @@
 """A record from outside, field by field -> a record. Pure.
 
-Only what `spool.record` names is taken, each under its own rule; anything else is dropped, so a record carries no text that the
-gateway would not have written itself. A field that breaks its rule raises `Fault`, which names the field and never its value.
+Only what `spool.record` names is taken, each under its own rule; anything else is dropped, so a
+record carries no text that the gateway would not have written itself. A field that breaks its rule
+raises `Fault`, which names the field and never its value.
 """
 
 import re

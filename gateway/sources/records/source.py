@@ -1,12 +1,17 @@
-"""Records of this gateway's own schema, `inference/1`: from another gateway, from a file that it wrote, or from a sender that builds them.
+"""Records of this gateway's own schema, `inference/1`: from another gateway, from a file that it
+wrote, or from a sender that builds them.
 
-1. One, an array, or one a line. Each is validated field by field (`fields.py`); one that breaks a rule is rejected, and its position names the field.
-2. The record id is kept: a record that comes again, over whatever way, counts once. One that stands in a trace is also the report of that span.
-3. Attribution is the record's own; what the inbound key or the device brings fills what it lacks, and what the key fixes goes over it.
-   `key` stays the name of the key that the first gateway knew.
-4. Cost, `billed` and flags are kept. A call without a cost gets an estimate as any other, an aggregate only where its first gateway had no
-   price for it (`unpriced`): else another record may hold its cost.
-5. What another gateway forwards comes in an envelope (`envelope.py`); each record in it stands at `records[3]`.
+1. One, an array, or one a line. Each is validated field by field (`fields.py`); one that breaks a
+   rule is rejected, and its position names the field.
+2. The record id is kept: a record that comes again, over whatever way, counts once. One that stands
+   in a trace is also the report of that span.
+3. Attribution is the record's own; what the inbound key or the device brings fills what it lacks,
+   and what the key fixes goes over it. `key` stays the name of the key that the first gateway knew.
+4. Cost, `billed` and flags are kept. A call without a cost gets an estimate as any other, an
+   aggregate only where its first gateway had no price for it (`unpriced`): else another
+   record may hold its cost.
+5. What another gateway forwards comes in an envelope (`envelope.py`); each
+   record in it stands at `records[3]`.
 """
 
 from collections.abc import Sequence

@@ -21,10 +21,10 @@ HEADER_BYTES = 32
 FRAME_HEADER_BYTES = 24
 FRAME_BYTES = FRAME_HEADER_BYTES + PAGE_BYTES
 _MAGIC = 0x377F0682
-"""Its last bit says that the checksums are of big-endian words."""
+"""Its last bit states that the checksums are of big-endian words."""
 _LATEST_COMMITS = 2
 _INDEX_FRAMES_AT = 16
-"""Where the -shm file says how many frames SQLite reads: mxFrame of the WAL-index header."""
+"""Where the -shm file states how many frames SQLite reads: mxFrame of the WAL-index header."""
 
 
 class FrameHead(NamedTuple):
@@ -42,7 +42,7 @@ class Log:
         self._content = content
         head = content[:HEADER_BYTES]
         self._words = ">" if head[3:4] == b"\x83" else "<"
-        # The header's magic is stored big-endian; its own checksum tells whether it is whole.
+        # The header's magic is stored big-endian; its own checksum states whether it is whole.
         self.is_header_whole = len(head) == HEADER_BYTES and _checksum(head[:24], b"\0" * 8, self._words) == head[24:]
         every = [self._head(i) for i in range((len(content) - HEADER_BYTES) // FRAME_BYTES)]
         salts = head[16:24] if self.is_header_whole else _first(every)

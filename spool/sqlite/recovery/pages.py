@@ -163,7 +163,7 @@ def _varint(content: bytes, at: int) -> tuple[int, int]:
         if i == _MOST_VARINT_BYTES - 1:
             return value << 8 | byte, at + i + 1
         value = value << 7 | byte & 0x7F
-        if byte < 0x80:  # noqa: PLR2004 the top bit says that more follows
+        if byte < 0x80:  # noqa: PLR2004 the top bit states that more follows
             return value, at + i + 1
     raise AssertionError
 

@@ -1,6 +1,7 @@
-"""After a salvage: what the rows no longer say is settled, in the transaction that opens the lanes.
+"""After a salvage: what the rows no longer state is settled, in the
+transaction that opens the lanes.
 
-The counters say how many records were pending; the rows say how many still are. What is
+The counters state how many records were pending; the rows state how many still are. What is
 missing becomes dead letters with the reason `quarantined` and no content (their pages lie in
 the quarantine), so both identities hold and nothing vanishes uncounted. Where the page that
 knew it was lost, at-least-once decides: what may have been delivered goes out again under the
@@ -75,7 +76,7 @@ def reconcile(
         if unknown or damaged.keys() & {"batch", "stretch"}:
             ranges.send_uncovered(connection, lane)
     lost = [balance(connection, counters, lane, now_ms, is_counted=is_counted) for lane in lanes]
-    # What comes again may stand for what is gone: then nobody knows how many are.
+    # What comes again may stand for what is gone: then no one knows how many are.
     records = None if comes_again or not is_counted else sum(lost)
     entry = Quarantined(found["at_ms"], found["folder"], records, found["why"], damaged)
     note(connection, entry)
@@ -100,7 +101,7 @@ def findings(connection: sqlite3.Connection) -> dict[str, Any] | None:
     return None if row is None else orjson.loads(row[0])
 
 
-def told(entry: Quarantined) -> str:
+def salvage_text(entry: Quarantined) -> str:
     """One salvage in words for the log."""
     gone = "an unknown number of records" if entry.records is None else f"{entry.records} records"
     kept = f"; the damaged files are kept in quarantine/{entry.folder}" if entry.folder else ""
@@ -178,7 +179,7 @@ def mend_batches(connection: sqlite3.Connection, lane: Lane) -> None:
 
 
 def balance(connection: sqlite3.Connection, counters: Counters, lane: Lane, now_ms: int, *, is_counted: bool) -> int:
-    """Make the lane's counters say what its rows say; how many records are known to be gone."""
+    """Make the lane's counters state what its rows state; how many records are known to be gone."""
     counter = counters.lane(lane)
     before = LaneCounters(counter.kept, counter.delivered, counter.pending, counter.dead_lettered, counter.expired)
     counted = rows.recount(connection, lane)

@@ -9,7 +9,7 @@ order of steps is the promise that no crash leaves an empty spool in place of a 
 3. spool.db and its log move to `quarantine/<time>/`, the log first;
 4. `spool.db.salvaged` is renamed to `spool.db`.
 
-A start that finds `spool.db.salvaged` goes on at step 3. What the rows no longer say is settled
+A start that finds `spool.db.salvaged` goes on at step 3. What the rows no longer state is settled
 afterwards, in one transaction of the new file (`reconciling`).
 """
 

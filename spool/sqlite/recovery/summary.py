@@ -2,8 +2,8 @@
 hold it were the damaged ones.
 
 The gateway's id, the counters, and how far each lane is. Written at the start, each minute and at
-the end, so after a clean end it says what the database says, and else what it said at most a minute
-before. Only a salvage reads it.
+the end, so after a clean end it states what the database states, and else what it said at most a
+minute before. Only a salvage reads it.
 """
 
 import os

@@ -32,7 +32,7 @@ def verify_stopped(data_dir: Path) -> Verified:
         with mapped_errors(str(data_dir)):
             is_cut = (data_dir / DATABASE).exists() and forgets_commits(data_dir / DATABASE)
     except SpoolCorrupt:
-        is_cut = False  # the pages tell more
+        is_cut = False  # the pages state more
     try:
         verified = verify(data_dir)
     finally:
@@ -101,7 +101,7 @@ def read_chunks(connection: sqlite3.Connection) -> tuple[list[Finding], int, int
 
 
 def bad_batches(connection: sqlite3.Connection) -> Iterator[Finding]:
-    """Frozen batches that do not hold as many records as they say."""
+    """Frozen batches that do not hold as many records as they state."""
     for lane, batch_id, origin, seq_lo, idx_lo, seq_hi, idx_hi, n in connection.execute(
         "SELECT lane, batch_id, origin, seq_lo, idx_lo, seq_hi, idx_hi, n FROM batch"
     ).fetchall():

@@ -1,7 +1,7 @@
 """The table of dead letters: found, counted, requeued, dropped, expired.
 
 A dead letter that is requeued becomes pending again, in one commit: its bytes move into a chunk of
-`rows.again_lane`, and a *stretch* (`spool.sqlite.replay.ranges`) says that the lane should send
+`rows.again_lane`, and a *stretch* (`spool.sqlite.replay.ranges`) states that the lane should send
 them. One that is dropped or expires stays counted dead_lettered, for that is how its way ended;
 only its bytes go, counted beside the counters. Every function runs inside the writer's transaction.
 """
@@ -21,7 +21,7 @@ PAGE_RECORDS = 500
 """Dead letters that one commit moves or deletes: keeps the wait of an append behind it short."""
 PAGE_BYTES = 4 << 20
 MOST_REASONS = 100
-"""Told of one lane; the upstream makes the codes, so there may be any number."""
+"""Called for one lane; the upstream makes the codes, so there may be any number."""
 OTHER = "other"
 
 _COLUMNS = "id, lane, buried_ms, code, message, bytes, record"
@@ -116,15 +116,15 @@ def by_reason(connection: sqlite3.Connection) -> list[ReasonCount]:
     `MOST_REASONS` stands under `OTHER`.
     """
     counts: list[ReasonCount] = []
-    told: dict[Lane, int] = {}
+    listed: dict[Lane, int] = {}
     for lane, reason, records, size, oldest, newest in connection.execute(
         "SELECT lane, code, sum(records), sum(bytes), min(buried_ms), max(buried_ms) FROM dead_letter GROUP BY lane, code"
         " ORDER BY lane, sum(records) DESC, code"
     ):
-        told[lane] = told.get(lane, 0) + 1
-        if told[lane] <= MOST_REASONS:
+        listed[lane] = listed.get(lane, 0) + 1
+        if listed[lane] <= MOST_REASONS:
             counts.append(ReasonCount(lane, reason, records, size, oldest, newest))
-        elif told[lane] == MOST_REASONS + 1:
+        elif listed[lane] == MOST_REASONS + 1:
             counts.append(ReasonCount(lane, OTHER, records, size, oldest, newest))
         else:
             _, _, n, sizes, first, last = counts.pop()

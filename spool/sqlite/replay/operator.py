@@ -25,7 +25,7 @@ from spool.sqlite.writer import load_counters, save_counters
 T = TypeVar("T")
 
 STATE_LANES = (DEVICES, UNIT_COST)
-"""What they deliver says how things are now (a heartbeat, a running total):
+"""What they deliver states how things are now (a heartbeat, a running total):
 sent again later it would be wrong."""
 
 
@@ -46,8 +46,8 @@ class SqliteDeadLetters:
         now_ms: Callable[[], int],
         wake: Callable[[Lane], None],
     ) -> None:
-        """*number_chunk*, called inside an operation, gives the number of a new chunk; *wake* tells
-        a lane that something is ready.
+        """*number_chunk*, called inside an operation, gives the number of a new chunk; *wake*
+        states a lane that something is ready.
         """
         self._ask = ask
         self._number_chunk = number_chunk

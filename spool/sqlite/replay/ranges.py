@@ -161,7 +161,7 @@ def _gaps(lo: Position, hi: Position, held: Sequence[tuple[Position, Position]])
 def _records_between(connection: sqlite3.Connection, source: Lane, lo: Position, hi: Position) -> int:
     """Records from *lo* up to *hi*, less what settling dropped; without reading them.
 
-    Rows that are damaged count as they say.
+    Rows that are damaged count as they state.
     """
     changes = rows.changes_between(connection, lo.seq, hi.seq)
     records = 0

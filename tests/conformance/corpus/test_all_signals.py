@@ -1,4 +1,6 @@
-"""One call that several signals report stays one: traces, logs and metrics of one run together, in both orders, at once or in pieces."""
+"""One call that several signals report stays one: traces, logs and metrics of one run together, in
+both orders, at once or in pieces.
+"""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,6 @@
-"""What `normalise --explain` says of every captured payload: the record's own values, the count's own outcomes, no content."""
+"""What `normalise --explain` states of every captured payload: the record's own values, the count's
+own outcomes, no content.
+"""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -35,7 +37,9 @@ def check(explained: Explained) -> None:
 def assert_outcomes(explained: Explained) -> None:
     """Each item has one explanation, and its outcome is the one that was counted."""
     outcomes = Counter(item.outcome for item in explained.items)
-    assert {outcome: outcomes[outcome] for outcome in OUTCOMES} == {outcome: explained.edge[outcome] for outcome in OUTCOMES}
+    assert {outcome: outcomes[outcome] for outcome in OUTCOMES} == {
+        outcome: explained.edge[outcome] for outcome in OUTCOMES
+    }
     assert len(explained.items) == explained.edge["received"]
     reasons = Counter(f"{item.outcome}.{item.reason}" for item in explained.items if item.reason)
     counted = {reason: n for reason, n in explained.reasons.items() if n and not reason.startswith("kept.")}
@@ -46,7 +50,9 @@ def assert_outcomes(explained: Explained) -> None:
 
 
 def assert_fields(explained: Explained) -> None:
-    """Each record is explained by one item, field by field; whoever stands for another item is a record."""
+    """Each record is explained by one item, field by field; whoever stands for
+    another item is a record.
+    """
     records = {record["record_id"]: record for record in map(orjson.loads, explained.records)}
     kept = [item for item in explained.items if item.outcome == "kept"]
     assert {item.record_id for item in kept} == records.keys()
@@ -101,7 +107,9 @@ def spans(scenario: Scenario) -> Iterator[tuple[int, str, ExportTraceServiceRequ
 
 
 def value_without(request: ExportTraceServiceRequest, names: set[str], path: str) -> Any:
-    """The field of the span's record when span, events and resource lack *names*; None when it becomes none."""
+    """The field of the span's record when span, events and resource lack
+    *names*; None when it becomes none.
+    """
     left = ExportTraceServiceRequest()
     left.CopyFrom(request)
     span = left.resource_spans[0].scope_spans[0].spans[0]
@@ -129,7 +137,7 @@ async def test_without_the_names_passed_over_a_field_is_the_same_and_without_all
                 continue
             passed, won = set(field.provenance.passed_over), set(field.provenance.attributes)
             assert value_without(request, passed, path) == field.value, path
-            if path not in {"operation", "provider"}:  # the model, or nothing at all, may tell the same
+            if path not in {"operation", "provider"}:  # the model, or nothing at all, may state the same
                 assert value_without(request, passed | won, path) != field.value, path
 
 

@@ -1,4 +1,6 @@
-"""Captured logs with known truth, through decoder, normaliser, ledger and spool: the calls that the logs alone tell of."""
+"""Captured logs with known truth, through decoder, normaliser, ledger and spool: the calls
+that the logs alone report.
+"""
 
 import orjson
 import pytest
@@ -17,7 +19,8 @@ CONTENT_ONLY = (
     "otlp/otel-js-openai/",
     "otlp/otel-openai-v2-old/",
 )
-"""Clients whose logs hold messages and errors, without model or usage: the calls are in their traces."""
+"""Clients whose logs hold messages and errors, without model or usage: the
+calls are in their traces."""
 
 LOST_IN_LOGS = {
     "assistants/qwen-code/chat_logs_2": "the request's event, which names the model asked for, came in the export before",
@@ -26,7 +29,8 @@ LOST_IN_LOGS = {
     "otlp/otel-openai-v2-latest/multi": "embeddings have no details event",
     "otlp/otel-openai-v2-latest/multi_grpc": "embeddings have no details event",
 }
-"""Scenario -> why its logs do not tell all of the truth. Tested as such: one that is right after all fails."""
+"""Scenario -> why its logs do not state all of the truth. Tested as such: one
+that is right after all fails."""
 
 
 @pytest.mark.parametrize("scenario", LOGS, ids=repr)
@@ -54,7 +58,9 @@ async def test_logs_that_come_twice_count_once(scenario: Scenario) -> None:
 
 
 async def test_one_event_in_both_of_its_shapes_is_one_call() -> None:
-    """Claude Code sent its numbers as texts before it sent them as numbers; the request id is the same."""
+    """Claude Code sent its numbers as texts before it sent them as
+    numbers; the request id is the same.
+    """
     shapes = [s for s in LOGS if s.name.startswith("assistants/claude-code/api_request")]
     assert len(shapes) == 2
     records, _, _ = await records_of_payloads([arguments(p) for s in shapes for p in s.payloads])

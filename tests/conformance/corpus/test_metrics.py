@@ -1,4 +1,6 @@
-"""Captured metrics with known truth: alone they give the sums that were served, beside calls they add nothing."""
+"""Captured metrics with known truth: alone they give the sums that were served,
+beside calls they add nothing.
+"""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -28,7 +30,9 @@ class Together(NamedTuple):
 
 
 def same_calls() -> Iterator[Together]:
-    """Every scenario of metrics with each file of calls that its own files, or its `same_calls_as`, name."""
+    """Every scenario of metrics with each file of calls that its own files, or
+    its `same_calls_as`, name.
+    """
     for metrics in METRICS:
         folder = Path(metrics.name).parent
         names = [metrics.name, *(str(folder / Path(name).stem) for name in metrics.meta.get("same_calls_as", []))]
@@ -50,7 +54,8 @@ BEYOND_THE_METRICS = {
     "otlp/openllmetry-anthropic-sdk0/messages_stream": "the library adds one token to the output",
     "otlp/openllmetry-langchain/lc_anthropic": "the metric leaves out the cache, and no attribute tells",
 }
-"""Scenario -> why its metrics do not tell what was served. Tested as such: one that is right after all fails."""
+"""Scenario -> why its metrics do not state what was served. Tested as such: one
+that is right after all fails."""
 
 
 def arguments(payload: Payload) -> tuple[bytes, str, str, str]:
@@ -59,7 +64,9 @@ def arguments(payload: Payload) -> tuple[bytes, str, str, str]:
 
 
 async def parsed(payloads: Sequence[Payload]) -> list[dict[str, object]]:
-    """The records of *payloads*; what they must never hold, and the identity of their items, is checked on the way."""
+    """The records of *payloads*; what they must never hold, and the identity of their
+    items, is checked on the way.
+    """
     records, _, outcomes = await records_of_payloads([arguments(payload) for payload in payloads])
     assert not any(CANARY.encode() in record for record in records)
     assert outcomes["received"] == sum(n for outcome, n in outcomes.items() if outcome != "received")
@@ -101,7 +108,7 @@ async def test_metrics_beside_calls_add_nothing_in_any_order(together: Together,
     assert totals(reported) == totals(alone)
     if alone:
         assert len(reported) == len(records)
-    else:  # these calls' own signal tells no call: the metrics are all there is
+    else:  # these calls' own signal states no call: the metrics are all there is
         assert totals(records) == totals(await parsed(metrics))
 
 

@@ -1,4 +1,6 @@
-"""Captured payloads with known truth, through decoder, normaliser, ledger and spool: exactly the calls that were served."""
+"""Captured payloads with known truth, through decoder, normaliser, ledger and spool: exactly
+the calls that were served.
+"""
 
 import orjson
 import pytest
@@ -14,7 +16,8 @@ BEYOND_THE_PAYLOAD = {
     "gateways/litellm/otel_v1_newer_fastapi_no_usage": "the one span that arrives does not name the model asked for",
     "otlp/openinference-anthropic-sdk0/messages_stream": "input without the cache, and no cache counts",
 }
-"""Scenario -> why what was served cannot be told from what was sent. Tested as such: one that is right after all fails."""
+"""Scenario -> why what was served cannot be reported from what was sent. Tested as such: one that
+is right after all fails."""
 
 
 def arguments(payload: Payload) -> tuple[bytes, str, str, str]:

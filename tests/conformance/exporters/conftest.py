@@ -1,4 +1,6 @@
-"""What every contract test of an exporter gets: a far end, a clock, a spool, and the exporter with its lane."""
+"""What every contract test of an exporter gets: an upstream, a clock, a spool,
+and the exporter with its lane.
+"""
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
@@ -99,7 +101,9 @@ def clock() -> ManualClock:
 
 
 class SpoolUnderTest(LaneStore, Protocol):
-    """A lane store that tests can put records in and look into; the contract holds on each home of the spool."""
+    """A lane store that tests can put records in and look into; the contract
+    holds on each home of the spool.
+    """
 
     async def put(self, lane: str, records: Sequence[bytes]) -> None: ...
 

@@ -1,4 +1,7 @@
-"""What the one contract suite asks of a target: to misbehave at random, and to tell what it has. A new exporter adds one class and its name in `TARGETS`."""
+"""What the one contract suite asks of a target: to misbehave at random, and to state what it has.
+
+A new exporter adds one class and its name in `TARGETS`.
+"""
 
 import asyncio
 import errno
@@ -49,7 +52,9 @@ class Target(Protocol):
         """For that share of the requests something goes wrong."""
 
     def has(self) -> Counter[int]:
-        """Number of record -> how often the target has it, as far as it cannot tell repeats itself."""
+        """Number of record -> how often the target has it, as far as
+        it cannot state repeats itself.
+        """
 
     def assert_repeats_can_be_told(self) -> None:
         """What came more than once came in a form that shows it."""
@@ -161,7 +166,7 @@ class FileTarget:
         return Counter(int(orjson.loads(line)["record_id"], 16) for line in lines)
 
     def assert_repeats_can_be_told(self) -> None:
-        """A file tells nothing, so there must be none."""
+        """A file states nothing, so there must be none."""
         assert set(self.has().values()) <= {1}
 
     @staticmethod

@@ -1,4 +1,6 @@
-"""What holds for batches of many records: bisecting, size limits, per-record rejections, keys that rotate."""
+"""What holds for batches of many records: bisecting, size limits, per-record
+rejections, keys that rotate.
+"""
 
 import orjson
 import pytest

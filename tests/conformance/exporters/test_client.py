@@ -1,4 +1,6 @@
-"""The client's own promises: TLS that is verified, bounded reading, time limits, the liveness look, the settings it refuses."""
+"""The client's own promises: TLS that is verified, bounded reading, time limits, the liveness
+look, the settings it refuses.
+"""
 
 import asyncio
 import ssl

@@ -1,4 +1,6 @@
-"""The contract that every exporter of the service keeps, through a real pump and real sockets; pauses are skipped, not slept."""
+"""The contract that every exporter of the service keeps, through a real pump and real sockets;
+pauses are skipped, not slept.
+"""
 
 import asyncio
 import io

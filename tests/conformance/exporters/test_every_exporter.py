@@ -1,4 +1,5 @@
-"""The contract that every exporter keeps, whatever its target does: through a real pump and a real spool, pauses skipped, not slept.
+"""The contract that every exporter keeps, whatever its target does: through a real pump and a real
+spool, pauses skipped, not slept.
 
 `targets.py` has one class a target: how it fails at random, and what it has in the end.
 """

@@ -1,4 +1,6 @@
-"""The unit-cost lane over a real spool, pump and socket: paths, order, what a delete, a read and an ambiguous answer come to."""
+"""The unit-cost lane over a real spool, pump and socket: paths, order, what a delete, a read and an
+ambiguous answer come to.
+"""
 
 import asyncio
 import time
@@ -161,7 +163,9 @@ async def test_an_ambiguous_answer_sets_a_whole_batch_of_sums_aside_and_sends_no
 async def test_a_sum_goes_under_another_key_after_503_and_under_the_same_once_a_try_got_no_answer(
     summing: UnitRig, client: CostServiceClient, upstream: Upstream, clock: ManualClock
 ) -> None:
-    """What the silent try did is only known under its key; a 503, 429 or 403 that comes later says nothing of it."""
+    """What the silent try did is only known under its key; a 503, 429 or 403 that comes
+    later states nothing of it.
+    """
     await summing.keep(metered(1))
     upstream.script.extend([Reply(503), Reply(reset="after_reading"), Reply(503), Reply(403), Reply(429), Reply(200)])
     await ship(summing, exporter_of(summing, client, clock), clock)
@@ -191,7 +195,7 @@ async def test_a_sum_that_may_have_gone_out_before_a_kill_keeps_its_key(
 async def test_a_sum_whose_key_is_refused_for_ever_after_silence_gets_through_under_another(
     summing: UnitRig, client: CostServiceClient, upstream: Upstream, clock: ManualClock
 ) -> None:
-    """A far end that keeps its first answer to a key repeats an error that nobody heard."""
+    """An upstream that keeps its first answer to a key repeats an error that no one heard."""
     await summing.keep(metered(1), metered(1, place("other")))
     answers: dict[str, Reply] = {}
     upstream.script.append(Reply(reset="after_reading"))

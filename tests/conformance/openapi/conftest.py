@@ -1,4 +1,6 @@
-"""A gateway and a service, each a process of its own, with keys that hold every scope and none that is asked for."""
+"""A gateway and a service, each a process of its own, with keys that hold every scope
+and none that is asked for.
+"""
 
 import asyncio
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,6 @@
-"""Every operation that is described, asked of running processes: its success, and each refusal that can be brought about."""
+"""Every operation that is described, asked of running processes: its success, and each
+refusal that can be brought about.
+"""
 
 import gzip
 from pathlib import Path

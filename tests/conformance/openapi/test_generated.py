@@ -1,6 +1,8 @@
-"""Requests that schemathesis makes of the descriptions, sound and unsound ones, to running processes.
+"""Requests that schemathesis makes of the descriptions, sound and
+unsound ones, to running processes.
 
-None may meet a 5xx, and every answer must be one that is described: its status, its content type, its fields.
+None may meet a 5xx, and every answer must be one that is described: its status, its
+content type, its fields.
 """
 
 import os
@@ -22,7 +24,8 @@ from tests.support.described import Answered
 EXAMPLES = int(os.environ.get("GENERATED_EXAMPLES", "8"))
 """Of each operation and kind; more for a longer look."""
 FAMILIES = ("litellm", "bedrock", "langfuse", "generic")
-"""Of the AI gateways one of each kind of answer, and the two that read most; the others have the same routes."""
+"""Of the AI gateways one of each kind of answer, and the two that read most;
+the others have the same routes."""
 LEFT_OUT = ("backUpSpool",)
 """It writes to any path that a request names."""
 BOUNDS = settings(
@@ -57,7 +60,9 @@ def is_another_way(operation: Operation) -> bool:
 
 
 def try_out(port: Port, operation: Operation, known: Mapping[str, Any]) -> None:
-    """*known*: names of what is there, for a third of the requests, which otherwise would hardly meet any."""
+    """*known*: names of what is there, for a third of the requests, which
+    otherwise would hardly meet any.
+    """
     there = {name: value for name, value in known.items() if f"{{{name}}}" in operation.path}
     sound = operation.as_strategy(generation_mode=GenerationMode.POSITIVE)
     unsound = operation.as_strategy(generation_mode=GenerationMode.NEGATIVE)

@@ -1,4 +1,6 @@
-"""The suite speaks to `base_url` only, so that it holds for any OTLP/HTTP receiver that a parameter of the fixture starts."""
+"""The suite speaks to `base_url` only, so that it holds for any OTLP/HTTP receiver that a
+parameter of the fixture starts.
+"""
 
 from collections.abc import AsyncIterator
 

@@ -1,4 +1,6 @@
-"""OTLP/HTTP requests that are refused, each with a google.rpc.Status in the request's encoding (B02, B03, B20 to B28)."""
+"""OTLP/HTTP requests that are refused, each with a google.rpc.Status in the request's
+encoding (B02, B03, B20 to B28).
+"""
 
 import gzip
 import json
@@ -37,7 +39,9 @@ MIB = 2**20
 async def refused(
     client: Client, url: str, *, status: int, body: bytes = b"", content_type: str | None = PROTOBUF, **headers: str
 ) -> aiohttp.ClientResponse:
-    """Post, and check that the answer is a Status in the encoding of the request, JSON when that is unknown."""
+    """Post, and check that the answer is a Status in the encoding of the
+    request, JSON when that is unknown.
+    """
     sent = {name.replace("_", "-"): value for name, value in headers.items()}
     if content_type is not None:
         sent["Content-Type"] = content_type

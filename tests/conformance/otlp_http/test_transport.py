@@ -1,4 +1,6 @@
-"""OTLP/HTTP requests that succeed or succeed in part: codings, encodings, paths, connections (B01 to B12, B20 to B22, B32 to B35)."""
+"""OTLP/HTTP requests that succeed or succeed in part: codings, encodings, paths, connections (B01
+to B12, B20 to B22, B32 to B35).
+"""
 
 import asyncio
 import gzip

@@ -1,4 +1,6 @@
-"""A request to each endpoint of the local service that it answers with success, once `prepared` ran."""
+"""A request to each endpoint of the local service that it answers
+with success, once `prepared` ran.
+"""
 
 from collections.abc import Mapping
 from typing import NamedTuple

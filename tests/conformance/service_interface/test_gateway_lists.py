@@ -1,4 +1,7 @@
-"""Parts 2.3 and 4.2 on the gateway's own lists: the real process, its admin port. What each lists is tested beside what makes it."""
+"""Parts 2.3 and 4.2 on the gateway's own lists: the real process, its admin port.
+
+What each lists is tested beside what makes it.
+"""
 
 from collections.abc import Iterator
 from typing import Any

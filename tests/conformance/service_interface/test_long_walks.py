@@ -1,4 +1,6 @@
-"""Part 4.2 at length: 10 000 insights by cursors, on and back, while others come, go and change; and over a kill."""
+"""Part 4.2 at length: 10 000 insights by cursors, on and back, while others come, go
+and change; and over a kill.
+"""
 
 import asyncio
 import math
@@ -25,7 +27,9 @@ LIMIT = 200
 
 
 class Crowd:
-    """Whoever else uses the service: makes insights, deletes and changes some, one request after the other."""
+    """Whoever else uses the service: makes insights, deletes and changes some,
+    one request after the other.
+    """
 
     def __init__(self, client: Client, doomed: list[str], moving: list[str]) -> None:
         self._client = client
@@ -53,7 +57,7 @@ class Crowd:
         await self._turned.wait()
 
     def release(self) -> None:
-        """Nobody waits for a crowd that is gone."""
+        """No one waits for a crowd that is gone."""
         self._is_over = True
         self._turned.set()
 

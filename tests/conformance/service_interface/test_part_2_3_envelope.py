@@ -14,7 +14,9 @@ OWN_KEYS = {"pagination", "filtering", "sorting"}
 
 
 async def empty(client: Client, route: Route) -> dict[str, Any]:
-    """The list without an item; a stream is there once something was sent to it, and empty when that is deleted."""
+    """The list without an item; a stream is there once something was sent to it, and
+    empty when that is deleted.
+    """
     insight = await client.post("/v2/insights", {"title": "t", "category": "c", "effort": "low"})
     insight_id = insight.json["insight"]["id"]
     stream = "/unit-cost/v1/telemetry/allocation/s"

@@ -1,4 +1,6 @@
-"""Part 3: the states of a key and of an insight, as who uses the key sees them, also on a connection that is open."""
+"""Part 3: the states of a key and of an insight, as who uses the key sees them, also on
+a connection that is open.
+"""
 
 import asyncio
 import itertools

@@ -17,7 +17,9 @@ every_list = pytest.mark.parametrize("route", LISTS, ids=lambda route: route.pat
 
 
 async def fill(client: Client, count: int = 10) -> None:
-    """Statuses, costs that sort differently as text and as numbers, ties, texts beyond ASCII, an unknown cost."""
+    """Statuses, costs that sort differently as text and as numbers, ties, texts
+    beyond ASCII, an unknown cost.
+    """
     costs = [None, Decimal(9), Decimal("10.5"), Decimal(-2)]
     titles = ["a", "A", "é", "\U0001f600", "x" * 400]
     for n in range(count):

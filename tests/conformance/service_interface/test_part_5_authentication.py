@@ -168,7 +168,9 @@ async def test_5_4_a_managed_key_opens_only_endpoints_that_accept_data(
 
 
 def assert_tells_nothing(reply: Reply) -> None:
-    """Whether it was accepted, and what of the submission itself was counted; nothing that was there before."""
+    """Whether it was accepted, and what of the submission itself was counted;
+    nothing that was there before.
+    """
     told = reply.json.get("connection", reply.json)
     assert set(told) <= {"accepted", "rejected", "month", "row_count", "drop_id"}
 

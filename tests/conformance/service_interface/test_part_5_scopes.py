@@ -14,7 +14,7 @@ PAIRS = [(category, scope) for category, scopes in published.SCOPES.items() for 
 
 
 def test_5_6_the_text_was_read_whole() -> None:
-    """Counted by hand: what the parser passes over would be tested by nobody."""
+    """Counted by hand: what the parser passes over would be tested by no one."""
     assert len(published.SCOPES) == 15
     assert len(PAIRS) == len({scope for _, scope in PAIRS}) == 77
     assert published.part("## 5. Authentication").count("- `") == 77

@@ -1,4 +1,6 @@
-"""What AI gateways push in shapes of their own, through reading, counting and spool: exactly the calls that were made."""
+"""What AI gateways push in shapes of their own, through reading, counting and spool: exactly
+the calls that were made.
+"""
 
 import gzip
 import json
@@ -27,7 +29,8 @@ def _pushed() -> list[Path]:
 
 PUSHED = _pushed()
 BEYOND_THE_SOURCE: dict[str, str] = {}
-"""Payload -> why it comes out otherwise than its meta file says. Tested as such: one that is right after all fails."""
+"""Payload -> why it comes out otherwise than its meta file states. Tested as such: one that
+is right after all fails."""
 
 
 def payload(path: Path) -> tuple[dict[str, Any], tuple[bytes, str, str, str]]:

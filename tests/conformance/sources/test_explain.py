@@ -1,4 +1,6 @@
-"""What `normalise --explain` says of every payload that AI gateways push: the record's own values, the count's own outcomes, no content."""
+"""What `normalise --explain` states of every payload that AI gateways push: the record's own
+values, the count's own outcomes, no content.
+"""
 
 import copy
 from collections import defaultdict
@@ -28,7 +30,7 @@ AT_THE_TOP = [
 
 
 NOT_ALONE = {"operation", "provider", "trace.trace_id"}
-"""Something else, or nothing at all, may tell the same; as a total does of an input."""
+"""Something else, or nothing at all, may state the same; as a total does of an input."""
 
 
 def name(path: Path) -> str:
@@ -105,7 +107,9 @@ def without(document: Any, way: tuple[str | int, ...]) -> Any:
 
 
 def value_without(document: Any, paths: tuple[str, ...], source: str, field: str) -> Any:
-    """The field of the document's record when nothing stands at *paths*; None where it becomes none."""
+    """The field of the document's record when nothing stands at
+    *paths*; None where it becomes none.
+    """
     for path in paths:
         way = tuple(0 if part == "*" else part for part in path.split("."))
         assert at(document, way) is not None, path

@@ -1,4 +1,6 @@
-"""Every record that the corpus gives comes through `/v1/sources/records` as it was: what one gateway writes another one takes."""
+"""Every record that the corpus gives comes through `/v1/sources/records` as it was: what one
+gateway writes another one takes.
+"""
 
 import gzip
 import json

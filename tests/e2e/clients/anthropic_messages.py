@@ -1,4 +1,6 @@
-"""The anthropic client, whose SDK makes spans by itself; VARIANT adds an instrumentation that reports each call again."""
+"""The anthropic client, whose SDK makes spans by itself; VARIANT adds an
+instrumentation that reports each call again.
+"""
 
 from contextlib import suppress
 

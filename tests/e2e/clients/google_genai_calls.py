@@ -1,4 +1,6 @@
-"""The google-genai client under OpenTelemetry's instrumentation, with the latest conventions and content on."""
+"""The google-genai client under OpenTelemetry's instrumentation, with the latest
+conventions and content on.
+"""
 
 from contextlib import suppress
 

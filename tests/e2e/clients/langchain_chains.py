@@ -1,4 +1,6 @@
-"""LangChain on OpenAI under OpenInference's LangChain instrumentation; VARIANT `both` adds the one of the client below."""
+"""LangChain on OpenAI under OpenInference's LangChain instrumentation; VARIANT `both` adds
+the one of the client below.
+"""
 
 from contextlib import suppress
 

@@ -1,8 +1,10 @@
-"""An application with Langfuse's current SDK, which sends OTLP: its wrapper around openai, and a generation of its own.
+"""An application with Langfuse's current SDK, which sends OTLP: its wrapper around openai,
+and a generation of its own.
 
-    python -m tests.e2e.clients.langfuse_otel LLM_BASE_URL
+python -m tests.e2e.clients.langfuse_otel LLM_BASE_URL
 
-The gateway's address and key are in `LANGFUSE_BASE_URL`, `LANGFUSE_PUBLIC_KEY` and `LANGFUSE_SECRET_KEY`. It prints the number of calls.
+The gateway's address and key are in `LANGFUSE_BASE_URL`, `LANGFUSE_PUBLIC_KEY` and
+`LANGFUSE_SECRET_KEY`. It prints the number of calls.
 """
 
 import sys

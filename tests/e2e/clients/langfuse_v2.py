@@ -1,8 +1,10 @@
-"""An application with Langfuse's SDK 2: its wrapper around openai, and generations that it tells bit by bit.
+"""An application with Langfuse's SDK 2: its wrapper around openai, and
+generations that it states bit by bit.
 
-    python -m tests.e2e.clients.langfuse_v2 LLM_BASE_URL
+python -m tests.e2e.clients.langfuse_v2 LLM_BASE_URL
 
-The gateway's address and key are in `LANGFUSE_HOST`, `LANGFUSE_PUBLIC_KEY` and `LANGFUSE_SECRET_KEY`. It prints the number of calls.
+The gateway's address and key are in `LANGFUSE_HOST`, `LANGFUSE_PUBLIC_KEY` and
+`LANGFUSE_SECRET_KEY`. It prints the number of calls.
 """
 
 import sys
@@ -16,7 +18,8 @@ from langfuse.openai import openai
 PROMPT = "Which of the two is cheaper? CANARY-7Q-PROMPT"
 API_KEY = "sk-CANARY-7Q-KEY"
 STREAM_TAKES_S = 1.0
-"""Longer than the gateway of the test settles. The answer is what takes this time: nothing is waited for."""
+"""Longer than the gateway of the test settles. The answer is what takes this
+time: nothing is waited for."""
 
 
 def main() -> None:
@@ -49,7 +52,9 @@ def _wrapped(url: str, failing_url: str) -> int:
 
 
 def _told_in_parts(sdk: Langfuse, url: str) -> int:
-    """One generation whose create, updates, end and trace go in requests of their own, below a chain that repeats nothing."""
+    """One generation whose create, updates, end and trace go in requests of their own, below a
+    chain that repeats nothing.
+    """
     trace = sdk.trace(name="checkout", input=PROMPT, tags=["team:blue"])
     chain = trace.span(name="chain", input=PROMPT)
     generation = chain.generation(name="answer", model="gpt-4o", input=PROMPT)

@@ -1,6 +1,7 @@
-"""The LiteLLM SDK with its own `otel` callback, on OpenAI and Anthropic; VARIANT `inside a span` calls it below the application's.
+"""The LiteLLM SDK with its own `otel` callback, on OpenAI and Anthropic; VARIANT `inside a span`
+calls it below the application's.
 
-It makes its own providers and exporters; the environment says where they send.
+It makes its own providers and exporters; the environment states where they send.
 """
 
 import asyncio

@@ -1,4 +1,6 @@
-"""The calls of an application that uses the openai client: chat, tools, responses, embeddings, streams and failures."""
+"""The calls of an application that uses the openai client: chat, tools, responses,
+embeddings, streams and failures.
+"""
 
 import asyncio
 import json

@@ -1,4 +1,6 @@
-"""Pydantic AI agents on OpenAI chat, OpenAI responses and Anthropic, with its own spans; the anthropic SDK adds its."""
+"""Pydantic AI agents on OpenAI chat, OpenAI responses and Anthropic, with its own
+spans; the anthropic SDK adds its.
+"""
 
 import asyncio
 from contextlib import suppress

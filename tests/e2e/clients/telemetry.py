@@ -1,7 +1,8 @@
-"""What an application of these tests is started with, and its OpenTelemetry SDK: exporters of all three signals over OTLP/HTTP.
+"""What an application of these tests is started with, and its OpenTelemetry SDK: exporters of all
+three signals over OTLP/HTTP.
 
-Every client is `python -m tests.e2e.clients.<name> LLM_BASE_URL OTLP_BASE_URL [VARIANT]`, a process of its own in its own
-environment, and prints the number of calls that it made.
+Every client is `python -m tests.e2e.clients.<name> LLM_BASE_URL OTLP_BASE_URL [VARIANT]`, a process
+of its own in its own environment, and prints the number of calls that it made.
 """
 
 import sys

@@ -1,6 +1,7 @@
 """Anthropic's answers: messages, as one body or as a stream's events. Pure.
 
-Its `input_tokens` leaves out what was read from and written to the cache; what is billed is the sum of the three.
+Its `input_tokens` leaves out what was read from and written to the cache; what is
+billed is the sum of the three.
 """
 
 import json

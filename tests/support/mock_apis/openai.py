@@ -1,4 +1,6 @@
-"""OpenAI's answers: chat completions, responses and embeddings, as one body or as a stream's events. Pure."""
+"""OpenAI's answers: chat completions, responses and embeddings, as one body or
+as a stream's events. Pure.
+"""
 
 import base64
 import json
@@ -10,7 +12,9 @@ _DIMENSIONS = 8
 
 
 def chat(turn: Turn) -> Reply:
-    """`POST …/chat/completions`; a stream tells its usage only when `stream_options.include_usage` asks for it."""
+    """`POST …/chat/completions`; a stream states its usage only when
+    `stream_options.include_usage` asks for it.
+    """
     told = not turn.stream or bool((turn.request.get("stream_options") or {}).get("include_usage"))
     head: Json = {"id": "chatcmpl-" + turn.ident, "created": CREATED_S, "model": turn.model}
     content = _chunks(turn, head, told=told) if turn.stream else _completion(turn, head)

@@ -1,7 +1,8 @@
-"""One call that the mock provider answers: what was asked, the token counts it stands for, and the form of a reply. Pure.
+"""One call that the mock provider answers: what was asked, the token counts it stands for,
+and the form of a reply. Pure.
 
-The counts of the n-th call of a scenario are primes derived from (scenario, n), from ranges that do not overlap by
-kind, so a number tells what it is and a rerun gives the same ones.
+The counts of the n-th call of a scenario are primes derived from (scenario, n), from ranges that do
+not overlap by kind, so a number states what it is and a rerun gives the same ones.
 """
 
 import hashlib
@@ -27,7 +28,9 @@ class Numbers(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What the client was told, as it is billed: input with the cache, output with the reasoning; None for what was not said."""
+    """What the client was reported, as it is billed: input with the cache, output with the
+    reasoning; None for what was not said.
+    """
 
     input_tokens: int | None = None
     output_tokens: int | None = None
@@ -42,7 +45,7 @@ class ToolCall(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """One request, read, and what its answer shall say."""
+    """One request, read, and what its answer shall state."""
 
     request: Json
     model: str
@@ -117,7 +120,9 @@ _TOOL_RESULTS = ('"tool"', "tool_result", "function_call_output", "functionRespo
 
 
 def wanted_tool(request: Json) -> ToolCall | None:
-    """A call of the first tool on offer, with content for arguments; None when there is none or its result is there already."""
+    """A call of the first tool on offer, with content for arguments; None when there is none
+    or its result is there already.
+    """
     tools = request.get("tools") or []
     said = json.dumps(request.get("messages") or request.get("input") or request.get("contents"))
     if not tools or any(mark in said for mark in _TOOL_RESULTS):

@@ -1,4 +1,6 @@
-"""Dead letters over the admin listener: the list conventions, what a request may hold, and who may ask."""
+"""Dead letters over the admin listener: the list conventions, what a request
+may hold, and who may ask.
+"""
 
 import os
 from collections.abc import AsyncIterator

@@ -1,4 +1,6 @@
-"""Working with insights over the admin listener: who gets in, by what, and what the status page lets a person do."""
+"""Working with insights over the admin listener: who gets in, by what, and what the
+status page lets a person do.
+"""
 
 import os
 import re
@@ -218,7 +220,9 @@ async def test_a_button_of_the_page_sets_a_status_from_this_page_only(rig: Rig) 
 
 
 async def test_a_form_is_sent_with_its_origin(rig: Rig) -> None:
-    """Under `no-referrer` browsers send the Origin of a form as null, and every button would be refused."""
+    """Under `no-referrer` browsers send the Origin of a form as null,
+    and every button would be refused.
+    """
     async with rig.client.get(rig.url + "/", headers={"Authorization": TOKEN.reveal()}) as response:
         assert response.headers["Referrer-Policy"] == "same-origin"
         assert "form-action 'self'" in response.headers["Content-Security-Policy"]

@@ -1,4 +1,4 @@
-"""The documents are OpenAPI 3.1, and say of the code what the code says of itself."""
+"""The documents are OpenAPI 3.1, and state of the code what the code states of itself."""
 
 import re
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -210,7 +210,9 @@ JSON_TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", t
 
 
 def shape_of(hint: Any, schemas: Json) -> Json:
-    """The types that a JSON Schema for *hint* must have: JSON type names, enumerations, items, properties."""
+    """The types that a JSON Schema for *hint* must have: JSON type names,
+    enumerations, items, properties.
+    """
     origin, args = get_origin(hint), get_args(hint)
     if is_typeddict(hint):
         return typed_dict(hint, schemas)

@@ -1,4 +1,4 @@
-"""The configuration: what is read, from where, and how faults are told."""
+"""The configuration: what is read, from where, and how faults are reported."""
 
 import json
 from contextlib import suppress

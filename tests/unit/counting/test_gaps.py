@@ -1,4 +1,4 @@
-"""Where metrics tell more than calls do, and where they only seem to."""
+"""Where metrics state more than calls do, and where they only seem to."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Payloads made to hang together: counting them must keep no other sender waiting."""
+"""Payloads made to are related: counting them must keep no other sender waiting."""
 
 import time
 from collections.abc import Callable
@@ -11,7 +11,8 @@ from tests.support.calls import call
 from tests.support.spool_rig import Rig
 
 MOST = 32.0
-"""Work for 4n over work for n: 16 where it is quadratic; where each report looked at all others for each cluster, 64."""
+"""Work for 4n over work for n: 16 where it is quadratic; where each report looked at all
+others for each cluster, 64."""
 
 
 def one_response(n: int) -> tuple[list[Call], int]:

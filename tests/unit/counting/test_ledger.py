@@ -1,4 +1,6 @@
-"""What the ledger remembers: duplicates, chains over chunks, settled rows that are read back, and the same after a restart."""
+"""What the ledger remembers: duplicates, chains over chunks, settled rows that are read back, and
+the same after a restart.
+"""
 
 import time
 from collections.abc import Sequence
@@ -189,7 +191,9 @@ def test_a_burst_of_equal_calls_from_three_scopes_is_as_many_as_each_scope_says(
 
 
 def test_looking_for_twins_among_thousands_of_equal_calls_stays_quick() -> None:
-    """8,000 equal calls of two scopes in the settle time: each is compared with its neighbours in time only."""
+    """8,000 equal calls of two scopes in the settle time: each is compared with
+    its neighbours in time only.
+    """
     ledger = Ledger(100_000)
     calls = [
         call(f"{scope}{i}", trace=f"{scope}{i}", scope=scope, at=(i, i + 30), tokens=(9, 1))

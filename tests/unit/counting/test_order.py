@@ -1,4 +1,6 @@
-"""Which of a product's ways to report counts, and what becomes of logs and spans of one call that come in any order, late, or around a restart."""
+"""Which of a product's ways to report counts, and what becomes of logs and spans of one call that
+come in any order, late, or around a restart.
+"""
 
 import pytest
 
@@ -284,7 +286,9 @@ async def test_a_failure_above_a_call_that_worked_completes_nothing(rig: Rig) ->
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0), (1, 0, 2)])
 async def test_what_a_gateway_knows_of_a_call_reaches_the_way_that_counts(rig: Rig, order: tuple[int, ...]) -> None:
-    """Gemini CLI's details log names the response, and so meets the gateway's report; its own answer event names none."""
+    """Gemini CLI's details log names the response, and so meets the gateway's report;
+    its own answer event names none.
+    """
     reports = [
         call("", trace="", event="answer", log=True, scope="cli 1", product="p", session="s", rank=1, cache_read=40),
         call("", trace="", event="details", log=True, scope="cli 2", product="p", session="s", rank=2, response="r"),

@@ -1,4 +1,6 @@
-"""Reports that share a request id, a gateway's own or the provider's: one call, where no answer's id tells them apart."""
+"""Reports that share a request id, a gateway's own or the provider's: one call, where no
+answer's id distinguishes them.
+"""
 
 import pytest
 
@@ -11,7 +13,7 @@ from tests.support.spool_rig import Rig
 def callback(
     name: str, *, response: str | None = None, failed: bool = False, tokens: tuple[int | None, int | None] = (100, 20)
 ) -> Call:
-    """What a gateway's own push tells of the call `c1`."""
+    """What a gateway's own push reports the call `c1`."""
     return call(name, trace="", event=name, request="c1", response=response, failed=failed, tokens=tokens,
                 service="push", scope="litellm/", cost="0.01", team="blue")  # fmt: skip
 
@@ -25,7 +27,7 @@ def span(
     tokens: tuple[int | None, int | None] = (100, 20),
     at: tuple[int, int] = (0, 1000),
 ) -> Call:
-    """What the same gateway's spans tell."""
+    """What the same gateway's spans state."""
     return call(
         name, trace=name, request=request, response=response, failed=failed, tokens=tokens, at=at, service="litellm"
     )

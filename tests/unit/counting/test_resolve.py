@@ -263,7 +263,7 @@ class TestRepeats:
     def test_it_stands_too_where_the_call_around_it_was_dropped_before(self) -> None:
         (raw,) = members([call("r", repeats=True, response="b", tokens=(900, 200))])
         around = fact(call("p", response="a"))
-        assert told(resolve([raw], {}, told={raw.ref: around})) == ({}, {}, set())
+        assert told(resolve([raw], {}, inside_dropped={raw.ref: around})) == ({}, {}, set())
 
 
 class TestAgreement:

@@ -1,4 +1,6 @@
-"""One span reported again while its first report settles: what the reports know together is one record; nothing is added."""
+"""One span reported again while its first report settles: what the reports know together is one
+record; nothing is added.
+"""
 
 from itertools import permutations
 from pathlib import Path
@@ -103,7 +105,9 @@ async def test_a_response_that_only_one_telling_states_covers_the_span_and_its_p
     order: tuple[int, ...],
     together: bool,  # noqa: FBT001 a parameter of the test
 ) -> None:
-    """The first telling says neither tokens nor response; the gateway's report has the tokens, and so has the parent."""
+    """The first telling states neither tokens nor response; the gateway's report has the
+    tokens, and so has the parent.
+    """
     reports = [
         call("c", trace="t", parent="p", tokens=BARE),
         call("c", trace="t", parent="p", response="r", tokens=BARE),

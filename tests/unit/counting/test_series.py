@@ -1,4 +1,6 @@
-"""What a data point adds to its series: against a sender that counts, whatever is repeated, lost, late or restarted."""
+"""What a data point adds to its series: against a sender that counts, whatever is
+repeated, lost, late or restarted.
+"""
 
 from dataclasses import dataclass, field
 
@@ -119,5 +121,5 @@ def test_a_reset_without_a_new_start_is_found_where_the_value_fell(before: list[
     steps = added(*first, *moved)
     if moved[0].value < first[-1].value:
         assert sum(step.value for step in steps) == sum(before) + sum(after)
-    else:  # told apart by nothing: what is there before is taken for the same count
+    else:  # distinguished by nothing: what is there before is taken for the same count
         assert sum(step.value for step in steps) == max(sum(before), sum(after))

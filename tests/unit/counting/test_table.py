@@ -43,7 +43,9 @@ def test_a_set_tells_what_is_new(added: list[int]) -> None:
 @given(st.lists(st.tuples(st.integers(1, 3000), st.integers(1, 1 << 40)), min_size=400, max_size=1500))
 @settings(deadline=None, max_examples=30)
 def test_the_oldest_go_first_and_are_counted(pairs: list[tuple[int, int]]) -> None:
-    """A model of two dicts: when the young one holds its limit it becomes the old one, and the old one is gone."""
+    """A model of two dicts: when the young one holds its limit it becomes the
+    old one, and the old one is gone.
+    """
     table = Table(SMALL, with_values=True)
     limit = table._young.limit
     young: dict[int, int] = {}

@@ -1,4 +1,6 @@
-"""Calls of which the beginning, the end, or something between is told first: one record with all of it, however long it takes."""
+"""Calls of which the beginning, the end, or something between is reported first: one record with
+all of it, however long it takes.
+"""
 
 from typing import Any
 

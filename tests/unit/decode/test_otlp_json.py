@@ -1,4 +1,6 @@
-"""OTLP/JSON -> the same wire view as protobuf: the encoding rules of the OTLP specification, one test a rule."""
+"""OTLP/JSON -> the same wire view as protobuf: the encoding rules of the OTLP
+specification, one test a rule.
+"""
 
 import json
 import math

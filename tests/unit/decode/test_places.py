@@ -1,4 +1,4 @@
-"""Where a body stops being JSON is told alike, whoever reads it."""
+"""Where a body stops being JSON is reported alike, whoever reads it."""
 
 from collections.abc import Callable
 

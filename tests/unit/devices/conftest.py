@@ -1,4 +1,4 @@
-"""Devices over a real control.db and a real far end, under a clock that tests move."""
+"""Devices over a real control.db and a real upstream, under a clock that tests move."""
 
 import asyncio
 import json
@@ -34,7 +34,10 @@ def beat_of(sequence: int = 1, instance: str = "one", **fields: Any) -> Heartbea
 
 
 class Rig:
-    """One gateway's devices. `open` and `close` are a start and a stop; `kill` leaves the files as they are."""
+    """One gateway's devices.
+
+    `open` and `close` are a start and a stop; `kill` leaves the files as they are.
+    """
 
     def __init__(self, folder: Path, upstream: Upstream) -> None:
         self.folder = folder
@@ -103,7 +106,7 @@ class Rig:
     # ---- what happened
 
     def calls(self, kind: str = "") -> list[Seen]:
-        """Requests that the far end read: `enroll`, `heartbeat`, `ping`, or all."""
+        """Requests that the upstream read: `enroll`, `heartbeat`, `ping`, or all."""
         return [seen for seen in self.upstream.seen if kind in {"", kind_of(seen)}]
 
     def enrolments(self, device_id: str | None = None) -> list[dict[str, Any]]:

@@ -1,4 +1,6 @@
-"""From when on telemetry is held back: since the first contact of who is not enrolled yet, for a quarter of an hour at most."""
+"""From when on telemetry is held back: since the first contact of who is not enrolled yet, for a
+quarter of an hour at most.
+"""
 
 import asyncio
 

@@ -1,4 +1,6 @@
-"""Telemetry of devices through the whole intake: who is enrolled by it, and what a blocked one's data becomes."""
+"""Telemetry of devices through the whole intake: who is enrolled by it, and what a
+blocked one's data becomes.
+"""
 
 import json
 from collections.abc import AsyncIterator

@@ -1,4 +1,6 @@
-"""What senders bring, on a real control.db: outcomes, clones, limits, verdicts, restarts, and an operator's words."""
+"""What senders bring, on a real control.db: outcomes, clones, limits, verdicts,
+restarts, and an operator's words.
+"""
 
 import asyncio
 import json
@@ -52,7 +54,7 @@ async def test_outcomes_of_heartbeats_pings_and_enrolments(rig: Rig) -> None:
         (await rig.beat("d", 5)).outcome,  # again
         (await rig.beat("d", 4)).outcome,  # late
         (await rig.beat("d", 6)).outcome,  # takes the other's place
-        (await rig.store.ping("d")).outcome,  # says less than what waits
+        (await rig.store.ping("d")).outcome,  # states less than what waits
         (await rig.store.ping("p")).outcome,
         (await rig.store.enroll(New("e", "server", "enrolment"))).outcome,
         (await rig.store.enroll(New("e", "server", "enrolment"))).outcome,

@@ -1,4 +1,6 @@
-"""`normalise --explain` of what AI gateways push, on payloads made for one reason each: through the real spool and ledger."""
+"""`normalise --explain` of what AI gateways push, on payloads made for one reason each:
+through the real spool and ledger.
+"""
 
 from pathlib import Path
 from typing import Any

@@ -216,7 +216,12 @@ async def test_two_reports_of_one_response_become_one_record_whose_fields_name_t
     told_twice = {**CALL, "gen_ai.usage.cache_read.input_tokens": 100}
     gateway = span_payload(told_twice, scope="litellm", span_id=bytes(range(1, 9)), trace_id=bytes(range(1, 17)))
     kept, other = await items(span_payload({**CALL, "user.id": "ann"}, scope=OPENAI), gateway)
-    assert (kept.outcome, other.outcome, other.reason, other.of) == ("kept", "duplicate", "response_id", [kept.record_id])
+    assert (kept.outcome, other.outcome, other.reason, other.of) == (
+        "kept",
+        "duplicate",
+        "response_id",
+        [kept.record_id],
+    )
     read = kept.fields["usage.cache_read_input_tokens"]
     assert (read.value, read.provenance.attributes) == (100, ("gen_ai.usage.cache_read.input_tokens",))
     assert "by the report at resourceSpans[0].scopeSpans[0].spans[0]" in read.note

@@ -1,4 +1,6 @@
-"""What the lanes to one target share: silence stops all of them, one probes, and one answer opens all."""
+"""What the lanes to one target share: silence stops all of them, one probes,
+and one answer opens all.
+"""
 
 import asyncio
 from collections import Counter
@@ -27,7 +29,7 @@ def destination(clock: ManualClock) -> Destination:
 
 
 class Target:
-    """Answers or is silent, and tells the destination so, as the client does."""
+    """Answers or is silent, and states the destination so, as the client does."""
 
     def __init__(self, destination: Destination) -> None:
         self.answers = True

@@ -116,7 +116,9 @@ def test_a_file_that_is_swapped_by_rename_is_read_again(tmp_path: Path) -> None:
 
 
 def test_a_mounted_secret_that_is_swapped_by_its_folder_is_read_again(tmp_path: Path) -> None:
-    """As Kubernetes does it: key -> ..data/key, ..data -> ..2026_01, and ..data is replaced as a whole."""
+    """As Kubernetes does it: key -> ..data/key, ..data -> ..2026_01,
+    and ..data is replaced as a whole.
+    """
     for name, text in (("..2026_01", "old"), ("..2026_02", "new")):
         (tmp_path / name).mkdir()
         (tmp_path / name / "key").write_text(text)

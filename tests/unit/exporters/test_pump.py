@@ -20,7 +20,9 @@ Answers = Callable[[Batch], Outcome]
 
 
 class Scripted:
-    """Gives the outcomes of `script`, then what `answers` says; a send waits while `gate` is closed."""
+    """Gives the outcomes of `script`, then what `answers` states; a
+    send waits while `gate` is closed.
+    """
 
     def __init__(self, *script: Outcome, answers: Answers = lambda batch: Delivered()) -> None:
         self.script = deque(script)
@@ -541,7 +543,7 @@ class FailingSpool(MemorySpool):
 
 
 class StumblingSpool(MemorySpool):
-    """Raises what nobody foresaw at the first `ack` or `split`."""
+    """Raises what no one foresaw at the first `ack` or `split`."""
 
     stumbled = False
 

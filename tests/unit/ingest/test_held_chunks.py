@@ -1,4 +1,6 @@
-"""Chunks that are held for longer than they settle: nothing of them goes out, and what comes meanwhile is counted with them."""
+"""Chunks that are held for longer than they settle: nothing of them goes out, and what comes
+meanwhile is counted with them.
+"""
 
 from tests.support.calls import call
 from tests.support.spool_rig import SETTLE_MS, Rig
@@ -45,7 +47,7 @@ async def test_reports_that_come_while_a_call_is_held_are_counted_with_it(rig: R
 
 
 async def test_a_call_whose_second_report_is_held_waits_with_it(rig: Rig) -> None:
-    """Also where the first one came from somebody who is not held, a settle time earlier."""
+    """Also where the first one came from someone who is not held, a settle time earlier."""
     await rig.send(call("a", response="r", tokens=(None, None)))
     rig.clock.now_ms += SETTLE_MS - 1
     hold(rig, rig.spool.age_ms() - SETTLE_MS)

@@ -1,4 +1,4 @@
-"""A call that two reports told is priced by what both of them know."""
+"""A call that two reports stated is priced by what both of them know."""
 
 import orjson
 import pytest

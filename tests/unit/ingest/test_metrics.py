@@ -1,4 +1,6 @@
-"""Metrics through the intake and a real spool: what is billed of them, whenever the sender or the gateway starts anew."""
+"""Metrics through the intake and a real spool: what is billed of them, whenever the
+sender or the gateway starts anew.
+"""
 
 import asyncio
 import gc

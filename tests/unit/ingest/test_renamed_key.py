@@ -1,4 +1,6 @@
-"""A key that is renamed is the same source: nothing that it told before counts again, and calls still cover its metrics."""
+"""A key that is renamed is the same source: nothing that it stated before counts again, and
+calls still cover its metrics.
+"""
 
 import asyncio
 import gzip
@@ -27,11 +29,14 @@ GREEN = Sender("team green", PEER, counted_as="k1")
 ANOTHER = Sender("team blue", PEER, counted_as="k2")
 """A new key under the name that became free."""
 KNOWN_BY_NAME = Path(__file__).parents[2] / "data" / "spools" / "key_by_name.db.gz"
-"""Written when counting knew keys by their names. The key `team blue` told a counter of 100 and 20 tokens, and a call of 7 and 3."""
+"""Written when counting knew keys by their names. The key `team blue` stated a counter of 100 and
+20 tokens, and a call of 7 and 3."""
 
 
 def counter(input_tokens: int, output_tokens: int, *, at: float, service: str = "counter") -> Export:
-    """Sums since a start that is not told: only its source tells this counter from another."""
+    """Sums since a start that is not reported: only its source distinguishes
+    this counter from another.
+    """
     made = Export(resource={"service.name": service}, start=-1, at=at)
     return made.point(input_tokens, "input").point(output_tokens, "output")
 

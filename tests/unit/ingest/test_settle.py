@@ -1,4 +1,6 @@
-"""Counting over a real spool: what the far end gets of reports that come in pieces, late, or around a restart."""
+"""Counting over a real spool: what the upstream gets of reports that come in pieces,
+late, or around a restart.
+"""
 
 import asyncio
 from pathlib import Path
@@ -216,7 +218,9 @@ async def test_a_stream_that_a_library_is_known_to_overcount_is_one_call_with_th
 
 
 class TestLateChildren:
-    """What was forwarded stands; a call that comes after the call above it is suppressed where that accounts for it."""
+    """What was forwarded stands; a call that comes after the call above it is suppressed
+    where that accounts for it.
+    """
 
     async def test_a_late_child_of_a_forwarded_call_is_suppressed(self, rig: Rig) -> None:
         await rig.send(call("outer", tokens=(100, 20)))
@@ -252,7 +256,9 @@ class TestLateChildren:
 
 
 class TestWhatWasForwarded:
-    """After the settle time what was forwarded stands, and what names it (response id, span id, direct parent) is dropped."""
+    """After the settle time what was forwarded stands, and what names it (response id, span id,
+    direct parent) is dropped.
+    """
 
     @pytest.mark.parametrize("restart", [False, True])
     async def test_a_late_report_of_its_response_is_a_duplicate(self, rig: Rig, *, restart: bool) -> None:
@@ -303,7 +309,9 @@ class TestWhatWasForwarded:
         assert rig.spool.reasons()["suppressed.ancestor"] == 1
 
     async def test_what_names_it_in_no_such_way_is_counted(self, rig: Rig) -> None:
-        """The limits: a twin, and a call further below, are only recognised while the first report settles."""
+        """The limits: a co-instrumented span, and a call further below, are only recognised while
+        the first report settles.
+        """
         await rig.send(call("root", at=(0, 2000), scope="framework"))
         await self._let_go(rig, restart=False)
         await rig.send(call("deep", parent="tool"), links=[link("t", "tool", "root")])
@@ -321,7 +329,9 @@ class TestWhatWasForwarded:
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)])
 async def test_of_several_repeats_below_a_call_without_an_id_one_repeats_it(rig: Rig, order: tuple[int, ...]) -> None:
-    """LiteLLM's raw spans in requests of their own, below an application's span that holds the first call only."""
+    """LiteLLM's raw spans in requests of their own, below an application's span that
+    holds the first call only.
+    """
     reports = [
         call("above", at=(0, 3000), tokens=(120, 30), scope="app"),
         call("r1", parent="above", at=(100, 900), tokens=(120, 30), response="c-1", scope="litellm", repeats=True),

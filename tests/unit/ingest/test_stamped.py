@@ -1,4 +1,6 @@
-"""What a key's labels say of a record stands, whatever the payload says, and whatever other reports of the call do."""
+"""What a key's labels state of a record stands, whatever the payload states, and whatever
+other reports of the call do.
+"""
 
 import asyncio
 import json

@@ -28,7 +28,7 @@ START_TIMEOUT_S = 30.0
 
 async def until_free(client: WorkerClient) -> None:
     async with asyncio.timeout(START_TIMEOUT_S):
-        while not client.is_free:  # noqa: ASYNC110 it tells nobody
+        while not client.is_free:  # noqa: ASYNC110 it states no one
             await asyncio.sleep(0.01)
 
 

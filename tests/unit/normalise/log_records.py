@@ -41,7 +41,7 @@ def normalised(attributes: Mapping[str, Any], *, context: Context = CONTEXT, **r
 
 
 def call_of(attributes: Mapping[str, Any], **rest: Any) -> Call:
-    """The call that a log record tells of; fails when it is none."""
+    """The call that a log record reports; fails when it is none."""
     out = normalised(attributes, **rest)
     assert len(out.calls) == 1, out
     return out.calls[0]

@@ -1,7 +1,8 @@
-"""Coding assistants of which nothing was captured: payloads composed from the names that their sources and references document.
+"""Coding assistants of which nothing was captured: payloads composed from the names that their
+sources and references document.
 
-Cline: its telemetry service and SDK. Cursor: the wire reference of its export. Goose: the spans of its provider calls.
-Copilot in VS Code: the events and attributes of its extension.
+Cline: its telemetry service and SDK. Cursor: the wire reference of its export. Goose: the spans of
+its provider calls. Copilot in VS Code: the events and attributes of its extension.
 """
 
 from typing import Any, ClassVar

@@ -1,4 +1,6 @@
-"""One span per way of saying it: what each convention's table makes of attributes, beyond the captured payloads."""
+"""One span per way of saying it: what each convention's table makes of attributes,
+beyond the captured payloads.
+"""
 
 from typing import Any
 
@@ -470,7 +472,9 @@ def test_sentences_in_place_of_names_are_left_out() -> None:
 
 
 def test_steps_complete_the_calls_they_repeat() -> None:
-    """OpenLLMetry's step texts hold the provider's usage beside the response id; LiteLLM's raw request the model."""
+    """OpenLLMetry's step texts hold the provider's usage beside the response id;
+    LiteLLM's raw request the model.
+    """
     message = '{"outputs": {"kwargs": {"response_metadata": {"id": "chatcmpl-7", "token_usage": {"completion_tokens_details": {"reasoning_tokens": 40}}}}}}'
     body = request(
         CHAT | ANTHROPIC_USAGE | {"gen_ai.response.id": "chatcmpl-7"}, scope="opentelemetry.instrumentation.langchain"

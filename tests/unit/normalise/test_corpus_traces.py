@@ -1,4 +1,6 @@
-"""Every captured traces payload: what the normaliser alone gives is the truth, but where the ledger must decide."""
+"""Every captured traces payload: what the normaliser alone gives is the truth, but
+where the ledger must decide.
+"""
 
 import pytest
 
@@ -21,7 +23,8 @@ TWO_REPORTS_OF_ONE_CALL = {
     "gateways/litellm/otel_v1_anthropic": 2,
     "otlp/litellm/messages": 2,
     "otlp/litellm/responses": 2,
-    # The Anthropic SDK reports each call by itself; an instrumentation or a framework above reports it again.
+    # The Anthropic SDK reports each call by itself; an instrumentation or a framework above reports
+    # it again.
     "otlp/langsmith-otel/lc_anthropic": 2,
     "otlp/langsmith-otel/lc_anthropic_stream": 2,
     "otlp/openinference-anthropic/messages": 2,
@@ -115,7 +118,10 @@ def test_records_have_what_the_service_requires(scenario: Scenario) -> None:
 
 @pytest.mark.parametrize("scenario", [s for s in SCENARIOS if s.name.startswith("otlp/")], ids=repr)
 def test_response_ids_are_found_wherever_the_payload_has_them(scenario: Scenario) -> None:
-    """The ledger joins reports by them. LiteLLM gives its clients ids of its own, which are kept as they see them."""
+    """The ledger joins reports by them.
+
+    LiteLLM gives its clients ids of its own, which are kept as they see them.
+    """
     if "/litellm" in scenario.name:
         return
     found = {call.record["response_id"] for call in calls_of(scenario)}

@@ -1,4 +1,6 @@
-"""Payloads that no captured sender sends, but some sender will: numbers, names and announcements of odd kinds."""
+"""Payloads that no captured sender sends, but some sender will: numbers, names and
+announcements of odd kinds.
+"""
 
 from collections import Counter
 from typing import Any
@@ -89,7 +91,9 @@ def test_langfuse_counts_as_texts_and_a_cost_without_total() -> None:
 
 
 def test_two_hosts_of_one_service_are_two_places_and_one_source() -> None:
-    """One side of a call may not state where it runs; twins run in one place where both state it."""
+    """One side of a call may not state where it runs; co-instrumented spans run in one
+    place where both state it.
+    """
 
     def told(**resource: Any) -> tuple[int, int]:
         call = normalised(CHAT, resource={"service.name": "api", **resource}).calls[0]

@@ -1,4 +1,6 @@
-"""Log records: which events are calls, what their tables read, their time, their identity, and where they stand."""
+"""Log records: which events are calls, what their tables read, their time, their
+identity, and where they stand.
+"""
 
 from typing import Any, ClassVar
 
@@ -287,7 +289,9 @@ class TestIdentity:
 
 
 class TestEqualLogsOfOneMoment:
-    """Codex gives its events no id: what tells two equal ones apart is their time, to the nanosecond."""
+    """Codex gives its events no id: what states two equal ones apart
+    is their time, to the nanosecond.
+    """
 
     EVENT: ClassVar[dict[str, Any]] = {
         "event.name": "codex.sse_event",

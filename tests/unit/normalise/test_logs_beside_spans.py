@@ -1,4 +1,6 @@
-"""Spans that other reports repeat: products' places in their order, LiteLLM's raw answers, details events on spans."""
+"""Spans that other reports repeat: products' places in their order, LiteLLM's raw
+answers, details events on spans.
+"""
 
 from typing import Any
 
@@ -111,7 +113,9 @@ class TestRawAnswers:
     def test_of_several_below_one_span_only_the_one_that_fits_repeats_it(
         self, above_id: str | None, first: int
     ) -> None:
-        """LiteLLM hangs all calls that are made inside an application's span below it, and writes the first one on it."""
+        """LiteLLM hangs all calls that are made inside an application's span below it, and
+        writes the first one on it.
+        """
         above = {"gen_ai.operation.name": "chat", "gen_ai.usage.input_tokens": 120, "gen_ai.usage.output_tokens": 30}
         message = request(above | ({"gen_ai.response.id": above_id} if above_id else {}), scope="app", name="POST /")
         told = [

@@ -1,4 +1,6 @@
-"""Whatever a log record carries: one outcome, a record that serialises and holds the invariants, no long text, no raise."""
+"""Whatever a log record carries: one outcome, a record that serialises and holds the
+invariants, no long text, no raise.
+"""
 
 from typing import Any
 

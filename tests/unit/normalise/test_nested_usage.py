@@ -1,4 +1,4 @@
-"""Usage in one attribute: a map, or a JSON text, under a name that says that it is usage."""
+"""Usage in one attribute: a map, or a JSON text, under a name that states that it is usage."""
 
 from typing import Any
 

@@ -1,4 +1,6 @@
-"""Whatever a span carries: one outcome, a record that serialises, parts within wholes or a flag, no long text, no raise."""
+"""Whatever a span carries: one outcome, a record that serialises, parts within wholes or a
+flag, no long text, no raise.
+"""
 
 from typing import Any
 

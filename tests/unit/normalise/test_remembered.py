@@ -1,4 +1,6 @@
-"""What is remembered of resources and of sets of names never changes what a span becomes, and stays bounded."""
+"""What is remembered of resources and of sets of names never changes what a span
+becomes, and stays bounded.
+"""
 
 from collections.abc import Mapping
 from typing import Any

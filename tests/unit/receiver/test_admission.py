@@ -1,4 +1,6 @@
-"""Every receiver, over real sockets and with real keys: who is let in, who is refused how, and what of that is remembered."""
+"""Every receiver, over real sockets and with real keys: who is let in, who is refused how,
+and what of that is remembered.
+"""
 
 import hashlib
 import hmac

@@ -172,7 +172,9 @@ async def test_a_key_of_the_local_service_opens_nothing_here(keys: KeyStore) -> 
 async def test_an_unknown_id_takes_the_same_way_as_a_wrong_secret(
     keys: KeyStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of form, known or not, enabled or not: one keyed hash and one comparison in constant time, and the same answer."""
+    """Of form, known or not, enabled or not: one keyed hash and one comparison in constant
+    time, and the same answer.
+    """
     right, off = await secret_of(keys, "kept"), await secret_of(keys, "disabled")
     gone = await secret_of(keys, "gone")
     await keys.disable("disabled", by=BY)

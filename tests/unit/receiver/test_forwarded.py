@@ -1,4 +1,6 @@
-"""What another gateway is answered on the service's own paths, over a real receiver, spool and devices."""
+"""What another gateway is answered on the service's own paths, over a real
+receiver, spool and devices.
+"""
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace

@@ -1,4 +1,6 @@
-"""Quotas of a key: the buckets by a clock that the test moves, and what a sender is told of them over a real socket."""
+"""Quotas of a key: the buckets by a clock that the test moves, and what a sender is
+reported them over a real socket.
+"""
 
 import asyncio
 import gzip
@@ -264,7 +266,7 @@ async def test_a_body_that_was_decompressed_to_be_refused_is_charged_as_a_reques
             return response.status, response.headers.get("Retry-After")
 
     assert await answer(url, large, gzipped) == (202, None)
-    for _ in range(5):  # told unread, by the length that is announced, and so for nothing
+    for _ in range(5):  # stated unread, by the length that is announced, and so for nothing
         assert (await answer(url, b"x" * 5000, headers))[0] == 429
     assert await answer(url, large, gzipped) == (429, "41")
     assert await answer(f"{served.url}/v1/sources/litellm", large, gzipped) == (429, "41"), "in pieces as well"

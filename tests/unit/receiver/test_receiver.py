@@ -334,7 +334,7 @@ async def test_no_auth_beyond_loopback_takes_any_host(client: Client, keys: KeyS
 
 
 class SlowIntake(RecordingIntake):
-    """Keeps a payload only when told to."""
+    """Keeps a payload only when asked to."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,6 @@
-"""Routes of AI gateways on a real socket: who is let in, how bodies arrive, and in whose words senders are answered."""
+"""Routes of AI gateways on a real socket: who is let in, how bodies arrive, and in whose
+words senders are answered.
+"""
 
 import gzip
 import hashlib
@@ -223,7 +225,9 @@ async def test_a_long_body_of_lines_comes_in_pieces_of_whole_lines(start: Start,
 
 
 async def piece_by_piece(started: Served, *parts: bytes) -> AsyncIterator[bytes]:
-    """Each of *parts* but the first when the intake has taken as many pieces as were sent before it."""
+    """Each of *parts* but the first when the intake has taken as many
+    pieces as were sent before it.
+    """
     for sent, part in enumerate(parts):
         await taken(started, sent)
         yield part
@@ -275,7 +279,9 @@ async def test_a_key_that_is_disabled_while_its_body_comes_takes_no_further_piec
 
 
 async def test_a_long_first_line_is_looked_at_once(start: Start, client: Client) -> None:
-    """A first line that is no JSON, of 20 MiB, and as much behind it: looked at for each block, it takes half a minute."""
+    """A first line that is no JSON, of 20 MiB, and as much behind it: looked at for each
+    block, it takes half a minute.
+    """
     started = await start()
     body = b"[" + b"1," * (10 * MIB) + b"\n" + b"x" * (20 * MIB)
     began = time.monotonic()
@@ -363,7 +369,7 @@ async def test_one_bad_line_does_not_cost_its_neighbours(start: Start, client: C
 
 
 def test_every_way_in_is_some_sources() -> None:
-    """One that no source names is told of in the docs and works nowhere."""
+    """One that no source names is reported in the docs and works nowhere."""
     assert {way for known in SOURCES.values() for way in known.ways_in} == set(get_args(WayIn))
 
 

@@ -187,7 +187,9 @@ def test_what_is_no_json_is_refused_without_a_word_of_it() -> None:
 
 
 def test_what_firehose_backed_up_can_be_posted_later() -> None:
-    """An object of the S3 backup: one failed record a line, its data in `rawData`; and one that was never sent: envelopes without a line end."""
+    """An object of the S3 backup: one failed record a line, its data in `rawData`; and one that was
+    never sent: envelopes without a line end.
+    """
     failed = [
         {
             "attemptsMade": 4,

@@ -69,7 +69,9 @@ def test_a_later_part_of_a_body_is_never_refused() -> None:
 
 
 def test_a_text_cut_inside_an_emoji_costs_no_call() -> None:
-    """JavaScript and Python write half of a surrogate pair as it is, and Python a number that is none."""
+    """JavaScript and Python write half of a surrogate pair as it is,
+    and Python a number that is none.
+    """
     cut, nan = b'{"a": "\\ud83d"}', b'{"b": NaN}'
     for body in (b"[" + cut + b"," + nan + b"]", cut + b"\n" + nan, cut + nan):
         assert [found.value for found in documents_in(body).found] == [{"a": "�"}, {"b": None}]

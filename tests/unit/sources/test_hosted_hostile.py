@@ -1,4 +1,7 @@
-"""Whatever a hosted gateway's payload holds: one outcome an item, nothing raised, no content kept. One sample a source, bent everywhere."""
+"""Whatever a hosted gateway's payload holds: one outcome an item, nothing raised, no content kept.
+
+One sample a source, bent everywhere.
+"""
 
 from collections.abc import Iterator
 from copy import deepcopy

@@ -1,4 +1,6 @@
-"""Whatever stands where a source expects something else: outcomes add up, nothing is raised but BadPayload, no content comes out."""
+"""Whatever stands where a source expects something else: outcomes add up, nothing is raised but
+BadPayload, no content comes out.
+"""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -84,7 +86,9 @@ def test_any_value_in_any_place_has_a_outcome(name: str, payload: Any) -> None:
 
 @pytest.mark.parametrize(("name", "payload"), PAYLOADS, ids=IDS)
 def test_a_sentence_beside_or_under_any_field_goes_no_further(name: str, payload: Any) -> None:
-    """In every object under a name of its own, and instead of every list and object, and of every number."""
+    """In every object under a name of its own, and instead of every list and
+    object, and of every number.
+    """
     for path in places(payload):
         value: Any = payload
         for step in path:

@@ -1,4 +1,6 @@
-"""Langfuse's batches: events of one observation are one call, its buckets are inclusive counts, and the answer names every event."""
+"""Langfuse's batches: events of one observation are one call, its buckets are inclusive counts, and
+the answer names every event.
+"""
 
 from typing import Any
 

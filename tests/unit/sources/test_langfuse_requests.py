@@ -1,4 +1,6 @@
-"""What one Langfuse SDK sends in several requests: the same records as in one, through reading, counting and spool."""
+"""What one Langfuse SDK sends in several requests: the same records as in one, through
+reading, counting and spool.
+"""
 
 import json
 from collections.abc import AsyncIterator
@@ -156,7 +158,9 @@ async def test_a_trace_of_many_calls_is_bounded(gateway: Gateway) -> None:
 
 
 async def test_a_generation_that_repeats_the_one_below_is_suppressed(gateway: Gateway) -> None:
-    """LangChain's handler around the OpenAI wrapper: a chain's span between two generations of one call."""
+    """LangChain's handler around the OpenAI wrapper: a chain's span
+    between two generations of one call.
+    """
     outer, step = create("outer"), event("span-create", {"id": "step", "parentObservationId": "outer"})
     await gateway.send(outer, step, create("inner", parentObservationId="step"))
     await gateway.send(update("inner", usageDetails={"input": 9, "output": 4}))

@@ -1,4 +1,7 @@
-"""LiteLLM's payloads: what the corpus does not hold. Shapes and values are those that version 1.106 sends."""
+"""LiteLLM's payloads: what the corpus does not hold.
+
+Shapes and values are those that version 1.106 sends.
+"""
 
 from contextlib import suppress
 from typing import Any
@@ -390,7 +393,7 @@ def test_a_passed_through_request_is_a_call_where_it_tells_usage() -> None:
 
 
 def test_every_call_type_of_the_product_is_known() -> None:
-    """`CallTypes` of 1.106; those left open are decided by what they tell."""
+    """`CallTypes` of 1.106; those left open are decided by what they state."""
     left_open = {"pass_through_endpoint", "llm_passthrough_route", "decisions", "systemone"}
     assert {sent for sent in left_open if call_type(sent).kind == "open"} == left_open
 

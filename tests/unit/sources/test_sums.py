@@ -1,4 +1,6 @@
-"""Sums of a day as points of usage: what a repeated, a grown and a shrunken report add, through counting and spool."""
+"""Sums of a day as points of usage: what a repeated, a grown and a shrunken report add,
+through counting and spool.
+"""
 
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta

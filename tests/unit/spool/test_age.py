@@ -1,4 +1,6 @@
-"""The clock of ages: a stop counts as at most a day, and nothing else moves it but time spent."""
+"""The suspend-aware monotonic clock: a stop counts as at most a day, and
+nothing else moves it but time spent.
+"""
 
 import pytest
 

@@ -25,7 +25,7 @@ def folder(path: Path, rights: int, *files: str) -> Path:
 
 
 def of_another_user(path: Path) -> Path:
-    """Somebody else's, that this user can enter."""
+    """Someone else's, that this user can enter."""
     if os.geteuid() != 0:
         return Path("/usr")
     folder(path, 0o755)
@@ -34,7 +34,7 @@ def of_another_user(path: Path) -> Path:
 
 
 def refused(path: Path, why: str) -> None:
-    """Told with *why* and a way out, and nothing is changed."""
+    """Stated with *why* and a way out, and nothing is changed."""
     before, held = mode(path), sorted(path.iterdir())
     with pytest.raises(SpoolError, match=why) as caught:
         make_data_dir(path)

@@ -1,4 +1,6 @@
-"""Lanes beside each other: exporters that follow the AI records, and settling, which drops and replaces them."""
+"""Lanes beside each other: exporters that follow the AI records, and settling,
+which drops and replaces them.
+"""
 
 import asyncio
 import logging

@@ -1,4 +1,6 @@
-"""Opening a data directory: who may, what the files look like, and what a damaged or newer file is told."""
+"""Opening a data directory: who may, what the files look like, and what a
+damaged or newer file is reported.
+"""
 
 import multiprocessing
 import os

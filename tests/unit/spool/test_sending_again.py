@@ -1,4 +1,6 @@
-"""Dead letters put back, dropped, expired; delivered records sent again: nothing is lost, and both identities hold throughout."""
+"""Dead letters put back, dropped, expired; delivered records sent again: nothing is lost, and both
+identities hold throughout.
+"""
 
 import asyncio
 import sqlite3

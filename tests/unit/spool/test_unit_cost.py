@@ -1,4 +1,6 @@
-"""Totals, their order and their endings: what the far end holds after whatever happened in between."""
+"""Totals, their order and their endings: what the upstream holds
+after whatever happened in between.
+"""
 
 from collections import Counter
 from datetime import UTC, datetime
@@ -162,7 +164,7 @@ async def test_a_wide_delete_takes_what_the_far_end_holds_and_spares_what_came_a
     await rig.close()
 
 
-# ---- what the far end holds already
+# ---- what the upstream holds already
 
 
 async def test_an_empty_data_directory_reads_first_and_wipes_nothing(rig: UnitRig) -> None:
@@ -415,7 +417,7 @@ def test_decimals_are_plain_digits() -> None:
     assert decimal_text(sent_value(Decimal("1.2345678901234565"))) == "1.23456789012346"
 
 
-# ---- files that are older than the far end
+# ---- files that are older than the upstream
 
 
 @pytest.mark.parametrize("can_read", [True, False])

@@ -1,4 +1,6 @@
-"""Streams that are made of AI records: what each record adds, once, and what becomes of it at the service."""
+"""Streams that are made of AI records: what each record adds, once, and what
+becomes of it at the service.
+"""
 
 from collections.abc import Mapping
 from decimal import Decimal

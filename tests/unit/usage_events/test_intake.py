@@ -1,4 +1,6 @@
-"""What the sender of usage events and unit-cost records is told, over a real receiver and a real spool: every rule with its refusal."""
+"""What the sender of usage events and unit-cost records is reported, over a real receiver and a
+real spool: every rule with its refusal.
+"""
 
 from collections.abc import AsyncIterator, Mapping
 from io import BytesIO
@@ -15,7 +17,7 @@ from exporters.cost_service.answers import outcome
 from gateway.app import Gateway
 from gateway.config.model import Config, Events, UnitCost
 from gateway.contract.errors import CannotStart
-from gateway.usage_events.faults import MENDS, event_mend
+from gateway.usage_events.faults import REMEDIES, event_mend
 from spool.record import USAGE_EVENTS
 
 NOW_MS = 1_767_607_200_000
@@ -159,7 +161,7 @@ async def test_a_fault_in_an_allocation_record_refuses_all_and_names_record_and_
     sender: Sender, changes: dict[str, object], code: str
 ) -> None:
     told = await sender.records(f"{ALLOCATION}/sum", hourly(), hourly(**changes))
-    assert told.error == (400, code, f"records[1]: {MENDS[code]}")
+    assert told.error == (400, code, f"records[1]: {REMEDIES[code]}")
     assert (await sender.records(f"{ALLOCATION}/delete", {"timestamp": "2026-01-05", "granularity": "DAILY"})).error[
         :2
     ] == (
@@ -183,7 +185,7 @@ async def test_a_fault_in_a_metric_record_is_told(sender: Sender, changes: dict[
     assert (await sender.records(f"{METRIC}/replace", daily(**changes))).error == (
         400,
         code,
-        f"records[0]: {MENDS[code]}",
+        f"records[0]: {REMEDIES[code]}",
     )
 
 
@@ -237,7 +239,7 @@ async def test_what_contradicts_the_stream_is_422_whether_the_stream_is_there_or
 async def test_a_stream_keeps_its_kind(sender: Sender) -> None:
     await sender.records(f"{ALLOCATION}/sum", hourly())
     told = await sender.records("/v1/unit-cost/metric/tokens/sum", daily())
-    assert told.error == (422, "stream_kind", f"records[0]: {MENDS['stream_kind']} (it has: allocation)")
+    assert told.error == (422, "stream_kind", f"records[0]: {REMEDIES['stream_kind']} (it has: allocation)")
 
 
 async def test_a_conflict_names_the_record_the_field_and_the_shape_that_the_stream_has(sender: Sender) -> None:
@@ -352,7 +354,7 @@ async def test_a_request_under_its_idempotency_key_counts_once(sender: Sender) -
     }
     assert (await sender.records(f"{METRIC}/replace", daily(), **key)).json["duplicate"] == 0, "another path"
     told = await sender.records(f"{METRIC}/sum", daily(value=5), **key)
-    assert told.error == (422, "idempotency_key_reused", MENDS["idempotency_key_reused"])
+    assert told.error == (422, "idempotency_key_reused", REMEDIES["idempotency_key_reused"])
     assert sender.edge["duplicate"] == 1
 
 
@@ -518,7 +520,7 @@ async def test_events_that_are_no_list_are_told_so(sender: Sender) -> None:
 
 def test_the_words_about_an_event_id_are_those_of_the_docs() -> None:
     words = "text of up to 256 characters"
-    assert words in MENDS["event_id_not_text"]
+    assert words in REMEDIES["event_id_not_text"]
     assert words in (Path(__file__).parents[3] / "docs/events.md").read_text()
 
 
@@ -589,7 +591,7 @@ def test_every_reason_has_words_and_every_word_its_reason_in_the_code() -> None:
         for path in (Path(__file__).parents[3] / folder).rglob("*.py")
         if path.name != "faults.py" and "local_service" not in path.parts
     )
-    assert [name for name in MENDS if f'"{name}"' not in code and not name.startswith(("title", "source"))] == []
+    assert [name for name in REMEDIES if f'"{name}"' not in code and not name.startswith(("title", "source"))] == []
 
 
 async def test_streams_that_were_begun_whole_do_not_start_among_replicas(tmp_path: Path) -> None:
