@@ -48,7 +48,7 @@ async def test_an_enrolment_is_known_by_its_id_until_the_service_answered_with_a
 
 
 def said(kind: CallType, state: str | None, told: str = "") -> DeviceAnswer:
-    return DeviceAnswer(kind, NAME, state, told=told)  # type: ignore[arg-type]  # the table below names states only
+    return DeviceAnswer(kind, NAME, state, message=told)  # type: ignore[arg-type]  # the table below names states only
 
 
 @pytest.mark.parametrize(
