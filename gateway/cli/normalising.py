@@ -93,7 +93,7 @@ async def apart(
     Of *config*: the mapping of `generic`, prices, and what is kept of users.
     """
     with tempfile.TemporaryDirectory(prefix="telemetry-gateway-") as folder:
-        spool = SqliteSpool(Path(folder), SpoolSettings(linger_ms=0), now_ms=now_ms)
+        spool = SqliteSpool(Path(folder), SpoolSettings(linger_ms=0, reserve_bytes=0), now_ms=now_ms)
         try:
             prices = Prices()
             if config.pricing.file is not None:

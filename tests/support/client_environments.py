@@ -18,7 +18,7 @@ from benchmarks.processes import PROJECT_ROOT
 CLIENTS = PROJECT_ROOT / "tests" / "e2e" / "clients"
 ENVIRONMENTS = PROJECT_ROOT / ".venv-clients"
 INSTALL_TIMEOUT_S = 240.0
-_PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
+_PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
 
 
 class InstallFailed(Exception):
@@ -57,10 +57,13 @@ def _python(folder: Path) -> Path:
 
 
 def _make(folder: Path, pins: Path) -> None:
-    """Without a pip of its own and without byte code ahead of use: that is half of the time."""
+    """By uv, at a tenth of pip's time; by pip where uv cannot reach the index that pip is set up for."""
     _run([sys.executable, "-m", "venv", "--without-pip", str(folder)])
-    pip = [*_PIP, "--python", str(_python(folder))]
-    _run([*pip, "install", "--no-deps", "--no-compile", "--only-binary=:all:", "-r", str(pins)])
+    install = ["install", "--quiet", "--no-deps", "--only-binary=:all:", "-r", str(pins)]
+    try:
+        _run([sys.executable, "-m", "uv", "pip", *install, "--python", str(_python(folder))])
+    except InstallFailed:
+        _run([*_PIP, "--python", str(_python(folder)), *install, "--no-compile"])
 
 
 def _run(command: list[str]) -> None:
