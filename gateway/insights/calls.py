@@ -54,7 +54,9 @@ def missing_usage_rising(history: History) -> Iterator[Finding]:
 
 
 def error_burst(history: History) -> Iterator[Finding]:
-    """Providers whose calls fail now; and services whose calls fail while other calls of their providers succeed."""
+    """Providers whose calls fail now; and services whose calls fail while other calls of their
+    providers succeed.
+    """
     failing = {
         provider: share
         for provider, share in bursting(history.usage, history.now_hour, provider_of).items()
@@ -74,7 +76,9 @@ def error_burst(history: History) -> Iterator[Finding]:
 
 
 def is_of_one_service(usage: Collection[Usage], now_hour: int) -> bool:
-    """Whether all failed calls of a provider are one service's while other services succeed: then the provider is not the cause."""
+    """Whether all failed calls of a provider are one service's while other services succeed: then
+    the provider is not the cause.
+    """
     services = bursting(usage, now_hour, service_of)
     others = [each for each in usage if each.service_name not in services]
     answered = sum(each.calls - each.failed_calls for each in others if each.hour > now_hour - ERROR_HOURS)

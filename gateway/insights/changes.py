@@ -1,6 +1,8 @@
-"""Bodies that create and change insights, and the transitions of a status. Pure; the same on the gateway and on the local service.
+"""Bodies that create and change insights, and the transitions of a status. Pure; the same on the
+gateway and on the local service.
 
-A body is checked whole by its model here. An error names the field and what is valid, and quotes nothing that was sent.
+A body is checked whole by its model here. An error names the field and what is valid, and quotes
+nothing that was sent.
 """
 
 from collections.abc import Mapping, Sequence
@@ -167,7 +169,9 @@ def checked_change(content: Mapping[str, object]) -> dict[str, object]:
 
 
 def status_when_found(status: Status, *, was_standing: bool) -> Status:
-    """A cause that returns is new again; a status that an operator set stays while the cause persists."""
+    """A cause that returns is new again; a status that an operator set stays while the cause
+    persists.
+    """
     return "new" if status == "addressed" and not was_standing else status
 
 

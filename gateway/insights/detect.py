@@ -1,8 +1,9 @@
 """Detectors: figures -> findings. Pure.
 
-A detector finds the same thing in every round as long as it holds; the store decides what is new, changed or gone. There are two
-kinds: of the usage by the hour (`USAGE_DETECTORS`, on the gateway and on the local service), and of how things stand now.
-A further one is a function, a line here, and a section in docs/insights.md. Its thresholds are in `thresholds.py`.
+A detector finds the same thing in every round as long as it holds; the store decides what is new,
+changed or gone. There are two kinds: of the usage by the hour (`USAGE_DETECTORS`, on the gateway
+and on the local service), and of how things stand now. A further one is a function, a line here,
+and a section in docs/insights.md. Its thresholds are in `thresholds.py`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -41,7 +42,9 @@ USAGE_CAUSES: Final = frozenset(
         "error_burst",
     }
 )
-"""The figures of these causes outlive a restart: a finding of an earlier process that is not found again is over."""
+"""The figures of these causes outlive a restart: a finding of an earlier process that is not found
+again is over.
+"""
 
 
 class Figures(NamedTuple):
@@ -76,7 +79,9 @@ def detect(figures: Figures) -> list[Finding]:
 
 
 def calls_lost(gaps: Sequence[Gap], prefer_metrics: frozenset[str], key_names: Mapping[str, str]) -> Iterator[Finding]:
-    """Tokens that metrics report and no call does. A service that is billed by its metrics loses nothing."""
+    """Tokens that metrics report and no call does. A service that is billed by its metrics loses
+    nothing.
+    """
     for gap in gaps:
         if gap["service_name"] not in prefer_metrics:
             yield Finding(

@@ -57,7 +57,9 @@ class Finding(NamedTuple):
     model: str
     """"" when it belongs to no model."""
     title: str
-    """Names of services and models, numbers, and our own words; never anything else of a payload."""
+    """Names of services and models, numbers, and our own words; never anything else of a
+    payload.
+    """
     category: Category
     effort: Effort
     cost_impact: str | None = None

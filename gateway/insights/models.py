@@ -19,7 +19,9 @@ from gateway.insights.words import day_text, percent, rounded, shown
 
 
 def new_model(history: History) -> Iterator[Finding]:
-    """Models with a recent first call, where the history is long enough to know that it was the first."""
+    """Models with a recent first call, where the history is long enough to know that it was the
+    first.
+    """
     reported_from = max(history.now_hour - NEW_MODEL_REPORTED_HOURS, history.began_hour + NEW_MODEL_AFTER_HOURS)
     for provider, model, first_hour in sorted(history.models, key=lambda x: (-x.first_hour, x)):
         if reported_from < first_hour <= history.now_hour:
@@ -35,7 +37,9 @@ def new_model(history: History) -> Iterator[Finding]:
 
 
 def no_price(history: History) -> Iterator[Finding]:
-    """Models whose calls carry no cost; resolved by one hour in which every call of the model has one."""
+    """Models whose calls carry no cost; resolved by one hour in which every call of the model has
+    one.
+    """
     calls: dict[str, int] = defaultdict(int)
     last_called: dict[str, int] = {}
     last_unpriced: dict[str, int] = {}

@@ -88,6 +88,8 @@ class LaneWaits:
         self._since_s: dict[str, float] = {}
 
     def seen(self, stuck: Mapping[str, tuple[str, str]], now_s: float) -> list[StuckLane]:
-        """*stuck*: lane -> state and reason, of those that are stuck at *now_s*, a monotonic time."""
+        """*stuck*: lane -> state and reason, of those that are stuck at *now_s*, a monotonic
+        time.
+        """
         self._since_s = {lane: self._since_s.get(lane, now_s) for lane in stuck}
         return [StuckLane(lane, *stuck[lane], now_s - since_s) for lane, since_s in self._since_s.items()]

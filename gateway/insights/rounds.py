@@ -47,7 +47,9 @@ class Rounds:
         monotonic_s: Callable[[], float] = time.monotonic,
         has_prices: bool = True,
     ) -> None:
-        """*figures*: the current figures without the history, which is read here. *has_prices*: as in `Figures`."""
+        """*figures*: the current figures without the history, which is read here. *has_prices*: as
+        in `Figures`.
+        """
         self.store = store
         self._follower = follower
         self._database = database
@@ -63,7 +65,9 @@ class Rounds:
 
     @classmethod
     async def open(cls, database: Database, spool: SettledReader, snapshot: Snapshot, *, has_prices: bool) -> Self:
-        """With the store of insights and the usage by the hour in *database*. Raises DatabaseUnavailable."""
+        """With the store of insights and the usage by the hour in *database*. Raises
+        DatabaseUnavailable.
+        """
         store = await InsightStore.open(database, now_ms=snapshot.now_ms)
         follower = await UsageFollower.open(spool, database, now_ms=snapshot.now_ms)
         return cls(

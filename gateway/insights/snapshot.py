@@ -45,7 +45,9 @@ class Snapshot:
         )
 
     async def _silent_devices(self) -> list[Device]:
-        """The store's times are of the suspend-aware clock; these are converted to the wall clock."""
+        """The store's times are of the suspend-aware clock; these are converted to the wall
+        clock.
+        """
         age_ms = self.spool.age_ms()
         ahead_ms = self.now_ms() - age_ms
         silent_ms = SILENT_DEVICE_HOURS * HOUR_MS

@@ -1,9 +1,11 @@
 """Detectors of spend and tokens beyond the usual, by model and by team. Pure.
 
-What is usual of a window: the same window on each of the seven days before it, by their median; or the one of a week ago, where that
-is higher, so that a weekly job is no spike. Where nothing is known of a week ago, the highest of those that are known: the days before a first
-Monday may have been a weekend. Windows without any report are skipped (the gateway was off, nobody worked),
-nor do those before the first report of this model or team. The current hour counts as far as it has come: it can only add.
+What is usual of a window: the same window on each of the seven days before it, by their median; or
+the one of a week ago, where that is higher, so that a weekly job is no spike. Where nothing is
+known of a week ago, the highest of those that are known: the days before a first Monday may have
+been a weekend. Windows without any report are skipped (the gateway was off, nobody worked), nor do
+those before the first report of this model or team. The current hour counts as far as it has come:
+it can only add.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -60,7 +62,9 @@ class Spike(NamedTuple):
 
 
 def unusual_use(history: History) -> Iterator[Finding]:
-    """Spikes of spend; and of tokens, of those whose spend shows none: one cause has one finding."""
+    """Spikes of spend; and of tokens, of those whose spend shows none: one cause has one
+    finding.
+    """
     by_spend = summed(history, lambda usage: usage.cost_pico, of_currency=True)
     spend = spikes(history, by_spend, least_extra=LEAST_EXTRA_UNITS * PICO)
     for subject, spike in spend.items():
@@ -127,7 +131,9 @@ def spikes(history: History, by_subject: Mapping[Subject, Hours], *, least_extra
 
 
 def spike_in(hours: Hours, alive: Collection[int], now_hour: int, least_extra: int) -> Spike | None:
-    """The spike of the last 24 hours as a whole; else that of the hour in them that stands out most."""
+    """The spike of the last 24 hours as a whole; else that of the hour in them that stands out
+    most.
+    """
     day = total(hours, now_hour, DAY.hours)
     usual_day = usual(hours, alive, now_hour, DAY) if day > least_extra else None
     if usual_day is None:

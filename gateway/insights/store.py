@@ -1,10 +1,12 @@
-"""The gateway's insights in control.db: one row for each cause, kept over restarts, and manual ones.
+"""The gateway's insights in control.db: one row for each cause, kept over restarts, and manual
+ones.
 
-A finding becomes a `new` insight; found again, its text is updated. An insight that a round no longer finds is `addressed`,
-unless an operator put it on hold or ignored it; a cause that returns is `new` again. A finding of an earlier process stays
-until this process finds it too, unless the round remembers its cause: figures that begin at the start cannot show that
-an earlier cause is over. So a status `addressed` that an operator set outlives a restart for `SETTLEMENT_KEPT_MS`; found
-after a later start, the cause persists or returned, and is `new`.
+A finding becomes a `new` insight; found again, its text is updated. An insight that a round no
+longer finds is `addressed`, unless an operator put it on hold or ignored it; a cause that returns
+is `new` again. A finding of an earlier process stays until this process finds it too, unless the
+round remembers its cause: figures that begin at the start cannot show that an earlier cause is
+over. So a status `addressed` that an operator set outlives a restart for `SETTLEMENT_KEPT_MS`;
+found after a later start, the cause persists or returned, and is `new`.
 """
 
 import asyncio
@@ -45,7 +47,9 @@ Content = Mapping[str, object]
 
 
 class InsightStore:
-    """Open with `InsightStore.open`. An unknown id raises NoSuchInsight; every method may raise DatabaseUnavailable."""
+    """Open with `InsightStore.open`. An unknown id raises NoSuchInsight; every method may raise
+    DatabaseUnavailable.
+    """
 
     def __init__(
         self, database: Database, now_ms: Callable[[], int], random_bytes: Callable[[int], bytes] = secrets.token_bytes
@@ -140,7 +144,9 @@ def _note(
     remembered: AbstractSet[str],
     connection: sqlite3.Connection,
 ) -> None:
-    """Store one round; *gone* insights are over, and those of *remembered* causes that are not among *findings*."""
+    """Store one round; *gone* insights are over, and those of *remembered* causes that are not
+    among *findings*.
+    """
     if remembered:
         found = {finding.insight_id for finding in findings}
         stood = {row.insight_id for row in every_insight(connection) if row.standing and row.cause in remembered}

@@ -1,7 +1,8 @@
-"""The tables of insights and their changes: one layout and one set of rules, in control.db and in the local service's file.
+"""The tables of insights and their changes: one layout and one set of rules, in control.db and in
+the local service's file.
 
-Every function here runs inside the caller's transaction. A change is validated and applied in that one
-transaction, so concurrent changes are serial and each keeps the fields that it does not name.
+Every function here runs inside the caller's transaction. A change is validated and applied in that
+one transaction, so concurrent changes are serial and each keeps the fields that it does not name.
 """
 
 import json
@@ -296,7 +297,9 @@ def _moved(before: InsightRow, after: InsightRow, now_ms: int) -> InsightRow:
 
 
 def forget_old_settlements(connection: sqlite3.Connection, before_ms: int) -> None:
-    """End the standing of insights that an operator addressed before *before_ms*: found again they are new."""
+    """End the standing of insights that an operator addressed before *before_ms*: found again they
+    are new.
+    """
     connection.execute(
         "UPDATE insights SET standing = 0 WHERE standing AND status = 'addressed' AND status_set_at_ms < ?",
         (before_ms,),

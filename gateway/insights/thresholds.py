@@ -7,7 +7,9 @@ WEEK_DAYS: Final = 7
 
 
 class Window(NamedTuple):
-    """A stretch of time that is compared with the same stretch, at the same time of day, on each of the seven days before."""
+    """A stretch of time that is compared with the same stretch, at the same time of day, on each of
+    the seven days before.
+    """
 
     hours: int
     times: float
@@ -19,11 +21,15 @@ class Window(NamedTuple):
 DAY: Final = Window(hours=24, times=2.0)
 """The last 24 hours. Twice a usual day is beyond what weekdays and deadlines do to a team."""
 HOUR: Final = Window(hours=1, times=4.0)
-"""Any hour of the last 24, so that a runaway job is found at once; single hours vary more than days."""
+"""Any hour of the last 24, so that a runaway job is found at once; single hours vary more than
+days.
+"""
 LEAST_SHARE_OF_DAY: Final = 0.25
 """Of a usual day's total: a smaller extra in one hour changes no bill."""
 OVER_BUSIEST: Final = 1.5
-"""Times the busiest hour of the week before that an hour must hold: a nightly job that comes an hour later stays below."""
+"""Times the busiest hour of the week before that an hour must hold: a nightly job that comes an
+hour later stays below.
+"""
 LEAST_WINDOWS: Final = 3
 """Earlier windows that define the usual amount: two days may both be exceptions."""
 LEAST_EXTRA_UNITS: Final = 1
@@ -54,12 +60,16 @@ MISSING_LEAST_SHARE: Final = 0.10
 MISSING_LEAST_RISE: Final = 0.10
 """Above the share of the week before."""
 MISSING_MOST_SHARE: Final = 0.50
-"""From here on it is found without a rise and without a week before: most of what this service spends is not seen."""
+"""From here on it is found without a rise and without a week before: most of what this service
+spends is not seen.
+"""
 
 # ---- cache reads
 
 CACHE_LEAST_TOKENS: Final = 100_000
-"""Input tokens of which is known how many were read from a cache: in the last 24 hours, and in the week before."""
+"""Input tokens of which is known how many were read from a cache: in the last 24 hours, and in the
+week before.
+"""
 CACHE_LEAST_SHARE: Final = 0.10
 """In the week before: caching that small may come and go."""
 CACHE_FALLS_TO: Final = 0.5
@@ -74,7 +84,9 @@ ERROR_LEAST_FAILED: Final = 10
 ERROR_LEAST_SHARE: Final = 0.25
 """Of the calls in that time; retries at a rate limit stay below."""
 ERROR_TIMES: Final = 3.0
-"""Above the share of the week before, where `ERROR_LEAST_CALLS_BEFORE` exist: a constant failure is no burst."""
+"""Above the share of the week before, where `ERROR_LEAST_CALLS_BEFORE` exist: a constant failure is
+no burst.
+"""
 ERROR_LEAST_CALLS_BEFORE: Final = 100
 
 # ---- devices, lanes

@@ -1,7 +1,7 @@
 """Names and figures in titles. Pure.
 
-Names come from payloads: they are cut, and hold nothing that is not printed. Figures are rounded, so that a text changes when
-something did and not with every call.
+Names come from payloads: they are cut, and hold nothing that is not printed. Figures are rounded,
+so that a text changes when something did and not with every call.
 """
 
 from datetime import UTC, datetime

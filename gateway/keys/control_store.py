@@ -1,4 +1,6 @@
-"""The key stores of a data directory: opened by the gateway, or by a command while no gateway runs."""
+"""The key stores of a data directory: opened by the gateway, or by a command while no gateway
+runs.
+"""
 
 import secrets
 from collections.abc import AsyncIterator, Callable
@@ -47,7 +49,9 @@ async def open_keys(
 
 @asynccontextmanager
 async def keys_in(data_dir: Path, files: KeyFiles, now_ms: Callable[[], int]) -> AsyncIterator[KeyStore]:
-    """The keys of *data_dir*; the caller holds its lock. Raises PepperMismatch, DatabaseUnavailable."""
+    """The keys of *data_dir*; the caller holds its lock. Raises PepperMismatch,
+    DatabaseUnavailable.
+    """
     database = await open_control(data_dir, files)
     try:
         keys = await open_keys(database, data_dir, now_ms, files)

@@ -10,7 +10,9 @@ class KeyRefused(KeyStoreError):
 
 
 class InvalidKey(KeyRefused):
-    """Fields break rules; the text lists every fault: the name's length, no scope, an unknown scope or use case."""
+    """Fields break rules; the text lists every fault: the name's length, no scope, an unknown scope
+    or use case.
+    """
 
 
 class NameTaken(KeyRefused):
@@ -30,7 +32,9 @@ class NotConfirmed(KeyRefused):
 
 
 class OpenIntakeInUse(KeyRefused):
-    """The first key would refuse senders that posted without one, and the request does not confirm that."""
+    """The first key would refuse senders that posted without one, and the request does not confirm
+    that.
+    """
 
 
 class PepperMismatch(KeyStoreError):

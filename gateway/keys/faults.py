@@ -15,7 +15,9 @@ class Faults:
         self.found: list[str] = []
 
     def checked(self, check: Callable[[A], T], value: A, otherwise: U) -> T | U:
-        """The result of *check* on *value*; *otherwise* when it raises InvalidKey, which is noted."""
+        """The result of *check* on *value*; *otherwise* when it raises InvalidKey, which is
+        noted.
+        """
         try:
             return check(value)
         except InvalidKey as error:

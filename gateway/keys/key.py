@@ -1,9 +1,9 @@
 """One key's secret: mint, parse, hash, compare, show. Pure; randomness comes in as an argument.
 
-Form: `<prefix>_<id: 10>_<secret: 43>_<crc: 6>`, base62 in every part. The CRC-32 covers all that stands before its
-underscore, so that a typo or a scanner's false hit is recognised without a look-up. The store holds
-HMAC-SHA256(pepper, whole text): the secret has 256 random bits, so a fast hash is enough, and a copied database
-without the pepper file proves no guess.
+Form: `<prefix>_<id: 10>_<secret: 43>_<crc: 6>`, base62 in every part. The CRC-32 covers all that
+stands before its underscore, so that a typo or a scanner's false hit is recognised without a
+look-up. The store holds HMAC-SHA256(pepper, whole text): the secret has 256 random bits, so a fast
+hash is enough, and a copied database without the pepper file proves no guess.
 """
 
 import hashlib
@@ -66,7 +66,9 @@ def id_number(key_id: str) -> int:
 
 
 def parse(prefix: str, text: str) -> str | None:
-    """The key id in *text*, or None when it cannot be a key of ours: other prefix, other form, wrong CRC."""
+    """The key id in *text*, or None when it cannot be a key of ours: other prefix, other form,
+    wrong CRC.
+    """
     form = _FORM.fullmatch(text)
     if form is None or form[1] != prefix:
         return None
@@ -74,7 +76,9 @@ def parse(prefix: str, text: str) -> str | None:
 
 
 def legacy_fault(text: str) -> str | None:
-    """Why *text* cannot be a key from before there were several; None when it can. Never quotes it."""
+    """Why *text* cannot be a key from before there were several; None when it can. Never quotes
+    it.
+    """
     if re.fullmatch(rf"[!-~]{{{LEGACY_MIN_CHARS},{LEGACY_MAX_CHARS}}}", text) is None:
         return f"{LEGACY_MIN_CHARS} to {LEGACY_MAX_CHARS} printable ASCII characters without blanks are needed"
     if text.startswith((f"{GATEWAY_PREFIX}_", f"{SERVICE_PREFIX}_")):
@@ -93,7 +97,9 @@ def matches(pepper: bytes, text: str, stored: bytes) -> bool:
 
 
 def display_form(secret: Secret) -> str:
-    """`tgk_<id>_…last4`: enough to recognise a key. The last four are of the CRC, so no secret character shows."""
+    """`tgk_<id>_…last4`: enough to recognise a key. The last four are of the CRC, so no secret
+    character shows.
+    """
     text = secret.reveal()
     prefix, key_id, _ = text.split("_", 2)
     return f"{prefix}_{key_id}_…{text[-4:]}"

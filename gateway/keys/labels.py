@@ -1,4 +1,6 @@
-"""A key's labels, which are stamped on what is sent under it: allowed forms, and the stored one. Pure."""
+"""A key's labels, which are stamped on what is sent under it: allowed forms, and the stored one.
+Pure.
+"""
 
 import json
 from collections.abc import Mapping
@@ -16,7 +18,9 @@ LABEL_MAX_CHARS = 256
 
 
 def valid_labels(labels: Mapping[str, str]) -> Labels:
-    """*labels* in their one form: a copy of its own, names in order. Raises InvalidKey with every fault."""
+    """*labels* in their one form: a copy of its own, names in order. Raises InvalidKey with every
+    fault.
+    """
     found = label_faults(labels)
     if found:
         raise InvalidKey("; ".join(found))
@@ -24,7 +28,9 @@ def valid_labels(labels: Mapping[str, str]) -> Labels:
 
 
 def label_faults(labels: Mapping[str, str]) -> list[str]:
-    """What is wrong, by position: a label's text is the operator's own, but may be long or unprintable."""
+    """What is wrong, by position: a label's text is the operator's own, but may be long or
+    unprintable.
+    """
     many = [f"labels: at most {MOST_LABELS} are allowed"] if len(labels) > MOST_LABELS else []
     form = f"1 to {LABEL_MAX_CHARS} printable characters are needed"
     names = [f"labels: name {i}: {form}" for i, name in enumerate(labels, 1) if not _is_sound(name)]

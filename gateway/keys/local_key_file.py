@@ -1,4 +1,6 @@
-"""A key of the gateway's own, its secret in a file (0600): the embedded service's reader, the demo's sender."""
+"""A key of the gateway's own, its secret in a file (0600): the embedded service's reader, the
+demo's sender.
+"""
 
 from contextlib import suppress
 from pathlib import Path
@@ -11,7 +13,9 @@ from gateway.storage.private_files import restrict, write_private
 
 
 async def kept_key(keys: KeyStore, path: Path, *, name: str, grant: Grant, by: str) -> Secret:
-    """The secret in *path* when it is the enabled key *name* with *grant*; else the key is replaced and written there."""
+    """The secret in *path* when it is the enabled key *name* with *grant*; else the key is replaced
+    and written there.
+    """
     text = _text(path)
     key = keys.authenticate(text)
     if key is not None and key.name == name and key.grant == grant:

@@ -1,4 +1,6 @@
-"""The record of a key as people see it (service-interface part 2.1), and its row in the database. Pure."""
+"""The record of a key as people see it (service-interface part 2.1), and its row in the database.
+Pure.
+"""
 
 import json
 from collections.abc import Mapping
@@ -67,7 +69,9 @@ class KeyRecord:
     is_legacy: bool = False
     """Its secret is not of our form: it was in use before there were several keys."""
     counted_by_name: str | None = None
-    """The name that it had when counting still knew keys by their names; None for a key that was made since."""
+    """The name that it had when counting still knew keys by their names; None for a key that was
+    made since.
+    """
 
     @property
     def last_modified(self) -> str:
@@ -205,7 +209,9 @@ def valid_key(key: KeyRecord) -> KeyRecord:
 
 
 def one_form(name: str) -> str:
-    """*name* as it is kept: an accent may be typed as a part of its letter or beside it, and two names must not look the same."""
+    """*name* as it is kept: an accent may be typed as a part of its letter or beside it, and two
+    names must not look the same.
+    """
     return normalize("NFC", name)
 
 

@@ -1,8 +1,9 @@
-"""Bodies about keys: a new key, a change, a deletion; each refused with all its faults at once. Pure.
+"""Bodies about keys: a new key, a change, a deletion; each refused with all its faults at once.
+Pure.
 
-`scopes` and `managed` are the two kinds of grant; a key has exactly one. `labels` and `limits` of a change
-merge into those of the key (RFC 7396): a name sets, null removes, the rest stays. Null in any other field
-equals its absence.
+`scopes` and `managed` are the two kinds of grant; a key has exactly one. `labels` and `limits` of a
+change merge into those of the key (RFC 7396): a name sets, null removes, the rest stays. Null in
+any other field equals its absence.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,10 +1,12 @@
-"""Keys in a database file: the life cycle of service-interface part 3.1, and the check of a presented secret.
+"""Keys in a database file: the life cycle of service-interface part 3.1, and the check of a
+presented secret.
 
-The gateway's inbound keys (control.db, prefix `tgk`) and the local service's keys (prefix `csk`) are both this class.
-Management uses transactions of the database. The check of a request runs on the event loop's thread with sqlite3
-itself: it reads `data_version` over a read-only connection, and reads the table of keys again only when a key has
-changed. So a key that was disabled or deleted, here or in another process, is refused from the next request on, at a
-cost of a few microseconds. Last Accessed is noted in memory and written in one batch by `flush_last_accessed`.
+The gateway's inbound keys (control.db, prefix `tgk`) and the local service's keys (prefix `csk`)
+are both this class. Management uses transactions of the database. The check of a request runs on
+the event loop's thread with sqlite3 itself: it reads `data_version` over a read-only connection,
+and reads the table of keys again only when a key has changed. So a key that was disabled or
+deleted, here or in another process, is refused from the next request on, at a cost of a few
+microseconds. Last Accessed is noted in memory and written in one batch by `flush_last_accessed`.
 """
 
 import asyncio
@@ -39,7 +41,9 @@ from gateway.storage.database import Database, read_only, scripts_of
 
 MIGRATIONS = "gateway.keys.migrations"
 _UNKNOWN_HASH = bytes(32)
-"""Compared against when no key has the id, so that an unknown id takes as long as a wrong secret."""
+"""Compared against when no key has the id, so that an unknown id takes as long as a wrong
+secret.
+"""
 
 
 class Created(NamedTuple):
@@ -82,7 +86,9 @@ class KeyStore:
     async def open(
         cls, database: Database, *, prefix: str, pepper: bytes, now_ms: Callable[[], int], random_bytes: RandomBytes
     ) -> Self:
-        """The keys in *database*; missing tables are created. Raises PepperMismatch when *pepper* is another file's."""
+        """The keys in *database*; missing tables are created. Raises PepperMismatch when *pepper*
+        is another file's.
+        """
         store = cls(database, prefix=prefix, pepper=pepper, now_ms=now_ms, random_bytes=random_bytes)
         await make_tables(database)
         async with store._change() as connection:
@@ -100,7 +106,9 @@ class KeyStore:
         labels: Mapping[str, str] = NO_LABELS,
         limits: Limits = NO_LIMITS,
     ) -> Created:
-        """A new, enabled key. *by*: e-mail of the operator who creates it. Raises InvalidKey, NameTaken."""
+        """A new, enabled key. *by*: e-mail of the operator who creates it. Raises InvalidKey,
+        NameTaken.
+        """
         key_id, secret = mint(self._prefix, self._random_bytes)
         key = self._fresh(key_id, display_form(secret), name, grant, by)
         return await self._insert(replace(key, description=description, labels=labels, limits=limits), secret)
@@ -115,9 +123,11 @@ class KeyStore:
         labels: Mapping[str, str] = NO_LABELS,
         limits: Limits = NO_LIMITS,
     ) -> Created:
-        """Import the single key that was in use before there were several, so that its senders need not change.
+        """Import the single key that was in use before there were several, so that its senders need
+        not change.
 
-        It is listed as `Legacy API Key` and is then a key like the others; its display form shows nothing of the secret. Raises InvalidKey, NameTaken, LegacyKeyExists.
+        It is listed as `Legacy API Key` and is then a key like the others; its display form shows
+        nothing of the secret. Raises InvalidKey, NameTaken, LegacyKeyExists.
         """
         fault = legacy_fault(secret.reveal())
         if fault is not None:
@@ -153,7 +163,9 @@ class KeyStore:
         return await self._set_status(which, "Enabled", by)
 
     async def delete(self, which: Which, *, typed_name: str) -> None:
-        """Delete the key; *typed_name* is the text typed to confirm. Raises NoSuchKey, NotConfirmed."""
+        """Delete the key; *typed_name* is the text typed to confirm. Raises NoSuchKey,
+        NotConfirmed.
+        """
         async with self._change() as connection:
             await delete(connection, which, typed_name)
 
@@ -168,7 +180,8 @@ class KeyStore:
             return self._with_access(await find(connection, which))
 
     def authenticate(self, text: str) -> KeyRecord | None:
-        """The enabled key whose secret is *text*, else None: malformed, unknown, disabled or deleted.
+        """The enabled key whose secret is *text*, else None: malformed, unknown, disabled or
+        deleted.
 
         Its permissions: `scopes.decide(key.grant, scope)`. Raises DatabaseUnavailable.
         """
@@ -188,18 +201,24 @@ class KeyStore:
         return any(stored.key.status == "Enabled" for stored in self._keys.values())
 
     def names(self) -> dict[str, str]:
-        """The stable id that counting uses -> the key's name; as last read when the file cannot be read now."""
+        """The stable id that counting uses -> the key's name; as last read when the file cannot be
+        read now.
+        """
         with suppress(DatabaseUnavailable):
             self._refresh()
         return {stored.key.counted_as: stored.key.name for stored in self._keys.values()}
 
     def ever_created(self) -> bool:
-        """Whether a key was ever created, even if deleted since: open intake ends with the first one."""
+        """Whether a key was ever created, even if deleted since: open intake ends with the first
+        one.
+        """
         self._refresh()
         return self._created > 0
 
     async def flush_last_accessed(self) -> None:
-        """Write the noted times of access in one transaction; they only move forward. Called about once a minute."""
+        """Write the noted times of access in one transaction; they only move forward. Called about
+        once a minute.
+        """
         noted, self._accessed = self._accessed, {}
         if not noted:
             return
@@ -253,10 +272,11 @@ class KeyStore:
 
     @asynccontextmanager
     async def _change(self) -> AsyncIterator[Connection]:
-        """A transaction whose result is in the file itself afterwards, not in the write-ahead log alone.
+        """A transaction whose result is in the file itself afterwards, not in the write-ahead log
+        alone.
 
-        A file that was copied or left without that log must not bring a revoked key back, nor open the intake as if no
-        key was ever made.
+        A file that was copied or left without that log must not bring a revoked key back, nor open
+        the intake as if no key was ever made.
         """
         async with self._database.transaction() as connection:
             yield connection
@@ -268,7 +288,9 @@ class KeyStore:
         return key if noted_ms is None else replace(key, accessed_at_ms=max(noted_ms, key.accessed_at_ms or 0))
 
     def _refresh(self) -> None:
-        """Read the keys again if one changed. Any commit moves `data_version`, so `generation` is compared next."""
+        """Read the keys again if one changed. Any commit moves `data_version`, so `generation` is
+        compared next.
+        """
         if self._watch is None:
             raise DatabaseUnavailable("the key store is closed")
         if self._is_fresh:

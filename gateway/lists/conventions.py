@@ -1,12 +1,14 @@
 """The list conventions of service-interface parts 2.3 and 4.2: shape, request, envelope. Pure.
 
-A list states its features once (`ListShape`). A query string becomes a `ListRequest`, any store answers it with a `Page`
-(`memory.py`, `table.py`, or its own rows by `keyset.py`), and `envelope` writes what the client sees. A cursor holds the position
-it continues from and the filters, sorting and page size it was made under, so that a client need not repeat them, and cannot
-change them on the way.
+A list states its features once (`ListShape`). A query string becomes a `ListRequest`, any store
+answers it with a `Page` (`memory.py`, `table.py`, or its own rows by `keyset.py`), and `envelope`
+writes what the client sees. A cursor holds the position it continues from and the filters, sorting
+and page size it was made under, so that a client need not repeat them, and cannot change them on
+the way.
 
-Not published, and settled here: the default limit is 50, the largest 500; a value or a parameter that the list does not
-offer is refused, because to ignore `?statsu=new` would return the wrong list.
+Not published, and settled here: the default limit is 50, the largest 500; a value or a parameter
+that the list does not offer is refused, because to ignore `?statsu=new` would return the wrong
+list.
 """
 
 import math
@@ -20,12 +22,16 @@ from gateway.lists.cursor import NotACursor, opened, sealed
 Order = Literal["asc", "desc"]
 ORDERS: Final[tuple[Order, ...]] = ("asc", "desc")
 SortValue = str | int | float
-"""What a row sorts by, numbers before texts. A list puts something in the place of a missing value, so that every row has one."""
+"""What a row sorts by, numbers before texts. A list puts something in the place of a missing value,
+so that every row has one.
+"""
 
 DEFAULT_LIMIT: Final = 50
 MAX_LIMIT: Final = 500
 MAX_SORT_CHARS: Final = 256
-"""A cursor holds a sort value: a list whose texts may be longer sorts by so many characters of them, then by id."""
+"""A cursor holds a sort value: a list whose texts may be longer sorts by so many characters of
+them, then by id.
+"""
 MAX_FILTER_CHARS: Final = 1024
 """Of all values of one request together; a cursor holds them too."""
 
@@ -37,7 +43,9 @@ _MOST_ROW_ID = 2**62
 
 
 class BadListRequest(ValueError):
-    """A parameter that the list does not offer, in words for the client; they begin with the parameter's name."""
+    """A parameter that the list does not offer, in words for the client; they begin with the
+    parameter's name.
+    """
 
     kind: ClassVar = "invalid_request"
     """The error's type, on either side."""
@@ -84,7 +92,9 @@ class ListShape:
     """Distinguishes its cursors from those of another list with the same root."""
 
     def of(self, part: str) -> "ListShape":
-        """The same list below *part*, such as one stream's records; its cursors are of that part only."""
+        """The same list below *part*, such as one stream's records; its cursors are of that part
+        only.
+        """
         return replace(self, name=f"{self.name}/{part}")
 
     @property
@@ -109,7 +119,9 @@ class ListRequest:
 
 
 class Page(NamedTuple):
-    """A store's answer. Items are in the order of the list, also when the page was reached backwards."""
+    """A store's answer. Items are in the order of the list, also when the page was reached
+    backwards.
+    """
 
     items: Sequence[object]
     total_count: int
@@ -133,7 +145,9 @@ def read_request(shape: ListShape, query: Iterable[tuple[str, str]]) -> ListRequ
 
 
 def envelope(shape: ListShape, request: ListRequest, page: Page) -> dict[str, object]:
-    """The response body. Each feature that the list supports has its root key, whether asked for or not."""
+    """The response body. Each feature that the list supports has its root key, whether asked for or
+    not.
+    """
     body: dict[str, object] = {shape.root: page.items, "pagination": _pagination(shape, request, page)}
     if shape.filters:
         body["filtering"] = {

@@ -3,9 +3,9 @@
     cursor = base64url(check (8 bytes) + JSON in UTF-8), without padding
     check  = BLAKE2b(name of the list, 0, JSON)
 
-The check value detects damage and cursors of other lists. It is no signature: a cursor only selects a page of a list, all
-of whose pages its reader may see, and its content is validated as any parameter is. So no secret can be missing after a
-restart, a restore or in a second process.
+The check value detects damage and cursors of other lists. It is no signature: a cursor only selects
+a page of a list, all of whose pages its reader may see, and its content is validated as any
+parameter is. So no secret can be missing after a restart, a restore or in a second process.
 """
 
 import base64
@@ -13,7 +13,9 @@ import json
 from hashlib import blake2b
 
 MAX_CHARS = 6000
-"""What a list writes is shorter: sort values and filters are bounded. It fits into a request line."""
+"""What a list writes is shorter: sort values and filters are bounded. It fits into a request
+line.
+"""
 
 _CHECK_BYTES = 8
 _PERSON = b"list cursor 1"

@@ -1,7 +1,8 @@
-"""Keyset pagination of rows that can be walked from any position in either direction: memory, table, spool. Pure.
+"""Keyset pagination of rows that can be walked from any position in either direction: memory,
+table, spool. Pure.
 
-A page begins beside a position, not at an offset. So concurrent inserts and deletes move no other row across pages, and
-a position stays valid when its row is deleted.
+A page begins beside a position, not at an offset. So concurrent inserts and deletes move no other
+row across pages, and a position stays valid when its row is deleted.
 """
 
 from collections.abc import Sequence
@@ -20,7 +21,9 @@ class Rows(Protocol[Row]):
     def count(self) -> int: ...
 
     def walk(self, order: Order, beyond: CursorPosition | None, most: int) -> Sequence[Row]:
-        """Up to *most* rows in *order* of value and id: the first ones, or those that come after a place."""
+        """Up to *most* rows in *order* of value and id: the first ones, or those that come after a
+        place.
+        """
         ...
 
     def place(self, row: Row) -> CursorPosition: ...

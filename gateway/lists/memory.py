@@ -21,7 +21,9 @@ def page_of(
     id_of: Callable[[T], int],
     item_of: Callable[[T], object],
 ) -> Page:
-    """The page of *rows*, given in any order. *field_of* gives a row's value for a filter's or sort key's name."""
+    """The page of *rows*, given in any order. *field_of* gives a row's value for a filter's or sort
+    key's name.
+    """
     filters = request.filters.items()
     kept = [row for row in rows if all(str(field_of(row, name)) in values for name, values in filters)]
     return keyset_page(request, _Sorted(kept, lambda row: _cut(field_of(row, request.sort.key)), id_of, item_of))

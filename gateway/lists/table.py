@@ -1,4 +1,6 @@
-"""Pages of a list that is a SQLite table: filtered, sorted and walked by SQLite, so that a page reads about a page of rows."""
+"""Pages of a list that is a SQLite table: filtered, sorted and walked by SQLite, so that a page
+reads about a page of rows.
+"""
 
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +17,9 @@ _Row = tuple[object, ...]
 
 @dataclass(frozen=True)
 class ListTable:
-    """Where a list's rows are. Every text here is SQL of ours; values of clients only ever travel as parameters."""
+    """Where a list's rows are. Every text here is SQL of ours; values of clients only ever travel
+    as parameters.
+    """
 
     shape: ListShape
     source: str
@@ -23,7 +27,9 @@ class ListTable:
     row_id: str
     """Column of the unique integer that settles ties."""
     expressions: Mapping[str, str]
-    """Sort key or filter -> expression that is never NULL. A text to sort by has at most `MAX_SORT_CHARS` characters: see `cut`."""
+    """Sort key or filter -> expression that is never NULL. A text to sort by has at most
+    `MAX_SORT_CHARS` characters: see `cut`.
+    """
     select: str
     item_of: Callable[[tuple[object, ...]], object]
     """The item that a row of `select` becomes."""
@@ -41,7 +47,9 @@ def cut(column: str) -> str:
 def fetch_page(
     connection: sqlite3.Connection, table: ListTable, request: ListRequest, *, only: str = "1", params: Params = ()
 ) -> Page:
-    """The page of the rows for which the SQL condition *only* holds. Called inside a transaction: it runs several queries."""
+    """The page of the rows for which the SQL condition *only* holds. Called inside a transaction:
+    it runs several queries.
+    """
     return keyset_page(request, _TableRows(connection, table, request, _filtered(table, request, _Where(only, params))))
 
 

@@ -54,7 +54,9 @@ RECORDS = ListTable(
 
 
 def ingest(connection: sqlite3.Connection, call: Call) -> Answer:
-    """Store the valid records and list the invalid ones. A known record id is accepted, and its record stays unchanged."""
+    """Store the valid records and list the invalid ones. A known record id is accepted, and its
+    record stays unchanged.
+    """
     body = decoded_object(call.body)
     origin = _origin(body)
     records = as_list(present(body, "records"), "records")

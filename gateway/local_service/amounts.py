@@ -1,8 +1,8 @@
 """Decimals without loss: parse, write, and the SQL functions that add them. Pure.
 
-SQLite adds 64-bit integers exactly and quickly, and knows no decimals. A cost is stored as whole picounits (1e-12 of
-its currency) where it is such a number, which prices per million tokens are; anything finer or larger stays text and
-is added by `decimal_sum`.
+SQLite adds 64-bit integers exactly and quickly, and knows no decimals. A cost is stored as whole
+picounits (1e-12 of its currency) where it is such a number, which prices per million tokens are;
+anything finer or larger stays text and is added by `decimal_sum`.
 """
 
 import sqlite3

@@ -1,4 +1,6 @@
-"""Billing drops: every row is validated; of a drop only the number of rows is stored (wire contract 6.5)."""
+"""Billing drops: every row is validated; of a drop only the number of rows is stored (wire contract
+6.5).
+"""
 
 import re
 import sqlite3

@@ -1,4 +1,6 @@
-"""Checks of decoded JSON: a field's value with its type, or Invalid with `missing_<field>` or `invalid_<field>`. Pure."""
+"""Checks of decoded JSON: a field's value with its type, or Invalid with `missing_<field>` or
+`invalid_<field>`. Pure.
+"""
 
 from collections.abc import Mapping
 

@@ -1,7 +1,8 @@
 """AI telemetry devices: enrolment, heartbeats, pings, and their list (wire contract 6.4).
 
-An `enrollment_id` enrols once, however often it is sent. A higher epoch enrols a known device again. A heartbeat updates
-a device only when its sequence is the highest of its instance, so a repeat or a late one changes nothing.
+An `enrollment_id` enrols once, however often it is sent. A higher epoch enrols a known device
+again. A heartbeat updates a device only when its sequence is the highest of its instance, so a
+repeat or a late one changes nothing.
 """
 
 import sqlite3
@@ -59,7 +60,9 @@ DEVICES = ListTable(
 
 
 def enroll(connection: sqlite3.Connection, call: Call) -> Answer:
-    """201 for a device that is new, 200 for one that is known under this enrolment or enrols again."""
+    """201 for a device that is new, 200 for one that is known under this enrolment or enrols
+    again.
+    """
     body = decoded_object(call.body)
     enrollment_id, device_id = text(body, "enrollment_id"), text(body, "device_id")
     epoch = whole(body, "epoch")

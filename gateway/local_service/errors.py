@@ -1,6 +1,7 @@
 """The service's errors and their responses. Texts name fields and positions, never values.
 
-Two shapes of body: `{"error": {"message", "type"}}` for an invalid request, `{"message"}` for authentication and size.
+Two shapes of body: `{"error": {"message", "type"}}` for an invalid request, `{"message"}` for
+authentication and size.
 """
 
 from gateway.local_service.call import Answer, json_answer

@@ -28,7 +28,9 @@ Row = tuple[str | None, int, int, str, str, bytes]
 
 
 def create(connection: sqlite3.Connection, call: Call) -> Answer:
-    """Store one event, or the valid ones of `{"events": […]}`. A known event id is accepted and not stored again."""
+    """Store one event, or the valid ones of `{"events": […]}`. A known event id is accepted and not
+    stored again.
+    """
     body = decoded_object(call.body)
     if "events" not in body:
         _keep(connection, [event_row(body, call.now_ms)])

@@ -1,6 +1,7 @@
 """Insights of the service: the gateway's detectors over its own tables.
 
-Records are summed by the hour, each once: the sums are committed together with the number of the last record in them.
+Records are summed by the hour, each once: the sums are committed together with the number of the
+last record in them.
 """
 
 import asyncio
@@ -56,7 +57,9 @@ class Finder:
                 _log.warning("insights could not be stored: %s", type(error).__name__)
 
     async def look(self) -> None:
-        """Count new records, and store the findings if they may have changed. Raises DatabaseUnavailable."""
+        """Count new records, and store the findings if they may have changed. Raises
+        DatabaseUnavailable.
+        """
         async with self._turn:
             now_ms = self._now_ms()
             while await self._database.write(partial(count_page, now_ms=now_ms)) == PAGE_RECORDS:

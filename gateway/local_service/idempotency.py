@@ -1,8 +1,8 @@
 """The idempotency cache: every repeat of a key gets the first response, success or error.
 
-Responses are kept by method, path and key; neither the body nor the caller's scopes are checked again. A response is
-stored in the transaction of its data, so a crash keeps both or neither. Only the API key is checked first: the cache is
-the organization's, which the key identifies.
+Responses are kept by method, path and key; neither the body nor the caller's scopes are checked
+again. A response is stored in the transaction of its data, so a crash keeps both or neither. Only
+the API key is checked first: the cache is the organization's, which the key identifies.
 """
 
 import sqlite3

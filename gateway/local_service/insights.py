@@ -1,7 +1,9 @@
-"""Insights over HTTP. The list is published in full (service-interface parts 2.2 and 4.1); the other paths and bodies are the gateway's.
+"""Insights over HTTP. The list is published in full (service-interface parts 2.2 and 4.1); the
+other paths and bodies are the gateway's.
 
-The types of the fields are not published but for `status`: money is a decimal string here as everywhere, times are RFC 3339.
-Which status may follow which is not published either: any may. The rules and the tables are `gateway.insights`'.
+The types of the fields are not published but for `status`: money is a decimal string here as
+everywhere, times are RFC 3339. Which status may follow which is not published either: any may. The
+rules and the tables are `gateway.insights`'.
 """
 
 import sqlite3
@@ -36,7 +38,9 @@ class Insight:
 
 
 async def open_insights(database: Database, moved: str) -> None:
-    """Create the insights' tables; *moved*: the script that moves the rows of the table of service 0001."""
+    """Create the insights' tables; *moved*: the script that moves the rows of the table of service
+    0001.
+    """
     await tables.make_insight_tables(database)
     await database.migrate("service insights", [moved])
 

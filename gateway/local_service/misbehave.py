@@ -1,9 +1,11 @@
-"""Configured misbehaviour: failures, latency, connection resets. Pure; the random numbers come from the caller.
+"""Configured misbehaviour: failures, latency, connection resets. Pure; the random numbers come from
+the caller.
 
-`--fail 429:0.1,500:0.05 --latency 200ms --reset 0.01`: a tenth of the requests gets 429, a twentieth 500, every
-one is delayed by 200 ms, and one in a hundred has its connection reset, before or after its data are stored. A 5xx may
-also come before or after storing, which makes it ambiguous. Each request draws the same count of numbers, so one seed
-gives one sequence whatever the requests are.
+`--fail 429:0.1,500:0.05 --latency 200ms --reset 0.01`: a tenth of the requests gets 429, a
+twentieth 500, every one is delayed by 200 ms, and one in a hundred has its connection reset, before
+or after its data are stored. A 5xx may also come before or after storing, which makes it ambiguous.
+Each request draws the same count of numbers, so one seed gives one sequence whatever the requests
+are.
 """
 
 import re
@@ -51,7 +53,9 @@ GOOD = Plan()
 
 
 def parse_misbehave(*, fail: str = "", latency: str = "", reset: str = "") -> Misbehave | None:
-    """From the three options' texts; None when all are empty. Raises ValueError that names the option."""
+    """From the three options' texts; None when all are empty. Raises ValueError that names the
+    option.
+    """
     failures = tuple(_failure(part) for part in fail.split(",") if part.strip())
     if sum(share for _, share in failures) > 1:
         raise ValueError("fail: the shares add up to more than 1")

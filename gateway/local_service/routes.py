@@ -1,7 +1,7 @@
 """Every endpoint of the service: method, path, the scope that guards it, what it does. One table.
 
-The lists and the summary of AI telemetry, devices and events are not published by the service; they exist for checks
-of what arrived, need `billing:read_costs`, and never misbehave.
+The lists and the summary of AI telemetry, devices and events are not published by the service; they
+exist for checks of what arrived, need `billing:read_costs`, and never misbehave.
 """
 
 from typing import NamedTuple

@@ -1,4 +1,6 @@
-"""Serves a request once it is read: repeat, scope, operation, response. Runs inside one transaction, without sockets."""
+"""Serves a request once it is read: repeat, scope, operation, response. Runs inside one
+transaction, without sockets.
+"""
 
 import sqlite3
 from functools import partial
@@ -23,7 +25,9 @@ class Request(NamedTuple):
 
 
 def serve_write(request: Request, connection: sqlite3.Connection) -> Answer:
-    """The response, its data stored. A repeated idempotency key gets its first response before anything else."""
+    """The response, its data stored. A repeated idempotency key gets its first response before
+    anything else.
+    """
     call = request.call
     if call.idempotency_key is None:
         return _answer(request, connection)
@@ -55,7 +59,9 @@ def _operate(request: Request, connection: sqlite3.Connection) -> Answer:
 
 
 def _kept_or_undone(operate: "partial[Answer]", connection: sqlite3.Connection) -> Answer:
-    """An error is a response like any other and may be cached; the data stored before it are rolled back."""
+    """An error is a response like any other and may be cached; the data stored before it are rolled
+    back.
+    """
     connection.execute("SAVEPOINT operation")
     try:
         answer = operate(connection)

@@ -1,9 +1,8 @@
 """The local service as a whole: the application, and `Service`, which runs it embedded or alone.
 
-service = Service(data_dir / "service")
-port = await service.start("127.0.0.1", 4320)
-created = await service.keys.create("telemetry", Managed(frozenset({SEND_AI_TELEMETRY})), by="ops@example.com")
-await service.stop()
+service = Service(data_dir / "service") port = await service.start("127.0.0.1", 4320) created =
+await service.keys.create("telemetry", Managed(frozenset({SEND_AI_TELEMETRY})),
+by="ops@example.com") await service.stop()
 """
 
 import asyncio
@@ -43,7 +42,8 @@ def build_service(
     random: Random | None = None,
     random_bytes: RandomBytes = secrets.token_bytes,
 ) -> web.Application:
-    """The application, to be run with `runner_of`; its files are in the folder *data_path*, opened when it starts.
+    """The application, to be run with `runner_of`; its files are in the folder *data_path*, opened
+    when it starts.
 
     *random* decides about misbehaviour and may be seeded; *random_bytes* makes keys and ids, and is replaced by tests only.
     """
@@ -98,7 +98,9 @@ class Service:
         return self._context.keys
 
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> int:
-        """Open the files, listen, and return the port; 0 picks a free one. Raises OSError, DatabaseUnavailable."""
+        """Open the files, listen, and return the port; 0 picks a free one. Raises OSError,
+        DatabaseUnavailable.
+        """
         await self._runner.setup()
         try:
             await web.TCPSite(self._runner, host, port).start()

@@ -1,8 +1,9 @@
-"""Sums over the billed AI records, exact to the last decimal, grouped by the columns of `DIMENSIONS`.
+"""Sums over the billed AI records, exact to the last decimal, grouped by the columns of
+`DIMENSIONS`.
 
-Sums cover known values; `calls_without_usage` and `calls_without_cost` count the unknown ones. `cost` is in US
-dollars; amounts in other currencies are never added to it and stand in `other_costs`. An aggregate adds its tokens,
-and its calls where it states them.
+Sums cover known values; `calls_without_usage` and `calls_without_cost` count the unknown ones.
+`cost` is in US dollars; amounts in other currencies are never added to it and stand in
+`other_costs`. An aggregate adds its tokens, and its calls where it states them.
 """
 
 import sqlite3
@@ -55,7 +56,9 @@ class _Sums:
 
 
 def summary(connection: sqlite3.Connection, call: Call) -> Answer:
-    """`group_by` (comma-separated dimensions), `from` (inclusive) and `to` (exclusive), by the start of the call."""
+    """`group_by` (comma-separated dimensions), `from` (inclusive) and `to` (exclusive), by the
+    start of the call.
+    """
     query = dict(call.query)
     dimensions = _dimensions(query.get("group_by"))
     bounds = _time(query, "from", _FIRST_MS), _time(query, "to", _LAST_MS)

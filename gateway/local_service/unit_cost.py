@@ -1,8 +1,9 @@
-"""Unit-cost telemetry streams: sum, replace, delete, and the list of a stream's records (wire contract 6.3).
+"""Unit-cost telemetry streams: sum, replace, delete, and the list of a stream's records (wire
+contract 6.3).
 
-A stream is made by its first `sum` or `replace`, which fixes its kind, granularity and filter keys. The key of a record
-is (bucket, element, filter): `sum` adds to its value, `replace` overwrites it, `delete` marks it deleted; a later record
-of a deleted key starts from 0.
+A stream is made by its first `sum` or `replace`, which fixes its kind, granularity and filter keys.
+The key of a record is (bucket, element, filter): `sum` adds to its value, `replace` overwrites it,
+`delete` marks it deleted; a later record of a deleted key starts from 0.
 """
 
 import sqlite3
@@ -119,7 +120,9 @@ def _existing(connection: sqlite3.Connection, name: str, kind: Kind) -> _Stream:
 
 
 def _fitting(connection: sqlite3.Connection, name: str, kind: Kind, records: list[UnitRecord]) -> _Stream:
-    """The stream, created when it is new. Raises Invalid when the records are of another kind or shape than the stream."""
+    """The stream, created when it is new. Raises Invalid when the records are of another kind or
+    shape than the stream.
+    """
     granularity, dimensions = one_shape(records)
     shape = (kind, granularity, orjson.dumps(dimensions).decode())
     stream = _stream(connection, name) or _made(connection, name, shape)

@@ -59,7 +59,9 @@ CONTEXT = web.AppKey("context", Context)
 
 
 def runner_of(app: web.Application) -> web.AppRunner:
-    """The runner of the application: no access log, and bodies are not decompressed by aiohttp, since they are bounded here."""
+    """The runner of the application: no access log, and bodies are not decompressed by aiohttp,
+    since they are bounded here.
+    """
     return QuietRunner(
         app, _malformed, handle_signals=False, shutdown_timeout=SHUTDOWN_TIMEOUT_S, auto_decompress=False
     )
@@ -127,7 +129,9 @@ async def _describe(request: web.Request) -> web.StreamResponse:
 
 
 def _authenticate(keys: KeyStore, request: web.Request) -> KeyRecord:
-    """The key that is the entire value of the one Authorization header; a value with a scheme is refused."""
+    """The key that is the entire value of the one Authorization header; a value with a scheme is
+    refused.
+    """
     values = request.headers.getall("Authorization", [])
     key = keys.authenticate(values[0]) if len(values) == 1 else None
     if key is None:

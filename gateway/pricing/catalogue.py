@@ -1,7 +1,9 @@
-"""Prices of the genai-prices package, as rates. The package's own snapshot is used; nothing is fetched.
+"""Prices of the genai-prices package, as rates. The package's own snapshot is used; nothing is
+fetched.
 
-Its providers have other names than OpenTelemetry's (`PROVIDERS`). A model's price may depend on the day, the service
-tier and whether it ran as a batch; what depends on tokens alone is turned into `Rates` once and kept by the caller.
+Its providers have other names than OpenTelemetry's (`PROVIDERS`). A model's price may depend on the
+day, the service tier and whether it ran as a batch; what depends on tokens alone is turned into
+`Rates` once and kept by the caller.
 """
 
 import re
@@ -33,7 +35,9 @@ PROVIDERS: dict[str, str] = {
 _PATH = "models/"
 """Before a model's name, as Gemini's own API has it."""
 _VERSION = re.compile(r"(-\d{3}|[-@]\d{4}-?\d{2}-?\d{2})$")
-"""Behind a model's name: `gemini-2.5-flash-001`, `gpt-5-mini-2026-08-01`, `…@20250929`. Versions of a model cost the same but for few."""
+"""Behind a model's name: `gemini-2.5-flash-001`, `gpt-5-mini-2026-08-01`, `…@20250929`. Versions of
+a model cost the same but for few.
+"""
 
 KINDS = (
     "input_mtok",
@@ -48,7 +52,9 @@ KINDS = (
 def model_rates(
     provider: str | None, model: str, *, tier: str | None, batch: bool, at_ms: int
 ) -> tuple[Rates, ...] | None:
-    """The model's tiers at that time, lowest first; None when the package has no token price for it."""
+    """The model's tiers at that time, lowest first; None when the package has no token price for
+    it.
+    """
     found = _find(get_snapshot(), PROVIDERS.get(provider, provider) if provider else None, model)
     if found is None:
         return None
@@ -57,7 +63,9 @@ def model_rates(
 
 
 def _find(snapshot: DataSnapshot, provider_id: str | None, model: str) -> ModelInfo | None:
-    """The model by its name; where the package does not know this version of it, by the name without the version."""
+    """The model by its name; where the package does not know this version of it, by the name
+    without the version.
+    """
     for name in dict.fromkeys((model, _VERSION.sub("", model.removeprefix(_PATH)))):
         try:
             return snapshot.find_provider_model(name, None, provider_id, None)[1]

@@ -1,4 +1,6 @@
-"""The operator's price file on disk: read at start, and again when it changes. A bad file keeps the last good one."""
+"""The operator's price file on disk: read at start, and again when it changes. A bad file keeps the
+last good one.
+"""
 
 from pathlib import Path
 
@@ -28,7 +30,9 @@ class PriceFile:
         self.reload_if_changed()
 
     def reload_if_changed(self) -> None:
-        """Read the file again when its time, size or inode changed; a bad file is logged and not used."""
+        """Read the file again when its time, size or inode changed; a bad file is logged and not
+        used.
+        """
         try:
             stamp = _stamp(self._path)
             if stamp == self._stamp:
@@ -48,7 +52,9 @@ class PriceFile:
 
 
 def open_prices(path: Path | None, *, has_list: bool) -> tuple[Prices, PriceFile | None]:
-    """The prices of a configuration, with the operator's own file where there is one. Raises CannotStart."""
+    """The prices of a configuration, with the operator's own file where there is one. Raises
+    CannotStart.
+    """
     prices = Prices(has_list=has_list)
     try:
         return prices, None if path is None else PriceFile(path, prices)

@@ -1,10 +1,12 @@
 """Estimates the cost of records that state none.
 
-Precedence: 1. the cost that the sender reported; 2. the operator's own price; 3. the price list. A call whose model has
-no price keeps `cost` empty, gets the flag `unpriced`, and is counted by model: never a cost of 0.
+Precedence: 1. the cost that the sender reported; 2. the operator's own price; 3. the price list. A
+call whose model has no price keeps `cost` empty, gets the flag `unpriced`, and is counted by model:
+never a cost of 0.
 
-Without the price list (`pricing.price_list: off`) a record without a price of the operator's is flagged alike, for the next
-gateway to price, and not counted; the list, about 10 MiB, is then not loaded.
+Without the price list (`pricing.price_list: off`) a record without a price of the operator's is
+flagged alike, for the next gateway to price, and not counted; the list, about 10 MiB, is then not
+loaded.
 """
 
 from collections import Counter
@@ -46,7 +48,9 @@ class Prices:
         self._known.clear()
 
     def price(self, record: Record, at_ms: int) -> None:
-        """Put the estimate on *record*, which is not yet kept, unless it has a cost or is not billed."""
+        """Put the estimate on *record*, which is not yet kept, unless it has a cost or is not
+        billed.
+        """
         if record.get("cost") is not None or not record["billed"]:
             return
         usage = record["usage"]
@@ -130,7 +134,9 @@ class Prices:
 
 
 def tiers_of_aggregate(tiers: tuple[Rates, ...], record: Record) -> tuple[Rates, ...]:
-    """The tier of an aggregate's average call, since tiers go by the input of one; the lowest where it states no number of calls."""
+    """The tier of an aggregate's average call, since tiers go by the input of one; the lowest where
+    it states no number of calls.
+    """
     calls, input_tokens = record.get("calls"), record["usage"].get("input_tokens")
     average = input_tokens // calls if calls and input_tokens else -1
     return ([tiers[0], *(tier for tier in tiers[1:] if average > tier.above_input_tokens)][-1],)

@@ -1,7 +1,8 @@
 """What a call costs at given rates: exact integer arithmetic on token counts. Pure.
 
-A rate is an integer of 1e-15 of the currency's unit a token, so that $0.075 a million tokens is 75 000 000 and a sum of products
-is exact. A price list's tiers are cliffs: which one applies follows from the whole input, and it applies to every token.
+A rate is an integer of 1e-15 of the currency's unit a token, so that $0.075 a million tokens is 75
+000 000 and a sum of products is exact. A price list's tiers are cliffs: which one applies follows
+from the whole input, and it applies to every token.
 """
 
 from collections.abc import Sequence
@@ -16,7 +17,9 @@ PER_MILLION_TOKENS = Decimal(UNIT) / 1_000_000
 
 
 class Rates(NamedTuple):
-    """Each in 1e-15 currency units a token. A kind without a price of its own costs what its whole does."""
+    """Each in 1e-15 currency units a token. A kind without a price of its own costs what its whole
+    does.
+    """
 
     above_input_tokens: int
     """The tier applies when the call has more input than this; -1 for the first."""
@@ -29,7 +32,9 @@ class Rates(NamedTuple):
 
 
 def rate(per_million: Decimal) -> int:
-    """The rate of a price per million tokens. Raises ValueError when it has more than nine decimals."""
+    """The rate of a price per million tokens. Raises ValueError when it has more than nine
+    decimals.
+    """
     scaled = per_million * PER_MILLION_TOKENS
     if scaled != scaled.to_integral_value():
         raise ValueError(f"a price of {per_million} per million tokens has too many decimals")

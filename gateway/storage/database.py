@@ -1,10 +1,11 @@
 """One SQLite file over aiosqlite: a connection that writes, one that reads, and migrations by part.
 
-control.db and the local service's file are opened through this. Statements that depend on each other are one
-`transaction`; work of many rows is one function of the plain connection, for `write` or `read`, which runs in a thread in
-one piece: an await for each row costs ten times the row. The reading connection has snapshots of its own, so that a long
-sum never delays a commit. Only the writing connection writes or checkpoints: SQLite before 3.51.3 can lose a WAL reset
-when two do. `synchronous=FULL`: what returned is on disk.
+control.db and the local service's file are opened through this. Statements that depend on each
+other are one `transaction`; work of many rows is one function of the plain connection, for `write`
+or `read`, which runs in a thread in one piece: an await for each row costs ten times the row. The
+reading connection has snapshots of its own, so that a long sum never delays a commit. Only the
+writing connection writes or checkpoints: SQLite before 3.51.3 can lose a WAL reset when two do.
+`synchronous=FULL`: what returned is on disk.
 """
 
 import asyncio
@@ -28,7 +29,9 @@ Setup = Callable[[sqlite3.Connection], None]
 BUSY_TIMEOUT_S = 5.0
 PAGE_CACHE_KIB = 32 * 1024
 CHECKPOINT_PAGES = 4000
-"""16 MiB of WAL between checkpoints: each one costs two more syncs, which a commit then waits for."""
+"""16 MiB of WAL between checkpoints: each one costs two more syncs, which a commit then waits
+for.
+"""
 
 _PARTS = "CREATE TABLE IF NOT EXISTS parts (part TEXT PRIMARY KEY, version INTEGER NOT NULL) STRICT"
 _ITER_ROWS = 64
@@ -36,7 +39,9 @@ _ITER_ROWS = 64
 
 
 class _Handle(NamedTuple):
-    """One connection, as aiosqlite's and as the plain one below it. Only the holder of *lock* uses either."""
+    """One connection, as aiosqlite's and as the plain one below it. Only the holder of *lock* uses
+    either.
+    """
 
     lock: asyncio.Lock
     connection: aiosqlite.Connection
@@ -54,7 +59,9 @@ class Database:
 
     @classmethod
     async def open(cls, path: Path, *, setup: Setup | None = None) -> Self:
-        """Open *path*, made with mode 0600 when missing. *setup* runs on both connections (own SQL functions)."""
+        """Open *path*, made with mode 0600 when missing. *setup* runs on both connections (own SQL
+        functions).
+        """
         with _unavailable(path):
             _make_file(path)
             writer = await _opened(partial(_writing, path, setup))
@@ -67,7 +74,9 @@ class Database:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[aiosqlite.Connection]:
-        """The writing connection inside one transaction; committed at the end of the block, rolled back if it raises."""
+        """The writing connection inside one transaction; committed at the end of the block, rolled
+        back if it raises.
+        """
         async with self._held(self._writer) as connection:
             self._refuse_missing()
             try:
@@ -91,7 +100,9 @@ class Database:
                     await _completed(connection.execute("ROLLBACK"))
 
     async def write(self, change: Callable[[sqlite3.Connection], T]) -> T:
-        """Run *change* in one transaction; on disk when this returns, nothing of it kept when *change* raises."""
+        """Run *change* in one transaction; on disk when this returns, nothing of it kept when
+        *change* raises.
+        """
 
         def committed_change() -> T:
             with committed(self._writer.plain):
@@ -115,12 +126,16 @@ class Database:
             return await _completed(asyncio.to_thread(snapshot))
 
     async def checkpoint(self) -> None:
-        """Copy what was committed from the WAL into the file itself, as far as no reader is in the way."""
+        """Copy what was committed from the WAL into the file itself, as far as no reader is in the
+        way.
+        """
         async with self._held(self._writer) as connection:
             await _completed(connection.execute_fetchall("PRAGMA wal_checkpoint(FULL)"))
 
     async def migrate(self, part: str, scripts: Sequence[str]) -> None:
-        """Bring *part*'s tables to the last of *scripts*, which are numbered from 1 and never edited once released."""
+        """Bring *part*'s tables to the last of *scripts*, which are numbered from 1 and never
+        edited once released.
+        """
         async with self.transaction() as connection:
             await connection.execute(_PARTS)
             rows = await connection.execute_fetchall("SELECT version FROM parts WHERE part = ?", (part,))
@@ -135,7 +150,9 @@ class Database:
             await connection.execute("INSERT OR REPLACE INTO parts (part, version) VALUES (?, ?)", (part, len(scripts)))
 
     async def close(self) -> None:
-        """Close both connections; the reader first, so that the writer's close can fold the WAL into the file."""
+        """Close both connections; the reader first, so that the writer's close can fold the WAL
+        into the file.
+        """
         if not self._is_closed:
             self._is_closed = True
             for handle in (self._reader, self._writer):
@@ -175,7 +192,9 @@ def committed(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def read_only(path: Path, setup: Setup | None = None, *, any_thread: bool = False) -> sqlite3.Connection:
-    """A connection that can neither write nor checkpoint; of the calling thread unless *any_thread*."""
+    """A connection that can neither write nor checkpoint; of the calling thread unless
+    *any_thread*.
+    """
     return _connect(f"{path.absolute().as_uri()}?mode=ro", setup, any_thread=any_thread)
 
 
@@ -214,7 +233,9 @@ async def _opened(connect: Callable[[], sqlite3.Connection]) -> _Handle:
 
 
 async def _completed(work: Awaitable[T]) -> T:
-    """The result of *work*. Where the caller is cancelled, *work* ends first: the connection is its own until then."""
+    """The result of *work*. Where the caller is cancelled, *work* ends first: the connection is its
+    own until then.
+    """
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)
@@ -234,7 +255,9 @@ def _unavailable(path: Path) -> Iterator[None]:
 
 
 def _statements(script: str) -> list[str]:
-    """The statements of a migration; `executescript` would commit first, and a migration is one transaction."""
+    """The statements of a migration; `executescript` would commit first, and a migration is one
+    transaction.
+    """
     statements, current = [], ""
     for line in script.splitlines(keepends=True):
         current += line

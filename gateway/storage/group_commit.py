@@ -1,4 +1,5 @@
-"""Group commit of control.db: changes that wait at the same time share one commit, so a burst costs a few syncs.
+"""Group commit of control.db: changes that wait at the same time share one commit, so a burst costs
+a few syncs.
 
 A change that raises is rolled back to its savepoint; the others of its group are committed.
 """
@@ -22,7 +23,9 @@ class Commits:
     """One queue of changes. Used on the event loop's thread only."""
 
     def __init__(self, database: Database, after: Change[Any], committed: Callable[[Any], None]) -> None:
-        """*after* runs at the end of each commit; *committed* receives its result once that is on disk."""
+        """*after* runs at the end of each commit; *committed* receives its result once that is on
+        disk.
+        """
         self._database = database
         self._after = after
         self._committed = committed
@@ -30,7 +33,9 @@ class Commits:
         self._writing: asyncio.Task[None] | None = None
 
     async def commit(self, change: Change[T]) -> T:
-        """Run *change* in the next commit; on disk when this returns. Raises DatabaseUnavailable, and what *change* raises."""
+        """Run *change* in the next commit; on disk when this returns. Raises DatabaseUnavailable,
+        and what *change* raises.
+        """
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._waiting.append((change, future))
         if self._writing is None:

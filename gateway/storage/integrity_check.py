@@ -1,4 +1,6 @@
-"""Refuses a damaged or missing control.db: taken for a file that never held a key, it would open the intake."""
+"""Refuses a damaged or missing control.db: taken for a file that never held a key, it would open
+the intake.
+"""
 
 import sqlite3
 from contextlib import closing
@@ -15,7 +17,9 @@ KEY_TABLES = "SELECT 1 FROM sqlite_schema WHERE name = 'key_facts'"
 
 
 def refuse_damaged(database: Path, pepper: Path) -> None:
-    """Raise DatabaseUnavailable with a remedy when *database* is damaged, or missing beside its *pepper*."""
+    """Raise DatabaseUnavailable with a remedy when *database* is damaged, or missing beside its
+    *pepper*.
+    """
     remedy = REMEDY.format(pepper=pepper.name)
     if not database.exists() or database.stat().st_size == 0:
         if pepper.exists():

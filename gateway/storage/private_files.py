@@ -1,4 +1,6 @@
-"""Small files that hold a secret: created once, atomically, mode 0600, and synced before they are used."""
+"""Small files that hold a secret: created once, atomically, mode 0600, and synced before they are
+used.
+"""
 
 import os
 import tempfile
@@ -9,14 +11,18 @@ OWNER_ONLY = 0o600
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Write *content* to *path* atomically: after a crash the file is the old one or the new one."""
+    """Write *content* to *path* atomically: after a crash the file is the old one or the new
+    one.
+    """
     temporary = _written_beside(path, content)
     temporary.replace(path)
     _sync_folder(path.parent)
 
 
 def read_or_create(path: Path, make: Callable[[], bytes]) -> bytes:
-    """The file's content; created with *make* when missing. Of two concurrent callers both get the first one's."""
+    """The file's content; created with *make* when missing. Of two concurrent callers both get the
+    first one's.
+    """
     if not path.exists():
         temporary = _written_beside(path, make())
         try:

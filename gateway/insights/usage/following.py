@@ -1,7 +1,9 @@
-"""Sums settled records by the hour: it reads the spool behind settling, off the path of every response.
+"""Sums settled records by the hour: it reads the spool behind settling, off the path of every
+response.
 
-The spool itself is the journal: sums are written about once a minute, in one commit with the chunk they reach through, and later records
-are read again after a kill. So no record is summed twice, and none is missing but those that the spool expired before.
+The spool itself is the journal: sums are written about once a minute, in one commit with the chunk
+they reach through, and later records are read again after a kill. So no record is summed twice, and
+none is missing but those that the spool expired before.
 """
 
 import asyncio
@@ -28,7 +30,9 @@ WRITE_S: Final = 60.0
 PAGE_BYTES: Final = 64 * 1024
 """Read and counted at a time: a third of a millisecond of the loop."""
 SHARE: Final = 0.05
-"""Of the loop's time, at 4 µs a record, half of it for the JSON: a gateway at its limit counts later, from disk."""
+"""Of the loop's time, at 4 µs a record, half of it for the JSON: a gateway at its limit counts
+later, from disk.
+"""
 MOST_UNWRITTEN: Final = 5_000
 """Series in memory; beyond it they are written at once."""
 CATCH_UP_S: Final = 0.5
@@ -82,7 +86,9 @@ class UsageFollower:
             pass
 
     async def _count_page(self) -> bool:
-        """Count the next page; return whether more follow. Uses at most `SHARE` of the loop's time."""
+        """Count the next page; return whether more follow. Uses at most `SHARE` of the loop's
+        time.
+        """
         async with self._turn:
             after_seq = self._through_seq
             page = await self._spool.settled_records(AI_TELEMETRY, after_seq, most_bytes=PAGE_BYTES)
@@ -97,7 +103,9 @@ class UsageFollower:
         return page.is_more
 
     async def write(self) -> None:
-        """Store the counted sums. Raises DatabaseUnavailable; the sums are then kept for the next call."""
+        """Store the counted sums. Raises DatabaseUnavailable; the sums are then kept for the next
+        call.
+        """
         async with self._turn:
             if self._through_seq == self._written_seq:
                 return

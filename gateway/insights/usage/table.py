@@ -1,7 +1,9 @@
-"""Usage by the hour in SQLite: control.db of the gateway, service.db of the local service. Functions run in the caller's transaction.
+"""Usage by the hour in SQLite: control.db of the gateway, service.db of the local service.
+Functions run in the caller's transaction.
 
-Bounds: `KEPT_HOURS` hours of at most `MOST_SERIES` series each (further ones of an hour are summed as "(other)"), and `MOST_MODELS`
-models, each for `MODEL_HOURS` after its last call. At worst some 10 MiB.
+Bounds: `KEPT_HOURS` hours of at most `MOST_SERIES` series each (further ones of an hour are summed
+as "(other)"), and `MOST_MODELS` models, each for `MODEL_HOURS` after its last call. At worst some
+10 MiB.
 """
 
 import json
@@ -68,7 +70,9 @@ def write(connection: sqlite3.Connection, tally: Tally, *, source: str, through_
 
 
 def _summed(connection: sqlite3.Connection, added: Mapping[Key, list[int]]) -> list[tuple[str | int, ...]]:
-    """The rows of *added* with what their series hold already; series beyond the bound of an hour are one, "(other)"."""
+    """The rows of *added* with what their series hold already; series beyond the bound of an hour
+    are one, "(other)".
+    """
     rows: dict[Key, tuple[int, ...]] = {}
     series: Counter[int] = Counter()
     hours = json.dumps(sorted({key.hour for key in added}))

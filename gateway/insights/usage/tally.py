@@ -1,7 +1,8 @@
 """Records -> sums by the hour and series. Pure.
 
-A series is (provider, model, team, service, currency, cost source); its names are cut, since they come from payloads. Only billed
-records count, as everywhere. Unknown counts add nothing, and the base of each share is counted beside them.
+A series is (provider, model, team, service, currency, cost source); its names are cut, since they
+come from payloads. Only billed records count, as everywhere. Unknown counts add nothing, and the
+base of each share is counted beside them.
 """
 
 from collections.abc import Iterable
@@ -52,7 +53,9 @@ class Tally:
 
     def __init__(self) -> None:
         self.sums: dict[Key, list[int]] = {}
-        """`SUMS` numbers each, in the order of the constants above; the cost in 1e-12 of its currency."""
+        """`SUMS` numbers each, in the order of the constants above; the cost in 1e-12 of its
+        currency.
+        """
         self._by_names: dict[tuple[object, ...], list[int]] = {}
         """The same, by the names as records have them."""
 
@@ -67,7 +70,9 @@ class Tally:
                 continue
 
     def _add(self, record: dict[str, Any], now_hour: int) -> None:
-        """One flat function: it runs once for every record. All that may raise comes before the first sum."""
+        """One flat function: it runs once for every record. All that may raise comes before the
+        first sum.
+        """
         known = record.get
         if known("billed") is False:
             return
@@ -108,7 +113,9 @@ class Tally:
             sums[CACHE_READ] += min(cache_read, input_tokens)
 
     def _open(self, names: tuple[Any, ...], now_hour: int) -> list[int]:
-        """The sums of a series, whose *names* are those of a record. Raises TypeError, ValueError for invalid ones."""
+        """The sums of a series, whose *names* are those of a record. Raises TypeError, ValueError
+        for invalid ones.
+        """
         hour, *texts, currency, cost_source = names
         provider, model, team, service_name = ((text or "")[:MOST_NAME_CHARS] for text in texts)
         source = "" if currency is None else (cost_source or "reported")[:MOST_WORD_CHARS]

@@ -29,13 +29,17 @@ Secure = Callable[[Json], list[dict[str, list[str]]]]
 
 
 def read_folder(package: str, folder: str) -> Json:
-    """All YAML files in *folder* of *package*, as one part: `paths`, `tags`, `components`, and what else stands at the top of one."""
+    """All YAML files in *folder* of *package*, as one part: `paths`, `tags`, `components`, and what
+    else stands at the top of one.
+    """
     names = sorted(entry.name for entry in (files(package) / folder).iterdir() if entry.name.endswith(".yaml"))
     return merged(yaml.safe_load((files(package) / folder / name).read_text("utf-8")) for name in names)
 
 
 def merged(parts: Iterable[Json]) -> Json:
-    """Objects are laid into each other, lists one behind the other. Raises ValueError for a name that stands twice."""
+    """Objects are laid into each other, lists one behind the other. Raises ValueError for a name
+    that stands twice.
+    """
     whole: Json = {}
     for part in parts:
         for name, value in part.items():

@@ -38,7 +38,9 @@ def filter_parameter(filterable: Filterable) -> Json:
 
 
 def list_answer(shape: ListShape, item: str) -> Json:
-    """The envelope of part 2.3, with *item* as the name of the items' schema. Each feature of the list has its root key."""
+    """The envelope of part 2.3, with *item* as the name of the items' schema. Each feature of the
+    list has its root key.
+    """
     keys: Json = {
         shape.root: {"type": "array", "items": {"$ref": f"#/components/schemas/{item}"}},
         "pagination": {"$ref": "#/components/schemas/Pagination"},
