@@ -66,7 +66,7 @@ class Database:
             _make_file(path)
             writer = await _opened(partial(_writing, path, setup))
             try:
-                reader = await _opened(partial(read_only, path, setup, any_thread=True))
+                reader = await _opened(partial(read_only, path, setup))
             except BaseException:
                 await writer.connection.close()
                 raise
@@ -191,11 +191,9 @@ def committed(connection: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
-def read_only(path: Path, setup: Setup | None = None, *, any_thread: bool = False) -> sqlite3.Connection:
-    """A connection that can neither write nor checkpoint; of the calling thread unless
-    *any_thread*.
-    """
-    return _connect(f"{path.absolute().as_uri()}?mode=ro", setup, any_thread=any_thread)
+def read_only(path: Path, setup: Setup | None = None) -> sqlite3.Connection:
+    """A connection that can neither write nor checkpoint; one thread at a time may use it."""
+    return _connect(f"{path.absolute().as_uri()}?mode=ro", setup)
 
 
 def _make_file(path: Path) -> None:
@@ -205,21 +203,25 @@ def _make_file(path: Path) -> None:
 
 
 def _writing(path: Path, setup: Setup | None) -> sqlite3.Connection:
-    connection = _connect(str(path), setup, any_thread=True)
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = FULL")
-    connection.execute("PRAGMA foreign_keys = ON")
-    connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
+    connection = _connect(str(path), setup)
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")  # raises for a file that is no database
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
+    except sqlite3.Error:
+        connection.close()
+        raise
     return connection
 
 
-def _connect(target: str, setup: Setup | None, *, any_thread: bool) -> sqlite3.Connection:
+def _connect(target: str, setup: Setup | None) -> sqlite3.Connection:
     connection = sqlite3.connect(
         target,
         uri=target.startswith("file:"),
         timeout=BUSY_TIMEOUT_S,
         isolation_level=None,
-        check_same_thread=not any_thread,
+        check_same_thread=False,
     )
     connection.execute(f"PRAGMA cache_size = -{PAGE_CACHE_KIB}")
     if setup is not None:
@@ -233,9 +235,7 @@ async def _opened(connect: Callable[[], sqlite3.Connection]) -> _Handle:
 
 
 async def _completed(work: Awaitable[T]) -> T:
-    """The result of *work*. Where the caller is cancelled, *work* ends first: the connection is its
-    own until then.
-    """
+    """The result of *work*; a cancelled caller waits until *work* no longer uses the connection."""
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)
