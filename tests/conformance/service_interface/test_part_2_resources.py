@@ -69,7 +69,7 @@ async def test_2_1_scope_count_is_the_number_of_granted_scopes(client: Client) -
     assert managed.key.scope_count == len(granted(managed.key.grant)) == 3
 
 
-async def test_2_1_the_secret_is_told_once_and_is_in_no_later_answer(client: Client) -> None:
+async def test_2_1_the_secret_is_shown_once_and_is_in_no_later_answer(client: Client) -> None:
     created = await client.service.keys.create("a key", ONE_SCOPE, by=ADMIN)
     secret = created.secret.reveal()
     told = [await client.service.keys.show("a key"), *await client.service.keys.list(), created, created.secret]

@@ -1,4 +1,6 @@
-"""What may be written about insights: each fault names its field and what is valid, and quotes nothing."""
+"""What may be written about insights: each fault names its field and what is valid, and quotes
+nothing.
+"""
 
 from typing import Any
 
@@ -50,16 +52,16 @@ def test_a_wrong_field_is_named_with_what_is_valid(field: str, value: Any) -> No
     for check in (lambda content: NewInsight.checked({**WHOLE, **content}), checked_change):
         with pytest.raises(
             InvalidInsight, match=rf"^{field}: (text of 1 to|one of new, |a decimal number).* is needed$"
-        ) as told:
+        ) as refused:
             check({field: value})
-        assert told.value.code == f"invalid_{field}"
+        assert refused.value.code == f"invalid_{field}"
 
 
 @pytest.mark.parametrize("field", WHOLE)
 def test_a_missing_field_is_named(field: str) -> None:
-    with pytest.raises(InvalidInsight, match=f"^{field}: ") as told:
+    with pytest.raises(InvalidInsight, match=f"^{field}: ") as refused:
         NewInsight.checked({name: value for name, value in WHOLE.items() if name != field})
-    assert told.value.code == f"missing_{field}"
+    assert refused.value.code == f"missing_{field}"
 
 
 @pytest.mark.parametrize("text", [None, "", " ", 7, "x" * (COMMENT_MAX_CHARS + 1)])
@@ -94,11 +96,11 @@ def test_any_body_is_taken_or_refused_without_quoting_it(content: dict[str, Any]
     try:
         made = NewInsight.checked(content)
     except InvalidInsight as error:
-        told = f"{error!r} {error.code} {error.__cause__}"
+        text = f"{error!r} {error.code} {error.__cause__}"
     else:
-        told = ""
+        text = ""
         assert made.model_dump() == {"status": "new", "cost_impact": None, **content}
-    assert CANARY not in told
+    assert CANARY not in text
 
 
 @pytest.mark.parametrize("status", STATUSES)

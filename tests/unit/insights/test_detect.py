@@ -47,7 +47,7 @@ def test_nothing_is_found_where_nothing_is_known() -> None:
 # ---- spikes
 
 
-def test_a_day_of_three_times_the_usual_spend_is_told_with_what_it_costs() -> None:
+def test_a_day_of_three_times_the_usual_spend_is_found_with_what_it_costs() -> None:
     finding = only(Figures(history=history(days(8, 1, cost=1), days(0, 0, cost=3))))
     assert (finding.cause, finding.category, finding.cost_impact, finding.model) == (
         "spend_spike",
@@ -63,7 +63,7 @@ def test_steady_spend_and_a_little_more_are_no_spike() -> None:
     assert causes(history(days(8, 1, cost=1), days(0, 0, cost=1.9))) == []
 
 
-def test_a_spike_of_one_hour_is_told_at_once_and_stays_told_for_a_day() -> None:
+def test_a_spike_of_one_hour_is_found_at_once_and_stays_for_a_day() -> None:
     usual = days(8, 0, cost=1)
     for ago in (0, 5, 23):
         finding = only(Figures(history=history(usual, used(ago, cost=20))))
@@ -94,7 +94,7 @@ def test_without_days_to_compare_with_nothing_is_a_spike() -> None:
     assert causes(history(days(3, 1, cost=1), days(0, 0, cost=100))) == ["spend_spike"]
 
 
-def test_days_in_which_nobody_reported_anything_say_nothing() -> None:
+def test_days_without_any_report_are_skipped() -> None:
     before = days(7, 7, cost=0.01) + days(6, 5, cost=1)
     assert causes(history(before, days(0, 0, cost=1.5))) == [], "the gateway was off for four days"
     assert causes(history(before, days(0, 0, cost=3))) == ["spend_spike"]
@@ -151,7 +151,7 @@ def test_what_is_usually_nothing_must_be_much() -> None:
     assert finding.title == "gpt-4o: spend of the last 24 hours, where there usually is none; 50 USD more than expected"
 
 
-def test_teams_are_told_apart_from_models() -> None:
+def test_teams_and_models_have_findings_of_their_own() -> None:
     usual = days(8, 1, cost=1, team="search") + days(8, 0, cost=20, team="core")
     finding = only(Figures(history=history(usual, days(0, 0, cost=5, team="search"))))
     assert (finding.title.split(":")[0], finding.model, finding.cost_impact) == ("team search", "", "96")
@@ -165,7 +165,7 @@ def test_currencies_are_never_added_and_a_foreign_one_is_named() -> None:
     assert finding.insight_id != dollars.insight_id
 
 
-def test_tokens_without_money_are_told_as_tokens() -> None:
+def test_tokens_without_a_price_are_a_token_spike() -> None:
     usual = days(8, 1, input_tokens=10_000) + days(0, 0, input_tokens=20_000, output_tokens=20_000)
     finding = only(Figures(history=history(usual)))
     assert (finding.cause, finding.cost_impact) == ("token_spike", None)
@@ -174,7 +174,7 @@ def test_tokens_without_money_are_told_as_tokens() -> None:
     )
 
 
-def test_tokens_are_not_told_where_their_spend_is() -> None:
+def test_a_token_spike_is_not_raised_beside_its_spend_spike() -> None:
     usual = days(8, 1, input_tokens=10_000, cost=1)
     assert causes(history(usual, days(0, 0, input_tokens=40_000, cost=4))) == ["spend_spike"]
 
@@ -196,7 +196,7 @@ def test_no_model_is_new_on_the_first_day() -> None:
     assert causes(history(models=models, began_ago=25)) == ["new_model"]
 
 
-def test_models_without_a_price_are_told_with_their_calls() -> None:
+def test_models_without_a_price_are_found_with_their_calls() -> None:
     past = history(used(0, model="new-model", calls_without_price=1), used(30, model="newer", calls_without_price=1234))
     first, second = found(past)
     assert [first.model, second.model] == ["newer", "new-model"]
@@ -218,7 +218,7 @@ def test_a_price_is_missed_no_more_once_an_hour_passed_in_which_all_calls_had_on
     assert causes(history(used(7 * 24, calls_without_price=5))) == [], "a week without such a call"
 
 
-def test_a_cache_that_is_read_half_as_much_is_told() -> None:
+def test_a_cache_that_is_read_half_as_much_is_found() -> None:
     before = days(7, 1, cacheable_tokens=10_000, cache_read_tokens=6_000)
     finding = only(Figures(history=history(before, days(0, 0, cacheable_tokens=10_000, cache_read_tokens=2_000))))
     assert finding.title == "gpt-4o: 20 % of its input is read from a cache, after 60 % in the week before"
@@ -231,7 +231,7 @@ def test_a_cache_that_is_read_half_as_much_is_told() -> None:
 # ---- calls
 
 
-def test_usage_that_is_missing_more_than_before_is_told_by_service() -> None:
+def test_usage_that_is_missing_more_than_before_is_found_by_service() -> None:
     before = days(7, 1, calls=10)
     finding = only(Figures(history=history(before, days(0, 0, calls=10, calls_without_usage=3))))
     assert finding.title == "app: 30 % of the calls come without their usage, after 0 % in the week before"
@@ -247,7 +247,7 @@ def test_usage_that_is_mostly_missing_needs_no_week_before() -> None:
     assert causes(history(used(0, calls=60, calls_without_usage=20))) == []
 
 
-def test_a_burst_of_errors_is_told_while_it_lasts() -> None:
+def test_a_burst_of_errors_is_found_while_it_lasts() -> None:
     calm = days(7, 0, calls=50)
     finding = only(Figures(history=history(calm, used(0, calls=50, failed_calls=50))))
     assert (finding.category, finding.title) == (
@@ -265,14 +265,14 @@ def test_what_always_fails_is_no_burst() -> None:
     assert causes(history(days(7, 0, calls=50, failed_calls=20))) == []
 
 
-def test_a_service_that_fails_alone_is_told_and_one_whose_provider_fails_is_not() -> None:
+def test_a_service_that_fails_alone_is_found_and_one_whose_provider_fails_is_not() -> None:
     others = days(7, 0, calls=500, service_name="other")
     failing = used(0, calls=50, failed_calls=50)
     assert only(Figures(history=history(others, failing))).title.startswith("service app: 100 %")
     assert only(Figures(history=history(failing))).title.startswith("provider openai: 100 %")
 
 
-def test_a_provider_that_answers_others_is_not_told_for_one_service_that_fails() -> None:
+def test_a_provider_that_answers_others_is_not_found_for_one_service_that_fails() -> None:
     failing, others = used(0, calls=12, failed_calls=12), used(0, calls=25, service_name="other")
     assert only(Figures(history=history(failing, others))).title.startswith("service app: 100 %")
     few = others._replace(calls=ERROR_LEAST_FAILED - 1)
@@ -289,7 +289,7 @@ def test_a_burst_keeps_its_text_while_its_share_moves_a_little() -> None:
 # ---- the gateway's own work
 
 
-def test_a_lane_that_is_held_for_longer_than_a_few_minutes_is_told_with_its_reason() -> None:
+def test_a_lane_that_is_held_for_longer_than_a_few_minutes_is_found_with_its_reason() -> None:
     lane = StuckLane("ai_telemetry", "held", "the key is refused (401)", HELD_LANE_S)
     finding = only(Figures(stuck_lanes=[lane]))
     assert finding.title == "lane ai_telemetry is held and sends nothing: the key is refused (401)"
@@ -307,7 +307,7 @@ def test_a_lane_waits_since_it_was_first_seen_to() -> None:
     assert waits.seen({"a": ("held", "x")}, 150.0) == [StuckLane("a", "held", "x", 0.0)]
 
 
-def test_dead_letters_are_told_by_lane_and_reason() -> None:
+def test_dead_letters_are_found_by_lane_and_reason() -> None:
     refused = [DeadLetters("usage_events", "invalid_title", 1), DeadLetters("ai_telemetry", "invalid_amount", 2345)]
     first, second = detect(Figures(dead_letters=refused))
     assert first.title == "lane ai_telemetry: about 2300 records refused as invalid_amount; kept as dead letters"
@@ -315,7 +315,7 @@ def test_dead_letters_are_told_by_lane_and_reason() -> None:
     assert detect(Figures(dead_letters=[DeadLetters("ai_telemetry", "gone", 0)])) == []
 
 
-def test_a_device_that_was_in_touch_and_fell_silent_is_told_for_a_month() -> None:
+def test_a_device_that_was_in_touch_and_fell_silent_is_found_for_a_month() -> None:
     now_ms = NOW_HOUR * HOUR_MS
     device = Device("laptop-1", now_ms - 40 * DAY_MS, now_ms - 3 * DAY_MS)
     assert only(Figures(now_ms, devices=[device])).title.startswith("device laptop-1: silent since 20")
@@ -327,13 +327,13 @@ def test_a_device_that_was_in_touch_and_fell_silent_is_told_for_a_month() -> Non
         assert detect(Figures(now_ms, devices=[other])) == []
 
 
-def test_a_gap_is_told_by_its_share_of_the_tokens() -> None:
+def test_a_gap_is_found_by_its_share_of_the_tokens() -> None:
     finding = only(Figures(gaps=[gap()]))
     assert finding.title.startswith("app (key prod): 20 % of the tokens of gpt-4o ")
     assert (finding.category, finding.effort, finding.cost_impact) == ("data quality", "medium", None)
 
 
-def test_a_model_without_any_call_is_told_as_lost_wholly() -> None:
+def test_a_model_without_any_call_is_found_as_lost_wholly() -> None:
     finding = only(Figures(gaps=[gap(tokens_by_calls=0, service_name="", sender="peer:192.0.2.1")]))
     assert finding.title.startswith("peer 192.0.2.1: no call of gpt-4o arrives")
 
@@ -345,7 +345,7 @@ def test_a_service_that_is_billed_by_its_metrics_loses_nothing() -> None:
 # ---- of all
 
 
-def test_one_cause_has_one_id_whatever_is_told_of_it() -> None:
+def test_one_cause_has_one_id_whatever_its_text() -> None:
     one = only(Figures(gaps=[gap()]))
     assert only(Figures(gaps=[gap(tokens_by_calls=10)])).insight_id == one.insight_id
     others = [

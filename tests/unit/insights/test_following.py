@@ -1,4 +1,6 @@
-"""Counting what the spool keeps, on a real spool with its ledger: once, whatever is reported twice and whenever the gateway dies."""
+"""Counting what the spool keeps, on a real spool with its ledger: once, whatever is reported twice
+and whenever the gateway dies.
+"""
 
 import asyncio
 import threading

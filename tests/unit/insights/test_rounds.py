@@ -1,4 +1,6 @@
-"""What a gateway's own rounds find in the calls that it took, over a real receiver and a real spool."""
+"""What a gateway's own rounds find in the calls that it took, over a real receiver and a real
+spool.
+"""
 
 from pathlib import Path
 

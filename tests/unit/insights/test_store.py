@@ -100,7 +100,7 @@ async def test_what_is_gone_is_addressed_and_new_when_it_comes_back(store: Insig
 
 
 @pytest.mark.parametrize("status", ["ignored", "on_hold", "in_progress", "addressed"])
-async def test_what_somebody_set_stays_while_the_cause_does(
+async def test_a_status_set_by_an_operator_stays_while_the_cause_does(
     store: InsightStore, database: Database, clock: Clock, status: str
 ) -> None:
     await store.note([finding()])
@@ -124,14 +124,14 @@ async def test_what_is_found_after_a_start_a_day_later_was_not_addressed(
     await set_status(store, status)
     clock.now_ms += SETTLEMENT_KEPT_MS + 1
     again = await InsightStore.open(database, now_ms=clock)
-    assert await statuses(again) == [status], "a start alone says nothing"
+    assert await statuses(again) == [status], "a start alone changes nothing"
     await again.note([finding()])
     assert await statuses(again) == [then]
     detail = await again.read(finding().insight_id)
     assert detail["status_set_by"] == (None if then == "new" else "ops")
 
 
-async def test_what_somebody_addressed_is_new_when_it_was_gone_and_comes_back(
+async def test_an_addressed_insight_is_new_when_its_cause_was_gone_and_returns(
     store: InsightStore, database: Database, clock: Clock
 ) -> None:
     await store.note([finding()])
@@ -227,7 +227,9 @@ async def test_what_stood_in_the_release_before_stands_still(database: Database,
 @pytest.mark.parametrize(
     ("status", "then"), [("ignored", "ignored"), ("on_hold", "on_hold"), ("in_progress", "addressed")]
 )
-async def test_what_somebody_set_aside_is_not_addressed_by_us(store: InsightStore, status: str, then: str) -> None:
+async def test_an_ignored_or_held_insight_is_not_addressed_by_a_round(
+    store: InsightStore, status: str, then: str
+) -> None:
     await store.note([finding()])
     await set_status(store, status)
     await store.note([])

@@ -1,4 +1,6 @@
-"""Usage by the hour: what is counted of a record, and what the tables keep of it, on a real file."""
+"""Usage by the hour: what is counted of a record, and what the tables keep of it, on a real
+file.
+"""
 
 from collections.abc import AsyncIterator
 from functools import partial
@@ -73,7 +75,7 @@ async def test_a_call_is_counted_under_its_names_in_its_hour(database: Database)
     )  # fmt: skip
 
 
-async def test_what_nobody_billed_is_not_counted(database: Database) -> None:
+async def test_unbilled_records_are_not_counted(database: Database) -> None:
     assert (await kept(database, counted(record(billed=False)))).usage == []
 
 

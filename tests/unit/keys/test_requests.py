@@ -1,4 +1,4 @@
-"""What a request may ask of a key, and that all that is wrong with it is told at once."""
+"""Bodies about keys: each refusal lists every fault."""
 
 import re
 from collections.abc import Callable
@@ -53,7 +53,7 @@ def test_a_scope_is_known_in_any_case_and_with_blanks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "typed", "told"),
+    ("field", "typed", "expected"),
     [
         ("scopes", "billing:read_cost", "did you mean 'billing:read_costs'?"),
         ("scopes", "read_insights", "did you mean 'insights:read_insights'?"),
@@ -64,10 +64,10 @@ def test_a_scope_is_known_in_any_case_and_with_blanks() -> None:
         ("managed", "billing:read_costs", "it is a fixed scope"),
     ],
 )
-def test_an_unknown_name_is_refused_with_the_one_that_comes_near(field: str, typed: str, told: str) -> None:
+def test_an_unknown_name_is_refused_with_the_one_that_comes_near(field: str, typed: str, expected: str) -> None:
     (fault,) = faults_of({"name": "sender", field: [typed]})
     assert fault.startswith(f"{field}: unknown ")
-    assert told in fault
+    assert expected in fault
 
 
 def test_what_resembles_nothing_is_refused_without_a_guess() -> None:
@@ -77,13 +77,13 @@ def test_what_resembles_nothing_is_refused_without_a_guess() -> None:
 
 def test_a_key_that_was_put_in_a_wrong_field_is_not_repeated() -> None:
     secret = mint("tgk", Random(5).randbytes).secret.reveal()
-    told = "; ".join(faults_of({"name": secret * 9, "scopes": [secret], "by": [secret], secret: 1, "secret": secret}))
-    assert secret not in told
-    assert secret.split("_")[2] not in told
+    text = "; ".join(faults_of({"name": secret * 9, "scopes": [secret], "by": [secret], secret: 1, "secret": secret}))
+    assert secret not in text
+    assert secret.split("_")[2] not in text
 
 
-def test_every_fault_is_told_at_once_and_names_its_field() -> None:
-    told = faults_of(
+def test_every_fault_is_reported_at_once_and_names_its_field() -> None:
+    faults = faults_of(
         {
             "name": "ab",
             "description": "a\x00b",
@@ -96,7 +96,7 @@ def test_every_fault_is_told_at_once_and_names_its_field() -> None:
             "odd": 1,
         }
     )
-    fields = [re.split("[:.]| may", fault)[0] for fault in told]
+    fields = [re.split("[:.]| may", fault)[0] for fault in faults]
     expected = ["the body", "name", "description", "scopes, managed", "scopes", "managed", "labels", "labels"]
     assert fields == [*expected, "limits", "by", "confirmed"]
 

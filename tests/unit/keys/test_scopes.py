@@ -67,7 +67,7 @@ def test_a_reading_scope_in_a_use_case_is_a_fault() -> None:
     ]
 
 
-def test_the_two_use_cases_grant_what_the_interface_says() -> None:
+def test_the_two_use_cases_grant_what_the_interface_lists() -> None:
     assert granted(Managed(frozenset({SEND_AI_TELEMETRY}))) == {INGEST}
     assert granted(Managed(frozenset({SEND_BILLING_DATA}))) == {
         "connections:create_billing_external_billing_drop",

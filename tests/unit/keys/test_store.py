@@ -246,10 +246,10 @@ async def test_the_file_without_its_log_revokes_no_less_and_remembers_that_keys_
         shutil.copyfile(tmp_path / "control.db", copy)
         copied = await Database.open(copy)
         store = await open_store(copied, clock)
-        told = store.ever_created(), store.authenticate(secret.reveal()) is not None
+        state = store.ever_created(), store.authenticate(secret.reveal()) is not None
         await store.close()
         await copied.close()
-        return told
+        return state
 
     _, secret = await keys.create("sender", SENDING, by=MAKER)
     assert await told_by_the_file_alone(tmp_path / "1.db") == (True, True)
@@ -280,7 +280,7 @@ async def test_a_row_that_cannot_be_read_refuses_no_key_as_unknown(keys: KeyStor
             keys.authenticate(secret.reveal())
 
 
-async def test_labels_and_limits_are_kept_edited_and_given_to_whoever_authenticates(
+async def test_labels_and_limits_are_kept_edited_and_given_to_authenticated_senders(
     keys: KeyStore, database: Database, clock: Clock
 ) -> None:
     made, secret = await keys.create(
@@ -311,7 +311,7 @@ async def test_labels_that_break_the_rule_are_refused(keys: KeyStore, labels: di
     assert await keys.list() == []
 
 
-async def test_every_fault_of_a_new_key_is_told_at_once(keys: KeyStore) -> None:
+async def test_every_fault_of_a_new_key_is_reported_at_once(keys: KeyStore) -> None:
     with pytest.raises(InvalidKey, match=r"name: .*; scopes: .*; labels.*; limits\.bytes_per_minute"):
         await keys.create("x", Fixed(frozenset()), by=MAKER, labels={"x": ""}, limits=Limits(1, 0))
 

@@ -83,7 +83,7 @@ def test_a_sort_key_without_an_order_begins_ascending() -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "told"),
+    ("query", "expected"),
     [
         ("colour=pink", "colour: one of red, green, blue is needed"),
         ("colour=", "colour: one of red, green, blue is needed"),
@@ -112,10 +112,10 @@ def test_a_sort_key_without_an_order_begins_ascending() -> None:
         (f"name={'x' * 1025}", "name: at most 1024 characters"),
     ],
 )  # fmt: skip
-def test_what_the_list_does_not_offer_is_refused_by_name_with_what_it_offers(query: str, told: str) -> None:
+def test_what_the_list_does_not_offer_is_refused_by_name_with_what_it_offers(query: str, expected: str) -> None:
     with pytest.raises(BadListRequest) as refused:
         read_request(SHAPE, pairs_of(query))
-    assert str(refused.value).startswith(told)
+    assert str(refused.value).startswith(expected)
 
 
 def test_a_refusal_quotes_nothing_that_was_asked() -> None:
@@ -207,7 +207,7 @@ def test_a_cursor_made_without_a_filter_is_refused_under_one() -> None:
         read_request(SHAPE, pairs_of(f"cursor={first()}&colour=red"))
 
 
-def test_a_request_that_is_wrong_by_itself_is_told_so_beside_a_cursor() -> None:
+def test_a_request_that_is_wrong_by_itself_is_refused_beside_a_cursor() -> None:
     with pytest.raises(BadListRequest, match="limit: "):
         read_request(SHAPE, pairs_of(f"cursor={first()}&limit=0"))
 

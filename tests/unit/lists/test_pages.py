@@ -107,7 +107,7 @@ def check(model: Model, body: dict[str, Any], where: Where | None) -> dict[str, 
     colours=st.sets(st.sampled_from(["red", "blue"])),
     steps=STEPS,
 )
-def test_every_page_is_what_a_plain_model_says_whatever_comes_and_goes_between(
+def test_every_page_equals_that_of_a_plain_model_whatever_changes_between(
     ask: Ask, rows: list[Any], limit: int, key: str, order: str, colours: set[str], steps: list[Any]
 ) -> None:
     model = Model(key, order, colours, limit)

@@ -1,4 +1,6 @@
-"""A running local service on loopback, and a client that speaks to it as the gateway would: bare key, JSON, real sockets."""
+"""A running local service on loopback, and a client that speaks to it as the gateway would: bare
+key, JSON, real sockets.
+"""
 
 import io
 from collections.abc import AsyncIterator, Mapping

@@ -83,7 +83,7 @@ async def test_an_edit_of_scopes_counts_from_the_next_request_on(client: Client)
     assert (await reader.get("/v2/insights")).status == 200
 
 
-async def test_what_is_not_there_is_told_as_json(client: Client) -> None:
+async def test_an_unknown_path_is_answered_as_json(client: Client) -> None:
     missing = await client.get("/v2/nothing")
     assert (missing.status, missing.json) == (404, {"message": "Not Found"})
     wrong = await client.post("/v2/ai-telemetry/summary", {})

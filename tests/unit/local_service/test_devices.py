@@ -104,7 +104,7 @@ async def test_each_instance_has_a_sequence_of_its_own(client: Client) -> None:
 
 
 @pytest.mark.parametrize("verb", ["heartbeat", "ping"])
-async def test_a_device_nobody_enrolled_or_that_was_forgotten_is_unknown(client: Client, verb: str) -> None:
+async def test_a_device_that_was_never_enrolled_or_was_forgotten_is_unknown(client: Client, verb: str) -> None:
     async def answer() -> tuple[int, object]:
         reply = await client.post(f"{DEVICES}/dev-1/{verb}", beat(1))
         return reply.status, reply.json["error"]["type"] if reply.body and reply.status >= 400 else None

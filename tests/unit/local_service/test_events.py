@@ -84,7 +84,7 @@ async def test_an_event_without_a_time_gets_the_services_own(client: Client) -> 
     assert [each["title"] for each in await listed(client)] == ["tokens.used", "plain", "tokens.used"]
 
 
-async def test_a_list_without_filters_says_nothing_of_filtering(client: Client) -> None:
+async def test_a_list_without_filters_has_no_filtering(client: Client) -> None:
     body = (await client.get(EVENTS, sort_key="title", sort_order="desc")).json
     assert set(body) == {"events", "pagination", "sorting"}
     assert body["sorting"]["current"] == [{"sort_key": "title", "sort_order": "desc"}]

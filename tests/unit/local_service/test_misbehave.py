@@ -1,4 +1,6 @@
-"""Misbehaviour on order: the same seed, the same course of events; and connections that really are cut."""
+"""Misbehaviour on order: the same seed, the same course of events; and connections that really are
+cut.
+"""
 
 import asyncio
 from collections import Counter

@@ -1,4 +1,6 @@
-"""One request inside its transaction: an error undoes what the operation did, and is kept as the answer all the same."""
+"""One request inside its transaction: an error undoes what the operation did, and is kept as the
+answer all the same.
+"""
 
 import sqlite3
 

@@ -53,7 +53,7 @@ async def test_a_kept_reader_key_asks_the_service_after_a_restart_too(tmp_path: 
     assert secrets_seen[0] == secrets_seen[1]
 
 
-async def test_a_port_that_is_taken_is_told_and_the_files_are_free_again(tmp_path: Path) -> None:
+async def test_a_port_that_is_taken_is_reported_and_the_files_are_free_again(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         service = Service(tmp_path)
         with pytest.raises(OSError, match="address already in use"):
@@ -64,7 +64,7 @@ async def test_a_port_that_is_taken_is_told_and_the_files_are_free_again(tmp_pat
     await again.stop()
 
 
-async def test_a_lost_pepper_is_told_at_start(tmp_path: Path) -> None:
+async def test_a_lost_pepper_is_reported_at_start(tmp_path: Path) -> None:
     service = Service(tmp_path)
     await service.start()
     await service.stop()
@@ -125,7 +125,9 @@ async def test_a_broken_file_is_answered_503_and_a_bug_500_without_a_word_of_the
 
 
 def test_a_record_and_its_answer_are_kept_together_or_not_at_all(tmp_path: Path) -> None:
-    """Seen in the file: the transaction that holds the record holds the answer to its idempotency key."""
+    """Seen in the file: the transaction that holds the record holds the answer to its idempotency
+    key.
+    """
 
     async def one_request() -> None:
         service = Service(tmp_path)

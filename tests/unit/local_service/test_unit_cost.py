@@ -71,7 +71,7 @@ async def test_a_metric_folds_hours_into_its_day(client: Client) -> None:
     assert await kept(client) == []
 
 
-async def test_a_month_is_told_in_utc(client: Client) -> None:
+async def test_a_month_is_in_utc(client: Client) -> None:
     late = hourly() | {"timestamp": "2025-12-31T23:30:00-02:00", "granularity": "MONTHLY"}
     await send(client, "sum", late)
     (record,) = (await client.get(f"{BASE}/tokens/records")).json["records"]

@@ -1,4 +1,6 @@
-"""Insights by their id: made, read, changed, deleted, commented on, over a real socket, and kept over restarts."""
+"""Insights by their id: made, read, changed, deleted, commented on, over a real socket, and kept
+over restarts.
+"""
 
 import asyncio
 import re
@@ -86,7 +88,7 @@ async def test_any_status_may_follow_any(client: Client) -> None:
     assert (await client.get(INSIGHTS, status=STATUSES[-1])).json["pagination"]["total_count"] == 1
 
 
-async def test_a_cost_that_nobody_knows_is_null_and_sorts_below_all(client: Client) -> None:
+async def test_an_unknown_cost_is_null_and_sorts_below_all(client: Client) -> None:
     for impact in ("9", None, "-2", "10"):
         await made(client, cost_impact=impact)
     for order, costs in (("asc", [None, "-2", "9", "10"]), ("desc", ["10", "9", "-2", None])):
@@ -110,7 +112,7 @@ async def test_a_cost_that_nobody_knows_is_null_and_sorts_below_all(client: Clie
         ({**WHOLE, "id": "x"}, "body: only title, category, effort, status, cost_impact can be given", "invalid_body"),
     ],
 )
-async def test_a_wrong_body_makes_nothing_and_is_told_by_field(
+async def test_a_wrong_body_makes_nothing_and_the_error_names_the_field(
     client: Client, body: object, message: str, kind: str
 ) -> None:
     reply = await client.post(INSIGHTS, body)

@@ -52,7 +52,7 @@ def priced(prices: Prices, wanted: Record) -> Record:
     ],
 )
 @pytest.mark.parametrize("input_tokens", [1, 1200, 199_999, 200_000, 200_001, 900_000])
-def test_an_estimate_is_what_the_price_list_itself_says(
+def test_an_estimate_equals_that_of_the_price_list_itself(
     provider: str, listed: str, model: str, input_tokens: int
 ) -> None:
     read, created = input_tokens // 3, input_tokens // 7
@@ -108,7 +108,7 @@ def test_a_cache_hit_of_a_gateway_gets_no_estimate() -> None:
     assert got.get("cost") is None
 
 
-def test_batch_costs_what_the_list_says_of_batches() -> None:
+def test_batch_costs_the_batch_price_of_the_list() -> None:
     usage = {"input_tokens": 1_000_000, "output_tokens": 0}
     standard = priced(Prices(), record("openai", "gpt-4o", usage))["cost"]
     batch = priced(Prices(), record("openai", "gpt-4o", usage, batch=True))["cost"]

@@ -1,4 +1,6 @@
-"""The database's two forms of work, statements and functions: each whole, one at a time, and never half after a cancellation."""
+"""The database's two forms of work, statements and functions: each whole, one at a time, and never
+half after a cancellation.
+"""
 
 import asyncio
 import sqlite3
