@@ -16,14 +16,14 @@ _DOUBLINGS = 20
 """More than any schedule here needs; keeps `2**n` small for a lane that has failed for weeks."""
 
 
-def full_jitter_s(attempt: int, chance: float) -> float:
+def full_jitter_s(attempt: int, chance: float, *, longest_s: float = LONGEST_S) -> float:
     """Seconds before the try after the *attempt*-th failure (from 1): anywhere
-    up to 1 s, 2 s, 4 s … 300 s.
+    up to 1 s, 2 s, 4 s … *longest_s*.
 
     *chance* is in [0, 1). The whole span is drawn from, so that many gateways
     do not come back in step.
     """
-    return chance * min(LONGEST_S, FIRST_S * 2.0 ** min(max(attempt, 1) - 1, _DOUBLINGS))
+    return chance * min(longest_s, FIRST_S * 2.0 ** min(max(attempt, 1) - 1, _DOUBLINGS))
 
 
 def probe_delay_s(probe: int) -> float:

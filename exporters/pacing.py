@@ -4,15 +4,16 @@ come in, decisions go out.
 One `Pacing` belongs to one pump. Its states:
 
 - `ok`: full speed.
-- `retrying`: the last word was a failure that may pass; nothing is sent before `opens_at_s`, then
-  two batches at a time, so that one batch that always fails cannot hide that others pass.
-- `held`: the lane cannot work as it is set up, or the target refuses everything; one batch at a
+- `retrying`: the last answer was a failure that may pass; nothing is sent before `opens_at_s`, then
+  few batches at a time, so that one batch that always fails cannot hide that others pass.
+- `held`: the lane cannot work as it is set up, or the upstream refuses everything; one batch at a
   time probes, ever more seldom, until one passes.
 """
 
+from dataclasses import dataclass
 from typing import Literal
 
-from exporters.backoff import full_jitter_s, probe_delay_s
+from exporters.backoff import LONGEST_S, full_jitter_s, probe_delay_s
 from exporters.base import Hold, Refused, Retry
 
 LaneState = Literal["ok", "retrying", "held", "off"]
@@ -32,21 +33,36 @@ CEILING_CUT = 0.75
 CEILING_GROWTH = 1.05
 CEILING_SUCCESSES = 50
 CEILING_LOWEST_BYTES = 1024
-RETRYING_SLOTS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class BackoffRules:
+    """How a lane meets failures that may pass."""
+
+    tolerated: int = 0
+    """Failures in a row that do not pause the lane; above 0 only where each item has a back-off of its own."""
+    longest_s: float = LONGEST_S
+    """Longest pause of the lane."""
+    retrying_slots: int = 2
+    """Batches in flight at once while the lane is `retrying`."""
+
+
+RECORD_BACKOFF = BackoffRules()
 
 
 class Pacing:
-    def __init__(self, *, max_bytes: int, in_flight: int) -> None:
+    def __init__(self, *, max_bytes: int, in_flight: int, backoff: BackoffRules = RECORD_BACKOFF) -> None:
         self.opens_at_s = float("-inf")
         """Monotonic time before which nothing is sent."""
         self.ceiling_bytes = max_bytes
         """Size to freeze batches at; below *max_bytes* once the target called a batch too large."""
-        self.turn = 0
-        """Goes up when the lane closes; a batch carries the turn it was sent in, so that
-        stale news moves nothing."""
+        self.epoch = 0
+        """Goes up when the lane closes; a batch carries the epoch it was sent in, so that a stale
+        answer changes nothing."""
         self.reason: str | None = None
         self._max_bytes = max_bytes
         self._in_flight = in_flight
+        self._backoff = backoff
         self._state: LaneState = "ok"
         self._met_silence = False
         self._refusing = False
@@ -67,15 +83,15 @@ class Pacing:
             case "held":
                 return 1
             case "retrying":
-                return min(RETRYING_SLOTS, self._in_flight)
+                return min(self._backoff.retrying_slots, self._in_flight)
             case _:
                 return self._in_flight
 
-    def delivered(self, *, turn: int) -> None:
+    def delivered(self, *, epoch: int) -> None:
         """The target took a batch; what was sent before a hold proves nothing about it."""
-        if self._state == "held" and turn != self.turn:
+        if self._state == "held" and epoch != self.epoch:
             return
-        if self._state != "ok" and turn == self.turn:
+        if self._state != "ok" and epoch == self.epoch:
             self._open()
         self._failures = 0
         self._burials = 0
@@ -84,7 +100,7 @@ class Pacing:
         if self._successes % CEILING_SUCCESSES == 0:
             self.ceiling_bytes = min(self._max_bytes, int(self.ceiling_bytes * CEILING_GROWTH) + 1)
 
-    def failed(self, retry: Retry, *, now_s: float, turn: int, chance: float) -> None:
+    def failed(self, retry: Retry, *, now_s: float, epoch: int, chance: float) -> None:
         """A try failed in a way that may pass. Batches that were under way
         together count as one failure.
 
@@ -96,33 +112,37 @@ class Pacing:
             return
         wish_s = retry.after_s
         if wish_s is None or (retry.throttled and wish_s < 1.0):  # "Retry-After: 0" for ever would be a hot loop
-            if turn == self.turn:
+            if epoch == self.epoch:
                 self._failures += 1
-            wish_s = max(wish_s or 0.0, full_jitter_s(self._failures, chance))
+            rules = self._backoff
+            if not retry.throttled and self._state == "ok" and 0 < self._failures <= rules.tolerated:
+                return
+            attempt = self._failures - rules.tolerated
+            wish_s = max(wish_s or 0.0, full_jitter_s(attempt, chance, longest_s=rules.longest_s))
         self._pause(now_s, wish_s, retry.reason)
 
-    def hold(self, hold: Hold, *, now_s: float, turn: int) -> None:
+    def hold(self, hold: Hold, *, now_s: float, epoch: int) -> None:
         """The lane cannot work; each probe that ends here makes the next one rarer."""
-        self._hold(hold.reason, now_s, turn)
+        self._hold(hold.reason, now_s, epoch)
         self._met_silence = not hold.answered
         self._refusing = False
 
     def refused(
-        self, refused: Refused, *, records: int, size_bytes: int, now_s: float, turn: int, chance: float
+        self, refused: Refused, *, records: int, size_bytes: int, now_s: float, epoch: int, chance: float
     ) -> Verdict:
         """What becomes of a batch of *records* and *size_bytes* that the target refuses for ever."""
         if self._state == "held":
             if self._refusing:
-                self._hold(self.reason or "", now_s, turn)
+                self._hold(self.reason or "", now_s, epoch)
                 return "set_aside"
-            if turn == self.turn:
+            if epoch == self.epoch:
                 self._open()  # it read the payload, so key and path are right again
         if refused.too_large:
             self.ceiling_bytes = max(CEILING_LOWEST_BYTES, min(self.ceiling_bytes, int(size_bytes * CEILING_CUT)))
             if records > 1:
                 return "split"
         if self._refuses_all(now_s):
-            self._hold(f"the target refuses every record: {refused.code}: {refused.message}", now_s, turn)
+            self._hold(f"the target refuses every record: {refused.code}: {refused.message}", now_s, epoch)
             self._refusing = True
             return "set_aside"
         if records > 1:
@@ -130,14 +150,14 @@ class Pacing:
         self.buried(1, refused.code, now_s=now_s, chance=chance)
         return "bury"
 
-    def total_refusal(self, count: int, code: str, *, now_s: float, turn: int, chance: float) -> Verdict:
+    def total_refusal(self, count: int, code: str, *, now_s: float, epoch: int, chance: float) -> Verdict:
         """The same for an answer that took the batch and refused each of its
         *count* records by index.
         """
-        if self._state == "held" and not self._refusing and turn == self.turn:
+        if self._state == "held" and not self._refusing and epoch == self.epoch:
             self._open()
         if (self._state == "held" and self._refusing) or self._refuses_all(now_s):
-            self._hold(f"the target refuses every record: {code}", now_s, turn)
+            self._hold(f"the target refuses every record: {code}", now_s, epoch)
             self._refusing = True
             return "set_aside"
         self.buried(count, code, now_s=now_s, chance=chance)
@@ -171,15 +191,15 @@ class Pacing:
     def _pause(self, now_s: float, delay_s: float, reason: str) -> None:
         self._state = "retrying"
         self.reason = reason
-        self.turn += 1
+        self.epoch += 1
         self.opens_at_s = max(self.opens_at_s, now_s + delay_s)
 
-    def _hold(self, reason: str, now_s: float, turn: int) -> None:
+    def _hold(self, reason: str, now_s: float, epoch: int) -> None:
         if self._state != "held":
             self._state = "held"
             self._probes = 0
-            self.turn += 1
-        elif turn == self.turn:
+            self.epoch += 1
+        elif epoch == self.epoch:
             self._probes += 1
         self.reason = reason
         self.opens_at_s = now_s + probe_delay_s(self._probes)

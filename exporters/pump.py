@@ -20,7 +20,7 @@ from exporters.backoff import full_jitter_s
 from exporters.base import Delivered, Exporter, Hold, Outcome, Refused, Retry
 from exporters.clock import Clock
 from exporters.destination import Destination
-from exporters.pacing import LaneState, Pacing
+from exporters.pacing import RECORD_BACKOFF, BackoffRules, LaneState, Pacing
 from exporters.suspects import Suspects
 from spool.errors import SpoolError
 from spool.record import Batch, Lane
@@ -46,6 +46,9 @@ class Limits:
     max_bytes: int = 4 * 1024 * 1024 - 16 * 1024
     """Of the records alone: 4 MiB less room for the envelope."""
     in_flight: int = 4
+    backoff: BackoffRules = RECORD_BACKOFF
+    parks_suspects: bool = True
+    """False where the store itself delays what failed; see `exporters.suspects`."""
 
 
 @dataclass(slots=True)
@@ -83,7 +86,7 @@ class Pump:
         self._limits = limits
         self._clock = clock
         self._chance = chance
-        self._pacing = Pacing(max_bytes=limits.max_bytes, in_flight=limits.in_flight)
+        self._pacing = Pacing(max_bytes=limits.max_bytes, in_flight=limits.in_flight, backoff=limits.backoff)
         self._suspects = Suspects()
         self._running = False
         self._grace_s = 0.0
@@ -108,6 +111,11 @@ class Pump:
         if not self._running:
             return "not running"
         return NO_ANSWER if self._is_cut_off else self._pacing.reason
+
+    @property
+    def epoch(self) -> int:
+        """Goes up when the lane is paused or held: an answer to a batch of an earlier epoch is stale."""
+        return self._pacing.epoch
 
     @property
     def _is_cut_off(self) -> bool:
@@ -210,7 +218,7 @@ class Pump:
     def _spool_failed(self, error: SpoolError) -> None:
         now_s = self._clock.monotonic_s()
         retry = Retry(f"the spool cannot be read: {type(error).__name__}", answered=False)
-        self._pacing.failed(retry, now_s=now_s, turn=self._pacing.turn, chance=self._chance())
+        self._pacing.failed(retry, now_s=now_s, epoch=self._pacing.epoch, chance=self._chance())
         log.warning("spool failed", lane=self.lane, error=type(error).__name__)
 
     def _launch(self, batch: Batch, *, probe: bool) -> None:
@@ -227,18 +235,18 @@ class Pump:
             log.error("a batch was left leased until the next start", lane=self.lane, error=type(error).__name__)
 
     async def _fly(self, batch: Batch, *, probe: bool) -> None:
-        turn = self._pacing.turn
+        epoch = self._pacing.epoch
         try:
             outcome = await self._send(batch)
         finally:
             self._destination.landed(probe=probe)
         try:
-            await self._settle(batch, outcome, turn)
+            await self._settle(batch, outcome, epoch)
         except Exception as error:  # noqa: BLE001 - left leased, it would stand still until the next start
             kind = type(error).__name__
             log.error("a batch is not settled, and goes out again", lane=self.lane, error=kind, at=_place(error))  # noqa: TRY400 - as above
             retry = Retry(f"unforeseen {kind} after an answer", answered=False)
-            self._pacing.failed(retry, now_s=self._clock.monotonic_s(), turn=turn, chance=self._chance())
+            self._pacing.failed(retry, now_s=self._clock.monotonic_s(), epoch=epoch, chance=self._chance())
             await self._persist(lambda: self._store.release(batch, answered=False))
 
     async def _send(self, batch: Batch) -> Outcome:
@@ -255,46 +263,51 @@ class Pump:
         finally:
             self._sends.discard(sending)
 
-    async def _settle(self, batch: Batch, outcome: Outcome, turn: int) -> None:
+    async def _settle(self, batch: Batch, outcome: Outcome, epoch: int) -> None:
         match outcome:
             case Delivered():
-                await self._settle_delivered(batch, outcome, turn)
+                await self._settle_delivered(batch, outcome, epoch)
             case Retry():
-                await self._settle_retry(batch, outcome, turn)
+                await self._settle_retry(batch, outcome, epoch)
             case Hold():
                 self.counts.holds += 1
-                self._pacing.hold(outcome, now_s=self._clock.monotonic_s(), turn=turn)
+                self._pacing.hold(outcome, now_s=self._clock.monotonic_s(), epoch=epoch)
                 log.warning("lane held", lane=self.lane, reason=outcome.reason)
                 await self._persist(lambda: self._store.release(batch, answered=outcome.answered))
             case Refused():
-                await self._settle_refused(batch, outcome, turn)
+                await self._settle_refused(batch, outcome, epoch)
             case _:
                 assert_never(outcome)
 
-    async def _settle_delivered(self, batch: Batch, delivered: Delivered, turn: int) -> None:
+    async def _settle_delivered(self, batch: Batch, delivered: Delivered, epoch: int) -> None:
         refused = delivered.refused
         if refused and len(refused) == len(batch.records):
             verdict = self._pacing.total_refusal(
                 len(refused),
                 refused[0].code,
                 now_s=self._clock.monotonic_s(),
-                turn=turn,
+                epoch=epoch,
                 chance=self._chance(),
             )
             if verdict == "set_aside":
                 await self._set_aside(batch)
                 return
         else:
-            self._pacing.delivered(turn=turn)
+            self._pacing.delivered(epoch=epoch)
         self._suspects.passed(batch.batch_id)
         await self._persist(lambda: self._store.ack(batch, refused))
         self.counts.delivered_records += len(batch.records) - len(refused)
         self.counts.dead_lettered_records += len(refused)
         await self._take_up_aside()
 
-    async def _settle_retry(self, batch: Batch, retry: Retry, turn: int) -> None:
+    async def _settle_retry(self, batch: Batch, retry: Retry, epoch: int) -> None:
         self.counts.retries += 1
-        if not retry.throttled and retry.after_s is None and not self._stopping.is_set():
+        if (
+            self._limits.parks_suspects
+            and not retry.throttled
+            and retry.after_s is None
+            and not self._stopping.is_set()
+        ):
             suspicion = self._suspects.failed(
                 batch.batch_id, records=len(batch.records), answered=retry.answered, parked=len(self._parked)
             )
@@ -305,14 +318,14 @@ class Pump:
             if suspicion == "park":
                 self._park(batch, retry)
                 return
-        self._pacing.failed(retry, now_s=self._clock.monotonic_s(), turn=turn, chance=self._chance())
+        self._pacing.failed(retry, now_s=self._clock.monotonic_s(), epoch=epoch, chance=self._chance())
         await self._persist(lambda: self._store.release(batch, answered=retry.answered))
 
-    async def _settle_refused(self, batch: Batch, refused: Refused, turn: int) -> None:
+    async def _settle_refused(self, batch: Batch, refused: Refused, epoch: int) -> None:
         if refused.may_be_there:
             # The target is in trouble: what follows waits, so that not all of it ends like this.
             retry = Retry(f"{refused.code}: {refused.message}", answered=True)
-            self._pacing.failed(retry, now_s=self._clock.monotonic_s(), turn=turn, chance=self._chance())
+            self._pacing.failed(retry, now_s=self._clock.monotonic_s(), epoch=epoch, chance=self._chance())
             await self._bury(batch, refused)
             return
         verdict = self._pacing.refused(
@@ -320,7 +333,7 @@ class Pump:
             records=len(batch.records),
             size_bytes=sum(map(len, batch.records)),
             now_s=self._clock.monotonic_s(),
-            turn=turn,
+            epoch=epoch,
             chance=self._chance(),
         )
         match verdict:

@@ -68,10 +68,6 @@ class ItemCounts:
 class LaneStore(Protocol):
     """A lane as its pump uses it."""
 
-    @property
-    def gateway_id(self) -> str:
-        """Identity of this store, made with it: sent as `X-Gateway-Id` and in every envelope."""
-
     async def freeze(self, lane: Lane, *, max_records: int, max_bytes: int) -> Batch | None:
         """Fix the next batch of *lane* on disk, oldest first, and lease it;
         None when nothing is ready.
@@ -97,15 +93,19 @@ class LaneStore(Protocol):
     async def bury(self, batch: Batch, code: str, message: str) -> None:
         """Make every record of the batch a dead letter, with the upstream's reason."""
 
-    def depth(self, lane: Lane) -> Depth:
-        """The lane's counts now."""
-
     async def wait_ready(self, lane: Lane, timeout_s: float) -> None:
         """Return when something may be ready to freeze in *lane*, or after *timeout_s*."""
 
 
 class SupervisedLaneStore(LaneStore, Protocol):
     """A lane as the supervisor of its pump uses it."""
+
+    @property
+    def gateway_id(self) -> str:
+        """Identity of this store, made with it: sent as `X-Gateway-Id` and in every envelope."""
+
+    def depth(self, lane: Lane) -> Depth:
+        """The lane's counts now."""
 
     async def is_ready(self, lane: Lane, *, max_records: int, max_bytes: int) -> bool:
         """Whether the lane has anything to send now, leased or not."""

@@ -10,7 +10,8 @@ from gateway.config.model import Config, refuse_shared_totals
 from gateway.contract.errors import CannotStart
 from gateway.delivery.embedded import EmbeddedService
 from gateway.delivery.lanes import Lanes
-from gateway.devices.lane import DeviceLane, HerdLimits
+from gateway.devices.lane import DeviceLane
+from gateway.devices.lane_store import EnrolmentRate
 from gateway.devices.legacy_lane import EarlierItems
 from gateway.devices.rows import New
 from gateway.devices.store import DeviceStore
@@ -51,7 +52,7 @@ async def start_delivery(
     device_lane = DeviceLane(
         devices,
         lanes.device_calls,
-        limits=HerdLimits(options.enroll_per_s, options.enroll_burst),
+        rate=EnrolmentRate(options.enroll_per_s, options.enroll_burst),
         clock=SystemClock(),
         now_ms=spool.age_ms,
         chance=random.random,

@@ -1,33 +1,17 @@
-"""What keeps a fleet from running the service over. Pure: times and
-chance come in, decisions go out.
+"""What keeps a fleet from overloading the upstream. Pure: times come in, decisions go out.
 
-`Budget`: how many new devices an hour may bring. `CircuitBreaker`: whether the lane may send now.
-`MassNotFoundBreaker`: whether the service forgot some devices, or seems to have forgotten them all,
-which is an outage or a wrong path and no reason to enrol a fleet again.
+`Budget`: how many new devices an hour may bring. `MassNotFoundBreaker`: whether the upstream lost
+some devices, or seems to have lost all, which is an outage or a wrong path and no reason to enrol
+a fleet again.
 """
 
 from typing import Final
 
-from exporters.backoff import probe_delay_s
-
-LONGEST_S: Final = 600.0
-"""Between two tries of one enrolment, and of a lane that fails."""
-FAILURES: Final = 5
-"""In a row, before the whole lane waits."""
-IN_FLIGHT: Final = 4
 WINDOW_S: Final = 60.0
 FORGOTTEN_SHARE: Final = 0.2
 FORGOTTEN_LEAST: Final = 5
 """Fewer devices prove nothing."""
 _HOUR_S: Final = 3600.0
-_DOUBLINGS: Final = 20
-
-
-def retry_delay_s(attempt: int, chance: float) -> float:
-    """Before the try after the *attempt*-th failure (from 1):
-    anywhere up to 1 s, 2 s, 4 s … 10 min.
-    """
-    return chance * min(LONGEST_S, 2.0 ** min(max(attempt, 1) - 1, _DOUBLINGS))
 
 
 class Budget:
@@ -60,65 +44,8 @@ class Budget:
         self._at_s = now_s
 
 
-class CircuitBreaker:
-    """Open, closed for a while, or open for one call that probes."""
-
-    def __init__(self) -> None:
-        self.opens_at_s = float("-inf")
-        self.reason: str | None = None
-        """Why it is not simply open; safe to show."""
-        self.is_held = False
-        """The lane cannot work as it is set up: key, scope or path."""
-        self._failures = 0
-        self._closings = 0
-        self._turn = 0
-
-    @property
-    def turn(self) -> int:
-        """Goes up with each closing; what was sent in an earlier turn moves nothing."""
-        return self._turn
-
-    @property
-    def slots(self) -> int:
-        return IN_FLIGHT if self.reason is None else 1
-
-    def succeeded(self, turn: int) -> None:
-        if turn == self._turn:
-            self._failures = self._closings = 0
-            self.reason, self.is_held = None, False
-
-    def failed(self, reason: str, *, turn: int, now_s: float, chance: float) -> None:
-        """A call met a failure that may pass."""
-        if turn != self._turn:
-            return
-        self._failures += 1
-        if self._failures >= FAILURES or self.reason is not None:
-            self._close(now_s + retry_delay_s(self._closings + 1, chance), reason, is_held=self.is_held)
-
-    def paused(self, reason: str, seconds: float, *, turn: int, now_s: float) -> None:
-        """The service asks for a pause."""
-        if turn == self._turn:
-            self._close(now_s + seconds, reason, is_held=False)
-
-    def held(self, reason: str, *, turn: int, now_s: float) -> None:
-        if turn == self._turn:
-            probes = self._closings if self.is_held else 0
-            self._closings = probes
-            self._close(now_s + probe_delay_s(probes), reason, is_held=True)
-
-    def wake(self) -> None:
-        """Try at once: a key changed."""
-        self.opens_at_s = float("-inf")
-
-    def _close(self, opens_at_s: float, reason: str, *, is_held: bool) -> None:
-        self.opens_at_s = max(self.opens_at_s, opens_at_s)
-        self.reason, self.is_held = reason, is_held
-        self._closings += 1
-        self._turn += 1
-
-
 class MassNotFoundBreaker:
-    """Looks on as the service answers heartbeats, and states when it seems to have lost the fleet."""
+    """Sees the upstream's answers to heartbeats, and opens when it seems to have lost the fleet."""
 
     def __init__(self) -> None:
         self._answers: dict[str, tuple[float, bool]] = {}

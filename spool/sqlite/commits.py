@@ -8,12 +8,12 @@ from typing import Protocol, TypeVar
 from spool.counters import Counters
 from spool.record import Lane
 from spool.settings import SpoolSettings
-from spool.store import LaneStore
+from spool.store import SupervisedLaneStore
 
 T = TypeVar("T")
 
 
-class Commits(LaneStore, Protocol):
+class Commits(SupervisedLaneStore, Protocol):
     """`SqliteSpool`, as the stores that it hands out use it."""
 
     settings: SpoolSettings

@@ -16,7 +16,8 @@ from exporters.secret import Secret
 from gateway.admin.devices import OPERATIONS
 from gateway.devices.contacts import Taken
 from gateway.devices.heartbeat_body import Heartbeat, decode_heartbeat
-from gateway.devices.lane import DeviceLane, HerdLimits
+from gateway.devices.lane import DeviceLane
+from gateway.devices.lane_store import EnrolmentRate
 from gateway.devices.rows import Device, New, chosen
 from gateway.devices.store import DeviceStore
 from gateway.storage.database import Database
@@ -46,10 +47,11 @@ class Rig:
         self.began_s = self.clock.now_s
         self.max_new_per_hour = 1000
         self.wall_ahead_ms = 0
-        self.limits = HerdLimits(per_s=1000, burst=1000)
+        self.rate = EnrolmentRate(per_s=1000, burst=1000)
         self.grants: Callable[[str], bool] = frozenset(SCOPES.values()).__contains__
         self.store: DeviceStore
         self.lane: DeviceLane
+        self.has_lane = False
         self._open: list[Any] = []
 
     def now_ms(self) -> int:
@@ -76,12 +78,13 @@ class Rig:
         self.lane = DeviceLane(
             self.store,
             DeviceCalls(client),
-            limits=self.limits,
+            rate=self.rate,
             clock=self.clock,
             now_ms=self.now_ms,
             chance=lambda: 0.5,
         )
         await self.lane.start()
+        self.has_lane = True
         self._open = [self.lane.stop, client.close, *self._open]
 
     async def close(self) -> None:
@@ -101,7 +104,21 @@ class Rig:
         while seconds > 0:
             self.clock.advance(min(STEP_S, seconds))
             seconds -= STEP_S
-            await asyncio.sleep(0.01)  # the file and the socket are real: a turn of the loop is not enough for them
+            await self._settle()
+
+    async def _settle(self) -> None:
+        """Return when nothing moves any more: the file and the socket are real, and time must not run ahead of them."""
+        before: tuple[int, int, int] | None = None
+        while True:
+            await asyncio.sleep(0.01)
+            now = (
+                (len(self.upstream.seen), self.lane.pump.counts.sent_batches, self.lane.pump.holding)
+                if self.has_lane
+                else None
+            )
+            if now == before:
+                return
+            before = now
 
     # ---- what happened
 

@@ -7,7 +7,7 @@ import pytest
 
 from exporters.cost_service.devices import SCOPES
 from gateway.contract.errors import NoAnswer
-from gateway.devices.lane import HerdLimits
+from gateway.devices.lane_store import EnrolmentRate
 from gateway.devices.outbox import LEASE_MS
 from gateway.devices.states import State
 from tests.support.polling import until_true
@@ -58,12 +58,12 @@ async def test_what_was_under_way_when_it_was_killed_is_sent_again_as_the_same(r
 
 
 async def test_a_fleet_is_enrolled_at_the_buckets_rate_four_at_a_time(rig: Rig) -> None:
-    rig.limits = HerdLimits(per_s=10, burst=50)
+    rig.rate = EnrolmentRate(per_s=10, burst=50)
     most = 0
 
     def respond(seen: Seen) -> Reply:
         nonlocal most
-        most = max(most, rig.lane._under_way)
+        most = max(most, rig.lane.pump.holding)
         return Reply(201)
 
     rig.upstream.respond = respond
@@ -79,7 +79,7 @@ async def test_a_fleet_is_enrolled_at_the_buckets_rate_four_at_a_time(rig: Rig) 
 
 
 async def test_a_restart_is_no_second_burst(rig: Rig) -> None:
-    rig.limits = HerdLimits(per_s=1, burst=20)
+    rig.rate = EnrolmentRate(per_s=1, burst=20)
     await rig.open()
     await rig.telemetry(*(f"d{n}" for n in range(60)))
     await until_true(lambda: len(rig.enrolments()) >= 20, timeout_s=20, what="a burst")
@@ -164,7 +164,7 @@ async def test_an_operators_word_enrols_a_lost_fleet_anew(rig: Rig) -> None:
     await rig.until(lambda: rig.lane.state == "held")
     rig.upstream.respond = lambda seen: Reply(FINE[kind_of(seen)])
     assert await rig.operate("POST", "/v2/devices/enroll", all=True) == {"enrolling": 10}
-    await rig.until(lambda: rig.lane.state == "ok", most_s=5)
+    await rig.until(lambda: rig.lane.state == "ok" and len(rig.enrolments()) >= 20, most_s=5)
     assert 20 <= len(rig.enrolments()) <= 24, "of so few, some are enrolled again before it shows"
 
 

@@ -6,10 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from exporters.backoff import full_jitter_s
+from exporters.base import Hold, Retry
+from exporters.pacing import Pacing
 from gateway.contract.device_identity import enrollment_id, fraction, is_device_id, kind_of_service, machine_id
 from gateway.devices.clocks import now_by
 from gateway.devices.heartbeats import due_ms, is_stale, next_slot_ms, offline_after_ms
-from gateway.devices.throttling import FAILURES, Budget, CircuitBreaker, MassNotFoundBreaker, retry_delay_s
+from gateway.devices.lane import LIMITS
+from gateway.devices.lane_store import LONGEST_S
+from gateway.devices.throttling import Budget, MassNotFoundBreaker
 
 NOW_MS = 1_767_607_200_000
 MINUTE_MS = 60_000
@@ -96,38 +101,43 @@ def test_a_budget_of_none_never_lets_one_in() -> None:
 
 
 def test_retries_grow_to_ten_minutes() -> None:
-    assert [retry_delay_s(n, 1.0) for n in (1, 2, 3, 20, 999)] == [1, 2, 4, 600, 600]
-    assert retry_delay_s(5, 0.5) == 8
+    assert [full_jitter_s(n, 1.0, longest_s=LONGEST_S) for n in (1, 2, 3, 20, 999)] == [1, 2, 4, 600, 600]
+    assert full_jitter_s(5, 0.5, longest_s=LONGEST_S) == 8
 
 
-def test_a_gate_closes_after_failures_in_a_row_and_probes_with_one() -> None:
-    gate = CircuitBreaker()
-    for _ in range(FAILURES - 1):
-        gate.failed("HTTP 500", turn=gate.turn, now_s=0.0, chance=1.0)
-    assert gate.reason is None
-    gate.succeeded(gate.turn)
-    for _ in range(FAILURES):
-        assert gate.slots == 4
-        gate.failed("HTTP 500", turn=gate.turn, now_s=0.0, chance=1.0)
-    assert (gate.reason, gate.slots, gate.opens_at_s) == ("HTTP 500", 1, 1.0)
-    gate.failed("HTTP 502", turn=gate.turn, now_s=1.0, chance=1.0)
-    assert gate.opens_at_s == 3.0
-    gate.succeeded(gate.turn)
-    assert (gate.reason, gate.slots) == (None, 4)
+def lane_pacing() -> Pacing:
+    return Pacing(max_bytes=LIMITS.max_bytes, in_flight=LIMITS.in_flight, backoff=LIMITS.backoff)
 
 
-def test_news_of_an_earlier_turn_move_no_gate() -> None:
-    gate = CircuitBreaker()
-    turn = gate.turn
-    gate.held("no such path", turn=turn, now_s=0.0)
-    assert (gate.is_held, gate.opens_at_s) == (True, 30.0)
-    gate.succeeded(turn)
-    gate.failed("HTTP 500", turn=turn, now_s=0.0, chance=1.0)
-    assert gate.is_held
-    gate.held("no such path", turn=gate.turn, now_s=30.0)
-    assert gate.opens_at_s == 90.0
-    gate.succeeded(gate.turn)
-    assert not gate.is_held
+def test_the_lane_pauses_after_five_failures_in_a_row_and_probes_with_one() -> None:
+    lane = lane_pacing()
+    failure = Retry("HTTP 500", answered=True)
+    for _ in range(4):
+        lane.failed(failure, epoch=lane.epoch, now_s=0.0, chance=1.0)
+    assert lane.reason is None
+    lane.delivered(epoch=lane.epoch)
+    for _ in range(5):
+        assert lane.slots == 4
+        lane.failed(failure, epoch=lane.epoch, now_s=0.0, chance=1.0)
+    assert (lane.reason, lane.slots, lane.opens_at_s) == ("HTTP 500", 1, 1.0)
+    lane.failed(Retry("HTTP 502", answered=True), epoch=lane.epoch, now_s=1.0, chance=1.0)
+    assert lane.opens_at_s == 3.0
+    lane.delivered(epoch=lane.epoch)
+    assert (lane.reason, lane.slots) == (None, 4)
+
+
+def test_an_answer_of_an_earlier_epoch_does_not_open_the_lane() -> None:
+    lane = lane_pacing()
+    epoch = lane.epoch
+    lane.hold(Hold("no such path"), epoch=epoch, now_s=0.0)
+    assert (lane.state, lane.opens_at_s) == ("held", 30.0)
+    lane.delivered(epoch=epoch)
+    lane.failed(Retry("HTTP 500", answered=True), epoch=epoch, now_s=0.0, chance=1.0)
+    assert lane.state == "held"
+    lane.hold(Hold("no such path"), epoch=lane.epoch, now_s=30.0)
+    assert lane.opens_at_s == 90.0
+    lane.delivered(epoch=lane.epoch)
+    assert lane.state == "ok"
 
 
 def test_one_forgotten_device_is_one_forgotten_device() -> None:

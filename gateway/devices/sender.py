@@ -1,0 +1,59 @@
+"""Sends the calls of the lane of devices: an answer about the device settles the call, the pump
+judges any other.
+"""
+
+from collections.abc import Callable
+from typing import assert_never
+
+from exporters.base import Delivered, Hold, Outcome, Refused, Retry
+from exporters.cost_service.devices import DeviceAnswer, DeviceCalls
+from gateway.devices.lane_store import FORBIDDEN_S, DeviceLaneStore, LostProbe
+from spool.record import Batch
+
+
+class DeviceSender:
+    """An `exporters.base.Exporter` for the batches of a `DeviceLaneStore`."""
+
+    def __init__(self, lane_store: DeviceLaneStore, calls: DeviceCalls, ok_epoch: Callable[[], int | None]) -> None:
+        """*ok_epoch*: the lane's epoch while it is `ok`, else None."""
+        self._lane_store = lane_store
+        self._calls = calls
+        self._ok_epoch = ok_epoch
+        self._accepted_since_forbidden = False
+
+    async def send(self, batch: Batch) -> Outcome:
+        """Make the batch's one call."""
+        flight = self._lane_store.flights[batch.batch_id]
+        epoch = self._ok_epoch()
+        reply = await self._calls.send(flight.call)
+        match reply:
+            case DeviceAnswer(state="forbidden") if not isinstance(flight.item, LostProbe):
+                if not self._is_about_the_device(epoch):
+                    flight.is_answered, flight.retry_after_s = True, FORBIDDEN_S
+                    return Hold(f"devices: HTTP 403: the key is refused or lacks the scope: {reply.message}")
+                flight.answer = reply
+                return Delivered()
+            case DeviceAnswer():
+                self._accepted_since_forbidden = True
+                flight.answer = reply
+                return Delivered()
+            case Retry():
+                flight.retry_after_s = reply.after_s or 0.0
+                return reply
+            case Hold():
+                flight.is_answered = reply.answered
+                return reply
+            case Refused():
+                return reply
+            case _:
+                assert_never(reply)
+
+    def _is_about_the_device(self, epoch: int | None) -> bool:
+        """A 403 that names no reason is about the device while others are accepted, else about the key."""
+        if epoch is None or epoch != self._ok_epoch() or not self._accepted_since_forbidden:
+            return False
+        self._accepted_since_forbidden = False
+        return True
+
+    async def close(self) -> None:
+        """The client's owner closes it."""
