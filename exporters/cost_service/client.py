@@ -127,6 +127,7 @@ class CostServiceClient:
     async def request(
         self, method: str, path: str, key: OutboundKey, *, headers: Mapping[str, str], body: bytes | None = None
     ) -> Answer | Retry | Hold:
+        """Make one request. Raises nothing of the transport: silence and broken answers are values."""
         data = BytesIO(body) if body is not None and len(body) >= LARGE_BODY_BYTES else body
         try:
             async with self._session.request(

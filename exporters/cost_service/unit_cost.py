@@ -61,6 +61,7 @@ class UnitCostExporter:
         self._doubts = Doubts()
 
     async def send(self, batch: Batch) -> Outcome:
+        """Send *batch*: totals of one stream by one operation, or a read of that stream."""
         items = read_items(batch)
         if items is None:
             return Refused("not_unit_cost", "the batch is no records of one stream and operation")

@@ -113,6 +113,7 @@ def verdict(status: Status) -> str:
 
 
 def faults_of(status: Status) -> list[str]:
+    """What is wrong by *status*, a sentence each; empty when all is well."""
     edge, lanes = status["edge"], status["lanes"]
     faults = []
     if edge["received"] != sum(edge[outcome] for outcome in EDGE_OUTCOMES):
@@ -175,6 +176,7 @@ def lanes_identity(edge: Mapping[str, int], lanes: Mapping[str, LaneStatus]) -> 
 
 
 def lanes_table(lanes: Mapping[str, LaneStatus]) -> str:
+    """The table of lanes, HTML lines; `status` is the document of /v2/status."""
     head = ["Lane", "State", *(words(outcome).capitalize() for outcome in LANE_OUTCOMES), "Oldest waiting"]
     rows = [
         [
@@ -209,6 +211,7 @@ def lane_state(lane: LaneStatus) -> str:
 
 
 def totals_table(totals: Sequence[Total]) -> str:
+    """The table of calls and tokens by provider and model."""
     if not totals:
         return '<p class="soft">None yet.</p>'
     rows = [
@@ -221,6 +224,7 @@ def totals_table(totals: Sequence[Total]) -> str:
 
 
 def insights_table(insights: Sequence[Insight]) -> str:
+    """The table of open insights, HTML lines; empty without any."""
     if not insights:
         return '<p class="soft">Nothing.</p>'
     shown = insights[:MOST_INSIGHTS]

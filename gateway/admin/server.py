@@ -77,6 +77,7 @@ def endpoint(operation: AnyOperation, store: Any) -> Handler:
     """*operation* on *store* over HTTP."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
+        """Answer one request by its operation; errors become the answers of `gateway.contract.errors`."""
         call = operation.call(
             path=request.match_info,
             query=list(request.query.items()),
@@ -151,6 +152,7 @@ def is_own_host(host: str, host_names: AbstractSet[str]) -> bool:
 
 
 def access_guard(rows: Sequence[Row], *, loopback: bool) -> Middleware:
+    """The middleware that admits requests of loopback or with the admin token."""
     open_paths = {row.path for row in rows if row.open == "everywhere" or (loopback and row.open)}
     scopes: dict[tuple[str, str], str | None] = {
         (row.method, row.path): row.scope for row in rows if not isinstance(row, PageRoute)

@@ -61,6 +61,7 @@ async def listed(config: Config, query: Sequence[tuple[str, str]], most: int) ->
 
 
 def print_letters(answer: Mapping[str, Any]) -> None:
+    """Print dead letters as a table."""
     table = Table(box=None, padding=(0, 2, 0, 0))
     for name in ("id", "lane", "reason"):
         table.add_column(name, no_wrap=True)

@@ -115,6 +115,7 @@ def sent_totals() -> dict[str, int]:
 
 
 def calls_table(rows: Sequence[Mapping[str, Any]], totals: Mapping[str, Any]) -> Table:
+    """The calls at the service by provider and model, with their totals."""
     table = Table(title="AI calls at the cost management service", show_footer=True)
     table.add_column("provider", footer="total", no_wrap=True)
     table.add_column("model", no_wrap=True)

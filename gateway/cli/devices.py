@@ -46,6 +46,7 @@ async def print_list(config: Config, filters: Filters, *, as_json: bool) -> int:
 
 
 def print_devices(answer: Mapping[str, Any]) -> None:
+    """Print devices as a table."""
     table = Table(box=None, padding=(0, 2, 0, 0))
     for name in ("device", "state", "kind", "last contact", "enrolled", "reason"):
         table.add_column(name, no_wrap=name != "reason")

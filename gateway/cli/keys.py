@@ -64,6 +64,7 @@ def person(by: str | None) -> str:
 
 
 async def create_key(place: KeyPlace, asked: Mapping[str, Any], *, is_sure: bool, as_json: bool) -> int:
+    """Create a key and print its secret, the only time; the exit code."""
     body = {"by": person(asked["by"]), "labels": dict(asked["labels"]), **grant_fields(asked), **limit_fields(asked)}
     body |= {name: asked[name] for name in ("name", "description", "secret") if asked.get(name) is not None}
     key = await create_or_ask(place, body, is_sure=is_sure)
@@ -94,6 +95,7 @@ async def create_or_ask(place: KeyPlace, body: Mapping[str, Any], *, is_sure: bo
 
 
 def print_senders(senders: Sequence[Mapping[str, Any]]) -> None:
+    """Print who sent without a key in the last hour."""
     click.echo(
         "From the first key on, senders without one are refused. These posted without one in the last hour:", err=True
     )
@@ -110,6 +112,7 @@ def print_senders(senders: Sequence[Mapping[str, Any]]) -> None:
 
 
 async def print_keys(place: KeyPlace, asked: Mapping[str, Any], *, as_json: bool) -> int:
+    """Print keys, as a table or as JSON; the exit code."""
     query = [(name, canonical(name, value)) for name in FILTERS for value in asked[name]]
     query += [(name, str(asked[name])) for name in ("sort_key", "limit", "cursor") if asked[name] is not None]
     query += [("sort_order", "desc")] if asked["desc"] else []
@@ -139,6 +142,7 @@ def canonical(name: str, value: str) -> str:
 
 
 def print_found(found: Sequence[Mapping[str, Any]]) -> None:
+    """Print keys as a table."""
     table = Table(box=None, padding=(0, 2, 0, 0))
     for name in ("name", "status", "scopes", "id", "last accessed", "last modified", "updated by", "created by"):
         table.add_column(name, no_wrap=name in ("name", "status", "id"))
@@ -184,6 +188,7 @@ async def id_of(place: KeyPlace, named: str) -> str:
 
 
 async def edit_key(place: KeyPlace, named: str, asked: Mapping[str, Any], *, as_json: bool) -> int:
+    """Change what is given of a key; the exit code."""
     labels: dict[str, str | None] = {**dict.fromkeys(asked["gone_labels"]), **dict(asked["labels"])}
     body = {**grant_fields(asked), **limit_fields(asked), **({"labels": labels} if labels else {})}
     body |= {name: asked[name] for name in ("name", "description") if asked[name] is not None}
@@ -210,6 +215,7 @@ def limit_fields(asked: Mapping[str, Any]) -> dict[str, dict[str, int | None]]:
 async def turn_key(
     place: KeyPlace, named: str, verb: Literal["disable", "enable"], by: str | None, *, as_json: bool
 ) -> int:
+    """Enable or disable a key; the exit code."""
     operation = keys.DISABLE if verb == "disable" else keys.ENABLE
     key = await place.ask(operation, await id_of(place, named), body={"by": person(by)})
     if as_json:
@@ -234,6 +240,7 @@ async def delete_key(place: KeyPlace, named: str, confirm: str | None, by: str |
 
 
 def print_scopes(*, as_json: bool) -> None:
+    """Print the catalogue of scopes, as a table or as JSON."""
     if as_json:
         use_cases = [{"managed": name, "name": shown, "scopes": granted_by(name)} for name, shown in USE_CASES.items()]
         rows = [

@@ -123,6 +123,7 @@ def send_event(intake_url: str) -> None:
 
 
 def send_heartbeat(intake_url: str) -> None:
+    """Post one heartbeat of the demo's device."""
     beat = {
         "instance_id": "demo-instance",
         "sequence": 1,

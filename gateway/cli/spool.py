@@ -58,6 +58,7 @@ def is_balanced(status: dict[str, Any]) -> bool:
 
 
 def print_tables(status: dict[str, Any]) -> None:
+    """Print the counters and lanes of a spool as tables."""
     console = Console()
     edge = Table(title="edge (items)")
     for name in status["edge"]:

@@ -61,6 +61,7 @@ class _Connection(RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
+        """The answer to a request that is no HTTP, which quotes none of its bytes."""
         if request.writer.output_size > 0:
             raise ConnectionError("an answer is under way already")
         response = self._malformed(request, status)

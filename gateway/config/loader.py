@@ -124,6 +124,7 @@ WORDS = {
 
 
 def message_of(detail: ErrorDetails, path: Steps) -> str:
+    """One fault of pydantic as a sentence that names the option and what it takes."""
     match detail["type"]:
         case "extra_forbidden":
             return "unknown option" + did_you_mean(str(path[-1]), sibling_options(path))

@@ -57,6 +57,7 @@ def read_attribute(attributes: dict[str, AnyValue], entry: Json, at: str, depth:
 
 
 def read_any(target: Message, value: Json, at: str, depth: int) -> None:
+    """Write the JSON AnyValue *value* into *target*. Raises BadPayload, which names *at*."""
     if not isinstance(value, dict):
         raise BadPayload(f"{at}: an object is expected")
     if depth > _MAX_DEPTH:

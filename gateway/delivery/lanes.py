@@ -95,6 +95,7 @@ class Lanes:
         return self.unit_cost if lane == UNIT_COST else self._spool
 
     def start(self) -> None:
+        """Start the pump of each lane and its watchdog."""
         for lane in OWN_LANES:
             plan = self._plans.get(lane)
             if plan is not None and plan.exporter is None:
@@ -248,6 +249,7 @@ def grants_of(key: UpstreamKey) -> Callable[[str], bool]:
 
 
 def upstream_settings(upstream: Upstream) -> UpstreamSettings:
+    """The settings of the exporter that sends to the configured upstream."""
     return UpstreamSettings(
         base_url=upstream.base_url,
         preset=upstream.preset,

@@ -35,6 +35,7 @@ SHARE: Final = 0.1
 
 
 async def add_named(spool: SettledReader, store: DeviceStore) -> None:
+    """Introduce the devices that records of earlier releases name; once, in pages."""
     stop = threading.Event()
     try:
         names = await asyncio.to_thread(named_in, spool, stop)

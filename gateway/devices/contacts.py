@@ -91,6 +91,7 @@ def enrolment(connection: sqlite3.Connection, new: New, moment: Moment, *, says_
 
 
 def heartbeat(connection: sqlite3.Connection, device_id: str, beat: Heartbeat, moment: Moment) -> Taken:
+    """One heartbeat: noted, or an outcome that states why not. The device is inserted when new."""
     new = New(device_id, beat.kind or POSTED, "heartbeat", _details(beat), beat.instance_id)
     named = rows.find(connection, device_id) or _insert(connection, new, moment)
     if named is None:

@@ -105,6 +105,7 @@ def put_back(connection: sqlite3.Connection, sent: Enrolment, due_ms: int, *, an
 
 
 def enrolled(connection: sqlite3.Connection, sent: Enrolment, answer: DeviceAnswer, now_ms: int) -> None:
+    """Apply the upstream's *answer* to an enrolment; nothing where it was replaced meanwhile."""
     device = _waiting_for(connection, sent)
     if device is None:
         return

@@ -209,6 +209,7 @@ class Figures(NamedTuple):
 
 
 def figures(connection: sqlite3.Connection) -> Figures:
+    """The counters of devices, as one commit left them."""
     edge = dict.fromkeys(("received", "kept", "duplicate", "suppressed", "rejected", "ignored"), 0)
     lane = dict.fromkeys(("kept", "delivered", "dead_lettered", "expired"), 0)
     reasons: dict[str, int] = {}

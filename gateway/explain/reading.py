@@ -54,6 +54,7 @@ class _Notes(list[Placed]):
         self.first_read = 0
 
     def add(self, position: str, reason: str, reading: tuple[object, ...]) -> None:
+        """Note what was read of one item and what became of it."""
         recording = active_recording() or Recording()
         reported, *rest = reading or (None,)
         made = None

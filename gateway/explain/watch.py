@@ -54,6 +54,7 @@ class WatchedLedger(Ledger):
         self._first: dict[bytes, int] = {}
 
     def count_rows(self, rows: bytes, links: bytes, seq: int, first: int, received_ms: int) -> Counted:
+        """As `Ledger.count`, noting the outcome of each row."""
         counted = super().count_rows(rows, links, seq, first, received_ms)
         ref = call_ref(seq, first)
         for i, (identity, *_) in enumerate(keys_of(rows)):

@@ -140,6 +140,7 @@ def maintained(config: Config, spool: Spool, ingest: Ingest) -> list[Maintained]
 
 
 def build_settler(config: Config, spool: Spool, prices: Prices, held_from_ms: HeldFrom | None) -> Settler:
+    """The settler of calls and metrics, by the configuration."""
     return Settler(
         spool,
         settle_ms=int(config.counting.settle_s * 1000),
@@ -204,6 +205,7 @@ def metrics_settings(config: Config) -> MetricsSettings:
 
 
 def spool_settings(config: Config) -> SpoolSettings:
+    """The spool's settings, by the configuration."""
     return SpoolSettings(
         max_bytes=config.spool.max_bytes,
         max_age_ms=int(config.spool.max_age_s * 1000),

@@ -381,6 +381,7 @@ class MetricsPipeline:
             return Ending(held.held_id, None, held.record if isinstance(held.record, bytes) else b""), None
 
     def decided(self, held: Held, facts: Facts) -> tuple[Ending, Facts | None]:
+        """How the pending aggregate *held* ends by what is known now, and its facts where it counts."""
         since = self._since_ms(held, facts)
         reason = outcome(self._sightings, facts.reporter, facts.family, since, self.settings.prefer_metrics)
         if reason is not None:

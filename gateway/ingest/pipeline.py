@@ -42,6 +42,7 @@ class Taken(NamedTuple):
 
     @property
     def receipt(self) -> Receipt:
+        """How many items were taken, ignored, rejected; what the answer says beside that."""
         calls, points, *_ = self.admitted
         items = ignored = 0
         rejected: list[Rejection] = []

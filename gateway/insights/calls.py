@@ -86,6 +86,7 @@ def is_of_one_service(usage: Collection[Usage], now_hour: int) -> bool:
 
 
 def bursting(usage: Collection[Usage], now_hour: int, name_of: Callable[[Usage], str]) -> dict[str, Share]:
+    """Name -> share of failed calls of the last hours, where it is well above the share before."""
     since = now_hour - ERROR_HOURS
     now = shares((each for each in usage if each.hour > since), name_of, failed)
     before = shares((each for each in usage if each.hour <= since), name_of, failed)

@@ -39,6 +39,7 @@ class Device(NamedTuple):
 
 
 def held_lane(lanes: Sequence[StuckLane]) -> Iterator[Finding]:
+    """One finding for each lane that is stuck longer than its threshold."""
     for lane, state, reason, for_s in sorted(lanes):
         if for_s >= (RETRYING_LANE_S if state == "retrying" else HELD_LANE_S):
             yield Finding(
@@ -52,6 +53,7 @@ def held_lane(lanes: Sequence[StuckLane]) -> Iterator[Finding]:
 
 
 def dead_letters(refused: Sequence[DeadLetters]) -> Iterator[Finding]:
+    """One finding for each lane with dead letters."""
     for lane, reason, records in sorted(refused):
         if records:
             count = "1 record" if records == 1 else f"{rounded(records)} records"

@@ -80,6 +80,7 @@ def unusual_use(history: History) -> Iterator[Finding]:
 
 
 def spike_finding(cause: str, subject: Subject, title: str, *, cost_impact: str | None = None) -> Finding:
+    """The finding of one spike, with its cost and its factor."""
     return Finding(
         cause=cause,
         source=source_of(subject),

@@ -96,6 +96,7 @@ async def make_insight_tables(database: Database) -> None:
 
 
 def insight_item(row: InsightRow) -> Insight:
+    """The item of the list of insights that *row* becomes."""
     return Insight(
         id=row.insight_id,
         status=row.status,

@@ -58,6 +58,7 @@ def is_asked_for(key: KeyRecord, request: ListRequest) -> bool:
 
 
 def values_of(key: KeyRecord, filter_name: str) -> frozenset[str]:
+    """The values of *key* that a filter compares with."""
     match filter_name:
         case "status":
             return frozenset({key.status})

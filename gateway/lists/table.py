@@ -81,6 +81,7 @@ class _TableRows:
         return int(n)
 
     def walk(self, order: Order, beyond: CursorPosition | None, most: int) -> Sequence[_Row]:
+        """Up to *most* rows in *order*, after the position *beyond*."""
         table, where = self.table, self.where
         key = table.expressions[self.request.sort.key]
         if beyond is not None:

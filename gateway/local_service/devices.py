@@ -80,6 +80,7 @@ def enroll(connection: sqlite3.Connection, call: Call) -> Answer:
 
 
 def heartbeat(connection: sqlite3.Connection, call: Call) -> Answer:
+    """POST of a heartbeat: 204; 404 for an unknown device, 403 for a blocked one."""
     body = decoded_object(call.body)
     beat = (text(body, "instance_id"), whole(body, "sequence"))
     observed_at_ms, health = time_ms(body, "observed_at"), text(body, "status")

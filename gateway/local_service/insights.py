@@ -99,6 +99,7 @@ def comments(connection: sqlite3.Connection, call: Call) -> Answer:
 
 @_as_service_errors
 def add_comment(connection: sqlite3.Connection, call: Call) -> Answer:
+    """POST of a comment: 201 with it."""
     written = tables.add_comment(
         connection,
         call.params["insight_id"],
@@ -112,6 +113,7 @@ def add_comment(connection: sqlite3.Connection, call: Call) -> Answer:
 
 @_as_service_errors
 def change_comment(connection: sqlite3.Connection, call: Call) -> Answer:
+    """PUT of a comment: 200 with it."""
     changed = tables.change_comment(
         connection,
         call.params["insight_id"],
@@ -124,6 +126,7 @@ def change_comment(connection: sqlite3.Connection, call: Call) -> Answer:
 
 
 def add_insight(connection: sqlite3.Connection, insight: Insight, insight_id: str) -> None:
+    """Insert *insight* as if a detector had found it."""
     impact = insight.cost_impact
     row = tables.InsightRow(
         insight_id=insight_id,

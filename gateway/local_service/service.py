@@ -50,6 +50,7 @@ def build_service(
     draw = random or Random()  # noqa: S311 - decides about misbehaviour only
 
     async def opened(app: web.Application) -> AsyncIterator[None]:
+        """The running service; its sockets and files are closed at the end of the block."""
         database = await Database.open(data_path / DATABASE_NAME, setup=add_sql_functions)
         try:
             await database.migrate("service", [_migration("0001_service.sql"), _migration("0002_insights_aside.sql")])

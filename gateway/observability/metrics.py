@@ -243,6 +243,7 @@ class StatusCollector(Collector):
         return [family(name, []) for name in NAMES]
 
     def collect(self) -> Iterator[Metric]:
+        """Metric families of the present status, for the Prometheus client."""
         status, web = self._status(), self._web_figures()
         yield from edge_metrics(status)
         yield from lane_metrics(status["lanes"])
@@ -280,6 +281,7 @@ def edge_metrics(status: Status) -> Iterator[Metric]:
 
 
 def lane_metrics(lanes: Mapping[str, LaneStatus]) -> Iterator[Metric]:
+    """The metric families of the lanes."""
     counts = {name: {outcome: n for outcome, n in lane.items() if isinstance(n, int)} for name, lane in lanes.items()}
     yield family(
         LANE_RECORDS, [((name, outcome), counts[name][outcome]) for name in lanes for outcome in LANE_OUTCOMES]
@@ -300,6 +302,7 @@ def spool_metrics(spool: SpoolStatus) -> Iterator[Metric]:
 
 
 def resend_metrics(status: Status) -> Iterator[Metric]:
+    """The metric families of replays."""
     yield family(DEAD_LETTERS, [((x["lane"], x["reason"]), x["records"]) for x in status.get("dead_letters", ())])
     resends = status.get("resends", {})
     ends = [((lane, end), x["dead_letters"][end]) for lane, x in resends.items() for end in x["dead_letters"]]

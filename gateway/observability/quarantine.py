@@ -28,6 +28,7 @@ class QuarantineStatus(TypedDict):
 
 
 def quarantine_status(spool: StatusStore) -> QuarantineStatus:
+    """The part `quarantine` of /v2/status."""
     entries = spool.quarantined
     counts = [entry.records for entry in entries]
     known = [n for n in counts if n is not None]

@@ -66,6 +66,7 @@ class Refused:
         turn gets a line for each request."""
 
     def note(self, status: int, reason: str, route: str, peer: str, key: str | None = None) -> None:
+        """Count one refused request under its route and reason."""
         now_ms = self._now_ms()
         entry = self._entries.pop((status, reason, route), None) or _Entry()
         if len(self._entries) >= MAX_ENTRIES:

@@ -56,6 +56,7 @@ class OwnPrice(_Strict):
     reasoning: Price | None = None
 
     def rates(self) -> Rates:
+        """The entry as rates; a kind without a price of its own takes the input's."""
         created = self.input if self.cache_creation is None else self.cache_creation
         return Rates(
             above_input_tokens=-1,

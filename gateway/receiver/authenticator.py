@@ -132,6 +132,7 @@ class KeyAuthenticator:
         self._keys = keys
 
     def admit(self, headers: Headers, scope: str, shown: Sequence[str] | None = None) -> KeyRecord:
+        """The key of a request that *scope* admits. Raises Unauthenticated, Forbidden."""
         secret = only_key(keys_in(headers) if shown is None else shown)
         if secret is None:
             raise Unauthenticated("an API key is needed, in the Authorization header", reason="no_key")

@@ -54,6 +54,7 @@ class RecentSenders:
         """The one seen last stands last."""
 
     def note(self, peer: str, user_agent: str, path: str) -> None:
+        """Remember who sent a request without a key."""
         if not self._most:
             return
         now_ms = self._now_ms()

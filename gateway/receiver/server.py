@@ -138,6 +138,7 @@ class Receiver:
     async def accept(
         self, request: web.BaseRequest, route: BodyRoute, parameter: str, hold: Hold
     ) -> web.StreamResponse:
+        """Take one request to its answer; raises what `gateway.contract.errors` maps."""
         headers = request.headers
         shown = None if route.shown is None else route.shown(request, parameter)
         key = self.admission.admit(request, route.path, route.scope, hold, shown)

@@ -45,6 +45,7 @@ class SourceManner:
         return "protobuf" if media_of(content_type) == "protobuf" else "json"
 
     def success(self, request: web.BaseRequest, media: str, receipt: Receipt) -> web.StreamResponse:
+        """The answer to a body that was taken, in the form that the source's product reads."""
         match self._kind:
             case "firehose":
                 request_id = receipt.answer.get("requestId") or request.headers.get(FIREHOSE_REQUEST_HEADER)

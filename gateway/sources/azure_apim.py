@@ -62,6 +62,7 @@ _Row = tuple[str, dict[str, Json]]
 
 
 def read(documents: Sequence[Document], out: SourceRead, context: Context) -> None:
+    """Rules 1 and 2: the row with the tokens is the call, the others of its id are suppressed."""
     calls: dict[str, _Row] = {}
     for position, row in _rows(documents, out):
         if not _is_llm(row):

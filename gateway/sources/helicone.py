@@ -74,6 +74,7 @@ HELICONE_COUNTED = Convention("helicone", own={**NAMES, **OWN_COUNTS}, basis=exc
 
 
 def read(documents: Sequence[Document], out: SourceRead, context: Context) -> None:
+    """One call for each row with a `request_id`; others are ignored."""
     for position, document in objects(documents, out):
         for where, row in _rows(document, position):
             if not isinstance(row, dict):

@@ -81,6 +81,7 @@ _MAX_DIMENSIONS: Final = 32
 
 
 def read(documents: Sequence[Document], out: SourceRead, context: Context) -> None:
+    """One sum for each row of a page of usage."""
     openai: list[Sum] = []
     anthropic: list[Sum] = []
     for position, value in objects(documents, out):

@@ -214,6 +214,7 @@ def _associated_cost(
 
 
 def check_dimensions(filter_: Mapping[str, Sequence[object]], more_dimensions: AbstractSet[str]) -> None:
+    """Raises BadUnitCost for dimensions that are too many, too long, or not known."""
     if len(filter_) > MAX_DIMENSIONS:
         raise BadUnitCost(Fault("too_many_dimensions"))
     for name, values in filter_.items():

@@ -49,6 +49,7 @@ class SqliteSeries:
         lanes = self._spool.followers(AI_TELEMETRY)
 
         def keep(connection: sqlite3.Connection, counters: Counters) -> None:
+            """Write series, pending aggregates and what follows from them in one commit."""
             write_series(connection, series)
             write_sightings(connection, sightings)
             connection.executemany(

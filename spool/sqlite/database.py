@@ -85,6 +85,7 @@ def mapped_errors(what: str) -> Iterator[None]:
 
 
 def spool_error(what: str, error: sqlite3.Error | UnicodeDecodeError) -> SpoolError:
+    """The SpoolError that stands for an error of sqlite3."""
     if is_full(error):
         return SpoolFull(f"{what}: the disk is full")
     if isinstance(

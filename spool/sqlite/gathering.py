@@ -35,6 +35,7 @@ class _OpenChunk:
     size: int = 0
 
     def row(self, lane: Lane, received_ms: int) -> rows.ChunkRow:
+        """The row of table `chunk`."""
         ends = array("I")
         stop = 0
         for record in self.records:
@@ -106,6 +107,7 @@ class Gathering:
         links: bytes,
         appender: asyncio.Future[None],
     ) -> None:
+        """Add records to the lane's open chunk; *appender* is done when they are on disk."""
         with self.lock:
             gathered = self._open
             if records or links:

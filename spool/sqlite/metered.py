@@ -82,6 +82,7 @@ def keep_events(
     seqs: Sequence[int],
     now_ms: int,
 ) -> list[IntakeOutcome]:
+    """Keep what is new of *events* in the present commit; each one's outcome."""
     streams: dict[str, Stream] = {}
     changes: dict[str, list[Change]] = {}
     records: list[bytes] = []

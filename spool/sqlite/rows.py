@@ -55,6 +55,7 @@ class ChunkRow:
 
 
 def insert_chunk(connection: sqlite3.Connection, chunk: ChunkRow) -> None:
+    """Insert one row of table `chunk`."""
     connection.execute(
         "INSERT INTO chunk (seq, lane, received_ms, n, ends, facts, links, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         (

@@ -450,6 +450,7 @@ class SqliteSpool:
         self._wakes[lane].set()
 
     async def wait_ready(self, lane: Lane, timeout_s: float) -> None:
+        """As `LaneStore.wait_ready`."""
         wake = self._wakes[lane]
         if not_before_ms := self._not_before_ms.pop(lane, None):
             timeout_s = min(timeout_s, max(0.0, (not_before_ms - self._now_ms()) / 1000))

@@ -108,6 +108,7 @@ def settle_nothing(connection: sqlite3.Connection, counters: Counters) -> None:
 
 
 def frozen(connection: sqlite3.Connection, batch_id: str) -> Frozen:
+    """The frozen batch of that id, with its stream and operation."""
     name, kind, stream_id, operation, generation, attempts, sent_at = connection.execute(
         "SELECT name, kind, stream, operation, generation, attempts, sent_at FROM unit_batch"
         " JOIN unit_stream ON unit_stream.id=stream WHERE batch_id=?",

@@ -33,6 +33,7 @@ ADMIN_WAYS = ("adminToken", "session")
 
 @cache
 def gateway_document() -> Json:
+    """The OpenAPI 3.1 document of both listeners, as plain JSON types."""
     senders = read_folder("gateway.admin.openapi", "senders")
     answers = senders.pop("x-answers")
     senders["paths"] |= source_paths(tuple(SOURCES.values()), answers, senders["paths"])

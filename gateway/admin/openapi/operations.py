@@ -28,6 +28,7 @@ def operation_paths(operations: Sequence[AnyOperation]) -> Json:
 
 
 def described(operation: AnyOperation) -> Json:
+    """The OpenAPI operation of one row of the registry."""
     item: Json = {"operationId": operation.id, "summary": operation.summary, "tags": [operation.tag]}
     if operation.text:
         item["description"] = operation.text

@@ -53,6 +53,7 @@ def with_404(item: Json) -> Json:
 
 
 def own_paths(source: Source, responses: Json) -> Iterator[tuple[str, Json]]:
+    """The paths that one source has of its own -> OpenAPI path items."""
     base = source.path
     for path in (base, *(base + path for path in source.native_paths), *source.native_paths, base + TOKEN_PATH):
         with_token = path.endswith(TOKEN_PATH)
@@ -67,6 +68,7 @@ def own_paths(source: Source, responses: Json) -> Iterator[tuple[str, Json]]:
 
 
 def pushed(source: Source, method: str, path: str, responses: Json, *, with_token: bool) -> Json:
+    """The path item of a source's `/v1/sources/{name}`."""
     extra = [ONLY_WITH_TOKEN.format(name=source.name)] if with_token else []
     return {
         "operationId": operation_id(method, path),
@@ -106,6 +108,7 @@ def responses_any() -> Json:
 
 
 def otlp_paths(prefix: str, title: str, otlp: Json, parameters: list[Json]) -> Iterator[tuple[str, Json]]:
+    """The OTLP paths below a source's own -> OpenAPI path items."""
     for signal in SIGNALS:
         path, plain = f"{prefix}/v1/{signal}", otlp[f"/v1/{signal}"]["post"]
         extra = {

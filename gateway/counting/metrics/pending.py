@@ -28,6 +28,7 @@ class Facts(NamedTuple):
 
 
 def facts_of(aggregate: Aggregate) -> bytes:
+    """The digest that a pending aggregate is kept by in the spool."""
     model = aggregate.record["response_model"] or aggregate.record["request_model"]
     return orjson.dumps(
         [

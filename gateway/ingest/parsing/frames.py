@@ -113,6 +113,7 @@ def points_in(fields: Sequence[Any]) -> int:
 
 
 def pack_points(points: UsagePoints) -> PackedPoints:
+    """Usage points as plain types, for the frame between the processes."""
     labels: dict[Labels, int] = {}
     tables: dict[MetricTable, int] = {}
     numbered = [
@@ -137,6 +138,7 @@ def pack_points(points: UsagePoints) -> PackedPoints:
 
 
 def unpack_points(packed: PackedPoints) -> UsagePoints:
+    """The inverse of `pack_points`."""
     points = UsagePoints(items=packed.items, ignored=packed.ignored, attributions=list(_joined(packed.attributions)))
     points.suppressed.update(packed.suppressed)
     points.rejected += [Rejection(*x) for x in _joined(packed.rejected)]

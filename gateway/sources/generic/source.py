@@ -55,6 +55,7 @@ class GenericReader:
         self._beside = {name: tuple(map(path_of, paths)) for name, paths in mapping.fields.items()}
 
     def read(self, documents: Sequence[Document], out: SourceRead, context: Context) -> None:
+        """One call for each item that the mapping finds."""
         for position, document in objects(documents, out):
             for where, item in self._items_of(document, position, out):
                 report = self._report(item)

@@ -90,6 +90,7 @@ MAX_ERRORS = 1000
 
 
 def read(documents: Sequence[Document], out: SourceRead, context: Context) -> None:
+    """One call for each generation of the merged events."""
     batch = read_events(documents)
     if batch.rejected and len(documents) == 1 and not (batch.observations or batch.ignored):
         raise BadPayload(f"{_WANTED}; {_wrong(batch.rejected[0].rejection)}")

@@ -28,6 +28,7 @@ from gateway.sources.source import Snippet, Source, SourceRead
 
 
 def read(documents: Sequence[Document], out: SourceRead, context: Context) -> None:
+    """Each document by its own kind: payload, older payload, daily export, event."""
     daily: list[tuple[str, dict[str, Json]]] = []
     for position, document in objects(documents, out):
         if is_payload(document) and not is_older(document):

@@ -34,6 +34,7 @@ _WHO = ("service_name", "environment", "user", "session", "team", "project")
 
 
 def read(documents: Sequence[Document], out: SourceRead, context: Context) -> None:
+    """Each record of another gateway as it is, checked."""
     for position, value in objects(opened(documents), out):
         try:
             record = record_of(value, context.received_at)

@@ -215,6 +215,7 @@ class Copying:
         self._reached: set[int] = set()
 
     def run(self) -> None:
+        """Read every page of the damaged file and write what is whole into a new one."""
         if not self._image.pages:
             self._note("file")
             return
