@@ -9,7 +9,7 @@ from spool.store import Refusal
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """The target has the batch, but for the records it *refused*."""
+    """The upstream has the batch, but for the records it *refused*."""
 
     refused: tuple[Refusal, ...] = ()
 
@@ -20,12 +20,12 @@ class Retry:
 
     reason: str
     answered: bool
-    """Whether the target answered (then the next try carries another
+    """Whether the upstream answered (then the next try carries another
     idempotency key) or fell silent."""
     after_s: float | None = None
-    """The target's own wish (`Retry-After`), bounded to an hour; None lets the back-off decide."""
+    """The upstream's own wish (`Retry-After`), bounded to an hour; None lets the back-off decide."""
     throttled: bool = False
-    """The target asks the whole lane to slow down (429, 503): states nothing against this batch."""
+    """The upstream asks the whole lane to slow down (429, 503): states nothing against this batch."""
     may_be_there: bool = False
     """No answer came, and the request may have arrived: a connection was made."""
 
@@ -43,7 +43,7 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The target refuses these bytes for ever: split them until the culprits stand
+    """The upstream refuses these bytes for ever: split them until the culprits stand
     alone, and dead-letter those.
     """
 
@@ -52,7 +52,7 @@ class Refused:
     too_large: bool = False
     """The size was the reason, so smaller batches may pass whole."""
     may_be_there: bool = False
-    """The target may have taken it, and would not know it as a repeat: nothing of it is sent again
+    """The upstream may have taken it, and would not know it as a repeat: nothing of it is sent again
     unasked, whole or in parts."""
 
 
@@ -60,7 +60,7 @@ Outcome = Delivered | Retry | Hold | Refused
 
 
 class Exporter(Protocol):
-    """Sends one batch to one target. Raises nothing of the transport's own; bugs do raise."""
+    """Sends one batch to one upstream. Raises nothing of the transport's own; bugs do raise."""
 
     async def send(self, batch: Batch) -> Outcome:
         """Send *batch* once."""

@@ -1,6 +1,6 @@
-"""What all lanes to one target know of it together: whether it answers at all.
+"""What all lanes to one upstream know of it together: whether it answers at all.
 
-A key, a scope or a path is one lane's matter (`exporters.pacing`). Silence is the target's:
+A key, a scope or a path is one lane's matter (`exporters.pacing`). Silence is the upstream's:
 after `SILENCES` requests in a row that got no answer, whichever lane sent them, it counts as
 down. Then one batch at a time probes it, with back-off, and the first answer, whatever it
 states, opens it for every lane at once.
@@ -33,14 +33,14 @@ class Destination:
         return self._failures > 0
 
     def on_answering(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call *listener* whenever the target answers again after it
+        """Call *listener* whenever the upstream answers again after it
         was down; the result ends that.
         """
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
     def launch(self) -> bool:
-        """A batch is about to go; True when it is the probe of a target that is
+        """A batch is about to go; True when it is the probe of an upstream that is
         down: `landed` wants to know.
         """
         if self.is_down:
@@ -49,7 +49,7 @@ class Destination:
         return self.is_down
 
     def landed(self, *, probe: bool) -> None:
-        """The batch is back; when a probe never got as far as the target, another one may go."""
+        """The batch is back; when a probe never got as far as the upstream, another one may go."""
         if probe and self._is_probed:
             self._is_probed = False
             self.opens_at_s = self._clock.monotonic_s()

@@ -2,7 +2,7 @@
 grants a scope serves it.
 
 A secret is named by `${env:NAME}` or `${file:PATH}`, or stands there literally. A file is read
-again when it changes. When the target refuses a key (401, 403), its secret is read again; is it the
+again when it changes. When the upstream refuses a key (401, 403), its secret is read again; is it the
 same, the next granting key takes over, so that two keys on one lane rotate with no gap. When all
 are refused the marks are cleared: the lane is held, and each probe starts from the first key.
 """
@@ -50,7 +50,7 @@ class _Slot:
     secret: Secret | None = None
     stamp: _FileStamp | None = None
     refused_for: set[str] = field(default_factory=set)
-    """Scopes for which the target refused the secret as it is now."""
+    """Scopes for which the upstream refused the secret as it is now."""
 
 
 class Keyring:
@@ -89,7 +89,7 @@ class Keyring:
         return None
 
     def refuse(self, key: OutboundKey, scope: str) -> bool:
-        """The target would not take *key* for *scope*.
+        """The upstream would not take *key* for *scope*.
 
         True when another try makes sense: a new secret, or another key.
         """

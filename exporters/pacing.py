@@ -22,7 +22,7 @@ Verdict = Literal["split", "bury", "set_aside"]
 unsent while the lane is held."""
 
 REFUSING_S = 300.0
-"""A target that took nothing for this long is held to refuse
+"""An upstream that took nothing for this long is held to refuse
 everything: schema drift, not bad records."""
 REFUSING_RECORDS = 10
 """Fewer refusals than this prove nothing in a quiet lane."""
@@ -55,7 +55,7 @@ class Pacing:
         self.opens_at_s = float("-inf")
         """Monotonic time before which nothing is sent."""
         self.ceiling_bytes = max_bytes
-        """Size to freeze batches at; below *max_bytes* once the target called a batch too large."""
+        """Size to freeze batches at; below *max_bytes* once the upstream called a batch too large."""
         self.epoch = 0
         """Goes up when the lane closes; a batch carries the epoch it was sent in, so that a stale
         answer changes nothing."""
@@ -88,7 +88,7 @@ class Pacing:
                 return self._in_flight
 
     def delivered(self, *, epoch: int) -> None:
-        """The target took a batch; what was sent before a hold proves nothing about it."""
+        """The upstream took a batch; what was sent before a hold proves nothing about it."""
         if self._state == "held" and epoch != self.epoch:
             return
         if self._state != "ok" and epoch == self.epoch:
@@ -130,7 +130,7 @@ class Pacing:
     def refused(
         self, refused: Refused, *, records: int, size_bytes: int, now_s: float, epoch: int, chance: float
     ) -> Verdict:
-        """What becomes of a batch of *records* and *size_bytes* that the target refuses for ever."""
+        """What becomes of a batch of *records* and *size_bytes* that the upstream refuses for ever."""
         if self._state == "held":
             if self._refusing:
                 self._hold(self.reason or "", now_s, epoch)
@@ -142,7 +142,7 @@ class Pacing:
             if records > 1:
                 return "split"
         if self._refuses_all(now_s):
-            self._hold(f"the target refuses every record: {refused.code}: {refused.message}", now_s, epoch)
+            self._hold(f"the upstream refuses every record: {refused.code}: {refused.message}", now_s, epoch)
             self._refusing = True
             return "set_aside"
         if records > 1:
@@ -157,7 +157,7 @@ class Pacing:
         if self._state == "held" and not self._refusing and epoch == self.epoch:
             self._open()
         if (self._state == "held" and self._refusing) or self._refuses_all(now_s):
-            self._hold(f"the target refuses every record: {code}", now_s, epoch)
+            self._hold(f"the upstream refuses every record: {code}", now_s, epoch)
             self._refusing = True
             return "set_aside"
         self.buried(count, code, now_s=now_s, chance=chance)
@@ -170,14 +170,16 @@ class Pacing:
         self._burials += count
         if self._burials > PACED_BURIALS:
             self._failures += 1
-            self._pause(now_s, full_jitter_s(self._failures, chance), f"the target refuses record after record: {code}")
+            self._pause(
+                now_s, full_jitter_s(self._failures, chance), f"the upstream refuses record after record: {code}"
+            )
 
     def wake(self) -> None:
         """Try at once: something changed (a key, an operator's word)."""
         self.opens_at_s = float("-inf")
 
-    def target_answers(self) -> None:
-        """The target answers another lane again: try at once, if its
+    def upstream_answers(self) -> None:
+        """The upstream answers another lane again: try at once, if its
         silence was why this one waits.
         """
         if self._met_silence:

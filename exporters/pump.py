@@ -30,17 +30,17 @@ WATCHDOG_S = 2.0
 """The spool is asked again this often even when no one states that
 something is ready (a lost wake-up)."""
 ASIDE_MOST = 64
-"""Batches kept leased while the target refuses everything; then
+"""Batches kept leased while the upstream refuses everything; then
 probing starts over from the oldest."""
 
-NO_ANSWER = "the target does not answer any lane"
+NO_ANSWER = "the upstream does not answer any lane"
 
 log = structlog.get_logger("exporters.pump")
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one request to the target may hold, and how many may be under way."""
+    """What one request to the upstream may hold, and how many may be under way."""
 
     max_records: int = 1000
     max_bytes: int = 4 * 1024 * 1024 - 16 * 1024
@@ -75,8 +75,8 @@ class Pump:
         chance: Callable[[], float],
         destination: Destination | None = None,
     ) -> None:
-        """*destination* is what the lanes to one target share; None for a lane
-        that has its target to itself.
+        """*destination* is what the lanes to one upstream share; None for a lane
+        that has its upstream to itself.
         """
         self.lane = lane
         self.counts = Counts()
@@ -131,7 +131,7 @@ class Pump:
         then give back what is under way.
         """
         self._running = True
-        forget = self._destination.on_answering(self._target_answers)
+        forget = self._destination.on_answering(self._upstream_answers)
         try:
             while not self._stopping.is_set():
                 await self._step()
@@ -162,11 +162,11 @@ class Pump:
         self._destination.opens_at_s = float("-inf")
         self._changed.set()
 
-    def _target_answers(self) -> None:
-        """Another lane got through to the target: a pause that its
+    def _upstream_answers(self) -> None:
+        """Another lane got through to the upstream: a pause that its
         silence was the reason of is over.
         """
-        self._pacing.target_answers()
+        self._pacing.upstream_answers()
         self._changed.set()
 
     async def _step(self) -> None:
@@ -323,7 +323,7 @@ class Pump:
 
     async def _settle_refused(self, batch: Batch, refused: Refused, epoch: int) -> None:
         if refused.may_be_there:
-            # The target is in trouble: what follows waits, so that not all of it ends like this.
+            # The upstream is in trouble: what follows waits, so that not all of it ends like this.
             retry = Retry(f"{refused.code}: {refused.message}", answered=True)
             self._pacing.failed(retry, now_s=self._clock.monotonic_s(), epoch=epoch, chance=self._chance())
             await self._bury(batch, refused)

@@ -7,7 +7,7 @@
 | 400 422 | refused: split until the culprits stand alone |
 | 401 403 407 | hold: key, scope or proxy |
 | 404 405 410 | hold: wrong path |
-| 406 415 | hold: the target cannot read what we send |
+| 406 415 | hold: the upstream cannot read what we send |
 | 408 425, 5xx (not 501) | retry with back-off |
 | 409 | delivered when the body states that it was accepted already, else as 400 |
 | 413 | refused, too large |
@@ -66,7 +66,7 @@ def outcome(  # noqa: C901, PLR0911, PLR0912 - the whole table in one place, a l
         case _ if 200 <= status < 300:  # noqa: PLR2004 - the 2xx class
             return Delivered(refusals(body, records))
         case _ if 300 <= status < 400:  # noqa: PLR2004 - the 3xx class
-            return Hold(f"{lane}: HTTP {status}: the target redirects; check upstream.base_url")
+            return Hold(f"{lane}: HTTP {status}: the upstream redirects; check upstream.base_url")
         case 400 | 422:
             return _refused(status, body)
         case 401 | 403:
@@ -74,9 +74,9 @@ def outcome(  # noqa: C901, PLR0911, PLR0912 - the whole table in one place, a l
         case 407:
             return Hold(f"{lane}: HTTP {status}: the proxy wants credentials")
         case 404 | 405 | 410:
-            return Hold(f"{lane}: HTTP {status}: the target does not know the path: {fault(body)}")
+            return Hold(f"{lane}: HTTP {status}: the upstream does not know the path: {fault(body)}")
         case 406 | 415:
-            return Hold(f"{lane}: HTTP {status}: the target does not read this content type: {fault(body)}")
+            return Hold(f"{lane}: HTTP {status}: the upstream does not read this content type: {fault(body)}")
         case 408 | 425:
             return Retry(_said(status, body), answered=True)
         case 409:
@@ -86,7 +86,7 @@ def outcome(  # noqa: C901, PLR0911, PLR0912 - the whole table in one place, a l
         case 429 | 503:
             return Retry(_said(status, body), answered=True, after_s=wish_s(headers, now_unix_s), throttled=True)
         case 501:
-            return Hold(f"{lane}: HTTP {status}: the target does not offer this: {fault(body)}")
+            return Hold(f"{lane}: HTTP {status}: the upstream does not offer this: {fault(body)}")
         case _ if status >= 500 and repeatable:  # noqa: PLR2004 - the 5xx class
             return Retry(_said(status, body), answered=True)
         case _ if status >= 500:  # noqa: PLR2004 - the 5xx class

@@ -158,15 +158,15 @@ def silence(error: BaseException) -> Retry | Hold:
     """
     match error:
         case aiohttp.ClientConnectorCertificateError():
-            return Hold("the target's certificate is not trusted", answered=False)
+            return Hold("the upstream's certificate is not trusted", answered=False)
         case aiohttp.ClientSSLError():
-            return Hold("no TLS with the target", answered=False)
+            return Hold("no TLS with the upstream", answered=False)
         case aiohttp.ClientHttpProxyError():
             return Hold(f"the proxy answered HTTP {error.status}", answered=False)
         case TimeoutError():
-            text = "the target did not answer in time"
+            text = "the upstream did not answer in time"
         case aiohttp.ClientConnectorDNSError():
-            text = "the target's name cannot be resolved"
+            text = "the upstream's name cannot be resolved"
         case _:
             text = f"no answer: {type(error).__name__}"
     never_connected = isinstance(error, aiohttp.ConnectionTimeoutError | aiohttp.ClientConnectorError)

@@ -61,7 +61,7 @@ def said(kind: CallType, state: str | None, told: str = "") -> DeviceAnswer:
         ("enroll", 403, b'{"message":"no"}', said("enroll", "forbidden", "no")),
         ("enroll", 400, b'{"code":"bad","message":"m"}', said("enroll", "quarantined", "bad: m")),
         ("enroll", 422, b"", said("enroll", "quarantined")),
-        ("enroll", 404, b"", Hold("devices: HTTP 404: the target does not know the path: ")),
+        ("enroll", 404, b"", Hold("devices: HTTP 404: the upstream does not know the path: ")),
         ("enroll", 413, b"", Refused("too_large", "HTTP 413", too_large=True)),
         ("enroll", 500, b"", Retry("HTTP 500", answered=True)),
         ("enroll", 429, b"", Retry("HTTP 429", answered=True, throttled=True)),
