@@ -1,13 +1,13 @@
 """What a large backlog costs: time to ready, memory, drain.
 
-    python -m benchmarks.backlog --gib 10                      received hours ago: none of it concerns the ledger any more
-    python -m benchmarks.backlog --gib 10 --age 0              received a moment ago: the ledger is rebuilt from its evidence
+    python -m benchmarks.backlog --gib 10            received hours ago: settled for the ledger
+    python -m benchmarks.backlog --gib 10 --age 0    received a moment ago: the ledger is rebuilt
     python -m benchmarks.backlog --gib 0.2 --drain-s 30 --json out.json
 
-The backlog is written through the spool's own interface, with records and evidence as the gateway
-makes them of gen_ai spans, ids patched so that no two are alike. Then the gateway starts on it,
-with the page cache dropped where this user may, against a sink that refuses until it is ready. The
-same is done with an empty data directory: the base.
+The backlog is written through the spool's own interface, with records and evidence as the
+gateway makes them of gen_ai spans, ids patched so that no two are alike. Then the gateway
+starts on it, with the page cache dropped where this user may, against a sink that refuses until
+it is ready. The same is done with an empty data directory: the base.
 """
 
 import argparse
@@ -47,8 +47,8 @@ _TRACE_AT, _RESPONSE_AT = 8, 64
 """Where the end of the trace id, with the span id behind it, and the response id's fingerprint
 stand in a row of evidence (`gateway.counting.calls.digest`)."""
 _SPREAD = 0x9E3779B97F4A7C15
-"""Makes a number look like a fingerprint: the ledger's tables take the low bits of one for random.
-"""
+"""Makes a number look like a fingerprint: the ledger's tables
+take the low bits of one for random."""
 _POLL_S = 0.1
 
 
@@ -158,7 +158,9 @@ def running_gateway(folder: Path, data_dir: Path, sink: Sink) -> Iterator[tuple[
 
 
 def drop_page_cache() -> None:
-    """So that nothing of the backlog is in memory; without the right to, the start finds it there."""
+    """So that nothing of the backlog is in memory; without the right to,
+    the start finds it there.
+    """
     try:
         Path("/proc/sys/vm/drop_caches").write_text("1")
     except OSError:

@@ -1,16 +1,16 @@
-"""Request bodies for the load: OTLP trace exports of gen_ai spans, built once
-and made unique by patching.
+"""Request bodies for the load: OTLP trace exports of gen_ai spans, built
+once and made unique by patching.
 
-One template per shape is serialised with sentinel ids. A request is a copy of it in which the trace
-id, span id and response id of every span are overwritten in place, at offsets found once: the
-length of no field changes, so nothing is encoded again. Uniqueness matters on three fields: equal
-span ids or equal response ids are one call to the gateway.
+One template per shape is serialised with sentinel ids. A request is a copy of it in which the
+trace id, span id and response id of every span are overwritten in place, at offsets found once:
+the length of no field changes, so nothing is encoded again. Uniqueness matters on three fields:
+equal span ids or equal response ids are one call to the gateway.
 
 Layout of the ids of AI span number *s* of a run (s counts from 0):
   span id      8 bytes, big endian: `AI_SPAN_ID_BASE + s` (other spans: `OTHER_SPAN_ID_BASE + s`)
   trace id    16 bytes: 8 bytes `TRACE_ID_HIGH`, 8 bytes as the span id
   response id `chatcmpl-` and 24 hex digits
-so the upstream can state from a span id which span of the run it is (`benchmarks.sink` keeps them in a bitmap).
+so the upstream knows from a span id which span of the run it is (`benchmarks.sink`: a bitmap).
 """
 
 import gzip
@@ -41,7 +41,8 @@ class Shape:
     """Attributes on each AI span; beyond 15 they include message
     content, which the gateway has to drop."""
     encoding: Literal["protobuf", "json", "litellm"] = "protobuf"
-    """`litellm`: not OTLP but what LiteLLM's generic callback pushes (`benchmarks.litellm_bodies`)."""
+    """`litellm`: not OTLP but what LiteLLM's generic callback pushes
+    (`benchmarks.litellm_bodies`)."""
     gzip: bool = False
     convention: Convention = "gen_ai"
     ai_percent: int = 100

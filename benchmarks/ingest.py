@@ -1,19 +1,19 @@
 """How fast the gateway takes spans, keeps them on disk, and delivers them:
 three processes on loopback.
 
-    python -m benchmarks.ingest                                    the default matrix
+    python -m benchmarks.ingest                              the default matrix
     python -m benchmarks.ingest --spans 100 --attributes 15 --runs 5 --json out.json
-    python -m benchmarks.ingest --pending                          a backlog of a million spans, then its drain
-    python -m benchmarks.ingest --spans 512 --profile              where the time goes
+    python -m benchmarks.ingest --pending                    a million pending spans, then their drain
+    python -m benchmarks.ingest --spans 512 --profile        where the time goes
 
 Each run starts a sink (the cost service), a gateway with an empty data directory, and a sender;
-sends; and waits until the sink has everything that was acknowledged. A run counts only when it is
-true: spans and tokens at the sink equal those acknowledged, nothing twice, and the gateway's own
-figures agree. The exit code is 1 when one is not.
+sends; and waits until the sink has everything that was acknowledged. A run counts only when it
+is true: spans and tokens at the sink equal those acknowledged, nothing twice, and the gateway's
+own figures agree. The exit code is 1 when one is not.
 
 The gateway runs as it ships (`synchronous=FULL`): an answer follows the commit on disk, so the
-disk's own fdatasync latency stands beside the results. CPU seconds are the gateway process's, all
-threads, until all is delivered.
+disk's own fdatasync latency stands beside the results. CPU seconds are the gateway process's,
+all threads, until all is delivered.
 """
 
 import argparse

@@ -1,9 +1,9 @@
-"""Request bodies as LiteLLM's generic callback pushes them: an array of records of 12 to 14
-kB, made unique by patching.
+"""Request bodies as LiteLLM's generic callback pushes them: an array of records of 12 to
+14 kB, made unique by patching.
 
-The record is a captured one. As in `benchmarks.bodies`, ids are overwritten in place: record number
-*s* of a run has the response id `chatcmpl-` and the 24 hex digits of `AI_SPAN_ID_BASE + s`, and a
-call id that ends in its last twelve.
+The record is a captured one. As in `benchmarks.bodies`, ids are overwritten in place: record
+number *s* of a run has the response id `chatcmpl-` and the 24 hex digits of `AI_SPAN_ID_BASE +
+s`, and a call id that ends in its last twelve.
 """
 
 import gzip
@@ -63,7 +63,9 @@ class LiteLLMTemplate:
 
 
 def _record(captured: dict[str, Any], index: int, now_s: float) -> dict[str, Any]:
-    """The captured record with sentinel ids, times of its own, and the usage of `tokens_of(index)`."""
+    """The captured record with sentinel ids, times of its own, and the
+    usage of `tokens_of(index)`.
+    """
     made: dict[str, Any] = json.loads(json.dumps(captured))
     response_id, usage = f"chatcmpl-{_response_sentinel(index)}", tokens_of(index)
     made["id"] = made["response"]["id"] = response_id

@@ -1,20 +1,20 @@
-"""The upstream of the benchmark: a cost service that takes AI telemetry and keeps exact count of
-it. A process of its own.
+"""The upstream of the benchmark: a cost service that takes AI telemetry and keeps exact count
+of it. A process of its own.
 
-python -m benchmarks.sink [--mode accept|refuse|hang|lose_answer]
+    python -m benchmarks.sink [--mode accept|refuse|hang|lose_answer]
 
 Prints `{"port": N}` on a line of its own once it listens (loopback, a free
 port), and runs until SIGTERM.
 
-    POST /v2/ai-telemetry/records    as the wire contract states; the body is parsed and every record counted
+    POST /v2/ai-telemetry/records    as the wire contract states; every record counted
     GET  /_counts                    `Counts` as JSON
-    GET  /_seen                      bitmap, bit s of byte s // 8: AI span number s of the run has come (benchmarks.bodies)
+    GET  /_seen                      bitmap, bit s of byte s // 8: AI span number s has come
     POST /_mode/{mode}               change the mode
 
-Modes: `accept` 202; `refuse` 503 with Retry-After, nothing counted; `hang` reads and never answers;
-`lose_answer` counts the records, then closes the connection without an answer (an upstream that
-dies after its commit). Loss and duplicates are exact: record ids are compared by their first 64
-bits, spans by their number in the run.
+Modes: `accept` 202; `refuse` 503 with Retry-After, nothing counted; `hang` reads and never
+answers; `lose_answer` counts the records, then closes the connection without an answer (an
+upstream that dies after its commit). Loss and duplicates are exact: record ids are compared by
+their first 64 bits, spans by their number in the run.
 """
 
 import argparse
@@ -256,7 +256,9 @@ def _mode(name: str) -> Mode:
 
 
 async def serve(mode: Mode, *, announce: Callable[[int], None]) -> None:
-    """Listen on a free loopback port, state it to *announce*, and serve until SIGTERM or SIGINT."""
+    """Listen on a free loopback port, state it to *announce*, and
+    serve until SIGTERM or SIGINT.
+    """
     loop = asyncio.get_running_loop()
     sink, stopped = Sink(mode), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

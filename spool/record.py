@@ -110,7 +110,8 @@ class Record(TypedDict):
 
     schema: str
     record_id: str
-    """32 hex digits, from the report's own identity; the same on every retry, replica and restart."""
+    """32 hex digits, from the report's own identity; the same on every
+    retry, replica and restart."""
     kind: Literal["call", "aggregate"]
     billed: bool
     source: Source

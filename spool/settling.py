@@ -6,8 +6,8 @@ from typing import Final, NamedTuple
 MERGED: Final = "kept.merged"
 """Outcome of a record that stands for several observations of its call."""
 MOVED: Final = "kept.moved"
-"""Outcome of a record that waits on in a later chunk: it left its position, and counts as before.
-"""
+"""Outcome of a record that waits on in a later chunk: it left its
+position, and counts as before."""
 
 
 class Position(NamedTuple):
@@ -48,14 +48,16 @@ class Evidence(NamedTuple):
     dropped: dict[int, str]
     """Index -> outcome of the records that settling dropped."""
     merged: frozenset[int]
-    """Indexes of those that stand for several observations: decided before their own chunk settles."""
+    """Indexes of those that stand for several observations:
+    decided before their own chunk settles."""
 
 
 class Settled(NamedTuple):
     """Settled records, in order."""
 
     records: list[bytes]
-    """As settling left them: without those it dropped, merged ones in place of what they stand for."""
+    """As settling left them: without those it dropped, merged
+    ones in place of what they stand for."""
     through_seq: int
     """The chunk that they reach; the next read begins after it."""
     is_more: bool

@@ -1,8 +1,8 @@
 """The spool as its users see it: a protocol for each user, and `Spool`, which is all of them.
 
-Two homes implement it: SQLite (`spool.sqlite`), and a replicated one later. All methods are called
-on the event loop's thread, except where one states otherwise; awaitables complete when the change
-is on disk. Each raises SpoolError when the spool cannot keep or give records now.
+Two homes implement it: SQLite (`spool.sqlite`), and a replicated one later. All methods are
+called on the event loop's thread, except where one states otherwise; awaitables complete when
+the change is on disk. Each raises SpoolError when the spool cannot keep or give records now.
 """
 
 from collections import Counter
@@ -38,7 +38,10 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Depth:
-    """What a lane holds. `kept = delivered + pending + dead_lettered + expired` at all times."""
+    """What a lane holds.
+
+    `kept = delivered + pending + dead_lettered + expired` at all times.
+    """
 
     kept: int
     delivered: int
@@ -72,8 +75,9 @@ class LaneStore(Protocol):
         """Fix the next batch of *lane* on disk, oldest first, and lease it;
         None when nothing is ready.
 
-        Batches frozen earlier and not leased now (released, or left by a restart) come first, with
-        the same id, generation and bytes. Raises SpoolCorrupt when the file cannot be read.
+        Batches frozen earlier and not leased now (released, or left by a
+        restart) come first, with the same id, generation and bytes. Raises
+        SpoolCorrupt when the file cannot be read.
         """
 
     async def ack(self, batch: Batch, refused: Sequence[Refusal] = ()) -> None:
@@ -142,10 +146,11 @@ class EventStore(Protocol):
     async def keep_events(
         self, events: Sequence[NewEvent], rejected: Counter[str], *, counts_repeats: bool = True
     ) -> list[IntakeOutcome]:
-        """Keep the new ones, in one commit with the counts of the *rejected* (by
-        reason); the outcome of each event.
+        """Keep the new ones, in one commit with the counts of the *rejected* (by reason);
+        the outcome of each event.
 
-        *counts_repeats* is false for events that no sender sent: only a kept one counts as an item.
+        *counts_repeats* is false for events that no sender sent: only a
+        kept one counts as an item.
         """
 
     async def keep_records(self, records: Sequence[Metered], repeat_key: RepeatKey | None) -> IntakeOutcome:
@@ -175,7 +180,9 @@ class SeriesStore(Protocol):
         counts: ItemCounts,
         received_ms: int,
     ) -> Awaitable[None]:
-        """Write what payloads of metrics add, in one commit: all of it, or with SpoolError nothing."""
+        """Write what payloads of metrics add, in one commit: all
+        of it, or with SpoolError nothing.
+        """
 
     def note(self, sightings: Sequence[SightingRow]) -> Awaitable[None]:
         """Write sightings alone."""
@@ -190,7 +197,9 @@ class SeriesStore(Protocol):
         """Up to *most* aggregates that were received up to then, oldest first."""
 
     async def turn_back(self, now_ms: int) -> None:
-        """The clock jumped back to *now_ms*: an aggregate received later waits as one received now."""
+        """The clock jumped back to *now_ms*: an aggregate received later
+        waits as one received now.
+        """
 
     async def end(self, endings: Sequence[Ending], now_ms: int, announce: Callable[[int], None]) -> None:
         """Release pending aggregates in a chunk of their own, or drop them:
@@ -200,7 +209,9 @@ class SeriesStore(Protocol):
         """
 
     async def forget(self, now_ms: int, seen_before_ms: int) -> int:
-        """Forget some series whose `until_ms` is over, and sightings before that time; how many."""
+        """Forget some series whose `until_ms` is over, and
+        sightings before that time; how many.
+        """
 
 
 class CountingStore(Protocol):
@@ -214,7 +225,8 @@ class CountingStore(Protocol):
     """Called when an append failed after its positions were handed out: what
     was counted since is void."""
     lost_appends: int
-    """Commits of appends that failed, as far as their senders were answered; goes with `settle`."""
+    """Commits of appends that failed, as far as their senders were
+    answered; goes with `settle`."""
 
     @property
     def sealed_seq(self) -> int:
@@ -284,17 +296,19 @@ class IntakeStore(Protocol):
         """
 
     def position(self, lane: Lane) -> tuple[int, int]:
-        """(chunk, index) that the next record appended to *lane* will have, within one `reserve`."""
+        """(chunk, index) that the next record appended to *lane*
+        will have, within one `reserve`.
+        """
 
     def append(
         self, lane: Lane, records: Sequence[bytes], counts: ItemCounts, *, facts: bytes = b"", links: bytes = b""
     ) -> Awaitable[None]:
-        """Keep *records* of *lane* and the *counts*, in one commit with all
-        that waits; done when on disk.
+        """Keep *records* of *lane* and the *counts*, in one commit with all that
+        waits; done when on disk.
 
-        *facts* and *links* are the ledger's own evidence, opaque here, given back at start. Raises
-        SpoolError at once, with nothing kept, while the ledger is rebuilt after a loss; the
-        awaitable raises SpoolError (SpoolFull: no room on the disk) when the commit failed.
+        *facts* and *links* are the ledger's own evidence, opaque here, given back at start.
+        Raises SpoolError at once, with nothing kept, while the ledger is rebuilt after a loss;
+        the awaitable raises SpoolError (SpoolFull: no room on the disk) when the commit failed.
         """
 
 
@@ -306,12 +320,12 @@ class SettledReader(Protocol):
         """As `LaneStore` has it."""
 
     async def settled_records(self, lane: Lane, after_seq: int, *, most_bytes: int) -> Settled:
-        """The records of *lane*'s settled chunks after *after_seq*: whole
-        chunks, until they hold *most_bytes*.
+        """The records of *lane*'s settled chunks after *after_seq*: whole chunks,
+        until they hold *most_bytes*.
 
-        Damaged rows are left out. `through_seq` is less than *after_seq* when the spool never came
-        that far: then it is not the file that the reader knew. Chunks that every lane has delivered
-        are deleted whether a reader reached them or not.
+        Damaged rows are left out. `through_seq` is less than *after_seq* when the spool never
+        came that far: then it is not the file that the reader knew. Chunks that every lane has
+        delivered are deleted whether a reader reached them or not.
         """
 
     def pending_bodies(self, lane: Lane) -> Iterator[bytes]:
@@ -390,7 +404,9 @@ class StatusStore(Protocol):
     settings: SpoolSettings
 
     def age_ms(self) -> int:
-        """The suspend-aware monotonic clock (`spool.age`): every time in the spool is one of its."""
+        """The suspend-aware monotonic clock (`spool.age`): every
+        time in the spool is one of its.
+        """
 
     def edge(self) -> Mapping[str, int]:
         """received, kept, duplicate, suppressed, rejected, ignored -> items."""
@@ -405,7 +421,9 @@ class StatusStore(Protocol):
         """As `LaneStore` has it."""
 
     def dead_letter_summary(self) -> DeadLetterSummary:
-        """Dead letters by reason, and what became of resends, as the last maintenance counted them."""
+        """Dead letters by reason, and what became of resends, as the last
+        maintenance counted them.
+        """
 
     @property
     def used_bytes(self) -> int:

@@ -96,7 +96,7 @@ def outcome(  # noqa: C901, PLR0911, PLR0912 - the whole table in one place, a l
 
 
 def refusals(body: bytes, records: int) -> tuple[Refusal, ...]:
-    """The records that a 2xx answer lists as rejected; an answer without the word costs no parse."""
+    """The records that a 2xx answer lists as rejected; without the word nothing is parsed."""
     if b'"rejected"' not in body:
         return ()
     document = _json_object(body)

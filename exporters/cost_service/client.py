@@ -1,9 +1,9 @@
-"""HTTP to the cost management service: one session for all lanes, one
-`request`, and how its failures read.
+"""HTTP to the cost management service: one session for all lanes, one `request`,
+and how its failures read.
 
-The key goes out as the bare header value, over TLS that is verified, and never follows a redirect.
-http is for loopback only. Bodies of answers are read up to a limit; a key that the upstream echoes
-is masked before anyone sees the text.
+The key goes out as the bare header value, over TLS that is verified, and never follows a
+redirect. http is for loopback only. Bodies of answers are read up to a limit; a key that the
+upstream echoes is masked before anyone sees the text.
 """
 
 import ipaddress
@@ -127,7 +127,10 @@ class CostServiceClient:
     async def request(
         self, method: str, path: str, key: OutboundKey, *, headers: Mapping[str, str], body: bytes | None = None
     ) -> Answer | Retry | Hold:
-        """Make one request. Raises nothing of the transport: silence and broken answers are values."""
+        """Make one request.
+
+        Raises nothing of the transport: silence and broken answers are values.
+        """
         data = BytesIO(body) if body is not None and len(body) >= LARGE_BODY_BYTES else body
         try:
             async with self._session.request(

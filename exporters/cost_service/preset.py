@@ -26,7 +26,8 @@ class Preset:
     idempotency_header: str = "Idempotency-Key"
     gateway_id_header: str = "X-Gateway-Id"
     batch_id_header: str = "X-Batch-Id"
-    """Names a batch whatever the idempotency key is by then: another gateway knows a repeat by it."""
+    """Names a batch whatever the idempotency key is by then: another
+    gateway knows a repeat by it."""
 
 
 PRESETS: Mapping[str, Preset] = {

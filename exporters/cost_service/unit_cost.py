@@ -1,11 +1,11 @@
-"""The exporter of the `unit_cost` lane: totals of one stream and operation a request (`replace`,
-`delete`, `sum`), and the one read before.
+"""The exporter of the `unit_cost` lane: totals of one stream and operation a request
+(`replace`, `delete`, `sum`), and the one read before.
 
 A record of the lane is `{"stream","kind","operation","record"}`; a batch has one stream and
-operation. `replace` and `delete` may be sent any number of times. A `sum` may not: after an answer
-that leaves open whether it was carried out, it is set aside for the operator. A stream that nothing
-was sent of begins with a `read`: what the upstream holds goes to `learn`, which must be idempotent
-and on disk when it returns; None states it that this cannot be known.
+operation. `replace` and `delete` may be sent any number of times. A `sum` may not: after an
+answer that leaves open whether it was carried out, it is set aside for the operator. A stream
+that nothing was sent of begins with a `read`: what the upstream holds goes to `learn`, which
+must be idempotent and on disk when it returns; None states it that this cannot be known.
 """
 
 import asyncio
@@ -194,7 +194,9 @@ def names_no_stream(body: bytes) -> bool:
 
 
 def base_page(body: bytes, kind: str) -> tuple[list[BaseRecord], str | None] | None:
-    """The records of one page of a stream, and the cursor of the next; None when it cannot be read."""
+    """The records of one page of a stream, and the cursor of the
+    next; None when it cannot be read.
+    """
     try:
         page = orjson.loads(body)
         records = [base_record(record, kind) for record in page["records"]]

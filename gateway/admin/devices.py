@@ -203,7 +203,9 @@ def _enroll(device_id: str, now_ms: int, connection: sqlite3.Connection) -> Devi
 
 
 def _enroll_all(now_ms: int, connection: sqlite3.Connection) -> int:
-    """Enrol anew every device but those blocked, quarantined or about to enrol for the first time."""
+    """Enrol anew every device but those blocked, quarantined or about to
+    enrol for the first time.
+    """
     devices = rows.chosen(connection, "state NOT IN ('blocked', 'quarantined', 'pending', 'enrolling')", ())
     for device in devices:
         _anew(connection, device, now_ms)

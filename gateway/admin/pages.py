@@ -75,7 +75,9 @@ async def page(request: web.Request) -> web.Response:
 
 
 async def login(request: web.Request) -> web.Response:
-    """Open a session with `?once=…` and redirect to the page; else answer the form for the token."""
+    """Open a session with `?once=…` and redirect to the page;
+    else answer the form for the token.
+    """
     code = request.query.get("once")
     if code is None:
         return html(login_page("Log in with the admin token."))

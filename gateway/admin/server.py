@@ -1,7 +1,8 @@
 """The admin listener: one application from the registry, its errors, and its guards.
 
-Probes are open everywhere, metrics and status on loopback. Everything else needs the admin token or
-a session opened with it; an operation with a scope also admits an inbound key that grants it.
+Probes are open everywhere, metrics and status on loopback. Everything else needs
+the admin token or a session opened with it; an operation with a scope also admits
+an inbound key that grants it.
 """
 
 import re
@@ -77,7 +78,9 @@ def endpoint(operation: AnyOperation, store: Any) -> Handler:
     """*operation* on *store* over HTTP."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
-        """Answer one request by its operation; errors become the answers of `gateway.contract.errors`."""
+        """Answer one request by its operation; errors become the answers of
+        `gateway.contract.errors`.
+        """
         call = operation.call(
             path=request.match_info,
             query=list(request.query.items()),

@@ -1,9 +1,9 @@
 """Long computations beside the event loop: in a thread, so that whoever else waits gets
 the interpreter in between.
 
-Not a second core: the interpreter's lock is handed over every `SWITCH_S` (`gateway.cli.running`),
-and a single call into C keeps it for as long as it takes. What runs here is pure, or touches only
-what no one else uses meanwhile.
+Not a second core: the interpreter's lock is handed over every `SWITCH_S`
+(`gateway.cli.running`), and a single call into C keeps it for as long as it takes. What runs
+here is pure, or touches only what no one else uses meanwhile.
 """
 
 import asyncio
@@ -18,7 +18,9 @@ LET_GO_AT_ONCE: Final = 1_000
 
 
 async def in_thread(work: Callable[[], T], *, is_long: bool) -> T:
-    """What *work* returns or raises; done at once, in this turn of the loop, unless it *is_long*."""
+    """What *work* returns or raises; done at once, in this turn of the
+    loop, unless it *is_long*.
+    """
     return await asyncio.to_thread(work) if is_long else work()
 
 

@@ -20,8 +20,8 @@ from exporters.secret import Secret
 REFERENCE = re.compile(r"\$\{(env|file):([^}]+)\}")
 
 SECRET_OPTION = "secret"  # noqa: S105 - an option's name
-"""Options of this name keep their reference, so that the secret can change while the gateway runs.
-"""
+"""Options of this name keep their reference, so that the secret
+can change while the gateway runs."""
 
 Steps = tuple[str | int, ...]
 """Keys and indices from the top to an option."""
@@ -50,7 +50,9 @@ class ConfigFaults(Exception):
 
 @dataclass(slots=True)
 class Draft:
-    """A configuration on its way: plain data, where each option stands, and what was wrong so far."""
+    """A configuration on its way: plain data, where each option
+    stands, and what was wrong so far.
+    """
 
     data: dict[str, Any]
     lines: dict[Steps, int]
@@ -122,8 +124,8 @@ def note_lines(draft: Draft, node: yaml.Node, path: Steps) -> None:
 
 
 def expand(draft: Draft, environ: Mapping[str, str], folder: Path) -> None:
-    """Replace `${env:NAME}` and `${file:path}` in every text but secrets, `~` before a path, and
-    start relative paths at *folder*.
+    """Replace `${env:NAME}` and `${file:path}` in every text but secrets, `~` before a path,
+    and start relative paths at *folder*.
     """
     for path, text in list(texts(draft.data, ())):
         try:

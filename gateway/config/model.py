@@ -141,8 +141,8 @@ class Devices(Options):
     """`hold`: telemetry waits, for 15 minutes at most, until the service knows the
     device that it comes from."""
     own_id: str | None = Field(default=None, max_length=MAX_ID)
-    """Id of the device that the gateway is itself, such as the machine's serial number; else one
-    that it made in its data directory."""
+    """Id of the device that the gateway is itself, such as the machine's serial number; else
+    one that it made in its data directory."""
 
     @model_validator(mode="after")
     def who_is_held_is_enrolled(self) -> Self:
@@ -170,12 +170,13 @@ class Events(Options):
 
 class UnitCost(Options):
     operation: Literal["replace", "sum"] = "replace"
-    """How totals travel: whole, which no resend can distort, or as what came since, where several
-    gateways send to one stream."""
+    """How totals travel: whole, which no resend can distort, or as what came since, where
+    several gateways send to one stream."""
     replicas: int = Field(default=1, ge=1)
     """How many gateways send to the same streams."""
     suffix: str = Field(default="", pattern=r"^[A-Za-z0-9_.-]{0,64}$")
-    """After each stream's name at the service: gives each of several gateways streams of its own."""
+    """After each stream's name at the service: gives each of several
+    gateways streams of its own."""
     dimensions: tuple[str, ...] = ()
     """Dimensions without a prefix that the service knows besides those that are known here."""
     keep_totals_s: DurationS = Field(default=45 * DAY_S, alias="keep_totals", ge=45 * DAY_S)
@@ -212,7 +213,9 @@ class SpoolOptions(Options):
 
 
 class UpstreamKey(Options):
-    """One key of the service we send to, and what it grants: exactly one of `managed` and `scopes`."""
+    """One key of the service we send to, and what it grants:
+    exactly one of `managed` and `scopes`.
+    """
 
     name: str = Field(min_length=1)
     secret: SecretOption = Field(repr=False)
@@ -249,11 +252,11 @@ class Upstream(Options):
     encoding: Literal["records"] = "records"
     keys: tuple[UpstreamKey, ...]
     sum_retry: Literal["park", "at_least_once"] = "park"
-    """After an ambiguous 5xx on what the upstream cannot know as a repeat: set it aside as a dead
-    letter, or send it again."""
+    """After an ambiguous 5xx on what the upstream cannot know as a repeat: set it aside as a
+    dead letter, or send it again."""
     knows_event_ids: bool = False
-    """Whether the upstream knows a repeated usage event by its `metadata.event_id`: then no event
-    is ever set aside for that."""
+    """Whether the upstream knows a repeated usage event by its `metadata.event_id`: then no
+    event is ever set aside for that."""
     ca_file: Path | None = None
     """PEM of a private certificate authority."""
     proxy: str | None = None
@@ -322,7 +325,8 @@ class SourceOptions(Options):
     verify: str | None = Field(default=None, pattern=r"^[\x21-\x7e]{1,256}$")
     """Vercel's ownership proof: every answer of the source carries it as `x-vercel-verify`."""
     items: str = ""
-    """Of `generic`: path of the list of calls in a document; empty where a document is one call."""
+    """Of `generic`: path of the list of calls in a document;
+    empty where a document is one call."""
     time: Paths = ()
     """Of `generic`: where it stands when a call began."""
     event_id: Paths = ()

@@ -20,8 +20,8 @@ DEVICE: Mapping[str, Any] = {
     "spool": {"max_bytes": "256MiB", "max_dead_letter_bytes": "32MiB", "reserve_bytes": "16MiB"},
     "upstream": {"sum_retry": "at_least_once", "knows_event_ids": True},
 }
-"""A laptop or a node that forwards to another gateway: that one knows repeats, has the prices, and
-adds up what several send.
+"""A laptop or a node that forwards to another gateway: that one knows repeats, has the prices,
+and adds up what several send.
 
 The names are those of the configuration file; a group that the operator does not have
 (`upstream`) is not made by it.
@@ -32,7 +32,9 @@ _NOT_MADE_HERE = frozenset({"upstream"})
 
 
 def with_profile(options: Mapping[str, Any]) -> dict[str, Any]:
-    """*options* with the defaults of the profile that they name; as they are where it is unknown."""
+    """*options* with the defaults of the profile that they name;
+    as they are where it is unknown.
+    """
     name = options.get("profile")
     return laid_under(options, _DEFAULTS[name]) if name in PROFILES else dict(options)
 

@@ -1,4 +1,6 @@
-"""The envelope that AI records travel in between gateways and to the service (wire contract 6.1). Pure."""
+"""The envelope that AI records travel in between gateways and to the
+service (wire contract 6.1). Pure.
+"""
 
 from typing import Final
 

@@ -48,7 +48,9 @@ class BadRecord(BadPayload):
 
 
 class NothingTaken(BadRecord):
-    """Every item of the request has a fault of its own; the code and the text are the first one's."""
+    """Every item of the request has a fault of its own; the code and the
+    text are the first one's.
+    """
 
     def __init__(self, code: str, text: str, beside: Mapping[str, object]) -> None:
         super().__init__(code, text)

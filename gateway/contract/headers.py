@@ -3,4 +3,5 @@
 from typing import Final
 
 REPEAT_KEY_HEADERS: Final = ("Idempotency-Key", "cloudzero-idempotency-key")
-"""Either one marks a request as a repeat, where its items have no ids of their own: presets `document`, `cloudzero`."""
+"""Either one marks a request as a repeat, where its items have no ids of their own:
+presets `document`, `cloudzero`."""

@@ -1,4 +1,6 @@
-"""Unit-cost streams: where a request goes, and the limits of the service (wire contract 2.1 and 6.3). Pure."""
+"""Unit-cost streams: where a request goes, and the limits of the service (wire
+contract 2.1 and 6.3). Pure.
+"""
 
 import re
 from typing import Final, NamedTuple
@@ -25,7 +27,8 @@ DIMENSIONS: Final = frozenset(
         "Service Category", "Service Detail", "Transaction Type", "Usage Family", "Usage Type",
     }
 )  # fmt: skip
-"""Dimensions without a prefix. The service does not publish its list in full, hence `unit_cost.dimensions`."""
+"""Dimensions without a prefix. The service does not publish its list in
+full, hence `unit_cost.dimensions`."""
 FREE_DIMENSION: Final = re.compile(r"(?:custom|tag):.{1,256}", re.DOTALL)
 
 

@@ -5,8 +5,8 @@ They differ from the generated classes in three ways, none of which shows on the
 
 1. `attributes` is `map<string, AnyValue>` (a repeated KeyValue and a map entry have identical
    bytes), so a value is a dictionary look-up; of a repeated key the last one wins.
-2. `AnyValue` has plain fields instead of a oneof, so a value is read without asking which member is
-   set. The numbers keep presence (`?`): an attribute that states 0 is 0, not absent.
+2. `AnyValue` has plain fields instead of a oneof, so a value is read without asking which
+   member is set. The numbers keep presence (`?`): an attribute that states 0 is 0, not absent.
 3. Fields that no one needs are left out; protobuf skips them.
 
 Each message is one entry of `_SCHEMA`: field number, type, name. `*` repeats, `?` keeps
@@ -146,7 +146,9 @@ _SCALARS = {
 
 
 def _add_map(message: DescriptorProto, field: FieldDescriptorProto) -> None:
-    """Make *field* `map<string, AnyValue>`: a nested entry type with the layout of OTLP's KeyValue."""
+    """Make *field* `map<string, AnyValue>`: a nested entry type with the
+    layout of OTLP's KeyValue.
+    """
     entry = message.nested_type.add(name=f"{field.name.capitalize()}Entry")
     entry.options.map_entry = True
     optional = FieldDescriptorProto.LABEL_OPTIONAL
@@ -182,7 +184,9 @@ def _add_field(message: DescriptorProto, line: str) -> None:
 
 
 def _pool() -> descriptor_pool.DescriptorPool:
-    """A pool of its own, so that these types never meet the generated ones of opentelemetry-proto."""
+    """A pool of its own, so that these types never meet the
+    generated ones of opentelemetry-proto.
+    """
     file = descriptor_pb2.FileDescriptorProto(name="otlp_view.proto", package=_PACKAGE, syntax="proto3")
     for name, lines in _SCHEMA.items():
         message = file.message_type.add(name=name)

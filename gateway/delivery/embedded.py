@@ -1,9 +1,9 @@
 """The embedded local service: the upstream when no `upstream` is configured, with keys of its
 own for the gateway's lanes.
 
-The gateway sends to it over a real socket like to any service: AI telemetry under a managed "Send
-AI Telemetry" key, the rest under a fixed key. Both secrets, and one with read scopes for the
-operator, lie as files of mode 0600.
+The gateway sends to it over a real socket like to any service: AI telemetry under a managed
+"Send AI Telemetry" key, the rest under a fixed key. Both secrets, and one with read scopes for
+the operator, lie as files of mode 0600.
 """
 
 from collections.abc import Callable, Sequence
@@ -49,7 +49,9 @@ READ_SCOPES = (READ_COSTS_SCOPE, "insights:read_insight", "insights:read_insight
 
 
 async def prepare_keys(service: Service, data_dir: Path) -> tuple[UpstreamKey, ...]:
-    """Make the keys that are missing; the gateway's own two, as its configuration would name them."""
+    """Make the keys that are missing; the gateway's own two, as its
+    configuration would name them.
+    """
     telemetry = data_dir / FOLDER / "telemetry.key"
     control = data_dir / FOLDER / "control.key"
     grants: tuple[tuple[str, Grant, Path], ...] = (

@@ -55,8 +55,8 @@ class Lanes:
         events: EventStore,
         devices: Exporter | None = None,
     ) -> None:
-        """*devices* takes what an earlier release left in the spool's lane of that name; devices
-        have a lane of their own.
+        """*devices* takes what an earlier release left in the spool's lane of that name;
+        devices have a lane of their own.
         """
         self._spool = spool
         clock = SystemClock()
@@ -111,8 +111,8 @@ class Lanes:
         self._running.append(asyncio.create_task(self._look_for_keys(), name="key files"))
 
     async def _keep_pumping(self, lane: Lane, exporter: Exporter, plan: LanePlan) -> None:
-        """Run the lane's pump; one that ends by a fault of ours is reported and replaced, for its
-        lane must not stand still.
+        """Run the lane's pump; one that ends by a fault of ours is reported and replaced, for
+        its lane must not stand still.
         """
         while not self._stopping:
             pump = Pump(
@@ -139,7 +139,9 @@ class Lanes:
                 await asyncio.sleep(0 if watching.done() and not watching.cancelled() else RESTART_S)
 
     async def _until_still(self, lane: Lane, pump: Pump, limits: Limits) -> None:
-        """Return when the lane states that it is well and has something to send, yet nothing moves."""
+        """Return when the lane states that it is well and has
+        something to send, yet nothing moves.
+        """
         watch = LaneWatch()
         while True:
             await asyncio.sleep(WATCH_S)

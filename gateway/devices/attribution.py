@@ -1,9 +1,9 @@
-"""Attribution from the enrolled device: its labels fill what neither
-record nor resource states. Pure.
+"""Attribution from the enrolled device: its labels fill what neither record
+nor resource states. Pure.
 
 A device states labels in its heartbeats and its enrolment. `team`, `project`, `environment` and
-`user` are fields of the attribution, any other name joins its `labels`. What the inbound key fixes
-stays (`gateway.normalise.attribution`).
+`user` are fields of the attribution, any other name joins its `labels`. What the inbound key
+fixes stays (`gateway.normalise.attribution`).
 """
 
 import re
@@ -18,14 +18,16 @@ from gateway.normalise.context import Context
 from gateway.normalise.points import UsagePoints
 
 LABEL_NAME: Final = re.compile(r"[\w.-]{1,64}", re.ASCII)
-"""The form of a label's name in a record; a device's label of another form stays with the device.
-"""
+"""The form of a label's name in a record; a device's label of
+another form stays with the device."""
 
 Labels = Mapping[str, str]
 
 
 def labels_in(details: bytes) -> Labels:
-    """The labels within a device's *details* (JSON: host, client, labels) that a record may carry."""
+    """The labels within a device's *details* (JSON: host, client,
+    labels) that a record may carry.
+    """
     if b'"labels"' not in details:
         return {}
     stated: Labels = orjson.loads(details).get("labels") or {}

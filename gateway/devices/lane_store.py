@@ -1,10 +1,10 @@
 """What the lane of devices has to send: one enrolment, heartbeat or probe a batch.
 
-Enrolments go at the rate of a token bucket, heartbeats at their slots. A failed one is due again
-after a back-off of its own. A device that the upstream does not know any more is enrolled again;
-when the upstream seems to have lost the fleet (`throttling.MassNotFoundBreaker`), none is:
-heartbeats stop, and a ping now and then shows whether it was an outage. Every DatabaseUnavailable
-leaves as SpoolError, so the pump tries again.
+Enrolments go at the rate of a token bucket, heartbeats at their slots. A failed one is due
+again after a back-off of its own. A device that the upstream does not know any more is enrolled
+again; when the upstream seems to have lost the fleet (`throttling.MassNotFoundBreaker`), none
+is: heartbeats stop, and a ping now and then shows whether it was an outage. Every
+DatabaseUnavailable leaves as SpoolError, so the pump tries again.
 """
 
 import asyncio
@@ -169,7 +169,9 @@ class DeviceLaneStore:
     # ---- as the pump uses it
 
     async def freeze(self, lane: Lane, *, max_records: int, max_bytes: int) -> Batch | None:
-        """The next call as a batch of one, None when none is due; enrolments and heartbeats alternate."""
+        """The next call as a batch of one, None when none is due;
+        enrolments and heartbeats alternate.
+        """
         del max_records, max_bytes
         self._due.clear()
         takers = [self._take_enrolment, self._take_beat]
@@ -203,7 +205,9 @@ class DeviceLaneStore:
         self._land(batch)
 
     async def bury(self, batch: Batch, code: str, message: str) -> None:
-        """The upstream will never take it (too large): the device is quarantined, a heartbeat expires."""
+        """The upstream will never take it (too large): the device is
+        quarantined, a heartbeat expires.
+        """
         flight = self.flights[batch.batch_id]
         with _as_spool_error():
             match flight.item:

@@ -20,8 +20,8 @@ from gateway.devices.states import KNOWN, may
 
 LEASE_MS: Final = 120_000
 VERDICT_MS: Final = 20_000
-"""A device that the service forgot waits so long before it is enrolled again: by then a fleet of
-twenty shows whether it was the only one."""
+"""A device that the service forgot waits so long before it is enrolled again: by then a fleet
+of twenty shows whether it was the only one."""
 COOLDOWN_MS: Final = 60_000
 """Between two enrolments of one device."""
 CYCLES_MOST: Final = 3
@@ -173,8 +173,8 @@ _LOST: Final = "device_no IN (SELECT device_no FROM enrolments WHERE again = 1)"
 
 
 def lost(connection: sqlite3.Connection, after_no: int) -> Device | None:
-    """One of those that are to be enrolled again because the service had forgotten them: the next
-    after *after_no*, and round again.
+    """One of those that are to be enrolled again because the service had forgotten them: the
+    next after *after_no*, and round again.
 
     So that one which the service really dropped is not the only one that is asked for.
     """
@@ -183,7 +183,8 @@ def lost(connection: sqlite3.Connection, after_no: int) -> Device | None:
 
 
 def recall(connection: sqlite3.Connection) -> int:
-    """The service knows them after all: drop the enrolments that were to come, and were not sent.
+    """The service knows them after all: drop the enrolments that
+    were to come, and were not sent.
 
     They count as no cycle.
     """
@@ -231,7 +232,8 @@ def _sent(connection: sqlite3.Connection, device: Device, sent: Device, answer: 
             rows.count_lane(connection, "delivered")
         rows.save(connection, device, **done, beat=None, beat_due_ms=None, beat_waits=0)
         return
-    # A later one came meanwhile. It was counted as standing in for this one; now each has its own
+    # A later one came meanwhile. It was counted as standing in for this one; now each has its
+    # own
     # outcome.
     slot_ms = due_ms(device.device_id, interval_ms or 60_000, now_ms, now_ms)
     if sent.beat_waits and device.beat_waits:
@@ -285,7 +287,9 @@ def _interval_ms(answer: DeviceAnswer, device: Device) -> int | None:
 
 
 def note_spoken(connection: sqlite3.Connection, spoke: Sequence[Spoke], interval_ms: int) -> None:
-    """Devices that sent telemetry since the last time; who sends no heartbeats has one sent for it."""
+    """Devices that sent telemetry since the last time; who sends no
+    heartbeats has one sent for it.
+    """
     for device_no, contact_ms in spoke:
         device = rows.by_number(connection, device_no)
         if device is None or contact_ms <= device.last_contact_ms:

@@ -49,7 +49,9 @@ class DeviceSender:
                 assert_never(reply)
 
     def _is_about_the_device(self, epoch: int | None) -> bool:
-        """A 403 that names no reason is about the device while others are accepted, else about the key."""
+        """A 403 that names no reason is about the device while others are
+        accepted, else about the key.
+        """
         if epoch is None or epoch != self._ok_epoch() or not self._accepted_since_forbidden:
             return False
         self._accepted_since_forbidden = False

@@ -3,10 +3,10 @@
     pending ──claimed──▶ enrolling ──accepted──▶ enrolled ⇄ offline, inactive
        ▲ put_back ◀─────────┘                      │  └─cloned──▶ conflict
        │                                  forgotten│
-       └───── claimed ◀── reenrolling ◀────────────┘        blocked, quarantined: only an operator ends them
+       └───── claimed ◀── reenrolling ◀────────────┘   blocked, quarantined: ended by an operator
 
-`offline` and `inactive` are verdicts of this gateway alone: the service never learns of them. An
-enrolment is under way in the states of `ENROLS`; in no other is there a job for one.
+`offline` and `inactive` are verdicts of this gateway alone: the service never learns of them.
+An enrolment is under way in the states of `ENROLS`; in no other is there a job for one.
 """
 
 from typing import Final, Literal, get_args

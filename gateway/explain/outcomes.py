@@ -1,8 +1,8 @@
-"""The outcome of each item once all were counted, the records that stand for it, and
-the fields of its record.
+"""The outcome of each item once all were counted, the records that stand for it,
+and the fields of its record.
 
-Takes what the items are by themselves (`spans`, `log_records`, `points`) and what was noted while
-they were counted (`watch`).
+Takes what the items are by themselves (`spans`, `log_records`, `points`) and what was noted
+while they were counted (`watch`).
 """
 
 from collections import defaultdict, deque
@@ -42,7 +42,9 @@ _BECAUSE = {
 
 
 def complete_calls(singles: Iterable[Single], ledger: WatchedLedger, records: Records) -> None:
-    """Complete the explanations of all calls; *singles* in the order in which they were counted."""
+    """Complete the explanations of all calls; *singles* in the
+    order in which they were counted.
+    """
     found = _reported(singles, ledger)
     own = {
         report.ref: _own_record(explanation)
@@ -70,13 +72,15 @@ def _reported(singles: Iterable[Single], ledger: WatchedLedger) -> list[tuple[Ex
 
 
 def _next(waiting: deque[Report]) -> Report | None:
-    """None for a call that the ledger never saw: it was dropped with the payload that it came in."""
+    """None for a call that the ledger never saw: it was dropped
+    with the payload that it came in.
+    """
     return waiting.popleft() if waiting else None
 
 
 def further_reports(reports: Sequence[Report], number: int, payload: int) -> list[Single]:
-    """The last *number* of *reports*: those that counting made itself, of what a payload states of
-    a whole trace and its earlier calls.
+    """The last *number* of *reports*: those that counting made itself, of what a payload states
+    of a whole trace and its earlier calls.
     """
     return [
         Single(Explanation(payload, f"what is said of a trace ({n})", "report"), identity=report.identity)

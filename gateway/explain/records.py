@@ -1,9 +1,9 @@
 """The fields of one record, and what each was made from. Pure; the same for spans, log
 records and metric points.
 
-The record is the normaliser's; here its fields are only traced back. What the normaliser computes
-(a provider from a model's name, an input from its parts) is computed again with its own functions,
-and named where it gives the same.
+The record is the normaliser's; here its fields are only traced back. What the normaliser
+computes (a provider from a model's name, an input from its parts) is computed again with its
+own functions, and named where it gives the same.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -166,7 +166,9 @@ def _attributed(traced: Traced, field: str) -> Provenance:
 
 
 def _provider(traced: Traced, value: Any) -> Field:
-    """The one of name, model and address that gives the provider by itself, asked in their order."""
+    """The one of name, model and address that gives the provider
+    by itself, asked in their order.
+    """
     texts = traced.picked.texts
     named = "provider" if texts.get("provider") else "provider_hint"
     model = "response_model" if traced.record["response_model"] else "request_model"

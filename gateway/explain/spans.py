@@ -158,7 +158,9 @@ def _error(events: Any) -> Field:
 
 
 def _why_no_call(read: _Read, span: Span) -> str:
-    """What makes a span of AI work no call: an attribute, its name, or that it states too little."""
+    """What makes a span of AI work no call: an attribute, its
+    name, or that it states too little.
+    """
     convention, picked = read.reader.convention, read.picked
     failed = span.status.code == _STATUS_ERROR
     if picked.texts.get("span_type") == "pending_span":

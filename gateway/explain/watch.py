@@ -90,7 +90,9 @@ class WatchedLedger(Ledger):
         return self._first.get(fact.trace_id + fact.span_id, 0)
 
     def standing(self, ref: int, seen: frozenset[int] = frozenset()) -> set[int]:
-        """References of the reports that stand for the one at *ref*: itself, unless it was dropped."""
+        """References of the reports that stand for the one at *ref*:
+        itself, unless it was dropped.
+        """
         outcome = self.outcomes.get(ref)
         if outcome is None or ref in seen:
             return {ref} - {0}

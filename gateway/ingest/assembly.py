@@ -178,7 +178,9 @@ def build_intake(
 
 
 def build_worker(config: Config, secrets: Secrets, own_device: str | None) -> WorkerClient | None:
-    """The second process for large payloads, not started yet; None where there is no core for it."""
+    """The second process for large payloads, not started yet;
+    None where there is no core for it.
+    """
     if config.workers == "off" or len(os.sched_getaffinity(0)) < CORES_FOR_WORKER:
         return None
     return WorkerClient(
@@ -218,7 +220,9 @@ def spool_settings(config: Config) -> SpoolSettings:
 
 
 def evidence_ms(config: Config) -> int:
-    """How long the ledger's evidence of calls is kept: longer where enrolments hold records back."""
+    """How long the ledger's evidence of calls is kept: longer where
+    enrolments hold records back.
+    """
     options = config.counting
     held_ms = LONGEST_MS + MARGIN_MS + int(options.settle_s * 1000) if config.devices.gate == "hold" else 0
     return int(options.window_s * 1000) + held_ms

@@ -2,9 +2,9 @@
 go on or are dropped in time.
 
 The rules are `gateway.counting`'s (`series`, `fold`, `sources`, `gaps`); here is the coming and
-going. Payloads that come while one is written wait and go together in the next commit, so that each
-is counted upon what is on disk. Of series the latest used are in memory (`MAX_CACHED`); any other
-is read from the spool before it is counted.
+going. Payloads that come while one is written wait and go together in the next commit, so that
+each is counted upon what is on disk. Of series the latest used are in memory (`MAX_CACHED`);
+any other is read from the spool before it is counted.
 """
 
 import asyncio
@@ -381,7 +381,9 @@ class MetricsPipeline:
             return Ending(held.held_id, None, held.record if isinstance(held.record, bytes) else b""), None
 
     def decided(self, held: Held, facts: Facts) -> tuple[Ending, Facts | None]:
-        """How the pending aggregate *held* ends by what is known now, and its facts where it counts."""
+        """How the pending aggregate *held* ends by what is known now, and
+        its facts where it counts.
+        """
         since = self._since_ms(held, facts)
         reason = outcome(self._sightings, facts.reporter, facts.family, since, self.settings.prefer_metrics)
         if reason is not None:

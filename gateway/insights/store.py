@@ -1,12 +1,12 @@
-"""The gateway's insights in control.db: one row for each cause, kept over restarts, and manual
-ones.
+"""The gateway's insights in control.db: one row for each cause, kept over
+restarts, and manual ones.
 
 A finding becomes a `new` insight; found again, its text is updated. An insight that a round no
-longer finds is `addressed`, unless an operator put it on hold or ignored it; a cause that returns
-is `new` again. A finding of an earlier process stays until this process finds it too, unless the
-round remembers its cause: figures that begin at the start cannot show that an earlier cause is
-over. So a status `addressed` that an operator set outlives a restart for `SETTLEMENT_KEPT_MS`;
-found after a later start, the cause persists or returned, and is `new`.
+longer finds is `addressed`, unless an operator put it on hold or ignored it; a cause that
+returns is `new` again. A finding of an earlier process stays until this process finds it too,
+unless the round remembers its cause: figures that begin at the start cannot show that an
+earlier cause is over. So a status `addressed` that an operator set outlives a restart for
+`SETTLEMENT_KEPT_MS`; found after a later start, the cause persists or returned, and is `new`.
 """
 
 import asyncio
@@ -73,8 +73,8 @@ class InsightStore:
     async def note(self, findings: Sequence[Finding], *, remembered: AbstractSet[str] = frozenset()) -> None:
         """Store the findings of one round; without a change nothing is read or written.
 
-        *remembered*: causes whose figures outlive a restart; their insights that are not among *findings* are over.
-        Raises DatabaseUnavailable; the next round repeats it.
+        *remembered*: causes whose figures outlive a restart; their insights that are not among
+        *findings* are over. Raises DatabaseUnavailable; the next round repeats it.
         """
         async with self._turn:
             standing = {finding.insight_id: finding for finding in findings}

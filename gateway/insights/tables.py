@@ -1,8 +1,9 @@
-"""The tables of insights and their changes: one layout and one set of rules, in control.db and in
-the local service's file.
+"""The tables of insights and their changes: one layout and one set of rules, in control.db and
+in the local service's file.
 
-Every function here runs inside the caller's transaction. A change is validated and applied in that
-one transaction, so concurrent changes are serial and each keeps the fields that it does not name.
+Every function here runs inside the caller's transaction. A change is validated and
+applied in that one transaction, so concurrent changes are serial and each keeps the
+fields that it does not name.
 """
 
 import json
@@ -214,7 +215,10 @@ def change_comment(
     by: str,
     now_ms: int,
 ) -> Comment:
-    """Replace its text; the author stays. Raises InvalidInsight, NoSuchInsight, NoSuchComment."""
+    """Replace its text; the author stays.
+
+    Raises InvalidInsight, NoSuchInsight, NoSuchComment.
+    """
     text = CommentBody.checked(content).text
     find_insight(connection, insight_id)
     connection.execute(
@@ -235,10 +239,11 @@ def _find_comment(connection: sqlite3.Connection, insight_id: str, comment_id: s
 def note_findings(
     connection: sqlite3.Connection, findings: Sequence[Finding], now_ms: int, *, gone: Iterable[str] | None = None
 ) -> None:
-    """Store the findings of one round. One cause has one insight; only changed rows are written.
+    """Store the findings of one round. One cause has one insight; only
+    changed rows are written.
 
-    *gone*: ids whose cause is over; *findings* may then be the changed ones alone. None: *findings* are complete, and a
-    standing insight that is not among them is over.
+    *gone*: ids whose cause is over; *findings* may then be the changed ones alone. None:
+    *findings* are complete, and a standing insight that is not among them is over.
     """
     found = {finding.insight_id: finding for finding in findings}
     over = _standing_ids(connection) - set(found) if gone is None else set(gone)
@@ -298,8 +303,8 @@ def _moved(before: InsightRow, after: InsightRow, now_ms: int) -> InsightRow:
 
 
 def forget_old_settlements(connection: sqlite3.Connection, before_ms: int) -> None:
-    """End the standing of insights that an operator addressed before *before_ms*: found again they
-    are new.
+    """End the standing of insights that an operator addressed before *before_ms*:
+    found again they are new.
     """
     connection.execute(
         "UPDATE insights SET standing = 0 WHERE standing AND status = 'addressed' AND status_set_at_ms < ?",

@@ -1,4 +1,5 @@
-"""The local service as a whole: the application, and `Service`, which runs it embedded or alone.
+"""The local service as a whole: the application, and `Service`,
+which runs it embedded or alone.
 
 service = Service(data_dir / "service") port = await service.start("127.0.0.1", 4320) created =
 await service.keys.create("telemetry", Managed(frozenset({SEND_AI_TELEMETRY})),
@@ -42,10 +43,11 @@ def build_service(
     random: Random | None = None,
     random_bytes: RandomBytes = secrets.token_bytes,
 ) -> web.Application:
-    """The application, to be run with `runner_of`; its files are in the folder *data_path*, opened
-    when it starts.
+    """The application, to be run with `runner_of`; its files are in the folder
+    *data_path*, opened when it starts.
 
-    *random* decides about misbehaviour and may be seeded; *random_bytes* makes keys and ids, and is replaced by tests only.
+    *random* decides about misbehaviour and may be seeded; *random_bytes* makes keys and ids,
+    and is replaced by tests only.
     """
     draw = random or Random()  # noqa: S311 - decides about misbehaviour only
 

@@ -23,7 +23,8 @@ COUNTS = ("calls", *TOKENS, "calls_without_usage", "calls_without_cost")
 
 _FIRST_MS, _LAST_MS = -(2**62), 2**62
 _PICO_SPLIT = 10**6
-# Two sums in place of one: the upper and lower half of the picounits, each far below 64 bits for any number of rows.
+# Two sums in place of one: the upper and lower half of the picounits, each far below 64 bits
+# for any number of rows.
 _SUMS = (
     "sum(calls), "
     + ", ".join(f"sum({name})" for name in TOKENS)

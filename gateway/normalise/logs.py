@@ -1,15 +1,15 @@
-"""Log records -> calls, and the outcome of every record that is no call. Pure: no
-clock, no I/O, nothing is changed.
+"""Log records -> calls, and the outcome of every record that is no call. Pure: no clock,
+no I/O, nothing is changed.
 
 1. The event's name chooses the table (`conventions/events.py`); a record without one that
    reports usage is ignored.
 2. One pass picks the mapped values; bodies and all other attributes are never copied out.
 3. A record's time is the end of its call, and the start is that less the duration.
    Without any time it is rejected.
-4. A report has the sender's own event id where there is one, else its content and its time to the
-   nanosecond, as its identity: the same log sent again is the same report, and so are two that
-   differ in nothing at all. The span that it was emitted in stands as its parent, and the ledger
-   decides whether that is the call itself (`gateway.counting`).
+4. A report has the sender's own event id where there is one, else its content and its time to
+   the nanosecond, as its identity: the same log sent again is the same report, and so are two
+   that differ in nothing at all. The span that it was emitted in stands as its parent, and the
+   ledger decides whether that is the call itself (`gateway.counting`).
 """
 
 from datetime import UTC, datetime, timedelta
@@ -72,7 +72,9 @@ def normalise_logs(logs: Logs, context: Context) -> Normalised:
 
 
 def _name_asked(run: _Run) -> None:
-    """Fill in the model that was asked for, where the request's event came along in the same span."""
+    """Fill in the model that was asked for, where the request's
+    event came along in the same span.
+    """
     for call in run.out.calls if run.asked else ():
         asked = run.asked.get(call.trace_id + call.parent_span_id)
         if asked is not None and call.record["request_model"] is None:
@@ -248,8 +250,8 @@ def _duration_ms(picked: Extracted) -> int | None:
 
 
 def _identity(picked: Extracted, event: str, source: int, span: bytes, end_ns: int) -> str:
-    """What names this report. Names and counts only, which later releases read alike; a sender that
-    uses an id twice for different numbers made two reports.
+    """What names this report. Names and counts only, which later releases read alike; a sender
+    that uses an id twice for different numbers made two reports.
     """
     texts, counts = picked.texts, picked.counts
     identity: list[object] = [event, *(counts.get(field) for field in _IDENTITY_COUNTS)]

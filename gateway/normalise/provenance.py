@@ -1,10 +1,10 @@
 """Extraction with provenance: which name gave each picked value, and which names were
 present and passed over. Pure.
 
-The values are those of `pick`; here each name that a table maps is read by itself beside it. What a
-convention or a source then writes is noted with its origin, in this order: the origin that the
-value carries; the latest read since the write before that states the value; the latest read at all
-since then (`traced.Recording.source_of`).
+The values are those of `pick`; here each name that a table maps is read by itself beside it.
+What a convention or a source then writes is noted with its origin, in this order: the origin
+that the value carries; the latest read since the write before that states the value; the latest
+read at all since then (`traced.Recording.source_of`).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -56,7 +56,9 @@ class RecordedExtracted(Extracted):
 
     @classmethod
     def of(cls, picked: Extracted, recording: Recording) -> "RecordedExtracted":
-        """*picked* as it is now; where nothing was recorded, by the origins that its values carry."""
+        """*picked* as it is now; where nothing was recorded, by
+        the origins that its values carry.
+        """
         if isinstance(picked, cls):
             return picked.copy()
         made = cls(recording)
@@ -120,7 +122,9 @@ class RecordedExtracted(Extracted):
         self.recording.end_write()
 
     def note_write(self, field: str, value: Any, before: _Written | None) -> None:
-        """*value* is written; what *before* gave is passed over, unless the value is made of it."""
+        """*value* is written; what *before* gave is passed over,
+        unless the value is made of it.
+        """
         origin = self.recording.source_of(value)
         leaves = () if origin is None else origin.leaves
         others = (

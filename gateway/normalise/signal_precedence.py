@@ -50,7 +50,9 @@ NOWHERE = Precedence(0, 0, 0)
 
 
 def rank_of(product: str, way: str) -> int:
-    """1 for the way that is counted first; 0 where *product* has no order or *way* no place in it."""
+    """1 for the way that is counted first; 0 where *product* has
+    no order or *way* no place in it.
+    """
     ways = ORDER.get(product, ())
     name = _SAME_WAY.get(way, way)
     return ways.index(name) + 1 if name in ways else 0

@@ -1,8 +1,8 @@
 """Numbers and names inside text attributes: JSON, or the repr of a Python dict. Pure,
 bounded, and never raising.
 
-Some senders put usage or the provider's raw answer into one text. It is read here, the few mapped
-values are taken, and the text itself goes no further.
+Some senders put usage or the provider's raw answer into one text. It is read here, the few
+mapped values are taken, and the text itself goes no further.
 """
 
 import ast
@@ -83,7 +83,9 @@ def text_in(value: Mapping[str, Json], *keys: str) -> str | None:
 
 
 def count_in(value: Mapping[str, Json], *keys: str) -> int | None:
-    """The first whole number from 0 to _MAX_COUNT under *keys*, also where it is written as a text."""
+    """The first whole number from 0 to _MAX_COUNT under *keys*,
+    also where it is written as a text.
+    """
     for key in keys:
         found = value.get(key)
         if (isinstance(found, float) and found.is_integer()) or (

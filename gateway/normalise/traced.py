@@ -38,7 +38,8 @@ class Leaf(NamedTuple):
 
     by: By
     path: tuple[str, ...]
-    """Names from the document's root, `*` for an entry of a list; of an attribute its name alone."""
+    """Names from the document's root, `*` for an entry of a list; of an
+    attribute its name alone."""
 
 
 class Origin:
@@ -344,6 +345,8 @@ def _traced(value: Any, path: tuple[str, ...], inside: Origin | None, record: Re
 
 
 def inside(text: str, value: Mapping[str, Any]) -> Mapping[str, Any]:
-    """*value*, the object that was read out of *text*, with the text as the origin of all in it."""
+    """*value*, the object that was read out of *text*, with the
+    text as the origin of all in it.
+    """
     origin = origin_of(text)
     return value if origin is None or not value else TracedObject(value, (), origin.inside(), origin.recording)

@@ -63,7 +63,8 @@ class Status(TypedDict):
     unpriced: NotRequired[Mapping[str, int]]
     """Model -> calls that no price was found for."""
     gaps: NotRequired[Sequence[Gap]]
-    """Sources whose metrics state more tokens than their calls do: spans that were sampled or lost."""
+    """Sources whose metrics state more tokens than their calls do: spans
+    that were sampled or lost."""
     spool: NotRequired[SpoolStatus]
     quarantine: NotRequired[QuarantineStatus]
     """Damage that was found in the spool's files, and what became of it."""
@@ -72,7 +73,8 @@ class Status(TypedDict):
     resends: NotRequired[Mapping[str, ResendFigures]]
     """Lane -> what became of dead letters and of delivered records that were sent again."""
     refused: NotRequired[Sequence[RefusedStatus]]
-    """Requests that senders made in vain since the start, the last one first: why nothing arrives."""
+    """Requests that senders made in vain since the start, the last one
+    first: why nothing arrives."""
     devices: NotRequired["DeviceStatus"]
     version: NotRequired[str]
 

@@ -1,8 +1,8 @@
 """The operator's price file: names that stand for other models, and prices of their own. Pure.
 
 ```yaml
-aliases: {our-fast-model: openai/gpt-4o-mini}      # what senders call it: provider/model, or a model
-prices:                                            # per million tokens; these win over the price list
+aliases: {our-fast-model: openai/gpt-4o-mini}  # what senders call it: [provider/]model
+prices:                                        # per million tokens; before the price list
   - {provider: openai, model: gpt-4o, input: "2.50", output: "10", cache_read: "1.25"}
   - {model: our-own-llama, input: "0.10", output: "0.10", currency: EUR}
 ```

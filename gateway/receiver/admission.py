@@ -17,7 +17,9 @@ from gateway.receiver.recent_senders import RecentSenders
 
 
 class Admission:
-    """*shown*, everywhere: the keys in the request, where others than those in its headers count."""
+    """*shown*, everywhere: the keys in the request, where others
+    than those in its headers count.
+    """
 
     def __init__(self, gate: Authenticator, quotas: Quotas | None = None, recent: RecentSenders | None = None) -> None:
         self._gate = gate

@@ -5,9 +5,9 @@ Forbidden (known, without the scope; or a Host that is not ours). A key store th
 read raises what it raises, which is reported as 503: 401 and 403 are final for senders, so a
 fault of ours must never look like one.
 
-A request may show its key in several places, as a proxy or a client library may add one; but all
-must show the same key. Two that differ are refused, never sorted out: whoever stands between may
-have looked at the other one.
+A request may show its key in several places, as a proxy or a client library may add one; but
+all must show the same key. Two that differ are refused, never sorted out: whoever stands
+between may have looked at the other one.
 """
 
 import base64
@@ -70,7 +70,9 @@ def basic_password(encoded: str) -> str:
 
 
 def only_key(shown: Iterable[str]) -> str | None:
-    """The one key that all of *shown* are; None for none. Raises Unauthenticated when they differ."""
+    """The one key that all of *shown* are; None for none. Raises
+    Unauthenticated when they differ.
+    """
     keys = set(shown)
     if len(keys) > 1:
         raise Unauthenticated(
@@ -109,7 +111,8 @@ class Authenticator(Protocol):
 class OpenIntakeAuthenticator:
     """Open intake.
 
-    On loopback any page in a local browser can post here too, so the Host must be a loopback name.
+    On loopback any page in a local browser can post here too, so
+    the Host must be a loopback name.
     """
 
     def __init__(self, *, check_host: bool) -> None:

@@ -28,7 +28,9 @@ class Cors:
         return "Origin" in request.headers and "Access-Control-Request-Method" in request.headers
 
     def preflight(self, request: web.BaseRequest) -> web.Response:
-        """204; an origin that is not allowed learns nothing from it, and its browser sends nothing."""
+        """204; an origin that is not allowed learns nothing from it, and
+        its browser sends nothing.
+        """
         response = web.Response(status=HTTPStatus.NO_CONTENT, headers={"Vary": "Origin"})
         if self.is_allowed(request):
             self.allow(request, response)

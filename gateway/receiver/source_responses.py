@@ -91,7 +91,9 @@ def accepted(receipt: Receipt) -> dict[str, Any]:
 
 
 def firehose(request_id: object, error: str | None) -> dict[str, Any]:
-    """Firehose compares the id with the one that it sent, and takes any other answer for a failure."""
+    """Firehose compares the id with the one that it sent, and takes any
+    other answer for a failure.
+    """
     body: dict[str, Any] = {"requestId": request_id, "timestamp": int(time.time() * 1000)}
     if error is not None:
         body["errorMessage"] = cut(error)

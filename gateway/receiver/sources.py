@@ -1,9 +1,9 @@
 """AI gateways that push in shapes of their own: the routes under `/v1/sources/{name}`, and the
 paths that clients choose themselves.
 
-A request is admitted by its key, by a token in its address or by its signature; its body goes to
-the intake piece by piece, and the answer is in the sender's own shape. What can be read is kept;
-what cannot is counted and stated where that shape has a place for it.
+A request is admitted by its key, by a token in its address or by its signature; its body goes
+to the intake piece by piece, and the answer is in the sender's own shape. What can be read is
+kept; what cannot is counted and stated where that shape has a place for it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -89,7 +89,9 @@ class SourceReceiver:
         return self._shown_by(request.headers, token, request.raw_path.partition("?")[2])
 
     def _refuse_pages(self, request: web.BaseRequest) -> None:
-        """Any Content-Type is taken here, so a page in a browser gets this far without a preflight."""
+        """Any Content-Type is taken here, so a page in a browser
+        gets this far without a preflight.
+        """
         if "Origin" in request.headers and not self._cors.is_allowed(request):
             raise Forbidden(
                 "pages of this origin may not post here: name it in http.cors_origins", reason="foreign_origin"
@@ -134,8 +136,8 @@ class SourceReceiver:
         return await self._intake.source(self._source.name, body, sender=sender)
 
     async def _take_pieces(self, request: web.BaseRequest, shown: list[str], sender: Sender, hold: Hold) -> Receipt:
-        """Each piece is on disk before the next is asked for. When one fails, the sender repeats
-        all, and what is kept counts once.
+        """Each piece is on disk before the next is asked for. When one fails, the sender
+        repeats all, and what is kept counts once.
 
         A body may take long, so its key is asked for again with each piece: one that was
         disabled meanwhile takes no more.

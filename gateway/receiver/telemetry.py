@@ -62,7 +62,9 @@ class JsonManner:
 
 
 def telemetry_routes(intake: Intake) -> list[Route]:
-    """`/v1/events`, `/v1/unit-cost/…`, `/v1/devices`, and below it a device's heartbeat and ping."""
+    """`/v1/events`, `/v1/unit-cost/…`, `/v1/devices`, and below it a
+    device's heartbeat and ping.
+    """
 
     def events(body: bytes, media: str, sender: Sender, parameter: str) -> Awaitable[Receipt]:
         return intake.events(body, sender=sender)

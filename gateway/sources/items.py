@@ -68,7 +68,9 @@ def unwrapped(value: dict[str, Json], read_line: ReadLine | None = None) -> dict
 
 
 def at(position: str, part: str) -> str:
-    """A place inside a document: `[2].records[0]`, or `records[0]` where the body is the document."""
+    """A place inside a document: `[2].records[0]`, or `records[0]` where
+    the body is the document.
+    """
     return f"{position}.{part}" if position else part
 
 
@@ -96,8 +98,8 @@ def is_failure(status: int | None) -> bool:
 
 
 def scalars(value: Mapping[str, Json], names: Mapping[str, str], into: dict[str, str]) -> None:
-    """Of a free map that users fill, the entries whose names are in *names* (lower case -> field);
-    the first one a field counts.
+    """Of a free map that users fill, the entries whose names are in *names* (lower case ->
+    field); the first one a field counts.
     """
     for key in value:
         field = names.get(key.lower()) if len(key) <= _MAX_KEY_CHARS else None
@@ -134,5 +136,5 @@ WHO: dict[str, str] = {
     "costcenter": "label.cost_center",
     "department": "label.department",
 }
-"""Names under which people state who a call belongs to, in the maps that a product lets them fill.
-A closed list: whatever else stands there may be content."""
+"""Names under which people state who a call belongs to, in the maps that a product lets them
+fill. A closed list: whatever else stands there may be content."""

@@ -1,10 +1,11 @@
 """A gateway's report of one call -> the `Call` that is counted: times, identity, record.
 Pure; shared by all sources.
 
-1. The report's identity is the sender's own event id within its source, so the same report
-   sent again is the same one.
-2. A report without a time of its own stands at its receipt, flagged `received_time`, and for the
-   ledger may have begun up to `UNTIMED_MS` before: so it still meets another report of its call.
+1. The report's identity is the sender's own event id within its source, so the same
+   report sent again is the same one.
+2. A report without a time of its own stands at its receipt, flagged
+   `received_time`, and for the ledger may have begun up to `UNTIMED_MS` before: so
+   it still meets another report of its call.
 3. A report that stands in a real trace (ids of 32 and 16 hex digits) keeps its place there.
 """
 
@@ -59,12 +60,14 @@ class Report(NamedTuple):
     version: str | None = None
     """Of the gateway that sent it."""
     channel: str = ""
-    """Which of a source's ways to report this is, where it has several (`lago`, `openmeter`): they
-    may report one call twice."""
+    """Which of a source's ways to report this is, where it has several (`lago`, `openmeter`):
+    they may report one call twice."""
 
 
 def add_call(out: Normalised, report: Report, convention: Convention, position: str, context: Context) -> None:
-    """Add the call of *report* to *out*, or its rejection where its time is none of an AI call's."""
+    """Add the call of *report* to *out*, or its rejection where
+    its time is none of an AI call's.
+    """
     start_ms, end_ms, duration_ms = span_of_time(report)
     untimed = start_ms is None
     if start_ms is None or end_ms is None:

@@ -13,7 +13,9 @@ BOM = b"\xef\xbb\xbf"
 
 
 class Unreadable:
-    """Stands for a line that is no JSON, among others that are: one torn line must not cost them."""
+    """Stands for a line that is no JSON, among others that are:
+    one torn line must not cost them.
+    """
 
 
 UNREADABLE = Unreadable()

@@ -1,9 +1,9 @@
 """spool.db as a file: its connections, and its layout's versions.
 
 One process owns a data directory (`spool.data_dir`), and inside it one thread owns the only
-connection that writes or checkpoints: SQLite before 3.51.3 can corrupt a WAL that two connections
-reset at once. `PRAGMA user_version` is the number of the last migration; a file from a newer
-release is refused untouched.
+connection that writes or checkpoints: SQLite before 3.51.3 can corrupt a WAL that two
+connections reset at once. `PRAGMA user_version` is the number of the last migration; a file
+from a newer release is refused untouched.
 """
 
 import sqlite3
@@ -53,7 +53,8 @@ def connect(data_dir: Path, *, synchronous: str = "FULL", log_pages: int = WAL_C
     with mapped_errors(str(path)):
         touch_private(path)
         connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=64)
-        # A damaged row may show records as text: SQLite's own error would quote them, and the lane
+        # A damaged row may show records as text: SQLite's own error would quote them, and the
+        # lane
         # would never pass the row.
         connection.text_factory = lambda text: text.decode("utf-8", "replace")
         try:
@@ -113,7 +114,9 @@ def log_pages_for(max_bytes: int) -> int:
 
 
 def prepare(connection: sqlite3.Connection, synchronous: str, log_pages: int) -> None:
-    """Set what a connection needs each time; page size and vacuum mode count only for a new file."""
+    """Set what a connection needs each time; page size and vacuum mode
+    count only for a new file.
+    """
     for pragma in (
         f"page_size={PAGE_BYTES}",
         "auto_vacuum=INCREMENTAL",

@@ -1,8 +1,8 @@
 """What is written in spool.db and read back: chunks, changes, lanes, batches, dead letters.
 
-Every function runs inside the writer's transaction on its connection, and changes the counters that
-are committed with it. A *position* is (chunk seq, index of a record in it); a batch is the records
-from one position up to, not including, another, less those that settling dropped.
+Every function runs inside the writer's transaction on its connection, and changes the counters
+that are committed with it. A *position* is (chunk seq, index of a record in it); a batch is the
+records from one position up to, not including, another, less those that settling dropped.
 """
 
 import sqlite3
@@ -27,16 +27,17 @@ CHECKSUM_BYTES = 4
 NEVER_SETTLES = 1 << 62
 """settled_seq of a lane whose records may be frozen as soon as they are committed."""
 CHANGES_SEQS = 256
-"""Chunk numbers whose changes are read at a time: a freeze must not load those of a whole backlog.
-"""
+"""Chunk numbers whose changes are read at a time: a freeze must not load
+those of a whole backlog."""
 UNREADABLE = "unreadable_row"
-"""Code of dead letters that the spool itself set aside: their chunk's row does not hold together.
-"""
+"""Code of dead letters that the spool itself set aside: their
+chunk's row does not hold together."""
 
 
 Origin = Literal["", "dead_letter", "delivered"]
-"""Why a batch is sent: for the first time; because its dead letters were requeued, which makes them
-pending again; or once more what was delivered, which no figure of the two identities knows of."""
+"""Why a batch is sent: for the first time; because its dead letters were requeued,
+which makes them pending again; or once more what was delivered, which no figure of
+the two identities knows of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +211,9 @@ def records_in(
 
 
 def records_at(connection: sqlite3.Connection, source: Lane, positions: Sequence[Position]) -> list[bytes | None]:
-    """The records at *positions*, None for one that is gone or dropped; each chunk is read once."""
+    """The records at *positions*, None for one that is gone or
+    dropped; each chunk is read once.
+    """
     wanted: dict[int, set[int]] = {}
     for seq, idx in positions:
         wanted.setdefault(seq, set()).add(idx)
@@ -222,8 +225,8 @@ def records_at(connection: sqlite3.Connection, source: Lane, positions: Sequence
 
 
 def record_count(said: object, ends: object) -> int:
-    """How many records a row holds: as many as it states the ends of, which its checksum proves;
-    else what it states, if that is a number.
+    """How many records a row holds: as many as it states the ends of, which its checksum
+    proves; else what it states, if that is a number.
     """
     if isinstance(ends, bytes) and len(ends) >= CHECKSUM_BYTES and not len(ends) % 4:
         return (len(ends) - CHECKSUM_BYTES) // 4
@@ -281,7 +284,9 @@ def replay_lane(lane: Lane) -> Lane:
 
 
 def source_of(lane: Lane, source: Lane, origin: Origin) -> Lane:
-    """The lane of the chunks that a batch of *origin* in *lane*, which reads *source*, is made of."""
+    """The lane of the chunks that a batch of *origin* in *lane*, which
+    reads *source*, is made of.
+    """
     return replay_lane(lane) if origin == "dead_letter" else source
 
 
@@ -424,7 +429,8 @@ def too_early(connection: sqlite3.Connection, row: LaneRow, limits: Limits, now_
         oldest = _whole(received_ms) if oldest is None else oldest
         records += _whole(n) - (row.next.idx if seq == row.next.seq else 0)
         size += body_bytes
-        # What came at a later time than now came before the clock jumped back: it waits no longer.
+        # What came at a later time than now came before the clock jumped back: it waits no
+        # longer.
         waited = oldest > now_ms or oldest + limits.linger_ms <= now_ms
         if waited or records >= limits.max_records or size >= limits.max_bytes:
             return None
@@ -557,7 +563,9 @@ def floors(connection: sqlite3.Connection) -> dict[Lane, int]:
 
 
 def replay_floor(connection: sqlite3.Connection, lane: Lane) -> int:
-    """The first chunk of `again_lane(lane)` that is still needed; beyond all chunks when none is."""
+    """The first chunk of `again_lane(lane)` that is still needed;
+    beyond all chunks when none is.
+    """
     (floor,) = connection.execute(
         "SELECT min(coalesce((SELECT min(seq_lo) FROM batch WHERE lane=?1 AND origin='dead_letter'), ?2),"
         " coalesce((SELECT min(seq_lo) FROM stretch WHERE lane=?1 AND origin='dead_letter'), ?2))",
@@ -644,7 +652,9 @@ def seen(connection: sqlite3.Connection) -> Seen | None:
 
 
 def age_ms(connection: sqlite3.Connection, wall_ms: int) -> int:
-    """What time it is by the suspend-aware monotonic clock (`spool.age`), when a file is opened."""
+    """What time it is by the suspend-aware monotonic clock
+    (`spool.age`), when a file is opened.
+    """
     return age_at_start(seen(connection), newest_ms(connection), wall_ms)
 
 
@@ -672,7 +682,8 @@ def expire(
         "SELECT seq, n, received_ms FROM chunk WHERE lane=? AND seq BETWEEN ? AND ? ORDER BY seq LIMIT 1000",
         (row.source, row.next.seq, row.settled_seq),
     ).fetchall():
-        # Chunks are given up in their order, whatever the clock did meanwhile; damage makes none of
+        # Chunks are given up in their order, whatever the clock did meanwhile; damage makes
+        # none of
         # them old.
         if not isinstance(received_ms, int) or received_ms >= received_before_ms:
             break

@@ -1,8 +1,8 @@
 """The embedded spool: `spool.store.Spool` on one SQLite file.
 
-The event loop's thread gathers appends and operations (`gathering`); the writer's thread takes all
-that waits whenever it is free, and commits it, so under load many requests share one fsync, and a
-lone request waits for no timer.
+The event loop's thread gathers appends and operations (`gathering`); the writer's thread takes
+all that waits whenever it is free, and commits it, so under load many requests share one fsync,
+and a lone request waits for no timer.
 """
 
 import asyncio
@@ -68,8 +68,9 @@ VACUUM_SHARE_S = 0.25
 """Of the writer's time that one round of upkeep may take for either."""
 FILE_EXCESS = 3
 SLACK_BYTES = 1 << 20
-"""A file larger than so many times what it holds, and this much more, has become shorter in its
-write-ahead log only. An idle spool cuts a log that is this much larger than what the file holds."""
+"""A file larger than so many times what it holds, and this much more, has become
+shorter in its write-ahead log only. An idle spool cuts a log that is this much
+larger than what the file holds."""
 SPARE_PAGES = 32
 """Free pages that are kept, whatever the file holds."""
 NOTE_TIME_MS = 60_000
@@ -258,7 +259,9 @@ class SqliteSpool:
         return self._followers[own]
 
     def number_chunk(self) -> int:
-        """The number of a chunk that an operation asked in the same `reserve` will write itself."""
+        """The number of a chunk that an operation asked in the same
+        `reserve` will write itself.
+        """
         return self._gathering.number()
 
     def _write(self) -> None:
@@ -520,7 +523,9 @@ class SqliteSpool:
         await self._maintain_dead_letters()
 
     async def _note_time(self) -> None:
-        """For the next start; a full disk does without: then the last acceptance states the time."""
+        """For the next start; a full disk does without: then the last
+        acceptance states the time.
+        """
         seen = Seen(self._now_ms(), self._wall_ms())
         with suppress(SpoolFull):
             await self.ask(lambda connection, _: rows.note_time(connection, seen))

@@ -1,9 +1,9 @@
 """What happens in real life, asked to the running gateway over its socket: the service's
 totals must be the truth, once.
 
-Spans, metrics and logs are made and sent by the real OpenTelemetry SDK; those of coding assistants
-are captured ones. Most tests share a gateway, in which each has services of its own, so `Telling`
-compares outcomes before and after.
+Spans, metrics and logs are made and sent by the real OpenTelemetry SDK; those of coding
+assistants are captured ones. Most tests share a gateway, in which each has services of its own,
+so `Telling` compares outcomes before and after.
 
 Scenarios of the callbacks that gateways post themselves (LiteLLM's `generic_api` and `otel` at
 once, state) go where it states `THROUGH A GATEWAY`.
@@ -169,8 +169,8 @@ CALLS_BELOW = ((100, 20), (210, 31), (320, 42))
 
 
 def agent_run(service: str, *, in_steps: bool = True) -> list[ReadableSpan]:
-    """An agent above a framework's chain above three calls, each above an HTTP request: the first
-    two repeat the calls' sums.
+    """An agent above a framework's chain above three calls, each above an HTTP request: the
+    first two repeat the calls' sums.
 
     Each call may be in a step of its own. Children come first, as they end first.
     """
@@ -299,7 +299,9 @@ def tell_of_assistants(url: str, order: Sequence[str], assistants: Collection[st
 
 
 def of_kind(kind: str, served: Served) -> Served:
-    """As the summary by kind, provider and model has it; metrics do not state the number of calls."""
+    """As the summary by kind, provider and model has it; metrics do not
+    state the number of calls.
+    """
     return {
         (kind, *group): usage._replace(calls=0) if kind == "aggregate" else usage for group, usage in served.items()
     }
@@ -446,7 +448,8 @@ CLAUDE = "claude-sonnet-4-5-20250929"
 def of_anthropic_through_litellm(
     service: str, *, propagated: bool
 ) -> tuple[list[ReadableSpan], list[ReadableSpan], list[ReadableSpan]]:
-    """Spans of one call: the application's, LiteLLM's, and LiteLLM's of the raw answer below that.
+    """Spans of one call: the application's, LiteLLM's, and
+    LiteLLM's of the raw answer below that.
 
     The application got the provider's response id. LiteLLM made one of its own; only the raw
     answer has the provider's.
@@ -526,8 +529,8 @@ def test_a_failed_attempt_and_its_fallback_are_two_calls_with_one_usage(
 
 @pytest.mark.parametrize("how", ["cut", "kill -9"])
 def test_what_is_sent_again_after_a_lost_answer_is_counted_once(tmp_path: Path, how: str) -> None:
-    """The answer is there, so the commit was: then the sender's connection is cut, maybe after the
-    gateway's end and restart.
+    """The answer is there, so the commit was: then the sender's connection is cut, maybe after
+    the gateway's end and restart.
     """
     with running(tmp_path, TOGETHER) as gateway, AnswerLoss(lambda: gateway.intake_url) as way:
         happens = (lambda: None) if how == "cut" else partial(ended_and_started, gateway, how)

@@ -55,7 +55,9 @@ class Run:
         self._is_up = True
 
     async def _start(self, gateway: GatewayProcess) -> None:
-        """Until it is up, also when it is asked to die on the way; then its identities must hold."""
+        """Until it is up, also when it is asked to die on the
+        way; then its identities must hold.
+        """
         try:
             await asyncio.to_thread(gateway.start)
         except ProcessFailed:

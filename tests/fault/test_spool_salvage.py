@@ -1,5 +1,5 @@
-"""C03: a damaged spool starts, gives back every record whose pages are whole, and accounts for the
-others; never an empty start in silence.
+"""C03: a damaged spool starts, gives back every record whose pages are whole, and accounts for
+the others; never an empty start in silence.
 """
 
 import os
@@ -111,7 +111,8 @@ async def test_c03_a_damaged_spool_starts_and_gives_every_record_whose_pages_are
 
 
 def must_be_accounted(spool: SqliteSpool, missing: set[int], delivered: int, what: str) -> None:
-    """Each of the *missing* is a dead letter, or no one knows how many are gone, and that is said.
+    """Each of the *missing* is a dead letter, or no one knows how
+    many are gone, and that is said.
 
     Those before a cut log's end, too.
     """
@@ -123,8 +124,8 @@ def must_be_accounted(spool: SqliteSpool, missing: set[int], delivered: int, wha
 
 
 def last_commits() -> set[int]:
-    """What a torn end of the log costs: no one can distinguish it from a commit that a power cut
-    kept from being answered.
+    """What a torn end of the log costs: no one can distinguish it from a commit that a power
+    cut kept from being answered.
     """
     return {RECORDS - 1}
 
@@ -204,7 +205,9 @@ class Killed(BaseException):
 
 
 def cut_short(patch: pytest.MonkeyPatch, step: str, nth: int) -> Callable[[], bool]:
-    """The *nth* call of *step* by the salvage does not come to be; whether it was called as often."""
+    """The *nth* call of *step* by the salvage does not come to
+    be; whether it was called as often.
+    """
     holder = salvage if step in {"remove", "sync"} else Path
     real = getattr(holder, step)
     calls = 0

@@ -1,12 +1,13 @@
-"""Everything at once, for as long as asked: `python -m tests.fault.torture --minutes 2 --seed 7`.
+"""Everything at once, for as long as asked: `python -m
+tests.fault.torture --minutes 2 --seed 7`.
 
 Senders of every kind, the gateway, and a service that misbehaves, behind a network that is cut.
 Each is killed and started again at random, also at chosen points of the gateway's own code and
-while it starts; the disk is filled; processes are stopped for a while. At the end all is fixed, and
-what was acknowledged is looked for: in the service and in the file that an extra exporter writes,
-each item exactly once, each device enrolled once, the totals of unit cost exact, with both
-identities and the lanes' figures equal to what the service holds. Prints a summary as JSON; exit
-code 1 when anything is not as promised.
+while it starts; the disk is filled; processes are stopped for a while. At the end all is fixed,
+and what was acknowledged is looked for: in the service and in the file that an extra exporter
+writes, each item exactly once, each device enrolled once, the totals of unit cost exact, with
+both identities and the lanes' figures equal to what the service holds. Prints a summary as
+JSON; exit code 1 when anything is not as promised.
 
 The disk is filled only where a small file system can be mounted (as root).
 """
@@ -73,7 +74,9 @@ class Torture:
         self.senders = Senders(lambda: self.gateway.intake_url if self._is_up else None, random.Random(seed))
 
     async def start_gateway(self) -> None:
-        """Until it is up, also when it is asked to die on the way; then its identities must hold."""
+        """Until it is up, also when it is asked to die on the
+        way; then its identities must hold.
+        """
         try:
             await asyncio.to_thread(self.gateway.start)
         except ProcessFailed as failed:

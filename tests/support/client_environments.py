@@ -57,7 +57,9 @@ def _python(folder: Path) -> Path:
 
 
 def _make(folder: Path, pins: Path) -> None:
-    """By uv, at a tenth of pip's time; by pip where uv cannot reach the index that pip is set up for."""
+    """By uv, at a tenth of pip's time; by pip where uv cannot reach the
+    index that pip is set up for.
+    """
     _run([sys.executable, "-m", "venv", "--without-pip", str(folder)])
     install = ["install", "--quiet", "--no-deps", "--only-binary=:all:", "-r", str(pins)]
     try:

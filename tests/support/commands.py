@@ -1,5 +1,5 @@
-"""`telemetry-gateway …` as an operator has it: a process of its own, beside a running gateway or on
-the files of a stopped one.
+"""`telemetry-gateway …` as an operator has it: a process of its own, beside a running gateway
+or on the files of a stopped one.
 """
 
 import json
@@ -25,7 +25,9 @@ class Ended(NamedTuple):
 
 
 def run_command(gateway: GatewayProcess, *arguments: str, answer: str | None = None) -> Ended:
-    """The environment states the data directory; where a gateway runs on it, the command finds it."""
+    """The environment states the data directory; where a gateway runs on
+    it, the command finds it.
+    """
     environ = {"TELEMETRY_GATEWAY_DATA": str(gateway.data_dir)}
     return run_telemetry_gateway(*arguments, answer=answer, environ=environ)
 

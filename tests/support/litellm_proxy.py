@@ -58,7 +58,9 @@ class LiteLLMProxy:
         settings: Mapping[str, object],
         env: Mapping[str, str] | None = None,
     ) -> None:
-        """*callbacks* and *settings* are those of its configuration; *folder* holds what it writes."""
+        """*callbacks* and *settings* are those of its configuration;
+        *folder* holds what it writes.
+        """
         folder.mkdir()
         self._port = free_port()
         (folder / "auth.py").write_text(_AUTH)

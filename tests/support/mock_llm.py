@@ -1,12 +1,12 @@
 """A model provider on loopback for real clients (standard library only): it knows the true
 usage of every call it served.
 
-python -m tests.support.mock_llm
+    python -m tests.support.mock_llm
 
 Prints `{"port": N}` once it listens. Any path may carry a prefix `/s/<scenario>`, so that a
 client's base URL can be `http://127.0.0.1:N/s/<scenario>/v1`:
 
-    POST …/chat/completions    OpenAI chat, streamed or not (`stream_options.include_usage` honoured)
+    POST …/chat/completions    OpenAI chat, streamed or not, with `stream_options.include_usage`
     POST …/responses           OpenAI responses, streamed or not
     POST …/embeddings          OpenAI embeddings, float and base64
     POST …/messages            Anthropic messages, streamed or not
@@ -101,7 +101,9 @@ class Provider(ThreadingHTTPServer):
             return self._calls[scenario]
 
     def record(self, served: Served) -> None:
-        """Remember a call before its answer is sent, so that whoever has the answer finds it here."""
+        """Remember a call before its answer is sent, so that whoever has
+        the answer finds it here.
+        """
         with self._lock:
             self.served.append(served)
 

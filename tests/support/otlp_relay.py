@@ -1,4 +1,6 @@
-"""Stands between a real client and the gateway, and notes what was in the bodies that it passes on."""
+"""Stands between a real client and the gateway, and notes what was in the
+bodies that it passes on.
+"""
 
 import gzip
 from http.server import ThreadingHTTPServer

@@ -115,7 +115,9 @@ def sdk_and_instrumentation(number: int) -> Scenario:
 
 
 def application_and_gateway(number: int) -> Scenario:
-    """One response id, two clocks that differ by 400 ms; the application's stream stated no usage."""
+    """One response id, two clocks that differ by 400 ms; the
+    application's stream stated no usage.
+    """
     r = _Reports(number)
     calls = [
         r.app("a", at=(0, 900), tokens=(None, None), response="r"),

@@ -25,7 +25,8 @@ from tests.support.calls import EPOCH_MS
 SETTLE_MS = 10_000
 WINDOW_MS = 600_000
 SETTINGS = SpoolSettings(linger_ms=0, reserve_bytes=0)
-"""No waiting for fuller batches, and no room held back on the disk, unless a test is about them."""
+"""No waiting for fuller batches, and no room held back on the
+disk, unless a test is about them."""
 ROOMY = 1 << 30
 
 
@@ -106,7 +107,9 @@ async def assert_balanced(spool: SqliteSpool) -> None:
 
 
 def copied(data_dir: Path, to: Path) -> Path:
-    """The files of an open spool as a kill or a power cut after the last commit would leave them."""
+    """The files of an open spool as a kill or a power cut after
+    the last commit would leave them.
+    """
     shutil.copytree(data_dir, to)
     return to
 

@@ -10,7 +10,9 @@ NOW_HOUR = 490_000
 
 
 def used(ago: int, **fields: object) -> Usage:
-    """What one series used *ago* hours before now; `cost` in whole units in place of `cost_pico`."""
+    """What one series used *ago* hours before now; `cost` in
+    whole units in place of `cost_pico`.
+    """
     cost = fields.pop("cost", None)
     made: dict[str, object] = {
         "provider": "openai", "model": "gpt-4o", "team": "", "service_name": "app", "currency": "", "cost_source": "",
@@ -22,7 +24,9 @@ def used(ago: int, **fields: object) -> Usage:
 
 
 def days(first: int, last: int, **fields: object) -> list[Usage]:
-    """The same in each hour of the days *first* to *last* before now; day 0 is the last 24 hours."""
+    """The same in each hour of the days *first* to *last* before
+    now; day 0 is the last 24 hours.
+    """
     return [used(ago, **fields) for day in range(last, first + 1) for ago in range(day * 24, day * 24 + 24)]
 
 

@@ -29,8 +29,8 @@ from gateway.normalise.call import LOG, REPEAT
 MAX_CLUSTER = 4_000
 """Reports looked at to decide one cluster: more than this are decided in parts."""
 MAX_BELOW = 20_000
-"""Reports that are looked at below the calls of one cluster, each as often as calls stand above it.
-"""
+"""Reports that are looked at below the calls of one cluster, each
+as often as calls stand above it."""
 MAX_NEAREST = 32
 """The same below one call after that."""
 MAX_ALIKE = 64
@@ -61,8 +61,8 @@ class Settling:
     related: set[int] = field(default_factory=set)
     """Calls that share a response id with another report, or have a co-instrumented span."""
     marked: set[int] = field(default_factory=set)
-    """Calls of a kind that may repeat others: by the span that they were emitted in, or as one of a
-    product's ways to report."""
+    """Calls of a kind that may repeat others: by the span that they were emitted in, or as one
+    of a product's ways to report."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +92,8 @@ class Cluster:
     reported_by_dropped: set[int] = field(default_factory=set)
     """Those calls: what else was emitted in their spans may be what stands for them."""
     answered: set[int] = field(default_factory=set)
-    """Reports of a response that was reported before by one that was dropped: another stands for
-    it, under another id or none."""
+    """Reports of a response that was reported before by one that was dropped: another stands
+    for it, under another id or none."""
     gone: set[int] = field(default_factory=set)
     """Reports of a span whose first report was dropped before: they go its way."""
     shadows: dict[int, CallDigest] = field(default_factory=dict)
@@ -231,8 +231,8 @@ def gather(
 def _dropped(
     at: int, rows: Rows, answers: "ResponseIndex", look: "DescendantWalk", cluster: Cluster, walked: set[int]
 ) -> list[int]:
-    """Note the dropped report at *at*; references of what may stand for it: what has its response
-    id, and what was emitted in it.
+    """Note the dropped report at *at*; references of what may stand for it: what has its
+    response id, and what was emitted in it.
     """
     fact = rows.fact(at)
     if fact is None or at in walked or rows.is_moved(at):
@@ -290,8 +290,8 @@ class ResponseIndex:
     def __init__(self, rows: Rows, responses: Table) -> None:
         self._rows, self._responses = rows, responses
         self._dropped: dict[int, dict[CallDigest, None]] = {}
-        """Response -> reports of it that were dropped, each once of those that state the same; none
-        where one is known to stand."""
+        """Response -> reports of it that were dropped, each once of those that state the same;
+        none where one is known to stand."""
 
     def refs(self, fact: CallDigest) -> list[int]:
         """References of all reports with the fact's response id, when it is
@@ -319,7 +319,9 @@ class ResponseIndex:
 
 
 def _as_said(fact: CallDigest) -> CallDigest:
-    """*fact* without what distinguishes it from another report that states the same of a response."""
+    """*fact* without what distinguishes it from another report
+    that states the same of a response.
+    """
     return fact._replace(
         trace_id=b"", span_id=b"", parent_span_id=b"", group=0, session=0, prev_child=0, prev_response=0, prev_request=0
     )

@@ -2,11 +2,11 @@
 
 Rows of a chunk lie one after the other, in memory while the chunk settles and in the spool's
 `facts` column, so that a restart knows what the gateway knew. Unknown counts are -1, unknown
-fingerprints 0. The three `prev_*` references chain reports of one parent, of one response id and of
-one request id; they are remade when the ledger is rebuilt.
+fingerprints 0. The three `prev_*` references chain reports of one parent, of one response id
+and of one request id; they are remade when the ledger is rebuilt.
 
-A *reference* names a report: chunk seq, index in it, and whether it is a link
-(a span that is no call).
+A *reference* names a report: chunk seq, index in it, and whether it is a
+link (a span that is no call).
 """
 
 import struct
@@ -214,7 +214,9 @@ def unpack_fact(rows: bytes | bytearray, index: int) -> CallDigest:
 
 
 def bare_row(row: bytes, at_ms: int) -> bytes:
-    """The row of a report that states nothing of the same call but that it is there, at that time."""
+    """The row of a report that states nothing of the same call
+    but that it is there, at that time.
+    """
     fact = unpack_fact(row, 0)
     bare = fact._replace(
         start_ms=at_ms, end_ms=at_ms, response=0, request_model=0, response_model=0,

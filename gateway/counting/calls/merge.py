@@ -78,7 +78,9 @@ def _says_more(theirs: Cost | None, mine: Cost | None) -> bool:
 
 
 def complete_usage(usage: Usage, other: Usage) -> None:
-    """Add to *usage* the counts that only *other* knows, as long as parts stay within their whole."""
+    """Add to *usage* the counts that only *other* knows, as long
+    as parts stay within their whole.
+    """
     mine, theirs = cast("dict[str, Any]", usage), cast("dict[str, Any]", other)
     for whole in ("input_tokens", "output_tokens"):
         if mine.get(whole) is None and theirs.get(whole) is not None:

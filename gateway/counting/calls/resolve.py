@@ -1,18 +1,19 @@
 """The counting rules over one cluster of related reports: which are calls of their own. Pure.
 
 A cluster is what the ledger found to are related: by response id, by twinship, or below one
-another. The rules see the set, never the order in which it came, so any order and any split over
-requests gives the same calls:
+another. The rules see the set, never the order in which it came, so any order and any split
+over requests gives the same calls:
 
-1. Reports with one response id whose time and usage agree are one call (rule 3b); those that do not
-   agree stay, flagged `conflict`. So are reports of different scopes with one request id, which a
-   gateway and its callbacks share where there is no answer to name.
-2. A log that was emitted in a call's span and agrees with it is of that call; so is a span
-   that is known to repeat its parent, unless it states another response and other usage: that
-   is one more call beside it.
+1. Reports with one response id whose time and usage agree are one call (rule 3b); those that do
+   not agree stay, flagged `conflict`. So are reports of different scopes with one request id,
+   which a gateway and its callbacks share where there is no answer to name.
+2. A log that was emitted in a call's span and agrees with it is of that call; so is a
+   span that is known to repeat its parent, unless it states another response and other
+   usage: that is one more call beside it.
 3. Twins are paired one to one, nearest in time first (rule 3c).
-4. Bottom up, a call above others is suppressed as `ancestor` when they cover its usage; else both
-   stay, flagged `conflict` (rule 2). Above a single call it is that very call, and completes it.
+4. Bottom up, a call above others is suppressed as `ancestor` when they cover its
+   usage; else both stay, flagged `conflict` (rule 2). Above a single call it is
+   that very call, and completes it.
 5. Of a product's ways to report, only the one that counts stays (`order.py`); the others are
    suppressed as `other_report`.
 6. What was forwarded already stands: a call that holds such a report keeps that report, and the
@@ -117,11 +118,11 @@ def resolve(
     """Decide a cluster. *parents*: reference of a call -> references of the calls that stand
     above it, at any distance.
 
-    *cut*: calls below which more stands than the cluster shows; what shows is then taken to cover
-    them. *inside*: log, or span that repeats its parent -> the call in whose span it was emitted;
-    *inside_dropped*: the same, where that call was dropped before. *answered*: reports of a
-    response that is counted already, by another id. *counted_rank*: the rank that counts for a
-    report of a product, 0 for all.
+    *cut*: calls below which more stands than the cluster shows; what shows is then taken to
+    cover them. *inside*: log, or span that repeats its parent -> the call in whose span it was
+    emitted; *inside_dropped*: the same, where that call was dropped before. *answered*: reports
+    of a response that is counted already, by another id. *counted_rank*: the rank that counts
+    for a report of a product, 0 for all.
     """
     verdict = Verdict()
     facts = {m.ref: m.fact for m in members}
@@ -297,8 +298,8 @@ def _only_hits_differ(group: Sequence[_Call]) -> bool:
 
 
 def _pair_twins(calls: list[_Call]) -> list[_Call]:
-    """Join calls that are co-instrumented spans, nearest first; a call takes at most one report of
-    each scope, and one response id.
+    """Join calls that are co-instrumented spans, nearest first; a call takes at most one report
+    of each scope, and one response id.
     """
     by_source: dict[int, dict[int, list[CallDigest]]] = {}
     for i, call in enumerate(calls):
@@ -473,7 +474,9 @@ def _total(facts: Sequence[CallDigest], slack: int) -> tuple[int, int]:
 
 
 def _stand(call: _Call, verdict: Verdict) -> None:
-    """One report of the call stands; the others are duplicates of it, and those above complete it."""
+    """One report of the call stands; the others are duplicates of
+    it, and those above complete it.
+    """
     if len(call.members) + len(call.above) == 1:
         return
     kept = [m for m in call.members if m.fixed is Fixed.KEPT]

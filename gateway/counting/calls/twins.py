@@ -1,10 +1,10 @@
-"""Finding reports that may be co-instrumented spans: of one source, from different scopes, by usage
-and then by start time. Pure.
+"""Finding reports that may be co-instrumented spans: of one source, from different scopes, by
+usage and then by start time. Pure.
 
-A source that one scope reports from has no co-instrumented spans, so all it costs is one reference
-a report. From its second scope on, each report stands in a bucket of its usage and its scope,
-ordered by start; candidates are the nearest in the other scopes' buckets, so a burst of equal calls
-(embeddings of equal chunks, health checks) is paired as well as a lone one.
+A source that one scope reports from has no co-instrumented spans, so all it costs is one
+reference a report. From its second scope on, each report stands in a bucket of its usage and
+its scope, ordered by start; candidates are the nearest in the other scopes' buckets, so a burst
+of equal calls (embeddings of equal chunks, health checks) is paired as well as a lone one.
 """
 
 from array import array
@@ -64,14 +64,16 @@ class TwinIndex:
 
 
 def usage_key(fact: CallDigest) -> int:
-    """Where a report stands: by its output, else by its input as embeddings do, whose output some
-    leave out and others call 0.
+    """Where a report stands: by its output, else by its input as embeddings do, whose output
+    some leave out and others call 0.
     """
     return fact.output_tokens if fact.output_tokens > 0 else ~fact.input_tokens
 
 
 class Source:
-    """One sender's reports that still settle, kept only to find co-instrumented spans among them."""
+    """One sender's reports that still settle, kept only to find
+    co-instrumented spans among them.
+    """
 
     __slots__ = ("index", "prune_at", "refs", "scope")
 

@@ -24,7 +24,9 @@ GC_YOUNGEST: Final = 50_000
 
 
 def main() -> None:
-    """The parser's process: frames from standard input, answers to standard output, until its end."""
+    """The parser's process: frames from standard input, answers
+    to standard output, until its end.
+    """
     for number in (signal.SIGINT, signal.SIGTERM):  # they reach the whole group; the gateway decides when to stop
         signal.signal(number, signal.SIG_IGN)
     source, target = os.fdopen(0, "rb", buffering=1 << 16), os.fdopen(1, "wb", buffering=0)

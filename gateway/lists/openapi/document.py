@@ -2,8 +2,10 @@
 
 An operation in the files may hold two short forms:
 
-- `x-scope: name` becomes `security`: any of the ways in that the listener takes, each with that scope. The name stays beside it.
-- `x-list: {shape, items}` becomes the list's parameters and its 200, from the very shape that the list is served by (`lists.py`).
+- `x-scope: name` becomes `security`: any of the ways in that the listener takes, each with that
+  scope. The name stays beside it.
+- `x-list: {shape, items}` becomes the list's parameters and its 200, from the very shape that
+  the list is served by (`lists.py`).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -29,16 +31,16 @@ Secure = Callable[[Json], list[dict[str, list[str]]]]
 
 
 def read_folder(package: str, folder: str) -> Json:
-    """All YAML files in *folder* of *package*, as one part: `paths`, `tags`, `components`, and what
-    else stands at the top of one.
+    """All YAML files in *folder* of *package*, as one part: `paths`, `tags`, `components`, and
+    what else stands at the top of one.
     """
     names = sorted(entry.name for entry in (files(package) / folder).iterdir() if entry.name.endswith(".yaml"))
     return merged(yaml.safe_load((files(package) / folder / name).read_text("utf-8")) for name in names)
 
 
 def merged(parts: Iterable[Json]) -> Json:
-    """Objects are laid into each other, lists one behind the other. Raises ValueError for a name
-    that stands twice.
+    """Objects are laid into each other, lists one behind the other. Raises ValueError for
+    a name that stands twice.
     """
     whole: Json = {}
     for part in parts:

@@ -16,7 +16,8 @@ def list_parameters(shape: ListShape) -> list[Json]:
         {
             "name": "limit",
             "in": "query",
-            # No `default`: a client that fills it in beside a cursor would ask for another page size than the cursor's.
+            # No `default`: a client that fills it in beside a cursor would ask for another page
+            # size than the cursor's.
             "description": f"Items per page: {DEFAULT_LIMIT} where neither it nor a cursor is given.",
             "schema": {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT},
         },
@@ -38,8 +39,8 @@ def filter_parameter(filterable: Filterable) -> Json:
 
 
 def list_answer(shape: ListShape, item: str) -> Json:
-    """The envelope of part 2.3, with *item* as the name of the items' schema. Each feature of the
-    list has its root key.
+    """The envelope of part 2.3, with *item* as the name of the items' schema. Each feature of
+    the list has its root key.
     """
     keys: Json = {
         shape.root: {"type": "array", "items": {"$ref": f"#/components/schemas/{item}"}},

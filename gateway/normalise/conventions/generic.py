@@ -1,10 +1,10 @@
 """The table of last resort: any span that carries input and output tokens under
 names like the known ones.
 
-A name is read by its last word (`my.llm.usage.promptTokens` -> input), if its path speaks of usage,
-tokens or an LLM. Usage may also stand in a map, or in a JSON text, under one of the names of
-`NESTED`; its names are read in the same way. Calls that only this table could read are flagged
-`unknown_convention` and counted by scope.
+A name is read by its last word (`my.llm.usage.promptTokens` -> input), if its path speaks of
+usage, tokens or an LLM. Usage may also stand in a map, or in a JSON text, under one of the
+names of `NESTED`; its names are read in the same way. Calls that only this table could read are
+flagged `unknown_convention` and counted by scope.
 """
 
 import re
@@ -62,8 +62,8 @@ _TOKENS = re.compile(r"(^|[._])(tokens?|token_?count|usage)$", re.IGNORECASE)
 _SHORT = {"input": "input", "prompt": "input", "output": "output", "completion": "output", "total": "total"}
 """Last words that state what is counted, where the path ends in tokens or usage."""
 _WITHOUT_PATH = frozenset({"input", "output", "total", "request_model", "response_model", "provider"})
-"""Fields that a bare name is read as. A bare model makes no span AI usage (`is_usage`); tokens do.
-"""
+"""Fields that a bare name is read as. A bare model makes no span
+AI usage (`is_usage`); tokens do."""
 _FIELDS = {word: field for field, words in _WORDS.items() for word in words.split("|")}
 _KINDS = {"request_model": TEXT, "response_model": TEXT, "provider": TEXT, "response_id": TEXT, "cost": NUMBER}
 _RANK = 50
@@ -92,7 +92,9 @@ def is_usage(name: str) -> bool:
 
 
 def outcome(picked: Extracted, span: Span, *, failed: bool) -> Outcome:
-    """Both wholes, or one of them and a model, make a call; what its operation's name states stays."""
+    """Both wholes, or one of them and a model, make a call; what its
+    operation's name states stays.
+    """
     decided = by_operation(picked, span, failed=failed)
     if decided == "not_a_call" or (decided == "call" and "operation" in picked.texts):
         return decided
@@ -114,7 +116,9 @@ GENERIC = _Generic("generic", own={RAW_NESTED: NESTED}, outcome=outcome, is_gene
 
 
 def read_nested(picked: Extracted) -> None:
-    """Take the counts and the cost out of nested usage, where no attribute of their own has them."""
+    """Take the counts and the cost out of nested usage, where no
+    attribute of their own has them.
+    """
     usage = repr_object(picked.texts.pop(RAW_NESTED, None))
     if len(usage) > _MAX_NESTED:
         return

@@ -1,9 +1,9 @@
 """What a convention is: a table of attribute names by field, in order of
 precedence, and four short rules.
 
-A field's names are read like this: the first that has a value wins, the others are ignored, nothing
-is added. Each table is its own names before the shared ones (`shared.py`), so a scope that is read
-by the wrong table is still counted.
+A field's names are read like this: the first that has a value wins, the others are ignored,
+nothing is added. Each table is its own names before the shared ones (`shared.py`), so a scope
+that is read by the wrong table is still counted.
 """
 
 import re
@@ -27,7 +27,9 @@ class OutcomeRule(Protocol):
 
 class TextReader(Protocol):
     def __call__(self, picked: Extracted, *, failed: bool) -> None:
-        """Take usage and names out of text attributes, where no attribute of their own has them."""
+        """Take usage and names out of text attributes, where no
+        attribute of their own has them.
+        """
 
 
 _STEP_SPAN = re.compile(
@@ -51,10 +53,11 @@ def by_operation(picked: Extracted, span: Span, *, failed: bool) -> Outcome:
 def _by_contents(picked: Extracted, span: Span, *, failed: bool) -> Outcome:
     """A response makes a call.
 
-    So does usage, unless the span is named for an agent or another step (older agent frameworks sum
-    their calls up under the names of a call, without an operation), or its unknown operation names
-    no model. A span that failed is a call when it names provider and model, since an error ends
-    both early. A lone request model is none: gateways put it on their routing and cache spans.
+    So does usage, unless the span is named for an agent or another step (older agent
+    frameworks sum their calls up under the names of a call, without an operation), or its
+    unknown operation names no model. A span that failed is a call when it names provider
+    and model, since an error ends both early. A lone request model is none: gateways put
+    it on their routing and cache spans.
     """
     texts, counts = picked.texts, picked.counts
     if "response_id" in texts or "response_model" in texts:
@@ -118,5 +121,7 @@ def _compile(own: Names) -> dict[str, Interest]:
 
 
 def usage_rule(name: str) -> Interest:
-    """Names that no table knows: numbers of usage are kept by their name, all else is left unread."""
+    """Names that no table knows: numbers of usage are kept by
+    their name, all else is left unread.
+    """
     return (name, 0, OTHER) if shared.is_unknown_usage(name) else NO_INTEREST

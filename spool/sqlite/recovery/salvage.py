@@ -1,16 +1,16 @@
-"""A damaged spool.db becomes a whole one: what can be read is copied, and the damaged files
-are kept in `quarantine/`.
+"""A damaged spool.db becomes a whole one: what can be read is copied, and the damaged
+files are kept in `quarantine/`.
 
-Every page is read for itself (`pages`), so a damaged page costs the rows on it and no others. The
-order of steps is the promise that no crash leaves an empty spool in place of a damaged one:
+Every page is read for itself (`pages`), so a damaged page costs the rows on it and no others.
+The order of steps is the promise that no crash leaves an empty spool in place of a damaged one:
 
 1. `spool.db.salvage` is written while the damaged files stay where they are;
 2. when it is whole and on disk it is renamed to `spool.db.salvaged`;
 3. spool.db and its log move to `quarantine/<time>/`, the log first;
 4. `spool.db.salvaged` is renamed to `spool.db`.
 
-A start that finds `spool.db.salvaged` goes on at step 3. What the rows no longer state is settled
-afterwards, in one transaction of the new file (`reconciling`).
+A start that finds `spool.db.salvaged` goes on at step 3. What the rows no longer state is
+settled afterwards, in one transaction of the new file (`reconciling`).
 """
 
 import os
@@ -65,7 +65,9 @@ class Image:
     """The pages of a database as its last commit left them, so far as they are whole."""
 
     def __init__(self, file: BinaryIO | None, log: Log | None) -> None:
-        """*file* is read by pages, since it may be larger than the memory; None when there is none."""
+        """*file* is read by pages, since it may be larger than
+        the memory; None when there is none.
+        """
         self._file = file
         self._file_pages = 0 if file is None else file.seek(0, os.SEEK_END) // PAGE_BYTES
         self._latest: dict[int, bytes] = {}
@@ -341,8 +343,8 @@ def tables_of(connection: sqlite3.Connection) -> Iterator[Table]:
 
 
 def is_row_of(table: Table, row: Row) -> bool:
-    """Whether the row may be one of *table*: types, and for a chunk, that its record count and the
-    ends of its records agree.
+    """Whether the row may be one of *table*: types, and for a chunk, that its record count and
+    the ends of its records agree.
     """
     if (row.rowid is not None) != table.has_rowid or not fits(row.values, table.columns):
         return False

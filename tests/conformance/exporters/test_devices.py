@@ -1,4 +1,6 @@
-"""Calls about devices: paths, keys, and what each answer states about a device or about the lane."""
+"""Calls about devices: paths, keys, and what each answer states about a
+device or about the lane.
+"""
 
 import orjson
 import pytest

@@ -1,4 +1,6 @@
-"""An intake that parses what it is given with the published message types, and keeps it in memory."""
+"""An intake that parses what it is given with the published
+message types, and keeps it in memory.
+"""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field

@@ -1,8 +1,8 @@
-"""What an application of these tests is started with, and its OpenTelemetry SDK: exporters of all
-three signals over OTLP/HTTP.
+"""What an application of these tests is started with, and its OpenTelemetry SDK: exporters of
+all three signals over OTLP/HTTP.
 
-Every client is `python -m tests.e2e.clients.<name> LLM_BASE_URL OTLP_BASE_URL [VARIANT]`, a process
-of its own in its own environment, and prints the number of calls that it made.
+Every client is `python -m tests.e2e.clients.<name> LLM_BASE_URL OTLP_BASE_URL [VARIANT]`, a
+process of its own in its own environment, and prints the number of calls that it made.
 """
 
 import sys
@@ -46,7 +46,9 @@ def arguments() -> Arguments:
 
 
 def start(given: Arguments) -> Callable[[], None]:
-    """Set the global providers; the function given back sends what they still hold and ends them."""
+    """Set the global providers; the function given back sends what they
+    still hold and ends them.
+    """
     resource = Resource.create({"service.name": "checkout-bot", "service.instance.id": "one"})
     tracers = TracerProvider(resource=resource)
     tracers.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(given.otlp_url + "/v1/traces")))

@@ -107,7 +107,9 @@ class Rig:
             await self._settle()
 
     async def _settle(self) -> None:
-        """Return when nothing moves any more: the file and the socket are real, and time must not run ahead of them."""
+        """Return when nothing moves any more: the file and the socket are real, and time
+        must not run ahead of them.
+        """
         before: tuple[int, int, int] | None = None
         while True:
             await asyncio.sleep(0.01)

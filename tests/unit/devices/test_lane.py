@@ -388,7 +388,9 @@ async def test_a_device_that_the_service_blocks_is_refused_under_each_of_its_ids
 
 
 async def lose(rig: Rig, names: list[str]) -> None:
-    """The service knows none of these devices any more, and the lane sees that it is no single one."""
+    """The service knows none of these devices any more, and the lane sees
+    that it is no single one.
+    """
     for name in names:
         await rig.beat(name)
     await rig.until(lambda: len(rig.calls("heartbeat")) == len(names))

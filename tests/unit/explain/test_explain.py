@@ -1,4 +1,6 @@
-"""`normalise --explain`, on payloads made for one reason each: through the real spool and ledger."""
+"""`normalise --explain`, on payloads made for one reason each:
+through the real spool and ledger.
+"""
 
 import compileall
 import gzip
