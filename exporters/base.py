@@ -23,9 +23,11 @@ class Retry:
     """Whether the upstream answered (then the next try carries another
     idempotency key) or fell silent."""
     after_s: float | None = None
-    """The upstream's own wish (`Retry-After`), bounded to an hour; None lets the back-off decide."""
+    """The upstream's own wish (`Retry-After`), bounded to an hour; None
+    lets the back-off decide."""
     throttled: bool = False
-    """The upstream asks the whole lane to slow down (429, 503): states nothing against this batch."""
+    """The upstream asks the whole lane to slow down (429, 503): states
+    nothing against this batch."""
     may_be_there: bool = False
     """No answer came, and the request may have arrived: a connection was made."""
 
@@ -52,8 +54,8 @@ class Refused:
     too_large: bool = False
     """The size was the reason, so smaller batches may pass whole."""
     may_be_there: bool = False
-    """The upstream may have taken it, and would not know it as a repeat: nothing of it is sent again
-    unasked, whole or in parts."""
+    """The upstream may have taken it, and would not know it as a repeat: nothing of it is sent
+    again unasked, whole or in parts."""
 
 
 Outcome = Delivered | Retry | Hold | Refused

@@ -1,10 +1,11 @@
 """Which secret serves which scope. Outbound keys in the operator's order; the first that
 grants a scope serves it.
 
-A secret is named by `${env:NAME}` or `${file:PATH}`, or stands there literally. A file is read
-again when it changes. When the upstream refuses a key (401, 403), its secret is read again; is it the
-same, the next granting key takes over, so that two keys on one lane rotate with no gap. When all
-are refused the marks are cleared: the lane is held, and each probe starts from the first key.
+A secret is named by `${env:NAME}` or `${file:PATH}`, or stands there literally. A file is
+read again when it changes. When the upstream refuses a key (401, 403), its secret is read
+again; is it the same, the next granting key takes over, so that two keys on one lane
+rotate with no gap. When all are refused the marks are cleared: the lane is held, and each
+probe starts from the first key.
 """
 
 import os
@@ -60,7 +61,9 @@ class Keyring:
         self._files = self._file_stamps()
 
     def faults(self) -> list[str]:
-        """What is wrong with the configured secrets now, one line each, for the start and `doctor`."""
+        """What is wrong with the configured secrets now, one line
+        each, for the start and `doctor`.
+        """
         return [fault for slot in self._slots if (fault := self._read(slot)) is not None]
 
     def grants(self, scope: str) -> bool:

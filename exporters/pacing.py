@@ -4,10 +4,10 @@ come in, decisions go out.
 One `Pacing` belongs to one pump. Its states:
 
 - `ok`: full speed.
-- `retrying`: the last answer was a failure that may pass; nothing is sent before `opens_at_s`, then
-  few batches at a time, so that one batch that always fails cannot hide that others pass.
-- `held`: the lane cannot work as it is set up, or the upstream refuses everything; one batch at a
-  time probes, ever more seldom, until one passes.
+- `retrying`: the last answer was a failure that may pass; nothing is sent before `opens_at_s`,
+  then few batches at a time, so that one batch that always fails cannot hide that others pass.
+- `held`: the lane cannot work as it is set up, or the upstream refuses everything; one batch at
+  a time probes, ever more seldom, until one passes.
 """
 
 from dataclasses import dataclass
@@ -27,8 +27,8 @@ everything: schema drift, not bad records."""
 REFUSING_RECORDS = 10
 """Fewer refusals than this prove nothing in a quiet lane."""
 PACED_BURIALS = 1000
-"""One full batch of bad records is dead-lettered at full speed; beyond it, with nothing delivered,
-each further one waits its turn."""
+"""One full batch of bad records is dead-lettered at full speed; beyond it, with nothing
+delivered, each further one waits its turn."""
 CEILING_CUT = 0.75
 CEILING_GROWTH = 1.05
 CEILING_SUCCESSES = 50
@@ -40,7 +40,8 @@ class BackoffRules:
     """How a lane meets failures that may pass."""
 
     tolerated: int = 0
-    """Failures in a row that do not pause the lane; above 0 only where each item has a back-off of its own."""
+    """Failures in a row that do not pause the lane; above 0 only where each item
+    has a back-off of its own."""
     longest_s: float = LONGEST_S
     """Longest pause of the lane."""
     retrying_slots: int = 2
@@ -55,10 +56,11 @@ class Pacing:
         self.opens_at_s = float("-inf")
         """Monotonic time before which nothing is sent."""
         self.ceiling_bytes = max_bytes
-        """Size to freeze batches at; below *max_bytes* once the upstream called a batch too large."""
+        """Size to freeze batches at; below *max_bytes* once the upstream
+        called a batch too large."""
         self.epoch = 0
-        """Goes up when the lane closes; a batch carries the epoch it was sent in, so that a stale
-        answer changes nothing."""
+        """Goes up when the lane closes; a batch carries the epoch it was sent in, so that a
+        stale answer changes nothing."""
         self.reason: str | None = None
         self._max_bytes = max_bytes
         self._in_flight = in_flight
@@ -130,7 +132,9 @@ class Pacing:
     def refused(
         self, refused: Refused, *, records: int, size_bytes: int, now_s: float, epoch: int, chance: float
     ) -> Verdict:
-        """What becomes of a batch of *records* and *size_bytes* that the upstream refuses for ever."""
+        """What becomes of a batch of *records* and *size_bytes* that the
+        upstream refuses for ever.
+        """
         if self._state == "held":
             if self._refusing:
                 self._hold(self.reason or "", now_s, epoch)

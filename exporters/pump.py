@@ -1,9 +1,9 @@
 """One lane's pump: freeze -> send -> ack, retry, hold, bisect or dead-letter. Knows no vendor.
 
-The loop freezes batches while the lane's `Pacing` lets it, and each batch flies in a task of its
-own: send once, then settle by the outcome. Whatever happens, a batch ends acked, dead-lettered,
-split, or given back; at shutdown what is under way gets a grace time, and is then given back as
-unanswered, so the next start sends the same bytes under the same id.
+The loop freezes batches while the lane's `Pacing` lets it, and each batch flies in a task of
+its own: send once, then settle by the outcome. Whatever happens, a batch ends acked,
+dead-lettered, split, or given back; at shutdown what is under way gets a grace time, and is
+then given back as unanswered, so the next start sends the same bytes under the same id.
 """
 
 import asyncio
@@ -114,7 +114,9 @@ class Pump:
 
     @property
     def epoch(self) -> int:
-        """Goes up when the lane is paused or held: an answer to a batch of an earlier epoch is stale."""
+        """Goes up when the lane is paused or held: an answer to a batch of
+        an earlier epoch is stale.
+        """
         return self._pacing.epoch
 
     @property
@@ -323,7 +325,8 @@ class Pump:
 
     async def _settle_refused(self, batch: Batch, refused: Refused, epoch: int) -> None:
         if refused.may_be_there:
-            # The upstream is in trouble: what follows waits, so that not all of it ends like this.
+            # The upstream is in trouble: what follows waits, so that not all of it ends like
+            # this.
             retry = Retry(f"{refused.code}: {refused.message}", answered=True)
             self._pacing.failed(retry, now_s=self._clock.monotonic_s(), epoch=epoch, chance=self._chance())
             await self._bury(batch, refused)
