@@ -3,7 +3,7 @@ three processes on loopback.
 
     python -m benchmarks.ingest                              the default matrix
     python -m benchmarks.ingest --spans 100 --attributes 15 --runs 5 --json out.json
-    python -m benchmarks.ingest --pending                    a million pending spans, then their drain
+    python -m benchmarks.ingest --pending                    a million pending spans; their drain
     python -m benchmarks.ingest --spans 512 --profile        where the time goes
 
 Each run starts a sink (the cost service), a gateway with an empty data directory, and a sender;
