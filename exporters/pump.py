@@ -182,13 +182,16 @@ class Pump:
         elif len(self._flights) >= self._pacing.slots:
             await self._changed.wait()
         else:
-            probe = self._destination.launch()
+            probe, epoch = self._destination.launch(), self._pacing.epoch
             batch = await self._freeze()
-            if batch is None:
-                self._destination.landed(probe=probe)
-                await self._idle()
-            else:
+            if batch is not None and epoch == self._pacing.epoch:
                 self._launch(batch, probe=probe)
+                return
+            self._destination.landed(probe=probe)
+            if batch is None:
+                await self._idle()
+            else:  # the lane closed while the batch was frozen
+                await self._persist(lambda: self._store.release(batch, answered=False))
 
     async def _freeze(self) -> Batch | None:
         try:

@@ -228,6 +228,34 @@ async def test_a_server_that_is_down_does_not_lift_a_hold(store: MemorySpool, cl
         await skip_pauses_until(lambda: drained(store), pump, clock)
 
 
+async def test_a_batch_that_is_frozen_while_the_lane_closes_is_not_sent(
+    store: MemorySpool, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exporter = Scripted(Hold("HTTP 403"))
+    exporter.gate.clear()
+    slow = asyncio.Event()
+    freeze, calls = store.freeze, 0
+
+    async def freeze_slowly(lane: str, *, max_records: int, max_bytes: int) -> Batch | None:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            await slow.wait()
+        return await freeze(lane, max_records=max_records, max_bytes=max_bytes)
+
+    monkeypatch.setattr(store, "freeze", freeze_slowly)
+    store.add(LANE, records(2))
+    async with running_pump(store, exporter, clock, limits=Limits(max_records=1)) as pump:
+        await until(lambda: exporter.under_way == 1)
+        exporter.gate.set()
+        await until(lambda: pump.state == "held")
+        slow.set()
+        await until(lambda: pump.holding == 0)
+        assert len(exporter.sent) == 1
+        await skip_pauses_until(lambda: drained(store), pump, clock)
+    assert sorted(exporter.delivered) == records(2)
+
+
 async def test_bad_records_are_found_by_halving_and_only_they_are_buried(
     store: MemorySpool, clock: ManualClock
 ) -> None:
