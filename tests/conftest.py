@@ -10,22 +10,28 @@ settings.register_profile("tests", deadline=None)
 settings.load_profile("tests")
 
 LONGEST = (
-    "tests/fault/test_torture.py",
     "tests/e2e/test_litellm_proxy.py",
+    "tests/e2e/test_real_clients.py",
+    "tests/fault/test_torture.py",
+    "tests/fault/test_unit_cost_totals.py",
     "tests/e2e/test_device_mode.py",
-    "tests/fault/test_devices_lost_fleet.py",
-    "tests/fault/test_devices_forgotten.py",
 )
-"""Files that take a minute and more, mostly waiting: begun last, one alone
-would be what a run ends with."""
+"""Files that take two minutes and more: begun last, one alone would be what a run ends with."""
+PROCESSES = ("tests/fault", "tests/e2e")
+"""Folders of tests that start processes; a run ends with small ones, which fill every worker."""
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest files first, then those of many tests; within a file the order of its lines."""
+    """The longest files first, then processes, then files of many tests; within one, by lines."""
     tests_in = Counter(file_of(item) for item in items)
-    first = {file: place for place, file in enumerate(LONGEST)}
-    items.sort(key=lambda item: (first.get(file_of(item), len(first)), -tests_in[file_of(item)]))
+    first = {file: number for number, file in enumerate(LONGEST)}
+
+    def place(item: pytest.Item) -> tuple[int, bool, int]:
+        file = file_of(item)
+        return first.get(file, len(first)), not file.startswith(PROCESSES), -tests_in[file]
+
+    items.sort(key=place)
 
 
 def file_of(item: pytest.Item) -> str:

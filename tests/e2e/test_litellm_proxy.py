@@ -55,7 +55,6 @@ class Way:
 
 
 WAYS = {
-    "json_array": Way(("json_array",)),
     "json_array, one call a request": Way(("json_array",), batch=1),
     "all three formats at once": Way(("json_array", "ndjson", "single")),
     "otel": Way(otel=OTEL),

@@ -1,4 +1,4 @@
-"""A few minutes of everything at once (`tests.fault.torture`); TORTURE_MINUTES and TORTURE_SEED
+"""Everything at once (`tests.fault.torture`); TORTURE_MINUTES and TORTURE_SEED
 choose how long and which.
 """
 
@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.processes import PROJECT_ROOT
 
-MINUTES = float(os.environ.get("TORTURE_MINUTES", "2"))
+MINUTES = float(os.environ.get("TORTURE_MINUTES", "1"))
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(MINUTES * 60 + 600)]
 
