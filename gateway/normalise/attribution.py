@@ -98,7 +98,7 @@ class ResourceContext(NamedTuple):
 def origin(resource: Attributes, context: Context) -> ResourceContext:
     """The attribution and the sender's fingerprint of one resource."""
     stated = pick(resource, tuple(resource), RESOURCE_INTERESTS).who
-    merged = {**context.key_gives, **context.device, **stated, **context.key_fixes}
+    merged = {**stated, **context.key_fixes}
     attribution: Attribution = {}
     _fill(attribution, merged, context)
     device_id = context.device_id or stated.get("device_id") or context.own_device
@@ -186,10 +186,7 @@ def _sender_key(context: Context) -> _OriginKey:
         context.peer,
         context.own_device,
     )
-    if context.device or context.key_gives or context.key_fixes:
-        mappings = (context.device, context.key_gives, context.key_fixes)
-        return (*sender, *(tuple(mapping.items()) for mapping in mappings))
-    return sender
+    return (*sender, *context.key_fixes.items()) if context.key_fixes else sender
 
 
 def _fill(attribution: Attribution, who: Mapping[str, str], context: Context) -> None:  # noqa: C901 - one branch a field

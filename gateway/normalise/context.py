@@ -87,10 +87,6 @@ class Context(NamedTuple):
     """What counting knows that key by, whatever it is renamed to; None: its name."""
     device_id: str | None = None
     """The enrolled device that sent it; wins over what the payload states."""
-    device: Mapping[str, str] = _NOTHING
-    """Attribution that the device brings, where the payload states nothing."""
-    key_gives: Mapping[str, str] = _NOTHING
-    """Attribution that the key brings, where neither payload nor device states anything."""
     key_fixes: Mapping[str, str] = _NOTHING
     """Attribution that the key fixes: a payload cannot override it."""
     users: UserPolicy = KEEP_USERS

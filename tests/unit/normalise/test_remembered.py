@@ -26,8 +26,6 @@ CONTEXTS = {
     "dropped users": CONTEXT._replace(users=UserPolicy("drop")),
     "fixed team": CONTEXT._replace(key_fixes={"team": "fixed"}),
     "another fixed team": CONTEXT._replace(key_fixes={"team": "fixed too"}),
-    "given project": CONTEXT._replace(key_gives={"project": "given"}),
-    "device's project": CONTEXT._replace(device={"project": "given"}),
     "another peer": CONTEXT._replace(peer="192.0.2.7"),
 }
 

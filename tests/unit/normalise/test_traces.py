@@ -209,18 +209,14 @@ def test_parts_larger_than_their_whole_are_kept_and_flagged(extra: dict[str, Any
     assert record["usage"]["input_tokens"] == 100
 
 
-def test_attribution_goes_record_resource_device_key() -> None:
-    context = CONTEXT._replace(
-        device_id="dev-1", device={"user": "device-user", "team": "device-team"}, key_gives={"team": "key-team", "project": "key-project"}
-    )  # fmt: skip
+def test_attribution_goes_record_resource() -> None:
+    context = CONTEXT._replace(device_id="dev-1")
     resource = {"service.name": "svc", "team.id": "resource-team", "session.id": "resource-session"}
     attribution = record_of(CHAT | {"session.id": "span-session"}, context=context, resource=resource)["attribution"]
     assert attribution == {
         "service_name": "svc",
         "session": "span-session",
         "team": "resource-team",
-        "user": "device-user",
-        "project": "key-project",
         "device_id": "dev-1",
         "key": "team-key",
     }

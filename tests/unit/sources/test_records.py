@@ -105,12 +105,10 @@ def test_every_field_of_a_record_has_a_rule() -> None:
         assert set(table) == set(get_type_hints(fields.PARTS[part]))
 
 
-def test_the_keys_attribution_fills_gaps_and_what_it_fixes_goes_over() -> None:
-    context = CONTEXT._replace(
-        key_gives={"project": "p", "team": "given"}, key_fixes={"label.cost_center": "fixed", "environment": "prod"}
-    )
+def test_what_the_key_fixes_goes_over() -> None:
+    context = CONTEXT._replace(key_fixes={"label.cost_center": "fixed", "environment": "prod"})
     who = record("records", made(), context)["attribution"]
-    assert (who["team"], who["project"], who["environment"]) == ("alpha", "p", "prod")
+    assert (who["team"], who["environment"]) == ("alpha", "prod")
     assert who["labels"] == {"cost_center": "fixed"}
     assert who["key"] == "edge"
 
