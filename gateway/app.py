@@ -5,11 +5,14 @@ the lanes, and only then take requests. Stop goes the other way: take no more, a
 way, let sends land, close the files.
 """
 
+import asyncio
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
+
+import structlog
 
 from gateway.admin.address_file import announce_address
 from gateway.admin.assembly import build_admin
@@ -36,8 +39,11 @@ from gateway.receiver.authenticator import KeyAuthenticator
 from gateway.receiver.forwarded import liveness_route
 from gateway.receiver.listen import OWNER_AND_GROUP, OWNER_ONLY, bind
 from spool.data_dir import make_data_dir
+from spool.errors import SpoolLocked
 from spool.sqlite.spool import SqliteSpool
 from spool.store import Spool
+
+log = structlog.get_logger()
 
 NOTE_ACCESS_S = 60.0
 
@@ -67,6 +73,9 @@ class Gateway:
         self._monotonic_s = monotonic_s
         self._stack = AsyncExitStack()
         self.ports = Ports(None, None, None)
+        self.stop_wanted = asyncio.Event()
+        """Set with `stop_reason` when the gateway must not go on; its owner then stops it."""
+        self.stop_reason: str | None = None
 
     async def start(self) -> Ports:
         """Raises CannotStart, SpoolError, OSError; what was opened by then is closed again."""
@@ -130,10 +139,20 @@ class Gateway:
             *maintained(config, self.spool, self._ingest),
             Maintained("unit cost", partial(self.lanes.unit_cost.run_maintenance, keep_totals_ms=keep_totals_ms)),
             Maintained("keys", self.keys.flush_last_accessed, every_s=NOTE_ACCESS_S),
+            Maintained("lock", self._keep_lock),
         ]
         if self._price_file is not None:
             parts.append(Maintained("prices", self._price_file.run_maintenance))
         run_in_background(self._stack, maintain(parts), "maintenance")
+
+    async def _keep_lock(self) -> None:
+        """Two gateways never share a data directory: the one that lost the lock stops."""
+        try:
+            if self.spool.keep_lock():
+                log.error("the lock file was removed or replaced; made anew", data_dir=str(self.config.data_dir))
+        except SpoolLocked as error:
+            self.stop_reason = f"the lock was lost: {error}"
+            self.stop_wanted.set()
 
     async def _start_insights(self) -> None:
         aggregates = self.settler.aggregates

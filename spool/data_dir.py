@@ -1,15 +1,10 @@
-"""The data directory: who may enter it, and which process owns it.
+"""The data directory: its files, and who may enter it."""
 
-One process owns a data directory: it holds an flock on `lock` until it ends.
-"""
-
-import fcntl
 import os
 import stat
 from pathlib import Path
-from typing import Self
 
-from spool.errors import SpoolError, SpoolLocked
+from spool.errors import SpoolError
 
 DATABASE = "spool.db"
 LOCK = "lock"
@@ -62,36 +57,3 @@ def touch_private(path: Path) -> None:
     """Make the file *path* if it is missing, 0600, before anything can write to it."""
     os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     path.chmod(0o600)
-
-
-class DataLock:
-    """The exclusive lock on a data directory; held until closed or the process ends."""
-
-    def __init__(self, data_dir: Path) -> None:
-        """Raises SpoolLocked while another process holds it, SpoolError where it cannot be made."""
-        path = data_dir / LOCK
-        try:
-            touch_private(path)
-            self._file = path.open("r+")
-        except OSError as error:
-            raise SpoolError(f"{data_dir}: {error}") from error
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            owner = self._file.read().strip()
-            self._file.close()
-            raise SpoolLocked(
-                f"{data_dir}: another gateway runs on this data directory{f' (process {owner})' if owner else ''}"
-            ) from error
-        self._file.truncate(0)
-        self._file.write(str(os.getpid()))
-        self._file.flush()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        self._file.close()

@@ -471,6 +471,14 @@ class Spool(IntakeStore, CountingStore, SupervisedLaneStore, SettledReader, Stat
     def operator(self) -> DeadLetterStore:
         """Its dead letters and resends."""
 
+    def keep_lock(self) -> bool:
+        """Make the data directory's lock anew where it was removed or replaced; whether it had
+        to be.
+
+        Raises SpoolLocked when another process has the directory by now, or it is no longer where
+        it was: then stop. Raises SpoolError when the lock cannot be made anew for now.
+        """
+
     async def run_maintenance(self) -> None:
         """Expire records, delete old delivered ones, give pages back,
         expire and count dead letters.

@@ -13,7 +13,7 @@ from gateway.keys.control_store import INBOUND
 from gateway.observability.devices import edge_with
 from gateway.storage.database import read_only
 from spool.counters import LaneCounters
-from spool.data_dir import DataLock
+from spool.data_lock import DataLock
 from spool.record import DEVICES
 from spool.sqlite.backup import back_up
 from spool.sqlite.reading import read_held

@@ -19,12 +19,13 @@ from gateway.app import Gateway
 from gateway.cli.logging import configure_logging
 from gateway.config.model import Config
 from gateway.config.values import Address, TcpAddress, parse_address
-from gateway.contract.errors import CannotStart, not_bound
+from gateway.contract.errors import CannotGoOn, CannotStart, not_bound
 from gateway.delivery.embedded import READ_KEY_FILE, prepare_keys
 from gateway.keys.errors import DatabaseUnavailable, PepperMismatch
 from gateway.local_service.misbehave import Misbehave
 from gateway.local_service.service import Service
-from spool.data_dir import DataLock, make_data_dir
+from spool.data_dir import make_data_dir
+from spool.data_lock import DataLock
 from spool.errors import SpoolError, SpoolLocked
 
 SWITCH_S = 0.0005
@@ -55,7 +56,7 @@ def _run(work: Coroutine[Any, Any, None]) -> int:
     except SpoolLocked as error:
         click.echo(f"Error: data_dir {error}: stop it, or set another data_dir", err=True)
         return 1
-    except (CannotStart, SpoolError, DatabaseUnavailable, PepperMismatch, OSError) as error:
+    except (CannotStart, CannotGoOn, SpoolError, DatabaseUnavailable, PepperMismatch, OSError) as error:
         click.echo(f"Error: {error}", err=True)
         return 1
     return 0
@@ -84,9 +85,11 @@ async def _gateway_until_signal(config: Config, ports_file: Path | None) -> None
         click.echo(f"data: {config.data_dir.absolute()} (the status page's token is in admin-token there)", err=True)
         if ports_file is not None:
             write_ports(ports_file, http=ports.http, grpc=None, admin=ports.admin, service=ports.service)
-        await signalled()
+        await signalled(gateway.stop_wanted)
     finally:
         await gateway.stop()
+    if gateway.stop_reason is not None:
+        raise CannotGoOn(gateway.stop_reason)
 
 
 async def _service_until_signal(
@@ -116,9 +119,9 @@ async def _service_until_signal(
         lock.close()
 
 
-async def signalled() -> None:
-    """Return on SIGINT or SIGTERM."""
-    stop = asyncio.Event()
+async def signalled(stop: asyncio.Event | None = None) -> None:
+    """Return on SIGINT or SIGTERM, or when *stop* is set."""
+    stop = stop or asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)

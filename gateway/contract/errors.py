@@ -25,6 +25,10 @@ class CannotStart(Exception):
     """Why the gateway does not start, in words for the operator."""
 
 
+class CannotGoOn(Exception):
+    """Why a running gateway stopped by itself, in words for the operator."""
+
+
 def not_bound(option: str, address: object, error: OSError) -> CannotStart:
     """Why *address* of *option*, as the operator names it, cannot be bound."""
     why = os.strerror(error.errno) if error.errno else str(error)

@@ -11,7 +11,7 @@ from gateway.devices.clocks import Now, now_by
 from gateway.devices.rows import Device
 from gateway.devices.tables import migrate
 from gateway.storage.database import Database
-from spool.data_dir import DataLock
+from spool.data_lock import DataLock
 
 T = TypeVar("T")
 

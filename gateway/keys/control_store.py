@@ -13,7 +13,8 @@ from gateway.keys.pepper import load_pepper
 from gateway.keys.store import KeyStore, make_tables
 from gateway.storage.database import Database
 from gateway.storage.integrity_check import refuse_damaged
-from spool.data_dir import DataLock, make_data_dir
+from spool.data_dir import make_data_dir
+from spool.data_lock import DataLock
 
 
 class KeyFiles(NamedTuple):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from spool.counters import Counters
-from spool.data_dir import DataLock
+from spool.data_lock import DataLock
 from spool.errors import SpoolError
 from spool.record import OWN_LANES, Lane
 from spool.sqlite import database, rows

@@ -20,7 +20,8 @@ from typing import TypeVar
 from spool.age import AgeClock, Seen, monotonic_ms
 from spool.clock import rfc3339_ms, uuid7
 from spool.counters import Counters
-from spool.data_dir import DataLock, make_data_dir
+from spool.data_dir import make_data_dir
+from spool.data_lock import DataLock
 from spool.dead_letters import DeadLetterSummary
 from spool.drain import Drain
 from spool.errors import SpoolError, SpoolFull
@@ -192,6 +193,9 @@ class SqliteSpool:
     @property
     def gateway_id(self) -> str:
         return self._gateway_id
+
+    def keep_lock(self) -> bool:
+        return self._lock.keep()
 
     # ---- in
 
@@ -677,6 +681,8 @@ class SqliteSpool:
         return await self.ask(lambda c, _: {lane: rows.recount(c, lane) for lane in self._sources})
 
     async def _write_summary(self, *, is_final: bool) -> None:
+        if self._lock.is_lost:
+            return
         gateway_id = self._gateway_id
         summary = await self.ask(lambda c, counters: read_from(c, counters.copy(), gateway_id, rows.last_seq(c)))
         with suppress(OSError):  # a full disk does without: then an older one is what a salvage has

@@ -15,7 +15,7 @@ import pytest
 
 from gateway.admin.address_file import FILE, WrittenAddress, running_address
 from gateway.config.values import TcpAddress, UnixAddress
-from spool.data_dir import DataLock
+from spool.data_lock import DataLock
 from tests.support.commands import Ended, run_telemetry_gateway
 from tests.support.gateway_process import GatewayProcess
 

@@ -7,7 +7,8 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-from spool.data_dir import DATABASE, DataLock, touch_private
+from spool.data_dir import DATABASE, touch_private
+from spool.data_lock import DataLock
 from spool.errors import SpoolCorrupt, SpoolError
 from spool.record import OWN_LANES
 from spool.settling import Position

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from spool.counters import Counters
-from spool.data_dir import DataLock
+from spool.data_lock import DataLock
 from spool.dead_letters import Chosen, DeadLetter, Place, ReasonCount, Requeued, SortKey
 from spool.errors import NoSuchLane, SpoolError
 from spool.record import DEVICES, UNIT_COST, Lane
