@@ -1,34 +1,27 @@
 """Settling: when a chunk's time is up, what became of its reports is decided, written
 down, and let go to the lanes.
 
-The rules are `gateway.counting`'s; here is only the coming and going: rows of earlier chunks are
-read back where a late report refers to them, records of one call are merged, and all changes of a
-pass go to the spool in one commit.
+The rules are `gateway.counting`'s; here is only the coming and going: rows of earlier chunks
+are read back where a late report refers to them, records of one call are merged, and all
+changes of a pass go to the spool in one commit.
 """
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from datetime import datetime
 from functools import partial
-from typing import cast
 
-import orjson
 import structlog
 
 from gateway.common.traceback_summary import places
-from gateway.contract.flags import UNPRICED
-from gateway.counting.calls.cluster import MAX_CLUSTER, LateChunk
-from gateway.counting.calls.digest import of_this_size, split_ref
+from gateway.counting.calls.digest import of_this_size
 from gateway.counting.calls.ledger import MOVED, Ledger
-from gateway.counting.calls.merge import merge
-from gateway.counting.calls.resolve import Verdict
 from gateway.ingest.metrics import MetricsPipeline, Price
 from gateway.ingest.metrics import Settings as MetricsSettings
+from gateway.ingest.settlement_pass import SettlementPass, loaded, position
 from spool.errors import SpoolError
 from spool.record import AI_TELEMETRY, Record
-from spool.settling import MERGED, Change, Evidence, Moved, Position
+from spool.settling import Change, Moved
 from spool.store import CountingStore
 
 log = structlog.get_logger()
@@ -36,11 +29,8 @@ log = structlog.get_logger()
 PASS_S = 0.2
 """Chunks that fall due within this time are settled in one pass."""
 PASS_REPORTS = 5_000
-"""One pass ends with the chunk that brings it to so many: its changes are one commit,
-and lie in memory until then."""
-CONFLICT = "kept.conflict"
-LOOP_TURN_S = 0.02
-"""How long clusters are decided before others have their turn of the loop."""
+"""One pass ends with the chunk that brings it to so many: its changes are one commit, and
+lie in memory until then."""
 RETRY_S = 1.0
 """Before settling, or reading the ledger again, is tried once more."""
 UNFINISHED_SETTLES = 30
@@ -174,7 +164,7 @@ class Settler:
             await self._settle_or_wait()
             if self._now_ms() - turned_ms > TURN_S * 1000:
                 turned_ms = self._now_ms()
-                self.ledger.turn()
+                self.ledger.prune()
 
     async def _settle_or_wait(self) -> None:
         try:
@@ -215,14 +205,14 @@ class Settler:
         due = ledger.due(await self._through_ms(now_ms), sealed_seq, most_reports=PASS_REPORTS)
         if not due:
             return 0
-        verdicts: list[Verdict] = []
+        waiting = await self._waiting(ledger, due)
+        waiting_refs = {ref for reports in waiting for ref in reports}
+        settlement = SettlementPass(ledger, self._spool, self._price, due, waiting_refs, lost_appends)
         try:
-            waiting = await self._waiting(ledger, due)
-            changes = await self._decide_all(ledger, due, verdicts, {ref for reports in waiting for ref in reports})
-            await self._write(ledger, due[-1], changes, waiting, now_ms, lost_appends)
+            await settlement.decide()
+            await self._write(ledger, due[-1], settlement, waiting, now_ms, lost_appends)
         except BaseException:
-            for verdict in verdicts:
-                ledger.undecide(verdict)
+            settlement.undo()
             raise
         for seq in due:
             ledger.settled(seq)
@@ -250,12 +240,13 @@ class Settler:
     async def _waiting(self, ledger: Ledger, due: Sequence[int]) -> dict[tuple[int, ...], list[bytes]]:
         """Reports of calls in the chunks *due* that wait on for their end -> their records."""
         waiting: dict[tuple[int, ...], list[bytes]] = {}
-        # As the records were stamped; what a jump of that clock makes old or young waits no longer.
+        # As the records were stamped; what a jump of that clock makes old or young waits no
+        # longer.
         wall_ms = self._spool.wall_ms()
         for reports in {tuple(reports) for seq in due for reports in ledger.unfinished(seq)}:
             found = await self._spool.read(AI_TELEMETRY, [position(ref) for ref in reports])
             records = [record for record in found if record is not None]
-            oldest = _loaded(records[0]) if len(records) == len(reports) else None
+            oldest = loaded(records[0]) if len(records) == len(reports) else None
             if oldest is not None and 0 <= wall_ms - _received_ms(oldest) < UNFINISHED_SETTLES * self.settle_ms:
                 waiting[reports] = records
         return waiting
@@ -264,17 +255,17 @@ class Settler:
         self,
         ledger: Ledger,
         through_seq: int,
-        changes: dict[Position, Change],
+        settlement: SettlementPass,
         waiting: Mapping[tuple[int, ...], Sequence[bytes]],
         now_ms: int,
         lost_appends: int,
     ) -> None:
-        """Settle through that chunk with its *changes*, in one commit; those *waiting* are moved
-        into a chunk of their own.
+        """Release the chunks of *settlement* with its changes, in one commit; move the
+        *waiting* calls into a chunk of their own.
         """
-        calls = [reports for reports in waiting if all(self._waits(ledger, ref, changes) for ref in reports)]
+        calls = [reports for reports in waiting if all(map(settlement.waits, reports))]
         moved = [(ref, record) for reports in calls for ref, record in zip(reports, waiting[reports], strict=True)]
-        written = [*changes.values(), *(Change(*position(ref), MOVED, None) for ref, _ in moved)]
+        written = [*settlement.changes.values(), *(Change(*position(ref), MOVED, None) for ref, _ in moved)]
         if not moved:
             await self._spool.settle(AI_TELEMETRY, through_seq, written, lost_appends=lost_appends)
             return
@@ -289,123 +280,6 @@ class Settler:
             self.distrust()  # the ledger moved what the spool did not
             raise
 
-    @staticmethod
-    def _waits(ledger: Ledger, ref: int, changes: Mapping[Position, Change]) -> bool:
-        """Whether nothing was decided about a report as one of another call's."""
-        return ledger.is_open(ref) and position(ref) not in changes
-
-    async def _decide_all(
-        self, ledger: Ledger, due: Sequence[int], verdicts: list[Verdict], waiting: AbstractSet[int]
-    ) -> dict[Position, Change]:
-        """What becomes of the records of the chunks *due*; each verdict is added to *verdicts* once
-        it is noted in the ledger.
-        """
-        late: dict[int, LateChunk | None] = {}
-        changes: dict[Position, Change] = {}
-        decided: set[int] = set()
-        turn_ends = time.monotonic() + LOOP_TURN_S
-        for seq in due:
-            for ref in ledger.roots(seq):
-                if ref not in waiting and ref not in decided and ledger.is_open(ref):
-                    if time.monotonic() > turn_ends:
-                        await asyncio.sleep(0)
-                        turn_ends = time.monotonic() + LOOP_TURN_S
-                    try:
-                        verdicts.append(await self._decide(ledger, ref, late, decided))
-                        await self._note(ledger, verdicts[-1], due[-1], changes)
-                    except SpoolError:
-                        raise
-                    except Exception as error:  # noqa: BLE001 one cluster that we cannot decide must not keep all others
-                        log.error("related reports are left as they are", error=type(error).__name__, at=places(error))  # noqa: TRY400 the text may quote data
-        return changes
-
-    async def _decide(self, ledger: Ledger, ref: int, late: dict[int, LateChunk | None], decided: set[int]) -> Verdict:
-        """The verdict on the cluster around *ref*.
-
-        Who is in it is related with no one else, and is *decided* with it.
-        """
-        while True:
-            cluster, missing = ledger.cluster(ref, late)
-            if not missing:
-                if len(cluster.members) < MAX_CLUSTER:
-                    decided.update(cluster.members)
-                return ledger.decide(cluster)
-            for seq in missing:
-                found = await self._spool.evidence_of(AI_TELEMETRY, seq)
-                late[seq] = None if found is None else _late_chunk(found)
-
-    async def _note(self, ledger: Ledger, verdict: Verdict, due_seq: int, changes: dict[Position, Change]) -> None:
-        """Turn a verdict into changes of records that are still in the spool."""
-        for ref, outcome in verdict.dropped.items():
-            if ledger.settles(ref):
-                at = position(ref)
-                changes[at] = Change(*at, outcome, None)
-        wanted = list(dict.fromkeys(ref for slot, refs in verdict.merged.items() for ref in (slot, *refs)))
-        found = dict(zip(wanted, await self._records(wanted), strict=True)) if wanted else {}
-        for slot, refs in verdict.merged.items():
-            own = found[slot]
-            known = [report for ref in refs if (report := found[ref]) is not None]
-            if own is not None:
-                stamped = next((report for ref in refs if ref in verdict.stamped and (report := found[ref])), None)
-                merged = merge(known, own["record_id"], stamped=stamped)
-                self._estimate_anew(merged)
-                self._change(changes, slot, MERGED, merged)
-        flagged = [ref for ref in verdict.conflicts if ledger.settles(ref) and position(ref).seq <= due_seq]
-        unread = [ref for ref in flagged if position(ref) not in changes]
-        read = dict(zip(unread, await self._records(unread), strict=True)) if unread else {}
-        for ref in flagged:
-            at = position(ref)
-            if at not in changes or changes[at].record is not None:
-                record = _record(changes, at) or read.get(ref)
-                if record is not None and "conflict" not in record["flags"]:
-                    outcome = CONFLICT if ledger.is_open(ref) else MERGED
-                    self._change(changes, ref, outcome, {**record, "flags": [*record["flags"], "conflict"]})
-
-    def _estimate_anew(self, record: Record) -> None:
-        """An estimate that one report brought does not know what the others
-        completed: make it again.
-        """
-        cost = record.get("cost")
-        if record["billed"] and (cost is None or cost["source"] == "estimated"):
-            record.pop("cost", None)
-            record["flags"] = [flag for flag in record["flags"] if flag != UNPRICED]
-            self._price(record, int(datetime.fromisoformat(record["started_at"]).timestamp() * 1000))
-
-    async def _records(self, refs: Sequence[int]) -> list[Record | None]:
-        """The record of each reference; None for one that is gone, or damaged on the
-        disk and so left as it is.
-        """
-        found = await self._spool.read(AI_TELEMETRY, [position(ref) for ref in refs])
-        return [None if record is None else _loaded(record) for record in found]
-
-    @staticmethod
-    def _change(changes: dict[Position, Change], ref: int, outcome: str, record: Record) -> None:
-        at = position(ref)
-        changes[at] = Change(*at, outcome, orjson.dumps(record))
-
-
-def _record(changes: dict[Position, Change], at: Position) -> Record | None:
-    change = changes.get(at)
-    return None if change is None or change.record is None else cast("Record", orjson.loads(change.record))
-
-
-def _late_chunk(found: Evidence) -> LateChunk:
-    moved = frozenset(idx for idx, outcome in found.dropped.items() if outcome == MOVED)
-    return LateChunk(of_this_size(found.facts, found.n), found.links, frozenset(found.dropped) - moved, moved)
-
 
 def _received_ms(record: Record) -> int:
     return int(datetime.fromisoformat(record["received_at"]).timestamp() * 1000)
-
-
-def _loaded(record: bytes) -> Record | None:
-    try:
-        return cast("Record", orjson.loads(record))
-    except orjson.JSONDecodeError:
-        log.warning("a record in the spool cannot be read")
-        return None
-
-
-def position(ref: int) -> Position:
-    where = split_ref(ref)
-    return Position(where.seq, where.idx)

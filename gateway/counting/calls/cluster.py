@@ -5,75 +5,31 @@ spans, and to the calls below it (through spans that are no calls, as far as the
 remembered). What stands above it is decided when its own turn comes.
 """
 
-from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from itertools import islice
 from operator import attrgetter
-from typing import NamedTuple
 
 from gateway.counting.calls.agreement import is_same_response
-from gateway.counting.calls.digest import (
-    DIGEST_BYTES,
-    LINK_ROW_BYTES,
-    CallDigest,
-    Link,
-    split_ref,
-    unpack_fact,
-    unpack_link,
-)
+from gateway.counting.calls.digest import CallDigest
 from gateway.counting.calls.resolve import Fixed, Member
-from gateway.counting.calls.table import MASK, Table
+from gateway.counting.calls.rows import MAX_LOOKS, Rows, Tables, span_key
+from gateway.counting.calls.table import Table
+from gateway.counting.calls.walk import DescendantWalk
 from gateway.normalise.call import LOG, REPEAT
 
-MAX_CLUSTER = 4_000
-"""Reports looked at to decide one cluster: more than this are decided in parts."""
-MAX_BELOW = 20_000
-"""Reports that are looked at below the calls of one cluster, each
-as often as calls stand above it."""
-MAX_NEAREST = 32
-"""The same below one call after that."""
+MAX_CLUSTER = 1_500
+"""Reports that are decided together; a cluster of more is decided in parts (`parts.py`)."""
+SMALL_CLUSTER = 32
+"""A larger cluster is gathered at most `MAX_LOOKS` times (`rows.py`), then decided in parts."""
 MAX_ALIKE = 64
 """Different reports of one response that another is compared with."""
-MAX_LATE_CHUNKS = 64
-"""Settled chunks read back from the spool for one cluster."""
 
-OPEN, KEPT, DROPPED, MOVED_ON = 0, 1, 2, 3
-
-
-def span_key(identity: bytes) -> int:
-    """The tables' key of a report's identity or of a span (trace id + span id); of this
-    process, so no one can aim at it.
-    """
-    return hash(identity) & MASK or 1
-
-
-@dataclass(slots=True)
-class Settling:
-    """Rows of a chunk that still settles."""
-
-    seq: int
-    received_ms: int
-    facts: bytearray = field(default_factory=bytearray)
-    links: bytearray = field(default_factory=bytearray)
-    outcomes: bytearray = field(default_factory=bytearray)
-    """OPEN, KEPT, DROPPED or MOVED_ON (into a later chunk) of each call."""
-    related: set[int] = field(default_factory=set)
-    """Calls that share a response id with another report, or have a co-instrumented span."""
-    marked: set[int] = field(default_factory=set)
-    """Calls of a kind that may repeat others: by the span that they were emitted in, or as one
-    of a product's ways to report."""
-
-
-@dataclass(frozen=True, slots=True)
-class LateChunk:
-    """Rows of a settled chunk, read back from the spool."""
-
-    facts: bytes
-    links: bytes
-    dropped: frozenset[int]
-    moved: frozenset[int] = frozenset()
-    """Reports that stand in a later chunk."""
+Twins = Callable[[int, CallDigest, Collection[int]], list[int]]
+"""(reference, its report, references known already) -> references of
+reports that may be twins of it."""
+Versions = Callable[[int], list[int]]
+"""Reference -> references of the other reports of its span."""
 
 
 @dataclass(slots=True)
@@ -98,134 +54,86 @@ class Cluster:
     """Reports of a span whose first report was dropped before: they go its way."""
     shadows: dict[int, CallDigest] = field(default_factory=dict)
     """Reports that were dropped before: what they knew completed another one."""
+    beyond: set[int] = field(default_factory=set)
+    """Calls above calls of other parts."""
+    paired: set[int] = field(default_factory=set)
+    """Reports that stand for a call of another part."""
+    is_large: bool = False
+    """Whether this is only the beginning of a cluster that is decided in parts."""
 
 
-class Tables(NamedTuple):
-    """What the ledger remembers: key -> reference of the last report with it
-    (of a span: of the first).
+def gather(ref: int, rows: Rows, tables: Tables, twins: Twins, versions: Versions) -> Cluster:
+    """The cluster around *ref*.
+
+    While `rows.missing` is not empty it is not whole, nor where it is large.
     """
-
-    spans: Table
-    children: Table
-    responses: Table
-    requests: Table
-
-
-class Rows:
-    """Rows by reference, from chunks that settle or from *late* ones; what is not at
-    hand is noted as `missing`.
-    """
-
-    def __init__(self, chunks: Mapping[int, Settling], late: Mapping[int, LateChunk | None]) -> None:
-        self._chunks, self._late = chunks, late
-        self.missing: set[int] = set()
-
-    def fact(self, ref: int) -> CallDigest | None:
-        """The call at *ref*, dropped or not."""
-        where = split_ref(ref)
-        chunk = self._chunk(where.seq)
-        if chunk is None or (where.idx + 1) * DIGEST_BYTES > len(chunk.facts):
-            return None
-        return unpack_fact(chunk.facts, where.idx)
-
-    def link(self, ref: int) -> Link | None:
-        where = split_ref(ref)
-        chunk = self._chunk(where.seq)
-        if chunk is None or (where.idx + 1) * LINK_ROW_BYTES > len(chunk.links):
-            return None
-        return unpack_link(chunk.links, where.idx)
-
-    def is_late(self, ref: int) -> bool:
-        """Whether the report at *ref* settled before."""
-        return split_ref(ref).seq not in self._chunks
-
-    def member(self, ref: int) -> Member | None:
-        """The call at *ref* unless it was dropped."""
-        fact = self.fact(ref)
-        if fact is None:
-            return None
-        where = split_ref(ref)
-        chunk = self._chunks.get(where.seq)
-        if chunk is not None:
-            outcome = chunk.outcomes[where.idx]
-            return (
-                None
-                if outcome in {DROPPED, MOVED_ON}
-                else Member(ref, fact, Fixed.KEPT if outcome == KEPT else Fixed.OPEN)
-            )
-        late = self._late[where.seq]
-        gone = late is None or where.idx in late.dropped or where.idx in late.moved
-        return None if gone else Member(ref, fact, Fixed.KEPT)
-
-    def is_dropped(self, ref: int) -> bool:
-        """Whether the report at *ref* is known and was dropped."""
-        return self.fact(ref) is not None and self.member(ref) is None and not self.is_moved(ref)
-
-    def is_moved(self, ref: int) -> bool:
-        """Whether the report stands in a later chunk: what is at *ref* states nothing any more."""
-        where = split_ref(ref)
-        chunk = self._chunks.get(where.seq)
-        if chunk is not None:
-            return chunk.outcomes[where.idx] == MOVED_ON
-        late = self._late.get(where.seq)
-        return late is not None and where.idx in late.moved
-
-    def _chunk(self, seq: int) -> Settling | LateChunk | None:
-        chunk = self._chunks.get(seq)
-        if chunk is not None:
-            return chunk
-        if seq in self._late:
-            return self._late[seq]
-        if len(self._late) + len(self.missing) < MAX_LATE_CHUNKS:
-            self.missing.add(seq)
-        return None
-
-
-def gather(
-    ref: int,
-    rows: Rows,
-    tables: Tables,
-    twins: Callable[[int, CallDigest], list[int]],
-    versions: Callable[[int], list[int]],
-) -> Cluster:
-    """The cluster around *ref*. While `rows.missing` is not empty it is not whole."""
-    spans, children, responses, requests = tables
     cluster = Cluster()
+    _gather(ref, cluster, rows, tables, twins, versions)
+    seen = dict.fromkeys((*cluster.members, *cluster.shadows, *cluster.parents))
+    if len(seen) > SMALL_CLUSTER and (cluster.is_large or not rows.missing):
+        looks = MAX_LOOKS if len(seen) >= MAX_CLUSTER else 1
+        for at in seen:
+            rows.note_looks(at, looks)
+    return cluster
+
+
+def _gather(ref: int, cluster: Cluster, rows: Rows, tables: Tables, twins: Twins, versions: Versions) -> None:
+    spans, children, responses, requests = tables
     walked: set[int] = set()
     answers = ResponseIndex(rows, responses)
     asked: set[int] = set()
     look = DescendantWalk(rows, children)
     todo = [ref]
-    while todo and len(cluster.members) < MAX_CLUSTER:
+    while todo:
         at = todo.pop()
         if at in cluster.members:
             continue
+        if rows.is_worn(at) or len(cluster.members) + len(cluster.shadows) >= MAX_CLUSTER:
+            cluster.is_large = True
+            return
         member = rows.member(at)
         if member is None:
             todo += _dropped(at, rows, answers, look, cluster, walked)
             continue
         cluster.members[at] = member
-        others = versions(at)
-        todo += others
-        if others and others[0] < at and member.fixed is Fixed.OPEN and rows.is_dropped(others[0]):
-            cluster.gone.add(at)
+        todo += other_versions(at, member, rows, cluster, versions)
         todo += answers.refs(member.fact)
         if member.fixed is Fixed.OPEN and answers.is_answered(member.fact):
             cluster.answered.add(at)
         todo += _same_request(member.fact, rows, requests, asked)
-        todo += twins(at, member.fact)
+        todo += twins(at, member.fact, cluster.members)
         if member.fact.marks & (LOG | REPEAT):
-            todo += _around(at, member.fact, rows, spans, cluster)
-        elif member.fixed is Fixed.OPEN and any(member.fact.parent_span_id):
-            parent = spans.find(span_key(member.fact.trace_id + member.fact.parent_span_id))
-            todo += [parent] if parent and rows.is_late(parent) else []
+            todo += around_of(at, member.fact, rows, spans, cluster)
+        else:
+            todo += settled_parent(member, rows, spans)
         below, whole = look.below(member.fact)
         if not whole:
             cluster.cut.add(at)
         for child in below:
             cluster.parents.setdefault(child, []).append(at)
         todo += below
-    return cluster
+        if len(below) >= MAX_CLUSTER:
+            cluster.is_large = True
+            return
+
+
+def other_versions(at: int, member: Member, rows: Rows, cluster: Cluster, versions: Versions) -> list[int]:
+    """References of the other reports of the span; noted in *cluster* where
+    the first one was dropped.
+    """
+    others = versions(at)
+    if others and others[0] < at and member.fixed is Fixed.OPEN and rows.is_dropped(others[0]):
+        cluster.gone.add(at)
+    return others
+
+
+def settled_parent(member: Member, rows: Rows, spans: Table) -> list[int]:
+    """Reference of the call directly above that settled before; none where it did not."""
+    fact = member.fact
+    if member.fixed is not Fixed.OPEN or not any(fact.parent_span_id):
+        return []
+    parent = spans.find(span_key(fact.trace_id + fact.parent_span_id))
+    return [parent] if parent and rows.is_late(parent) else []
 
 
 def _dropped(
@@ -245,7 +153,7 @@ def _dropped(
     return found
 
 
-def _around(at: int, fact: CallDigest, rows: Rows, spans: Table, cluster: Cluster) -> list[int]:
+def around_of(at: int, fact: CallDigest, rows: Rows, spans: Table, cluster: Cluster) -> list[int]:
     """Reference of the call whose span the report was emitted in, noted in *cluster*; none
     where that span is no call.
     """
@@ -261,19 +169,17 @@ def _around(at: int, fact: CallDigest, rows: Rows, spans: Table, cluster: Cluste
     return [ref]
 
 
-def _chain(ref: int, rows: Rows, before: Callable[[CallDigest], int]) -> list[int]:
-    """*ref* and the references *before* it, as far as rows are at hand."""
+PREV_RESPONSE, PREV_REQUEST = attrgetter("prev_response"), attrgetter("prev_request")
+
+
+def chain(ref: int, rows: Rows, before: Callable[[CallDigest], int], *, most: int = MAX_CLUSTER) -> list[int]:
+    """*ref* and up to *most* references with it *before* it, as far as rows are at hand."""
     found: list[int] = []
-    while ref and len(found) < MAX_CLUSTER:
+    while ref and len(found) <= most:
         found.append(ref)
         other = rows.fact(ref)
         ref = before(other) if other is not None else 0
     return found
-
-
-def _same_response(fact: CallDigest, rows: Rows, responses: Table) -> list[int]:
-    """References of all reports with the fact's response id."""
-    return _chain(responses.find(fact.response) if fact.response else 0, rows, attrgetter("prev_response"))
 
 
 def _same_request(fact: CallDigest, rows: Rows, requests: Table, asked: set[int]) -> list[int]:
@@ -281,14 +187,15 @@ def _same_request(fact: CallDigest, rows: Rows, requests: Table, asked: set[int]
     if not fact.request or fact.request in asked:
         return []
     asked.add(fact.request)
-    return _chain(requests.find(fact.request), rows, attrgetter("prev_request"))
+    return chain(requests.find(fact.request), rows, PREV_REQUEST)
 
 
 class ResponseIndex:
     """Who reports a response, walked once for each id."""
 
-    def __init__(self, rows: Rows, responses: Table) -> None:
-        self._rows, self._responses = rows, responses
+    def __init__(self, rows: Rows, responses: Table, *, most: int = MAX_CLUSTER) -> None:
+        """*most*: reports of one response that are looked at, the last ones received."""
+        self._rows, self._responses, self._most = rows, responses, most
         self._dropped: dict[int, dict[CallDigest, None]] = {}
         """Response -> reports of it that were dropped, each once of those that state the same;
         none where one is known to stand."""
@@ -300,7 +207,7 @@ class ResponseIndex:
         response = fact.response
         if not response or response in self._dropped:
             return []
-        found = _same_response(fact, self._rows, self._responses)
+        found = chain(self._responses.find(response), self._rows, PREV_RESPONSE, most=self._most)
         dropped: dict[CallDigest, None] = {}
         stands = False
         for ref in found:
@@ -325,46 +232,3 @@ def _as_said(fact: CallDigest) -> CallDigest:
     return fact._replace(
         trace_id=b"", span_id=b"", parent_span_id=b"", group=0, session=0, prev_child=0, prev_response=0, prev_request=0
     )
-
-
-class DescendantWalk:
-    """What stands below calls.
-
-    Each call's whole tree as long as that is within bounds; after that only the nearest of it.
-    """
-
-    def __init__(self, rows: Rows, children: Table) -> None:
-        self._rows, self._children = rows, children
-        self._left = MAX_BELOW
-
-    def below(self, fact: CallDigest) -> tuple[list[int], bool]:
-        """References of the calls below a span, at any distance that links reach; and whether
-        all of them were looked at.
-        """
-        found: list[int] = []
-        if not any(fact.span_id):
-            return found, True
-        rows, whole, steps = self._rows, True, 0
-        most = min(MAX_CLUSTER, max(MAX_NEAREST, self._left))
-        seen: set[bytes] = set()
-        todo = deque((fact.trace_id + fact.span_id,))
-        while todo and steps < most:
-            span = todo.popleft()
-            if span in seen:
-                continue
-            seen.add(span)
-            ref = self._children.find(span_key(span))
-            while ref and steps < most:
-                steps += 1
-                is_link = split_ref(ref).is_link
-                child = rows.link(ref) if is_link else rows.fact(ref)
-                if child is None:
-                    whole = False
-                    break
-                if not is_link:
-                    found.append(ref)
-                todo.append(child.trace_id + child.span_id)
-                ref = child.prev_child
-            whole = whole and not ref
-        self._left -= steps
-        return found, whole and not todo

@@ -266,12 +266,16 @@ REF_STEP = 2
 """From one report's reference to the next one's in its chunk."""
 
 
+SEQ_SHIFT = 22
+MAX_IDX = (1 << 21) - 1
+
+
 def call_ref(seq: int, idx: int) -> int:
-    return seq << 22 | idx << 1 | 0
+    return seq << SEQ_SHIFT | idx << 1 | 0
 
 
 def link_ref(seq: int, idx: int) -> int:
-    return seq << 22 | idx << 1 | 1
+    return seq << SEQ_SHIFT | idx << 1 | 1
 
 
 class Ref(NamedTuple):
@@ -281,4 +285,4 @@ class Ref(NamedTuple):
 
 
 def split_ref(ref: int) -> Ref:
-    return Ref(ref >> 22, ref >> 1 & (1 << 21) - 1, bool(ref & 1))
+    return Ref(ref >> SEQ_SHIFT, ref >> 1 & MAX_IDX, bool(ref & 1))

@@ -4,37 +4,27 @@ Four compact tables (`table.Table`) answer, for about half a microsecond each: w
 reported before; which report named this parent last; which report had this response id, or this
 request id, last. Reports of one parent and of one id are chained through their rows
 (`facts.prev_*`), so a cluster is found from any of its members. Rows stay in memory while their
-chunk settles; of a settled chunk only the tables' keys remain, and its rows are read back from the
-spool when a late report refers to it.
+chunk settles; of a settled chunk only the tables' keys remain, and its rows are read back from
+the spool when a late report refers to it.
 
-Per report this costs: the row (`DIGEST_BYTES`) while it settles, 22 bytes for its span, 22 for its
-parent, 22 for its response id, each table within `max_keys`.
+Per report this costs: the row (`DIGEST_BYTES`) while it settles, 22 bytes for its span, 22 for
+its parent, 22 for its response id, each table within `max_keys`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from gateway.counting.calls.agreement import is_twin
-from gateway.counting.calls.cluster import (
-    DROPPED,
-    KEPT,
-    MOVED_ON,
-    OPEN,
-    Cluster,
-    LateChunk,
-    Rows,
-    Settling,
-    Tables,
-    gather,
-    span_key,
-)
+from gateway.counting.calls.cluster import Cluster, gather
 from gateway.counting.calls.digest import (
     CHAINS_BYTES,
     DIGEST_BYTES,
     LINK_ROW_BYTES,
+    MAX_IDX,
     NO_SPAN,
     REF_STEP,
+    SEQ_SHIFT,
     CallDigest,
     call_ref,
     chained,
@@ -50,7 +40,19 @@ from gateway.counting.calls.digest import (
     with_chains,
 )
 from gateway.counting.calls.order import SignalPrecedence
+from gateway.counting.calls.parts import Closure, closure, gather_part
 from gateway.counting.calls.resolve import Verdict, resolve
+from gateway.counting.calls.rows import (
+    DROPPED,
+    KEPT,
+    MOVED_ON,
+    OPEN,
+    LateChunk,
+    Rows,
+    Settling,
+    Tables,
+    span_key,
+)
 from gateway.counting.calls.table import MASK, Table
 from gateway.counting.calls.twins import Source, TwinIndex
 from gateway.counting.calls.versions import MAX_VERSIONS, SAME_SPAN, Versions, fold
@@ -83,6 +85,7 @@ class Ledger:
         self._children = Table(max_keys, with_values=True)
         self._responses = Table(max_keys, with_values=True)
         self._requests = Table(max_keys, with_values=True)
+        self._tables = Tables(self._spans, self._children, self._responses, self._requests)
         self._chunks: dict[int, Settling] = {}
         self._sources: dict[int, Source] = {}
         self._order = SignalPrecedence(max_keys)
@@ -162,11 +165,11 @@ class Ledger:
         return facts
 
     def _is_news(self, own: bytes, ref: int, rows: bytes, i: int, first: int, places: Sequence[int]) -> bool:
-        """Whether the known span *own* is reported anew by row *i*: its first report is open, and
-        none of its reports said the same.
+        """Whether the known span *own* is reported anew by row *i*: its first report is open,
+        and none of its reports said the same.
 
-        *places*: row of each report of this payload that is kept, from index *first* of the chunk
-        on. What is news is remembered as a version, to be decided with the first report.
+        *places*: row of each report of this payload that is kept, from index *first* of the
+        chunk on. What is news is remembered as a version, to be decided with the first report.
         """
         known = self._versions.of(self._spans.find(hash(own) & MASK or 1))
         seq = split_ref(ref).seq
@@ -296,10 +299,23 @@ class Ledger:
             fact = self._row(ref)
             if fact is None:
                 continue
-            for candidate in self._twins_in(seen.index, fact):
-                self._relate(ref)
-                self._relate(candidate)
+            self._relate_twins(ref, fact, seen.index)
             seen.index.add(fact, ref)
+
+    def _relate_twins(self, ref: int, fact: CallDigest, index: TwinIndex) -> None:
+        """Note that the report at *ref* and its twins need a verdict; pairs that
+        need one anyway are not compared.
+        """
+        for candidate in index.near(fact):
+            if not (self._is_related(ref) and self._is_related(candidate)):
+                other = self._row(candidate)
+                if other is not None and is_twin(fact, other):
+                    self._relate(ref)
+                    self._relate(candidate)
+
+    def _is_related(self, ref: int) -> bool:
+        chunk = self._chunks.get(ref >> SEQ_SHIFT)
+        return chunk is not None and (ref >> 1 & MAX_IDX) in chunk.related
 
     def _indexed(self, refs: Iterable[int]) -> TwinIndex:
         """A second scope showed up: what the first one reported, while it can still be joined."""
@@ -310,10 +326,10 @@ class Ledger:
                 index.add(fact, ref)
         return index
 
-    def _twins_in(self, index: TwinIndex, fact: CallDigest) -> list[int]:
+    def _twins_in(self, near: Sequence[int], fact: CallDigest, known: Collection[int]) -> list[int]:
         found: list[int] = []
-        for candidate in index.near(fact):
-            other = self._row(candidate)
+        for candidate in near:
+            other = self._row(candidate) if candidate not in known else None
             if other is not None and is_twin(fact, other):
                 found.append(candidate)
         return found
@@ -333,8 +349,8 @@ class Ledger:
     # ---- settling
 
     def due(self, received_through_ms: int, seq_through: int, *, most_reports: int) -> list[int]:
-        """The chunks received up to *received_through_ms* and numbered up to *seq_through*, oldest
-        first; they end with *most_reports*.
+        """The chunks received up to *received_through_ms* and numbered up to *seq_through*,
+        oldest first; they end with *most_reports*.
         """
         found: list[int] = []
         reports = 0
@@ -409,23 +425,83 @@ class Ledger:
         return False
 
     def cluster(self, ref: int, late: Mapping[int, LateChunk | None]) -> tuple[Cluster, set[int]]:
-        """The cluster around *ref*, and the settled chunks whose rows are
-        needed first and are not in *late*.
+        """The cluster around *ref*, and the settled chunks whose rows are needed
+        first and are not in *late*.
+
+        Of a cluster that `is_large` only the beginning is returned:
+        `closure` and `part` decide it.
         """
         rows = Rows(self._chunks, late)
-        tables = Tables(self._spans, self._children, self._responses, self._requests)
-        return gather(ref, rows, tables, self._twins, self._versions.others), rows.missing
+        return gather(ref, rows, self._tables, self._twins, self._versions.others), rows.missing
 
-    def _twins(self, ref: int, fact: CallDigest) -> list[int]:
-        """References of reports that still settle and may be co-instrumented
-        spans of the one at *ref*.
+    def closure(self, ref: int, late: Mapping[int, LateChunk | None], found: Closure) -> Iterator[None]:
+        """Fill *found* with the large cluster around *ref*, one report a step."""
+        rows = Rows(self._chunks, late)
+        return closure(ref, rows, self._tables, self._twins_beside, self._versions.others, found)
+
+    def part(
+        self, refs: Sequence[int], standing: Sequence[int], late: Mapping[int, LateChunk | None]
+    ) -> tuple[Cluster, set[int]]:
+        """The cluster of the part *refs*, as `cluster` returns it.
+
+        *standing*: what stands from the part before.
+        """
+        rows = Rows(self._chunks, late)
+        return gather_part(refs, standing, rows, self._tables, self._versions.others), rows.missing
+
+    def decide_part(self, cluster: Cluster, refs: Sequence[int], *, flagged: bool) -> Verdict:
+        """`decide` the cluster of the part *refs*, for good; *flagged*: what stands unmerged
+        gets the flag `conflict`.
+        """
+        verdict = self.decide(cluster)
+        if flagged:
+            verdict.conflicts.update(ref for ref in refs if self.is_open(ref))
+        for ref in refs:
+            where = split_ref(ref)
+            chunk = self._chunks.get(where.seq)
+            if chunk is not None:
+                chunk.parted[where.idx] = self._last_child(ref)
+                verdict.parted.append(ref)
+        return verdict
+
+    def _last_child(self, ref: int) -> int:
+        where = split_ref(ref)
+        at = where.idx * DIGEST_BYTES
+        return self._children.find(span_key(bytes(self._chunks[where.seq].facts[at : at + 24])))
+
+    def is_parted(self, ref: int) -> bool:
+        """Whether the call at *ref* was decided in a part of a large cluster."""
+        where = split_ref(ref)
+        chunk = self._chunks.get(where.seq)
+        return chunk is not None and where.idx in chunk.parted
+
+    def is_due(self, ref: int) -> bool:
+        """Whether the call at *ref* needs a verdict: it is open, and no part decided it with
+        all that stands below it.
+        """
+        if not self.is_open(ref):
+            return False
+        where = split_ref(ref)
+        parted = self._chunks[where.seq].parted
+        return where.idx not in parted or parted[where.idx] != self._last_child(ref)
+
+    def _twins(self, ref: int, fact: CallDigest, known: Collection[int]) -> list[int]:
+        """References of reports that still settle and may be twins of the one at
+        *ref*, less those *known*.
         """
         seen = self._sources.get(fact.source)
-        return [] if seen is None or seen.index is None else self._twins_in(seen.index, fact)
+        return [] if seen is None or seen.index is None else self._twins_in(seen.index.near(fact), fact, known)
 
-    def decide(self, cluster: "Cluster") -> Verdict:
-        """The rules' verdict, noted: what it drops is dropped from
-        now on, what it merges upon is fixed.
+    def _twins_beside(self, ref: int, fact: CallDigest, known: Collection[int]) -> list[int]:
+        """As `_twins`, but of many that start at one time the nearest in order of
+        receipt: none is out of reach.
+        """
+        seen = self._sources.get(fact.source)
+        return [] if seen is None or seen.index is None else self._twins_in(seen.index.near(fact, ref), fact, known)
+
+    def decide(self, cluster: Cluster) -> Verdict:
+        """The rules' verdict, noted: what it drops is dropped from now on,
+        what it merges upon is fixed.
         """
         members = [member for ref, member in cluster.members.items() if ref not in cluster.gone]
         folded = fold(members, cluster.shadows)
@@ -436,6 +512,8 @@ class Ledger:
             inside=folded.inside(cluster.inside),
             inside_dropped=folded.inside_dropped(cluster.inside_dropped),
             answered=folded.refs(cluster.answered),
+            beyond=folded.refs(cluster.beyond),
+            paired=folded.refs(cluster.paired),
             counted_rank=self._counted_rank,
         )
         folded.unfold(verdict)
@@ -465,11 +543,15 @@ class Ledger:
         """The *verdict* could not be written down: what it fixed is open again."""
         for ref in (*verdict.dropped, *verdict.merged):
             self._fix(ref, OPEN)
+        for ref in verdict.parted:
+            where = split_ref(ref)
+            if where.seq in self._chunks:
+                self._chunks[where.seq].parted.pop(where.idx, None)
         self._order.unfix(verdict.fixed)
 
     def unfinished(self, seq: int) -> list[list[int]]:
-        """References of the calls of chunk *seq* of which no one stated an end: each with all its
-        reports, the first one first.
+        """References of the calls of chunk *seq* of which no one stated an end: each with all
+        its reports, the first one first.
         """
         chunk = self._chunks[seq]
         found: dict[int, list[int]] = {}
@@ -526,10 +608,8 @@ class Ledger:
         self._chunks.pop(seq, None)
         self._begun.pop(seq, None)
 
-    def turn(self) -> None:
-        """Now and then: forget what settled in the co-instrumented spans' index, and
-        sources that fell silent.
-        """
+    def prune(self) -> None:
+        """Now and then: forget what settled in the twins' index, and sources that fell silent."""
         oldest = self._oldest()
         for source, seen in list(self._sources.items()):
             if not seen.prune(oldest):

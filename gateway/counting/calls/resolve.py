@@ -80,6 +80,8 @@ class Verdict:
     labels: their attribution goes first."""
     conflicts: set[int] = field(default_factory=set)
     """References that stand with the flag `conflict`."""
+    parted: list[int] = field(default_factory=list)
+    """References that this decided for good, as a part of a large cluster."""
     taken: list[tuple[int, int, int, int]] = field(default_factory=list)
     """(group, session, rank, place) of calls that stand: the way of
     reporting that counts from now on."""
@@ -90,19 +92,32 @@ class Verdict:
 class _Call:
     """Reports that are one call."""
 
-    __slots__ = ("above", "covered", "members", "reason")
+    __slots__ = ("_fullest", "above", "covered", "is_joined", "members", "reason", "responses", "scopes")
 
     def __init__(self, member: Member) -> None:
         self.members = [member]
+        self.scopes = {member.fact.scope}
+        self.responses = {member.fact.response} - {0}
+        self.is_joined = False
+        """Whether its reports are another call's now."""
+        self._fullest: CallDigest | None = None
         self.above: list[Member] = []
         """Suppressed reports above, of this call alone: they complete it."""
         self.reason = "response_id"
         self.covered = False
 
-    def usage(self) -> tuple[int, int]:
-        """(input, output) of the fullest report; -1 for unknown."""
-        fact = fullest(self.members)[0].fact
-        return fact.input_tokens, fact.output_tokens
+    def join(self, members: Sequence[Member]) -> None:
+        """Add reports of the same call."""
+        self.members += members
+        self.scopes.update(m.fact.scope for m in members)
+        self.responses.update(m.fact.response for m in members if m.fact.response)
+        self._fullest = None
+
+    def fullest(self) -> CallDigest:
+        """The report to believe first."""
+        if self._fullest is None:
+            self._fullest = fullest(self.members)[0].fact
+        return self._fullest
 
 
 def resolve(
@@ -113,16 +128,20 @@ def resolve(
     inside: Mapping[int, int] = _NOTHING,
     inside_dropped: Mapping[int, CallDigest] = _NO_DIGESTS,
     answered: AbstractSet[int] = frozenset(),
+    beyond: AbstractSet[int] = frozenset(),
+    paired: AbstractSet[int] = frozenset(),
     counted_rank: Callable[[CallDigest], int] = lambda fact: 0,
 ) -> Verdict:
     """Decide a cluster. *parents*: reference of a call -> references of the calls that stand
     above it, at any distance.
 
-    *cut*: calls below which more stands than the cluster shows; what shows is then taken to
-    cover them. *inside*: log, or span that repeats its parent -> the call in whose span it was
-    emitted; *inside_dropped*: the same, where that call was dropped before. *answered*: reports
-    of a response that is counted already, by another id. *counted_rank*: the rank that counts
-    for a report of a product, 0 for all.
+    *cut*: calls below which more stands than the cluster shows; what shows is then taken
+    to cover them. *inside*: log, or span that repeats its parent -> the call in whose
+    span it was emitted; *inside_dropped*: the same, where that call was dropped before.
+    *answered*: reports of a response that is counted already, by another id. *beyond*:
+    calls above calls of other parts of a large cluster, which are taken to cover them.
+    *paired*: reports that stand for a call of another part: they take no twin.
+    *counted_rank*: the rank that counts for a report of a product, 0 for all.
     """
     verdict = Verdict()
     facts = {m.ref: m.fact for m in members}
@@ -132,7 +151,8 @@ def resolve(
     calls = _same_responses(ordered, verdict)
     calls = _same_requests(calls)
     calls = _join_insiders(calls, inside)
-    calls = _pair_twins(calls)
+    calls = _pair_twins(calls, paired)
+    _suppress_beyond(calls, beyond, verdict)
     _suppress_ancestors(calls, _without_insiders(calls, parents, inside), cut, verdict)
     for call in calls:
         if not call.covered and not _is_superseded(call, counted_rank, verdict):
@@ -186,7 +206,7 @@ def _join_insiders(calls: list[_Call], inside: Mapping[int, int]) -> list[_Call]
         if _is_of(member.fact, around) and (
             _repeats_all(member.fact, other) if member.fact.marks & REPEAT else _may_tell(own, other, inside)
         ):
-            other.members += own.members
+            other.join(own.members)
             other.reason = "same_span"
             call_of.update({m.ref: other for m in own.members})
             gone.add(id(own))
@@ -259,7 +279,7 @@ def _same_responses(ordered: Sequence[Member], verdict: Verdict) -> list[_Call]:
         group = by_response.setdefault(response, []) if response else []
         for call in group[-MAX_ALIKE:]:
             if all(is_same_response(member.fact, other.fact) for other in call.members[-MAX_ALIKE:]):
-                call.members.append(member)
+                call.join((member,))
                 break
         else:
             call = _Call(member)
@@ -279,10 +299,8 @@ def _same_requests(calls: list[_Call]) -> list[_Call]:
     for call in calls:
         requests = {m.fact.request for m in call.members} - {0}
         for other in [x for request in requests for x in by_request.get(request, ())[-MAX_ALIKE:]]:
-            if _may_join(other, call) and any(
-                is_same_request(a.fact, b.fact) for a in call.members for b in other.members[-MAX_ALIKE:]
-            ):
-                other.members += call.members
+            if _may_join(other, call) and _share_request(call, other):
+                other.join(call.members)
                 other.reason = "request_id"
                 joined.add(id(call))
                 break
@@ -292,38 +310,60 @@ def _same_requests(calls: list[_Call]) -> list[_Call]:
     return [call for call in calls if id(call) not in joined]
 
 
+def _share_request(call: _Call, other: _Call) -> bool:
+    """Whether a report of *call* and one of the last of *other* are of one request."""
+    last = other.members[-MAX_ALIKE:]
+    wanted = {m.fact.request for m in last}
+    asking = [m.fact for m in call.members if m.fact.request in wanted]
+    return any(is_same_request(fact, m.fact) for fact in asking for m in last)
+
+
 def _only_hits_differ(group: Sequence[_Call]) -> bool:
     """Whether the id is repeated only because a gateway's cache answered with it again."""
     return sum(1 for call in group if not any(m.fact.marks & HIT for m in call.members)) <= 1
 
 
-def _pair_twins(calls: list[_Call]) -> list[_Call]:
-    """Join calls that are co-instrumented spans, nearest first; a call takes at most one report
-    of each scope, and one response id.
+def _pair_twins(calls: list[_Call], paired: AbstractSet[int]) -> list[_Call]:
+    """Join calls that are twins, nearest first; a call takes at most one report of each
+    scope, and one response id.
+
+    In a part of a large cluster, calls that hold a *paired* report take no twin, and those that
+    found none among their neighbours look again among each other.
     """
+    if not paired:
+        return _pair_nearest(calls, calls)
+    free = [call for call in calls if paired.isdisjoint(m.ref for m in call.members)]
+    calls = _pair_nearest(calls, free)
+    return _pair_nearest(calls, [call for call in free if len(call.members) == 1 and not call.is_joined])
+
+
+def _pair_nearest(calls: list[_Call], free: Sequence[_Call]) -> list[_Call]:
+    """*calls* after the twins among those *free* were joined."""
     by_source: dict[int, dict[int, list[CallDigest]]] = {}
-    for i, call in enumerate(calls):
+    for i, call in enumerate(free):
         for member in call.members:
             by_source.setdefault(member.fact.source, {}).setdefault(i, []).append(member.fact)
     near = [pair for group in by_source.values() for pair in _near(group)]
     joined: dict[int, int] = {}
     for _, i, j in sorted(near):
         a, b = _root(joined, i), _root(joined, j)
-        if a != b and _may_join(calls[a], calls[b]):
-            calls[a].members += calls[b].members
-            calls[a].reason = "twin"
+        if a != b and _may_join(free[a], free[b]):
+            free[a].join(free[b].members)
+            free[a].reason = "twin"
+            free[b].is_joined = True
             joined[b] = a
-    return [call for i, call in enumerate(calls) if i not in joined]
+    return [call for call in calls if not call.is_joined]
 
 
 def _may_join(a: _Call, b: _Call) -> bool:
-    responses = {m.fact.response for m in (*a.members, *b.members)} - {0}
-    return len(responses) <= 1 and not {m.fact.scope for m in a.members} & {m.fact.scope for m in b.members}
+    return len(a.responses | b.responses) <= 1 and a.scopes.isdisjoint(b.scopes)
 
 
-def _root(joined: Mapping[int, int], i: int) -> int:
+def _root(joined: dict[int, int], i: int) -> int:
     while i in joined:
-        i = joined[i]
+        above = joined[i]
+        joined[i] = joined.get(above, above)  # halves the way for the next time
+        i = above
     return i
 
 
@@ -379,8 +419,21 @@ def _without_insiders(
     return {ref: [at for at in above if ref not in beside or at != inside[ref]] for ref, above in parents.items()}
 
 
+def _suppress_beyond(calls: Sequence[_Call], beyond: AbstractSet[int], verdict: Verdict) -> None:
+    """Suppress the calls above calls of other parts, unless they were forwarded."""
+    if not beyond:
+        return
+    for call in calls:
+        if not beyond.isdisjoint(m.ref for m in call.members) and not any(m.fixed is Fixed.KEPT for m in call.members):
+            call.covered = True
+            verdict.dropped.update((m.ref, "suppressed.ancestor") for m in call.members)
+
+
 def _suppress_ancestors(
-    calls: Sequence[_Call], parents: Mapping[int, Sequence[int]], cut: AbstractSet[int], verdict: Verdict
+    calls: Sequence[_Call],
+    parents: Mapping[int, Sequence[int]],
+    cut: AbstractSet[int],
+    verdict: Verdict,
 ) -> None:
     call_of = {m.ref: call for call in calls for m in call.members}
     below: dict[int, dict[int, _Call]] = {}
@@ -391,7 +444,7 @@ def _suppress_ancestors(
             if child is not None and parent is not None and child is not parent:
                 below.setdefault(id(parent), {})[id(child)] = child
     # Fewest descendants first: whoever stands below another has fewer than that other.
-    above_others = [call for call in calls if id(call) in below]
+    above_others = [call for call in calls if id(call) in below and not call.covered]
     for call in sorted(above_others, key=lambda c: (len(below[id(c)]), _canonical(c.members[0]))):
         counted = [c for c in below[id(call)].values() if not c.covered and not _is_begun(c)]
         is_cut = any(m.ref in cut for m in call.members)
@@ -399,7 +452,7 @@ def _suppress_ancestors(
             _suppress_late(call, counted, verdict)
         elif not counted and not (is_cut and all(c.covered for c in below[id(call)].values())):
             continue
-        elif is_cut or is_covered(call.members, [fullest(c.members)[0].fact for c in counted]):
+        elif is_cut or is_covered(call.members, [c.fullest() for c in counted]):
             call.covered = True
             for member in call.members:
                 verdict.dropped[member.ref] = "suppressed.ancestor"
@@ -422,8 +475,8 @@ def _suppress_late(forwarded: _Call, counted: Sequence[_Call], verdict: Verdict)
     """
     counted = [c for c in counted if not all(m.fact.marks & LOG for m in c.members)]
     late = [c for c in counted if not any(m.fixed is Fixed.KEPT or m.fact.marks & LOG for m in c.members)]
-    fact = fullest(forwarded.members)[0].fact
-    below = [fullest(call.members)[0].fact for call in counted]
+    fact = forwarded.fullest()
+    below = [call.fullest() for call in counted]
     total_input, total_output = _total(below, 0)
     if not below or (
         all(same_model(fact, x) for x in below)

@@ -36,8 +36,12 @@ class TwinIndex:
         self._deviates = self._deviates or fact.scope in OUTPUT_DEVIATIONS
         insort(self._buckets.setdefault(usage_key(fact), {}).setdefault(fact.scope, []), (fact.start_ms, ref))
 
-    def near(self, fact: CallDigest) -> list[int]:
-        """References of reports from other scopes whose usage may agree, nearest in time."""
+    def near(self, fact: CallDigest, ref: int = 0) -> list[int]:
+        """References of reports from other scopes whose usage may agree, nearest in time.
+
+        Of those that start at one time the first ones, or with *ref* the
+        nearest to it in order of receipt.
+        """
         key = usage_key(fact)
         keys: Sequence[int] = (key,)
         if self._deviates and key > 0:
@@ -46,7 +50,7 @@ class TwinIndex:
         for usage in keys:
             for scope, bucket in islice(self._buckets.get(usage, {}).items(), MAX_TWIN_SCOPES):
                 if scope != fact.scope:
-                    at = bisect_left(bucket, (fact.start_ms,))
+                    at = bisect_left(bucket, (fact.start_ms, ref))
                     nearest = bucket[max(0, at - MAX_TWIN_CANDIDATES) : at + MAX_TWIN_CANDIDATES]
                     found += [ref for _, ref in nearest]
         return found

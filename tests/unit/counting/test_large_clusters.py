@@ -1,4 +1,4 @@
-"""Payloads made to are related: counting them must keep no other sender waiting."""
+"""Large clusters: the work for one report does not depend on the size of its cluster."""
 
 import time
 from collections.abc import Callable
@@ -10,9 +10,10 @@ from gateway.normalise.call import Call
 from tests.support.calls import call
 from tests.support.spool_rig import Rig
 
-MOST = 32.0
-"""Work for 4n over work for n: 16 where it is quadratic; where each report looked at all
-others for each cluster, 64."""
+LINEAR = 7.0
+"""Work for 4n over work for n: 4, and what a noisy machine adds; quadratic work gives 16."""
+BASE = 1_600
+"""More than `MAX_CLUSTER`."""
 
 
 def one_response(n: int) -> tuple[list[Call], int]:
@@ -49,23 +50,84 @@ def raw_spans(n: int) -> tuple[list[Call], int]:
     return [call("root", response="r"), *repeats], n + 1
 
 
-@pytest.mark.parametrize("build", [one_response, one_request, one_call_told_often, twins, children, chain, raw_spans])
-async def test_related_reports_are_counted_truly_at_no_more_than_quadratic_work(
+def chain_from_the_leaf(n: int) -> tuple[list[Call], int]:
+    calls, truth = chain(n)
+    return calls[::-1], truth
+
+
+def ancestors_of_a_star(n: int) -> tuple[list[Call], int]:
+    above, _ = chain(n // 2)
+    return [*above, *(call(f"leaf{i}", parent=f"s{n // 2 - 1}") for i in range(n // 2))], n // 2
+
+
+SHAPES = [
+    one_response,
+    one_request,
+    one_call_told_often,
+    twins,
+    children,
+    chain,
+    chain_from_the_leaf,
+    ancestors_of_a_star,
+    raw_spans,
+]
+
+
+@pytest.mark.parametrize("build", SHAPES)
+async def test_a_thousand_related_observations_are_counted_exactly(
+    rig: Rig, build: Callable[[int], tuple[list[Call], int]]
+) -> None:
+    calls, truth = build(1000)
+    await rig.send(*calls)
+    await rig.settle()
+    assert (await rig.totals())[0] == truth
+
+
+@pytest.mark.parametrize("build", SHAPES)
+async def test_four_times_the_observations_are_four_times_the_work(
     build: Callable[[int], tuple[list[Call], int]], tmp_path: Path
 ) -> None:
-    few = min([await work(build, 200, tmp_path / f"few{n}") for n in range(3)])
-    many = await work(build, 800, tmp_path / "many")
-    assert many / few < MOST
+    few = await work(build, BASE, tmp_path / "few")
+    many = await work(build, 4 * BASE, tmp_path / "many")
+    assert many / few < LINEAR
 
 
 async def work(build: Callable[[int], tuple[list[Call], int]], n: int, folder: Path) -> float:
-    """CPU seconds of counting *n* related reports, whose calls must be counted truly."""
+    """CPU seconds of counting *n* reports that come in requests of 400,
+    whose calls must be counted truly.
+    """
     rig = await Rig.opened(folder)
     calls, truth = build(n)
     began = time.process_time()
-    await rig.send(*calls)
+    for first in range(0, len(calls), 400):
+        await rig.send(*calls[first : first + 400])
     await rig.settle()
     took = time.process_time() - began
     assert (await rig.totals())[0] == truth
     await rig.close()
     return took
+
+
+async def test_an_observation_of_a_large_cluster_that_comes_late_is_no_second_call(rig: Rig) -> None:
+    calls = [call(f"s{i}", trace=f"t{i}", response="r", at=(i * 2000, i * 2000 + 900)) for i in range(2 * BASE)]
+    await rig.send(*calls)
+    await rig.settle()
+    again = call(
+        "gateway", trace="g", response="r", scope="x", service="gw", at=(2000 * (2 * BASE - 1), 2000 * 2 * BASE)
+    )
+    await rig.send(again)
+    await rig.settle()
+    records = await rig.records()
+    assert len(records) == 2 * BASE
+    assert all("conflict" in record["flags"] for record in records)
+
+
+async def test_a_call_below_a_call_of_a_large_cluster_is_not_billed_beside_it(rig: Rig) -> None:
+    calls = [call(f"s{i}", trace=f"t{i}", response="r", tokens=(i + 1, 5)) for i in range(BASE)]
+    await rig.send(*calls[:-1])
+    await rig.send(calls[-1])
+    await rig.settle(after_ms=9_000)
+    await rig.send(call("below", trace=f"t{BASE - 1}", parent=f"s{BASE - 1}", tokens=(BASE, 5)))
+    await rig.settle(after_ms=1_000)
+    await rig.settle()
+    assert (await rig.totals())[0] == BASE

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.counting.calls.cluster import MAX_LATE_CHUNKS, LateChunk
 from gateway.counting.calls.digest import DIGEST_BYTES, LINK_ROW_BYTES, call_ref, link_ref, split_ref
 from gateway.counting.calls.ledger import Ledger
 from gateway.counting.calls.resolve import Verdict
+from gateway.counting.calls.rows import MAX_LATE_CHUNKS, LateChunk
 from gateway.normalise.call import Call
 from tests.support.calls import call, link
 from tests.support.scenarios import ALL
@@ -210,14 +210,14 @@ def test_settled_chunks_and_silent_sources_are_forgotten() -> None:
     ledger = Ledger(1000)
     count(ledger, 1, call("a"), call("b", scope="x", at=(0, 5000)))
     count(ledger, 2, call("c", service="other"))
-    ledger.turn()
+    ledger.prune()
     assert len(ledger._sources) == 2
     ledger.settled(1)
-    ledger.turn()
+    ledger.prune()
     assert len(ledger._sources) == 1
     assert ledger.oldest_ms() == 2
     ledger.settled(2)
-    ledger.turn()
+    ledger.prune()
     assert (len(ledger._sources), ledger.oldest_ms(), ledger.sizes()["settling"]) == (0, None, 0)
 
 

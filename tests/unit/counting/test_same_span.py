@@ -145,7 +145,7 @@ async def test_versions_beyond_reason_are_duplicates_at_once(rig: Rig) -> None:
     assert rig.spool.edge()["duplicate"] == 5
     await rig.settle()
     assert await rig.totals() == (1, 100, 20)
-    rig.counting.ledger.turn()
+    rig.counting.ledger.prune()
     assert rig.counting.ledger.sizes()["versions"] == 0
 
 

@@ -191,7 +191,7 @@ async def test_an_end_that_comes_while_its_beginning_is_moved_completes_it(
     await rig.settle()
     (record,) = await rig.records()
     assert (record["usage"]["input_tokens"], record["flags"]) == (100, [])
-    rig.counting.ledger.turn()
+    rig.counting.ledger.prune()
     assert rig.counting.ledger.sizes()["versions"] == 0
 
 

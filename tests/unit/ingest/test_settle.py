@@ -163,7 +163,7 @@ async def test_a_cluster_that_cannot_be_decided_keeps_no_other_record_back(
     def broken(*_: object) -> None:
         raise ZeroDivisionError("what nobody foresaw")
 
-    monkeypatch.setattr("gateway.ingest.settle.merge", broken)
+    monkeypatch.setattr("gateway.ingest.settlement_pass.merge", broken)
     await rig.send(call("a", response="r"))
     await rig.send(call("b", trace="u", response="r", service="gateway"), call("c", trace="w"))
     await rig.settle()

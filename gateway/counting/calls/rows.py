@@ -1,0 +1,173 @@
+"""The ledger's rows by reference: of chunks that settle, and of settled chunks read back.
+
+Pure.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from gateway.counting.calls.digest import (
+    DIGEST_BYTES,
+    LINK_ROW_BYTES,
+    CallDigest,
+    Link,
+    split_ref,
+    unpack_fact,
+    unpack_link,
+)
+from gateway.counting.calls.resolve import Fixed, Member
+from gateway.counting.calls.table import MASK, Table
+
+MAX_LATE_CHUNKS = 64
+"""Settled chunks read back from the spool for one cluster."""
+MAX_LOOKS = 8
+"""How often a report may be gathered into a cluster of more than `SMALL_CLUSTER`."""
+
+OPEN, KEPT, DROPPED, MOVED_ON = 0, 1, 2, 3
+
+
+def span_key(identity: bytes) -> int:
+    """The tables' key of a report's identity or of a span (trace id + span id); of this
+    process, so no one can aim at it.
+    """
+    return hash(identity) & MASK or 1
+
+
+@dataclass(slots=True)
+class Settling:
+    """Rows of a chunk that still settles."""
+
+    seq: int
+    received_ms: int
+    facts: bytearray = field(default_factory=bytearray)
+    links: bytearray = field(default_factory=bytearray)
+    outcomes: bytearray = field(default_factory=bytearray)
+    """OPEN, KEPT, DROPPED or MOVED_ON (into a later chunk) of each call."""
+    related: set[int] = field(default_factory=set)
+    """Calls that share a response id with another report, or have a twin."""
+    marked: set[int] = field(default_factory=set)
+    """Calls of a kind that may repeat others: by the span that they were emitted in, or as one
+    of a product's ways to report."""
+    looks: dict[int, int] = field(default_factory=dict)
+    """Call -> how often it was gathered into a cluster of more than `SMALL_CLUSTER`."""
+    parted: dict[int, int] = field(default_factory=dict)
+    """Call that was decided in a part of a large cluster -> the last report
+    below it then, 0 for none."""
+
+
+@dataclass(frozen=True, slots=True)
+class LateChunk:
+    """Rows of a settled chunk, read back from the spool."""
+
+    facts: bytes
+    links: bytes
+    dropped: frozenset[int]
+    moved: frozenset[int] = frozenset()
+    """Reports that stand in a later chunk."""
+
+
+class Tables(NamedTuple):
+    """What the ledger remembers: key -> reference of the last report with
+    it (of a span: of the first).
+    """
+
+    spans: Table
+    children: Table
+    responses: Table
+    requests: Table
+
+
+class Rows:
+    """Rows by reference, from chunks that settle or from *late* ones; what is not
+    at hand is noted as `missing`.
+    """
+
+    def __init__(self, chunks: Mapping[int, Settling], late: Mapping[int, LateChunk | None]) -> None:
+        self._chunks, self._late = chunks, late
+        self.missing: set[int] = set()
+
+    def fact(self, ref: int) -> CallDigest | None:
+        """The call at *ref*, dropped or not."""
+        where = split_ref(ref)
+        chunk = self._chunk(where.seq)
+        if chunk is None or (where.idx + 1) * DIGEST_BYTES > len(chunk.facts):
+            return None
+        return unpack_fact(chunk.facts, where.idx)
+
+    def link(self, ref: int) -> Link | None:
+        where = split_ref(ref)
+        chunk = self._chunk(where.seq)
+        if chunk is None or (where.idx + 1) * LINK_ROW_BYTES > len(chunk.links):
+            return None
+        return unpack_link(chunk.links, where.idx)
+
+    def is_late(self, ref: int) -> bool:
+        """Whether the report at *ref* settled before."""
+        return split_ref(ref).seq not in self._chunks
+
+    def member(self, ref: int) -> Member | None:
+        """The call at *ref* unless it was dropped."""
+        fact = self.fact(ref)
+        if fact is None:
+            return None
+        where = split_ref(ref)
+        chunk = self._chunks.get(where.seq)
+        if chunk is not None:
+            outcome = chunk.outcomes[where.idx]
+            return (
+                None
+                if outcome in {DROPPED, MOVED_ON}
+                else Member(ref, fact, Fixed.KEPT if outcome == KEPT else Fixed.OPEN)
+            )
+        late = self._late[where.seq]
+        gone = late is None or where.idx in late.dropped or where.idx in late.moved
+        return None if gone else Member(ref, fact, Fixed.KEPT)
+
+    def is_dropped(self, ref: int) -> bool:
+        """Whether the report at *ref* is known and was dropped."""
+        return self.fact(ref) is not None and self.member(ref) is None and not self.is_moved(ref)
+
+    def is_moved(self, ref: int) -> bool:
+        """Whether the report stands in a later chunk: what is at *ref* states nothing any more."""
+        where = split_ref(ref)
+        chunk = self._chunks.get(where.seq)
+        if chunk is not None:
+            return chunk.outcomes[where.idx] == MOVED_ON
+        late = self._late.get(where.seq)
+        return late is not None and where.idx in late.moved
+
+    def is_worn(self, ref: int) -> bool:
+        """Whether the report at *ref* was decided in a part, or is gathered too often:
+        its cluster is a large one.
+        """
+        where = split_ref(ref)
+        chunk = self._chunks.get(where.seq)
+        return chunk is not None and (
+            where.idx in chunk.parted or (bool(chunk.looks) and chunk.looks.get(where.idx, 0) >= MAX_LOOKS)
+        )
+
+    def is_parted(self, ref: int) -> bool:
+        """Whether the report at *ref* was decided in a part of a large cluster."""
+        where = split_ref(ref)
+        chunk = self._chunks.get(where.seq)
+        return chunk is not None and where.idx in chunk.parted
+
+    def note_looks(self, ref: int, n: int) -> None:
+        """The report at *ref* was gathered into a cluster of more than
+        `SMALL_CLUSTER`, *n* times.
+        """
+        where = split_ref(ref)
+        chunk = self._chunks.get(where.seq)
+        if chunk is not None:
+            chunk.looks[where.idx] = chunk.looks.get(where.idx, 0) + n
+
+    def _chunk(self, seq: int) -> Settling | LateChunk | None:
+        chunk = self._chunks.get(seq)
+        if chunk is not None:
+            return chunk
+        if seq in self._late:
+            return self._late[seq]
+        if len(self._late) + len(self.missing) < MAX_LATE_CHUNKS:
+            self.missing.add(seq)
+        return None
