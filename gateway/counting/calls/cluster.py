@@ -18,7 +18,7 @@ from gateway.counting.calls.table import Table
 from gateway.counting.calls.walk import DescendantWalk
 from gateway.normalise.call import LOG, REPEAT
 
-MAX_CLUSTER = 1_500
+MAX_CLUSTER = 512
 """Reports that are decided together; a cluster of more is decided in parts (`parts.py`)."""
 SMALL_CLUSTER = 32
 """A larger cluster is gathered at most `MAX_LOOKS` times (`rows.py`), then decided in parts."""

@@ -9,50 +9,72 @@ of equal calls (embeddings of equal chunks, health checks) is paired as well as 
 
 from array import array
 from bisect import bisect_left, insort
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
+from types import MappingProxyType
 
-from gateway.counting.calls.agreement import MAX_OUTPUT_DEVIATION, OUTPUT_DEVIATIONS
+from gateway.counting.calls.agreement import MAX_OUTPUT_DEVIATION, NESTED_SLACK_MS, OUTPUT_DEVIATIONS
 from gateway.counting.calls.digest import CallDigest, call_ref
 
-MAX_TWIN_CANDIDATES = 32
-"""Looked at on either side in time, in each bucket."""
-MAX_TWIN_SCOPES = 16
-"""Of one usage; an application is instrumented once or twice."""
+MAX_NEAR = 64
+"""Reports compared with one, over all buckets."""
+MAX_BUCKETS = 16
+"""Looked into for one report; an application is instrumented once or twice."""
+
+
+Entry = tuple[int, int, int]
+"""Start in ms, reference, end in ms."""
+_NONE: Mapping[tuple[int, bool], list[Entry]] = MappingProxyType({})
 
 
 class TwinIndex:
-    """Reports of one source by scope, usage and start."""
+    """Reports of one source by usage, scope and whether they state a response id, in order of their
+    start.
+    """
 
     __slots__ = ("_buckets", "_deviates")
 
     def __init__(self) -> None:
-        self._buckets: dict[int, dict[int, list[tuple[int, int]]]] = {}
-        """Usage -> scope -> (start in ms, reference), in order."""
+        self._buckets: dict[int, dict[tuple[int, bool], list[Entry]]] = {}
+        """Usage -> (scope, states a response id) -> entries in order."""
         self._deviates = False
         """Whether some scope is known to overcount its output."""
 
     def add(self, fact: CallDigest, ref: int) -> None:
         self._deviates = self._deviates or fact.scope in OUTPUT_DEVIATIONS
-        insort(self._buckets.setdefault(usage_key(fact), {}).setdefault(fact.scope, []), (fact.start_ms, ref))
+        buckets = self._buckets.setdefault(usage_key(fact), {})
+        insort(buckets.setdefault((fact.scope, fact.response != 0), []), (fact.start_ms, ref, fact.end_ms))
 
     def near(self, fact: CallDigest, ref: int = 0) -> list[int]:
-        """References of reports from other scopes whose usage may agree, nearest in time.
+        """References of reports from other scopes whose usage and times may agree, of at most
+        `MAX_NEAR` that are nearest in time. Two that both state a response id are no pair.
 
-        Of those that start at one time the first ones, or with *ref* the
-        nearest to it in order of receipt.
+        Of those that start at one time the first ones, or with *ref* the nearest to it in
+        order of receipt.
         """
         key = usage_key(fact)
         keys: Sequence[int] = (key,)
         if self._deviates and key > 0:
             keys = range(max(1, key - MAX_OUTPUT_DEVIATION), key + MAX_OUTPUT_DEVIATION + 1)
+        fitting = (
+            bucket
+            for usage in keys
+            for (scope, has_response), bucket in self._buckets.get(usage, _NONE).items()
+            if scope != fact.scope and not (has_response and fact.response)
+        )
+        buckets = list(islice(fitting, MAX_BUCKETS))
         found: list[int] = []
-        for usage in keys:
-            for scope, bucket in islice(self._buckets.get(usage, {}).items(), MAX_TWIN_SCOPES):
-                if scope != fact.scope:
-                    at = bisect_left(bucket, (fact.start_ms, ref))
-                    nearest = bucket[max(0, at - MAX_TWIN_CANDIDATES) : at + MAX_TWIN_CANDIDATES]
-                    found += [ref for _, ref in nearest]
+        if buckets:
+            most = MAX_NEAR // (2 * len(buckets))
+            start, end, slack = fact.start_ms, fact.end_ms, NESTED_SLACK_MS
+            for bucket in buckets:
+                at = bisect_left(bucket, (start, ref, 0))
+                found += [
+                    near
+                    for began, near, ended in bucket[max(0, at - most) : at + most]
+                    if (start <= began + slack and ended <= end + slack)
+                    or (began <= start + slack and end <= ended + slack)
+                ]
         return found
 
     def prune(self, bound: int) -> bool:
