@@ -16,6 +16,7 @@ import structlog
 from gateway.common.traceback_summary import places
 from gateway.counting.calls.digest import of_this_size
 from gateway.counting.calls.ledger import MOVED, Ledger
+from gateway.ingest.late_chunks import LateChunks
 from gateway.ingest.metrics import MetricsPipeline, Price
 from gateway.ingest.metrics import Settings as MetricsSettings
 from gateway.ingest.settlement_pass import SettlementPass, loaded, position
@@ -77,6 +78,7 @@ class Settler:
         self._held_from_ms = held_from_ms
         self._held_ms: int | None = None
         """Its last answer."""
+        self._late = LateChunks(spool)
         self._counted = asyncio.Event()
         self._rebuilding: asyncio.Task[None] | None = None
         self.rebuilds = 0
@@ -103,6 +105,7 @@ class Settler:
         ledger.turn_back(now_ms)
         await self.aggregates.load()
         self.ledger = ledger
+        self._late = LateChunks(self._spool)
         self._spool.accept_appends()
         self._counted.set()
 
@@ -207,7 +210,7 @@ class Settler:
             return 0
         waiting = await self._waiting(ledger, due)
         waiting_refs = {ref for reports in waiting for ref in reports}
-        settlement = SettlementPass(ledger, self._spool, self._price, due, waiting_refs, lost_appends)
+        settlement = SettlementPass(ledger, self._spool, self._price, self._late, due, waiting_refs, lost_appends)
         try:
             await settlement.decide()
             await self._write(ledger, due[-1], settlement, waiting, now_ms, lost_appends)

@@ -18,16 +18,16 @@ import structlog
 
 from gateway.common.traceback_summary import places
 from gateway.contract.flags import UNPRICED
-from gateway.counting.calls.digest import of_this_size, split_ref
-from gateway.counting.calls.ledger import MOVED, Ledger
+from gateway.counting.calls.digest import split_ref
+from gateway.counting.calls.ledger import Ledger
 from gateway.counting.calls.merge import merge
 from gateway.counting.calls.parts import MAX_STANDING, Closure
 from gateway.counting.calls.resolve import Verdict
-from gateway.counting.calls.rows import LateChunk
+from gateway.ingest.late_chunks import LateChunks
 from gateway.ingest.metrics import Price
 from spool.errors import SpoolError
 from spool.record import AI_TELEMETRY, Record
-from spool.settling import MERGED, Change, Evidence, Position
+from spool.settling import MERGED, Change, Position
 from spool.store import CountingStore
 
 log = structlog.get_logger()
@@ -49,6 +49,7 @@ class SettlementPass:
         ledger: Ledger,
         spool: CountingStore,
         price: Price,
+        late: LateChunks,
         due: Sequence[int],
         waiting: AbstractSet[int],
         lost_appends: int,
@@ -68,7 +69,7 @@ class SettlementPass:
         self._lost_appends = lost_appends
         self._committed: set[Position] = set()
         self._verdicts: list[Verdict] = []
-        self._late: dict[int, LateChunk | None] = {}
+        self._late = late
         self._decided: set[int] = set()
         self._turn_ends = time.monotonic() + LOOP_TURN_S
 
@@ -83,6 +84,7 @@ class SettlementPass:
                     await self._yield_in_time()
                     try:
                         await self._decide_around(ref)
+                        self._late.prune()
                     except SpoolError:
                         raise
                     except Exception as error:  # noqa: BLE001 one cluster that we cannot decide must not keep all others
@@ -115,7 +117,7 @@ class SettlementPass:
                 self._verdicts.append(self._ledger.decide(cluster))
                 await self._note(self._verdicts[-1], self._due[-1])
                 return
-            await self._read_back(missing)
+            await self._late.read(missing)
 
     async def _decide_parts(self, ref: int) -> None:
         """Decide the large cluster around *ref*, each of its reports once."""
@@ -147,18 +149,13 @@ class SettlementPass:
     async def _decide_part(self, refs: Sequence[int], standing: Sequence[int], *, flagged: bool) -> Verdict:
         cluster, missing = self._ledger.part(refs, standing, self._late)
         while missing:
-            await self._read_back(missing)
+            await self._late.read(missing)
             cluster, missing = self._ledger.part(refs, standing, self._late)
         verdict = self._ledger.decide_part(cluster, refs, flagged=flagged)
         self._verdicts.append(verdict)
         # Its calls get no other verdict when they fall due, so all of them are flagged now.
         await self._note(verdict, max(split_ref(at).seq for at in (*refs, *cluster.members)))
         return verdict
-
-    async def _read_back(self, seqs: AbstractSet[int]) -> None:
-        for seq in seqs:
-            found = await self._spool.evidence_of(AI_TELEMETRY, seq)
-            self._late[seq] = None if found is None else _late_chunk(found)
 
     async def _commit(self) -> None:
         """Write the changes so far; no chunk is released."""
@@ -222,11 +219,6 @@ class SettlementPass:
 def _record(changes: dict[Position, Change], at: Position) -> Record | None:
     change = changes.get(at)
     return None if change is None or change.record is None else cast("Record", orjson.loads(change.record))
-
-
-def _late_chunk(found: Evidence) -> LateChunk:
-    moved = frozenset(idx for idx, outcome in found.dropped.items() if outcome == MOVED)
-    return LateChunk(of_this_size(found.facts, found.n), found.links, frozenset(found.dropped) - moved, moved)
 
 
 def loaded(record: bytes) -> Record | None:

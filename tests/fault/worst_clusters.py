@@ -59,9 +59,7 @@ def one_response(n: int, chance: random.Random) -> Load:
 def a_few_responses(n: int, chance: random.Random) -> Load:
     """Ids that are used again after a while, as those of a cache are."""
     ids = chance.choice((3, 20, 200))
-    calls = [
-        call(f"s{i}", trace=f"t{i}", response=f"r{i % ids}", tokens=(i + 1, 5), at=_at(i, 50)) for i in range(n)
-    ]
+    calls = [call(f"s{i}", trace=f"t{i}", response=f"r{i % ids}", tokens=(i + 1, 5), at=_at(i, 50)) for i in range(n)]
     return Load(calls, n)
 
 

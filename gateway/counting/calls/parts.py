@@ -163,8 +163,8 @@ def _add_below(member: Member, cluster: Cluster, walk: DescendantWalk, rows: Row
     """
     below, whole = walk.below(member.fact)
     if not whole or len(cluster.members) + len(below) > 4 * PART:
-        calls = [fact for ref in below if (fact := rows.fact(ref)) is not None and not fact.marks & REPEAT]
-        (cluster.beyond if calls else cluster.cut).add(member.ref)
+        is_above_calls = any((fact := rows.fact(ref)) is None or not fact.marks & REPEAT for ref in below)
+        (cluster.beyond if is_above_calls else cluster.cut).add(member.ref)
         return
     for child in below:
         if _add(child, cluster, rows) is not None:

@@ -20,7 +20,7 @@ from gateway.counting.calls.resolve import Fixed, Member
 from gateway.counting.calls.table import MASK, Table
 
 MAX_LATE_CHUNKS = 64
-"""Settled chunks read back from the spool for one cluster."""
+"""Settled chunks whose rows are looked at for one cluster."""
 MAX_LOOKS = 8
 """How often a report may be gathered into a cluster of more than `SMALL_CLUSTER`."""
 
@@ -85,6 +85,7 @@ class Rows:
 
     def __init__(self, chunks: Mapping[int, Settling], late: Mapping[int, LateChunk | None]) -> None:
         self._chunks, self._late = chunks, late
+        self._looked_into: set[int] = set()
         self.missing: set[int] = set()
 
     def fact(self, ref: int) -> CallDigest | None:
@@ -166,8 +167,10 @@ class Rows:
         chunk = self._chunks.get(seq)
         if chunk is not None:
             return chunk
-        if seq in self._late:
-            return self._late[seq]
-        if len(self._late) + len(self.missing) < MAX_LATE_CHUNKS:
-            self.missing.add(seq)
-        return None
+        if seq not in self._looked_into:
+            if len(self._looked_into) >= MAX_LATE_CHUNKS:
+                return None
+            self._looked_into.add(seq)
+            if seq not in self._late:
+                self.missing.add(seq)
+        return self._late.get(seq)

@@ -25,7 +25,7 @@ class DescendantWalk:
 
     def below(self, fact: CallDigest) -> tuple[list[int], bool]:
         """References of the calls below a span, nearest first, and whether
-        the walk reached all of them.
+        the walk reached all of them. The row of the last one may not be at hand.
 
         It ends at a call of a large cluster: what stands below that one has its verdict.
         """
@@ -46,14 +46,14 @@ class DescendantWalk:
                 steps += 1
                 is_link = split_ref(ref).is_link
                 child = rows.link(ref) if is_link else rows.fact(ref)
+                if not is_link:
+                    found.append(ref)
                 if child is None:
                     whole = False
                     break
-                if not is_link:
-                    found.append(ref)
-                    if rows.is_worn(ref):
-                        self._left -= steps
-                        return found, False
+                if not is_link and rows.is_worn(ref):
+                    self._left -= steps
+                    return found, False
                 todo.append(child.trace_id + child.span_id)
                 ref = child.prev_child
             whole = whole and not ref

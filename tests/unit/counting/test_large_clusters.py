@@ -74,7 +74,7 @@ SHAPES = [
 
 
 @pytest.mark.parametrize("build", SHAPES)
-async def test_a_thousand_related_observations_are_counted_exactly(
+async def test_a_thousand_related_reports_are_counted_exactly(
     rig: Rig, build: Callable[[int], tuple[list[Call], int]]
 ) -> None:
     calls, truth = build(1000)
@@ -84,7 +84,7 @@ async def test_a_thousand_related_observations_are_counted_exactly(
 
 
 @pytest.mark.parametrize("build", SHAPES)
-async def test_four_times_the_observations_are_four_times_the_work(
+async def test_four_times_the_reports_are_four_times_the_work(
     build: Callable[[int], tuple[list[Call], int]], tmp_path: Path
 ) -> None:
     few = await work(build, BASE, tmp_path / "few")
@@ -108,7 +108,7 @@ async def work(build: Callable[[int], tuple[list[Call], int]], n: int, folder: P
     return took
 
 
-async def test_an_observation_of_a_large_cluster_that_comes_late_is_no_second_call(rig: Rig) -> None:
+async def test_a_report_of_a_large_cluster_that_comes_late_is_no_second_call(rig: Rig) -> None:
     calls = [call(f"s{i}", trace=f"t{i}", response="r", at=(i * 2000, i * 2000 + 900)) for i in range(2 * BASE)]
     await rig.send(*calls)
     await rig.settle()
@@ -131,3 +131,21 @@ async def test_a_call_below_a_call_of_a_large_cluster_is_not_billed_beside_it(ri
     await rig.settle(after_ms=1_000)
     await rig.settle()
     assert (await rig.totals())[0] == BASE
+
+
+@pytest.mark.parametrize("tokens", [(100, 20), (100, 0), (100, None), (None, 20)])
+@pytest.mark.parametrize("n", [100, 400])
+async def test_a_burst_of_equal_calls_from_three_scopes_is_as_many_as_each_scope_reports(
+    rig: Rig, tokens: tuple[int | None, int | None], n: int
+) -> None:
+    """Each scope reports all its calls before the next one does."""
+    for late, scope in enumerate(("x", "y", "z"), 1):
+        calls = [
+            call(
+                f"{scope}{i}", trace=f"{scope}{i}", scope=scope, at=(i * 10 - late, i * 10 + 500 + late), tokens=tokens
+            )
+            for i in range(n)
+        ]
+        await rig.send(*calls)
+    await rig.settle()
+    assert (await rig.totals())[0] == n

@@ -169,27 +169,6 @@ def test_twins_are_found_when_the_second_scope_comes_after_thousands_of_reports(
     assert verdict(ledger, call_ref(7, 0)).dropped == {call_ref(7, 0): "duplicate.twin"}
 
 
-@pytest.mark.parametrize("tokens", [(100, 20), (100, 0), (100, None), (None, 20)])
-def test_a_burst_of_equal_calls_from_three_scopes_is_as_many_as_each_scope_says(
-    tokens: tuple[int | None, int | None],
-) -> None:
-    """Each scope reports all its calls before the next one does."""
-    n = 400
-    ledger = Ledger(10_000)
-    for seq, scope in enumerate(("x", "y", "z"), 1):
-        calls = [
-            call(f"{scope}{i}", trace=f"{scope}{i}", scope=scope, at=(i * 10 - seq, i * 10 + 500 + seq), tokens=tokens)
-            for i in range(n)
-        ]
-        count(ledger, seq, *calls)
-    dropped: set[int] = set()
-    for seq in (1, 2, 3):
-        for ref in ledger.roots(seq):
-            if ledger.is_open(ref):
-                dropped |= set(verdict(ledger, ref).dropped)
-    assert len(dropped) == 2 * n
-
-
 def test_looking_for_twins_among_thousands_of_equal_calls_stays_quick() -> None:
     """8,000 equal calls of two scopes in the settle time: each is compared with
     its neighbours in time only.

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from gateway.counting.calls.rows import MAX_LATE_CHUNKS
 from gateway.ingest import settle as settling
 from gateway.normalise.call import Call
 from tests.support.calls import call, link
@@ -350,3 +351,14 @@ async def test_a_call_above_one_that_its_gateway_told_first_is_still_covered(rig
     await rig.send(call("root", at=(0, 3000), tokens=(200, 40), scope="framework"))
     await rig.settle()
     assert await rig.totals() == (2, 200, 40)
+
+
+async def test_late_reports_of_calls_in_many_settled_chunks_are_no_second_calls(rig: Rig) -> None:
+    n = 2 * MAX_LATE_CHUNKS
+    for i in range(n):
+        await rig.send(call(f"a{i}", trace=f"t{i}", response=f"r{i}"))
+        await rig.settle()
+    assert (await rig.totals())[0] == n
+    await rig.send(*(call(f"b{i}", trace=f"u{i}", response=f"r{i}", service="gateway") for i in range(n)))
+    await rig.settle()
+    assert (await rig.totals())[0] == 0
