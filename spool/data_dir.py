@@ -4,8 +4,10 @@ import os
 import stat
 from pathlib import Path
 
+from spool.data_access import refuse_no_access
 from spool.errors import SpoolError
 
+OWNER_ONLY = 0o600
 DATABASE = "spool.db"
 LOCK = "lock"
 GATEWAY_FILES = (DATABASE, LOCK, "control.db", "service/service.db")
@@ -27,11 +29,13 @@ def make_data_dir(path: Path) -> None:
     2. A directory with the sticky bit (`/tmp`), or of another user, is refused.
     3. So is one that others can enter and that holds files, but none of a gateway.
 
-    Raises SpoolError for a directory that is refused.
+    Raises SpoolError for a directory that is refused, and for one that this user cannot use, with
+    the command to type.
     """
-    if path.is_dir():
+    if _is_there(path):
         status = path.stat()
-        if not status.st_mode & 0o077 and status.st_mode & stat.S_IRWXU == stat.S_IRWXU:
+        if not status.st_mode & 0o077 or _is_closed(path, status):
+            refuse_no_access(path)
             return
         fault = _why_not_ours(path, status)
         if fault is not None:
@@ -39,7 +43,31 @@ def make_data_dir(path: Path) -> None:
                 f"{path}: others can enter this folder, and {fault}, so its rights are not changed:"
                 " name a folder of the gateway's own"
             )
+    else:
+        refuse_no_access(path)
     make_private_dir(path)
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except PermissionError:  # of a folder above it
+        return False
+
+
+def _is_closed(path: Path, status: os.stat_result) -> bool:
+    """Whether it is a gateway's own, of another user, or its owner is kept out: rights to put
+    right, and no folder named by mistake.
+    """
+    if status.st_mode & stat.S_ISVTX:
+        return False
+    if status.st_uid == os.geteuid():
+        return status.st_mode & stat.S_IRWXU != stat.S_IRWXU
+    return os.geteuid() != 0 and os.access(path, os.R_OK | os.X_OK) and _holds_gateway(path)
+
+
+def _holds_gateway(path: Path) -> bool:
+    return any((path / name).is_file() for name in GATEWAY_FILES)
 
 
 def _why_not_ours(path: Path, status: os.stat_result) -> str | None:
@@ -48,12 +76,13 @@ def _why_not_ours(path: Path, status: os.stat_result) -> str | None:
     if status.st_uid != os.geteuid():
         return "it belongs to another user"
     is_used = any(found.name != LOST_AND_FOUND for found in path.iterdir())
-    if is_used and not any((path / name).is_file() for name in GATEWAY_FILES):
+    if is_used and not _holds_gateway(path):
         return "it holds other files, and none of a gateway"
     return None
 
 
 def touch_private(path: Path) -> None:
     """Make the file *path* if it is missing, 0600, before anything can write to it."""
-    os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-    path.chmod(0o600)
+    os.close(os.open(path, os.O_CREAT | os.O_RDWR, OWNER_ONLY))
+    if stat.S_IMODE(path.stat().st_mode) != OWNER_ONLY:
+        path.chmod(OWNER_ONLY)

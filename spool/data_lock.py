@@ -17,10 +17,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
-from spool.data_dir import LOCK
+from spool.data_access import refuse_no_access
+from spool.data_dir import LOCK, OWNER_ONLY
 from spool.errors import SpoolError, SpoolLocked
 
-OWNER_ONLY = 0o600
 OWNER_BYTES = 20
 """A process id and some more: what is read of `lock`."""
 ATTEMPTS = 10
@@ -33,7 +33,10 @@ class DataLock:
     """Held from the constructor until closed, or until the process ends."""
 
     def __init__(self, data_dir: Path) -> None:
-        """Raises SpoolLocked while another process holds it, SpoolError where it cannot be made."""
+        """Raises SpoolLocked while another process holds it, SpoolError where it cannot be made,
+        also where this user cannot use the directory or a file in it.
+        """
+        refuse_no_access(data_dir)
         self._data_dir = data_dir
         self.is_lost = False
         """Whether `keep` found the directory in other hands: write nothing there by name."""

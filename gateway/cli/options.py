@@ -9,6 +9,7 @@ from gateway.config.draft import ConfigFaults
 from gateway.config.loader import load_config
 from gateway.config.model import Config
 from gateway.config.profiles import PROFILES
+from spool.disk_faults import disk_fault
 
 config_option = click.option(
     "--config", "config_file", type=click.Path(path_type=Path, dir_okay=False), help="YAML; see docs/configuration.md."
@@ -35,3 +36,9 @@ def config_of(config_file: Path | None, data_dir: Path | None, flags: dict[str, 
         return load_config(config_file, overrides)
     except ConfigFaults as error:
         raise Faulty(f"the configuration has {plural(len(error.faults), 'fault', 'faults')}\n{error}") from error
+
+
+def with_remedy(error: Exception) -> str:
+    """The text of *error*; with the remedy where the disk or rights are behind it."""
+    fault = disk_fault(error)
+    return str(error) if fault is None or fault in str(error) else f"{error}: {fault}"

@@ -7,6 +7,7 @@ Both ways end in the handler of one operation (`gateway.admin.operation`).
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import click
@@ -17,6 +18,7 @@ from gateway.admin.keys import KeyRequests
 from gateway.admin.operation import Operation
 from gateway.admin.spool_files import StatusSource
 from gateway.cli.offline_spool import OfflineSpool
+from gateway.cli.options import with_remedy
 from gateway.common.wall_clock import wall_ms
 from gateway.config.model import Config
 from gateway.contract.errors import GatewayError
@@ -25,6 +27,7 @@ from gateway.insights.changes import InsightError
 from gateway.keys.control_store import INBOUND, OF_SERVICE, KeyFiles, offline_keys
 from gateway.keys.errors import KeyStoreError
 from gateway.lists.conventions import BadListRequest
+from spool.data_access import refuse_no_access
 from spool.data_dir import DATABASE
 from spool.errors import SpoolError, SpoolLocked
 from spool.sqlite.reading import age_at_rest
@@ -106,7 +109,7 @@ async def ask(
     Only where *makes_files* may the subject's file be missing, so that a
     mistaken directory is reported.
     """
-    if not makes_files and not (config.data_dir / subject.file).exists():
+    if not makes_files and not _holds(config.data_dir, subject.file):
         raise click.ClickException(
             f"{config.data_dir} holds no {subject.what}: name the gateway's with --data-dir or --config"
         )
@@ -123,4 +126,16 @@ async def ask(
             ) from error
         return await ask_gateway(config, error, operation, path or {}, query, body)
     except (SpoolError, GatewayError, KeyStoreError, InsightError, BadListRequest, OSError) as error:
+        raise click.ClickException(with_remedy(error)) from error
+
+
+def _holds(data_dir: Path, file: str) -> bool:
+    """Raises ClickException, with the command to type, where this user may not look."""
+    try:
+        return (data_dir / file).exists()
+    except PermissionError as error:
+        try:
+            refuse_no_access(data_dir)
+        except SpoolError as denied:
+            raise click.ClickException(str(denied)) from denied
         raise click.ClickException(str(error)) from error

@@ -17,6 +17,7 @@ import uvloop
 
 from gateway.app import Gateway
 from gateway.cli.logging import configure_logging
+from gateway.cli.options import with_remedy
 from gateway.config.model import Config
 from gateway.config.values import Address, TcpAddress, parse_address
 from gateway.contract.errors import CannotGoOn, CannotStart, not_bound
@@ -57,7 +58,7 @@ def _run(work: Coroutine[Any, Any, None]) -> int:
         click.echo(f"Error: data_dir {error}: stop it, or set another data_dir", err=True)
         return 1
     except (CannotStart, CannotGoOn, SpoolError, DatabaseUnavailable, PepperMismatch, OSError) as error:
-        click.echo(f"Error: {error}", err=True)
+        click.echo(f"Error: {with_remedy(error)}", err=True)
         return 1
     return 0
 
@@ -75,6 +76,7 @@ def raise_open_files() -> None:
 async def _gateway_until_signal(config: Config, ports_file: Path | None) -> None:
     gateway = Gateway(config)
     ports = await gateway.start()
+    stop_on_signals(gateway.stop_wanted)
     try:
         gc.collect()
         gc.freeze()
@@ -85,7 +87,7 @@ async def _gateway_until_signal(config: Config, ports_file: Path | None) -> None
         click.echo(f"data: {config.data_dir.absolute()} (the status page's token is in admin-token there)", err=True)
         if ports_file is not None:
             write_ports(ports_file, http=ports.http, grpc=None, admin=ports.admin, service=ports.service)
-        await signalled(gateway.stop_wanted)
+        await gateway.stop_wanted.wait()
     finally:
         await gateway.stop()
     if gateway.stop_reason is not None:
@@ -119,13 +121,18 @@ async def _service_until_signal(
         lock.close()
 
 
-async def signalled(stop: asyncio.Event | None = None) -> None:
-    """Return on SIGINT or SIGTERM, or when *stop* is set."""
-    stop = stop or asyncio.Event()
+async def signalled() -> None:
+    """Return on SIGINT or SIGTERM."""
+    stop = asyncio.Event()
+    stop_on_signals(stop)
+    await stop.wait()
+
+
+def stop_on_signals(stop: asyncio.Event) -> None:
+    """Set *stop* on SIGINT and SIGTERM, from now on."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    await stop.wait()
 
 
 def address_text(address: Address) -> str:

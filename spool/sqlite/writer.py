@@ -130,7 +130,8 @@ class Writer:
         return self._open_file()
 
     def _salvage(self, damage: str) -> None:
-        """Raises SpoolError, with the files as they were."""
+        """Raises SpoolError, with the files as they were, also where the disk gives no page."""
+        opening.refuse_unreadable(self._data_dir)
         log.error("the spool is damaged and is being salvaged: %s", damage)
         began_s = time.monotonic()
         with database.mapped_errors(str(self._data_dir)):

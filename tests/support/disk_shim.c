@@ -1,5 +1,6 @@
 /* Preloaded into a process: notes what it writes under DISK_SHIM_DIR and when that is synced, in order with what it says on its
- * standard output, in the file DISK_SHIM_LOG. While the file DISK_SHIM_FAIL is there, every sync fails with EIO.
+ * standard output, in the file DISK_SHIM_LOG. While the file DISK_SHIM_FAIL is there, every sync fails with EIO; while the file
+ * DISK_SHIM_FAIL_READS is there, every read does, where that file is empty only behind the first page.
  *
  * One note: op (1 byte), offset (8), length of the path (4), length of the data (4), path, data; numbers as the machine has them.
  * A write is noted before it is done, a sync after: what a note of a sync covers is on the disk, whatever came in between.
@@ -13,27 +14,35 @@
 #include <stdlib.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
+#define FIRST_PAGE 4096
+
 static int note_fd = -1;
-static const char *folder, *failing;
+static const char *folder, *failing, *failing_reads;
 static size_t folder_bytes;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static ssize_t (*real_write)(int, const void *, size_t);
+static ssize_t (*real_read)(int, void *, size_t);
+static ssize_t (*real_pread)(int, void *, size_t, off_t);
 static ssize_t (*real_pwrite)(int, const void *, size_t, off_t);
 static int (*real_ftruncate)(int, off_t);
 static int (*real_fsync)(int), (*real_fdatasync)(int);
 
 __attribute__((constructor)) static void begin(void) {
     real_write = dlsym(RTLD_NEXT, "write");
+    real_read = dlsym(RTLD_NEXT, "read");
+    real_pread = dlsym(RTLD_NEXT, "pread64");
     real_pwrite = dlsym(RTLD_NEXT, "pwrite64");
     real_ftruncate = dlsym(RTLD_NEXT, "ftruncate64");
     real_fsync = dlsym(RTLD_NEXT, "fsync");
     real_fdatasync = dlsym(RTLD_NEXT, "fdatasync");
     folder = getenv("DISK_SHIM_DIR");
     failing = getenv("DISK_SHIM_FAIL");
+    failing_reads = getenv("DISK_SHIM_FAIL_READS");
     folder_bytes = folder ? strlen(folder) : 0;
     if (getenv("DISK_SHIM_LOG")) note_fd = open(getenv("DISK_SHIM_LOG"), O_WRONLY | O_CREAT | O_APPEND, 0600);
 }
@@ -68,6 +77,26 @@ ssize_t pwrite64(int fd, const void *data, size_t bytes, off_t offset) {
     return real_pwrite(fd, data, bytes, offset);
 }
 ssize_t pwrite(int fd, const void *data, size_t bytes, off_t offset) { return pwrite64(fd, data, bytes, offset); }
+
+static int is_unreadable(int fd, off_t offset) {
+    char path[4096];
+    struct stat status;
+    if (!failing_reads || !is_ours(fd, path, sizeof path) || stat(failing_reads, &status) != 0) return 0;
+    return status.st_size > 0 || offset >= FIRST_PAGE;
+}
+
+ssize_t pread64(int fd, void *data, size_t bytes, off_t offset) {
+    if (is_unreadable(fd, offset)) { errno = EIO; return -1; }
+    if (!real_pread) real_pread = dlsym(RTLD_NEXT, "pread64");
+    return real_pread(fd, data, bytes, offset);
+}
+ssize_t pread(int fd, void *data, size_t bytes, off_t offset) { return pread64(fd, data, bytes, offset); }
+
+ssize_t read(int fd, void *data, size_t bytes) {
+    if (!real_read) real_read = dlsym(RTLD_NEXT, "read"); /* another library's constructor may come first */
+    if (failing_reads && is_unreadable(fd, lseek(fd, 0, SEEK_CUR))) { errno = EIO; return -1; }
+    return real_read(fd, data, bytes);
+}
 
 ssize_t write(int fd, const void *data, size_t bytes) {
     char path[4096];

@@ -11,7 +11,8 @@ from contextlib import closing
 from pathlib import Path
 
 from spool.data_dir import DATABASE
-from spool.errors import SpoolCorrupt
+from spool.disk_faults import EIO, disk_fault, fault_of_reading
+from spool.errors import SpoolCorrupt, SpoolError
 from spool.sqlite import database
 from spool.sqlite.recovery.log_file import forgets_commits
 from spool.sqlite.recovery.summary import FILE as SUMMARY
@@ -22,16 +23,38 @@ CHECK = "spool.check"
 
 
 def damage(data_dir: Path) -> str | None:
-    """What is wrong with spool.db or its log; None when nothing was found. Nothing is changed."""
+    """What is wrong with spool.db or its log; None when nothing was found. Nothing is changed.
+
+    Raises SpoolError where the disk or rights keep it from being read: that is no damage.
+    """
     path = data_dir / DATABASE
     if not path.exists() or path.stat().st_size == 0:
         log = Path(f"{path}-wal")
         is_lost = (data_dir / SUMMARY).exists() or (log.exists() and log.stat().st_size > 0)
         return "spool.db is missing or empty, and this data directory had one" if is_lost else None
+    if _found(data_dir) is None:
+        return None
+    refuse_unreadable(data_dir)
+    return _found(data_dir)  # once more: what the disk did not give it may give now
+
+
+def refuse_unreadable(data_dir: Path) -> None:
+    """Raise SpoolError when the disk does not give all of spool.db and its log: SQLite calls that
+    damage, too.
+    """
+    path = data_dir / DATABASE
+    if fault := fault_of_reading(path, Path(f"{path}-wal")):
+        raise SpoolError(f"{DATABASE} cannot be read: {fault}")
+
+
+def _found(data_dir: Path) -> str | None:
+    path = data_dir / DATABASE
     try:
         with closing(database.connect_to_read(data_dir)) as connection:
             return _damage(connection, path)
     except (sqlite3.Error, UnicodeDecodeError) as error:
+        if disk_fault(error) == EIO:
+            raise SpoolError(f"{DATABASE} cannot be read: {EIO}") from error
         found = database.spool_error(DATABASE, error)
         return str(found) if isinstance(found, SpoolCorrupt) else None
     except SpoolCorrupt as error:
