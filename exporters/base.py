@@ -29,7 +29,11 @@ class Retry:
     """The upstream asks the whole lane to slow down (429, 503): states
     nothing against this batch."""
     may_be_there: bool = False
-    """No answer came, and the request may have arrived: a connection was made."""
+    """No answer came, or none that can be read, and the request may have arrived: a connection was
+    made."""
+    unreadable: bool = False
+    """An answer came that cannot be read whole. The upstream knows each record that comes again,
+    so if it happens again, halves may go instead: theirs are shorter."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -314,10 +314,14 @@ class Pump:
             and not self._stopping.is_set()
         ):
             suspicion = self._suspects.failed(
-                batch.batch_id, records=len(batch.records), answered=retry.answered, parked=len(self._parked)
+                batch.batch_id,
+                records=len(batch.records),
+                answered=retry.answered,
+                parked=len(self._parked),
+                unreadable=retry.unreadable,
             )
             if suspicion == "split":
-                log.warning("a batch fails while others pass; halved", lane=self.lane, reason=retry.reason)
+                log.warning("a batch fails and is halved", lane=self.lane, reason=retry.reason)
                 await self._split(batch)
                 return
             if suspicion == "park":

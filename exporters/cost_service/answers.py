@@ -2,7 +2,9 @@
 
 | answer | outcome |
 |---|---|
-| 2xx, any body | delivered, but for what a JSON body lists under `rejected` |
+| 2xx, no body, or text that is no JSON | delivered |
+| 2xx, JSON | delivered, but for what it lists under `rejected` |
+| 2xx 409, JSON not read whole | retry as after silence, then in halves: it may list refusals |
 | 3xx | hold: a redirect would carry the key elsewhere |
 | 400 422 | refused: split until the culprits stand alone |
 | 401 403 407 | hold: key, scope or proxy |
@@ -22,10 +24,9 @@ aside for the operator, as code `ambiguous_answer`.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import orjson
-
 from exporters.backoff import http_date_unix_s, retry_after_s
 from exporters.base import Delivered, Hold, Outcome, Refused, Retry
+from exporters.cost_service.answer_body import OBJECTS_PER_ITEM, Cut, UnreadableAnswer, lenient_json, whole_json
 from spool.record import Lane
 from spool.store import Refusal
 
@@ -56,15 +57,16 @@ def outcome(  # noqa: C901, PLR0911, PLR0912 - the whole table in one place, a l
     records: int,
     now_unix_s: float,
     repeatable: bool = True,
+    cut: Cut | None = None,
 ) -> Outcome:
     """The outcome for a batch of *lane* with *records* records. *headers* has
-    case-insensitive look-up.
+    case-insensitive look-up; *cut* states why *body* was not read whole.
 
     *now_unix_s* is for a `Retry-After` date when the answer has no `Date` of its own.
     """
     match status:
         case _ if 200 <= status < 300:  # noqa: PLR2004 - the 2xx class
-            return Delivered(refusals(body, records))
+            return _success(status, headers, body, cut, records)
         case _ if 300 <= status < 400:  # noqa: PLR2004 - the 3xx class
             return Hold(f"{lane}: HTTP {status}: the upstream redirects; check upstream.base_url")
         case 400 | 422:
@@ -80,7 +82,8 @@ def outcome(  # noqa: C901, PLR0911, PLR0912 - the whole table in one place, a l
         case 408 | 425:
             return Retry(_said(status, body), answered=True)
         case 409:
-            return Delivered() if accepted_before(fault(body)) else _refused(status, body)
+            taken = _success(status, headers, body, cut, records)
+            return taken if isinstance(taken, Retry) or accepted_before(fault(body)) else _refused(status, body)
         case 413:
             return Refused("too_large", _said(status, body), too_large=True)
         case 429 | 503:
@@ -95,12 +98,23 @@ def outcome(  # noqa: C901, PLR0911, PLR0912 - the whole table in one place, a l
             return Hold(f"{lane}: {_said(status, body)}")
 
 
-def refusals(body: bytes, records: int) -> tuple[Refusal, ...]:
-    """The records that a 2xx answer lists as rejected; without the word nothing is parsed."""
-    if b'"rejected"' not in body:
-        return ()
-    document = _json_object(body)
-    rejected = document.get("rejected")
+def whole_document(headers: Mapping[str, str], body: bytes, cut: Cut | None, records: int) -> object:
+    """The JSON of a success about *records* records; None when it has none.
+
+    Raises UnreadableAnswer when it may have been JSON and cannot be read whole.
+    """
+    content_type = headers.get("Content-Type", "")
+    return whole_json(body, cut, content_type=content_type, most_objects=OBJECTS_PER_ITEM * (records + 1))
+
+
+def unreadable(status: int, error: UnreadableAnswer) -> Retry:
+    """What a success that cannot be read whole means: it may list refused records, or none."""
+    return Retry(f"HTTP {status}: {error}", answered=False, may_be_there=True, unreadable=True)
+
+
+def refusals(document: object, records: int) -> tuple[Refusal, ...]:
+    """The records that the document of a 2xx answer lists as rejected."""
+    rejected = document.get("rejected") if isinstance(document, dict) else None
     if not isinstance(rejected, list):
         return ()
     found: dict[int, Refusal] = {}
@@ -140,6 +154,13 @@ def wish_s(headers: Mapping[str, str], now_unix_s: float) -> float | None:
     return retry_after_s(headers.get("Retry-After"), now_unix_s=now_unix_s if sent_unix_s is None else sent_unix_s)
 
 
+def _success(status: int, headers: Mapping[str, str], body: bytes, cut: Cut | None, records: int) -> Delivered | Retry:
+    try:
+        return Delivered(refusals(whole_document(headers, body, cut, records), records))
+    except UnreadableAnswer as error:
+        return unreadable(status, error)
+
+
 def _refused(status: int, body: bytes) -> Refused:
     said = fault(body)
     return Refused(said.code or f"http_{status}", said.message)
@@ -152,8 +173,8 @@ def _said(status: int, body: bytes) -> str:
 
 def _json_object(body: bytes) -> dict[str, object]:
     try:
-        document = orjson.loads(body)
-    except orjson.JSONDecodeError:
+        document = lenient_json(body)
+    except UnreadableAnswer:
         return {}
     return document if isinstance(document, dict) else {}
 

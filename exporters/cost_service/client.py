@@ -2,8 +2,8 @@
 and how its failures read.
 
 The key goes out as the bare header value, over TLS that is verified, and never follows a
-redirect. http is for loopback only. Bodies of answers are read up to a limit; a key that the
-upstream echoes is masked before anyone sees the text.
+redirect. http is for loopback only. Bodies of answers are read up to a bound (`answer_body`); a
+key that the upstream echoes is masked before anyone sees the text.
 """
 
 import ipaddress
@@ -21,13 +21,13 @@ import aiohttp
 
 from exporters.base import Hold, Retry
 from exporters.clock import SystemClock
+from exporters.cost_service.answer_body import ERROR_BYTES, Cut, read_body
 from exporters.cost_service.preset import PRESETS, Preset
 from exporters.destination import Destination
 from exporters.keyring import Keyring, OutboundKey
 from exporters.secret import MASK, Secret
 
 PRODUCT = "ai-telemetry-gateway"
-ANSWER_LONGEST_BYTES = 1024 * 1024
 LARGE_BODY_BYTES = 512 * 1024
 """Bodies from here on are written in pieces, so that one request does not keep the loop."""
 JSON = "application/json"
@@ -67,7 +67,9 @@ class Answer:
     headers: Mapping[str, str]
     """Case-insensitive look-up."""
     body: bytes
-    """At most `ANSWER_LONGEST_BYTES`, without any key."""
+    """Unpacked, in UTF-8, without any key; as much of it as was read."""
+    cut: Cut | None = None
+    """Why it was not read whole; None when it was."""
 
 
 class CostServiceClient:
@@ -104,6 +106,7 @@ class CostServiceClient:
                 "Accept-Encoding": "identity",
                 preset.gateway_id_header: gateway_id,
             },
+            auto_decompress=False,
         )
 
     async def post(
@@ -115,19 +118,30 @@ class CostServiceClient:
         idempotency_key: str | None = None,
         batch_id: str | None = None,
         content_type: str = JSON,
+        answer_bytes: int = ERROR_BYTES,
     ) -> Answer | Retry | Hold:
-        """Post *body* once. Retry or Hold when no answer came, or none that can be read."""
+        """Post *body* once, and read the body of a success up to *answer_bytes*.
+
+        Retry or Hold when no answer came.
+        """
         headers = {"Content-Type": content_type}
         if idempotency_key is not None:
             headers[self.preset.idempotency_header] = idempotency_key
         if batch_id is not None:
             headers[self.preset.batch_id_header] = batch_id
-        return await self.request("POST", path, key, headers=headers, body=body)
+        return await self.request("POST", path, key, headers=headers, body=body, answer_bytes=answer_bytes)
 
     async def request(
-        self, method: str, path: str, key: OutboundKey, *, headers: Mapping[str, str], body: bytes | None = None
+        self,
+        method: str,
+        path: str,
+        key: OutboundKey,
+        *,
+        headers: Mapping[str, str],
+        body: bytes | None = None,
+        answer_bytes: int = ERROR_BYTES,
     ) -> Answer | Retry | Hold:
-        """Make one request.
+        """Make one request, and read the body of a success up to *answer_bytes*.
 
         Raises nothing of the transport: silence and broken answers are values.
         """
@@ -141,9 +155,15 @@ class CostServiceClient:
                 proxy=self._proxy.reveal() if self._proxy else None,
                 allow_redirects=False,
             ) as response:
-                text = await _bounded_body(response)
                 self.destination.answered()
-                return Answer(response.status, response.headers, _masked(text, key.secret))
+                most_bytes = answer_bytes if response.ok else ERROR_BYTES
+                text, cut = read_body(
+                    *await _raw_body(response, most_bytes),
+                    coding=response.headers.get("Content-Encoding", ""),
+                    content_type=response.headers.get("Content-Type", ""),
+                    most_bytes=most_bytes,
+                )
+                return Answer(response.status, response.headers, _masked(text, key.secret), cut)
         except (aiohttp.ClientError, OSError) as error:  # OSError includes TimeoutError
             self.destination.silent()
             return silence(error)
@@ -176,22 +196,20 @@ def silence(error: BaseException) -> Retry | Hold:
     return Retry(text, answered=False, may_be_there=not never_connected)
 
 
-async def _bounded_body(response: aiohttp.ClientResponse) -> bytes:
-    """The body's first `ANSWER_LONGEST_BYTES`; a connection with more on it is not used again.
-
-    A success that breaks off counts as silence, since it may list rejected records; of an
-    error the status states enough.
-    """
+async def _raw_body(response: aiohttp.ClientResponse, most_bytes: int) -> tuple[bytes, Cut | None]:
+    """The body's first *most_bytes* as they came; a connection with more on it is closed."""
     pieces = bytearray()
+    cut: Cut | None = None
     try:
-        while len(pieces) < ANSWER_LONGEST_BYTES and (piece := await response.content.readany()):
+        while len(pieces) <= most_bytes and (piece := await response.content.readany()):
             pieces += piece
-    except (aiohttp.ClientError, TimeoutError):
-        if response.ok:
-            raise
+    except (aiohttp.ClientError, OSError):  # OSError includes TimeoutError
+        cut = "broke off"
+    if len(pieces) > most_bytes:
+        cut = "is longer than its bound"
     if not response.content.at_eof():
         response.close()
-    return bytes(pieces[:ANSWER_LONGEST_BYTES])
+    return bytes(pieces[:most_bytes]), cut
 
 
 def _masked(body: bytes, secret: Secret) -> bytes:

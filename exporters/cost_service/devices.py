@@ -11,10 +11,9 @@ from hashlib import sha256
 from typing import Literal
 from urllib.parse import quote
 
-import orjson
-
 from exporters.base import Delivered, Hold, Refused, Retry
-from exporters.cost_service.answers import fault, outcome
+from exporters.cost_service.answer_body import UnreadableAnswer, answer_bytes
+from exporters.cost_service.answers import fault, outcome, unreadable, whole_document
 from exporters.cost_service.client import Answer, CostServiceClient
 from exporters.cost_service.lanes import KEY_REFUSALS, next_key, no_key
 from spool.record import DEVICES
@@ -82,10 +81,19 @@ class DeviceCalls:
         key = self.client.keyring.key_for(scope)
         if key is None:
             return no_key(scope)
-        answer = await self.client.post(self._path(call), call.body, key, idempotency_key=device_idempotency_key(call))
+        answer = await self.client.post(
+            self._path(call),
+            call.body,
+            key,
+            idempotency_key=device_idempotency_key(call),
+            answer_bytes=answer_bytes(1, len(call.body)),
+        )
         if isinstance(answer, Retry | Hold):
             return answer
-        said = device_answer(call, answer)
+        try:
+            said = device_answer(call, answer)
+        except UnreadableAnswer as error:
+            return unreadable(answer.status, error)
         if said is not None and said.state != "forbidden":
             return said
         if answer.status in KEY_REFUSALS and (turn := next_key(self.client, key, scope, answer.status)):
@@ -119,11 +127,14 @@ def device_idempotency_key(call: DeviceCall) -> str | None:
 def device_answer(call: DeviceCall, answer: Answer) -> DeviceAnswer | None:  # noqa: PLR0911 - a table, a line an answer
     """What *answer* states about the device itself; None when it speaks of the
     key, the path or the service.
+
+    Raises UnreadableAnswer when it accepts the call and cannot be read whole: it may state that
+    the device is blocked, or has another id.
     """
     said = fault(answer.body)
     match answer.status:
         case 200 | 201 | 202 | 204:
-            return _accepted(call, answer.body)
+            return _accepted(call, answer)
         case 403 | 410 if said.code in BLOCKED_CODES:
             return DeviceAnswer(call.type, call.device_id, "blocked", message=str(said))
         case 403:
@@ -131,7 +142,7 @@ def device_answer(call: DeviceCall, answer: Answer) -> DeviceAnswer | None:  # n
         case 404 | 410 if call.type != "enroll":
             return DeviceAnswer(call.type, call.device_id, "unknown")
         case 409 if call.type == "enroll":
-            return _accepted(call, answer.body)
+            return _accepted(call, answer)
         case 400 | 422 if call.type == "enroll":
             return DeviceAnswer(call.type, call.device_id, "quarantined", message=str(said))
         case _:
@@ -140,17 +151,15 @@ def device_answer(call: DeviceCall, answer: Answer) -> DeviceAnswer | None:  # n
 
 def device_failure(call: DeviceCall, answer: Answer, now_unix_s: float) -> DeviceReply:
     """The common table, for an answer that states nothing of the device."""
-    general = outcome(answer.status, answer.headers, answer.body, DEVICES, records=1, now_unix_s=now_unix_s)
+    general = outcome(
+        answer.status, answer.headers, answer.body, DEVICES, records=1, now_unix_s=now_unix_s, cut=answer.cut
+    )
     return DeviceAnswer(call.type, call.device_id, None) if isinstance(general, Delivered) else general
 
 
-def _accepted(call: DeviceCall, body: bytes) -> DeviceAnswer:
-    try:
-        document = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        document = {}
-    if not isinstance(document, dict):
-        document = {}
+def _accepted(call: DeviceCall, answer: Answer) -> DeviceAnswer:
+    found = whole_document(answer.headers, answer.body, answer.cut, 1)
+    document: dict[str, object] = found if isinstance(found, dict) else {}
     named = document.get("device_id")
     state: DeviceState | None = "active" if call.type == "enroll" else None
     status = document.get("status")

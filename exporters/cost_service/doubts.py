@@ -5,7 +5,9 @@ Under another key the upstream would carry out such a batch twice. A failure tha
 may come from something in front of the service, which knows no keys: it states nothing about the
 silent try. So the key stays for some more tries. The service itself, asked under a key that it
 knows, repeats its first answer, errors too and for ever: if that is still no success, nothing was
-carried out, and the batch goes under another key as after any answered failure.
+carried out, and the batch goes under another key as after any answered failure. If it is a success
+that cannot be read, under the same key each time, it may list records that were refused: the batch
+is set aside for the operator.
 """
 
 from dataclasses import replace
@@ -25,6 +27,8 @@ class Doubts:
     def __init__(self) -> None:
         self._tries: dict[str, int | None] = {}
         """Batch -> answered failures since it may have arrived; None while it cannot have."""
+        self._unreadable: dict[str, int] = {}
+        """Batch -> answers that could not be read."""
 
     def settled(self, batch: Batch, found: Outcome) -> Outcome:
         """*found*, as it counts for a batch that nothing but its key can state from a new one."""
@@ -33,7 +37,14 @@ class Doubts:
         tries = self._tries[batch.batch_id]
         match found:
             case Delivered() | Refused():
-                del self._tries[batch.batch_id]
+                self._forget(batch)
+            case Retry(unreadable=True):
+                self._tries[batch.batch_id] = tries or 0
+                unreadable = self._unreadable[batch.batch_id] = self._unreadable.get(batch.batch_id, 0) + 1
+                if unreadable > SAME_KEY_TRIES:
+                    self._forget(batch)
+                    return Refused("ambiguous_answer", found.reason, may_be_there=True)
+                return replace(found, unreadable=False)
             case Retry(may_be_there=True):
                 self._tries[batch.batch_id] = tries or 0
             case Hold(answered=True) if tries is not None:
@@ -44,3 +55,7 @@ class Doubts:
             case _:
                 pass
         return found
+
+    def _forget(self, batch: Batch) -> None:
+        del self._tries[batch.batch_id]
+        self._unreadable.pop(batch.batch_id, None)

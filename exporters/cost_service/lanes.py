@@ -3,6 +3,7 @@ an encoder and one `post`.
 """
 
 from exporters.base import Hold, Outcome, Retry
+from exporters.cost_service.answer_body import answer_bytes
 from exporters.cost_service.answers import outcome
 from exporters.cost_service.client import Answer, CostServiceClient
 from exporters.cost_service.doubts import Doubts
@@ -62,7 +63,13 @@ async def post_batch(
     key = client.keyring.key_for(scope)
     if key is None:
         return no_key(scope)
-    answer = await client.post(path, body, key, idempotency_key=idempotency_key(batch, client.gateway_id))
+    answer = await client.post(
+        path,
+        body,
+        key,
+        idempotency_key=idempotency_key(batch, client.gateway_id),
+        answer_bytes=answer_bytes(len(batch.records), len(body)),
+    )
     if isinstance(answer, Retry | Hold):
         return answer
     if answer.status in KEY_REFUSALS and (turn := next_key(client, key, scope, answer.status)):
@@ -80,6 +87,7 @@ def batch_outcome(client: CostServiceClient, answer: Answer, batch: Batch, *, re
         records=len(batch.records),
         now_unix_s=client.now_unix_s(),
         repeatable=repeatable,
+        cut=answer.cut,
     )
 
 

@@ -10,7 +10,7 @@ must be idempotent and on disk when it returns; None states it that this cannot 
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from typing import Any, get_args
 from urllib.parse import quote
@@ -20,7 +20,8 @@ import structlog
 
 from exporters.base import Delivered, Hold, Outcome, Refused, Retry
 from exporters.clock import Clock
-from exporters.cost_service.answers import fault
+from exporters.cost_service.answer_body import UnreadableAnswer, answer_bytes, whole_json
+from exporters.cost_service.answers import fault, unreadable
 from exporters.cost_service.client import Answer, CostServiceClient
 from exporters.cost_service.doubts import Doubts
 from exporters.cost_service.encode import idempotency_key
@@ -34,6 +35,9 @@ READ_SCOPE = "unit-cost_v1:read_telemetry"
 RECORDS_BURST = 10_000
 MOST_BASE_RECORDS = 200_000
 """A stream that holds more than this is not read: its buckets that began go by `sum`."""
+PAGE_BYTES = 4 * 1024 * 1024
+PAGE_OBJECTS = 8 * 32_768
+"""What is read of one page: 32 000 records of 128 bytes."""
 GONE_CODES = frozenset({"stream_unknown", "stream_not_found"})
 
 log = structlog.get_logger("exporters.unit_cost")
@@ -69,9 +73,14 @@ class UnitCostExporter:
             return await self._read(items[0]["stream"], items[0]["kind"], batch)
         if delay_s := self._rate.take(self._clock.monotonic_s(), len(items)):
             await self._clock.wait(self._never, delay_s)
-        repeatable = items[0]["operation"] != "sum" or self._settings.repeatable_sums
+        is_sum = items[0]["operation"] == "sum"
+        repeatable = not is_sum or self._settings.repeatable_sums
         found = await self._post(items, batch, repeatable=repeatable)
-        return found if repeatable else self._doubts.settled(batch, found)
+        if not repeatable:
+            return self._doubts.settled(batch, found)
+        if is_sum and isinstance(found, Retry):
+            return replace(found, unreadable=False)  # known as a repeat by the whole batch's id alone
+        return found
 
     async def close(self) -> None:
         """The client is shared; its owner closes it."""
@@ -87,6 +96,7 @@ class UnitCostExporter:
             key,
             idempotency_key=idempotency_key(batch, self._client.gateway_id),
             batch_id=batch.batch_id,
+            answer_bytes=answer_bytes(len(items), len(body)),
         )
         if isinstance(answer, Retry | Hold):
             return answer
@@ -116,7 +126,10 @@ class UnitCostExporter:
                 return answer
             if is_unknown_stream(answer):
                 break
-            page = base_page(answer.body, kind) if 200 <= answer.status < 300 else None  # noqa: PLR2004 - the 2xx class
+            try:
+                page = base_page(answer, kind)
+            except UnreadableAnswer as error:
+                return unreadable(answer.status, error)
             if page is None or len(base) + len(page[0]) > MOST_BASE_RECORDS or page[1] in cursors:
                 return await self._unknown(stream, answer, batch)
             records, cursor = page
@@ -133,7 +146,7 @@ class UnitCostExporter:
             return Answer(403, {}, b"")
         path = self._with_stream(self._client.preset.unit_cost_read, stream)
         query = "" if cursor is None else f"?cursor={quote(cursor, safe='')}"
-        answer = await self._client.request("GET", path + query, key, headers={})
+        answer = await self._client.request("GET", path + query, key, headers={}, answer_bytes=PAGE_BYTES)
         if (
             isinstance(answer, Answer)
             and answer.status in KEY_REFUSALS
@@ -144,9 +157,10 @@ class UnitCostExporter:
 
     async def _unknown(self, stream: str, answer: Answer, batch: Batch) -> Outcome:
         """No answer to build upon: wait where it may come, else begin with sums."""
-        general = batch_outcome(self._client, answer, batch, repeatable=True)
-        if isinstance(general, Retry):
-            return general
+        if not is_success(answer):
+            general = batch_outcome(self._client, answer, batch, repeatable=True)
+            if isinstance(general, Retry):
+                return general
         log.warning("a stream cannot be read; its buckets that began go by sum", stream=stream, status=answer.status)
         await self._settings.learn(stream, None)
         return Delivered()
@@ -193,16 +207,25 @@ def names_no_stream(body: bytes) -> bool:
     return said.code in GONE_CODES or ("stream" in message and ("exist" in message or "not found" in message))
 
 
-def base_page(body: bytes, kind: str) -> tuple[list[BaseRecord], str | None] | None:
-    """The records of one page of a stream, and the cursor of the
-    next; None when it cannot be read.
+def is_success(answer: Answer) -> bool:
+    return 200 <= answer.status < 300  # noqa: PLR2004 - the 2xx class
+
+
+def base_page(answer: Answer, kind: str) -> tuple[list[BaseRecord], str | None] | None:
+    """The records of one page of a stream, and the cursor of the next; None when the answer is no
+    page, or one beyond `PAGE_BYTES`.
+
+    Raises UnreadableAnswer when it was cut or damaged on its way: the next one may be whole.
     """
+    if not is_success(answer) or answer.cut == "is longer than its bound":
+        return None
+    content_type = answer.headers.get("Content-Type", "")
+    page: Any = whole_json(answer.body, answer.cut, content_type=content_type, most_objects=PAGE_OBJECTS)
     try:
-        page = orjson.loads(body)
         records = [base_record(record, kind) for record in page["records"]]
         cursor = (page.get("pagination") or {}).get("cursor") or {}
         following = cursor.get("next_cursor")
-    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError, InvalidOperation):
+    except (KeyError, TypeError, ValueError, AttributeError, InvalidOperation):
         return None
     return records, following if isinstance(following, str) else None
 

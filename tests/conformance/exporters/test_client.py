@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from exporters.base import Hold, Retry
-from exporters.cost_service.client import ANSWER_LONGEST_BYTES, Answer, CostServiceClient, Endpoint
+from exporters.cost_service.answer_body import ERROR_BYTES
+from exporters.cost_service.client import Answer, CostServiceClient, Endpoint
 from exporters.cost_service.liveness import check_liveness
 from exporters.cost_service.preset import preset_with
 from exporters.keyring import Keyring, OutboundKey
@@ -66,10 +67,10 @@ async def test_a_certificate_of_nobody_we_trust_holds_the_lane_and_sees_no_key(t
 
 
 async def test_an_endless_answer_is_read_up_to_its_limit_only(client: CostServiceClient, upstream: Upstream) -> None:
-    upstream.script.append(Reply(500, body=b"x" * (8 * ANSWER_LONGEST_BYTES)))
+    upstream.script.append(Reply(500, body=b"x" * (8 * ERROR_BYTES)))
     answer = await client.post("/x", b"{}", KEY)
     assert isinstance(answer, Answer)
-    assert len(answer.body) == ANSWER_LONGEST_BYTES
+    assert len(answer.body) == ERROR_BYTES
 
 
 async def test_a_far_end_that_never_answers_is_silence_after_the_time_limit(upstream: Upstream) -> None:

@@ -3,6 +3,7 @@ import pytest
 from multidict import CIMultiDict
 
 from exporters.base import Delivered, Hold, Outcome, Refused, Retry
+from exporters.cost_service.answer_body import Cut
 from exporters.cost_service.answers import fault, outcome
 from spool.store import Refusal
 
@@ -115,3 +116,19 @@ def test_what_cannot_be_repeated_safely_is_set_aside_after_an_ambiguous_answer(s
 def test_the_services_words_are_found_cut_and_made_printable(body: bytes, code: str | None, message: str) -> None:
     said = fault(body)
     assert (said.code, said.message) == (code, message)
+
+
+@pytest.mark.parametrize("status", [200, 202, 409])
+@pytest.mark.parametrize("cut", ["broke off", "cannot be unpacked"])
+def test_a_success_that_was_not_read_whole_states_nothing(status: int, cut: Cut) -> None:
+    for body in (b"", b"text", b'{"accepted":3,"rejected":[]}'):
+        unsure = outcome(status, CIMultiDict(), body, "lane", records=3, now_unix_s=NOW_UNIX_S, cut=cut)
+        reason = f"HTTP {status}: the answer {cut}"
+        assert unsure == Retry(reason, answered=False, may_be_there=True, unreadable=True)
+
+
+@pytest.mark.parametrize("status", [400, 403, 413, 429, 500])
+def test_the_status_of_an_error_states_enough_when_its_body_was_cut(status: int) -> None:
+    body = b'{"message":"cut he'
+    whole = answer(status, body)
+    assert outcome(status, CIMultiDict(), body, "lane", records=3, now_unix_s=NOW_UNIX_S, cut="broke off") == whole
