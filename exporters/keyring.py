@@ -60,6 +60,11 @@ class Keyring:
         self._slots = [_Slot(setting) for setting in settings]
         self._files = self._file_stamps()
 
+    def use(self, settings: Sequence[KeySetting]) -> None:
+        """Take other keys, in their order; every secret is read anew, and none is refused yet."""
+        self._slots = [_Slot(setting) for setting in settings]
+        self._files = self._file_stamps()
+
     def faults(self) -> list[str]:
         """What is wrong with the configured secrets now, one line
         each, for the start and `doctor`.

@@ -20,6 +20,7 @@ from gateway.admin.session import open_access
 from gateway.common.background import run_in_background
 from gateway.common.maintenance import Maintained, maintain
 from gateway.common.wall_clock import wall_ms
+from gateway.config.changes import changed, with_changes
 from gateway.config.model import Config, refuse_open_intake
 from gateway.config.values import Address, TcpAddress
 from gateway.contract.errors import CannotStart
@@ -34,7 +35,7 @@ from gateway.keys.control_store import open_control, open_keys
 from gateway.observability.refusals import RefusedStatus
 from gateway.observability.status import StatusReport
 from gateway.pricing.file import open_prices
-from gateway.receiver.assembly import build_gate, build_receiver
+from gateway.receiver.assembly import build_gate, build_receiver, open_routes
 from gateway.receiver.authenticator import KeyAuthenticator
 from gateway.receiver.forwarded import liveness_route
 from gateway.receiver.listen import OWNER_AND_GROUP, OWNER_ONLY, bind
@@ -92,6 +93,22 @@ class Gateway:
 
     async def stop(self) -> None:
         await self._stack.aclose()
+
+    def reload(self, config: Config) -> list[str]:
+        """Take from *config* what can change while the gateway runs; the changed options that
+        need a restart.
+
+        Raises KeyFault for a secret that cannot be read, with nothing changed.
+        """
+        running = with_changes(self.config, config)
+        routes = open_routes(running, self.intake, self.receiver.admission, self._further)
+        if running.upstream is not None and not self.lanes.use_keys(running.upstream):
+            running = running.model_copy(update={"upstream": self.config.upstream})
+        self.receiver.use(*routes)
+        if self._price_file is not None:
+            self._price_file.reload()
+        self.config = running
+        return changed(running, config)
 
     async def _open_stores(self) -> None:
         """spool.db and control.db: records, keys, devices."""
@@ -192,9 +209,9 @@ class Gateway:
     async def _listen(self) -> None:
         """Bind what takes requests; the last step of the start."""
         addresses = self.config.listen
-        liveness = liveness_route(self._rounds, KeyAuthenticator(self.keys))
+        self._further = [liveness_route(self._rounds, KeyAuthenticator(self.keys))]
         gate = build_gate(self.config, self.keys)
-        self.receiver = build_receiver(self.config, self.intake, gate, [liveness], now_ms=self._now_ms)
+        self.receiver = build_receiver(self.config, self.intake, gate, self._further, now_ms=self._now_ms)
         self.access = open_access(self.config.data_dir)
         self.admin = build_admin(
             self.config,

@@ -109,6 +109,10 @@ class CostServiceClient:
             auto_decompress=False,
         )
 
+    def use_proxy(self, proxy: Secret | None) -> None:
+        """Send by *proxy* from the next request on."""
+        self._proxy = proxy
+
     async def post(
         self,
         path: str,

@@ -7,10 +7,13 @@ import structlog
 from structlog.stdlib import ProcessorFormatter
 from structlog.typing import Processor
 
+LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+"""`log_level` -> level."""
+
 
 def configure_logging(level: int = logging.INFO) -> None:
     """Both structlog and the standard library write to stderr, in one form;
-    libraries only from WARNING up.
+    libraries only from WARNING up. Again, at another *level*, is good.
     """
     time = structlog.processors.TimeStamper(fmt="iso", utc=True)
     # Its own way to show an exception quotes local variables: what a sender sent.
@@ -27,4 +30,5 @@ def configure_logging(level: int = logging.INFO) -> None:
     handler.setFormatter(
         ProcessorFormatter(foreign_pre_chain=of_library, processors=[ProcessorFormatter.remove_processors_meta, render])
     )
-    logging.basicConfig(handlers=[handler], level=logging.WARNING)
+    logging.basicConfig(handlers=[handler])
+    logging.getLogger().setLevel(max(level, logging.WARNING))

@@ -10,7 +10,15 @@ import click
 
 from gateway.cli.devices_commands import devices
 from gateway.cli.keys_commands import keys
-from gateway.cli.options import Faulty, config_of, config_option, data_dir_option, json_option, profile_option
+from gateway.cli.options import (
+    Faulty,
+    config_of,
+    config_option,
+    data_dir_option,
+    json_option,
+    profile_option,
+    read_config,
+)
 from gateway.config.model import Config
 from gateway.local_service.misbehave import parse_misbehave
 
@@ -38,12 +46,12 @@ def run(
     listen_admin: str | None,
     ports_file: Path | None,
 ) -> None:
-    """Run the gateway until SIGINT or SIGTERM."""
+    """Run the gateway until SIGINT or SIGTERM; SIGHUP reloads the configuration."""
     from gateway.cli.running import run_gateway  # noqa: PLC0415 starting the other commands must not cost its imports
 
     flags: dict[str, object] = {"profile": profile, "listen.http": listen_http, "listen.admin": listen_admin}
     config = config_of(config_file, data_dir, flags)
-    sys.exit(run_gateway(config, ports_file))
+    sys.exit(run_gateway(config, ports_file, lambda: read_config(config_file, data_dir, flags)))
 
 
 @main.command()

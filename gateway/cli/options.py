@@ -27,13 +27,18 @@ class Faulty(click.ClickException):
     """Ends the command with its message and exit code 1."""
 
 
-def config_of(config_file: Path | None, data_dir: Path | None, flags: dict[str, object] | None = None) -> Config:
-    """Raises Faulty with every fault."""
+def read_config(config_file: Path | None, data_dir: Path | None, flags: dict[str, object] | None = None) -> Config:
+    """Raises ConfigFaults."""
     overrides = {option: value for option, value in (flags or {}).items() if value is not None}
     if data_dir is not None:
         overrides["data_dir"] = str(data_dir)
+    return load_config(config_file, overrides)
+
+
+def config_of(config_file: Path | None, data_dir: Path | None, flags: dict[str, object] | None = None) -> Config:
+    """Raises Faulty with every fault."""
     try:
-        return load_config(config_file, overrides)
+        return read_config(config_file, data_dir, flags)
     except ConfigFaults as error:
         raise Faulty(f"the configuration has {plural(len(error.faults), 'fault', 'faults')}\n{error}") from error
 

@@ -8,16 +8,19 @@ import random
 import resource
 import signal
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 import click
+import structlog
 import uvloop
 
 from gateway.app import Gateway
-from gateway.cli.logging import configure_logging
+from gateway.cli.logging import LEVELS, configure_logging
 from gateway.cli.options import with_remedy
+from gateway.common.traceback_summary import places
+from gateway.config.draft import ConfigFaults
 from gateway.config.model import Config
 from gateway.config.values import Address, TcpAddress, parse_address
 from gateway.contract.errors import CannotGoOn, CannotStart, not_bound
@@ -29,6 +32,8 @@ from spool.data_dir import make_data_dir
 from spool.data_lock import DataLock
 from spool.errors import SpoolError, SpoolLocked
 
+log = structlog.get_logger()
+
 SWITCH_S = 0.0005
 """How long the event loop keeps the interpreter from the thread that waits to start a commit;
 Python's own 5 ms would be the answer's latency."""
@@ -38,8 +43,10 @@ GC_YOUNGEST = 50_000
 cycles, so fewer are enough."""
 
 
-def run_gateway(config: Config, ports_file: Path | None) -> int:
-    return _run(_gateway_until_signal(config, ports_file))
+def run_gateway(config: Config, ports_file: Path | None, read_again: Callable[[], Config]) -> int:
+    """*read_again* reads the configuration anew, for SIGHUP; it raises ConfigFaults."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the loop runs: it must end nothing
+    return _run(_gateway_until_signal(config, ports_file, read_again), config.log_level)
 
 
 def run_service(
@@ -48,9 +55,9 @@ def run_service(
     return _run(_service_until_signal(data_dir, listen, misbehave, seed, ports_file))
 
 
-def _run(work: Coroutine[Any, Any, None]) -> int:
+def _run(work: Coroutine[Any, Any, None], log_level: str = "info") -> int:
     """0 after a clean stop, 1 with the reason on stderr."""
-    configure_logging()
+    configure_logging(LEVELS[log_level])
     raise_open_files()
     try:
         uvloop.run(work)
@@ -73,7 +80,9 @@ def raise_open_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-async def _gateway_until_signal(config: Config, ports_file: Path | None) -> None:
+async def _gateway_until_signal(config: Config, ports_file: Path | None, read_again: Callable[[], Config]) -> None:
+    hung_up = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, hung_up.set)
     gateway = Gateway(config)
     ports = await gateway.start()
     stop_on_signals(gateway.stop_wanted)
@@ -87,11 +96,33 @@ async def _gateway_until_signal(config: Config, ports_file: Path | None) -> None
         click.echo(f"data: {config.data_dir.absolute()} (the status page's token is in admin-token there)", err=True)
         if ports_file is not None:
             write_ports(ports_file, http=ports.http, grpc=None, admin=ports.admin, service=ports.service)
+        reloading = asyncio.create_task(reload_on(hung_up, gateway, read_again), name="reload")
         await gateway.stop_wanted.wait()
+        reloading.cancel()
     finally:
         await gateway.stop()
     if gateway.stop_reason is not None:
         raise CannotGoOn(gateway.stop_reason)
+
+
+async def reload_on(hung_up: asyncio.Event, gateway: Gateway, read_again: Callable[[], Config]) -> None:
+    """Reload the configuration each time that *hung_up* is set; a bad one changes nothing."""
+    while True:
+        await hung_up.wait()
+        hung_up.clear()
+        not_reloaded = "not reloaded: the configuration before stays"
+        try:
+            config = await asyncio.to_thread(read_again)
+            left = gateway.reload(config)
+        except ConfigFaults as error:
+            log.error(not_reloaded, faults=[str(fault) for fault in error.faults])  # noqa: TRY400 no traceback: an operator's slip
+        except Exception as error:  # noqa: BLE001 a reload must never end the gateway
+            log.error(not_reloaded, error=type(error).__name__, at=places(error))  # noqa: TRY400 its text may quote a secret
+        else:
+            configure_logging(LEVELS[config.log_level])
+            log.info("configuration reloaded")
+            if left:
+                log.warning("changed options that need a restart", options=left)
 
 
 async def _service_until_signal(

@@ -402,6 +402,8 @@ class Config(Options):
     listen: Listen = Listen()
     http: Http = Http()
     auth: Literal["keys", "none"] = "keys"
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """The least level that is logged."""
     workers: Annotated[Literal["auto", "off"], BeforeValidator(word_for_off)] = "auto"
     """`auto`: on two cores or more, a second process reads payloads. `off`: all in one."""
     limits: Limits = Limits()

@@ -22,7 +22,19 @@ from exporters.registry import LanePlan, UpstreamSettings, build_client, build_e
 from exporters.secret import Secret
 from gateway.common.traceback_summary import places
 from gateway.config.model import Config, ExporterOptions, FileExporter, StreamExporter, Upstream, UpstreamKey
-from gateway.contract.scopes import Allowed, Fixed, Grant, Managed, decide
+from gateway.contract.scopes import (
+    ENROLL_SCOPE,
+    EVENT_SCOPE,
+    HEARTBEAT_SCOPE,
+    INGEST_SCOPE,
+    PING_SCOPE,
+    UNIT_COST_SCOPE,
+    Allowed,
+    Fixed,
+    Grant,
+    Managed,
+    decide,
+)
 from gateway.delivery.watchdog import LaneWatch
 from gateway.observability.metrics import LaneStatus
 from gateway.usage_events.derived import Derivation, DerivedStream
@@ -31,6 +43,8 @@ from spool.store import EventStore, Spool, SupervisedLaneStore
 
 log = structlog.get_logger()
 
+LANE_SCOPES = (INGEST_SCOPE, EVENT_SCOPE, UNIT_COST_SCOPE, ENROLL_SCOPE, HEARTBEAT_SCOPE, PING_SCOPE)
+"""A lane is on where a key grants its scope."""
 DERIVED_LIMITS = Limits(in_flight=1)
 RESTART_S = 1.0
 """Before a pump that ended by a fault is replaced."""
@@ -60,7 +74,7 @@ class Lanes:
         """
         self._spool = spool
         clock = SystemClock()
-        self._keyring = Keyring([KeySetting(key.name, key.secret, grants_of(key)) for key in upstream.keys])
+        self._keyring = Keyring(key_settings(upstream))
         settings = upstream_settings(upstream)
         self._client: CostServiceClient = build_client(settings, self._keyring, spool.gateway_id)
         self.unit_cost = spool.unit_cost(can_read=lambda: self._keyring.grants(READ_SCOPE))
@@ -185,10 +199,29 @@ class Lanes:
             await asyncio.sleep(LOOK_FOR_KEYS_S)
             if self._keyring.look():
                 log.info("a key file changed; held lanes try again")
-                self.on_new_keys()
-                for pump in self._pumps.values():
-                    if pump.state == "held":
-                        pump.wake()
+                self._try_held_lanes()
+
+    def _try_held_lanes(self) -> None:
+        self.on_new_keys()
+        for pump in self._pumps.values():
+            if pump.state == "held":
+                pump.wake()
+
+    def use_keys(self, upstream: Upstream) -> bool:
+        """Send with the keys and the proxy of *upstream* from now on; held lanes try again at once.
+
+        False, with nothing changed, where these keys would turn a lane on or off: that needs a
+        restart.
+        """
+        settings = key_settings(upstream)
+        if any(
+            self._keyring.grants(scope) != any(setting.grants(scope) for setting in settings) for scope in LANE_SCOPES
+        ):
+            return False
+        self._keyring.use(settings)
+        self._client.use_proxy(upstream_settings(upstream).proxy)
+        self._try_held_lanes()
+        return True
 
     async def stop(self) -> None:
         """Let what is under way land; everything else stays in the spool."""
@@ -242,6 +275,10 @@ def tell_end(lane: Lane, pumping: asyncio.Task[None]) -> None:
 def shown_state(state: LaneState, reason: str | None, pending: int) -> tuple[LaneState, str | None]:
     """A lane whose last try failed, and which holds nothing any more, has nothing to try again."""
     return ("ok", None) if state == "retrying" and not pending else (state, reason)
+
+
+def key_settings(upstream: Upstream) -> list[KeySetting]:
+    return [KeySetting(key.name, key.secret, grants_of(key)) for key in upstream.keys]
 
 
 def grants_of(key: UpstreamKey) -> Callable[[str], bool]:

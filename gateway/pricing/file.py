@@ -23,10 +23,15 @@ class PriceFile:
         """Raises BadPriceFile, OSError: at start a bad file is a fault of the configuration."""
         self._path = path
         self._prices = prices
-        self._stamp = _stamp(path)
+        self._stamp: _Stamp | None = _stamp(path)
         prices.use(self._read())
 
     async def run_maintenance(self) -> None:
+        self.reload_if_changed()
+
+    def reload(self) -> None:
+        """Read the file again, changed or not; a bad one is logged and not used."""
+        self._stamp = None
         self.reload_if_changed()
 
     def reload_if_changed(self) -> None:

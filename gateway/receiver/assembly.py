@@ -65,6 +65,16 @@ def build_receiver(
     # Where no key is ever asked for, the first one shuts no one out.
     recent = RecentSenders(now_ms, most=0 if config.auth == "none" else MAX_SENDERS)
     admission = Admission(gate, Quotas(monotonic_s), recent)
+    routes, limits, cors = open_routes(config, intake, admission, further)
+    return Receiver(routes, admission, limits, cors, now_ms=now_ms)
+
+
+def open_routes(
+    config: Config, intake: Intake, admission: Admission, further: Sequence[Route] = ()
+) -> tuple[RouteTable, Limits, Cors]:
+    """What a reload may change, for `Receiver.use`. Raises KeyFault for a secret that cannot be
+    read.
+    """
     limits = Limits(
         max_body_bytes=config.limits.max_body_bytes,
         max_decompressed_bytes=config.limits.max_decompressed_bytes,
@@ -74,8 +84,7 @@ def build_receiver(
     cors = Cors(frozenset(config.http.cors_origins))
     sources = source_routes(tuple(SOURCES.values()), access_of(config), intake, admission, limits, cors)
     own = (*otlp_routes(intake), *telemetry_routes(intake), *forwarded_routes(intake))
-    routes = RouteTable([*own, *sources, *further], config.http.base_path)
-    return Receiver(routes, admission, limits, cors, now_ms=now_ms)
+    return RouteTable([*own, *sources, *further], config.http.base_path), limits, cors
 
 
 def access_of(config: Config) -> dict[str, SourceAccess]:

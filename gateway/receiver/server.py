@@ -86,6 +86,11 @@ class Receiver:
         self._limits = limits
         self._cors = cors
 
+    def use(self, routes: RouteTable, limits: Limits, cors: Cors) -> None:
+        """Take requests by these from now on; those under way end by the ones they began with."""
+        self.routes, self._limits, self._cors = routes, limits, cors
+        self.budget.limit_bytes = limits.max_in_flight_bytes
+
     def make_server(self) -> web.Server:
         """Needs a running loop."""
         return QuietServer(

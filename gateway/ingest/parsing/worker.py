@@ -27,7 +27,11 @@ def main() -> None:
     """The parser's process: frames from standard input, answers
     to standard output, until its end.
     """
-    for number in (signal.SIGINT, signal.SIGTERM):  # they reach the whole group; the gateway decides when to stop
+    for number in (
+        signal.SIGINT,
+        signal.SIGTERM,
+        signal.SIGHUP,
+    ):  # they reach the whole group; the gateway decides when to stop
         signal.signal(number, signal.SIG_IGN)
     source, target = os.fdopen(0, "rb", buffering=1 << 16), os.fdopen(1, "wb", buffering=0)
     setup: Setup = read(source)
