@@ -25,6 +25,8 @@ class Call:
     idempotency_key: str | None = None
     key_name: str = ""
     """Of the key it was made with."""
+    key_id: str = ""
+    """The same."""
 
 
 class Answer(NamedTuple):

@@ -1,4 +1,4 @@
-"""Serves a request once it is read: repeat, scope, operation, response. Runs inside one
+"""Serves a request once it is read: scope, repeat, operation, response. Runs inside one
 transaction, without sockets.
 """
 
@@ -23,13 +23,17 @@ class Request(NamedTuple):
     """Why the body is not in `call`; raised after the check of the scope."""
     failure: Failure | None = None
 
+    @property
+    def is_allowed(self) -> bool:
+        return isinstance(decide(self.key.grant, self.route.scope), Allowed)
+
 
 def serve_write(request: Request, connection: sqlite3.Connection) -> Answer:
     """The response, its data stored. A repeated idempotency key gets its first response before
-    anything else.
+    anything but the check of the scope.
     """
     call = request.call
-    if call.idempotency_key is None:
+    if call.idempotency_key is None or not request.is_allowed:
         return _answer(request, connection)
     answer = first_answer(connection, call)
     if answer is None:
@@ -51,7 +55,7 @@ def _answer(request: Request, connection: sqlite3.Connection) -> Answer:
 
 
 def _operate(request: Request, connection: sqlite3.Connection) -> Answer:
-    if not isinstance(decide(request.key.grant, request.route.scope), Allowed):
+    if not request.is_allowed:
         raise Forbidden
     if request.unreadable is not None:
         raise request.unreadable

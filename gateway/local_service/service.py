@@ -34,6 +34,9 @@ PEPPER_NAME = "service.pepper"
 FLUSH_INTERVAL_S = 60
 FINDER = web.AppKey("finder", Finder)
 
+MIGRATIONS = ("0001_service.sql", "0002_insights_aside.sql", "0004_idempotency_by_key.sql")
+"""0003 moves insights into a part of their own (`open_insights`)."""
+
 
 def build_service(
     data_path: Path,
@@ -55,7 +58,7 @@ def build_service(
         """The running service; its sockets and files are closed at the end of the block."""
         database = await Database.open(data_path / DATABASE_NAME, setup=add_sql_functions)
         try:
-            await database.migrate("service", [_migration("0001_service.sql"), _migration("0002_insights_aside.sql")])
+            await database.migrate("service", [_migration(name) for name in MIGRATIONS])
             await open_insights(database, _migration("0003_insights_moved.sql"))
             await make_tables(database)  # before the pepper, as in gateway.keys.control_store
             pepper = load_pepper(data_path / PEPPER_NAME, random_bytes)

@@ -185,6 +185,7 @@ def _call(context: Context, key: KeyRecord, request: web.Request, body: bytes) -
         request_id=context.random_bytes(16).hex(),
         idempotency_key=next((key[:IDEMPOTENCY_KEY_MAX_CHARS] for key in keys if key), None),
         key_name=key.name,
+        key_id=key.key_id,
     )
 
 

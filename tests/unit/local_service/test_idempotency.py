@@ -1,9 +1,11 @@
 """The first answer to an idempotency key is the answer to every repeat, "warts and all"."""
 
 import asyncio
+import sqlite3
 
 import pytest
 
+from gateway.contract.scopes import INGEST_SCOPE, Fixed
 from gateway.local_service.idempotency import KEPT_MS
 
 from .conftest import ADMIN, Client, Clock, ai_envelope, ai_record
@@ -45,15 +47,29 @@ async def test_an_error_is_replayed_although_the_request_is_good_by_now(client: 
     assert (await client.post(INGEST, ai_envelope(ai_record("a")), {"Idempotency-Key": "k2"})).status == 202
 
 
-async def test_too_large_and_a_missing_scope_are_replayed_too(client: Client) -> None:
+async def test_too_large_is_replayed_too(client: Client) -> None:
     large, good = b" " * (4 * 1024 * 1024 + 1), ai_envelope(ai_record("a"))
     assert (await client.post(INGEST, large, {"Idempotency-Key": "large"})).status == 413
     assert (await client.post(INGEST, good, {"Idempotency-Key": "large"})).status == 413
+
+
+async def test_the_scope_is_checked_before_the_cache_and_its_refusal_is_not_kept(client: Client) -> None:
+    good = ai_envelope(ai_record("a"))
+    assert (await client.post(INGEST, good, {"Idempotency-Key": "k1"})).status == 202
     reader = await client.with_scopes("reader", "billing:read_costs")
-    assert (await reader.post(INGEST, good, {"Idempotency-Key": "scope"})).status == 403
+    refused = await reader.post(INGEST, good, {"Idempotency-Key": "k1"})
+    assert refused.status == 403, "another key's 202 is no business of one without the scope"
     await client.service.keys.edit("reader", by=ADMIN, grant=(await client.service.keys.show("everything")).grant)
-    assert (await reader.post(INGEST, good, {"Idempotency-Key": "scope"})).status == 403
-    assert (await reader.post(INGEST, good, {"Idempotency-Key": "scope 2"})).status == 202
+    assert (await reader.post(INGEST, good, {"Idempotency-Key": "k1"})).status == 202
+    await client.service.keys.edit("everything", by=ADMIN, grant=Fixed(frozenset({"billing:read_costs"})))
+    assert (await client.post(INGEST, good, {"Idempotency-Key": "k1"})).status == 403, "its scope is gone by now"
+
+
+async def test_each_api_key_has_a_cache_of_its_own(client: Client) -> None:
+    assert (await client.post(INGEST, b"{", {"Idempotency-Key": "k1"})).status == 400
+    other = await client.with_scopes("other", INGEST_SCOPE)
+    assert (await other.post(INGEST, ai_envelope(ai_record("a")), {"Idempotency-Key": "k1"})).status == 202
+    assert (await client.post(INGEST, ai_envelope(ai_record("a")), {"Idempotency-Key": "k1"})).status == 400
 
 
 async def test_a_stranger_gets_no_answer_out_of_the_cache(client: Client) -> None:
@@ -83,3 +99,13 @@ async def test_an_answer_is_forgotten_after_a_week(client: Client, clock: Clock)
     await client.post(SUM, ONE, {"Idempotency-Key": "another"})
     await client.post(SUM, ONE, {"Idempotency-Key": "k1"})
     assert await total(client) == "3"
+
+
+async def test_an_answer_of_an_earlier_release_is_still_given(client: Client) -> None:
+    def as_it_was(connection: sqlite3.Connection) -> None:
+        connection.execute("UPDATE idempotency SET key_id = ''")
+
+    await client.post(SUM, ONE, {"Idempotency-Key": "k1"})
+    await client.service._context.database.write(as_it_was)
+    assert (await client.post(SUM, ONE, {"Idempotency-Key": "k1"})).status == 200
+    assert await total(client) == "1"

@@ -23,7 +23,7 @@ def test_an_error_undoes_the_operation_and_is_replayed() -> None:
     connection = sqlite3.connect(":memory:", isolation_level=None)
     connection.execute("CREATE TABLE things (thing)")
     connection.execute(
-        "CREATE TABLE idempotency (method, path, idempotency_key, kept_at_ms, status, body, retry_after_s)"
+        "CREATE TABLE idempotency (key_id, method, path, idempotency_key, kept_at_ms, status, body, retry_after_s)"
     )
     call = Call("POST", "/things", {}, (), b"", 0, "", idempotency_key="k1")
     route = Route("POST", "/things", "events_v1:create_event", half_done)
