@@ -32,20 +32,30 @@ def make_data_dir(path: Path) -> None:
     Raises SpoolError for a directory that is refused, and for one that this user cannot use, with
     the command to type.
     """
-    if _is_there(path):
-        status = path.stat()
-        if not status.st_mode & 0o077 or _is_closed(path, status):
-            refuse_no_access(path)
-            return
-        fault = _why_not_ours(path, status)
-        if fault is not None:
-            raise SpoolError(
-                f"{path}: others can enter this folder, and {fault}, so its rights are not changed:"
-                " name a folder of the gateway's own"
-            )
-    else:
+    if not refuse_data_dir(path):
+        make_private_dir(path)
+
+
+def refuse_data_dir(path: Path) -> bool:
+    """Whether *path* is a data directory as it is; False where it is to be made, or made private.
+
+    Changes nothing; raises SpoolError as `make_data_dir`.
+    """
+    if not _is_there(path):
         refuse_no_access(path)
-    make_private_dir(path)
+        return False
+    status = path.stat()
+    if not status.st_mode & 0o077 or _is_closed(path, status):
+        refuse_no_access(path)
+        return True
+    fault = _why_not_ours(path, status)
+    if fault is not None:
+        raise SpoolError(
+            f"{path}: others can enter this folder, and {fault}, so its rights are not changed:"
+            " name a folder of the gateway's own"
+        )
+    refuse_no_access(path)
+    return False
 
 
 def _is_there(path: Path) -> bool:

@@ -25,6 +25,8 @@ OWNER_BYTES = 20
 """A process id and some more: what is read of `lock`."""
 ATTEMPTS = 10
 """Opens of a `lock` that is replaced meanwhile."""
+LOCKS = Path("/proc/locks")
+"""`1: FLOCK ADVISORY WRITE 4711 00:1b:42 0 EOF`: kind, process, device and inode."""
 NO_DIRECTORY_LOCKS = {errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.EOPNOTSUPP}
 """What a file system answers that cannot lock a directory."""
 
@@ -186,6 +188,23 @@ class DataLock:
     def _held_by(self, owner: str) -> SpoolLocked:
         process = f" (process {owner})" if owner else ""
         return SpoolLocked(f"{self._data_dir}: another gateway runs on this data directory{process}")
+
+
+def held_by(data_dir: Path) -> str | None:
+    """The id of the process that holds the lock; None when no one does. Changes nothing.
+
+    Asked of the system's list of locks, where there is one.
+    """
+    try:
+        held = LOCKS.read_text().splitlines()
+        inodes = {str(path.stat().st_ino) for path in (data_dir, data_dir / LOCK)}
+    except OSError:
+        return None
+    for line in held:
+        match line.split():
+            case [_, "FLOCK", _, "WRITE", owner, place, *_] if place.rpartition(":")[2] in inodes:
+                return owner
+    return None
 
 
 def _is_same(descriptor: int, named: os.stat_result | None) -> bool:

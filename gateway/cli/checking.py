@@ -1,10 +1,45 @@
-"""`check`: what the configuration means, once it has no faults."""
+"""`check`: what the configuration means, what `run` would refuse, and what the upstream answers."""
 
 import json
 
 import click
 
+from gateway.cli.options import Faulty
+from gateway.cli.start_checks import StartChecks, try_upstream
+from gateway.common.plural import plural
 from gateway.config.model import Config, config_schema
+from gateway.contract.errors import CannotStart
+
+
+async def check_whole(config: Config, *, connects: bool) -> None:
+    """Print what `run` would start. Raises Faulty with every reason for which it would not, and
+    where it *connects* with every key that the upstream does not take.
+    """
+    print_check(config)
+    checks = StartChecks(config)
+    await checks.look()
+    for note in checks.notes:
+        click.echo(f"note: {note}")
+    faults = list(checks.faults)
+    if connects:
+        faults += await _tried(config)
+    if faults:
+        raise Faulty(f"`run` would meet {plural(len(faults), 'fault', 'faults')}\n" + "\n".join(faults))
+    click.echo("The configuration has no faults, and `run` would start.")
+
+
+async def _tried(config: Config) -> list[str]:
+    """Print what the upstream made of each key; those that it did not take."""
+    if config.upstream is None:
+        click.echo("connect: the upstream is the embedded local service, which starts with `run`")
+        return []
+    try:
+        tried = await try_upstream(config.upstream)
+    except CannotStart:
+        return []  # among the faults already
+    for name, found in tried:
+        click.echo(f"connect: key {name}: {found.text}")
+    return [f"upstream.keys, {name!r}: {found.text}" for name, found in tried if not found.is_well]
 
 
 def print_check(config: Config) -> None:
@@ -25,7 +60,6 @@ def print_check(config: Config) -> None:
             click.echo(f"  key {key.name}: {', '.join(key.managed or key.scopes or ())}")
     for name, exporter in config.exporters.items():
         click.echo(f"exporter {name}: {exporter.type}")
-    click.echo("The configuration has no faults.")
 
 
 def print_schema() -> None:

@@ -114,15 +114,22 @@ def normalise(
 @config_option
 @data_dir_option
 @profile_option
+@click.option("--connect", "connects", is_flag=True, help="Try the upstream and each of its keys, too.")
 @click.option("--schema", is_flag=True, help="Print the configuration's JSON Schema instead.")
-def check(config_file: Path | None, data_dir: Path | None, profile: str | None, schema: bool) -> None:  # noqa: FBT001 a flag of the command line
-    """Check a configuration and state all its faults at once. Opens nothing."""
-    from gateway.cli.checking import print_check, print_schema  # noqa: PLC0415 as above
+def check(
+    config_file: Path | None,
+    data_dir: Path | None,
+    profile: str | None,
+    connects: bool,  # noqa: FBT001 a flag of the command line
+    schema: bool,  # noqa: FBT001 the same
+) -> None:
+    """Check all that `run` checks, and state all faults at once. Changes nothing."""
+    from gateway.cli.checking import check_whole, print_schema  # noqa: PLC0415 as above
 
     if schema:
         print_schema()
     else:
-        print_check(config_of(config_file, data_dir, {"profile": profile}))
+        asyncio.run(check_whole(config_of(config_file, data_dir, {"profile": profile}), connects=connects))
 
 
 @main.group()

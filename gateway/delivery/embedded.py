@@ -32,6 +32,7 @@ from gateway.contract.scopes import (
 from gateway.keys.local_key_file import kept_key
 from gateway.local_service.service import Service
 
+NO_SERVICE_ADDRESS = "listen.service must be host:port while there is no upstream"
 FOLDER = "service"
 READ_KEY_FILE = "service-key"
 MADE_BY = "gateway@localhost"
@@ -129,7 +130,7 @@ class EmbeddedService:
     async def start(cls, address: Address, data_dir: Path, now_ms: Callable[[], int]) -> Self:
         """Raises CannotStart, which names `listen.service`."""
         if not isinstance(address, TcpAddress):
-            raise CannotStart("listen.service must be host:port while there is no upstream")
+            raise CannotStart(NO_SERVICE_ADDRESS)
         service = Service(data_dir / FOLDER, now_ms=now_ms)
         try:
             port = await service.start(address.host, address.port)

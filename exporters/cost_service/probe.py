@@ -1,0 +1,74 @@
+"""One key tried at the upstream, with a request that changes nothing there.
+
+A key for AI telemetry posts an envelope without records. Any other key asks for one insight: a
+refusal of that (403) says that the key is known, and may lack this one scope only.
+"""
+
+import asyncio
+from http import HTTPStatus
+from typing import NamedTuple
+
+from exporters.base import Hold, Retry
+from exporters.cost_service.client import CostServiceClient
+from exporters.cost_service.encode import encode_records
+from exporters.cost_service.lanes import AI_TELEMETRY_SCOPE
+from exporters.cost_service.liveness import LIVENESS_SCOPE
+from exporters.keyring import Keyring, KeySetting
+from spool.clock import rfc3339_ms
+from spool.record import AI_TELEMETRY, Batch
+
+PROBE_S = 20.0
+REACHED = 500
+"""An answer below states something about the key; one from here on, about the upstream."""
+
+
+class Probed(NamedTuple):
+    is_well: bool
+    text: str
+    """What came of it, for an operator."""
+
+
+async def probe_key(client: CostServiceClient, setting: KeySetting) -> Probed:
+    """Try the key of *setting* by *client*, whose own keys are not used."""
+    keyring = Keyring([setting])
+    if faults := keyring.faults():
+        return Probed(is_well=False, text="; ".join(faults))
+    sends = setting.grants(AI_TELEMETRY_SCOPE)
+    scope = AI_TELEMETRY_SCOPE if sends else LIVENESS_SCOPE
+    key = Keyring([KeySetting(setting.name, setting.secret, lambda _: True)]).key_for(scope)
+    if key is None:
+        return Probed(is_well=False, text="its secret cannot be read")
+    try:
+        async with asyncio.timeout(PROBE_S):
+            if sends:
+                answer = await client.post(
+                    client.preset.ai_telemetry_records,
+                    empty_envelope(client.gateway_id, rfc3339_ms(int(client.now_unix_s() * 1000))),
+                    key,
+                )
+            else:
+                answer = await client.request("GET", client.preset.liveness, key, headers={})
+    except TimeoutError:
+        return Probed(is_well=False, text=f"the upstream did not answer in {PROBE_S:.0f} s")
+    if isinstance(answer, Retry | Hold):
+        return Probed(is_well=False, text=answer.reason)
+    return judged(answer.status, sends=sends, reads=setting.grants(LIVENESS_SCOPE))
+
+
+def judged(status: int, *, sends: bool, reads: bool) -> Probed:
+    """What the HTTP *status* says of a key that *sends* telemetry, or *reads* insights."""
+    if status == HTTPStatus.UNAUTHORIZED:
+        return Probed(is_well=False, text="HTTP 401: the upstream does not know this key")
+    if status == HTTPStatus.FORBIDDEN:
+        if sends or reads:
+            return Probed(is_well=False, text="HTTP 403: the upstream refuses this key, or it lacks the scope")
+        return Probed(is_well=True, text="HTTP 403 on reading insights, which it need not grant: the key is known")
+    if status == HTTPStatus.NOT_FOUND and sends:
+        return Probed(is_well=False, text="HTTP 404: base_url or the path of AI telemetry is wrong")
+    if status >= REACHED or 300 <= status < 400:  # noqa: PLR2004 - the class of redirects
+        return Probed(is_well=False, text=f"HTTP {status}: the upstream does not take requests as it should")
+    return Probed(is_well=True, text=f"HTTP {status}: the upstream takes this key")
+
+
+def empty_envelope(gateway_id: str, sent_at: str) -> bytes:
+    return encode_records(Batch("check", AI_TELEMETRY, 0, 0, sent_at, ()), gateway_id)

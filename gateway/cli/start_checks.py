@@ -1,0 +1,220 @@
+"""What `run` would refuse, found without a change to the data directory.
+
+Keys, devices, secrets and a small spool are opened as `run` opens them, on a copy. Of a large spool
+only its layout and its streams are looked at.
+"""
+
+import asyncio
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Final
+
+from exporters.cost_service.client import CostServiceClient
+from exporters.cost_service.probe import Probed, probe_key
+from exporters.keyring import Keyring
+from exporters.registry import build_client
+from gateway.admin.session import TOKEN_FILE, open_access
+from gateway.common.wall_clock import wall_ms
+from gateway.config.model import Config, Upstream, refuse_open_intake, refuse_shared_totals
+from gateway.config.values import Address, TcpAddress, UnixAddress
+from gateway.contract.errors import CannotStart, not_bound
+from gateway.delivery.embedded import NO_SERVICE_ADDRESS
+from gateway.delivery.lanes import key_settings, upstream_settings
+from gateway.devices.tables import migrate
+from gateway.ingest.assembly import MACHINE_SECRET_FILE, USER_SECRET_FILE, read_secrets
+from gateway.keys.control_store import INBOUND, OF_SERVICE, KeyFiles, open_control, open_keys
+from gateway.keys.errors import DatabaseUnavailable, PepperMismatch
+from gateway.keys.store import KeyStore
+from gateway.storage.database import Database, read_only
+from spool.data_dir import DATABASE, refuse_data_dir
+from spool.data_lock import held_by
+from spool.disk_faults import disk_fault
+from spool.errors import SpoolError
+from spool.sqlite import database as spool_database
+from spool.sqlite.recovery import opening
+
+COPIED_BYTES: Final = 256 << 20
+"""A larger database is not copied."""
+SECRET_FILES: Final = (INBOUND.pepper, OF_SERVICE.pepper, USER_SECRET_FILE, MACHINE_SECRET_FILE, TOKEN_FILE)
+MAX_UNIX_PATH: Final = 107
+REFUSALS: Final = (CannotStart, SpoolError, DatabaseUnavailable, PepperMismatch, OSError, ValueError, sqlite3.Error)
+
+
+class StartChecks:
+    """Run `look` once; then `faults` holds what `run` refuses, `notes` what it would do besides."""
+
+    def __init__(self, config: Config) -> None:
+        self.faults: list[str] = []
+        self.notes: list[str] = []
+        self._config = config
+        self._owner: str | None = None
+
+    async def look(self) -> None:
+        config = self._config
+        with self._noted():
+            refuse_data_dir(config.data_dir)
+            self._owner = held_by(config.data_dir)
+        if not self.faults:
+            with tempfile.TemporaryDirectory(prefix="telemetry-gateway-check-") as folder:
+                await self._look_at_files(Path(folder))
+        with self._noted():
+            await self._build_client()
+        if self._owner is not None:
+            self.notes.append(
+                f"a gateway runs on this data directory (process {self._owner}): its ports were not tried"
+            )
+            return
+        for name, address in config.listeners().items():
+            with self._noted():
+                if name == "service" and config.upstream is None and not isinstance(address, TcpAddress):
+                    raise CannotStart(NO_SERVICE_ADDRESS)
+                await bind_once(f"listen.{name}", address)
+
+    @contextmanager
+    def _noted(self, copy: Path | None = None) -> Iterator[None]:
+        """Note what is raised inside as a fault, of the file itself where it is one of *copy*."""
+        try:
+            yield
+        except REFUSALS as error:
+            text, fault = str(error), disk_fault(error)
+            if fault is not None and fault not in text:
+                text = f"{text}: {fault}"
+            self.faults.append(text if copy is None else text.replace(str(copy), str(self._config.data_dir)))
+
+    async def _look_at_files(self, copy: Path) -> None:
+        data_dir = self._config.data_dir
+        with self._noted(copy):
+            for name in SECRET_FILES:
+                copy_file(data_dir / name, copy / name)
+            self._copy_database(data_dir / INBOUND.database, copy / INBOUND.database)
+            await self._open_keys(copy, INBOUND)
+        with self._noted(copy):
+            read_secrets(self._config.model_copy(update={"data_dir": copy}))
+        with self._noted(copy):
+            open_access(copy)
+        if self._config.upstream is None:
+            with self._noted(copy):
+                self._copy_database(data_dir / OF_SERVICE.database, copy / OF_SERVICE.database)
+                await self._open_keys(copy, OF_SERVICE)
+        with self._noted(copy):
+            self._look_at_spool(copy)
+
+    async def _open_keys(self, copy: Path, files: KeyFiles) -> None:
+        is_left_out = (self._config.data_dir / files.database).exists() and not (copy / files.database).exists()
+        if is_left_out:
+            self.notes.append(f"{files.database} is too large to be checked here")
+            return
+        database = await open_control(copy, files)
+        try:
+            keys = await open_keys(database, copy, wall_ms, files)
+            try:
+                if files is INBOUND:
+                    await self._look_at_control(database, keys)
+            finally:
+                await keys.close()
+        finally:
+            await database.close()
+
+    async def _look_at_control(self, database: Database, keys: KeyStore) -> None:
+        await migrate(database)
+        if reason := refuse_open_intake(self._config, enabled_keys=int(keys.any_enabled())):
+            raise CannotStart(reason)
+
+    def _copy_database(self, path: Path, to: Path) -> None:
+        """With its write-ahead log; of one that a gateway has open, a snapshot."""
+        log = Path(f"{path}-wal")
+        size_bytes = sum(file.stat().st_size for file in (path, log) if file.exists())
+        if not path.exists() or size_bytes > COPIED_BYTES:
+            return
+        to.parent.mkdir(exist_ok=True)
+        if self._owner is not None and path.stat().st_size:
+            with closing(read_only(path)) as source, closing(sqlite3.connect(to)) as target:
+                source.backup(target)
+            return
+        copy_file(path, to)
+        copy_file(log, Path(f"{to}-wal"))
+
+    def _look_at_spool(self, copy: Path) -> None:
+        if self._owner is not None:
+            connection = spool_database.connect_to_read(self._config.data_dir)
+        else:
+            self._copy_database(self._config.data_dir / DATABASE, copy / DATABASE)
+            if not (copy / DATABASE).exists():
+                return
+            if damage := opening.damage(copy):
+                self.notes.append(f"`run` would salvage the spool, which is damaged: {damage}")
+                return
+            connection = spool_database.connect_to_read(copy)
+        with closing(connection):
+            spool_database.refuse_newer(connection)
+            replaced = replaced_streams(connection)
+        if reason := refuse_shared_totals(self._config, replaced):
+            raise CannotStart(reason)
+
+    async def _build_client(self) -> None:
+        """A certificate authority that cannot be read, an address that cannot be."""
+        if self._config.upstream is not None:
+            await client_of(self._config.upstream).close()
+
+
+def client_of(upstream: Upstream) -> CostServiceClient:
+    """A client as the lanes have it. Raises CannotStart."""
+    try:
+        return build_client(upstream_settings(upstream), Keyring(key_settings(upstream)), "check")
+    except (OSError, ValueError) as error:
+        option = "ca_file" if isinstance(error, OSError) else "base_url"
+        raise CannotStart(f"upstream.{option}: {error}") from error
+
+
+async def try_upstream(upstream: Upstream) -> list[tuple[str, Probed]]:
+    """Each key's name, and what the upstream made of it. Raises CannotStart."""
+    client = client_of(upstream)
+    try:
+        return [(setting.name, await probe_key(client, setting)) for setting in key_settings(upstream)]
+    finally:
+        await client.close()
+
+
+def copy_file(path: Path, to: Path) -> None:
+    """Nothing where it is missing."""
+    if path.exists():
+        to.parent.mkdir(exist_ok=True)
+        shutil.copyfile(path, to)
+
+
+def replaced_streams(connection: sqlite3.Connection) -> list[str]:
+    """Names of the streams that were begun with operation `replace`; none before there were any."""
+    if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'unit_stream'").fetchone():
+        return []
+    return [name for (name,) in connection.execute("SELECT name FROM unit_stream WHERE ships = 'replace'")]
+
+
+async def bind_once(option: str, address: Address) -> None:
+    """Bind *address* and let it go again, without listening. Raises CannotStart."""
+    match address:
+        case None:
+            return
+        case TcpAddress(host, port):
+            try:
+                loop = asyncio.get_running_loop()
+                server = await loop.create_server(asyncio.Protocol, host, port, start_serving=False)
+            except OSError as error:
+                raise not_bound(option, address, error) from error
+            server.close()
+        case UnixAddress(path):
+            if fault := fault_of_socket(path):
+                raise CannotStart(f"{option}: {address} cannot be listened on: {fault}")
+
+
+def fault_of_socket(path: Path) -> str | None:
+    if len(str(path).encode()) > MAX_UNIX_PATH:
+        return f"the path is longer than {MAX_UNIX_PATH} bytes"
+    if not path.parent.is_dir():
+        return f"{path.parent} is no folder"
+    if path.exists() and not path.is_socket():
+        return "another file is there"
+    return None
