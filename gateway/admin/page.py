@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Final
 
-from gateway.delivery.embedded import Total
+from gateway.delivery.embedded import TotalsPage
 from gateway.insights.finding import STATUSES, Insight
 from gateway.observability.dead_letters import ReasonFigures
 from gateway.observability.metrics import EDGE_OUTCOMES, LANE_OUTCOMES, LaneStatus, Status
@@ -45,7 +45,10 @@ STATUS_FORM_PATH: Final = "/insights/{insight_id}/status"
 REFRESH_S = 10
 MOST_INSIGHTS = 50
 MOST_REASONS = 50
-"""Shown on the page."""
+MOST_MODELS: Final = 50
+"""Shown on the page: it comes anew every ten seconds, whatever senders name."""
+MODELS_FROM: Final = "models_from"
+"""Parameter of the page: the first model that is shown, from 0."""
 
 LOGIN_FORM: Final = (
     '<form method="post" action="/login"><label>Admin token '
@@ -64,7 +67,7 @@ TOTAL_COLUMNS: Final[Mapping[str, str]] = {
 }
 
 
-def status_page(status: Status, totals: Sequence[Total], insights: Sequence[Insight] = ()) -> str:
+def status_page(status: Status, totals: TotalsPage, insights: Sequence[Insight] = ()) -> str:
     """The whole page."""
     edge, lanes = status["edge"], status["lanes"]
     body = [
@@ -210,17 +213,32 @@ def lane_state(lane: LaneStatus) -> str:
     return f'<span class="{kind}">{escape(lane["state"])}</span>{reason}'
 
 
-def totals_table(totals: Sequence[Total]) -> str:
-    """The table of calls and tokens by provider and model."""
-    if not totals:
-        return '<p class="soft">None yet.</p>'
+def totals_table(totals: TotalsPage) -> str:
+    """The table of calls and tokens by provider and model, with links to the models before and
+    behind those that are shown.
+    """
+    shown = totals.rows[:MOST_MODELS]
+    links = model_links(totals.first, len(shown), totals.first + len(totals.rows), totals.groups)
+    if not shown:
+        return links or '<p class="soft">None yet.</p>'
     rows = [
         [escape(total.get("provider") or "unknown"), escape(total.get("model") or "unknown")]
         + [cell(total.get(column)) for column in TOTAL_COLUMNS]
-        for total in totals
+        for total in shown
     ]
     head = ["Provider", "Model", *TOTAL_COLUMNS.values()]
-    return table("Billed calls by provider and model; tokens", head, rows, 2)
+    return table("Billed calls by provider and model, most calls first; tokens", head, rows, 2) + links
+
+
+def model_links(first: int, shown: int, known: int, groups: int | None) -> str:
+    """Empty where every model is shown."""
+    more = (known if groups is None else groups) - first - shown
+    links = []
+    if first:
+        links.append(f'<a href="/?{MODELS_FROM}={max(0, first - MOST_MODELS)}">those before</a>')
+    if more > 0:
+        links.append(f'<a href="/?{MODELS_FROM}={first + shown}">and {number(more)} more</a>')
+    return f"<p>{', '.join(links)}; all in <code>/v2/ai-telemetry/summary</code> of the service</p>" if links else ""
 
 
 def insights_table(insights: Sequence[Insight]) -> str:

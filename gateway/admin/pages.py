@@ -17,16 +17,18 @@ from prometheus_client.exposition import choose_encoder
 from gateway.admin.json_body import encoded_answer, json_answer
 from gateway.admin.openapi.document import gateway_openapi
 from gateway.admin.operation import Method, Opened
-from gateway.admin.page import STATUS_FORM_PATH, login_page, status_page
+from gateway.admin.page import MODELS_FROM, MOST_MODELS, STATUS_FORM_PATH, login_page, status_page
 from gateway.admin.registry import AdminStores
 from gateway.admin.session import COOKIE, AdminAccess, set_cookie
 from gateway.contract.errors import BadPayload, NotFound
-from gateway.delivery.embedded import Total
+from gateway.delivery.embedded import TotalsPage
 from gateway.insights.finding import Insight
 from gateway.keys.requests import OPERATOR
 from gateway.observability.metrics import Status
 from gateway.observability.quarantine import degraded
 from gateway.receiver.authenticator import Authenticator
+
+MAX_DIGITS: Final = 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +36,8 @@ class AdminParts:
     """What the pages show and the guard asks."""
 
     status: Callable[[], Status]
-    totals: Callable[[], Awaitable[Sequence[Total]]]
+    totals: Callable[[int, int], Awaitable[TotalsPage]]
+    """Given the number of the first model, from 0, and how many at most."""
     not_ready: Callable[[], Awaitable[str | None]]
     """Why the gateway cannot keep data now; None when it can."""
     registry: CollectorRegistry
@@ -71,7 +74,9 @@ async def metrics(request: web.Request) -> web.Response:
 
 async def page(request: web.Request) -> web.Response:
     parts = request.app[PARTS]
-    return html(status_page(parts.status(), await parts.totals(), await parts.unsettled()))
+    text = request.query.get(MODELS_FROM, "")
+    first = int(text) if text.isdecimal() and len(text) <= MAX_DIGITS else 0
+    return html(status_page(parts.status(), await parts.totals(first, MOST_MODELS), await parts.unsettled()))
 
 
 async def login(request: web.Request) -> web.Response:

@@ -8,7 +8,7 @@ the operator, lie as files of mode 0600.
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Self, TypedDict
+from typing import NamedTuple, Self, TypedDict
 
 import aiohttp
 
@@ -87,6 +87,15 @@ class Total(TypedDict, total=False):
     """Decimal string."""
 
 
+class TotalsPage(NamedTuple):
+    """Totals of the models with most calls, from the one numbered *first* on (from 0)."""
+
+    rows: Sequence[Total]
+    first: int = 0
+    groups: int | None = None
+    """How many there are of all; None where *rows* are all."""
+
+
 class ServiceSummary:
     """Asks the embedded service what it was sent, with the operator's read key."""
 
@@ -95,24 +104,25 @@ class ServiceSummary:
         self._key_file = key_file
         self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5))
 
-    async def totals(self, group_by: str = "provider,model") -> Sequence[Total]:
-        """Billed calls by *group_by*; nothing when the service does not answer."""
+    async def totals(self, first: int, most: int) -> TotalsPage:
+        """Billed calls by provider and model; nothing when the service does not answer."""
+        params = {"limit": str(most), "offset": str(first)}
         headers = {"Authorization": read_if_there(self._key_file) or ""}
         try:
-            async with self._session.get(self._url, params={"group_by": group_by}, headers=headers) as response:
+            async with self._session.get(self._url, params=params, headers=headers) as response:
                 response.raise_for_status()
-                found: list[Total] = (await response.json())["summary"]
+                found = await response.json()
         except (aiohttp.ClientError, TimeoutError):
-            return []
-        return found
+            return TotalsPage([])
+        return TotalsPage(found["summary"], first, found["groups"])
 
     async def close(self) -> None:
         await self._session.close()
 
 
-async def no_totals() -> Sequence[Total]:
+async def no_totals(*_: int) -> TotalsPage:
     """For a gateway whose service is elsewhere."""
-    return []
+    return TotalsPage([])
 
 
 class EmbeddedService:

@@ -19,6 +19,8 @@ from gateway.local_service.times import parse_ms
 DIMENSIONS = ("provider", "model", "operation", "kind", *ATTRIBUTION)
 DEFAULT_DIMENSIONS = ("provider", "model")
 MAIN_CURRENCY = "USD"
+MAX_NUMBER = 10**9
+"""Of `limit` and `offset`."""
 COUNTS = ("calls", *TOKENS, "calls_without_usage", "calls_without_cost")
 
 _FIRST_MS, _LAST_MS = -(2**62), 2**62
@@ -58,14 +60,20 @@ class _Sums:
 
 def summary(connection: sqlite3.Connection, call: Call) -> Answer:
     """`group_by` (comma-separated dimensions), `from` (inclusive) and `to` (exclusive), by the
-    start of the call.
+    start of the call. With `limit` the groups with most calls, from `offset` on, and how many
+    groups there are.
     """
     query = dict(call.query)
     dimensions = _dimensions(query.get("group_by"))
     bounds = _time(query, "from", _FIRST_MS), _time(query, "to", _LAST_MS)
     groups, totals = _summed(connection, dimensions, bounds)
-    rows = [{**dict(zip(dimensions, group, strict=True)), **sums.as_json()} for group, sums in groups.items()]
-    return json_answer(200, {"summary": rows, "totals": totals.as_json()})
+    chosen, beside = list(groups.items()), {}
+    if (limit := _number(query, "limit")) is not None:
+        offset = _number(query, "offset") or 0
+        chosen.sort(key=lambda found: -found[1].counts[0])  # stable: of as many calls, by the dimensions
+        chosen, beside = chosen[offset : offset + limit], {"groups": len(groups)}
+    rows = [{**dict(zip(dimensions, group, strict=True)), **sums.as_json()} for group, sums in chosen]
+    return json_answer(200, {"summary": rows, "totals": totals.as_json(), **beside})
 
 
 def _summed(
@@ -95,6 +103,15 @@ def _dimensions(text: str | None) -> tuple[str, ...]:
     if not set(names) <= set(DIMENSIONS):
         raise Invalid("invalid_group_by", f"group_by: of {', '.join(DIMENSIONS)}")
     return names
+
+
+def _number(query: dict[str, str], name: str) -> int | None:
+    text = query.get(name)
+    if text is None:
+        return None
+    if not text.isdecimal() or int(text) > MAX_NUMBER:
+        raise Invalid(f"invalid_{name}", f"{name}: a number from 0 to {MAX_NUMBER} is needed")
+    return int(text)
 
 
 def _time(query: dict[str, str], name: str, default_ms: int) -> int:

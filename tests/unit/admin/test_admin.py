@@ -21,7 +21,7 @@ from gateway.admin.registry import AdminStores
 from gateway.admin.server import admin_app
 from gateway.admin.session import CODE_LIFE_S, COOKIE, MAX_ENTRIES, SESSION_LIFE_S, AdminAccess, Expiring, admin_token
 from gateway.config.values import TcpAddress
-from gateway.delivery.embedded import Total
+from gateway.delivery.embedded import Total, TotalsPage
 from gateway.insights.finding import Insight
 from gateway.insights.finding import Status as InsightStatus
 from gateway.insights.store import InsightStore
@@ -110,8 +110,8 @@ async def start() -> AsyncIterator[Start]:
         registry = CollectorRegistry()
         registry.register(StatusCollector(lambda: admin.status, lambda: WebFigures({("/v1/traces", 200): 9}, 1, 2, 3)))
 
-        async def totals() -> Sequence[Total]:
-            return admin.totals
+        async def totals(first: int, most: int) -> TotalsPage:
+            return TotalsPage(admin.totals[first : first + most], first, len(admin.totals))
 
         async def not_ready() -> str | None:
             return admin.not_ready
@@ -319,7 +319,9 @@ async def test_insights_take_the_token_and_follow_the_list_conventions(
 
 
 def test_the_page_lists_what_to_look_at() -> None:
-    text = re.sub(r"<[^>]+>", " ", status_page(figures(), [], [insight(f"insight {n}", "new") for n in range(60)]))
+    text = re.sub(
+        r"<[^>]+>", " ", status_page(figures(), TotalsPage([]), [insight(f"insight {n}", "new") for n in range(60)])
+    )
     assert "insight 49" in text
     assert "insight 50" not in text
     assert "10 more in /v2/insights" in text
@@ -328,12 +330,42 @@ def test_the_page_lists_what_to_look_at() -> None:
 
 def test_the_page_shows_both_identities_lanes_and_totals() -> None:
     total: Total = {"provider": "openai", "model": "m-small", "calls": 1234, "input_tokens": 5678901, "cost": "1.25"}
-    text = re.sub(r"<[^>]+>", "", status_page(figures(), [total]))
+    text = re.sub(r"<[^>]+>", "", status_page(figures(), TotalsPage([total])))
     assert "received 20 = kept 7 + duplicate 2 + suppressed 5 + rejected 1 + ignored 5" in text
     assert "kept 7 = delivered 4 + pending 3 + dead lettered 0 + expired 0" in text
     assert "Every item is accounted for" in text
     for word in ("ai_telemetry", "openai", "m-small", "1,234", "5,678,901", "1.25", "12 s"):
         assert word in text
+
+
+def models(n: int) -> list[Total]:
+    return [{"provider": "openai", "model": f"model-{number:06}", "calls": n - number} for number in range(n)]
+
+
+def test_a_page_of_sixty_thousand_models_is_as_small_as_one_of_a_hundred() -> None:
+    hundred, many = (status_page(figures(), TotalsPage(models(n))) for n in (100, 60_000))
+    assert len(many) - len(hundred) < 1000
+    assert "and 50 more" in hundred
+    assert "and 59,950 more" in many
+    assert many.count("model-0") == 50
+
+
+async def test_the_page_leads_to_every_model(start: Start) -> None:
+    admin = await start()
+    admin.totals = models(120)
+    seen: list[str] = []
+    path: str | None = "/"
+    async with aiohttp.ClientSession(headers={"Authorization": TOKEN.reveal()}) as session:
+        while path is not None:
+            async with session.get(admin.url + path) as answer:
+                text = await answer.text()
+            seen += re.findall(r"model-\d{6}", text)
+            found = re.search(r'href="([^"]+)">and [\d,]+ more', text)
+            path = found[1] if found else None
+        assert seen == [str(total["model"]) for total in admin.totals]
+        for wrong in ("-1", "x", "9" * 30, "500"):
+            async with session.get(f"{admin.url}/?models_from={wrong}") as answer:
+                assert answer.status == 200
 
 
 @pytest.mark.parametrize(
@@ -347,7 +379,7 @@ def test_the_page_shows_both_identities_lanes_and_totals() -> None:
     ],
 )
 def test_the_page_says_first_what_is_wrong(status: Status, words: str) -> None:
-    text = status_page(status, [])
+    text = status_page(status, TotalsPage([]))
     assert words in text
     assert "Every item is accounted for" not in text
 
@@ -355,7 +387,9 @@ def test_the_page_says_first_what_is_wrong(status: Status, words: str) -> None:
 def test_everything_on_the_page_is_escaped() -> None:
     evil = "<img src=x onerror=alert(1)>\"'&"
     status = figures(lanes={evil: lane(state="held", reason=evil)})
-    text = status_page(status, [{"provider": evil, "model": evil, "calls": 1, "cost": evil}], [insight(evil, "new")])
+    text = status_page(
+        status, TotalsPage([{"provider": evil, "model": evil, "calls": 1, "cost": evil}]), [insight(evil, "new")]
+    )
     assert "<img" not in text
     assert text.count("&lt;img") == 8
 

@@ -19,6 +19,7 @@ from gateway.admin.registry import AdminStores
 from gateway.admin.server import admin_app
 from gateway.admin.session import COOKIE, AdminAccess
 from gateway.config.values import TcpAddress
+from gateway.delivery.embedded import TotalsPage
 from gateway.observability.dead_letters import reason_figures, resend_figures
 from gateway.observability.metrics import Status, StatusCollector, WebFigures
 from gateway.receiver.listen import listen, runner_for
@@ -235,7 +236,7 @@ async def test_the_page_and_the_metrics_tell_them_by_lane_and_reason(rig: Rig) -
     await rig.spool.run_maintenance()
     aside = rig.spool.dead_letter_summary()
     status: Status = {**figures(), "dead_letters": reason_figures(aside), "resends": resend_figures(aside)}
-    page = status_page(status, [])
+    page = status_page(status, TotalsPage([]))
     assert "What the far end refused" in page
     assert "&lt;b&gt;bad" in page
     assert "<b>bad" not in page
@@ -251,6 +252,8 @@ async def test_the_page_and_the_metrics_tell_them_by_lane_and_reason(rig: Rig) -
     assert "2 records were refused" in page
     await rig.spool.operator().drop_dead_letters(Chosen())
     await rig.spool.run_maintenance()
-    dealt_with = status_page({**status, "dead_letters": reason_figures(rig.spool.dead_letter_summary())}, [])
+    dealt_with = status_page(
+        {**status, "dead_letters": reason_figures(rig.spool.dead_letter_summary())}, TotalsPage([])
+    )
     assert "were refused" not in dealt_with
     assert "What the far end refused" not in dealt_with

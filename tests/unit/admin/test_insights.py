@@ -4,7 +4,7 @@ status page lets a person do.
 
 import os
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from html import unescape
@@ -22,7 +22,7 @@ from gateway.admin.server import admin_app
 from gateway.admin.session import AdminAccess
 from gateway.config.values import TcpAddress
 from gateway.contract.scopes import CATALOGUE, Fixed
-from gateway.delivery.embedded import Total
+from gateway.delivery.embedded import TotalsPage
 from gateway.insights.finding import STATUSES, Finding
 from gateway.insights.store import InsightStore
 from gateway.keys.key import GATEWAY_PREFIX
@@ -94,8 +94,8 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
         yield Rig(f"http://{listener.address}", store, keys, access, clock, client)
 
 
-async def no_totals() -> Sequence[Total]:
-    return []
+async def no_totals(*_: int) -> TotalsPage:
+    return TotalsPage([])
 
 
 async def test_what_was_made_is_read_listed_changed_commented_and_deleted(rig: Rig) -> None:

@@ -171,6 +171,21 @@ async def test_sums_larger_than_64_bits_of_picounits_stay_exact(client: Client) 
     assert totals["cost"] == "450000000.00000000005"
 
 
+async def test_the_summary_gives_the_groups_with_most_calls_a_page_at_a_time(client: Client) -> None:
+    records = [
+        ai_record(f"{n}-{i}", request_model=f"m{n}", response_model=f"m{n}") for n in range(5) for i in range(n + 1)
+    ]
+    await accepted(client, *records)
+    whole = (await client.get(SUMMARY, group_by="model")).json
+    assert "groups" not in whole
+    pages = [(await client.get(SUMMARY, group_by="model", limit="2", offset=str(at))).json for at in (0, 2, 4, 6)]
+    assert [page["groups"] for page in pages] == [5] * 4
+    assert [[row["calls"] for row in page["summary"]] for page in pages] == [[5, 4], [3, 2], [1], []]
+    assert all(page["totals"] == whole["totals"] for page in pages)
+    for wrong in ("-1", "x", "1" * 11):
+        assert (await client.get(SUMMARY, limit=wrong)).status == 400
+
+
 async def test_another_currency_is_never_added_to_dollars(client: Client) -> None:
     euro = {"amount": "2.50", "currency": "EUR", "source": "reported", "price_version": None}
     await accepted(client, ai_record("a", cost=euro), ai_record("b", cost=euro), ai_record("c", cost=usd("1")))
