@@ -7,6 +7,9 @@ import structlog
 from structlog.stdlib import ProcessorFormatter
 from structlog.typing import Processor
 
+from gateway.cli.log_limit import RepeatFilter, Repeats, limited
+
+REPEATS = Repeats()
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 """`log_level` -> level."""
 
@@ -21,7 +24,7 @@ def configure_logging(level: int = logging.INFO) -> None:
         colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
     )
     structlog.configure(
-        processors=[structlog.processors.add_log_level, time, render],
+        processors=[structlog.processors.add_log_level, limited(REPEATS), time, render],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
     )
@@ -30,5 +33,6 @@ def configure_logging(level: int = logging.INFO) -> None:
     handler.setFormatter(
         ProcessorFormatter(foreign_pre_chain=of_library, processors=[ProcessorFormatter.remove_processors_meta, render])
     )
+    handler.addFilter(RepeatFilter(REPEATS))
     logging.basicConfig(handlers=[handler])
     logging.getLogger().setLevel(max(level, logging.WARNING))

@@ -17,7 +17,7 @@ import structlog
 import uvloop
 
 from gateway.app import Gateway
-from gateway.cli.logging import LEVELS, configure_logging
+from gateway.cli.logging import LEVELS, REPEATS, configure_logging
 from gateway.cli.options import with_remedy
 from gateway.common.traceback_summary import places
 from gateway.config.draft import ConfigFaults
@@ -34,6 +34,7 @@ from spool.errors import SpoolError, SpoolLocked
 
 log = structlog.get_logger()
 
+LOOK_FOR_REPEATS_S = 10.0
 SWITCH_S = 0.0005
 """How long the event loop keeps the interpreter from the thread that waits to start a commit;
 Python's own 5 ms would be the answer's latency."""
@@ -96,9 +97,13 @@ async def _gateway_until_signal(config: Config, ports_file: Path | None, read_ag
         click.echo(f"data: {config.data_dir.absolute()} (the status page's token is in admin-token there)", err=True)
         if ports_file is not None:
             write_ports(ports_file, http=ports.http, grpc=None, admin=ports.admin, service=ports.service)
-        reloading = asyncio.create_task(reload_on(hung_up, gateway, read_again), name="reload")
+        beside = [
+            asyncio.create_task(reload_on(hung_up, gateway, read_again), name="reload"),
+            asyncio.create_task(count_repeats(), name="repeats in the log"),
+        ]
         await gateway.stop_wanted.wait()
-        reloading.cancel()
+        for task in beside:
+            task.cancel()
     finally:
         await gateway.stop()
     if gateway.stop_reason is not None:
@@ -115,14 +120,22 @@ async def reload_on(hung_up: asyncio.Event, gateway: Gateway, read_again: Callab
             config = await asyncio.to_thread(read_again)
             left = gateway.reload(config)
         except ConfigFaults as error:
-            log.error(not_reloaded, faults=[str(fault) for fault in error.faults])  # noqa: TRY400 no traceback: an operator's slip
+            log.error(not_reloaded, always=True, faults=[str(fault) for fault in error.faults])  # noqa: TRY400 no traceback: an operator's slip
         except Exception as error:  # noqa: BLE001 a reload must never end the gateway
-            log.error(not_reloaded, error=type(error).__name__, at=places(error))  # noqa: TRY400 its text may quote a secret
+            log.error(not_reloaded, always=True, error=type(error).__name__, at=places(error))  # noqa: TRY400 its text may quote a secret
         else:
             configure_logging(LEVELS[config.log_level])
             log.info("configuration reloaded")
             if left:
-                log.warning("changed options that need a restart", options=left)
+                log.warning("changed options that need a restart", always=True, options=left)
+
+
+async def count_repeats() -> None:
+    """State how often lines repeated that were left out of the log."""
+    while True:
+        await asyncio.sleep(LOOK_FOR_REPEATS_S)
+        for text, repeats in REPEATS.ended():
+            log.warning("repeated", always=True, line=text, times=repeats)
 
 
 async def _service_until_signal(
