@@ -306,7 +306,7 @@ class Ledger:
         """Note that the report at *ref* and its twins need a verdict; pairs that
         need one anyway are not compared.
         """
-        for candidate in index.near(fact):
+        for candidate in index.near(fact, ref):
             if not (self._is_related(ref) and self._is_related(candidate)):
                 other = self._row(candidate)
                 if other is not None and is_twin(fact, other):
@@ -437,7 +437,7 @@ class Ledger:
     def closure(self, ref: int, late: Mapping[int, LateChunk | None], found: Closure) -> Iterator[None]:
         """Fill *found* with the large cluster around *ref*, one report a step."""
         rows = Rows(self._chunks, late)
-        return closure(ref, rows, self._tables, self._twins_beside, self._versions.others, found)
+        return closure(ref, rows, self._tables, self._twins, self._versions.others, found)
 
     def part(
         self, refs: Sequence[int], standing: Sequence[int], late: Mapping[int, LateChunk | None]
@@ -488,13 +488,6 @@ class Ledger:
     def _twins(self, ref: int, fact: CallDigest, known: Collection[int]) -> list[int]:
         """References of reports that still settle and may be twins of the one at
         *ref*, less those *known*.
-        """
-        seen = self._sources.get(fact.source)
-        return [] if seen is None or seen.index is None else self._twins_in(seen.index.near(fact), fact, known)
-
-    def _twins_beside(self, ref: int, fact: CallDigest, known: Collection[int]) -> list[int]:
-        """As `_twins`, but of many that start at one time the nearest in order of
-        receipt: none is out of reach.
         """
         seen = self._sources.get(fact.source)
         return [] if seen is None or seen.index is None else self._twins_in(seen.index.near(fact, ref), fact, known)

@@ -12,7 +12,7 @@
 So each report is decided once, at a cost that does not depend on the size of the cluster.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -40,12 +40,13 @@ MAX_BELOW_PART = 128
 
 
 class Entry(NamedTuple):
-    """One report of a closure; they sort by start time."""
+    """One report of a closure; they sort by start time and receipt."""
 
     start_ms: int
     ref: int
     stands: bool
     """Whether it was decided before."""
+    scope: int
 
 
 @dataclass(slots=True)
@@ -56,11 +57,22 @@ class Closure:
     standing: int = 0
     """How many of them stand."""
 
+    def _in_order(self) -> list[Entry]:
+        """The entries in order of start; of those that start at one time the first of each scope,
+        then the second of each: co-instrumented spans of equal calls stay side by side.
+        """
+        before: Counter[tuple[int, int]] = Counter()
+        placed: list[tuple[int, int, Entry]] = []
+        for entry in sorted(self.entries):
+            placed.append((entry.start_ms, before[entry.start_ms, entry.scope], entry))
+            before[entry.start_ms, entry.scope] += 1
+        return [entry for _, _, entry in sorted(placed)]
+
     def parts(self) -> list[list[Entry]]:
         """The entries in order of time, in parts of `PART // 2` to `PART`, each
         ending at its widest gap.
         """
-        entries = sorted(self.entries)
+        entries = self._in_order()
         found: list[list[Entry]] = []
         first = 0
         while len(entries) - first > PART:
@@ -99,11 +111,11 @@ def closure(ref: int, rows: Rows, tables: Tables, twins: Twins, versions: Versio
                 related.append(before)
                 passed[key] = passed.get(key, 0) + stands
         if member is not None and not stands:
-            found.entries.append(Entry(fact.start_ms, at, stands=False))
+            found.entries.append(Entry(fact.start_ms, at, stands=False, scope=fact.scope))
             related += versions(at)
             related += twins(at, fact, seen)
         elif member is not None and found.standing <= len(found.entries) + MAX_STANDING:
-            found.entries.append(Entry(fact.start_ms, at, stands=True))
+            found.entries.append(Entry(fact.start_ms, at, stands=True, scope=fact.scope))
             found.standing += 1
         for other in related:
             if other and other not in seen:

@@ -45,12 +45,12 @@ class TwinIndex:
         buckets = self._buckets.setdefault(usage_key(fact), {})
         insort(buckets.setdefault((fact.scope, fact.response != 0), []), (fact.start_ms, ref, fact.end_ms))
 
-    def near(self, fact: CallDigest, ref: int = 0) -> list[int]:
+    def near(self, fact: CallDigest, ref: int) -> list[int]:
         """References of reports from other scopes whose usage and times may agree, of at most
         `MAX_NEAR` that are nearest in time. Two that both state a response id are no pair.
 
-        Of those that start at one time the first ones, or with *ref* the nearest to it in
-        order of receipt.
+        Of a scope's reports that start at one time with the one at *ref*, those about the place
+        that it has among its own scope's are the nearest.
         """
         key = usage_key(fact)
         keys: Sequence[int] = (key,)
@@ -67,8 +67,9 @@ class TwinIndex:
         if buckets:
             most = MAX_NEAR // (2 * len(buckets))
             start, end, slack = fact.start_ms, fact.end_ms, NESTED_SLACK_MS
+            place = self._place(fact, key, ref)
             for bucket in buckets:
-                at = bisect_left(bucket, (start, ref, 0))
+                at = bisect_left(bucket, (start, 0, 0)) + place
                 found += [
                     near
                     for began, near, ended in bucket[max(0, at - most) : at + most]
@@ -76,6 +77,11 @@ class TwinIndex:
                     or (began <= start + slack and end <= ended + slack)
                 ]
         return found
+
+    def _place(self, fact: CallDigest, key: int, ref: int) -> int:
+        """How many of the scope's reports of that usage and start came before the one at *ref*."""
+        own = self._buckets.get(key, _NONE).get((fact.scope, fact.response != 0), ())
+        return bisect_left(own, (fact.start_ms, ref, 0)) - bisect_left(own, (fact.start_ms, 0, 0))
 
     def prune(self, bound: int) -> bool:
         """Forget references before *bound*; whether any are left."""
