@@ -88,7 +88,7 @@ def _gather(ref: int, cluster: Cluster, rows: Rows, tables: Tables, twins: Twins
         at = todo.pop()
         if at in cluster.members:
             continue
-        if rows.is_worn(at) or len(cluster.members) + len(cluster.shadows) >= MAX_CLUSTER:
+        if _is_large(at, cluster, rows, tables):
             cluster.is_large = True
             return
         member = rows.member(at)
@@ -115,6 +115,20 @@ def _gather(ref: int, cluster: Cluster, rows: Rows, tables: Tables, twins: Twins
         if len(below) >= MAX_CLUSTER:
             cluster.is_large = True
             return
+
+
+def _is_large(at: int, cluster: Cluster, rows: Rows, tables: Tables) -> bool:
+    """Whether the cluster is at its limit, or the report at *at* or one beside it of the same id is
+    known to be of a large one.
+    """
+    if rows.is_worn(at) or len(cluster.members) + len(cluster.shadows) >= MAX_CLUSTER:
+        return True
+    fact = rows.fact(at)
+    if fact is None:
+        return False
+    beside = [fact.prev_response, tables.responses.find(fact.response)] if fact.response else []
+    beside += [fact.prev_request, tables.requests.find(fact.request)] if fact.request else []
+    return any(map(rows.is_worn, beside))
 
 
 def other_versions(at: int, member: Member, rows: Rows, cluster: Cluster, versions: Versions) -> list[int]:

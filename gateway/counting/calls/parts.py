@@ -87,18 +87,20 @@ class Closure:
 def closure(ref: int, rows: Rows, tables: Tables, twins: Twins, versions: Versions, found: Closure) -> Iterator[None]:
     """Fill *found* with the reports around *ref*, in steps of one report,
     so that the caller may yield.
+
+    Along an id it ends after `MAX_STANDING` reports in a row that stand.
     """
-    todo = deque((ref,))
+    todo = deque(((ref, 0),))
     seen = {ref}
     heads: set[int] = set()
-    passed: dict[int, int] = {}
     while todo:
-        at = todo.popleft()
+        at, passed = todo.popleft()
         yield
         fact, member = rows.fact(at), rows.member(at)
         if fact is None:
             continue
         stands = rows.is_late(at) or rows.is_parted(at)
+        passed = passed + 1 if stands else 0
         related: list[int] = []
         for key, before, table in (
             (fact.response, fact.prev_response, tables.responses),
@@ -107,9 +109,8 @@ def closure(ref: int, rows: Rows, tables: Tables, twins: Twins, versions: Versio
             if key and key not in heads:
                 heads.add(key)
                 related.append(table.find(key))
-            if key and passed.get(key, 0) < MAX_STANDING:
+            if key and passed < MAX_STANDING:
                 related.append(before)
-                passed[key] = passed.get(key, 0) + stands
         if member is not None and not stands:
             found.entries.append(Entry(fact.start_ms, at, stands=False, scope=fact.scope))
             related += versions(at)
@@ -120,7 +121,7 @@ def closure(ref: int, rows: Rows, tables: Tables, twins: Twins, versions: Versio
         for other in related:
             if other and other not in seen:
                 seen.add(other)
-                todo.append(other)
+                todo.append((other, passed))
 
 
 def gather_part(
