@@ -23,9 +23,9 @@ from spool.clock import rfc3339_ms
 from spool.record import AI_TELEMETRY
 from spool.store import IntakeStore, ItemCounts
 
-PIECE_CALLS: Final = 2000
-"""Calls appended at once: a larger payload is cut, in one commit, so that no
-chunk grows past a few MiB."""
+PIECE_CALLS: Final = 1000
+"""Calls that are counted and appended at once: a larger payload is cut, so that others have their
+turn and no chunk grows past a few MiB."""
 REFUSED_WHOLE: Final = frozenset({"traces", "logs", "metrics"})
 """Kinds whose answer has no other way to name a blocked device than to refuse the request."""
 BLOCKED: Final = (
@@ -125,40 +125,48 @@ class IngestPipeline:
             await self._settler.aggregates.take(parsed.points, context)
 
     async def _append(self, calls: ParsedPayload, context: Context) -> None:
-        """Count and append within one `reserve`, so that all of a payload is in
-        one commit; wait for that.
+        """Count and append, and wait until all is on disk.
+
+        Other requests have their turn between two pieces, so a payload of several may be in several
+        commits; where one fails the sender sends all again, and what was kept is a duplicate.
         """
-        counts, now_ms = counts_of(calls), self._settler.now_ms()
-        waiting: list[Awaitable[None]] = []
+        now_ms = self._settler.now_ms()
+        pieces = range(0, max(1, len(calls.records)), PIECE_CALLS)
+        waiting = self._append_first(calls, context, now_ms)
+        for start in pieces[1:]:
+            await asyncio.sleep(0)
+            records, rows = piece_of(calls, start)
+            waiting.append(self._append_piece(records, rows, ItemCounts(received=len(records)), b"", now_ms))
+        await (waiting[0] if len(waiting) == 1 else asyncio.gather(*waiting))
+
+    def _append_first(self, calls: ParsedPayload, context: Context, now_ms: int) -> list[Awaitable[None]]:
+        """Append the first piece, with what is to be written beside the calls, in one commit."""
+        counts = counts_of(calls)
+        counts.received -= max(0, len(calls.records) - PIECE_CALLS)
+        with self._spool.reserve():
+            first = self._append_piece(*piece_of(calls, 0), counts, calls.links, now_ms)
+            noted = self._settler.aggregates.note_used(calls.used, sender_of(context), now_ms)
+        return [first] if noted is None else [first, noted]
+
+    def _append_piece(
+        self, records: list[bytes], rows: bytes, counts: ItemCounts, links: bytes, now_ms: int
+    ) -> Awaitable[None]:
         try:
             with self._spool.reserve():
-                waiting.append(self._append_piece(*piece_of(calls, 0), counts, calls.links, now_ms))
-                waiting.extend(
-                    self._append_piece(*piece_of(calls, start), ItemCounts(), b"", now_ms)
-                    for start in range(PIECE_CALLS, len(calls.records), PIECE_CALLS)
-                )
-                noted = self._settler.aggregates.note_used(calls.used, sender_of(context), now_ms)
-                if noted is not None:
-                    waiting.append(noted)
+                seq, first = self._spool.position(AI_TELEMETRY)
+                counted = self._settler.ledger.count_rows(rows, links, seq, first, now_ms)
+                duplicates = counted.duplicates
+                if duplicates:
+                    records = [record for i, record in enumerate(records) if i not in duplicates]
+                    counts.reasons["duplicate.same_span"] = len(duplicates)
+                    counts.duplicate = len(duplicates)
+                counts.kept = len(records)
+                return self._spool.append(AI_TELEMETRY, records, counts, facts=counted.facts, links=counted.links)
         except BaseException:
             # The ledger may know calls that the spool does not: their resend must not be taken for
             # a duplicate.
             self._settler.distrust()
             raise
-        await (waiting[0] if len(waiting) == 1 else asyncio.gather(*waiting))
-
-    def _append_piece(
-        self, records: list[bytes], rows: bytes, counts: ItemCounts, links: bytes, now_ms: int
-    ) -> Awaitable[None]:
-        seq, first = self._spool.position(AI_TELEMETRY)
-        counted = self._settler.ledger.count_rows(rows, links, seq, first, now_ms)
-        duplicates = counted.duplicates
-        if duplicates:
-            records = [record for i, record in enumerate(records) if i not in duplicates]
-            counts.reasons["duplicate.same_span"] = len(duplicates)
-            counts.duplicate = len(duplicates)
-        counts.kept = len(records)
-        return self._spool.append(AI_TELEMETRY, records, counts, facts=counted.facts, links=counted.links)
 
 
 def counts_of(calls: ParsedPayload) -> ItemCounts:
