@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, cast
 
 import orjson
 
+from gateway.common.json_bytes import json_bytes
 from gateway.common.lru import forget_oldest
 from gateway.contract.flags import START_UNKNOWN, UNFINISHED
 from gateway.counting.calls.digest import DIGEST_BYTES, bare_row
@@ -105,7 +106,7 @@ class TraceAttributes:
         lacks = frozenset(name for name in _FIELDS if attribution.get(name) is None)
         if lacks and UNFINISHED not in call["flags"]:
             trace.calls.append(_Call(call["record_id"], row, context.received_at_ms, lacks))
-        return orjson.dumps(call) if orjson.dumps(attribution) != before else None
+        return json_bytes(call) if orjson.dumps(attribution) != before else None
 
     def _observations(self, name: str, trace: _Trace, at_ms: int, context: Context) -> list[tuple[bytes, bytes]]:
         """Rule 2: record and row of each further observation."""

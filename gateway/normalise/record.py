@@ -7,8 +7,7 @@ import re
 from functools import lru_cache
 from hashlib import sha256
 
-import orjson
-
+from gateway.common.json_bytes import json_bytes
 from gateway.normalise.attribution import attribute
 from gateway.normalise.cache_hit import is_cache_hit
 from gateway.normalise.context import Context
@@ -73,7 +72,7 @@ def event_record_id(source: str, event_id: str) -> str:
 
 def record_json(record: Record) -> bytes:
     """The record as it is kept and sent: one JSON object, UTF-8."""
-    return orjson.dumps(record)
+    return json_bytes(record)
 
 
 def call_record(

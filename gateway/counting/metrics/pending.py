@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import orjson
 
+from gateway.common.json_bytes import json_bytes
 from gateway.counting.metrics.grouping import Aggregate, Family, Folded
 from gateway.counting.metrics.sources import cost_topic, family_topic
 from gateway.normalise.conventions.metric_tables import COST
@@ -30,7 +31,7 @@ class Facts(NamedTuple):
 def facts_of(aggregate: Aggregate) -> bytes:
     """The digest that a pending aggregate is kept by in the spool."""
     model = aggregate.record["response_model"] or aggregate.record["request_model"]
-    return orjson.dumps(
+    return json_bytes(
         [
             list(aggregate.reporter),
             list(aggregate.family),
