@@ -31,6 +31,7 @@ from gateway.contract.auth_methods import SIGNATURES
 from gateway.contract.device_identity import ID_RULE, MAX_ID, is_device_id
 from gateway.contract.scopes import CATALOGUE, USE_CASES
 from gateway.contract.unit_cost import MAX_DIMENSIONS
+from gateway.decode.limits import DEFAULT_LIMITS, ParseLimits
 from gateway.sources.catalogue import SOURCES
 from gateway.sources.generic.mapping import fault_in
 from gateway.usage_events.derived import SOURCES as DERIVED_FIELDS
@@ -81,7 +82,22 @@ class Limits(Options):
     """Of one request, after decompression."""
     max_in_flight_bytes: SizeBytes = Field(default=256 * MIB, ge=KIB)
     """Of all requests that have no answer yet."""
+    max_items: int = Field(default=DEFAULT_LIMITS.max_items, ge=1000)
+    """Of one request: spans, log records, data points or rows, and the resources, scopes and
+    metrics around them."""
+    max_attributes: int = Field(default=DEFAULT_LIMITS.max_attributes, ge=128)
+    """Of one span, log record or data point, with those of its events and what is nested in them:
+    one that has more is rejected. Of a resource: then the request is."""
+    max_json_values: int = Field(default=DEFAULT_LIMITS.max_json_values, ge=10_000)
+    """Of one request in JSON: objects, arrays and commas outside texts."""
+    max_series: int = Field(default=DEFAULT_LIMITS.max_series, ge=100)
+    """Of metrics, that one request names."""
     body_timeout_s: DurationS = Field(default=60.0, alias="body_timeout", gt=0)
+
+    @property
+    def of_parsing(self) -> ParseLimits:
+        """What one payload may hold."""
+        return ParseLimits(self.max_items, self.max_attributes, self.max_json_values, self.max_series)
 
     @model_validator(mode="after")
     def one_request_fits(self) -> Self:

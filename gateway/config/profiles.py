@@ -12,7 +12,14 @@ PROFILES: tuple[Profile, ...] = get_args(Profile)
 
 DEVICE: Mapping[str, Any] = {
     "workers": "off",
-    "limits": {"max_body_bytes": "16MiB", "max_decompressed_bytes": "32MiB", "max_in_flight_bytes": "32MiB"},
+    "limits": {
+        "max_body_bytes": "16MiB",
+        "max_decompressed_bytes": "32MiB",
+        "max_in_flight_bytes": "32MiB",
+        "max_items": 10_000,
+        "max_json_values": 200_000,
+        "max_series": 2_000,
+    },
     "counting": {"max_keys": 50_000},
     "pricing": {"price_list": "off"},
     "devices": {"max_new_per_hour": 20},

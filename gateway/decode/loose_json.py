@@ -23,6 +23,7 @@ _HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 _ESCAPES = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
 )
+_REPLACEMENT = rb"\ufffd"
 _WORDS = re.compile(rb'"(?:[^"\\]++|\\.)*+"|(-?(?:NaN|Infinity))', re.DOTALL)
 
 
@@ -46,8 +47,14 @@ def place_of(error: JSONDecodeError) -> str:
 
 
 def whole_escapes(text: bytes) -> bytes:
-    """Rule 1."""
-    return _ESCAPES.sub(lambda match: rb"\ufffd" if match[1] else match[0], text) if _HALF.search(text) else text
+    """Rule 1. What replaces a half is as long as that, so nothing moves."""
+    if not _HALF.search(text):
+        return text
+    mended = bytearray(text)
+    for match in _ESCAPES.finditer(text):
+        if match[1]:
+            mended[match.start() : match.end()] = _REPLACEMENT
+    return bytes(mended)
 
 
 def _mended(text: bytes) -> bytes:
@@ -57,5 +64,16 @@ def _mended(text: bytes) -> bytes:
         text = text.decode("utf-8", "replace").encode()
     text = whole_escapes(text)
     if b"NaN" in text or b"Infinity" in text:
-        text = _WORDS.sub(lambda match: b"null" if match[1] else match[0], text)
+        text = _without_words(text)
     return text
+
+
+def _without_words(text: bytes) -> bytes:
+    """Rule 2."""
+    parts: list[bytes] = []
+    begun = 0
+    for match in _WORDS.finditer(text):
+        if match[1]:
+            parts += (text[begun : match.start()], b"null")
+            begun = match.end()
+    return b"".join((*parts, text[begun:]))

@@ -21,6 +21,7 @@ from google.protobuf.message import Message
 
 from gateway.contract.errors import BadPayload
 from gateway.decode import wire
+from gateway.decode.json_size import check_json
 from gateway.decode.json_values import (
     INT64,
     Json,
@@ -33,6 +34,7 @@ from gateway.decode.json_values import (
     read_attribute,
     text_of,
 )
+from gateway.decode.limits import DEFAULT_LIMITS, TOO_MANY, Meter, ParseLimits, too_many_attributes
 from gateway.decode.view import Logs, LogsRequest, Metrics, MetricsRequest, Traces, TracesRequest
 
 _ENUMS = frozenset({"kind", "code", "severity_number", "aggregation_temporality"})
@@ -43,6 +45,17 @@ _ENUM_WORDS = {
 """Vercel's words, in lower case; the names of protobuf's enums
 (`SPAN_KIND_SERVER`) are none of them."""
 _ID_BYTES = {"trace_id": 16, "span_id": 8, "parent_span_id": 8}
+_CONTAINERS = frozenset(
+    {
+        "resource_spans",
+        "scope_spans",
+        "resource_logs",
+        "scope_logs",
+        "resource_metrics",
+        "scope_metrics",
+        "metrics",
+    }
+)
 _ITEMS = frozenset({"spans", "log_records", "data_points"})
 _INT_LIMITS = {
     FieldDescriptor.TYPE_INT32: (-(2**31), 2**31 - 1),
@@ -57,35 +70,50 @@ class _ItemFault(Exception):
     """One item cannot be read; the rest can."""
 
 
-def decode_traces_json(body: bytes) -> Traces:
-    """An ExportTraceServiceRequest in JSON. Raises BadPayload."""
-    request, faults = _decode(wire.TRACES, body)
+class Faults(dict[str, str]):
+    """Position of an item -> reason, of one request while it is read; and what it may hold."""
+
+    def __init__(self, limits: ParseLimits) -> None:
+        super().__init__()
+        self.meter = Meter(limits)
+        self.max_attributes = limits.max_attributes
+
+
+def decode_traces_json(body: bytes, limits: ParseLimits = DEFAULT_LIMITS) -> Traces:
+    """An ExportTraceServiceRequest in JSON. Raises BadPayload, TooLarge."""
+    request, faults = _decode(wire.TRACES, body, limits)
     return Traces(cast("TracesRequest", request), faults)
 
 
-def decode_logs_json(body: bytes) -> Logs:
-    """An ExportLogsServiceRequest in JSON. Raises BadPayload."""
-    request, faults = _decode(wire.LOGS, body)
+def decode_logs_json(body: bytes, limits: ParseLimits = DEFAULT_LIMITS) -> Logs:
+    """An ExportLogsServiceRequest in JSON. Raises BadPayload, TooLarge."""
+    request, faults = _decode(wire.LOGS, body, limits)
     return Logs(cast("LogsRequest", request), faults)
 
 
-def decode_metrics_json(body: bytes) -> Metrics:
-    """An ExportMetricsServiceRequest in JSON. Raises BadPayload."""
-    request, faults = _decode(wire.METRICS, body)
+def decode_metrics_json(body: bytes, limits: ParseLimits = DEFAULT_LIMITS) -> Metrics:
+    """An ExportMetricsServiceRequest in JSON. Raises BadPayload, TooLarge."""
+    request, faults = _decode(wire.METRICS, body, limits)
     return Metrics(cast("MetricsRequest", request), faults)
 
 
-def _decode(kind: type[Message], body: bytes) -> tuple[Message, dict[str, str]]:
+def _decode(kind: type[Message], body: bytes, limits: ParseLimits) -> tuple[Message, Faults]:
+    check_json(body, limits)
     document = load(body)
     if not isinstance(document, dict):
         raise BadPayload("the body is not a JSON object")
     request = kind()
-    faults: dict[str, str] = {}
-    _read_message(request, document, "", faults)
+    faults = Faults(limits)
+    try:
+        _read_message(request, document, "", faults)
+    except _ItemFault as fault:  # of what is no item
+        if str(fault) == TOO_MANY:
+            raise too_many_attributes("a resource", limits.max_attributes) from None
+        raise BadPayload(f"outside any item: {fault}") from None
     return request, faults
 
 
-_Reader = Callable[[Message, str, Json, str, dict[str, str]], None]
+_Reader = Callable[[Message, str, Json, str, Faults], None]
 """(message, field, value, position, faults): set the field from its JSON value, or raise."""
 
 
@@ -110,7 +138,7 @@ def _layout(descriptor: Descriptor) -> _Layout:
     return layout
 
 
-def _read_message(message: Message, document: dict[str, Json], at: str, faults: dict[str, str]) -> None:
+def _read_message(message: Message, document: dict[str, Json], at: str, faults: Faults) -> None:
     readers = _layout(cast("Descriptor", message.DESCRIPTOR)).readers
     for key, value in document.items():
         if value is not None and key in readers:
@@ -147,7 +175,7 @@ def _scalar(field: FieldDescriptor) -> Callable[[Json, str], bool | float | str]
     return {FieldDescriptor.TYPE_DOUBLE: double_of, FieldDescriptor.TYPE_BOOL: boolean_of}.get(field.type, text_of)
 
 
-def _read_one(message: Message, name: str, value: Json, at: str, faults: dict[str, str]) -> None:
+def _read_one(message: Message, name: str, value: Json, at: str, faults: Faults) -> None:
     if not isinstance(value, dict):
         raise BadPayload(f"{at}: an object is expected")
     child: Message = getattr(message, name)
@@ -155,9 +183,12 @@ def _read_one(message: Message, name: str, value: Json, at: str, faults: dict[st
     _read_message(child, value, at, faults)
 
 
-def _read_list(message: Message, name: str, value: Json, at: str, faults: dict[str, str]) -> None:
+def _read_list(message: Message, name: str, value: Json, at: str, faults: Faults) -> None:
     children = getattr(message, name)
-    for index, entry in enumerate(entries_of(value, at)):
+    entries = entries_of(value, at)
+    if name in _CONTAINERS:
+        faults.meter.take(len(entries))
+    for index, entry in enumerate(entries):
         child: Message = children.add()
         if entry is None:
             continue
@@ -166,9 +197,11 @@ def _read_list(message: Message, name: str, value: Json, at: str, faults: dict[s
         _read_message(child, entry, f"{at}[{index}]", faults)
 
 
-def _read_items(message: Message, name: str, value: Json, at: str, faults: dict[str, str]) -> None:
+def _read_items(message: Message, name: str, value: Json, at: str, faults: Faults) -> None:
     children = getattr(message, name)
-    for index, entry in enumerate(entries_of(value, at)):
+    entries = entries_of(value, at)
+    faults.meter.take(len(entries))
+    for index, entry in enumerate(entries):
         child: Message = children.add()
         position = f"{at}[{index}]"
         if not isinstance(entry, dict):
@@ -180,7 +213,7 @@ def _read_items(message: Message, name: str, value: Json, at: str, faults: dict[
             faults[position] = str(fault)
 
 
-def _read_id(message: Message, name: str, value: Json, at: str, faults: dict[str, str]) -> None:
+def _read_id(message: Message, name: str, value: Json, at: str, faults: Faults) -> None:
     if not isinstance(value, str):
         raise BadPayload(f"{at}: a hex text is expected")
     if not value:
@@ -194,7 +227,7 @@ def _read_id(message: Message, name: str, value: Json, at: str, faults: dict[str
     setattr(message, name, raw)
 
 
-def _read_enum(message: Message, name: str, value: Json, at: str, faults: dict[str, str]) -> None:
+def _read_enum(message: Message, name: str, value: Json, at: str, faults: Faults) -> None:
     if isinstance(value, str):
         word = _ENUM_WORDS.get(name, {}).get(value)
         if word is None:
@@ -203,13 +236,16 @@ def _read_enum(message: Message, name: str, value: Json, at: str, faults: dict[s
     setattr(message, name, integer_of(value, -(2**31), 2**31 - 1, at))
 
 
-def read_attributes(message: Message, name: str, value: Json, at: str, faults: dict[str, str]) -> None:
+def read_attributes(message: Message, name: str, value: Json, at: str, faults: Faults) -> None:
     attributes = getattr(message, name)
-    for index, entry in enumerate(entries_of(value, at)):
+    entries = entries_of(value, at)
+    if len(entries) > faults.max_attributes:
+        raise _ItemFault(TOO_MANY)
+    for index, entry in enumerate(entries):
         read_attribute(attributes, entry, f"{at}[{index}]", 0)
 
 
-def _read_body(message: Message, name: str, value: Json, at: str, faults: dict[str, str]) -> None:
+def _read_body(message: Message, name: str, value: Json, at: str, faults: Faults) -> None:
     target: Message = getattr(message, name)
     target.SetInParent()
     read_any(target, value, at, 0)

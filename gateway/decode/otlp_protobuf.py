@@ -2,35 +2,37 @@
 
 Truncated input, invalid UTF-8 in a text and nesting beyond protobuf's own limit of 100 levels raise
 BadPayload; unknown fields and enum numbers are accepted. A zero-length body is an empty request.
+
+A body above `SLICE_BYTES` is parsed while its view is read (`gateway.decode.slices`), and raises
+BadPayload and TooLarge then.
 """
 
-from typing import cast
+from typing import Any
 
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import Message
 
-from gateway.contract.errors import BadPayload
-from gateway.decode import wire
-from gateway.decode.view import Logs, LogsRequest, Metrics, MetricsRequest, Traces, TracesRequest
-
-
-def decode_traces(body: bytes) -> Traces:
-    """An ExportTraceServiceRequest. Raises BadPayload."""
-    return Traces(cast("TracesRequest", _parse(wire.TRACES, body)))
+from gateway.decode import slices, wire
+from gateway.decode.limits import DEFAULT_LIMITS, ParseLimits
+from gateway.decode.view import Faults, Logs, Metrics, Traces
 
 
-def decode_logs(body: bytes) -> Logs:
-    """An ExportLogsServiceRequest. Raises BadPayload."""
-    return Logs(cast("LogsRequest", _parse(wire.LOGS, body)))
+def decode_traces(body: bytes, limits: ParseLimits = DEFAULT_LIMITS) -> Traces:
+    """An ExportTraceServiceRequest. Raises BadPayload, TooLarge."""
+    return Traces(*_decoded(wire.TRACES, slices.TRACES, body, limits))
 
 
-def decode_metrics(body: bytes) -> Metrics:
-    """An ExportMetricsServiceRequest. Raises BadPayload."""
-    return Metrics(cast("MetricsRequest", _parse(wire.METRICS, body)))
+def decode_logs(body: bytes, limits: ParseLimits = DEFAULT_LIMITS) -> Logs:
+    """An ExportLogsServiceRequest. Raises BadPayload, TooLarge."""
+    return Logs(*_decoded(wire.LOGS, slices.LOGS, body, limits))
 
 
-def _parse(message: type[Message], body: bytes) -> Message:
-    try:
-        return message.FromString(body)
-    except DecodeError:
-        # Its text may quote a field's value, so it is not passed on.
-        raise BadPayload("the body is not a valid OTLP protobuf message") from None
+def decode_metrics(body: bytes, limits: ParseLimits = DEFAULT_LIMITS) -> Metrics:
+    """An ExportMetricsServiceRequest. Raises BadPayload, TooLarge."""
+    return Metrics(*_decoded(wire.METRICS, slices.METRICS, body, limits))
+
+
+def _decoded(message: type[Message], level: slices.Level, body: bytes, limits: ParseLimits) -> tuple[Any, Faults]:
+    if len(body) <= slices.SLICE_BYTES:
+        return slices.parse(message, body), {}
+    faults: dict[str, str] = {}
+    return slices.sliced(level, body, limits, faults), faults

@@ -207,3 +207,9 @@ _CLASSES = _classes()
 TRACES = _CLASSES["ExportTraceServiceRequest"]
 LOGS = _CLASSES["ExportLogsServiceRequest"]
 METRICS = _CLASSES["ExportMetricsServiceRequest"]
+METRIC = _CLASSES["Metric"]
+
+
+def class_of(name: str) -> type[Message]:
+    """The class of a message of `_SCHEMA`."""
+    return _CLASSES[name]

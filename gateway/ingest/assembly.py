@@ -172,7 +172,14 @@ def build_intake(
     """
     rules = ParseRules(prices, settler.aggregates.settings.prefer_metrics, sources_with(generic_mapping(config)))
     users = UserPolicy(config.attributes.user, secrets.user)
-    context = Context(0, "", users=users, machines=Machines(secrets.machine), own_device=own_device)
+    context = Context(
+        0,
+        "",
+        users=users,
+        machines=Machines(secrets.machine),
+        own_device=own_device,
+        limits=config.limits.of_parsing,
+    )
     pipeline = IngestPipeline(spool, settler, Parser(rules, worker), now_ms=now_ms, context=context, devices=devices)
     return GatewayIntake(spool, pipeline, metering, devices)
 
@@ -193,6 +200,7 @@ def build_worker(config: Config, secrets: Secrets, own_device: str | None) -> Wo
             machine_secret=secrets.machine,
             price_list=config.pricing.price_list == "on",
             own_device=own_device,
+            limits=list(config.limits.of_parsing),
         )
     )
 
@@ -230,7 +238,10 @@ def evidence_ms(config: Config) -> int:
 
 def event_rules(config: Config) -> EventRules:
     return EventRules(
-        config.events.route, config.events.angle_brackets == "replace", frozenset(config.unit_cost.dimensions)
+        config.events.route,
+        config.events.angle_brackets == "replace",
+        frozenset(config.unit_cost.dimensions),
+        config.limits.of_parsing,
     )
 
 

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from gateway.contract.device_identity import machine_id
+from gateway.decode.limits import DEFAULT_LIMITS, ParseLimits
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -96,6 +97,8 @@ class Context(NamedTuple):
     own_device: str | None = None
     """The device that this gateway is itself and whose telemetry it takes: of whatever names no
     other one. None where it stands apart."""
+    limits: ParseLimits = DEFAULT_LIMITS
+    """How much one payload may hold."""
 
     @property
     def counted_key(self) -> str | None:

@@ -17,6 +17,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from gateway.contract.outcomes import Rejection
+from gateway.decode.limits import Meter
 from gateway.decode.view import Attributes, Faults, LogRecord, Logs, ScopeLogs
 from gateway.normalise import times
 from gateway.normalise.attribution import ResourceContext, name_machine, resource_origin
@@ -58,12 +59,17 @@ class _Run(NamedTuple):
     asked: dict[bytes, str]
     """Trace and span -> the model that a request event in it asks for; the answer's event
     names only what answered."""
+    meter: Meter
 
 
 def normalise_logs(logs: Logs, context: Context) -> Normalised:
-    """Calls and outcomes of one request."""
-    run = _Run(Normalised(), logs.faults, context, {})
+    """Calls and outcomes of one request.
+
+    Raises TooLarge; BadPayload where the view is parsed while it is read.
+    """
+    run = _Run(Normalised(), logs.faults, context, {}, Meter(context.limits))
     for number, resource_logs in enumerate(logs.request.resource_logs):
+        run.meter.take(1 + len(resource_logs.scope_logs))
         made = resource_origin(resource_logs.resource, context)
         for at, scope_logs in enumerate(resource_logs.scope_logs):
             _scope(run, scope_logs, f"resourceLogs[{number}].scopeLogs[{at}]", made)
@@ -83,8 +89,9 @@ def _name_asked(run: _Run) -> None:
 
 def _scope(run: _Run, scope_logs: ScopeLogs, at: str, made: ResourceContext) -> None:
     scope = scope_of(scope_logs.scope.name[:MAX_TEXT_CHARS], scope_logs.scope.version[:MAX_TEXT_CHARS])
-    out = run.out
-    for number, record in enumerate(scope_logs.log_records):
+    out, records = run.out, scope_logs.log_records
+    run.meter.take(len(records))
+    for number, record in enumerate(records):
         out.items += 1
         position = f"{at}.logRecords[{number}]"
         if position in run.faults:

@@ -17,6 +17,7 @@ from math import isfinite
 from typing import NamedTuple
 
 from gateway.contract.outcomes import Rejection
+from gateway.decode.limits import Meter, too_many_series
 from gateway.decode.view import Attributes, Faults, HistogramDataPoint, Metric, Metrics, NumberDataPoint
 from gateway.normalise import times
 from gateway.normalise.attribution import ResourceContext, resource_origin
@@ -79,18 +80,24 @@ class _Series(NamedTuple):
 
 
 def normalise_metrics(metrics: Metrics, context: Context) -> UsagePoints:
-    """The usage points and outcomes of one request."""
-    out = UsagePoints()
+    """The usage points and outcomes of one request.
+
+    Raises TooLarge; BadPayload where the view is parsed while it is read.
+    """
+    out, meter, most_series = UsagePoints(), Meter(context.limits), context.limits.max_series
     for i, resource_metrics in enumerate(metrics.request.resource_metrics):
+        meter.take(1 + len(resource_metrics.scope_metrics))
         made = resource_origin(resource_metrics.resource, context)
         out.attributions.append(made.attribution)
         identity = attributes_hash(resource_metrics.resource.attributes)
         for j, scope_metrics in enumerate(resource_metrics.scope_metrics):
             scope, version = scope_metrics.scope.name[:MAX_TEXT_CHARS], scope_metrics.scope.version[:MAX_TEXT_CHARS]
+            meter.take(len(scope_metrics.metrics))
             for k, metric in enumerate(scope_metrics.metrics):
+                n = points(metric)
+                meter.take(n)
                 table = metric_table(scope, metric.name)
                 if table is None:
-                    n = points(metric)
                     out.items += n
                     out.ignored += n
                     continue
@@ -108,6 +115,8 @@ def normalise_metrics(metrics: Metrics, context: Context) -> UsagePoints:
                     hashed(identity, scope.encode("utf-8", "replace"), metric.name.encode("utf-8", "replace")),
                 )
                 _metric(out, metric, series, at, metrics.faults)
+    if len(out.points) > most_series and len({point.key for point in out.points}) > most_series:
+        raise too_many_series(most_series)
     return out
 
 

@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from gateway.contract.outcomes import Rejection
+from gateway.decode.limits import Meter
 from gateway.decode.view import Attributes, Event, Faults, ScopeSpans, Span, Traces
 from gateway.normalise import times
 from gateway.normalise.attribution import ResourceContext, name_machine, resource_origin
@@ -78,12 +79,17 @@ class _Run(NamedTuple):
     context: Context
     repeats: list[Call]
     """Spans that repeat their parent."""
+    meter: Meter
 
 
 def normalise_traces(traces: Traces, context: Context) -> Normalised:
-    """Calls, links and outcomes of one request."""
-    run = _Run(Normalised(), Companions(), traces.faults, context, [])
+    """Calls, links and outcomes of one request.
+
+    Raises TooLarge; BadPayload where the view is parsed while it is read.
+    """
+    run = _Run(Normalised(), Companions(), traces.faults, context, [], Meter(context.limits))
     for number, resource_spans in enumerate(traces.request.resource_spans):
+        run.meter.take(1 + len(resource_spans.scope_spans))
         made = resource_origin(resource_spans.resource, context)
         for at, scope_spans in enumerate(resource_spans.scope_spans):
             _scope(run, scope_spans, (number, at), made)
@@ -165,7 +171,9 @@ def _scope(run: _Run, scope_spans: ScopeSpans, at: tuple[int, int], made: Resour
     out, context = run.out, run.context
     links, calls = out.links, out.calls
     spans = scope_spans.spans
-    out.items += len(spans)
+    n_spans = len(spans)
+    run.meter.take(n_spans)
+    out.items += n_spans
     known: tuple[str, ...] | None = None
     reader, plan = None, NO_PLAN
     for number, span in enumerate(spans):

@@ -14,6 +14,7 @@ import orjson
 from aiohttp import web
 
 from gateway.contract.errors import BadPayload, Overloaded, TooLarge
+from gateway.decode.json_size import has_more_values
 from gateway.decode.loose_json import loads
 from gateway.receiver.body import MIB, Hold, Limits, arriving_body, invite, too_large
 from gateway.receiver.content_encoding import Decode, gzip_blocks
@@ -22,6 +23,9 @@ from gateway.sources.documents import BOM
 PIECE_BYTES = MIB
 MAX_STREAMED_BYTES = 1024 * MIB
 """Of one body, plain."""
+MAX_LINE_BYTES = 4 * MIB
+MAX_LINE_VALUES = 100_000
+"""Of the first line of a body that is taken in pieces."""
 GZIP_BEGINS = b"\x1f"
 """No text begins with it. The first block may be this one byte."""
 
@@ -132,6 +136,11 @@ class FirstLine:
 
 
 def is_json(text: bytes) -> bool:
+    """Whether *text* is a document; never one that takes longer than some ten milliseconds to read,
+    for this is done on the loop.
+    """
+    if len(text) > MAX_LINE_BYTES or has_more_values(text, MAX_LINE_VALUES):
+        return False
     try:
         loads(text)
     except orjson.JSONDecodeError:

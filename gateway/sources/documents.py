@@ -12,8 +12,10 @@ from typing import NamedTuple
 
 import orjson
 
-from gateway.contract.errors import BadPayload, TooLarge
+from gateway.contract.errors import BadPayload
 from gateway.contract.outcomes import Rejection
+from gateway.decode.json_size import check_json
+from gateway.decode.limits import DEFAULT_LIMITS, ParseLimits
 from gateway.decode.loose_json import loads, place_of
 from gateway.normalise.texts import Json
 
@@ -22,12 +24,11 @@ _ENDS = json.JSONDecoder()
 """Finds where an object ends. Its values are not used: it takes more
 for JSON than the standard does."""
 _BLANK = re.compile(r"\s*")
+_LINE = re.compile(rb"[^\s][^\n]*+")
+"""A line that is not blank, from its first character on."""
 _SEAM = re.compile(rb"\}\s*+\{")
 """Between two objects; without one there is nothing to look for."""
 
-MAX_OBJECTS = 500_000
-"""In one body, or one piece of a body: as Python objects they take up to a hundred
-times the bytes that they came in."""
 MAX_BAD_LINES = 20_000
 """Each costs some 15 µs; whatever stands behind so many is rejected as one item."""
 
@@ -47,15 +48,16 @@ class Documents(NamedTuple):
     """Lines that could not be read."""
 
 
-def documents_in(body: bytes, *, first_line: int = 1, read_line: ReadLine | None = None) -> Documents:
+def documents_in(
+    body: bytes, *, first_line: int = 1, read_line: ReadLine | None = None, limits: ParseLimits = DEFAULT_LIMITS
+) -> Documents:
     """The documents of *body*, whose first line is number *first_line* of what was sent.
 
     Raises BadPayload where nothing in it can be read at all; never for a later part of a body,
-    whose first one was read. Raises TooLarge for more than `MAX_OBJECTS`.
+    whose first one was read. Raises TooLarge for more values than *limits* allow.
     """
     text = body.removeprefix(BOM)
-    if text.count(b"{") > MAX_OBJECTS:
-        raise TooLarge(f"more than {MAX_OBJECTS} objects in one document: send them one a line")
+    check_json(text, limits)
     try:
         value: Json = loads(text)
     except orjson.JSONDecodeError as error:
@@ -72,10 +74,10 @@ def _lines(text: bytes, first_line: int, read_line: ReadLine | None, bad_at: str
     if found:
         return Documents(found, [] if is_whole else [Rejection("not_json", f"[{len(found)}]")])
     rejected: list[Rejection] = []
-    for number, line in enumerate(text.split(b"\n"), start=first_line):
-        stripped = line.strip()
-        if not stripped:
-            continue
+    number, at = first_line, 0
+    for match in _LINE.finditer(text):  # one after the other: as a list, lines of two bytes take twenty times that
+        number, at = number + text.count(b"\n", at, match.start()), match.start()
+        stripped = match[0].strip()
         position = f"line {number}"
         try:
             found += _line(stripped, position, read_line)

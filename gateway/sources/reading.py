@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from gateway.contract.errors import BadPayload
+from gateway.decode.limits import DEFAULT_LIMITS, Meter, ParseLimits
 from gateway.normalise.context import Context
 from gateway.sources.catalogue import SOURCES
 from gateway.sources.documents import Documents, documents_in
@@ -15,31 +16,34 @@ def read_source(
 ) -> SourceRead:
     """What *body*, sent to the source *name*, holds.
 
-    Raises BadPayload; KeyError for a name that is none.
+    Raises BadPayload; TooLarge for more rows than `context.limits` allow; KeyError for a name
+    that is none.
     """
     return read_documents(sources[name], body, context, first_line=first_line)
 
 
 def read_documents(source: Source, body: bytes, context: Context, *, first_line: int = 1) -> SourceRead:
-    documents = documents_of(source, body, first_line)
+    documents = documents_of(source, body, first_line, context.limits)
+    Meter(context.limits).take(len(documents.found) + len(documents.rejected))
     out = SourceRead()
     out.calls.items = len(documents.rejected)
     out.calls.rejected += documents.rejected
     others = take_otlp(documents.found, out.calls, context)
     if others or not documents.found:
         source.read(others, out, context)
+    Meter(context.limits).take(out.calls.items + out.measured.items)
     return out
 
 
-def documents_of(source: Source, body: bytes, first_line: int = 1) -> Documents:
+def documents_of(source: Source, body: bytes, first_line: int = 1, limits: ParseLimits = DEFAULT_LIMITS) -> Documents:
     """The documents of *body*, of what its source trims it to where that can be read."""
     trimmed = body if source.trim is None else source.trim(body)
     if trimmed is not body:
         try:
-            documents = documents_in(trimmed, first_line=first_line, read_line=source.read_line)
+            documents = documents_in(trimmed, first_line=first_line, read_line=source.read_line, limits=limits)
         except BadPayload:
             pass
         else:
             if not documents.rejected:
                 return documents
-    return documents_in(body, first_line=first_line, read_line=source.read_line)
+    return documents_in(body, first_line=first_line, read_line=source.read_line, limits=limits)

@@ -20,7 +20,10 @@ from typing import Any, Literal, NamedTuple
 
 import orjson
 
+from gateway.common.json_bytes import json_bytes
 from gateway.contract.outcomes import Rejection
+from gateway.decode.json_size import check_json
+from gateway.decode.limits import DEFAULT_LIMITS, Meter, ParseLimits, too_many_values
 from gateway.usage_events.faults import Fault, event_mend
 from gateway.usage_events.json_items import UNREADABLE, json_items
 from gateway.usage_events.unit_cost import BadUnitCost, check_dimensions, check_stream, read_record
@@ -46,6 +49,7 @@ class EventRules(NamedTuple):
     """Of metered events that do not state it; every other one goes to the lane of events."""
     replace_brackets: bool = False
     more_dimensions: AbstractSet[str] = frozenset()
+    limits: ParseLimits = DEFAULT_LIMITS
 
 
 class Event(NamedTuple):
@@ -69,12 +73,16 @@ class Events:
 
 def decode_events(body: bytes, now_ms: int, rules: EventRules = EventRules(), *, nonce: bytes = b"") -> Events:  # noqa: B008 - immutable
     """The events of *body*; one that lacks a timestamp gets *now_ms*. Raises BadPayload
-    when the body is not JSON.
+    when the body is not JSON, TooLarge when it is over the limits.
 
     *nonce* differs with each request: without an id and a time two equal events are two, for
     nothing states that they are one.
     """
+    check_json(body, rules.limits)
+    if body.count(b"\n") + body.count(b"\r") > rules.limits.max_json_values:
+        raise too_many_values(rules.limits.max_json_values)
     items = json_items(body, "events")
+    Meter(rules.limits).take(len(items))
     events = Events(items=len(items))
     for i, (item, line) in enumerate(items):
         position = f"events[{i}]"
@@ -151,7 +159,7 @@ def _dumped(item: dict[str, Any]) -> bytes | None:
     some levels deeper than that.
     """
     try:
-        return orjson.dumps(item)
+        return json_bytes(item)
     except orjson.JSONEncodeError:
         return None
 
@@ -189,7 +197,7 @@ def _event(item: dict[str, Any], position: str, now_ms: int, rules: EventRules, 
     if route == "auto":
         route = "record"
     metered = metered_in(record, rules.more_dimensions, now_ms) if route != "event" else None
-    kept = orjson.dumps(record) if route != "record" else None
+    kept = json_bytes(record) if route != "record" else None
     return Event(position, metadata["event_id"], content, kept, metered)
 
 

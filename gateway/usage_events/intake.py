@@ -23,7 +23,7 @@ from spool.unit_cost import Metered, Mismatch
 
 log = structlog.get_logger()
 
-LARGE_BYTES = 256 * 1024
+LARGE_BYTES = 64 * 1024
 """Reading such a body takes some ten milliseconds, too long for the loop."""
 
 

@@ -13,6 +13,7 @@ from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any, get_args
 
+from gateway.contract.errors import TooLarge
 from gateway.contract.unit_cost import (
     DIMENSIONS,
     FREE_DIMENSION,
@@ -23,6 +24,7 @@ from gateway.contract.unit_cost import (
     METRIC_DEFAULT,
     Target,
 )
+from gateway.decode.json_size import has_more_values
 from gateway.decode.loose_json import place_of, whole_escapes
 from gateway.usage_events.faults import KNOWN, OLDER_ELEMENT, Fault, unknown_field_text
 from spool.unit_cost import (
@@ -44,6 +46,8 @@ STREAM_NAME = re.compile(r"(?!\.+\Z)[A-Za-z0-9_.-]{1,256}")
 """Not `..`: it would be another path."""
 OURS = KNOWN["allocation"] | KNOWN["metric"]
 MAX_RECORDS = 10_000
+MAX_JSON_VALUES = 40 * MAX_RECORDS
+"""Objects, arrays and commas of one body."""
 MAX_TEXT = 256
 MOST_DIGITS_AWAY = 30
 """Of a value's first digit from the decimal point: larger and smaller numbers are a mistake."""
@@ -81,6 +85,8 @@ def check_stream(name: str) -> None:
 
 
 def _listed(body: bytes) -> Sequence[object]:
+    if has_more_values(body, MAX_JSON_VALUES):
+        raise TooLarge(f"the body holds more than {MAX_JSON_VALUES} values: send the records in several requests")
     try:
         text = whole_escapes(body).decode("utf-8-sig")
         content = json.loads(text, parse_float=Decimal, parse_int=Decimal, parse_constant=_no_number)

@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+from gateway.decode.limits import DEFAULT_LIMITS
 from gateway.ingest.parsing.frames import Setup
 from gateway.ingest.parsing.worker_client import WorkerClient
 
@@ -18,5 +19,6 @@ def worker_client(*, users: Literal["keep", "hash"] = "keep", user_secret: bytes
             machine_secret=b"",
             price_list=True,
             own_device=None,
+            limits=list(DEFAULT_LIMITS),
         )
     )

@@ -11,6 +11,7 @@ import marshal
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, TypedDict
 
+from gateway.contract.errors import BadPayload, GatewayError, Overloaded, TooLarge
 from gateway.contract.outcomes import Rejection
 from gateway.contract.parsed_payload import ParsedPayload
 from gateway.ingest.parsing.parse import Parsed, Payload
@@ -39,14 +40,18 @@ class Setup(TypedDict):
     price_list: bool
     own_device: str | None
     """As `gateway.normalise.context.Context` has it."""
+    limits: list[int]
+    """The fields of `ParseLimits`, in their order."""
 
 
 Job = tuple[tuple[Any, ...], tuple[Any, ...]]
 """The fields of a Payload, and those of its Context that differ from payload to payload."""
 Answer = tuple[Any, Any]
-"""A packed Parsed, and model -> calls without a price; or None, and why the payload can
-never be read; or None twice: the gateway parses it itself and meets the same fault,
-with its own handling of errors."""
+"""A packed Parsed, and model -> calls without a price; or None, and class and text of the error
+(`ERRORS`); or None twice: the gateway parses it itself and meets the same fault, with its own
+handling of errors."""
+ERRORS: Final[dict[str, type[GatewayError]]] = {each.__name__: each for each in (BadPayload, TooLarge, Overloaded)}
+"""What a worker answers with, by its name."""
 
 
 class PackedPoints(NamedTuple):

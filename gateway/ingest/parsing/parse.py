@@ -76,17 +76,19 @@ class ParseRules(NamedTuple):
 
 
 def parse(payload: Payload, context: Context, rules: ParseRules) -> Parsed:
-    """Raises BadPayload for a body that can never be read, KeyError for a kind that is none."""
-    body = payload.body
+    """Raises BadPayload for a body that can never be read, TooLarge for one that is over
+    `context.limits`, KeyError for a kind that is none.
+    """
+    body, limits = payload.body, context.limits
     match payload.kind:
         case "traces":
-            traces = decode_traces_json(body) if payload.json else decode_traces(body)
+            traces = decode_traces_json(body, limits) if payload.json else decode_traces(body, limits)
             return Parsed(parsed_calls(normalise_traces(traces, context), context, rules))
         case "logs":
-            logs = decode_logs_json(body) if payload.json else decode_logs(body)
+            logs = decode_logs_json(body, limits) if payload.json else decode_logs(body, limits)
             return Parsed(parsed_calls(normalise_logs(logs, context), context, rules))
         case "metrics":
-            metrics = decode_metrics_json(body) if payload.json else decode_metrics(body)
+            metrics = decode_metrics_json(body, limits) if payload.json else decode_metrics(body, limits)
             return Parsed(None, normalise_metrics(metrics, context))
         case "forwarded":
             return _parse_forwarded(payload, context, rules)

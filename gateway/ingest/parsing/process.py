@@ -3,8 +3,9 @@ than counting and the disk do.
 
 The loop's process stays the only one that counts, spools and answers. A worker is a child of it:
 frames go to its standard input and come back in the same order from its standard output. What it
-computes is pure, so when it dies, or is busy, the same work is done here; nothing depends on it but
-speed. Frames are `marshal`, which only ever passes between these two.
+computes is pure, so when it is gone, or busy, the same work is done here; nothing depends on it but
+speed. Only the frame that it was at when it died stays undone: it may be what killed it. Frames
+are `marshal`, which only ever passes between these two.
 """
 
 import asyncio
@@ -54,7 +55,11 @@ def frame(value: object) -> bytes:
 
 
 class WorkerGone(Exception):
-    """The worker ended before it answered: do the work here."""
+    """The worker ended before it began: do the work here."""
+
+
+class WorkerDied(Exception):
+    """The worker ended over this very frame: never do its work here."""
 
 
 class Worker:
@@ -72,6 +77,7 @@ class Worker:
         self._answered_s = 0.0
         """When it answered last, by the loop's clock."""
         self._running: asyncio.Task[None] | None = None
+        self._is_stopping = False
         self.done = 0
         """Frames answered."""
         self.restarts = 0
@@ -89,7 +95,9 @@ class Worker:
         self._running = asyncio.create_task(self._run(), name="worker")
 
     async def ask(self, value: object) -> Any:
-        """What the worker makes of *value*. Raises WorkerGone; ask only when it `is_free`."""
+        """What the worker makes of *value*. Raises WorkerGone, WorkerDied; ask only when it
+        `is_free`.
+        """
         process = self._process
         if process is None or process.stdin is None:
             raise WorkerGone
@@ -104,6 +112,7 @@ class Worker:
         return await answer
 
     async def stop(self) -> None:
+        self._is_stopping = True
         if self._running is not None:
             self._running.cancel()
             await asyncio.gather(self._running, return_exceptions=True)
@@ -115,7 +124,9 @@ class Worker:
             except OSError as error:
                 log.warning("worker not started", error=type(error).__name__)
             self.restarts += 1
-            log.warning("worker ended; its payloads are read here", restarts=self.restarts)
+            log.warning(
+                "worker ended; the payload it was at is answered 503, others are read here", restarts=self.restarts
+            )
             await asyncio.sleep(RESTART_S)
 
     async def _live(self) -> None:
@@ -170,9 +181,10 @@ class Worker:
     async def _end(self, process: asyncio.subprocess.Process) -> None:
         """Make an end of the child, and let everybody who waits for it know."""
         waiting, self._waiting = self._waiting, deque()
-        for one in waiting:
+        for number, one in enumerate(waiting):
             if not one.answer.done():
-                one.answer.set_exception(WorkerGone())
+                is_culprit = number == 0 and not self._is_stopping
+                one.answer.set_exception(WorkerDied() if is_culprit else WorkerGone())
         with suppress(ProcessLookupError):
             process.kill()
         with suppress(TimeoutError):

@@ -11,7 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from gateway.contract.errors import BadPayload
+from gateway.contract.errors import BadPayload, Overloaded, TooLarge
+from gateway.decode.limits import ParseLimits
 from gateway.ingest.parsing.frames import Answer, Job, Setup, opened, pack
 from gateway.ingest.parsing.parse import ParseRules, parse
 from gateway.ingest.parsing.process import HEADER, frame
@@ -44,6 +45,7 @@ def main() -> None:
         users=UserPolicy(setup["users"], setup["user_secret"]),  # type: ignore[arg-type]  # our own parent wrote it
         machines=Machines(setup["machine_secret"]),
         own_device=setup["own_device"],
+        limits=ParseLimits(*setup["limits"]),
     )
     gc.collect()
     gc.freeze()
@@ -60,8 +62,10 @@ def answer(job: Job, context: Context, rules: ParseRules) -> Answer:
     """The answer to one job; *context* has what is the same for all payloads."""
     try:
         packed = pack(parse(*opened(job, context), rules))
-    except BadPayload as error:
-        return None, str(error)
+    except (BadPayload, TooLarge) as error:
+        return None, ((TooLarge if isinstance(error, TooLarge) else BadPayload).__name__, str(error))
+    except MemoryError:
+        return None, (Overloaded.__name__, "there is no memory to read the body: send less in one request")
     except Exception:  # noqa: BLE001 as `Answer` has it: an error's text may quote the payload
         return None, None
     unpriced = dict(rules.prices.unpriced)

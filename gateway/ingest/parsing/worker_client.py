@@ -11,15 +11,17 @@ from functools import partial
 from typing import Any, Final
 
 from gateway.common.in_thread import in_thread
-from gateway.contract.errors import BadPayload
+from gateway.contract.errors import Overloaded
 from gateway.ingest.metrics import POINTS_HERE
-from gateway.ingest.parsing.frames import Answer, Job, Setup, job_of, points_in, unpack
+from gateway.ingest.parsing.frames import ERRORS, Answer, Job, Setup, job_of, points_in, unpack
 from gateway.ingest.parsing.parse import Parsed, Payload
-from gateway.ingest.parsing.process import Worker, WorkerGone
+from gateway.ingest.parsing.process import Worker, WorkerDied, WorkerGone
 from gateway.normalise.context import Context
 
 LARGE_BYTES: Final = 8 * 1024
 """Such a payload goes by itself."""
+DIED: Final = "the process that reads bodies ended over this one: send it again later, or less in one request"
+DIED_RETRY_S: Final = 10
 TOGETHER_LEAST: Final = 4
 TOGETHER_MOST: Final = 16
 
@@ -46,19 +48,23 @@ class WorkerClient:
     async def parse(self, payload: Payload, context: Context) -> tuple[Parsed, Mapping[str, int]]:
         """The payload, parsed, and model -> calls without a price.
 
-        Raises BadPayload; WorkerGone when the caller must parse it
-        itself. Ask only when it `is_free`.
+        Raises BadPayload, TooLarge; Overloaded where the worker died over it; WorkerGone when the
+        caller must parse it itself. Ask only when it `is_free`.
         """
         job = job_of(payload, context)
         if len(payload.body) >= LARGE_BYTES:
-            (answer,) = await self.worker.ask([job])
+            try:
+                (answer,) = await self.worker.ask([job])
+            except WorkerDied:
+                raise Overloaded(DIED, retry_after_s=DIED_RETRY_S) from None
         else:
             answer = await self._together(job)
         fields, rest = answer
         if fields is None and rest is None:
             raise WorkerGone
         if fields is None:
-            raise BadPayload(rest)
+            name, text = rest
+            raise ERRORS[name](text)
         return await in_thread(partial(unpack, fields), is_long=points_in(fields) > POINTS_HERE), rest
 
     def _together(self, job: Job) -> "asyncio.Future[Answer]":
@@ -90,7 +96,7 @@ class WorkerClient:
         answers: list[Any]
         try:
             answers = await self.worker.ask([job for job, _ in small])
-        except WorkerGone:
+        except (WorkerGone, WorkerDied):  # none of them is of a size that could kill anything
             answers = []
         for i, (_, waiting) in enumerate(small):
             if waiting.done():

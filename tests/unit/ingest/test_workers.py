@@ -10,9 +10,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from gateway.contract.errors import BadPayload
+from gateway.contract.errors import BadPayload, Overloaded, TooLarge
+from gateway.decode.limits import DEFAULT_LIMITS
 from gateway.ingest.parsing.frames import PIECE, PackedPoints, pack_points, unpack_points
 from gateway.ingest.parsing.parse import Parsed, ParseRules, Payload, parse
+from gateway.ingest.parsing.parser import Parser
 from gateway.ingest.parsing.process import MAX_BACKLOG, WorkerGone
 from gateway.ingest.parsing.worker_client import LARGE_BYTES, TOGETHER_LEAST, WorkerClient
 from gateway.normalise.context import Context, UserPolicy
@@ -20,6 +22,7 @@ from gateway.pricing.prices import Prices
 from tests.support.corpus import Scenario, scenarios
 from tests.support.metrics import Export
 from tests.support.metrics_rig import MetricsRig
+from tests.support.otlp_bytes import field
 from tests.support.workers import worker_client
 
 CONTEXT = Context(1_767_607_200_000, "2026-01-05T10:00:00.000Z", key="a key", peer="10.0.0.7")
@@ -96,9 +99,7 @@ async def test_more_points_than_one_piece_holds_come_whole_and_in_their_order(cl
     assert unpack_points(packed) == parsed.points == wanted.points
 
 
-async def test_metrics_are_counted_whether_the_worker_reads_them_or_is_gone(
-    tmp_path: Path, client: WorkerClient
-) -> None:
+async def test_metrics_are_counted_once_where_the_worker_died_over_them(tmp_path: Path, client: WorkerClient) -> None:
     rig = await MetricsRig(tmp_path).open(worker=client)
     large = {"more": {"padding": "x" * LARGE_BYTES}}
     await rig.metrics(Export(at=60).point(100, **large))  # type: ignore[arg-type] # the builder's own keyword
@@ -107,7 +108,10 @@ async def test_metrics_are_counted_whether_the_worker_reads_them_or_is_gone(
     coming = asyncio.ensure_future(rig.metrics(Export(at=120).point(250, **large)))  # type: ignore[arg-type] # as above
     await asyncio.sleep(0)
     child_of(client).kill()
-    await coming
+    with pytest.raises(Overloaded):
+        await coming
+    await until_free(client)
+    await rig.metrics(Export(at=120).point(250, **large))  # type: ignore[arg-type] # as above
     await rig.settle()
     assert await rig.used() == (250, 0)
     await rig.close()
@@ -119,6 +123,28 @@ async def test_a_body_that_cannot_be_read_is_told_in_the_same_words(client: Work
     with pytest.raises(BadPayload, match=str(here.value)):
         await parsed_there(client, Payload("traces", b"\xff\xff", json=False))
     assert client.is_free
+
+
+async def test_a_body_over_a_limit_is_refused_there_in_the_same_words(client: WorkerClient) -> None:
+    body = field(1, b"\x12\x00" * (DEFAULT_LIMITS.max_items + 1))
+    with pytest.raises(TooLarge) as here:
+        parsed_here(Payload("traces", body, json=False))
+    with pytest.raises(TooLarge, match=r"limits\.max_items") as there:
+        await client.parse(Payload("traces", body, json=False), CONTEXT)
+    assert str(there.value) == str(here.value)
+    assert client.worker.restarts == 0
+
+
+async def test_a_payload_over_which_the_worker_died_is_never_read_by_the_gateway_itself(client: WorkerClient) -> None:
+    parser = Parser(ParseRules(Prices()), client)
+    child = child_of(client)
+    child.suspend()
+    coming = asyncio.ensure_future(parser.parse(Payload("no such kind", b" " * LARGE_BYTES), CONTEXT))
+    await asyncio.sleep(0)
+    child.kill()
+    with pytest.raises(Overloaded):  # read here, it would be a KeyError
+        await coming
+    await until_free(client)
 
 
 async def test_few_small_payloads_are_read_here(client: WorkerClient) -> None:
@@ -143,14 +169,19 @@ async def test_models_without_a_price_are_told(client: WorkerClient) -> None:
         assert unpriced == {"no-such-model": 1}
 
 
-async def test_a_killed_worker_gives_its_payloads_back_and_comes_again(client: WorkerClient) -> None:
+async def test_a_killed_worker_gives_back_all_payloads_but_the_one_it_was_at_and_comes_again(
+    client: WorkerClient,
+) -> None:
     child = child_of(client)
     child.suspend()
     waiting = [asyncio.ensure_future(client.parse(LARGE, CONTEXT)) for _ in range(MAX_BACKLOG)]
     await asyncio.sleep(0)
     assert not client.is_free, "no more are handed over than it may have waiting"
     os.kill(child.pid, signal.SIGKILL)
-    for answer in waiting:
+    with pytest.raises(Overloaded, match="ended over this one") as died:
+        await waiting[0]
+    assert died.value.retry_after_s
+    for answer in waiting[1:]:
         with pytest.raises(WorkerGone):
             await answer
     assert not client.is_free
@@ -179,7 +210,7 @@ async def test_a_worker_that_does_not_answer_is_ended_and_its_payloads_are_given
     client.start()
     await until_free(client)
     child_of(client).suspend()
-    with pytest.raises(WorkerGone):
+    with pytest.raises(Overloaded):
         await client.parse(LARGE, CONTEXT)
     await until_free(client)
     parsed, _ = await client.parse(LARGE, CONTEXT)
@@ -193,7 +224,7 @@ async def test_a_worker_that_ended_unnoticed_is_gone_for_whoever_asks(client: Wo
     child.kill()
     child.wait()
     for _ in range(3):
-        with pytest.raises(WorkerGone):
+        with pytest.raises((WorkerGone, Overloaded)):
             await client.parse(LARGE, CONTEXT)
     await until_free(client)
 

@@ -283,7 +283,7 @@ async def test_a_long_first_line_is_looked_at_once(start: Start, client: Client)
     block, it takes half a minute.
     """
     started = await start()
-    body = b"[" + b"1," * (10 * MIB) + b"\n" + b"x" * (20 * MIB)
+    body = b'["' + b"1," * (10 * MIB) + b"\n" + b"x" * (20 * MIB)
     began = time.monotonic()
     assert (await post(client, f"{started.url}/v1/sources/plain", body))[0] == 200
     assert time.monotonic() - began < 5

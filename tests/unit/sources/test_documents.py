@@ -4,7 +4,8 @@ import orjson
 import pytest
 
 from gateway.contract.errors import BadPayload, TooLarge
-from gateway.sources.documents import MAX_BAD_LINES, MAX_OBJECTS, documents_in
+from gateway.decode.limits import DEFAULT_LIMITS
+from gateway.sources.documents import MAX_BAD_LINES, documents_in
 
 ONE, TWO = {"a": {"b": [1, "}{"]}}, {"c": "é"}
 
@@ -79,7 +80,7 @@ def test_a_text_cut_inside_an_emoji_costs_no_call() -> None:
 
 def test_more_objects_than_fit_into_memory_are_refused_before_they_are_read() -> None:
     with pytest.raises(TooLarge):
-        documents_in(b"[" + b"{}," * MAX_OBJECTS + b"{}]")
+        documents_in(b"[" + b"{}," * (DEFAULT_LIMITS.max_json_values // 2) + b"{}]")
 
 
 def test_behind_very_many_bad_lines_the_rest_is_one_rejection() -> None:

@@ -1,0 +1,102 @@
+"""What a gateway's processes hold, and how long its loop keeps an honest sender waiting, while
+something else is sent.
+"""
+
+import gzip
+import http.client
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from urllib.parse import urlsplit
+
+import psutil
+
+from tests.support.gateway_process import GatewayProcess
+
+MIB = 1024 * 1024
+_SAMPLE_S = 0.005
+
+
+class Strain:
+    """The most that was seen; final when the `straining` block ended."""
+
+    def __init__(self, rss_bytes: int) -> None:
+        self.before_bytes = self.most_bytes = rss_bytes
+        self.slowest_s = 0.0
+        """The slowest answer to the honest sender."""
+        self.asked = 0
+
+    @property
+    def grown_mib(self) -> float:
+        return (self.most_bytes - self.before_bytes) / MIB
+
+    def __str__(self) -> str:
+        return f"+{self.grown_mib:.0f} MiB, slowest of {self.asked} answers {self.slowest_s:.3f} s"
+
+
+def rss_bytes(pid: int) -> int:
+    """Resident memory of a process and its children together."""
+    total = 0
+    with suppress(psutil.NoSuchProcess):
+        process = psutil.Process(pid)
+        for each in (process, *process.children(recursive=True)):
+            with suppress(psutil.NoSuchProcess):
+                total += each.memory_info().rss
+    return total
+
+
+@contextmanager
+def straining(gateway: GatewayProcess) -> Iterator[Strain]:
+    """Watch *gateway* while the block runs; an honest sender asks all the time."""
+    pid = gateway.process.pid
+    strain = Strain(rss_bytes(pid))
+    is_done = threading.Event()
+
+    def weigh() -> None:
+        while not is_done.is_set():
+            strain.most_bytes = max(strain.most_bytes, rss_bytes(pid))
+            time.sleep(_SAMPLE_S)
+
+    def ask() -> None:
+        address = urlsplit(gateway.intake_url)
+        while not is_done.is_set():
+            begun_s = time.monotonic()
+            connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=120)
+            try:
+                connection.request("POST", "/v1/traces", b"", {"Content-Type": "application/x-protobuf"})
+                assert connection.getresponse().status == 200
+            finally:
+                connection.close()
+            strain.slowest_s = max(strain.slowest_s, time.monotonic() - begun_s)
+            strain.asked += 1
+            time.sleep(_SAMPLE_S)
+
+    threads = [threading.Thread(target=work) for work in (weigh, ask)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield strain
+    finally:
+        is_done.set()
+        for thread in threads:
+            thread.join()
+    strain.most_bytes = max(strain.most_bytes, rss_bytes(pid))
+
+
+def post(
+    gateway: GatewayProcess, path: str, body: bytes, *, kind: str = "application/x-protobuf", zipped: bool = False
+) -> tuple[int, bytes]:
+    """Status and body of the answer."""
+    address = urlsplit(gateway.intake_url)
+    headers = {"Content-Type": kind}
+    if zipped:
+        body = gzip.compress(body, 9)
+        headers["Content-Encoding"] = "gzip"
+    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=180)
+    try:
+        connection.request("POST", path, body, headers)
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+    finally:
+        connection.close()
