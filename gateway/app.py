@@ -179,6 +179,7 @@ class Gateway:
             spool_lanes=self.lanes.status,
             device_lane=lambda: (self._device_lane.state, self._device_lane.reason),
             held_s=lambda: self.settler.held_s,
+            behind_s=lambda: self.settler.behind_s,
             unpriced=self.prices.unpriced,
             gaps=aggregates.gaps,
             key_names=self.keys.names,

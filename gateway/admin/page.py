@@ -123,7 +123,9 @@ def faults_of(status: Status) -> list[str]:
         faults.append("the counts at the edge do not add up")
     faults += [f"the counts of lane {name} do not add up" for name, lane in lanes.items() if not adds_up(lane)]
     faults += [
-        f"lane {name} is {lane['state']}" for name, lane in lanes.items() if lane["state"] in ("retrying", "held")
+        f"lane {name} is {lane['state']}"
+        for name, lane in lanes.items()
+        if lane["state"] in ("behind", "retrying", "held")
     ]
     faults += [
         f"lane {name} is off, with {records(lane['pending'])} waiting"

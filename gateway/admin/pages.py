@@ -27,6 +27,7 @@ from gateway.keys.requests import OPERATOR
 from gateway.observability.metrics import Status
 from gateway.observability.quarantine import degraded
 from gateway.receiver.authenticator import Authenticator
+from spool.record import AI_TELEMETRY
 
 MAX_DIGITS: Final = 9
 
@@ -61,9 +62,15 @@ async def readyz(request: web.Request) -> web.Response:
     """Data sent now can be kept."""
     reason = await request.app[PARTS].not_ready()
     if reason is None:
-        quarantine = request.app[PARTS].status().get("quarantine")
-        why = None if quarantine is None else degraded(quarantine)
-        return web.Response(text="ready\n" if why is None else f"ready, degraded: {why}\n")
+        status = request.app[PARTS].status()
+        quarantine = status.get("quarantine")
+        lane = status["lanes"].get(AI_TELEMETRY)
+        reasons = [
+            None if quarantine is None else degraded(quarantine),
+            lane["reason"] if lane is not None and lane["state"] == "behind" else None,
+        ]
+        why = "; ".join(filter(None, reasons))
+        return web.Response(text=f"ready, degraded: {why}\n" if why else "ready\n")
     return web.Response(text=f"not ready: {reason}\n", status=HTTPStatus.SERVICE_UNAVAILABLE)
 
 

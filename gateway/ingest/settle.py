@@ -39,6 +39,9 @@ UNFINISHED_SETTLES = 30
 others settle: 5 minutes by default."""
 HELD_LOOK_S = 0.2
 """How often it is looked whether what is held may go."""
+BEHIND_S = 30.0
+"""Calls that wait this much longer than `counting.settle` are reported."""
+BEHIND_LOOK_S = 2.0
 TURN_S = 30.0
 """How often the ledger forgets silent sources."""
 
@@ -146,6 +149,7 @@ class Settler:
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._run(), name="settling of calls")
+                tasks.create_task(self._report_behind(), name="settling behind")
                 tasks.create_task(self.aggregates.run(lambda seq: self._announce(self._now_ms(), seq)), name="metrics")
         finally:
             if self._rebuilding is not None:
@@ -239,6 +243,29 @@ class Settler:
             return None
         waited_ms = self._now_ms() - oldest_ms - self.settle_ms
         return waited_ms / 1000 if waited_ms > 0 else None
+
+    @property
+    def behind_s(self) -> float | None:
+        """For how long the oldest chunk has waited beyond its time to settle, where that is over
+        `BEHIND_S` and nothing holds it; else None.
+        """
+        oldest_ms = self.ledger.oldest_ms()
+        if oldest_ms is None or (self._held_ms is not None and oldest_ms >= self._held_ms):
+            return None
+        waited_s = (self._now_ms() - oldest_ms - self.settle_ms) / 1000
+        return waited_s if waited_s > BEHIND_S else None
+
+    async def _report_behind(self) -> None:
+        """Log when settling falls behind, and when it has caught up."""
+        was_behind = False
+        while True:
+            await asyncio.sleep(BEHIND_LOOK_S)
+            behind_s = self.behind_s
+            if behind_s is not None and not was_behind:
+                log.warning("settling is behind", oldest_s=round(behind_s), settling=self.ledger.sizes()["settling"])
+            elif behind_s is None and was_behind:
+                log.info("settling has caught up")
+            was_behind = behind_s is not None
 
     async def _waiting(self, ledger: Ledger, due: Sequence[int]) -> dict[tuple[int, ...], list[bytes]]:
         """Reports of calls in the chunks *due* that wait on for their end -> their records."""

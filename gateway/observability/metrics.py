@@ -29,7 +29,7 @@ class LaneStatus(TypedDict):
     expired: int
     oldest_pending_age_s: float | None
     """None when nothing is pending."""
-    state: Literal["ok", "retrying", "held", "off"]
+    state: Literal["ok", "behind", "retrying", "held", "off"]
     reason: str | None
     """Why it is not ok; safe to show."""
     restarts: NotRequired[int]
@@ -227,7 +227,7 @@ NAMES: Final[tuple[Name, ...]] = (
 
 EDGE_OUTCOMES: Final = ("kept", "duplicate", "suppressed", "rejected", "ignored")
 LANE_OUTCOMES: Final = ("kept", "delivered", "pending", "dead_lettered", "expired")
-LANE_STATES: Final = ("ok", "retrying", "held", "off")
+LANE_STATES: Final = ("ok", "behind", "retrying", "held", "off")
 
 Sample = tuple[tuple[str, ...], float]
 """Label values, value."""

@@ -14,7 +14,7 @@ from gateway.observability.metrics import LaneStatus, SpoolStatus, Status
 from gateway.observability.quarantine import quarantine_status
 from gateway.observability.refusals import RefusedStatus
 from spool.errors import SpoolError
-from spool.record import DEVICES
+from spool.record import AI_TELEMETRY, DEVICES
 from spool.store import Spool, StatusStore
 
 
@@ -30,6 +30,8 @@ class StatusReport:
     """State of the devices' own lane, and why it is not `ok`."""
     held_s: Callable[[], float | None]
     """As `DeviceStatus.telemetry_held_s`."""
+    behind_s: Callable[[], float | None]
+    """As `Settler.behind_s`."""
     unpriced: Mapping[str, int]
     gaps: Callable[[], Sequence[Gap]]
     key_names: Callable[[], Mapping[str, str]]
@@ -60,6 +62,9 @@ class StatusReport:
         """
         now_ms = self.spool.age_ms()
         lanes = dict(self.spool_lanes(now_ms))
+        behind = settling_behind(self.behind_s())
+        if behind is not None and lanes[AI_TELEMETRY]["state"] == "ok":
+            lanes[AI_TELEMETRY] = {**lanes[AI_TELEMETRY], "state": "behind", "reason": behind}
         lanes[DEVICES] = lane_with(lanes[DEVICES], self.devices.figures, now_ms, *self.device_lane())
         return lanes
 
@@ -78,6 +83,13 @@ class StatusReport:
         except SpoolError as error:
             return str(error)
         return None
+
+
+def settling_behind(behind_s: float | None) -> str | None:
+    """Why the lane of calls is `behind`; None when it is not."""
+    if behind_s is None:
+        return None
+    return f"calls settle late: the oldest has waited {behind_s:.0f} s beyond counting.settle"
 
 
 def spool_status(spool: StatusStore) -> SpoolStatus:

@@ -408,7 +408,7 @@ async def test_metrics_are_readable_complete_and_agree_with_the_status(
     items = {sample.labels["fate"]: sample.value for sample in families["telemetry_gateway_items"].samples}
     assert items == {outcome: n for outcome, n in admin.status["edge"].items() if outcome != "received"}
     states = {s.labels["state"]: s.value for s in families["telemetry_gateway_lane_state"].samples}
-    assert states == {"ok": 1, "retrying": 0, "held": 0, "off": 0}
+    assert states == {"ok": 1, "behind": 0, "retrying": 0, "held": 0, "off": 0}
 
 
 async def test_a_salvaged_spool_is_ready_and_degraded(start: Start, client: aiohttp.ClientSession) -> None:
