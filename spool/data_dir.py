@@ -10,6 +10,7 @@ from spool.errors import SpoolError
 OWNER_ONLY = 0o600
 DATABASE = "spool.db"
 LOCK = "lock"
+RESERVE = "reserve"
 GATEWAY_FILES = (DATABASE, LOCK, "control.db", "service/service.db")
 """One of these is in every data directory, also where one was restored in part."""
 LOST_AND_FOUND = "lost+found"

@@ -3,6 +3,9 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from spool.clock import rfc3339_ms
+from spool.record import Lane
+
 
 class Room(NamedTuple):
     """Measured after each commit."""
@@ -21,7 +24,7 @@ class Room(NamedTuple):
 
 
 class Quarantined(NamedTuple):
-    """One salvage."""
+    """One salvage of a damaged spool, or one finding that it was lost or is an old copy."""
 
     at_ms: int
     folder: str
@@ -31,7 +34,25 @@ class Quarantined(NamedTuple):
     number is unknown."""
     why: str
     damaged: Mapping[str, int]
-    """Table, `index`, `schema` or `log` -> pages and rows that could not be read."""
+    """Table, `index`, `schema`, `log`, `file` or `summary` -> pages and rows that could not be
+    read."""
+    lanes: Mapping[Lane, int]
+    """What is gone of each lane that lost records. Where `records` is None: what each lane held,
+    pending and dead letters, at `since_ms`."""
+    since_ms: int | None
+    """Wall clock when the spool was last known as it was; None when nothing knows."""
+    acknowledged: bool
+    """Whether an operator has seen it."""
+
+
+def gone_text(records: int | None, lanes: Mapping[Lane, int], since_ms: int | None) -> str:
+    """How many records are gone, of which lanes and since when, in words."""
+    named = ", ".join(f"{lane} {n}" for lane, n in lanes.items())
+    since = "" if since_ms is None else rfc3339_ms(since_ms)
+    if records is None:
+        held = f" (at {since} it held {named or 'none'})" if since else ""
+        return f"an unknown number of records{held}"
+    return f"{records} records" + (f" ({named})" if named else "") + (f" since {since}" if since else "")
 
 
 class Finding(NamedTuple):

@@ -444,6 +444,14 @@ class StatusStore(Protocol):
     def quarantined_bytes(self) -> int:
         """Bytes of damaged files that are kept; 0 once an operator has moved them away."""
 
+    def unacknowledged(self) -> int:
+        """Salvages and losses that no operator has seen: neither acknowledged, nor their damaged
+        files moved away.
+        """
+
+    async def acknowledge(self) -> int:
+        """An operator has seen all of them; how many there were. Raises SpoolError."""
+
     async def verify(self) -> Verified:
         """Read the whole file beside the writer; a large spool takes minutes.
 

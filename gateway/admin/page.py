@@ -50,6 +50,9 @@ MOST_MODELS: Final = 50
 MODELS_FROM: Final = "models_from"
 """Parameter of the page: the first model that is shown, from 0."""
 
+QUARANTINED: Final = "quarantined"
+"""Reason of dead letters that stand for what the spool lost."""
+
 LOGIN_FORM: Final = (
     '<form method="post" action="/login"><label>Admin token '
     '<input type="password" name="token" autocomplete="off" required></label> <button>Open</button></form>'
@@ -145,11 +148,11 @@ def records(n: int) -> str:
 
 
 def letters_to_look_at(status: Status) -> int:
-    """Dead letters that are still here; those that an operator dropped are dealt with,
-    though they stay counted.
+    """Dead letters of the upstream that are still here; those that an operator dropped are dealt
+    with, though they stay counted, and what the spool lost is no one's refusal.
     """
     if "dead_letters" in status:
-        return sum(reason["records"] for reason in status["dead_letters"])
+        return sum(reason["records"] for reason in status["dead_letters"] if reason["reason"] != QUARANTINED)
     return sum(lane["dead_lettered"] for lane in status["lanes"].values())
 
 
@@ -162,7 +165,7 @@ def headline(edge: Mapping[str, int], lanes: Mapping[str, LaneStatus]) -> str:
         "Received": edge["received"],
         "Delivered": sum(lane["delivered"] for lane in lanes.values()),
         "Waiting": sum(lane["pending"] for lane in lanes.values()),
-        "Refused by the far end": sum(lane["dead_lettered"] for lane in lanes.values()),
+        "Dead letters": sum(lane["dead_lettered"] for lane in lanes.values()),
     }
     return "<dl>" + "".join(f"<div><dt>{k}</dt><dd>{number(n)}</dd></div>" for k, n in figures.items()) + "</dl>"
 
@@ -204,9 +207,12 @@ def dead_letters_part(reasons: Sequence[ReasonFigures]) -> list[str]:
         for x in reasons[:MOST_REASONS]
     ]
     more = f"; {number(len(reasons) - len(rows))} more in /v2/status" if len(reasons) > len(rows) else ""
-    caption = f"Kept, to be looked at, put back or dropped: telemetry-gateway spool dead-letters{more}"
+    caption = (
+        "Kept, to be looked at, put back or dropped: telemetry-gateway spool dead-letters; "
+        f"what the spool itself lost is {QUARANTINED}, the rest the far end refused{more}"
+    )
     head = ["Lane", "Reason", "Oldest", "Newest", "Records"]
-    return ["<h2>What the far end refused</h2>", table(caption, head, rows, 4)]
+    return ["<h2>Dead letters</h2>", table(caption, head, rows, 4)]
 
 
 def lane_state(lane: LaneStatus) -> str:

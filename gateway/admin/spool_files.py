@@ -20,6 +20,9 @@ class SpoolFiles(Protocol):
     async def back_up(self, to: Path) -> int:
         """Write a copy to *to*, whole or not at all; its bytes. Raises SpoolError."""
 
+    async def acknowledge(self) -> int:
+        """An operator has seen what the spool lost; how many losses were new. Raises SpoolError."""
+
 
 class Backup(Body):
     """Where the copy goes; other fields are ignored."""
@@ -47,6 +50,10 @@ async def back_up(spool: SpoolFiles, call: Call[Backup]) -> dict[str, Any]:
     return {"file": call.body.file, "bytes": await spool.back_up(Path(call.body.file))}
 
 
+async def acknowledge(spool: SpoolFiles, call: Call[None]) -> dict[str, Any]:
+    return {"acknowledged": await spool.acknowledge()}
+
+
 async def show_status(source: StatusSource, call: Call[None]) -> Mapping[str, Any]:
     return source()
 
@@ -61,7 +68,12 @@ BACK_UP: Final = Operation(
     summary="Write a copy of the spool while it runs",
     handler=back_up, body=Backup, answer=Answer("The copy is on disk.", "SpoolCopy"),
 )  # fmt: skip
-OPERATIONS: Final[tuple[Operation[SpoolFiles, Any], ...]] = (VERIFY, BACK_UP)
+ACKNOWLEDGE: Final = Operation(
+    method="POST", path="/v2/spool/acknowledge", id="acknowledgeSpoolLosses", tag="Spool",
+    summary="State that an operator has seen what the spool lost: the gateway is not degraded by it any more",
+    handler=acknowledge, answer=Answer("They are acknowledged.", "AcknowledgedLosses"),
+)  # fmt: skip
+OPERATIONS: Final[tuple[Operation[SpoolFiles, Any], ...]] = (VERIFY, BACK_UP, ACKNOWLEDGE)
 
 STATUS: Final = Operation(
     method="GET", path="/v2/status", id="status", tag="Health", open="loopback",

@@ -213,6 +213,17 @@ def spool_backup(config_file: Path | None, data_dir: Path | None, as_json: bool,
     sys.exit(asyncio.run(print_backup(config_of(config_file, data_dir), file.absolute(), as_json=as_json)))
 
 
+@spool.command("acknowledge")
+@config_option
+@data_dir_option
+@json_option
+def spool_acknowledge(config_file: Path | None, data_dir: Path | None, as_json: bool) -> None:  # noqa: FBT001 as above
+    """State that you have seen what the spool lost: the gateway is not degraded by it any more."""
+    from gateway.cli.spool import print_acknowledged  # noqa: PLC0415 as above
+
+    sys.exit(asyncio.run(print_acknowledged(config_of(config_file, data_dir), as_json=as_json)))
+
+
 @spool.command("replay")
 @config_option
 @data_dir_option

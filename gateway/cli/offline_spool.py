@@ -17,6 +17,7 @@ from spool.data_lock import DataLock
 from spool.record import DEVICES
 from spool.sqlite.backup import back_up
 from spool.sqlite.reading import read_held
+from spool.sqlite.recovery.acknowledging import acknowledge_stopped
 from spool.sqlite.recovery.verify import verify_stopped
 from spool.status import Verified
 
@@ -35,6 +36,10 @@ class OfflineSpool:
     async def back_up(self, to: Path) -> int:
         with DataLock(self._data_dir):
             return back_up(self._data_dir, to)
+
+    async def acknowledge(self) -> int:
+        with DataLock(self._data_dir):
+            return acknowledge_stopped(self._data_dir)
 
     def status(self) -> dict[str, Any]:
         """The counts on disk: `edge`, `lanes`, `reasons`; the devices' own are in control.db."""

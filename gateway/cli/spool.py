@@ -1,4 +1,4 @@
-"""`spool status`, `spool verify` and `spool backup`."""
+"""`spool status`, `spool verify`, `spool backup` and `spool acknowledge`."""
 
 import json
 from pathlib import Path
@@ -45,6 +45,14 @@ async def print_backup(config: Config, to: Path, *, as_json: bool) -> int:
     """0 when the copy is on disk."""
     done = await ask(config, SPOOL, spool_files.BACK_UP, body={"file": str(to)})
     click.echo(json.dumps(done) if as_json else f"{done['file']}: {done['bytes']} bytes")
+    return 0
+
+
+async def print_acknowledged(config: Config, *, as_json: bool) -> int:
+    """0 when they are noted."""
+    done = await ask(config, SPOOL, spool_files.ACKNOWLEDGE)
+    n = done["acknowledged"]
+    click.echo(json.dumps(done) if as_json else f"acknowledged: {plural(n, 'loss', 'losses')} of the spool")
     return 0
 
 

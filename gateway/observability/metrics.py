@@ -194,6 +194,17 @@ QUARANTINED: Final = Name(
 QUARANTINE_BYTES: Final = Name(
     "telemetry_gateway_quarantine_bytes", "gauge", "Damaged files kept in quarantine/; above 0 somebody should look."
 )
+UNACKNOWLEDGED: Final = Name(
+    "telemetry_gateway_spool_unacknowledged_losses",
+    "gauge",
+    "Salvages and losses of the spool that no operator has acknowledged.",
+)
+LOST: Final = Name(
+    "telemetry_gateway_spool_lost_records",
+    "gauge",
+    "Records that the spool lost, not refused by the upstream; absent for what nobody knows.",
+    ("lane",),
+)
 SALVAGES: Final = Name("telemetry_gateway_spool_salvages", "gauge", "Times that a damaged spool was salvaged.")
 HTTP_ANSWERS: Final = Name(
     "telemetry_gateway_http_answers", "counter", "Answers of the HTTP receiver.", ("route", "status")
@@ -222,7 +233,7 @@ UP: Final = Name("telemetry_gateway_info", "gauge", "Always 1; its label says wh
 NAMES: Final[tuple[Name, ...]] = (
     ITEMS_RECEIVED, ITEMS, ITEM_REASONS, LANE_RECORDS, LANE_DELIVERED, LANE_EXPIRED, LANE_OLDEST, LANE_STATE,
     LANE_RESTARTS, DEAD_LETTERS, DEAD_LETTER_ENDS, SENDING_AGAIN, SENT_AGAIN,
-    UNPRICED, SPOOL_BYTES, SPOOL_USED, SPOOL_LIMIT, DISK_FREE, QUARANTINED, QUARANTINE_BYTES, SALVAGES, HTTP_ANSWERS, HTTP_GONE, OVER_QUOTA, UNFORESEEN, IN_FLIGHT_BYTES, DEVICES, ENROLMENTS, UP,
+    UNPRICED, SPOOL_BYTES, SPOOL_USED, SPOOL_LIMIT, DISK_FREE, QUARANTINED, QUARANTINE_BYTES, SALVAGES, UNACKNOWLEDGED, LOST, HTTP_ANSWERS, HTTP_GONE, OVER_QUOTA, UNFORESEEN, IN_FLIGHT_BYTES, DEVICES, ENROLMENTS, UP,
 )  # fmt: skip
 
 EDGE_OUTCOMES: Final = ("kept", "duplicate", "suppressed", "rejected", "ignored")
@@ -271,6 +282,8 @@ def quarantine_metrics(quarantine: QuarantineStatus) -> Iterator[Metric]:
     yield family(QUARANTINED, [] if records is None else [((), records)])
     yield family(QUARANTINE_BYTES, [((), quarantine["bytes"])])
     yield family(SALVAGES, [((), quarantine["salvages"])])
+    yield family(UNACKNOWLEDGED, [((), quarantine["unacknowledged"])])
+    yield family(LOST, [((lane,), n) for lane, n in quarantine["lanes"].items()])
 
 
 def edge_metrics(status: Status) -> Iterator[Metric]:

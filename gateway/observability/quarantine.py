@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import TypedDict
 
+from spool.status import gone_text
 from spool.store import StatusStore
 
 
@@ -13,7 +14,13 @@ class LatestSalvage(TypedDict):
     records: int | None
     why: str
     damaged: Mapping[str, int]
-    """Table, `index`, `schema` or `log` -> pages and rows that could not be read."""
+    """Table, `index`, `schema`, `log`, `file` or `summary` -> pages and rows that could not be
+    read."""
+    lanes: Mapping[str, int]
+    """What is gone of each lane; where `records` is None, what each held at `since_ms`."""
+    since_ms: int | None
+    """When the spool was last known as it was; None when nothing knows."""
+    acknowledged: bool
 
 
 class QuarantineStatus(TypedDict):
@@ -23,7 +30,12 @@ class QuarantineStatus(TypedDict):
     """Dead letters, over all lanes, that stand for records on pages that could not be read; None
     when a salvage could not know."""
     bytes: int
-    """Of damaged files in `quarantine/`; the gateway is degraded until they are moved away."""
+    """Of damaged files in `quarantine/`."""
+    unacknowledged: int
+    """Salvages that no operator has seen; the gateway is degraded until they are acknowledged, or
+    the damaged files moved away."""
+    lanes: Mapping[str, int]
+    """What is known to be gone of each lane, by all salvages together."""
     latest: LatestSalvage | None
 
 
@@ -33,10 +45,16 @@ def quarantine_status(spool: StatusStore) -> QuarantineStatus:
     counts = [entry.records for entry in entries]
     known = [n for n in counts if n is not None]
     latest = entries[-1] if entries else None
+    lanes: dict[str, int] = {}
+    for entry in entries:
+        for lane, n in entry.lanes.items() if entry.records is not None else ():
+            lanes[lane] = lanes.get(lane, 0) + n
     return {
         "salvages": len(entries),
         "records": sum(known) if len(known) == len(counts) else None,
         "bytes": spool.quarantined_bytes(),
+        "unacknowledged": spool.unacknowledged(),
+        "lanes": lanes,
         "latest": None
         if latest is None
         else {
@@ -45,15 +63,23 @@ def quarantine_status(spool: StatusStore) -> QuarantineStatus:
             "records": latest.records,
             "why": latest.why,
             "damaged": latest.damaged,
+            "lanes": latest.lanes,
+            "since_ms": latest.since_ms,
+            "acknowledged": latest.acknowledged,
         },
     }
 
 
 def degraded(status: QuarantineStatus) -> str | None:
     """Why an operator should look, though all is served; None when there is nothing."""
-    if not status["bytes"]:
-        return None
     latest = status["latest"]
-    gone = None if latest is None else latest["records"]
-    lost = "an unknown number of records" if gone is None else f"{gone} records"
-    return f"the spool was damaged and is salvaged, {lost} could not be read: see quarantine/ in the data directory"
+    if latest is None:
+        return "there are damaged files in quarantine/ in the data directory" if status["bytes"] else None
+    if not status["unacknowledged"]:
+        return None
+    gone = gone_text(latest["records"], latest["lanes"], latest["since_ms"])
+    files = f"the damaged files are in quarantine/{latest['folder']}; " if latest["folder"] else ""
+    return (
+        f"the spool was damaged ({latest['why']}): {gone} could not be read; they were not refused by the upstream;"
+        f" {files}send them again where the sender still has them, then: telemetry-gateway spool acknowledge"
+    )

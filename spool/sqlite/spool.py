@@ -36,7 +36,7 @@ from spool.sqlite.metered import SqliteEvents
 from spool.sqlite.reading import pending_bodies
 from spool.sqlite.recovery import reconcile as reconciling
 from spool.sqlite.recovery.salvage import kept_bytes
-from spool.sqlite.recovery.summary import read_from, read_summary, write_summary
+from spool.sqlite.recovery.summary import Summary, read_from, read_summary, write_summary
 from spool.sqlite.recovery.verify import verify
 from spool.sqlite.replay import dead_letters, ranges, side_counts
 from spool.sqlite.replay.operator import SqliteDeadLetters
@@ -161,8 +161,9 @@ class SqliteSpool:
 
     def _prepare(self, settling: Sequence[Lane]) -> Operation:
         def prepare(connection: sqlite3.Connection, counters: Counters) -> tuple[str, int, Counters, int]:
-            summary = read_summary(self._data_dir)
-            reconciling.restore(connection, counters, summary, self._wall_ms())
+            now_ms = self._wall_ms()
+            summary = self._latest_summary(now_ms)
+            reconciling.restore(connection, counters, summary, self._data_dir, now_ms)
             connection.execute(
                 "INSERT INTO meta (name, value) VALUES ('gateway_id', ?) ON CONFLICT DO NOTHING",
                 (f"gw-{secrets.token_hex(8)}",),
@@ -172,16 +173,28 @@ class SqliteSpool:
             rows.note_silence(connection, USAGE_EVENTS)
             for lane, n in rows.close_lanes(connection, counters, list(self._sources)).items():
                 log.warning("the exporter %s is no longer set up: %d records that waited for it are expired", lane, n)
-            salvaged = reconciling.reconcile(connection, counters, list(self._sources), summary, self._wall_ms())
+            salvaged = reconciling.reconcile(connection, counters, list(self._sources), summary, now_ms)
             if salvaged is not None:
                 log.error("%s", reconciling.salvage_text(salvaged))
             self._quarantined = reconciling.entries(connection)
             (gateway_id,) = connection.execute("SELECT value FROM meta WHERE name='gateway_id'").fetchone()
-            self._summary = read_from(connection, counters.copy(), gateway_id, rows.last_seq(connection))
+            connection.execute("INSERT OR IGNORE INTO meta VALUES (?, '2')", (reconciling.HAS_SUMMARIES,))
+            self._summary = read_from(connection, counters.copy(), gateway_id, now_ms, self._quarantined)
             start_ms = rows.age_ms(connection, self._wall_ms())
             return gateway_id, rows.last_seq(connection) + 1, counters, start_ms
 
         return prepare
+
+    def _latest_summary(self, now_ms: int) -> Summary | None:
+        """The one on disk; of a salvage while the spool is open, with the counters of the last
+        commit.
+        """
+        summary = read_summary(self._data_dir)
+        counters = self.writer.counters_before_salvage
+        if counters is None:
+            return summary
+        base = self._summary if summary is None else summary
+        return base._replace(counters=counters, is_final=True, written_ms=now_ms)
 
     def age_ms(self) -> int:
         """The clock of all ages: every time in the spool is one of its."""
@@ -618,6 +631,15 @@ class SqliteSpool:
     def quarantined_bytes(self) -> int:
         return kept_bytes(self._data_dir)
 
+    def unacknowledged(self) -> int:
+        return reconciling.unacknowledged(self._quarantined, self._data_dir)
+
+    async def acknowledge(self) -> int:
+        n = await self.ask(lambda c, _: reconciling.acknowledge(c))
+        self._quarantined = await self.ask(lambda c, _: reconciling.entries(c))
+        await self._write_summary(is_final=False)
+        return n
+
     def operator(self) -> SqliteDeadLetters:
         """What an operator may ask of dead letters and delivered records."""
 
@@ -683,8 +705,10 @@ class SqliteSpool:
     async def _write_summary(self, *, is_final: bool) -> None:
         if self._lock.is_lost:
             return
-        gateway_id = self._gateway_id
-        summary = await self.ask(lambda c, counters: read_from(c, counters.copy(), gateway_id, rows.last_seq(c)))
+        gateway_id, now_ms = self._gateway_id, self._wall_ms()
+        summary = await self.ask(
+            lambda c, counters: read_from(c, counters.copy(), gateway_id, now_ms, reconciling.entries(c))
+        )
         with suppress(OSError):  # a full disk does without: then an older one is what a salvage has
             await asyncio.to_thread(write_summary, self._data_dir, summary._replace(is_final=is_final))
 

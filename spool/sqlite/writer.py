@@ -20,6 +20,7 @@ from typing import Any
 import orjson
 
 from spool.counters import Counters
+from spool.data_dir import DATABASE, RESERVE
 from spool.errors import SpoolCorrupt, SpoolError, SpoolLocked, SpoolTooNew
 from spool.record import Lane
 from spool.sqlite import database, rows
@@ -79,13 +80,17 @@ class Writer:
         self._now_ms = now_ms
         self.on_salvaged: Operation = lambda *_: None
         """Run in a salvaged file before anything else is."""
+        self.counters_before_salvage: Counters | None = None
+        """As committed last, for `on_salvaged` of a spool that was open; None at the start."""
+        self._file_id = (0, 0)
+        """Device and inode of spool.db."""
         self._next_salvage_s = 0.0
         self._is_unsynced = False
         """Set by a sync that failed, until all was written again."""
         self._synchronous = synchronous
         self._log_pages = database.log_pages_for(min(max_bytes, 4 * reserve_bytes) if reserve_bytes else max_bytes)
         self._followers = followers
-        self._reserve = Reserve(data_dir / "reserve", reserve_bytes)
+        self._reserve = Reserve(data_dir / RESERVE, reserve_bytes)
         self._connection, self._counters = self._open_first()
         self.is_disk_full = not self._reserve.hold()
         """Whether new data is refused until there is room again. Read by other threads."""
@@ -143,6 +148,8 @@ class Writer:
         connection = database.connect(self._data_dir, synchronous=self._synchronous, log_pages=self._log_pages)
         try:
             with database.mapped_errors(str(self._data_dir)):
+                status = (self._data_dir / DATABASE).stat()
+                self._file_id = (status.st_dev, status.st_ino)
                 return connection, load_counters(connection)
         except BaseException:
             connection.close()
@@ -166,6 +173,7 @@ class Writer:
 
     def run(self, group: Group) -> GroupResult:
         """Run *group* in one commit; on the one thread that this writer is used by from now on."""
+        self._look_at_file()
         result = self._without_appends(group) if self.refuses_appends else self._execute(group)
         if self.is_disk_full or self.cuts_log:
             self.cuts_log = False
@@ -287,10 +295,58 @@ class Writer:
         if time.monotonic() < self._next_salvage_s:
             raise damage
         self._next_salvage_s = time.monotonic() + SALVAGE_EVERY_S
+        self.counters_before_salvage = self._counters
         self._salvage(str(damage))
         self._connection, self._counters = self._open_file()
         self.transaction(Group(operations=[self.on_salvaged]))
+        self.counters_before_salvage = None
         self._lost(damage)
+
+    def _look_at_file(self) -> None:
+        """Before a commit: SQLite does not notice that spool.db was emptied, deleted or replaced,
+        and goes on writing to what no start will find.
+        """
+        try:
+            status = (self._data_dir / DATABASE).stat()
+        except FileNotFoundError:
+            self._put_back("deleted")
+            return
+        except OSError:
+            return
+        if (status.st_dev, status.st_ino) != self._file_id:
+            self._put_back("replaced")
+        elif status.st_size == 0:
+            self._reopen_emptied()
+
+    def _put_back(self, how: str) -> None:
+        """Write what the connection still has in place of the file that is gone; another file
+        there goes to the quarantine.
+        """
+        if time.monotonic() < self._next_salvage_s:
+            return
+        self._next_salvage_s = time.monotonic() + SALVAGE_EVERY_S
+        log.error("spool.db was %s while the gateway ran; its content is put back", how)
+        try:
+            with database.mapped_errors(str(self._data_dir)):
+                salvage.put_back(self._data_dir, self._connection, self._now_ms())
+            self._connection, self._counters = self._open_file()
+        except SpoolError:
+            log.exception("spool.db could not be put back; tried again in %d s", SALVAGE_EVERY_S)
+
+    def _reopen_emptied(self) -> None:
+        """What the write-ahead log holds goes into the file; without the rest it is salvaged."""
+        log.error("spool.db was emptied while the gateway ran")
+        self._connection.close()
+        try:
+            with database.mapped_errors(str(self._data_dir)):
+                damage = opening.damage(self._data_dir)
+            if damage is None:
+                self._connection, self._counters = self._open_file()
+                log.warning("all of spool.db was in its write-ahead log: nothing is lost")
+            else:
+                self._mend(SpoolCorrupt("spool.db was emptied while the gateway ran"))
+        except (SpoolError, sqlite3.Error, UnicodeDecodeError):
+            log.exception("the spool could not be opened again; the next request tries once more")
 
     def _write_again(self) -> None:
         """After an error of the disk: what could not be synced may be gone from the disk and

@@ -10,12 +10,12 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from spool.data_dir import DATABASE
+from spool.data_dir import DATABASE, RESERVE
 from spool.disk_faults import EIO, disk_fault, fault_of_reading
 from spool.errors import SpoolCorrupt, SpoolError
 from spool.sqlite import database
 from spool.sqlite.recovery.log_file import forgets_commits
-from spool.sqlite.recovery.summary import FILE as SUMMARY
+from spool.sqlite.recovery.summary import FILES as SUMMARIES
 
 CHECKED_BYTES = 64 << 20
 """Checked in a tenth of a second."""
@@ -30,12 +30,27 @@ def damage(data_dir: Path) -> str | None:
     path = data_dir / DATABASE
     if not path.exists() or path.stat().st_size == 0:
         log = Path(f"{path}-wal")
-        is_lost = (data_dir / SUMMARY).exists() or (log.exists() and log.stat().st_size > 0)
-        return "spool.db is missing or empty, and this data directory had one" if is_lost else None
+        if has_summary(data_dir) or (log.exists() and log.stat().st_size > 0):
+            return "spool.db is missing or empty, and this data directory had one"
+        return (
+            "spool.db and both of its summaries are missing, and this data directory had them"
+            if was_used(data_dir)
+            else None
+        )
     if _found(data_dir) is None:
         return None
     refuse_unreadable(data_dir)
     return _found(data_dir)  # once more: what the disk did not give it may give now
+
+
+def has_summary(data_dir: Path) -> bool:
+    """Whether a file of that name is there, readable or not."""
+    return any((data_dir / name).exists() for name in SUMMARIES)
+
+
+def was_used(data_dir: Path) -> bool:
+    """Whether a spool was open here before: commands that need none leave no reserve behind."""
+    return (data_dir / RESERVE).exists()
 
 
 def refuse_unreadable(data_dir: Path) -> None:

@@ -11,6 +11,7 @@ lost, how many records are gone is unknown.
 
 import sqlite3
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -19,27 +20,42 @@ from spool.counters import Counters, LaneCounters
 from spool.record import AI_TELEMETRY, OWN_LANES, Lane
 from spool.settling import Position
 from spool.sqlite import rows, unit_totals
-from spool.sqlite.recovery.salvage import FINDINGS
-from spool.sqlite.recovery.summary import Summary
+from spool.sqlite.recovery.opening import was_used
+from spool.sqlite.recovery.salvage import FINDINGS, QUARANTINE
+from spool.sqlite.recovery.summary import Summary, entry_from
 from spool.sqlite.replay import ranges
 from spool.sqlite.rows import NEVER_SETTLES
-from spool.status import Quarantined
+from spool.status import Quarantined, gone_text
 
 QUARANTINED = "quarantined"
 """Code of dead letters whose records were on pages that could not be read."""
 ENTRIES = "quarantine"
 """Name in `meta` of what was quarantined so far."""
 MOST_ENTRIES = 20
+HAS_SUMMARIES = "summaries"
+"""Name in `meta`, in a database whose summaries were written."""
 
 
-def restore(connection: sqlite3.Connection, counters: Counters, summary: Summary | None, now_ms: int) -> None:
+def restore(
+    connection: sqlite3.Connection, counters: Counters, summary: Summary | None, data_dir: Path, now_ms: int
+) -> None:
     """Put back what `meta` and `lane` lost; before the lanes are opened."""
+    is_salvaged = findings(connection) is not None
     if summary is None:
+        row = connection.execute("SELECT 1 FROM meta WHERE name=?", (HAS_SUMMARIES,)).fetchone()
+        if not is_salvaged and row is not None and was_used(data_dir):
+            why = "both summaries of the spool are missing, so whether spool.db is an old copy is unknown"
+            note_found(connection, why, {"summary": 1}, now_ms)
         return
-    if findings(connection) is None and is_older(counters, summary):
-        note_older(connection, now_ms)
-    if findings(connection) is None:
+    if not is_salvaged and is_older(counters, summary):
+        why = "the database is older than spool.summary: its write-ahead log was cut short, or it is an old copy"
+        note_found(connection, why, {"figures": 1, "log": 1}, now_ms)
+        is_salvaged = True
+    if not is_salvaged:
         return
+    if summary.entries:
+        kept = orjson.dumps([entry._asdict() for entry in summary.entries]).decode()
+        connection.execute("INSERT INTO meta VALUES (?, ?) ON CONFLICT DO NOTHING", (ENTRIES, kept))
     connection.execute("INSERT INTO meta VALUES ('gateway_id', ?) ON CONFLICT DO NOTHING", (summary.gateway_id,))
     for name, lane in summary.lanes.items():
         connection.execute(
@@ -75,12 +91,47 @@ def reconcile(
         mend_batches(connection, lane)
         if unknown or damaged.keys() & {"batch", "stretch"}:
             ranges.send_uncovered(connection, lane)
-    lost = [balance(connection, counters, lane, now_ms, is_counted=is_counted) for lane in lanes]
+    lost = {lane: balance(connection, counters, lane, now_ms, is_counted=is_counted) for lane in lanes}
     # What comes again may stand for what is gone: then no one knows how many are.
-    records = None if comes_again or not is_counted else sum(lost)
-    entry = Quarantined(found["at_ms"], found["folder"], records, found["why"], damaged)
+    comes_again = comes_again and any(counters.lane(lane).pending for lane in lanes)
+    is_known = is_counted and not comes_again and "summary" not in damaged
+    held = lost if is_known or summary is None else held_by(summary)
+    since_ms = None if summary is None or summary.written_ms is None else min(summary.written_ms, found["at_ms"])
+    entry = Quarantined(
+        found["at_ms"],
+        found["folder"],
+        sum(lost.values()) if is_known else None,
+        found["why"],
+        damaged,
+        {lane: n for lane, n in held.items() if n},
+        since_ms,
+        acknowledged=False,
+    )
     note(connection, entry)
     return entry
+
+
+def held_by(summary: Summary) -> dict[Lane, int]:
+    """Pending records and dead letters of each lane when the summary was written."""
+    return {lane: x.pending + x.dead_lettered for lane, x in summary.counters.lanes.items()}
+
+
+def acknowledge(connection: sqlite3.Connection) -> int:
+    """An operator has seen every entry; how many were new to them."""
+    kept = entries(connection)
+    write_entries(connection, [entry._replace(acknowledged=True) for entry in kept])
+    return sum(not entry.acknowledged for entry in kept)
+
+
+def unacknowledged(entries: Sequence[Quarantined], data_dir: Path) -> int:
+    """Entries that no operator has seen: neither acknowledged nor, where damaged files were kept,
+    moved away.
+    """
+    return sum(not entry.acknowledged and _is_there(entry, data_dir) for entry in entries)
+
+
+def _is_there(entry: Quarantined, data_dir: Path) -> bool:
+    return not entry.folder or any((data_dir / QUARANTINE / entry.folder).glob("*"))
 
 
 def is_older(counters: Counters, summary: Summary) -> bool:
@@ -90,9 +141,9 @@ def is_older(counters: Counters, summary: Summary) -> bool:
     return counters.edge["received"] < summary.counters.edge["received"]
 
 
-def note_older(connection: sqlite3.Connection, now_ms: int) -> None:
-    why = "the database is older than spool.summary: its write-ahead log was cut short, or it is an old copy"
-    found = {"at_ms": now_ms, "folder": "", "why": why, "damaged": {"figures": 1, "log": 1}}
+def note_found(connection: sqlite3.Connection, why: str, damaged: dict[str, int], now_ms: int) -> None:
+    """Let `reconcile` settle what was found of a file that can be read."""
+    found = {"at_ms": now_ms, "folder": "", "why": why, "damaged": damaged}
     connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (FINDINGS, orjson.dumps(found).decode()))
 
 
@@ -103,10 +154,11 @@ def findings(connection: sqlite3.Connection) -> dict[str, Any] | None:
 
 def salvage_text(entry: Quarantined) -> str:
     """One salvage in words for the log."""
-    gone = "an unknown number of records" if entry.records is None else f"{entry.records} records"
+    gone = gone_text(entry.records, entry.lanes, entry.since_ms)
     kept = f"; the damaged files are kept in quarantine/{entry.folder}" if entry.folder else ""
     return (
-        f"the spool was damaged ({entry.why}): {gone} could not be read and count as dead letters, {QUARANTINED}{kept}"
+        f"the spool was damaged ({entry.why}): {gone} could not be read; they count as dead letters, {QUARANTINED},"
+        f" and were not refused by the upstream{kept}; once seen: telemetry-gateway spool acknowledge"
     )
 
 
@@ -114,14 +166,18 @@ def entries(connection: sqlite3.Connection) -> list[Quarantined]:
     """What was quarantined so far, the last ones; none where the row cannot be read."""
     row = connection.execute("SELECT value FROM meta WHERE name=?", (ENTRIES,)).fetchone()
     try:
-        return [] if row is None else [Quarantined(**entry) for entry in orjson.loads(row[0])]
+        return [] if row is None else [entry_from(entry) for entry in orjson.loads(row[0])]
     except (TypeError, ValueError):
         return []
 
 
+def write_entries(connection: sqlite3.Connection, kept: Sequence[Quarantined]) -> None:
+    text = orjson.dumps([entry._asdict() for entry in kept]).decode()
+    connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (ENTRIES, text))
+
+
 def note(connection: sqlite3.Connection, entry: Quarantined) -> None:
-    kept = [x._asdict() for x in [*entries(connection), entry][-MOST_ENTRIES:]]
-    connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (ENTRIES, orjson.dumps(kept).decode()))
+    write_entries(connection, [*entries(connection), entry][-MOST_ENTRIES:])
     connection.execute("DELETE FROM meta WHERE name=?", (FINDINGS,))
 
 

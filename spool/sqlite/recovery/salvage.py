@@ -143,6 +143,30 @@ def finish(data_dir: Path, now_ms: int) -> None:
     sync(data_dir)
 
 
+def put_back(data_dir: Path, connection: sqlite3.Connection, now_ms: int) -> None:
+    """Write what an open *connection* reads in place of a spool.db that is not its file any more,
+    and close it; another file in that place moves to the quarantine.
+
+    Raises sqlite3.Error and OSError; then the connection is as it was.
+    """
+    path = data_dir / SALVAGING
+    remove(path)
+    touch_private(path)
+    try:
+        with closing(sqlite3.connect(path)) as target:
+            connection.backup(target)
+            target.execute("PRAGMA journal_mode=DELETE").fetchall()
+    except BaseException:
+        remove(path)
+        raise
+    sync(path)
+    connection.close()
+    if not (data_dir / DATABASE).exists():
+        remove(data_dir / DATABASE)  # its log, which the copy has
+    path.rename(data_dir / SALVAGED)
+    finish(data_dir, now_ms)
+
+
 def folder_name(data_dir: Path, now_ms: int) -> str:
     """A folder's name in the quarantine that no other file of spool.db lies in."""
     name = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y%m%dT%H%M%SZ")

@@ -326,6 +326,7 @@ def a_dead_letter(gateway: GatewayPorts) -> Json:
 def test_the_spool_answers_as_described(gateway: GatewayPorts, tmp_path: Path) -> None:
     admin = gateway.admin
     assert admin.ask("POST", "/v2/spool/verify").json()["ok"] is True
+    assert admin.ask("POST", "/v2/spool/acknowledge").json() == {"acknowledged": 0}
     copy = tmp_path / "spool.db"
     assert admin.ask("POST", "/v2/spool/backup", {"file": str(copy)}).status_code == 200
     assert copy.stat().st_size > 0

@@ -50,7 +50,7 @@ def figures(**fields: object) -> Status:
         "reasons": {"suppressed.not_a_call": 5, "duplicate.span": 2},
         "unpriced": {"m-new": 3},
         "spool": {"used_bytes": 4096, "max_bytes": 8192, "file_bytes": 5000, "disk_free_bytes": 1 << 30},
-        "quarantine": {"salvages": 0, "records": 0, "bytes": 0, "latest": None},
+        "quarantine": {"salvages": 0, "records": 0, "bytes": 0, "unacknowledged": 0, "lanes": {}, "latest": None},
         "devices": {"states": {"enrolled": 2, "blocked": 1}, "enrolments_waiting": 3, "telemetry_held_s": None},
         "version": "0.1.0",
     }
@@ -414,14 +414,24 @@ async def test_metrics_are_readable_complete_and_agree_with_the_status(
 async def test_a_salvaged_spool_is_ready_and_degraded(start: Start, client: aiohttp.ClientSession) -> None:
     admin = await start()
     latest = {"at_ms": 1, "folder": "20260105T100000Z", "records": None, "why": "a page", "damaged": {"chunk": 1}}
-    admin.status = figures(quarantine={"salvages": 1, "records": None, "bytes": 8192, "latest": latest})
+    latest |= {"lanes": {"ai_telemetry": 7}, "since_ms": 1_767_607_200_000, "acknowledged": False}
+    quarantine = {"salvages": 2, "records": None, "bytes": 8192, "unacknowledged": 1, "lanes": {"ai_telemetry": 3}}
+    admin.status = figures(quarantine=quarantine | {"latest": latest})
     async with client.get(admin.url + "/readyz") as response:
         assert response.status == 200
-        assert (await response.text()).startswith("ready, degraded: the spool was damaged")
+        text = await response.text()
+    assert text.startswith("ready, degraded: the spool was damaged (a page): an unknown number of records")
+    assert "(at 2026-01-05T10:00:00.000Z it held ai_telemetry 7)" in text
+    assert "not refused by the upstream" in text
     async with client.get(admin.url + "/metrics") as response:
         text = await response.text()
     assert "telemetry_gateway_quarantine_bytes 8192.0" in text
     assert "\ntelemetry_gateway_quarantined_records " not in text, "unknown is not 0"
+    assert 'telemetry_gateway_spool_lost_records{lane="ai_telemetry"} 3.0' in text
+    assert "telemetry_gateway_spool_unacknowledged_losses 1.0" in text
+    admin.status = figures(quarantine=quarantine | {"latest": latest, "unacknowledged": 0})
+    async with client.get(admin.url + "/readyz") as response:
+        assert await response.text() == "ready\n"
 
 
 def test_the_admin_token_is_made_once_and_for_the_owner_only(tmp_path: Path) -> None:

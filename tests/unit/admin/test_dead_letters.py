@@ -237,7 +237,7 @@ async def test_the_page_and_the_metrics_tell_them_by_lane_and_reason(rig: Rig) -
     aside = rig.spool.dead_letter_summary()
     status: Status = {**figures(), "dead_letters": reason_figures(aside), "resends": resend_figures(aside)}
     page = status_page(status, TotalsPage([]))
-    assert "What the far end refused" in page
+    assert "<h2>Dead letters</h2>" in page
     assert "&lt;b&gt;bad" in page
     assert "<b>bad" not in page
     collector = StatusCollector(lambda: status, lambda: WebFigures({}, 0, 0, 0))
@@ -256,4 +256,4 @@ async def test_the_page_and_the_metrics_tell_them_by_lane_and_reason(rig: Rig) -
         {**status, "dead_letters": reason_figures(rig.spool.dead_letter_summary())}, TotalsPage([])
     )
     assert "were refused" not in dealt_with
-    assert "What the far end refused" not in dealt_with
+    assert "<h2>Dead letters</h2>" not in dealt_with
