@@ -54,19 +54,20 @@ def read_secrets(config: Config) -> Secrets:
     """
     user = machine = b""
     if config.attributes.user == "hash":
-        path = config.data_dir / USER_SECRET_FILE
-        user = _secret_in(path)
-        if len(user.strip()) < SECRET_MIN_BYTES:
-            raise CannotStart(
-                f"{path} holds no secret: restore it; if it is deleted, a new one is made and the hashes of users change"
-            )
+        user = _secret_in(config.data_dir / USER_SECRET_FILE, "the hashes of users")
     if config.devices.enroll != "off":
-        machine = _secret_in(config.data_dir / MACHINE_SECRET_FILE)
+        machine = _secret_in(config.data_dir / MACHINE_SECRET_FILE, "the ids of machines that state none")
     return Secrets(user, machine)
 
 
-def _secret_in(path: Path) -> bytes:
-    return read_or_create(path, lambda: os.urandom(SECRET_BYTES))
+def _secret_in(path: Path, follows: str) -> bytes:
+    """*follows*: what is another one under another secret."""
+    secret = read_or_create(path, lambda: os.urandom(SECRET_BYTES))
+    if len(secret.strip().strip(b"\0")) < SECRET_MIN_BYTES:
+        raise CannotStart(
+            f"{path} holds no secret: restore it; if it is deleted, a new one is made and {follows} change"
+        )
+    return secret
 
 
 class Ingest(NamedTuple):

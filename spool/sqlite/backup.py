@@ -1,10 +1,15 @@
 """A copy of spool.db at one moment, taken while the gateway goes on; the copy
 opens as a spool of its own.
+
+Until it is whole the copy is a hidden file beside its later place, locked by who writes it. One
+that a killed backup left has no lock any more: the next backup into that folder deletes it, and the
+next start one in the data directory.
 """
 
+import fcntl
 import os
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 from spool.data_dir import touch_private
@@ -12,25 +17,47 @@ from spool.errors import SpoolError
 from spool.sqlite.database import connect_to_read, mapped_errors, refuse_newer
 from spool.sqlite.recovery.salvage import sync
 
+UNFINISHED = ".unfinished-backup"
+"""How the name of a copy ends that is not whole."""
+
 
 def back_up(data_dir: Path, to: Path) -> int:
     """Write the copy to *to*, 0600, whole or not at all; its bytes.
 
     Raises SpoolError, also where *to* exists.
     """
-    beside = to.with_name(f".{to.name}.{os.getpid()}")
+    beside = to.with_name(f".{to.name}.{os.getpid()}{UNFINISHED}")
     with mapped_errors(str(to)):
         if to.exists():
             raise SpoolError(f"{to} exists already: name a file that does not")
+        remove_unfinished(to.parent)
         touch_private(beside)
-        try:
-            _copy(data_dir, beside)
-            sync(beside)
-            os.link(beside, to)
-        finally:
-            beside.unlink(missing_ok=True)
+        with beside.open("rb") as held:
+            try:
+                fcntl.flock(held, fcntl.LOCK_EX)
+                _copy(data_dir, beside)
+                sync(beside)
+                os.link(beside, to)
+            finally:
+                beside.unlink(missing_ok=True)
         sync(to.parent)
         return to.stat().st_size
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Delete what killed backups left in *folder*, as far as this user may."""
+    for path in folder.glob(f".*{UNFINISHED}"):
+        with suppress(OSError):
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                path.unlink()
+            finally:
+                os.close(descriptor)
+    for path in folder.glob(f".*{UNFINISHED}-*"):  # SQLite's own files beside a copy
+        if not path.with_name(path.name.rpartition("-")[0]).exists():
+            with suppress(OSError):
+                path.unlink()
 
 
 def _copy(data_dir: Path, to: Path) -> None:

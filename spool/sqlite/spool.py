@@ -30,7 +30,7 @@ from spool.settings import SpoolSettings
 from spool.settling import Change, Evidence, Moved, Position, Settled
 from spool.sqlite import database, rows
 from spool.sqlite.aggregates import SqliteSeries
-from spool.sqlite.backup import back_up
+from spool.sqlite.backup import back_up, remove_unfinished
 from spool.sqlite.gathering import Gathered, Gathering
 from spool.sqlite.metered import SqliteEvents
 from spool.sqlite.reading import pending_bodies
@@ -112,6 +112,7 @@ class SqliteSpool:
         with database.mapped_errors(str(data_dir)):
             make_data_dir(data_dir)
         self._lock = DataLock(data_dir)
+        remove_unfinished(data_dir)
         self._sources: dict[Lane, Lane] = {lane: lane for lane in OWN_LANES} | dict.fromkeys(exporters, AI_TELEMETRY)
         self._followers = {own: [x for x, source in self._sources.items() if source == own] for own in OWN_LANES}
         try:

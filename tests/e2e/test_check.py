@@ -103,6 +103,15 @@ def empty_user_secret(setup: Setup) -> None:
     setup.options["attributes"] = {"user": "hash"}
 
 
+def empty_machine_secret(setup: Setup) -> None:
+    (setup.data_dir / "machine-secret").write_text("")
+
+
+def zero_machine_secret(setup: Setup) -> None:
+    """As a power cut leaves what was never synced."""
+    (setup.data_dir / "machine-secret").write_bytes(bytes(32))
+
+
 def open_to_all(setup: Setup) -> None:
     setup.options["listen"] = {**FREE, "http": "0.0.0.0:0"}
 
@@ -135,6 +144,8 @@ REFUSED = {
     empty_pepper: "does not hold a pepper",
     empty_token: "admin-token holds no token",
     empty_user_secret: "user-secret holds no secret",
+    empty_machine_secret: "machine-secret holds no secret",
+    zero_machine_secret: "the ids of machines that state none change",
     open_to_all: "no key is enabled",
     use_a_folder_of_many: "name a folder of the gateway's own",
     turn_the_service_off: "listen.service must be host:port",
