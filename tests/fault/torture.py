@@ -38,11 +38,14 @@ from tests.support.dying import AT_START, UNDER_ANY_LOAD
 from tests.support.gateway_process import GatewayProcess, Status, broken_identities
 from tests.support.polling import until_true
 from tests.support.service_process import UNIT_COST_SCOPES, ServiceProcess
+from tests.support.stalls import Stalls
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.torture_senders import Senders
 
 DISK_BYTES = 192 << 20
 SPOOL_BYTES = 32 << 20
+STALL_S = 1.0
+"""How long the gateway, while it runs, may leave a small request without an answer."""
 DELIVERED_WITHIN_S = 420.0
 """After all is fixed: longer than the longest back-off."""
 MISBEHAVE = (
@@ -60,6 +63,7 @@ class Torture:
     def __init__(self, folder: Path, seed: int, proxy_port: int, service: ServiceProcess, disk: Path | None) -> None:
         self.chance = random.Random(seed)
         self.did: Counter[str] = Counter()
+        self.stall_s = STALL_S
         self.faults: list[str] = []
         self.service = service
         self.archive = folder / "archive.ndjson"
@@ -71,6 +75,7 @@ class Torture:
             "spool": {"max_bytes": SPOOL_BYTES},
         }
         self.gateway = GatewayProcess(folder, settle="500ms", config=config)
+        self.stalls = Stalls(lambda: self.gateway.admin_url if self._is_up else None)
         self.senders = Senders(lambda: self.gateway.intake_url if self._is_up else None, random.Random(seed))
 
     async def start_gateway(self) -> None:
@@ -134,9 +139,10 @@ class Torture:
         await self.start_gateway()
 
     async def pause_gateway(self) -> None:
-        os.kill(self.gateway.process.pid, signal.SIGSTOP)
-        await asyncio.sleep(self.chance.uniform(0.2, 2))
-        os.kill(self.gateway.process.pid, signal.SIGCONT)
+        with self.stalls.excused():
+            os.kill(self.gateway.process.pid, signal.SIGSTOP)
+            await asyncio.sleep(self.chance.uniform(0.2, 2))
+            os.kill(self.gateway.process.pid, signal.SIGCONT)
 
     async def kill_service(self) -> None:
         self.service.kill()
@@ -205,6 +211,8 @@ class Torture:
             self.faults.append(f"the lane says {lane['delivered']} delivered, the service holds {len(records)}")
         if total != sent.total:
             self.faults.append(f"unit cost: the senders sent {sent.total}, the service holds {total}")
+        if self.stalls.longest_s > self.stall_s:
+            self.faults.append(f"it did not answer for {self.stalls.longest_s:.2f} s")
         if unit_cost["kept"] != sent.summed:
             self.faults.append(f"unit cost: {unit_cost['kept']} records kept, {sent.summed} acknowledged")
         return {
@@ -220,6 +228,7 @@ class Torture:
             "requests": dict(sent.requests),
             "statuses": {str(status): n for status, n in sorted(sent.statuses.items())},
             "tries without an answer": sent.broken,
+            "slowest answer of /healthz": round(self.stalls.longest_s, 3),
             "lane restarts": sum(each.get("restarts", 0) for each in status["lanes"].values()),
             "misfortunes": dict(sorted(self.did.items())),
             "edge": status["edge"],
@@ -237,6 +246,8 @@ def names_of(record: dict[str, Any]) -> Iterator[str]:
     match record["source"]["format"]:
         case "otlp.traces":
             yield f"span {record['trace']['span_id']}"
+        case "otlp.metrics":
+            return  # what a metric adds has no name
         case "otlp.logs":
             yield f"log {record['attribution']['session']}"
         case _:
@@ -275,15 +286,17 @@ def small_disk(at: Path) -> Iterator[Path | None]:
             subprocess.run(["umount", "--lazy", str(at)], check=False)
 
 
-async def torture(folder: Path, minutes: float, seed: int, disk: Path | None) -> dict[str, Any]:
+async def torture(folder: Path, minutes: float, seed: int, disk: Path | None, stall_s: float) -> dict[str, Any]:
     service = ServiceProcess(folder)
     await asyncio.to_thread(service.start)
     async with TcpProxy(lambda: service.port) as proxy:
         run = Torture(folder, seed, proxy.port, service, disk)
+        run.stall_s = stall_s
         try:
             await run.start_gateway()
             sending = asyncio.create_task(run.senders.run())
-            await run.misfortunes(proxy, minutes * 60)
+            with run.stalls:
+                await run.misfortunes(proxy, minutes * 60)
             service.kill()
             await asyncio.to_thread(service.start)
             if run.gateway.dies_at is not None:
@@ -312,12 +325,13 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--minutes", type=float, default=2)
     parser.add_argument("--seed", type=int, default=secrets.randbits(32))
+    parser.add_argument("--stall", type=float, default=STALL_S, help="seconds that /healthz may take")
     given = parser.parse_args()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="torture-")))
         disk = stack.enter_context(small_disk(folder / "data"))
         started_s = time.monotonic()
-        summary = asyncio.run(torture(folder, given.minutes, given.seed, disk))
+        summary = asyncio.run(torture(folder, given.minutes, given.seed, disk, given.stall))
         summary |= {"seed": given.seed, "seconds": round(time.monotonic() - started_s, 1)}
         sys.stdout.write(json.dumps(summary, indent=1) + "\n")
         if summary["faults"]:

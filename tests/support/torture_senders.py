@@ -8,6 +8,7 @@ gives up, so that the sum is known.
 """
 
 import asyncio
+import gzip
 import json
 import random
 import time
@@ -19,11 +20,15 @@ from itertools import count
 
 import aiohttp
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality
 
 from benchmarks.bodies import AI_SPAN_ID_BASE, Shape, Template
 from benchmarks.litellm_bodies import PATH as LITELLM_PATH
 from benchmarks.litellm_bodies import LiteLLMTemplate
-from tests.support.metrics import attributes
+from tests.support.calls import span_id, trace_id
+from tests.support.metrics import LABELS, TOKENS, attributes
 
 SPANS = 10
 PUSHED = 2
@@ -36,6 +41,10 @@ METERED = 3
 ELEMENTS = 7
 NEW_DEVICE_EVERY = 40
 """Heartbeats, one of which is of a machine that is new."""
+RELATED = 30
+EMPTY_BYTES = 8 << 20
+SERIES = 100
+HOSTILE_EVERY_S = 0.5
 GIVE_UP = 0.05
 """Share of the failed tries that are not repeated, as by a sender that dies or drops."""
 PROTOBUF = {"Content-Type": "application/x-protobuf"}
@@ -51,6 +60,8 @@ class Request:
     """Of the items in it; of a heartbeat the device's."""
     adds: tuple[Decimal, ...] = ()
     """What it adds to a stream of unit cost; such a request is sent until it is acknowledged."""
+    is_hostile: bool = False
+    """Made to cost more than it carries: sent once, whatever is answered."""
 
 
 @dataclass(slots=True)
@@ -158,6 +169,84 @@ def metered_event(event_id: str, element: str, value: Decimal) -> dict[str, obje
     return {"title": "tokens.used", "source": "torture", "filters": {"custom:Product": ["chat"]}, "metadata": metadata}
 
 
+def one_response() -> Iterator[Request]:
+    """Calls of a server that gives each answer one response id; no two state the same usage."""
+    for number in count():
+        spans = [(f"one-{number}-{at}", "", number * RELATED + at + 1) for at in range(RELATED)]
+        yield Request(
+            "/v1/traces", related_spans(spans, "constant"), PROTOBUF, tuple(span_name(x) for x, _, _ in spans)
+        )
+
+
+def chains() -> Iterator[Request]:
+    """One call that each of many nested spans reports: only the innermost is billed."""
+    for number in count():
+        spans = [(f"chain-{number}-{at}", f"chain-{number}-{at - 1}" if at else "", 7) for at in range(RELATED)]
+        yield Request("/v1/traces", related_spans(reversed(spans), ""), PROTOBUF, (span_name(spans[-1][0]),))
+
+
+def related_spans(spans: Iterable[tuple[str, str, int]], response: str) -> bytes:
+    """A request with spans of that name, parent and input, of one response id."""
+    request = ExportTraceServiceRequest()
+    resource = request.resource_spans.add()
+    resource.resource.attributes.extend(attributes({"service.name": "related"}))
+    scope = resource.scope_spans.add()
+    now_ns = time.time_ns()
+    for name, parent, tokens in spans:
+        used = {"gen_ai.usage.input_tokens": tokens, "gen_ai.usage.output_tokens": 5}
+        named = {"gen_ai.response.id": response} if response else {}
+        scope.spans.add(
+            trace_id=trace_id(name.rpartition("-")[0]),
+            span_id=span_id(name),
+            parent_span_id=span_id(parent) if parent else b"",
+            name="chat gpt-4o",
+            start_time_unix_nano=now_ns,
+            end_time_unix_nano=now_ns + 10**9,
+            attributes=attributes({**LABELS, **used, **named}),
+        )
+    return request.SerializeToString()
+
+
+def span_name(name: str) -> str:
+    return f"span {span_id(name).hex()}"
+
+
+def hostile() -> Iterator[Request]:
+    """Small bodies that unpack to millions of empty items, and series that no one had before."""
+    packed = {**PROTOBUF, "Content-Encoding": "gzip"}
+    empty = ExportTraceServiceRequest()
+    empty.resource_spans.add().scope_spans.add().spans.add()
+    one = empty.SerializeToString()
+    bombs = [
+        ("/v1/traces", gzip.compress(one * (EMPTY_BYTES // len(one)))),
+        ("/v1/logs", gzip.compress(b"\x0a\x00" * (EMPTY_BYTES // 2))),
+        ("/v1/metrics", gzip.compress(b"\x0a\x02\x12\x00" * (EMPTY_BYTES // 4))),
+    ]
+    for number in count():
+        path, body = bombs[number % len(bombs)]
+        yield Request(path, body, packed, (), is_hostile=True)
+        yield Request("/v1/metrics", new_series(number), PROTOBUF, (), is_hostile=True)
+
+
+def new_series(number: int) -> bytes:
+    """A request of metrics with series of new users, each of which becomes an aggregate."""
+    request = ExportMetricsServiceRequest()
+    resource = request.resource_metrics.add()
+    resource.resource.attributes.extend(attributes({"service.name": "metrics-only"}))
+    metric = resource.scope_metrics.add().metrics.add(name=TOKENS)
+    metric.sum.is_monotonic = True
+    metric.sum.aggregation_temporality = AggregationTemporality.AGGREGATION_TEMPORALITY_DELTA
+    for at in range(SERIES):
+        kind = {"gen_ai.token.type": "input", "user.id": f"user-{number}-{at}"}
+        metric.sum.data_points.add(
+            as_int=1,
+            start_time_unix_nano=time.time_ns() - 10**9,
+            time_unix_nano=time.time_ns(),
+            attributes=attributes({**LABELS, **kind}),
+        )
+    return request.SerializeToString()
+
+
 class Senders:
     """One task a sender, until `stop`; what is under way then goes on to its end."""
 
@@ -171,6 +260,7 @@ class Senders:
     async def run(self) -> None:
         ai = [spans(0, 2), spans(1, 2), pushes(), logs()]
         kinds = [*ai, events(), heartbeats(), sums(self._chance), metered_events(self._chance)]
+        kinds += [one_response(), chains(), hostile()]
         timeout = aiohttp.ClientTimeout(total=15)
         async with aiohttp.ClientSession(timeout=timeout) as session, asyncio.TaskGroup() as group:
             for requests in kinds:
@@ -193,6 +283,9 @@ class Senders:
                 self.sent.acked.update(request.names)
                 self.sent.summed += len(request.adds)
                 self.sent.total += sum(request.adds)
+                return
+            if request.is_hostile:
+                await asyncio.sleep(HOSTILE_EVERY_S)
                 return
             if not request.adds and self._chance.random() < GIVE_UP:
                 return
