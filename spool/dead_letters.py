@@ -5,6 +5,9 @@ from typing import Literal, NamedTuple
 
 from spool.record import Lane
 
+QUARANTINED = "quarantined"
+"""Reason of dead letters whose records the spool lost; every other one is the upstream's."""
+
 SortKey = Literal["buried_at", "lane", "reason"]
 
 

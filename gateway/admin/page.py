@@ -16,6 +16,7 @@ from gateway.insights.finding import STATUSES, Insight
 from gateway.observability.dead_letters import ReasonFigures
 from gateway.observability.metrics import EDGE_OUTCOMES, LANE_OUTCOMES, LaneStatus, Status
 from gateway.observability.quarantine import degraded
+from spool.dead_letters import QUARANTINED
 
 STYLE: Final = """
 :root{color-scheme:light dark;--fg:#1a1d21;--bg:#fff;--soft:#667;--line:#d8dce2;--ok:#11703a;--bad:#b3261e}
@@ -49,9 +50,6 @@ MOST_MODELS: Final = 50
 """Shown on the page: it comes anew every ten seconds, whatever senders name."""
 MODELS_FROM: Final = "models_from"
 """Parameter of the page: the first model that is shown, from 0."""
-
-QUARANTINED: Final = "quarantined"
-"""Reason of dead letters that stand for what the spool lost."""
 
 LOGIN_FORM: Final = (
     '<form method="post" action="/login"><label>Admin token '

@@ -13,6 +13,7 @@ from gateway.insights.thresholds import (
 )
 from gateway.insights.usage.tally import HOUR_MS
 from gateway.insights.words import day_text, rounded, shown
+from spool.dead_letters import QUARANTINED
 
 
 class StuckLane(NamedTuple):
@@ -25,7 +26,8 @@ class StuckLane(NamedTuple):
 
 
 class DeadLetters(NamedTuple):
-    """Records of one lane that the upstream refused for one reason, kept as dead letters."""
+    """Records of one lane that the upstream refused, or the spool lost, for one reason, kept as
+    dead letters."""
 
     lane: str
     reason: str
@@ -57,11 +59,12 @@ def dead_letters(refused: Sequence[DeadLetters]) -> Iterator[Finding]:
     for lane, reason, records in sorted(refused):
         if records:
             count = "1 record" if records == 1 else f"{rounded(records)} records"
+            how = "lost by the spool" if reason == QUARANTINED else "refused"
             yield Finding(
                 cause="dead_letters",
                 source=f"{lane}\x00{reason}",
                 model="",
-                title=f"lane {shown(lane)}: {count} refused as {shown(reason)}; kept as dead letters",
+                title=f"lane {shown(lane)}: {count} {how} as {shown(reason)}; kept as dead letters",
                 category="delivery",
                 effort="medium",
             )

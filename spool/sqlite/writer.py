@@ -35,6 +35,7 @@ log = logging.getLogger(__name__)
 SALVAGE_EVERY_S = 60.0
 """At least so long between two salvages of a spool that is open."""
 
+FileId = tuple[int, int]
 Operation = Callable[[sqlite3.Connection, Counters], Any]
 """Work inside a transaction; its result goes to who asked. Counters are a copy, kept
 only if the commit succeeds."""
@@ -82,8 +83,10 @@ class Writer:
         """Run in a salvaged file before anything else is."""
         self.counters_before_salvage: Counters | None = None
         """As committed last, for `on_salvaged` of a spool that was open; None at the start."""
-        self._file_id = (0, 0)
-        """Device and inode of spool.db."""
+        self._dir_id = file_id(data_dir)
+        """Of the data directory, which is locked."""
+        self._file_id: FileId | None = None
+        """Of spool.db."""
         self._next_salvage_s = 0.0
         self._is_unsynced = False
         """Set by a sync that failed, until all was written again."""
@@ -148,12 +151,18 @@ class Writer:
         connection = database.connect(self._data_dir, synchronous=self._synchronous, log_pages=self._log_pages)
         try:
             with database.mapped_errors(str(self._data_dir)):
-                status = (self._data_dir / DATABASE).stat()
-                self._file_id = (status.st_dev, status.st_ino)
+                self._file_id = file_id(self._data_dir / DATABASE)
                 return connection, load_counters(connection)
         except BaseException:
             connection.close()
             raise
+
+    def _open_again(self) -> tuple[sqlite3.Connection, Counters]:
+        """Open a file that was there: where it is gone, an empty one would stand for it."""
+        path = self._data_dir / DATABASE
+        if not path.exists() or path.stat().st_size == 0:
+            raise SpoolCorrupt("spool.db was deleted or emptied while the gateway ran")
+        return self._open_file()
 
     def run_now(self, operation: Operation) -> Any:
         """Run one operation on the caller's thread, before `start`."""
@@ -278,7 +287,7 @@ class Writer:
                 self._mend(failure)
                 return
             try:
-                self._connection, self._counters = self._open_file()
+                self._connection, self._counters = self._open_again()
             except SpoolCorrupt as error:
                 self._mend(error)
             else:
@@ -306,17 +315,16 @@ class Writer:
         """Before a commit: SQLite does not notice that spool.db was emptied, deleted or replaced,
         and goes on writing to what no start will find.
         """
+        path = self._data_dir / DATABASE
         try:
-            status = (self._data_dir / DATABASE).stat()
-        except FileNotFoundError:
-            self._put_back("deleted")
-            return
+            found, is_ours = file_id(path), file_id(self._data_dir) == self._dir_id
+            is_empty = found is not None and path.stat().st_size == 0
         except OSError:
             return
-        if (status.st_dev, status.st_ino) != self._file_id:
-            self._put_back("replaced")
-        elif status.st_size == 0:
+        if found == self._file_id and is_empty:
             self._reopen_emptied()
+        elif found != self._file_id and is_ours:  # another directory is not ours to write to
+            self._put_back("deleted" if found is None else "replaced")
 
     def _put_back(self, how: str) -> None:
         """Write what the connection still has in place of the file that is gone; another file
@@ -364,6 +372,18 @@ class Writer:
             self._connection.close()
             raise
         self._is_unsynced = False
+
+
+def file_id(path: Path) -> FileId | None:
+    """Device and inode of the file or directory that has this name now; None for none.
+
+    Raises OSError.
+    """
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def load_counters(connection: sqlite3.Connection) -> Counters:

@@ -164,6 +164,31 @@ def test_a_spool_that_was_lost_with_both_summaries_is_a_finding(gateway: Gateway
     assert_acknowledged_by_an_operator_only(gateway)
 
 
+def test_both_summaries_gone_beside_a_whole_spool_are_a_finding(gateway: GatewayProcess, sender: Sender) -> None:
+    sender.send()
+    assert gateway.stop() == 0
+    for name in SUMMARIES:
+        (gateway.data_dir / name).unlink()
+    gateway.start()
+    assert_reported(gateway, "whether spool.db is an old copy is unknown", records=None)
+    assert gateway.status()["lanes"]["ai_telemetry"]["pending"] == RECORDS
+    assert_acknowledged_by_an_operator_only(gateway)
+
+
+def test_a_data_directory_that_is_replaced_is_not_written_to(gateway: GatewayProcess, sender: Sender) -> None:
+    sender.send()
+    moved = gateway.data_dir.with_name("moved")
+    gateway.data_dir.rename(moved)
+    gateway.data_dir.mkdir(mode=0o700)
+    (gateway.data_dir / "spool.db").write_bytes(b"another gateway's")
+    gateway.process.wait(timeout_s=60)
+    assert (gateway.data_dir / "spool.db").read_bytes() == b"another gateway's"
+    shutil.rmtree(gateway.data_dir)
+    moved.rename(gateway.data_dir)
+    gateway.start()
+    assert gateway.status()["lanes"]["ai_telemetry"]["pending"] == RECORDS
+
+
 def test_an_old_copy_that_was_put_back_is_reported(gateway: GatewayProcess, sender: Sender) -> None:
     sender.send()
     assert gateway.stop() == 0

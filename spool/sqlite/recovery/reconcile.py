@@ -17,6 +17,7 @@ from typing import Any
 import orjson
 
 from spool.counters import Counters, LaneCounters
+from spool.dead_letters import QUARANTINED
 from spool.record import AI_TELEMETRY, OWN_LANES, Lane
 from spool.settling import Position
 from spool.sqlite import rows, unit_totals
@@ -27,8 +28,6 @@ from spool.sqlite.replay import ranges
 from spool.sqlite.rows import NEVER_SETTLES
 from spool.status import Quarantined, gone_text
 
-QUARANTINED = "quarantined"
-"""Code of dead letters whose records were on pages that could not be read."""
 ENTRIES = "quarantine"
 """Name in `meta` of what was quarantined so far."""
 MOST_ENTRIES = 20

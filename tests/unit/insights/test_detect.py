@@ -315,6 +315,11 @@ def test_dead_letters_are_found_by_lane_and_reason() -> None:
     assert detect(Figures(dead_letters=[DeadLetters("ai_telemetry", "gone", 0)])) == []
 
 
+def test_what_the_spool_lost_is_not_called_refused() -> None:
+    (lost,) = detect(Figures(dead_letters=[DeadLetters("ai_telemetry", "quarantined", 200)]))
+    assert lost.title == "lane ai_telemetry: 200 records lost by the spool as quarantined; kept as dead letters"
+
+
 def test_a_device_that_was_in_touch_and_fell_silent_is_found_for_a_month() -> None:
     now_ms = NOW_HOUR * HOUR_MS
     device = Device("laptop-1", now_ms - 40 * DAY_MS, now_ms - 3 * DAY_MS)
