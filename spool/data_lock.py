@@ -83,6 +83,17 @@ class DataLock:
             self.is_lost = True
             raise
 
+    def guards(self) -> bool:
+        """Whether the directory of that name is still the locked one: write to it by name only
+        then. True also while the system cannot say.
+        """
+        try:
+            return not self.is_lost and _is_same(self._folder, self._data_dir.stat())
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True
+
     def _keep(self) -> bool:
         try:
             if not _is_same(self._folder, self._data_dir.stat()):

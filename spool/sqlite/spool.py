@@ -123,6 +123,7 @@ class SqliteSpool:
                 reserve_bytes=settings.reserve_bytes,
                 max_bytes=settings.max_bytes,
                 now_ms=now_ms,
+                guards=self._lock.guards,
             )
             self._quarantined: list[Quarantined] = []
             self.writer.on_salvaged = self._prepare(settling)

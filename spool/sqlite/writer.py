@@ -76,8 +76,11 @@ class Writer:
         reserve_bytes: int,
         max_bytes: int,
         now_ms: Callable[[], int],
+        guards: Callable[[], bool] = lambda: True,
     ) -> None:
+        """*guards*: whether the directory of that name is still the one that is locked."""
         self._data_dir = data_dir
+        self._guards = guards
         self._now_ms = now_ms
         self.on_salvaged: Operation = lambda *_: None
         """Run in a salvaged file before anything else is."""
@@ -330,7 +333,7 @@ class Writer:
         """Write what the connection still has in place of the file that is gone; another file
         there goes to the quarantine.
         """
-        if time.monotonic() < self._next_salvage_s:
+        if time.monotonic() < self._next_salvage_s or not self._guards():  # another's directory keeps its file
             return
         self._next_salvage_s = time.monotonic() + SALVAGE_EVERY_S
         log.error("spool.db was %s while the gateway ran; its content is put back", how)

@@ -70,6 +70,7 @@ def test_a_lost_lock_file_is_made_anew_once(tmp_path: Path, how: str) -> None:
     data_dir.mkdir()
     target.write_text("kept as it is")
     with DataLock(data_dir) as lock:
+        assert lock.guards()
         assert not lock.keep()
         (data_dir / "lock").unlink()
         if how == "replaced":
@@ -101,6 +102,7 @@ def test_a_data_directory_that_is_no_longer_there_is_reported(tmp_path: Path, ho
         data_dir.rename(tmp_path / "elsewhere")
         if how == "replaced":
             data_dir.mkdir()
+        assert not lock.guards()
         with pytest.raises(SpoolLocked, match=how):
             lock.keep()
 
