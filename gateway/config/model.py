@@ -92,6 +92,8 @@ class Limits(Options):
     """Of one request in JSON: objects, arrays and commas outside texts."""
     max_series: int = Field(default=DEFAULT_LIMITS.max_series, ge=100)
     """Of metrics, that one request names."""
+    max_source_series: int = Field(default=200_000, ge=1000)
+    """New series of metrics that one sender brings within `counting.window`."""
     body_timeout_s: DurationS = Field(default=60.0, alias="body_timeout", gt=0)
 
     @property

@@ -19,6 +19,7 @@ DEVICE: Mapping[str, Any] = {
         "max_items": 10_000,
         "max_json_values": 200_000,
         "max_series": 2_000,
+        "max_source_series": 20_000,
     },
     "counting": {"max_keys": 50_000},
     "pricing": {"price_list": "off"},

@@ -3,12 +3,14 @@
 A value of two bytes becomes an object of sixty to two hundred.
 """
 
+import re
 from typing import Final
 
 from gateway.decode.limits import ParseLimits, too_many_values
 
 WINDOW_BYTES: Final = 256 * 1024
 """Looked at in one call into C, which keeps the interpreter for as long as it takes."""
+_WITHIN: Final = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
 _MARKS: Final = (b"{", b"[", b",")
 
 
@@ -61,11 +63,11 @@ def _values(text: bytes, most: int) -> int:
 
 def _text_end(text: bytes, at: int) -> int:
     """Behind the quote that ends the text whose inside begins at *at*; the end where none does."""
-    while (quote := text.find(b'"', at)) >= 0:
-        before = quote
-        while before > at and text[before - 1] == ord("\\"):
-            before -= 1
-        if (quote - before) % 2 == 0:
-            return quote + 1
-        at = quote + 1
-    return len(text)
+    while True:
+        match = _WITHIN.match(text, at, at + WINDOW_BYTES + 1)
+        end = at if match is None else match.end()
+        if text.startswith(b'"', end):
+            return end + 1
+        if end == at:  # the end, or the backslash before it
+            return len(text)
+        at = end

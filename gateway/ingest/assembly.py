@@ -212,6 +212,7 @@ def metrics_settings(config: Config) -> MetricsSettings:
         window_ms=int(config.counting.window_s * 1000),
         max_age_ms=int(config.spool.max_age_s * 1000),
         prefer_metrics=frozenset(preference.service for preference in config.counting.prefer),
+        max_source_series=config.limits.max_source_series,
     )
 
 

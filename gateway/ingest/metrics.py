@@ -18,9 +18,11 @@ import structlog
 
 from gateway.common.in_thread import clear_in_steps, gc_paused, in_thread
 from gateway.common.lru import forget_oldest
+from gateway.contract.errors import OverQuota
 from gateway.contract.parsed_payload import Used
 from gateway.counting.metrics.gaps import Gap, Totals
 from gateway.counting.metrics.grouping import Folded, fold
+from gateway.counting.metrics.new_series import NewSeries
 from gateway.counting.metrics.pending import Facts, add_tally, facts_in, facts_of, tally_of, topic_of
 from gateway.counting.metrics.series import Delta, Report, State, advance
 from gateway.counting.metrics.sources import (
@@ -34,6 +36,7 @@ from gateway.counting.metrics.sources import (
     since_ms,
 )
 from gateway.normalise.context import Context
+from gateway.normalise.metrics import sender_of
 from gateway.normalise.points import MetricSource, UsagePoints
 from gateway.normalise.record import record_json
 from spool.record import Record
@@ -51,6 +54,8 @@ SUM_AGE_MS: Final = 62 * 86_400_000
 reported again until the month is closed."""
 WRITE_SIGHTING_MS: Final = 60_000
 """A source that reports all the time is written down once in this time."""
+POINTS_AT_ONCE: Final = 10_000
+"""Points of one commit, but for a payload that has more: as aggregates they take 4 KiB each."""
 POINTS_HERE: Final = 1_000
 """More points than this are counted beside the loop: some ten milliseconds."""
 NOTE_AT_ONCE: Final = 500
@@ -73,6 +78,8 @@ class Settings(NamedTuple):
     """Series that no one repeats for so long are forgotten."""
     prefer_metrics: frozenset[str] = frozenset()
     """Services that are billed by their metrics."""
+    max_source_series: int = 200_000
+    """New series of one source within the window."""
 
 
 @dataclass(slots=True)
@@ -129,6 +136,7 @@ class MetricsPipeline:
         self._oldest_held_ms: int | None = None
         self._held = asyncio.Event()
         self._forget_at_ms = 0
+        self._new_series = NewSeries(settings.max_source_series, settings.window_ms)
 
     async def load(self) -> None:
         """Know what the spool knows."""
@@ -145,6 +153,19 @@ class MetricsPipeline:
 
     # ---- in
 
+    def admit(self, sender: str) -> None:
+        """Raises OverQuota where *sender* brought too many new series."""
+        wait_ms = self._new_series.wait_ms(sender, self._now_ms())
+        if wait_ms:
+            raise OverQuota(
+                f"this sender brought {self.settings.max_source_series} new series of metrics within"
+                f" {self.settings.window_ms // 1000} s: send attributes that repeat, or raise limits.max_source_series of"
+                " the gateway",
+                retry_after_s=-(-wait_ms // 1000),
+                reason="too_many_series",
+                key="",
+            )
+
     async def take(self, measured: UsagePoints, context: Context) -> None:
         """Count one payload; done when it is on disk.
 
@@ -159,11 +180,23 @@ class MetricsPipeline:
     async def _work(self) -> None:
         """Write what waits, again and again until nothing does."""
         while self._waiting:
-            payloads, self._waiting = self._waiting, []
+            payloads = self._next()
             for some in (payloads,) if len(payloads) == 1 else (payloads, *([one] for one in payloads)):
                 open_ones = [payload for payload in some if not payload.done.done()]
                 if open_ones:
                     await self._keep(open_ones, is_last=len(some) == 1)
+
+    def _next(self) -> list[Waiting]:
+        """What goes into one commit: payloads of at most `POINTS_AT_ONCE` together, or one."""
+        n = 0
+        for number, payload in enumerate(self._waiting):
+            n += len(payload.measured.points)
+            if n > POINTS_AT_ONCE and number:
+                break
+        else:
+            number = len(self._waiting)
+        payloads, self._waiting = self._waiting[:number], self._waiting[number:]
+        return payloads
 
     async def _keep(self, payloads: Sequence[Waiting], *, is_last: bool) -> None:
         """Count and write *payloads*, and state their senders; of a failure only
@@ -205,6 +238,7 @@ class MetricsPipeline:
         deltas, sums, seen = set[bytes](), set[bytes](), set[tuple[str, MetricSource]]()
         for payload in payloads:
             counted = self.count(payload, states, now_ms)
+            self._new_series.note(sender_of(payload.context), len(counted.states.keys() - states.keys()), now_ms)
             states |= counted.states
             changed |= counted.states
             add_tally(tally, counted.tally)

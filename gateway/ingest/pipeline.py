@@ -79,11 +79,13 @@ class IngestPipeline:
         self._trace_attributes = TraceAttributes(settler.settle_ms)
 
     async def take(self, payload: Payload, sender: Sender) -> Taken:
-        """Raises BadPayload, DeviceBlocked, SpoolError; DatabaseUnavailable where a
-        device must be written first.
+        """Raises BadPayload, TooLarge, OverQuota, DeviceBlocked, SpoolError; DatabaseUnavailable
+        where a device must be written first.
         """
         self._spool.admit(len(payload.body))
         context = self.context_of(sender)
+        if payload.kind == "metrics":
+            self._settler.aggregates.admit(sender_of(context))
         parsed = await self._parser.parse(payload, context)
         if parsed.trace_updates or parsed.traces_of_calls:
             parsed = self._trace_attributes.complete(payload.kind, parsed, context)

@@ -5,6 +5,7 @@ processes together; an honest sender asks all the while, and its slowest answer 
 """
 
 import re
+import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -12,13 +13,11 @@ import pytest
 
 from tests.support.gateway_process import GatewayProcess, Upstream
 from tests.support.otlp_bytes import field
-from tests.support.strain import Strain, post, straining
+from tests.support.strain import MIB, Strain, post, rss_bytes, straining
 
 MOST_STALL_S = 0.3
 TRIES = 3
 """The machine may be at other work: the best of so many stalls counts."""
-MIB = 1024 * 1024
-WORST_BYTES = 63 * MIB
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -31,12 +30,15 @@ class Setting(NamedTuple):
     """A body just below the limit."""
     worst_mib: int
     """That such a one may cost."""
+    series: int
+    """That one body may name."""
 
 
+FEW_SERIES = {"max_source_series": 20_000}
 SETTINGS = {
-    "server": Setting({"auth": "none"}, 150, 63 * MIB, 700),
-    "no-worker": Setting({"auth": "none", "workers": "off"}, 150, 63 * MIB, 500),
-    "device": Setting({"auth": "none", "profile": "device"}, 64, 15 * MIB, 160),
+    "server": Setting({"auth": "none", "limits": FEW_SERIES}, 150, 63 * MIB, 450, 10_000),
+    "no-worker": Setting({"auth": "none", "workers": "off", "limits": FEW_SERIES}, 150, 63 * MIB, 350, 10_000),
+    "device": Setting({"auth": "none", "profile": "device"}, 64, 15 * MIB, 100, 2_000),
 }
 
 
@@ -59,14 +61,20 @@ class Sent(NamedTuple):
     kind: str = "application/x-protobuf"
 
 
-def strained(gateway: GatewayProcess, sent: Sent, *, zipped: bool = True) -> tuple[int, str, Strain]:
+def strained(
+    gateway: GatewayProcess, sent: Sent, *, zipped: bool = True, tries: int = TRIES
+) -> tuple[int, str, Strain]:
     """Status and text of the answer, and what it cost."""
-    for left in reversed(range(TRIES)):
+    status, text, best = 0, b"", None
+    for _ in range(tries):
         with straining(gateway) as strain:
             status, text = post(gateway, sent.path, sent.body, kind=sent.kind, zipped=zipped)
-        if strain.slowest_s <= MOST_STALL_S or not left:
+        if best is None or strain.slowest_s < best.slowest_s:
+            best = strain
+        if best.slowest_s < MOST_STALL_S:
             break
-    return status, text.decode("utf-8", "replace"), strain
+    assert best is not None
+    return status, text.decode("utf-8", "replace"), best
 
 
 JSON = "application/json"
@@ -114,3 +122,56 @@ def test_some_kilobytes_cost_no_memory_and_keep_no_one_waiting(
     assert re.search(r"raise limits\.max_|than \d+ bytes: send|in several requests", text), "it names the remedy"
     assert strain.grown_mib < setting.most_mib, strain
     assert strain.slowest_s < MOST_STALL_S, strain
+
+
+NOW_NS = time.time_ns()
+HOUR_NS = 3600 * 10**9
+
+
+def fixed64(number: int, value: int) -> bytes:
+    return bytes((number << 3 | 1,)) + value.to_bytes(8, "little")
+
+
+def attribute(number: int, name: bytes, value: bytes) -> bytes:
+    return field(number, field(1, name) + field(2, value))
+
+
+def series(start: int, n: int) -> bytes:
+    """Tokens of *n* models, each a series of its own."""
+    points = (
+        field(
+            1,
+            fixed64(2, NOW_NS - HOUR_NS)
+            + fixed64(3, NOW_NS)
+            + fixed64(6, 7)
+            + attribute(7, b"gen_ai.request.model", field(1, b"model %d" % number))
+            + attribute(7, b"gen_ai.token.type", field(1, b"input")),
+        )
+        for number in range(start, start + n)
+    )
+    metric = field(1, b"gen_ai.client.token.usage") + field(7, b"".join(points) + b"\x10\x02\x18\x01")
+    return field(1, field(2, field(2, metric)))
+
+
+def test_three_hundred_thousand_series_in_three_bodies_are_refused_in_little_memory(gateway: GatewayProcess) -> None:
+    for start in range(0, 300_000, 100_000):
+        status, text, strain = strained(gateway, Sent("/v1/metrics", series(start, 100_000)))
+        assert status == 413
+        assert re.search(r"raise limits\.max_(items|series)", text)
+        assert strain.grown_mib < 64, strain
+        assert strain.slowest_s < MOST_STALL_S, strain
+
+
+def test_new_series_are_taken_in_little_memory_until_their_source_brought_too_many(
+    gateway: GatewayProcess, setting: Setting
+) -> None:
+    a_body, together = setting.series, 20_000
+    before_mib = rss_bytes(gateway.process.pid) / MIB
+    for start in range(0, together, a_body):
+        status, text, strain = strained(gateway, Sent("/v1/metrics", series(start, a_body)), tries=1)
+        assert status == 200, text
+        assert strain.most_bytes / MIB - before_mib < 200, strain
+    status, text, strain = strained(gateway, Sent("/v1/metrics", series(0, a_body)), tries=1)
+    assert status == 429
+    assert "raise limits.max_source_series" in text
+    assert strain.grown_mib < 64, strain
