@@ -180,7 +180,8 @@ class SqliteSpool:
                 log.error("%s", reconciling.salvage_text(salvaged))
             self._quarantined = reconciling.entries(connection)
             (gateway_id,) = connection.execute("SELECT value FROM meta WHERE name='gateway_id'").fetchone()
-            connection.execute("INSERT OR IGNORE INTO meta VALUES (?, '2')", (reconciling.HAS_SUMMARIES,))
+            if summary is not None:  # on disk by now, so their absence from here on is a finding
+                connection.execute("INSERT OR IGNORE INTO meta VALUES (?, '2')", (reconciling.HAS_SUMMARIES,))
             self._summary = read_from(connection, counters.copy(), gateway_id, now_ms, self._quarantined)
             start_ms = rows.age_ms(connection, self._wall_ms())
             return gateway_id, rows.last_seq(connection) + 1, counters, start_ms

@@ -166,6 +166,8 @@ def test_a_spool_that_was_lost_with_both_summaries_is_a_finding(gateway: Gateway
 
 def test_both_summaries_gone_beside_a_whole_spool_are_a_finding(gateway: GatewayProcess, sender: Sender) -> None:
     sender.send()
+    gateway.kill()
+    gateway.start()
     assert gateway.stop() == 0
     for name in SUMMARIES:
         (gateway.data_dir / name).unlink()

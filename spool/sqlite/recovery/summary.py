@@ -92,6 +92,11 @@ def write_summary(data_dir: Path, summary: Summary) -> None:
             file.flush()
             os.fsync(file.fileno())
         beside.replace(data_dir / name)
+    folder = os.open(data_dir, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 def read_summary(data_dir: Path) -> Summary | None:
