@@ -21,6 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from gateway.ingest.pipeline import PIECE_CALLS
 from gateway.normalise.call import Call
 from tests.support.calls import call, link
 from tests.support.spool_rig import SETTLE_MS, Rig
@@ -257,7 +258,7 @@ class _Stalls:
 
 
 def _split(n: int, chance: random.Random) -> list[int]:
-    size = chance.choice((25, 400, 5_000))
+    size = chance.choice((25, 400, PIECE_CALLS))
     return [min(size, n - at) for at in range(0, n, size)]
 
 

@@ -2,11 +2,14 @@
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from gateway.ingest.settlement_pass import SettlementPass
 from gateway.normalise.call import Call
+from spool.errors import SpoolError
 from tests.support.calls import call
 from tests.support.spool_rig import Rig
 
@@ -154,3 +157,30 @@ async def test_a_burst_of_equal_calls_from_three_scopes_is_as_many_as_each_scope
         await rig.send(*calls)
     await rig.settle()
     assert (await rig.totals())[0] == n
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("build", SHAPES)
+async def test_a_commit_that_fails_within_a_large_cluster_changes_no_count(
+    rig: Rig, build: Callable[[int], tuple[list[Call], int]], *, restarts: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls, truth = build(2500)
+    for first in range(0, len(calls), 400):
+        await rig.send(*calls[first : first + 400])
+    commit, commits = SettlementPass._commit, 0
+
+    async def dies_at_the_second(self: SettlementPass) -> None:
+        nonlocal commits
+        commits += 1
+        if commits == 2:
+            raise SpoolError("the power is gone")
+        await commit(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SettlementPass, "_commit", dies_at_the_second)
+        with suppress(SpoolError):
+            await rig.settle()
+    if restarts:
+        await rig.reopen()
+    await rig.settle()
+    assert (await rig.totals())[0] == truth
