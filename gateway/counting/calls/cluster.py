@@ -5,7 +5,7 @@ spans, and to the calls below it (through spans that are no calls, as far as the
 remembered). What stands above it is decided when its own turn comes.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from operator import attrgetter
@@ -30,6 +30,8 @@ Twins = Callable[[int, CallDigest, Collection[int]], list[int]]
 reports that may be twins of it."""
 Versions = Callable[[int], list[int]]
 """Reference -> references of the other reports of its span."""
+
+_NOTHING_BEFORE: Mapping[int, int] = {}
 
 
 @dataclass(slots=True)
@@ -207,9 +209,13 @@ def _same_request(fact: CallDigest, rows: Rows, requests: Table, asked: set[int]
 class ResponseIndex:
     """Who reports a response, walked once for each id."""
 
-    def __init__(self, rows: Rows, responses: Table, *, most: int = MAX_CLUSTER) -> None:
-        """*most*: reports of one response that are looked at, the last ones received."""
-        self._rows, self._responses, self._most = rows, responses, most
+    def __init__(
+        self, rows: Rows, responses: Table, *, most: int = MAX_CLUSTER, before: Mapping[int, int] = _NOTHING_BEFORE
+    ) -> None:
+        """*most*: reports of one response that are looked at, the last ones received; those up to
+        the reference in *before*, where the response has one there.
+        """
+        self._rows, self._responses, self._most, self._before = rows, responses, most, before
         self._dropped: dict[int, dict[CallDigest, None]] = {}
         """Response -> reports of it that were dropped, each once of those that state the same;
         none where one is known to stand."""
@@ -221,7 +227,9 @@ class ResponseIndex:
         response = fact.response
         if not response or response in self._dropped:
             return []
-        found = chain(self._responses.find(response), self._rows, PREV_RESPONSE, most=self._most)
+        is_part = response in self._before
+        last = self._before[response] if is_part else self._responses.find(response)
+        found = chain(last, self._rows, PREV_RESPONSE, most=self._most)
         dropped: dict[CallDigest, None] = {}
         stands = False
         for ref in found:
@@ -230,7 +238,8 @@ class ResponseIndex:
             other = self._rows.fact(ref) if self._rows.is_dropped(ref) else None
             if other is not None:
                 dropped[_as_said(other)] = None
-        self._dropped[response] = {} if stands else dropped
+        # Of a part, what stands for the dropped ones may be further back than was looked.
+        self._dropped[response] = {} if stands and not is_part else dropped
         return found
 
     def is_answered(self, fact: CallDigest) -> bool:

@@ -13,16 +13,18 @@ So each report is decided once, at a cost that does not depend on the size of th
 """
 
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from gateway.counting.calls.cluster import (
+    PREV_REQUEST,
     Cluster,
     ResponseIndex,
     Twins,
     Versions,
     around_of,
+    chain,
     other_versions,
     settled_parent,
 )
@@ -131,8 +133,15 @@ def gather_part(
     cluster = Cluster()
     for at in (*standing, *refs):
         _add(at, cluster, rows)
+    oldest = [fact for at in sorted(refs, reverse=True) if (fact := rows.fact(at)) is not None]
+    answered_before = {fact.response: fact.prev_response for fact in oldest if fact.response}
+    asked_before = {fact.request: fact.prev_request for fact in oldest if fact.request}
+    answers = ResponseIndex(rows, tables.responses, most=MAX_STANDING, before=answered_before)
+    for fact in oldest:
+        _add_standing(answers.refs(fact), cluster, rows)
+    for last in asked_before.values():
+        _add_standing(chain(last, rows, PREV_REQUEST, most=MAX_STANDING), cluster, rows)
     cluster.paired.update(at for at, member in cluster.members.items() if member.fixed is Fixed.KEPT)
-    answers = ResponseIndex(rows, tables.responses, most=MAX_STANDING)
     walk = DescendantWalk(rows, tables.children, budget=0, nearest=MAX_BELOW_PART)
     for at in refs:
         member = cluster.members.get(at)
@@ -149,6 +158,13 @@ def _add(at: int, cluster: Cluster, rows: Rows) -> Member | None:
     return member
 
 
+def _add_standing(refs: Iterable[int], cluster: Cluster, rows: Rows) -> None:
+    """Add those of *refs* that were decided before."""
+    for ref in refs:
+        if rows.is_late(ref) or rows.is_parted(ref):
+            _add(ref, cluster, rows)
+
+
 def _add_related(
     member: Member, cluster: Cluster, answers: ResponseIndex, rows: Rows, tables: Tables, versions: Versions
 ) -> None:
@@ -158,7 +174,6 @@ def _add_related(
     at, fact = member.ref, member.fact
     for other in other_versions(at, member, rows, cluster, versions):
         _add(other, cluster, rows)
-    answers.refs(fact)
     if member.fixed is Fixed.OPEN and answers.is_answered(fact):
         cluster.answered.add(at)
     if fact.marks & (LOG | REPEAT):
