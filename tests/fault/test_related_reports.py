@@ -26,6 +26,8 @@ TIMES_PLAIN = 40.0
 """Until delivered, for each report, over a report that is related to none."""
 LINGER_S = 3.0
 """Settling and the wait for a fuller batch, which each load has once."""
+MOST_SPANS = 20_000
+"""Of one request: below `limits.max_items`."""
 UNDER_WAY = 500
 """Records of the honest sender that settle or are being sent."""
 HEADERS = {"Content-Type": "application/x-protobuf"}
@@ -80,10 +82,12 @@ def bodies(shape: Iterator[Shape], spans_each: int, *, tokens: int = 0, scopes: 
 
 LOADS = {
     "one response": (lambda n: bodies(one_response(n), 500), lambda n: n),
-    "one response in one request": (lambda n: bodies(one_response(n), n), lambda n: n),
+    "one response in one request": (lambda n: bodies(one_response(n), min(n, MOST_SPANS)), lambda n: n),
     "a chain from its leaf": (lambda n: bodies(a_chain_from_its_leaf(n), 50, tokens=7), lambda n: 1),
     "equal calls of two instrumentations": (
-        lambda n: bodies(((f"s{i}", "", f"t{i // 2}", "", 0) for i in range(n)), n, tokens=7, scopes=2),
+        lambda n: bodies(
+            ((f"s{i}", "", f"t{i // 2}", "", 0) for i in range(n)), min(n, MOST_SPANS), tokens=7, scopes=2
+        ),
         lambda n: n // 2,
     ),
 }
