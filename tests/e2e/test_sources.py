@@ -72,11 +72,13 @@ def test_another_products_payload_is_told_to_be_none_of_this_source(gateway: Gat
     url = f"{gateway.intake_url}/v1/sources/kong"
     status, answer = send(url, b'{"call_type": "acompletion", "model": "gpt-5-mini"}')
     assert (status, answer["accepted"], answer["ignored"]) == (200, 1, 1)
-    long = b'{"call_type": "acompletion"}\n' * (2 * MIB // 28)
+    lines = 2 * MIB // 100
+    long = b'{"call_type": "acompletion", "model": "gpt-5-mini"%50s}\n' % b"" * lines
+    assert len(long) > 2 * MIB - 100
     status, answer = send(url, long)
-    assert (status, answer["ignored"], "message" in answer) == (200, 2 * MIB // 28, True)
+    assert (status, answer["ignored"], "message" in answer) == (200, lines, True)
     status, answer = send(url, long + json.dumps(KONG).encode())
-    assert (status, answer["ignored"], "message" in answer) == (200, 2 * MIB // 28, False)
+    assert (status, answer["ignored"], "message" in answer) == (200, lines, False)
 
 
 def test_a_body_of_40_mb_is_taken_in_little_memory_and_bad_lines_cost_only_themselves(gateway: GatewayProcess) -> None:
