@@ -21,8 +21,10 @@ from gateway.sources.records.envelope import positions_in
 from gateway.usage_events.intake import Metering
 from spool.store import IntakeStore
 
-OTLP_JSON: Final = re.compile(rb'\s*\{\s*"resource(Spans|Logs|Metrics)"')
+OTLP_JSON: Final = re.compile(rb'\s*+\{\s*+"resource(Spans|Logs|Metrics)"')
 """OTLP/JSON, which a source path takes as well."""
+LOOKED_AT_BYTES: Final = 64 * 1024
+"""In which it must begin: a body may be blank to its end."""
 KINDS: Final = {b"Spans": "traces", b"Logs": "logs", b"Metrics": "metrics"}
 
 
@@ -48,7 +50,7 @@ class GatewayIntake:
         return (await self.pipeline.take(Payload("metrics", body, json), sender)).receipt
 
     async def source(self, name: str, body: bytes, *, sender: Sender, first_line: int = 1) -> Receipt:
-        otlp = OTLP_JSON.match(body)
+        otlp = OTLP_JSON.match(body, 0, LOOKED_AT_BYTES)
         if otlp is not None:
             with suppress(BadPayload):  # it may be several export requests, one a line
                 return (await self.pipeline.take(Payload(KINDS[otlp[1]], body), sender)).receipt

@@ -7,6 +7,7 @@ came, and undone piece by piece.
 """
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Iterator
 from typing import NamedTuple
 
@@ -26,6 +27,7 @@ MAX_STREAMED_BYTES = 1024 * MIB
 MAX_LINE_BYTES = 4 * MIB
 MAX_LINE_VALUES = 100_000
 """Of the first line of a body that is taken in pieces."""
+NOT_BLANK = re.compile(rb"\S")
 GZIP_BEGINS = b"\x1f"
 """No text begins with it. The first block may be this one byte."""
 
@@ -126,7 +128,12 @@ class FirstLine:
 
         *buffer* is the body so far, and may begin anywhere once the answer was true.
         """
-        while self._is_json is None and (end := buffer.find(b"\n", self._seen)) >= 0:
+        while self._is_json is None:
+            if self._begin == self._seen:  # blank lines are passed over at once: there may be millions
+                found = NOT_BLANK.search(buffer, self._begin)
+                self._begin = self._seen = len(buffer) if found is None else found.start()
+            if (end := buffer.find(b"\n", self._seen)) < 0:
+                break
             text = bytes(memoryview(buffer)[self._begin : end]).removeprefix(BOM).strip()
             if text:
                 self._is_json = is_json(text)

@@ -30,15 +30,17 @@ class Setting(NamedTuple):
     """A body just below the limit."""
     worst_mib: int
     """That such a one may cost."""
+    worst_stall_s: float
+    """Without a worker a thread reads it, which keeps the interpreter for one call into C."""
     series: int
     """That one body may name."""
 
 
 FEW_SERIES = {"max_source_series": 20_000}
 SETTINGS = {
-    "server": Setting({"auth": "none", "limits": FEW_SERIES}, 150, 63 * MIB, 450, 10_000),
-    "no-worker": Setting({"auth": "none", "workers": "off", "limits": FEW_SERIES}, 150, 63 * MIB, 350, 10_000),
-    "device": Setting({"auth": "none", "profile": "device"}, 64, 15 * MIB, 100, 2_000),
+    "server": Setting({"auth": "none", "limits": FEW_SERIES}, 150, 63 * MIB, 450, 0.3, 10_000),
+    "no-worker": Setting({"auth": "none", "workers": "off", "limits": FEW_SERIES}, 150, 63 * MIB, 400, 1.0, 10_000),
+    "device": Setting({"auth": "none", "profile": "device"}, 64, 15 * MIB, 130, 0.3, 2_000),
 }
 
 
@@ -175,3 +177,42 @@ def test_new_series_are_taken_in_little_memory_until_their_source_brought_too_ma
     assert status == 429
     assert "raise limits.max_source_series" in text
     assert strain.grown_mib < 64, strain
+
+
+def full_of(attributes: bytes, size: int) -> bytes:
+    """Spans that hold *attributes* each, *size* bytes together."""
+    span = field(2, field(1, b"t" * 16) + field(2, b"s" * 8) + attributes)
+    return field(1, field(2, span * (size // len(span))))
+
+
+EMPTY_VALUES = attribute(9, b"a", field(5, b"\x0a\x00" * 9_000))
+NAMES = b"".join(attribute(9, b"%04d" % n, b"") for n in range(5_000))
+WORST: dict[str, Callable[[int], Sent]] = {
+    "one span": lambda size: Sent("/v1/traces", full_of(attribute(9, b"a", field(1, b"x" * (size - 100))), size)),
+    "empty values": lambda size: Sent("/v1/traces", full_of(EMPTY_VALUES, size)),
+    "attributes": lambda size: Sent("/v1/traces", full_of(NAMES, size)),
+    "attributes of log records": lambda size: Sent("/v1/logs", full_of(NAMES.replace(b"\x4a", b"\x32"), size)),
+    "events": lambda size: Sent("/v1/traces", full_of(b"\x5a\x00" * 9_000, size)),
+    "damaged": lambda size: Sent("/v1/traces", full_of(EMPTY_VALUES, size)[:-1]),
+    "a text in JSON": lambda size: Sent("/v1/traces", b'{"a":"' + b"x" * size + b'"}', JSON),
+    "escapes in JSON": lambda size: Sent("/v1/traces", b'{"a":"' + b"\\n" * (size // 2) + b'"}', JSON),
+    "halves in JSON": lambda size: Sent("/v1/traces", b'{"a":"' + b"\\ud83d" * (size // 6) + b'"}', JSON),
+    "quotes in JSON": lambda size: Sent("/v1/traces", b'{"a":"' + b'\\",' * (size // 3) + b'"}', JSON),
+    "brackets": lambda size: Sent("/v1/traces", b"[" * size, JSON),
+    "blank lines": lambda size: Sent("/v1/sources/generic", b"\n" * size, JSON),
+    "bad lines": lambda size: Sent("/v1/sources/generic", b"{\n" * (size // 2), JSON),
+    "one bad line": lambda size: Sent("/v1/sources/generic", b"[1" + b"\\" * size, JSON),
+    "a long first line": lambda size: Sent("/v1/sources/generic", b'["' + b"x" * size + b'"]\n{}', JSON),
+    "an event": lambda size: Sent("/v1/events", b'{"title":"' + b"x" * size + b'"}', JSON),
+    "bad events": lambda size: Sent("/v1/events", b'{"title":"' + b"\\ud83d" * (size // 6), JSON),
+}
+
+
+@pytest.mark.parametrize("name", WORST)
+def test_the_largest_body_of_the_worst_bytes_costs_bounded_memory_and_keeps_no_one_waiting(
+    gateway: GatewayProcess, setting: Setting, name: str
+) -> None:
+    status, text, strain = strained(gateway, WORST[name](setting.worst_bytes), zipped=False)
+    assert status in {200, 202, 400, 413}, text[:300]
+    assert strain.grown_mib < setting.worst_mib, strain
+    assert strain.slowest_s < setting.worst_stall_s, strain

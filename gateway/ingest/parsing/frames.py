@@ -46,6 +46,8 @@ class Setup(TypedDict):
 
 Job = tuple[tuple[Any, ...], tuple[Any, ...]]
 """The fields of a Payload, and those of its Context that differ from payload to payload."""
+BEHIND: Final = "behind"
+"""In a frame, behind its only job: the body of that follows the frame, as it is."""
 Answer = tuple[Any, Any]
 """A packed Parsed, and model -> calls without a price; or None, and class and text of the error
 (`ERRORS`); or None twice: the gateway parses it itself and meets the same fault, with its own

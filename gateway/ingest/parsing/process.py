@@ -77,6 +77,8 @@ class Worker:
         self._answered_s = 0.0
         """When it answered last, by the loop's clock."""
         self._running: asyncio.Task[None] | None = None
+        self._writing: list[asyncio.Task[None]] = []
+        """Frames that are not written whole yet, in their order; each waits for the one before."""
         self._is_stopping = False
         self.done = 0
         """Frames answered."""
@@ -94,9 +96,10 @@ class Worker:
     def start(self) -> None:
         self._running = asyncio.create_task(self._run(), name="worker")
 
-    async def ask(self, value: object) -> Any:
-        """What the worker makes of *value*. Raises WorkerGone, WorkerDied; ask only when it
-        `is_free`.
+    async def ask(self, value: object, body: bytes = b"") -> Any:
+        """What the worker makes of *value*, behind which *body* goes as it is, where there is one.
+
+        Raises WorkerGone, WorkerDied; ask only when it `is_free`.
         """
         process = self._process
         if process is None or process.stdin is None:
@@ -104,18 +107,29 @@ class Worker:
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Any] = loop.create_future()
         asked = frame(value)
-        try:
-            process.stdin.write(asked)
-        except (RuntimeError, OSError) as error:  # it ended just now, and no one was reported yet
-            raise WorkerGone from error
-        self._waiting.append(_Waiting(answer, loop.time(), PATIENCE_S + len(asked) * PATIENCE_S_PER_BYTE))
+        n_bytes = len(asked) + len(body)
+        if not body and not self._writing:
+            try:
+                process.stdin.write(asked)
+            except (RuntimeError, OSError) as error:  # it ended just now, and no one was reported yet
+                raise WorkerGone from error
+        else:
+            self._write_behind(process.stdin, asked, body)
+        self._waiting.append(_Waiting(answer, loop.time(), PATIENCE_S + n_bytes * PATIENCE_S_PER_BYTE))
         return await answer
+
+    def _write_behind(self, stdin: asyncio.StreamWriter, asked: bytes, body: bytes) -> None:
+        """Write in a task of its own: what is half written must be written whole, whoever asked."""
+        before = self._writing[-1] if self._writing else None
+        task = asyncio.create_task(_write_in_turn(before, stdin, asked, body), name="worker-write")
+        self._writing.append(task)
+        task.add_done_callback(self._writing.remove)
 
     async def stop(self) -> None:
         self._is_stopping = True
         if self._running is not None:
             self._running.cancel()
-            await asyncio.gather(self._running, return_exceptions=True)
+            await asyncio.gather(self._running, *self._writing, return_exceptions=True)
 
     async def _run(self) -> None:
         while True:
@@ -190,6 +204,22 @@ class Worker:
         with suppress(TimeoutError):
             async with asyncio.timeout(STOP_S):
                 await process.wait()
+
+
+async def _write_in_turn(
+    before: "asyncio.Task[None] | None", stdin: asyncio.StreamWriter, asked: bytes, body: bytes
+) -> None:
+    """Write a frame and the *body* behind it, without a copy of that, when *before* is done."""
+    if before is not None:
+        await asyncio.wait([before])
+    with suppress(RuntimeError, OSError):  # it ended: whoever waits for the answer hears of it
+        stdin.write(asked)
+        if body:
+            stdin.write(HEADER.pack(len(body)))
+            view = memoryview(body)
+            for start in range(0, len(body), STREAM_BYTES):
+                stdin.write(view[start : start + STREAM_BYTES])
+                await stdin.drain()
 
 
 async def _answer_of(stream: asyncio.StreamReader) -> Any:

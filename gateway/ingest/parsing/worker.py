@@ -13,8 +13,8 @@ from typing import Any, BinaryIO, Final
 
 from gateway.contract.errors import BadPayload, Overloaded, TooLarge
 from gateway.decode.limits import ParseLimits
-from gateway.ingest.parsing.frames import Answer, Job, Setup, opened, pack
-from gateway.ingest.parsing.parse import ParseRules, parse
+from gateway.ingest.parsing.frames import BEHIND, Answer, Job, Setup, opened, pack
+from gateway.ingest.parsing.parse import ParseRules, Payload, parse
 from gateway.ingest.parsing.process import HEADER, frame
 from gateway.normalise.context import Context, Machines, UserPolicy
 from gateway.pricing.file import PriceFile
@@ -52,10 +52,14 @@ def main() -> None:
     gc.set_threshold(GC_YOUNGEST, 50, 100)
     write(target, "ready")
     while True:
-        jobs: list[Job] = read(source)
+        jobs: list[Any] = read(source)
+        if jobs[-1] == BEHIND:
+            (fields, rest), _ = jobs
+            jobs = [(tuple(Payload(*fields)._replace(body=read_bytes(source))), rest)]
         if price_file is not None:
             price_file.reload_if_changed()
         write(target, [answer(job, context, rules) for job in jobs])
+        del jobs  # else a body stays until the next one
 
 
 def answer(job: Job, context: Context, rules: ParseRules) -> Answer:
@@ -75,11 +79,16 @@ def answer(job: Job, context: Context, rules: ParseRules) -> Answer:
 
 def read(source: BinaryIO) -> Any:
     """The next frame. Ends the process when there is none: the gateway is gone."""
+    return marshal.loads(read_bytes(source))  # noqa: S302 our own parent wrote it
+
+
+def read_bytes(source: BinaryIO) -> bytes:
+    """What follows the next header. Ends the process as `read` does."""
     header = source.read(HEADER.size)
     if len(header) < HEADER.size:
         sys.exit(0)
     (size,) = HEADER.unpack(header)
-    return marshal.loads(source.read(size))  # noqa: S302 our own parent wrote it
+    return source.read(size)
 
 
 def write(target: BinaryIO, value: object) -> None:

@@ -13,13 +13,16 @@ from typing import Any, Final
 from gateway.common.in_thread import in_thread
 from gateway.contract.errors import Overloaded
 from gateway.ingest.metrics import POINTS_HERE
-from gateway.ingest.parsing.frames import ERRORS, Answer, Job, Setup, job_of, points_in, unpack
+from gateway.ingest.parsing.frames import BEHIND, ERRORS, Answer, Job, Setup, job_of, points_in, unpack
 from gateway.ingest.parsing.parse import Parsed, Payload
 from gateway.ingest.parsing.process import Worker, WorkerDied, WorkerGone
 from gateway.normalise.context import Context
 
 LARGE_BYTES: Final = 8 * 1024
 """Such a payload goes by itself."""
+BEHIND_BYTES: Final = 256 * 1024
+"""The body of such a payload follows its frame as it is: in the frame it would be copied three
+times, on the loop."""
 DIED: Final = "the process that reads bodies ended over this one: send it again later, or less in one request"
 DIED_RETRY_S: Final = 10
 TOGETHER_LEAST: Final = 4
@@ -54,7 +57,11 @@ class WorkerClient:
         job = job_of(payload, context)
         if len(payload.body) >= LARGE_BYTES:
             try:
-                (answer,) = await self.worker.ask([job])
+                if len(payload.body) < BEHIND_BYTES:
+                    (answer,) = await self.worker.ask([job])
+                else:
+                    apart = job_of(payload._replace(body=b""), context)
+                    (answer,) = await self.worker.ask([apart, BEHIND], payload.body)
             except WorkerDied:
                 raise Overloaded(DIED, retry_after_s=DIED_RETRY_S) from None
         else:

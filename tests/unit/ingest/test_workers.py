@@ -16,7 +16,7 @@ from gateway.ingest.parsing.frames import PIECE, PackedPoints, pack_points, unpa
 from gateway.ingest.parsing.parse import Parsed, ParseRules, Payload, parse
 from gateway.ingest.parsing.parser import Parser
 from gateway.ingest.parsing.process import MAX_BACKLOG, WorkerGone
-from gateway.ingest.parsing.worker_client import LARGE_BYTES, TOGETHER_LEAST, WorkerClient
+from gateway.ingest.parsing.worker_client import BEHIND_BYTES, LARGE_BYTES, TOGETHER_LEAST, WorkerClient
 from gateway.normalise.context import Context, UserPolicy
 from gateway.pricing.prices import Prices
 from tests.support.corpus import Scenario, scenarios
@@ -251,4 +251,23 @@ async def test_a_fault_of_ours_is_met_again_by_the_gateway_and_ends_no_worker(cl
     with pytest.raises(WorkerGone):
         await client.parse(Payload("no such kind", b" " * LARGE_BYTES), CONTEXT)
     assert client.is_free
+    assert client.worker.restarts == 0
+
+
+async def test_large_and_small_bodies_are_answered_in_their_order_whoever_waits_no_longer(client: WorkerClient) -> None:
+    """A large one goes behind its frame, in slices; one whose sender went away is written whole."""
+
+    def spans(n: int, padding: int) -> Payload:
+        return Payload("traces", field(1, field(2, b"\x12\x00" * n) + field(9, b" " * padding)), json=False)
+
+    sizes = [(1, 3_000_000), (2, LARGE_BYTES), (3, BEHIND_BYTES), (4, LARGE_BYTES), (5, 2_000_000), (6, LARGE_BYTES)]
+    coming = [asyncio.ensure_future(client.parse(spans(*size), CONTEXT)) for size in sizes]
+    await asyncio.sleep(0)
+    coming[0].cancel()
+    coming[4].cancel()
+    for (n, _), answer in zip(sizes, coming, strict=True):
+        if not answer.cancelled() and n not in {1, 5}:
+            parsed, _ = await answer
+            assert parsed.calls is not None
+            assert parsed.calls.items == n
     assert client.worker.restarts == 0
