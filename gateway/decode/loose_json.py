@@ -20,9 +20,13 @@ Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 _TRAILING = "after document"
 """In what orjson states where a whole document stands and more behind it: nothing to remedy."""
 _HALF = re.compile(rb"\\u[dD][89a-fA-F]")
+_HIGH, _LOW = rb"\\u[dD][89abAB][0-9a-fA-F]{2}", rb"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 _ESCAPES = re.compile(
-    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
+    rb"(?:%(low)b|%(high)b(?!%(low)b)){1,4096}+|((?:\\(?!u[dD][89a-fA-F]).|%(high)b%(low)b|[^\\]{1,64}+){1,4096}+)"
+    % {b"high": _HIGH, b"low": _LOW},
+    re.DOTALL,
 )
+"""Halves, as many as follow each other; or, as its group, what stays."""
 _REPLACEMENT = rb"\ufffd"
 _WORDS = re.compile(rb'"(?:[^"\\]++|\\.)*+"|(-?(?:NaN|Infinity))', re.DOTALL)
 
@@ -52,8 +56,9 @@ def whole_escapes(text: bytes) -> bytes:
         return text
     mended = bytearray(text)
     for match in _ESCAPES.finditer(text):
-        if match[1]:
-            mended[match.start() : match.end()] = _REPLACEMENT
+        if match[1] is None:
+            start, end = match.span()
+            mended[start:end] = _REPLACEMENT * ((end - start) // len(_REPLACEMENT))
     return bytes(mended)
 
 
