@@ -25,6 +25,8 @@ log = structlog.get_logger()
 
 LARGE_BYTES = 64 * 1024
 """Reading such a body takes some ten milliseconds, too long for the loop."""
+MAX_EVENTS_BYTES = 16 * 1024 * 1024
+"""Of a body of usage events: one call into C over 64 MiB would keep everyone waiting for 0.3 s."""
 
 
 class Metering:
@@ -36,10 +38,12 @@ class Metering:
 
     async def events(self, body: bytes, *, are_metered: bool = True) -> Receipt:
         """Keep what is sound and new of *body*; each event that is not is reported by its position.
-        Raises BadPayload, SpoolError.
+        Raises TooLarge, BadPayload, SpoolError.
 
         Unless *are_metered*, what does not state its route goes nowhere but to the lane of events.
         """
+        if len(body) > MAX_EVENTS_BYTES:
+            raise TooLarge(f"the body is larger than {MAX_EVENTS_BYTES} bytes: send the events in several requests")
         rules = self._rules if are_metered else self._rules._replace(route="event")
         read = partial(decode_events, body, self._now_ms(), rules, nonce=os.urandom(8))
         events = await in_thread(read, is_long=len(body) > LARGE_BYTES)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
+from gateway.usage_events.intake import MAX_EVENTS_BYTES
 from tests.support.gateway_process import GatewayProcess, Upstream
 from tests.support.otlp_bytes import field
 from tests.support.strain import MIB, Strain, post, rss_bytes, straining
@@ -203,8 +204,12 @@ WORST: dict[str, Callable[[int], Sent]] = {
     "bad lines": lambda size: Sent("/v1/sources/generic", b"{\n" * (size // 2), JSON),
     "one bad line": lambda size: Sent("/v1/sources/generic", b"[1" + b"\\" * size, JSON),
     "a long first line": lambda size: Sent("/v1/sources/generic", b'["' + b"x" * size + b'"]\n{}', JSON),
-    "an event": lambda size: Sent("/v1/events", b'{"title":"' + b"x" * size + b'"}', JSON),
-    "bad events": lambda size: Sent("/v1/events", b'{"title":"' + b"\\ud83d" * (size // 6), JSON),
+    "an event": lambda size: Sent(
+        "/v1/events", b'{"title":"' + b"x" * (min(size, MAX_EVENTS_BYTES) - 12) + b'"}', JSON
+    ),
+    "bad events": lambda size: Sent(
+        "/v1/events", b'{"title":"' + b"\\ud83dx" * (min(size, MAX_EVENTS_BYTES) // 7 - 2), JSON
+    ),
 }
 
 

@@ -18,6 +18,7 @@ from gateway.app import Gateway
 from gateway.config.model import Config, Events, UnitCost
 from gateway.contract.errors import CannotStart
 from gateway.usage_events.faults import REMEDIES, event_mend
+from gateway.usage_events.intake import MAX_EVENTS_BYTES
 from spool.record import USAGE_EVENTS
 
 NOW_MS = 1_767_607_200_000
@@ -619,3 +620,17 @@ async def test_the_operators_route_is_for_metered_events_alone(tmp_path: Path) -
     assert told.json["rejected"] == []
     assert (gateway.spool.depth("usage_events").kept, gateway.spool.depth("unit_cost").kept) == (3, 1)
     await gateway.stop()
+
+
+async def test_a_body_of_events_over_its_limit_is_refused_whole(sender: Sender) -> None:
+    event = {"title": "tokens.used", "source": "billing-app", "metadata": {"event_id": "evt-1"}}
+    line = orjson.dumps(event) + b"\n"
+    status, answer = await sender.post("/v1/events", line + b" " * (MAX_EVENTS_BYTES - len(line)))
+    assert (status, answer["accepted"]) == (202, 1)
+    told = await sender.post("/v1/events", line + b" " * (MAX_EVENTS_BYTES + 1 - len(line)))
+    assert told.error == (
+        413,
+        "too_large",
+        "the body is larger than 16777216 bytes: send the events in several requests",
+    )
+    assert sender.edge["received"] == 1
