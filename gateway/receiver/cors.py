@@ -8,6 +8,7 @@ from typing import Final
 
 from aiohttp import web
 
+from gateway.contract.errors import Forbidden
 from gateway.receiver.ready_response import Ready
 
 ALLOWED_HEADERS: Final = (
@@ -56,6 +57,15 @@ class Cors:
             response.headers["Access-Control-Allow-Origin"] = request.headers["Origin"]
             response.headers["Access-Control-Expose-Headers"] = EXPOSED_HEADERS
             response.headers["Vary"] = "Origin"
+
+    def refuse_pages(self, request: web.BaseRequest) -> None:
+        """For what takes any Content-Type, which a page may post without a preflight. Raises
+        Forbidden where the request comes from a page of an origin that is not allowed.
+        """
+        if "Origin" in request.headers and not self.is_allowed(request):
+            raise Forbidden(
+                "pages of this origin may not post here: name it in http.cors_origins", reason="foreign_origin"
+            )
 
     def is_allowed(self, request: web.BaseRequest) -> bool:
         origin = request.headers.get("Origin")

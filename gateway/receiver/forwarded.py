@@ -144,7 +144,7 @@ def forwarded_routes(intake: Intake) -> list[Route]:
         *(unit_cost(kind, operation) for kind in get_args(Kind) for operation in get_args(Operation)),
         BodyRoute(DEVICES_PATH, ENROLL_SCOPE, ServiceManner(device_taken), enroll),
         BodyRoute(DEVICES_PATH + "/{device_id}/heartbeat", HEARTBEAT_SCOPE, ServiceManner(device_taken), heartbeat),
-        BodyRoute(DEVICES_PATH + "/{device_id}/ping", PING_SCOPE, PingManner(ping_taken), ping),
+        BodyRoute(DEVICES_PATH + "/{device_id}/ping", PING_SCOPE, PingManner(ping_taken), ping, takes_any_type=True),
     ]
 
 

@@ -53,6 +53,8 @@ class BodyRoute:
     call: Callable[[bytes, str, Sender, str], Awaitable[Receipt]]
     """(plain body, encoding, sender, the parameter or "") -> what became of it, once on disk."""
     methods: AbstractSet[str] = POST_ONLY
+    takes_any_type: bool = False
+    """Whether any Content-Type is taken; pages of origins that are not allowed are then refused."""
     shown: ShownIn | None = None
     """None where a key counts only in the headers that all routes take."""
 

@@ -145,6 +145,8 @@ class Receiver:
     ) -> web.StreamResponse:
         """Take one request to its answer; raises what `gateway.contract.errors` maps."""
         headers = request.headers
+        if route.takes_any_type:
+            self._cors.refuse_pages(request)
         shown = None if route.shown is None else route.shown(request, parameter)
         key = self.admission.admit(request, route.path, route.scope, hold, shown)
         media = route.manner.media(headers.get("Content-Type", ""))

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from aiohttp import web
 
-from gateway.contract.errors import Forbidden, Unauthenticated
+from gateway.contract.errors import Unauthenticated
 from gateway.contract.intake import Intake, Receipt, Sender
 from gateway.contract.outcomes import Rejection
 from gateway.contract.scopes import INGEST_SCOPE
@@ -67,7 +67,7 @@ class SourceReceiver:
         """One request, to its answer. Raises what `gateway.contract.errors` names."""
         if request.method in TRIED_BY:
             return self.manner.handshake()
-        self._refuse_pages(request)
+        self._cors.refuse_pages(request)
         signed = self._signature is not None and self._signature.stands_in(request.headers)
         shown = self.shown(request, token)
         sender = self._admit(request, shown, hold, signed=signed)
@@ -87,15 +87,6 @@ class SourceReceiver:
     def shown(self, request: web.BaseRequest, token: str) -> list[str]:
         """Every key that the request shows; *token* is the one in its path, or empty."""
         return self._shown_by(request.headers, token, request.raw_path.partition("?")[2])
-
-    def _refuse_pages(self, request: web.BaseRequest) -> None:
-        """Any Content-Type is taken here, so a page in a browser
-        gets this far without a preflight.
-        """
-        if "Origin" in request.headers and not self._cors.is_allowed(request):
-            raise Forbidden(
-                "pages of this origin may not post here: name it in http.cors_origins", reason="foreign_origin"
-            )
 
     def _admit(self, request: web.BaseRequest, shown: list[str], hold: Hold, *, signed: bool) -> Sender:
         """Who sends.

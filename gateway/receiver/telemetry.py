@@ -61,6 +61,13 @@ class JsonManner:
         return web.Response(status=answer.status, body=json_error(message, kind, answer.beside), headers=JSON_HEADERS)
 
 
+class PingManner(JsonManner):
+    """A ping has no body; whatever comes as one is read and means nothing."""
+
+    def media(self, content_type: str) -> str:
+        return "json"
+
+
 def telemetry_routes(intake: Intake) -> list[Route]:
     """`/v1/events`, `/v1/unit-cost/…`, `/v1/devices`, and below it a
     device's heartbeat and ping.
@@ -90,5 +97,5 @@ def telemetry_routes(intake: Intake) -> list[Route]:
         BodyRoute("/v1/events", EVENT_SCOPE, JsonManner(ndjson=True), events),
         BodyRoute("/v1/devices", ENROLL_SCOPE, JsonManner(ndjson=False), enroll),
         BodyRoute("/v1/devices/{device_id}/heartbeat", HEARTBEAT_SCOPE, JsonManner(ndjson=False), heartbeat),
-        BodyRoute("/v1/devices/{device_id}/ping", PING_SCOPE, JsonManner(ndjson=False), ping),
+        BodyRoute("/v1/devices/{device_id}/ping", PING_SCOPE, PingManner(ndjson=False), ping, takes_any_type=True),
     ]

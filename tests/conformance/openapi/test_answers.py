@@ -53,7 +53,15 @@ def test_every_sender_operation_answers_as_described(gateway: GatewayPorts) -> N
     refused = senders.ask("POST", "/v1/events", [{"title": "no source"}])
     assert (refused.status_code, refused.json()["accepted"]) == (400, 0)
     assert senders.ask("POST", "/v1/devices/dev-1/heartbeat", example(document, "Heartbeat")).status_code == 202
-    assert senders.ask("POST", "/v1/devices/dev-1/ping", {}).status_code == 202
+    beat = {"instance_id": "0199", "sequence": 42, "observed_at": "2026-01-05T10:01:00Z", "status": "healthy"}
+    further = {
+        "last_activity_at": "2026-01-05T10:00:59Z",
+        "counters": {"records": 118, "dropped": 0},
+        "gateway_id": "gw",
+    }
+    assert senders.ask("POST", "/v1/devices/dev-1/heartbeat", beat | further).status_code == 202
+    for body in (None, b"", {}):
+        assert senders.ask("POST", "/v1/devices/dev-1/ping", body).status_code == 202
     assert senders.ask("POST", "/v1/devices", example(document, "NewDevice")).status_code == 202
     assert senders.ask("POST", "/v1/devices", {"device_id": " "}).status_code == 400
 

@@ -21,6 +21,7 @@ from gateway.keys.store import KeyStore
 from gateway.receiver.assembly import build_gate, build_receiver
 from gateway.receiver.authenticator import IntakeGate, KeyAuthenticator, OpenIntakeAuthenticator
 from gateway.receiver.body import Limits
+from gateway.receiver.cors import Cors
 from gateway.receiver.listen import listen, runner_for
 from gateway.receiver.otlp import INGEST_SCOPE
 from spool.errors import SpoolError, SpoolFull
@@ -251,6 +252,24 @@ async def test_a_heartbeat_reaches_its_device_by_the_decoded_id(serve: Serve, cl
     assert (await raw.answer())[0] == 202
     assert served.intake.kept[0].what == "heartbeat host:a/b"
     await raw.close()
+
+
+@pytest.mark.parametrize("headers", ["", "Content-Length: 0\r\n", f"Content-Length: 0\r\nContent-Type: {JSON}\r\n"])
+async def test_a_ping_needs_neither_body_nor_content_type(serve: Serve, headers: str) -> None:
+    served = await serve()
+    raw = await Raw.connect(served.url)
+    await raw.send(f"POST /v1/devices/d/ping HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n".encode())
+    assert (await raw.answer())[0] == 202
+    assert (served.intake.kept[0].what, served.intake.kept[0].body) == ("ping d", b"")
+    await raw.close()
+
+
+async def test_a_ping_is_refused_from_pages_of_origins_that_are_not_allowed(serve: Serve, client: Client) -> None:
+    served = await serve(cors=Cors(frozenset({"https://app.example"})))
+    for origin, status in (("https://evil.example", 403), ("null", 403), ("https://app.example", 202)):
+        async with client.post(f"{served.url}/v1/devices/d/ping", headers={"Origin": origin}) as response:
+            assert response.status == status
+    assert len(served.intake.kept) == 1
 
 
 @pytest.mark.parametrize(
