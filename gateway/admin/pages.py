@@ -93,7 +93,10 @@ async def login(request: web.Request) -> web.Response:
     code = request.query.get("once")
     if code is None:
         return html(login_page("Log in with the admin token."))
-    session = request.app[PARTS].access.session_for_code(code)
+    access = request.app[PARTS].access
+    if request.method == "HEAD" and access.opens_session(code):  # a chat's preview must not use the link up
+        return to_page()
+    session = access.session_for_code(code)
     if session is None:
         return html(login_page("This link was already used or has expired."), HTTPStatus.UNAUTHORIZED)
     return session_opened(session)
@@ -123,9 +126,13 @@ async def login_link(request: web.Request) -> web.Response:
 
 
 def session_opened(session: str) -> web.Response:
-    response = web.Response(status=HTTPStatus.SEE_OTHER, headers={"Location": "/"})
+    response = to_page()
     set_cookie(response, session)
     return response
+
+
+def to_page() -> web.Response:
+    return web.Response(status=HTTPStatus.SEE_OTHER, headers={"Location": "/"})
 
 
 def html(text: str, status: int = HTTPStatus.OK) -> web.Response:
@@ -143,7 +150,7 @@ async def set_insight_status(request: web.Request) -> web.Response:
     if insights is None:
         raise NotFound("no insight has this id")
     await insights.store.change(request.match_info["insight_id"], dict(await request.post()), by=OPERATOR)
-    return web.Response(status=HTTPStatus.SEE_OTHER, headers={"Location": "/"})
+    return to_page()
 
 
 class PageRoute(NamedTuple):

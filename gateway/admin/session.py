@@ -94,6 +94,10 @@ class AdminAccess:
     def session_for_code(self, code: str) -> str | None:
         return self._sessions.issue() if self._codes.use_up(code) else None
 
+    def opens_session(self, code: str) -> bool:
+        """Whether *code* would open a session; it stays unused."""
+        return self._codes.is_alive(code)
+
     def session_for_token(self, token: str) -> str | None:
         return self._sessions.issue() if self._is_token(token) else None
 

@@ -22,7 +22,9 @@ key). `http.base_path` precedes their paths. Data of a request that is answered 
 to an unknown path, or one that is no valid HTTP, is answered with OTLP's `RpcStatus`.
 
 The admin port (default 4319) needs the admin token, or a session opened with it. `x-open` marks an
-operation that needs neither: `everywhere`, or on `loopback`. Every GET is served as HEAD too."""
+operation that needs neither: `everywhere`, or on `loopback`.
+
+Every GET, on either port, is answered to HEAD too: the same status and headers, without the body."""
 
 SENDERS = [{"url": "http://127.0.0.1:4318", "description": "Senders; `listen.http`."}]
 ADMIN = [{"url": "http://127.0.0.1:4319", "description": "Operators; `listen.admin`."}]

@@ -17,7 +17,7 @@ TEXT = """The stand-in for the cost management service that a gateway embeds, or
 
 Every request carries an API key as the entire value of `Authorization`. Lists follow the conventions of the published interface. The
 lists and the summary of AI telemetry, devices and events are not published by the service; they exist so that what arrived can be
-checked."""
+checked. Every GET is answered to HEAD too: the same status and headers, without the body."""
 
 SERVERS = [{"url": "http://127.0.0.1:4320", "description": "`listen.service`."}]
 

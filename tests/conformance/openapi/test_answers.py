@@ -3,9 +3,12 @@ refusal that can be brought about.
 """
 
 import gzip
+import re
+import socket
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import pytest
 
@@ -422,6 +425,44 @@ def test_what_a_gateway_delivers_is_a_record_as_described(gateway: GatewayPorts)
     records = embedded.ask("GET", "/v2/ai-telemetry/records").json()["records"]
     assert records
     assert [described.schema_faults("Record", record) for record in records] == [[]] * len(records)
+
+
+# ---- HEAD
+
+
+def answered(port: Port, method: str, path: str, headers: Mapping[str, str]) -> tuple[str, list[str], int]:
+    """Status line, headers but for the time and cookies, and the bytes that came as a body."""
+    host = urlsplit(port.url).netloc
+    lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
+    if "Host" not in headers:
+        lines.append(f"Host: {host}")
+    with socket.create_connection((urlsplit(port.url).hostname, urlsplit(port.url).port), timeout=10) as connection:
+        connection.sendall("\r\n".join([*lines, "Connection: close", "", ""]).encode())
+        came = b"".join(iter(lambda: connection.recv(65_536), b""))
+    head, _, body = came.partition(b"\r\n\r\n")
+    status, *rest = head.decode().split("\r\n")
+    return status, sorted(line for line in rest if not line.lower().startswith(("date:", "set-cookie:"))), len(body)
+
+
+@pytest.mark.parametrize("listener", ["senders", "admin", "service"])
+def test_head_is_answered_as_get_without_the_body(gateway: GatewayPorts, service: ServicePort, listener: str) -> None:
+    port = {"senders": gateway.senders, "admin": gateway.admin, "service": service.port}[listener]
+    document = service_document() if listener == "service" else gateway_document()
+    for path in sorted({*document["paths"], "/", "/no/such/path"}):
+        asked = re.sub(r"\{\w+\}", "none", path)
+        for headers in (port.headers, {}, {"Host": "evil.example"}):
+            get, head = (answered(port, method, asked, headers) for method in ("GET", "HEAD"))
+            if "/metrics" not in path and path != "/v2/status":  # their lengths follow from what was asked before
+                assert head[:2] == get[:2], asked
+            assert (head[0], head[2]) == (get[0], 0), asked
+
+
+def test_head_does_not_use_up_a_one_time_link(gateway: GatewayPorts) -> None:
+    admin = gateway.admin
+    link = admin.ask("POST", "/v2/login-links").json()["path"]
+    asked = [admin.client.request(method, admin.url + link) for method in ("HEAD", "HEAD", "GET", "HEAD", "GET")]
+    assert [response.status_code for response in asked] == [303, 303, 303, 401, 401]
+    assert ["set-cookie" in response.headers for response in asked] == [False, False, True, False, False]
 
 
 # ---- all of it; last, so that what the tests above asked counts
