@@ -3,8 +3,9 @@ what to a unit-cost stream. Pure.
 
 The checks are those of the service (wire contract 6.2), made here so that a fault names its field
 while the sender can still remedy it: `title` and `source` 1 to 256 characters, no `<` or `>` in any
-text, `timestamp` RFC 3339, `filters` an object of lists of texts, `metadata` an object. An event
-without `metadata.event_id` gets one from its content.
+text, `timestamp` RFC 3339, `filters` an object of lists of texts, `metadata` an object. The id
+stands in `metadata.event_id` or beside the title as `event_id`; an event without one gets one from
+its content.
 
 An event is *metered* when its metadata names a `stream` and a `value` (or `quantity`): that
 quantity belongs into a total, and what a total states is worth more than ten thousand events.
@@ -35,7 +36,7 @@ MAX_EVENT_BYTES = 64 * 1024
 BRACKETS = str.maketrans({"<": "\u2039", ">": "\u203a"})
 """Single angle quotation marks."""
 
-FIELDS = frozenset({"title", "source", "timestamp", "filters", "metadata", "route"})
+FIELDS = frozenset({"title", "source", "timestamp", "filters", "metadata", "route", "event_id"})
 
 Route = Literal["auto", "event", "record", "both"]
 """`auto`: `record` for what is metered, else `event`."""
@@ -145,7 +146,9 @@ def event_faults(item: dict[str, Any], rules: EventRules) -> Iterator[tuple[str,
     yield "filters_not_lists_of_texts", filters is not None and not is_filters(filters)
     metadata = item.get("metadata") or {}
     yield "metadata_not_an_object", not isinstance(metadata, dict)
-    yield "event_id_not_text", not is_event_id(metadata.get("event_id"))
+    ids = (item.get("event_id"), metadata.get("event_id"))
+    yield "event_id_not_text", not all(map(is_event_id, ids))
+    yield "event_id_differs", len({str(each) for each in ids if each not in {None, ""}}) > 1
     yield "route_unknown", item.get("route") not in (None, *ROUTES)
     text = _dumped(item)
     yield "event_too_deep", text is None
@@ -190,6 +193,7 @@ def _event(item: dict[str, Any], position: str, now_ms: int, rules: EventRules, 
     """The event, and where it goes. Raises BadUnitCost when the record in it cannot be one."""
     if rules.replace_brackets:
         item = without_brackets(item)
+    item = with_id_in_metadata(item)
     content = hashlib.sha256(orjson.dumps(item, option=orjson.OPT_SORT_KEYS)).digest()
     record = event_record(item, content, f"{position}|{now_ms}".encode() + nonce, now_ms)
     metadata = record["metadata"]
@@ -199,6 +203,16 @@ def _event(item: dict[str, Any], position: str, now_ms: int, rules: EventRules, 
     metered = metered_in(record, rules.more_dimensions, now_ms) if route != "event" else None
     kept = json_bytes(record) if route != "record" else None
     return Event(position, metadata["event_id"], content, kept, metered)
+
+
+def with_id_in_metadata(item: dict[str, Any]) -> dict[str, Any]:
+    """*item* with its own `event_id` where `metadata` states none: one event, either way."""
+    own = item.get("event_id")
+    rest = {name: value for name, value in item.items() if name != "event_id"}
+    metadata = item.get("metadata") or {}
+    if own in {None, ""} or metadata.get("event_id") not in {None, ""}:
+        return rest
+    return {**rest, "metadata": {**metadata, "event_id": own}}
 
 
 def event_record(item: dict[str, Any], content: bytes, unlike: bytes, now_ms: int) -> dict[str, Any]:

@@ -401,6 +401,10 @@ async def test_streams_are_as_many_as_the_operator_allows_and_dimensions_may_be_
         ({"metadata": {"event_id": ["x"]}}, "event_id_not_text"),
         ({"metadata": {"event_id": "x" * 257}}, "event_id_not_text"),
         ({"metadata": {"event_id": 1.5}}, "event_id_not_text"),
+        ({"event_id": ["x"]}, "event_id_not_text"),
+        ({"event_id": True}, "event_id_not_text"),
+        ({"event_id": "a", "metadata": {"event_id": "b"}}, "event_id_differs"),
+        ({"event_id": 7, "metadata": {"event_id": "07"}}, "event_id_differs"),
         ({"metadata": {"text": "x" * 70_000}}, "event_larger_than_64_kib"),
         ({"metadata": {"deep": orjson.Fragment(b"[" * 300 + b"]" * 300)}}, "event_too_deep"),
         ({"title": "<script>"}, "angle_bracket_in_text"),
@@ -544,6 +548,21 @@ async def test_an_event_that_comes_again_counts_once_over_restarts(tmp_path: Pat
             told = await Sender(gateway, session).post("/v1/events", [sent])
         await gateway.stop()
         assert told.json == {"accepted": 1, "rejected": [], "duplicate": expected}
+
+
+async def test_an_event_id_beside_the_title_is_the_id_in_the_metadata(sender: Sender) -> None:
+    by_title, by_both = event(event_id="e-1"), event(event_id="e-1", metadata={"event_id": "e-1"})
+    assert (await sender.post("/v1/events", by_title)).json["accepted"] == 1
+    for again in (by_title, event(metadata={"event_id": "e-1"}), by_both):
+        told = (await sender.post("/v1/events", again)).json
+        assert (told["duplicate"], told.get("warning")) == (1, None)
+    assert (await sender.post("/v1/events", event(event_id=7))).json["duplicate"] == 0
+    assert (await sender.post("/v1/events", event(metadata={"event_id": "7"}))).json["duplicate"] == 1
+    for nothing in ("", None):  # no id: its own, from the content
+        assert (await sender.post("/v1/events", event(event_id=nothing))).json["duplicate"] == 0
+        other = event(event_id="e-1", metadata={"event_id": nothing})
+        assert (await sender.post("/v1/events", other)).json["duplicate"] == 1
+    assert sender.edge["kept"] == 4
 
 
 async def test_an_event_id_that_says_something_else_is_warned_of(sender: Sender) -> None:
