@@ -10,7 +10,7 @@ probe starts from the first key.
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,6 +19,8 @@ from exporters.secret import Secret
 _REFERENCE = re.compile(r"\$\{(env|file):([^}]+)\}")
 _FileStamp = tuple[int, int, int]
 """(mtime in ns, size, inode)"""
+NO_KEY_GRANTS = "no configured key grants"
+"""How the reason begins for which a lane is off, or keeps back a part of what it holds."""
 
 
 class KeyFault(Exception):
@@ -130,6 +132,11 @@ class Keyring:
             slot.secret = secret
             slot.refused_for.clear()
         return None
+
+
+def no_key_grants(scopes: Iterable[str]) -> str:
+    """Why a lane that needs one of *scopes* sends nothing."""
+    return f"{NO_KEY_GRANTS} {' or '.join(scopes)}"
 
 
 def read_secret(reference: Secret, environment: Mapping[str, str]) -> Secret:

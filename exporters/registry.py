@@ -20,7 +20,7 @@ from exporters.cost_service.preset import preset_with
 from exporters.cost_service.unit_cost import MANAGE_SCOPE, UnitCostExporter, UnitCostSettings
 from exporters.destination import Destination
 from exporters.file import FileExporter
-from exporters.keyring import Keyring
+from exporters.keyring import Keyring, no_key_grants
 from exporters.pump import Limits
 from exporters.secret import Secret
 from spool.record import AI_TELEMETRY, UNIT_COST, USAGE_EVENTS, Lane
@@ -114,7 +114,7 @@ def build_extra(name: str, type_: str, options: Mapping[str, str]) -> LanePlan:
 def _plan(client: CostServiceClient, lane: Lane, exporter: Exporter, limits: Limits, *scopes: str) -> LanePlan:
     if any(client.keyring.grants(scope) for scope in scopes):
         return LanePlan(lane, exporter, limits, destination=client.destination)
-    return LanePlan(lane, None, limits, reason=f"no configured key grants {' or '.join(scopes)}")
+    return LanePlan(lane, None, limits, reason=no_key_grants(scopes))
 
 
 def _only(name: str, options: Mapping[str, str], known: set[str]) -> None:

@@ -34,6 +34,7 @@ from gateway.insights.snapshot import Snapshot
 from gateway.keys.control_store import open_control, open_keys
 from gateway.observability.refusals import RefusedStatus
 from gateway.observability.status import StatusReport
+from gateway.observability.waiting import WaitingLanes
 from gateway.pricing.file import open_prices
 from gateway.receiver.assembly import build_gate, build_receiver, open_routes
 from gateway.receiver.authenticator import KeyAuthenticator
@@ -184,6 +185,10 @@ class Gateway:
             gaps=aggregates.gaps,
             key_names=self.keys.names,
             refused=self._refused,
+        )
+        waiting = WaitingLanes(self.status.lanes)
+        run_in_background(
+            self._stack, maintain([Maintained("waiting lanes", waiting.run_maintenance)]), "waiting lanes"
         )
         snapshot = Snapshot(
             self.spool,

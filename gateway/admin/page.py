@@ -16,6 +16,7 @@ from gateway.insights.finding import STATUSES, Insight
 from gateway.observability.dead_letters import ReasonFigures
 from gateway.observability.metrics import EDGE_OUTCOMES, LANE_OUTCOMES, LaneStatus, Status
 from gateway.observability.quarantine import degraded
+from gateway.observability.waiting import waiting_in_vain
 from spool.dead_letters import QUARANTINED
 
 STYLE: Final = """
@@ -123,16 +124,13 @@ def faults_of(status: Status) -> list[str]:
     if edge["received"] != sum(edge[outcome] for outcome in EDGE_OUTCOMES):
         faults.append("the counts at the edge do not add up")
     faults += [f"the counts of lane {name} do not add up" for name, lane in lanes.items() if not adds_up(lane)]
+    waiting = waiting_in_vain(lanes)
     faults += [
         f"lane {name} is {lane['state']}"
         for name, lane in lanes.items()
-        if lane["state"] in ("behind", "retrying", "held")
+        if lane["state"] in ("behind", "retrying", "held") and name not in waiting
     ]
-    faults += [
-        f"lane {name} is off, with {records(lane['pending'])} waiting"
-        for name, lane in lanes.items()
-        if lane["state"] == "off" and lane["pending"]
-    ]
+    faults += waiting.values()
     if "quarantine" in status and (why := degraded(status["quarantine"])) is not None:
         faults.append(why)
     refused = letters_to_look_at(status)

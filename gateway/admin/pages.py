@@ -26,6 +26,7 @@ from gateway.insights.finding import Insight
 from gateway.keys.requests import OPERATOR
 from gateway.observability.metrics import Status
 from gateway.observability.quarantine import degraded
+from gateway.observability.waiting import waiting_in_vain
 from gateway.receiver.authenticator import Authenticator
 from spool.record import AI_TELEMETRY
 
@@ -68,6 +69,7 @@ async def readyz(request: web.Request) -> web.Response:
         reasons = [
             None if quarantine is None else degraded(quarantine),
             lane["reason"] if lane is not None and lane["state"] == "behind" else None,
+            *waiting_in_vain(status["lanes"]).values(),
         ]
         why = "; ".join(filter(None, reasons))
         return web.Response(text=f"ready, degraded: {why}\n" if why else "ready\n")

@@ -9,6 +9,7 @@ from gateway.cli.start_checks import StartChecks, try_upstream
 from gateway.common.plural import plural
 from gateway.config.model import Config, config_schema
 from gateway.contract.errors import CannotStart
+from gateway.delivery.lanes import lanes_without_scope
 
 
 async def check_whole(config: Config, *, connects: bool) -> None:
@@ -58,6 +59,8 @@ def print_check(config: Config) -> None:
         )
         for key in config.upstream.keys:
             click.echo(f"  key {key.name}: {', '.join(key.managed or key.scopes or ())}")
+        for lane, reason in lanes_without_scope(config.upstream).items():
+            click.echo(f"  lane {lane}: {reason}; what needs it is accepted and waits here")
     for name, exporter in config.exporters.items():
         click.echo(f"exporter {name}: {exporter.type}")
 

@@ -15,7 +15,7 @@ from exporters.cost_service.client import CostServiceClient
 from exporters.cost_service.devices import DeviceCalls
 from exporters.cost_service.liveness import check_liveness
 from exporters.cost_service.unit_cost import READ_SCOPE, UnitCostSettings
-from exporters.keyring import Keyring, KeySetting
+from exporters.keyring import Keyring, KeySetting, no_key_grants
 from exporters.pacing import LaneState
 from exporters.pump import Limits, Pump
 from exporters.registry import LanePlan, UpstreamSettings, build_client, build_extra, build_upstream
@@ -38,12 +38,19 @@ from gateway.contract.scopes import (
 from gateway.delivery.watchdog import LaneWatch
 from gateway.observability.metrics import LaneStatus
 from gateway.usage_events.derived import Derivation, DerivedStream
-from spool.record import DEVICES, OWN_LANES, UNIT_COST, Lane
+from spool.record import AI_TELEMETRY, DEVICES, OWN_LANES, UNIT_COST, USAGE_EVENTS, Lane
 from spool.store import EventStore, Spool, SupervisedLaneStore
 
 log = structlog.get_logger()
 
-LANE_SCOPES = (INGEST_SCOPE, EVENT_SCOPE, UNIT_COST_SCOPE, ENROLL_SCOPE, HEARTBEAT_SCOPE, PING_SCOPE)
+LANE_NEEDS: Mapping[Lane, tuple[str, ...]] = {
+    AI_TELEMETRY: (INGEST_SCOPE,),
+    USAGE_EVENTS: (EVENT_SCOPE,),
+    UNIT_COST: (UNIT_COST_SCOPE,),
+    DEVICES: (ENROLL_SCOPE, HEARTBEAT_SCOPE),
+}
+"""The scopes without which a lane keeps all or a part of what it holds."""
+LANE_SCOPES = (*(scope for scopes in LANE_NEEDS.values() for scope in scopes), PING_SCOPE)
 """A lane is on where a key grants its scope."""
 DERIVED_LIMITS = Limits(in_flight=1)
 RESTART_S = 1.0
@@ -279,6 +286,13 @@ def shown_state(state: LaneState, reason: str | None, pending: int) -> tuple[Lan
 
 def key_settings(upstream: Upstream) -> list[KeySetting]:
     return [KeySetting(key.name, key.secret, grants_of(key)) for key in upstream.keys]
+
+
+def lanes_without_scope(upstream: Upstream) -> dict[Lane, str]:
+    """Lane -> the scope that it lacks, in a sentence; empty where the keys grant all."""
+    keyring = Keyring(key_settings(upstream))
+    lacking = {lane: [scope for scope in scopes if not keyring.grants(scope)] for lane, scopes in LANE_NEEDS.items()}
+    return {lane: no_key_grants(scopes) for lane, scopes in lacking.items() if scopes}
 
 
 def grants_of(key: UpstreamKey) -> Callable[[str], bool]:

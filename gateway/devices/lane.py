@@ -12,6 +12,7 @@ import structlog
 from exporters.base import Hold, Refused, Retry
 from exporters.clock import Clock
 from exporters.cost_service.devices import SCOPES, DeviceAnswer, DeviceCall, DeviceCalls
+from exporters.keyring import no_key_grants
 from exporters.pacing import BackoffRules, LaneState
 from exporters.pump import Limits, Pump
 from gateway.common.traceback_summary import places
@@ -98,11 +99,11 @@ class DeviceLane:
     def reason(self) -> str | None:
         """Why the lane is not `ok`; safe to show."""
         if not self.is_on:
-            return f"no configured key grants {' or '.join(SCOPES.values())}"
+            return no_key_grants(SCOPES.values())
         if self._lane_store.is_lost:
             return LOST
         if self._lacking and self.pump.state == "ok":
-            return f"no configured key grants {' or '.join(self._lacking)}"
+            return no_key_grants(self._lacking)
         return self.pump.reason
 
     @property
@@ -124,6 +125,8 @@ class DeviceLane:
             works["pump"] = self._run_pump
         else:
             log.warning("lane off", lane=DEVICES, reason=self.reason)
+        if self.is_on and self._lacking:
+            log.warning("lane held", lane=DEVICES, reason=no_key_grants(self._lacking))
         self._running = [
             asyncio.create_task(self._forever(work), name=f"devices {name}") for name, work in works.items()
         ]

@@ -8,11 +8,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+import httpx
 import pytest
 
 from benchmarks.bodies import Shape, Template
+from benchmarks.scenario import fetch
 from gateway.contract.scopes import SEND_AI_TELEMETRY, Managed
 from gateway.keys.control_store import OF_SERVICE
+from tests.support.commands import run_telemetry_gateway
 from tests.support.gateway_process import GatewayProcess, Status, broken_identities
 from tests.support.keys_beside import BY, keys_beside
 from tests.support.kill_load import Load
@@ -119,6 +122,44 @@ async def test_two_keys_rotate_with_no_gap_while_traffic_flows(tmp_path: Path, s
     assert [secret for secret in secrets if secret in logged or secret in str(status)] == []
 
 
+WITHOUT_SCOPE = {
+    "usage_events": "events_v1:create_event",
+    "unit_cost": "unit-cost_v1:manage_telemetry_records",
+    "devices": "ai-control-plane:enroll-device or ai-control-plane:heartbeat-device",
+}
+"""Lane -> the scopes that a key for AI telemetry alone leaves it without."""
+WHAT_WAITS = {
+    "/v1/events": {"title": "a", "source": "b"},
+    "/v1/unit-cost/metric/m/sum": {"records": [{"timestamp": "2026-01-05", "value": 1}]},
+    "/v1/devices/d/heartbeat": {"instance_id": "i", "sequence": 1},
+}
+
+
+def what_waits_is_stated(gateway: GatewayProcess) -> None:
+    """Senders get 202; `/readyz`, the page and the log name the lane and its scope."""
+    with httpx.Client() as client:
+        for path, content in WHAT_WAITS.items():
+            assert client.post(gateway.intake_url + path, json=content).status_code == 202
+        token = (gateway.data_dir / "admin-token").read_text().strip()
+        page = client.get(gateway.admin_url, headers={"Authorization": token}).text
+    ready = fetch(gateway.admin_url + "/readyz").decode()
+    lanes = gateway.status()["lanes"]
+    assert ready.startswith("ready, degraded: ")
+    for name in WITHOUT_SCOPE:
+        assert lanes[name]["pending"] == 1
+        sentence = f"lane {name} is off, with 1 record waiting: {lanes[name]['reason']}"
+        assert sentence in ready
+        assert sentence in page.partition("</p>")[0]
+        gateway.process.wait_until(
+            lambda name=name: any(  # type: ignore[misc]  # the default binds the loop's name
+                "records wait in a lane that sends nothing" in line and name in line and lanes[name]["reason"] in line
+                for line in gateway.log.read_text().splitlines()
+            ),
+            timeout_s=20,
+            what=f"log of {name}",
+        )
+
+
 async def test_a_lane_that_no_key_serves_is_off_and_said_so_at_start_and_in_the_status(
     tmp_path: Path, service: ServiceProcess
 ) -> None:
@@ -127,9 +168,16 @@ async def test_a_lane_that_no_key_serves_is_off_and_said_so_at_start_and_in_the_
     await asyncio.to_thread(service.start)
     keys = [{"name": "a", "secret": f"${{file:{file}}}", "managed": [SEND_AI_TELEMETRY]}]
     upstream = {"base_url": f"http://127.0.0.1:{service.port}", "keys": keys}
-    with GatewayProcess(tmp_path, config={"upstream": upstream}) as gateway:
+    config = {"upstream": upstream, "devices": {"enroll": "off"}}
+    with GatewayProcess(tmp_path, config=config) as gateway:
         lanes = gateway.status()["lanes"]
         logged = gateway.log.read_text()
+        checked = await asyncio.to_thread(run_telemetry_gateway, "check", "--config", str(tmp_path / "config.yaml"))
+        assert fetch(gateway.admin_url + "/readyz") == b"ready\n", "nothing waits yet"
+        await asyncio.to_thread(what_waits_is_stated, gateway)
+    assert "lane ai_telemetry" not in checked.out
+    for lane, scopes in WITHOUT_SCOPE.items():
+        assert f"lane {lane}: no configured key grants {scopes}; " in checked.out
     assert lanes["ai_telemetry"]["state"] == "ok"
     for lane, scope in (("usage_events", "events_v1:create_event"), ("devices", "ai-control-plane:enroll-device")):
         assert lanes[lane]["state"] == "off"
