@@ -1,0 +1,93 @@
+"""Gateways for the kit: `python -m tests.conformance.otlp.our_gateway --save FILE` runs it against
+a fresh one at the default ports.
+"""
+
+import argparse
+import asyncio
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from gateway.contract.scopes import EVENT_SCOPE, INGEST_SCOPE, Fixed
+from tests.conformance.otlp.http_wire import Http
+from tests.conformance.otlp.payloads import traces
+from tests.conformance.otlp.table import report, results
+from tests.conformance.otlp.target import Target
+from tests.support.gateway_process import GatewayProcess, Upstream
+from tests.support.keys_beside import BY, keys_beside
+
+ORIGIN = "https://app.example"
+NO_UPSTREAM = Upstream("http://127.0.0.1:9", "any")
+SMALL_SPOOL = {"max_bytes": "1MiB", "reserve_bytes": "16MiB"}
+DEFAULT_HTTP = "127.0.0.1:4318"
+ANY_PORT = "127.0.0.1:0"
+
+
+class Keys(NamedTuple):
+    good: str
+    weak: str
+
+
+def made_keys(data_dir: Path) -> Keys:
+    """Made before the gateway starts."""
+
+    async def made() -> Keys:
+        async with keys_beside(data_dir) as keys:
+            secrets = [
+                (await keys.create(scope, Fixed(frozenset({scope})), by=BY)).secret.reveal()
+                for scope in (INGEST_SCOPE, EVENT_SCOPE)
+            ]
+        return Keys(*secrets)
+
+    return asyncio.run(made())
+
+
+@contextmanager
+def gateway_at(http: str, folder: Path) -> Iterator[Target]:
+    """A gateway with keys that listens there: `unix:/path`, or `host:port`."""
+    listen: dict[str, object] = {"http": http, "grpc": "off", "admin": ANY_PORT, "service": ANY_PORT}
+    gateway = GatewayProcess(folder, config={"listen": listen, "http": {"cors_origins": [ORIGIN]}})
+    keys = made_keys(gateway.data_dir)
+    with gateway:
+        address = http if http.startswith("unix:") else gateway.intake_url
+        target = Target(Http(address, keys.good), weak_key=keys.weak, origin=ORIGIN, pid=gateway.process.pid)
+        target.status_url = gateway.admin_url + "/v2/status"
+        yield target
+
+
+@contextmanager
+def full_gateway(folder: Path) -> Iterator[Http]:
+    """One whose spool is full, and whose upstream is not there."""
+    with GatewayProcess(folder, upstream=NO_UPSTREAM, settle="1h", config={"spool": SMALL_SPOOL}) as gateway:
+        http = Http(gateway.intake_url)
+        asyncio.run(_filled(http))
+        yield http
+
+
+async def _filled(http: Http) -> None:
+    """Until it has no room for a single call."""
+    for calls in (500, 50, 1, 1):
+        body = traces(*[None] * calls)
+        while (await http.post("traces", body.SerializeToString())).status == 200:
+            body = traces(*[None] * calls)
+    http.statuses.clear()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.conformance.otlp.our_gateway")
+    parser.add_argument("--save", metavar="FILE", type=Path, help="write the results there, as JSON")
+    given = parser.parse_args()
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        for name in ("one", "full"):
+            (folder / name).mkdir()
+        target = stack.enter_context(gateway_at(DEFAULT_HTTP, folder / "one"))
+        target.busy_http = stack.enter_context(full_gateway(folder / "full"))
+        return report(asyncio.run(results(target)), given.save)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
