@@ -55,6 +55,7 @@ class Ports:
     """What is bound, with real ports; None where a listener is off."""
 
     http: Address
+    grpc: Address
     admin: Address
     service: Address
 
@@ -74,7 +75,7 @@ class Gateway:
         self._now_ms = now_ms
         self._monotonic_s = monotonic_s
         self._stack = AsyncExitStack()
-        self.ports = Ports(None, None, None)
+        self.ports = Ports(None, None, None, None)
         self.stop_wanted = asyncio.Event()
         """Set with `stop_reason` when the gateway must not go on; its owner then stops it."""
         self.stop_reason: str | None = None
@@ -232,8 +233,16 @@ class Gateway:
         )
         self.ports = Ports(
             http=await bind(self._stack, "listen.http", self.receiver.make_server(), addresses.http, OWNER_AND_GROUP),
+            grpc=await self._listen_for_grpc(),
             admin=await bind(self._stack, "listen.admin", self.admin, addresses.admin, OWNER_ONLY),
             service=None if self.service is None else TcpAddress("127.0.0.1", self.service.port),
         )
         if self.ports.admin is not None:
             self._stack.callback(announce_address(self.config.data_dir, self.ports.admin))
+
+    async def _listen_for_grpc(self) -> Address:
+        if self.config.listen.grpc is None:
+            return None
+        from gateway.grpc.assembly import listen_for_grpc  # noqa: PLC0415 - 20 MiB that are spared where it is off
+
+        return await listen_for_grpc(self._stack, self.config, self.receiver, self.intake, self.keys)

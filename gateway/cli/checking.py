@@ -49,8 +49,6 @@ def print_check(config: Config) -> None:
     click.echo(f"data directory   {config.data_dir}")
     for name, address in config.listeners().items():
         click.echo(f"listen.{name:9} {'off' if address is None else address}")
-    if "grpc" in config.listen.model_fields_set and config.listen.grpc is not None:
-        click.echo("listen.grpc      nothing listens there: this release has no OTLP/gRPC")
     if config.upstream is None:
         click.echo("upstream         the embedded local service")
     else:

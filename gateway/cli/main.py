@@ -36,6 +36,7 @@ def main() -> None:
 @data_dir_option
 @profile_option
 @click.option("--listen-http", help="host:port of the senders' listener; port 0 picks a free one.")
+@click.option("--listen-grpc", help="host:port of the senders' gRPC listener, or off.")
 @click.option("--listen-admin", help="host:port of the admin listener.")
 @click.option("--ports-file", type=click.Path(path_type=Path), help="Write the bound ports here as JSON once ready.")
 def run(
@@ -43,13 +44,19 @@ def run(
     data_dir: Path | None,
     profile: str | None,
     listen_http: str | None,
+    listen_grpc: str | None,
     listen_admin: str | None,
     ports_file: Path | None,
 ) -> None:
     """Run the gateway until SIGINT or SIGTERM; SIGHUP reloads the configuration."""
     from gateway.cli.running import run_gateway  # noqa: PLC0415 starting the other commands must not cost its imports
 
-    flags: dict[str, object] = {"profile": profile, "listen.http": listen_http, "listen.admin": listen_admin}
+    flags: dict[str, object] = {
+        "profile": profile,
+        "listen.http": listen_http,
+        "listen.grpc": listen_grpc,
+        "listen.admin": listen_admin,
+    }
     config = config_of(config_file, data_dir, flags)
     sys.exit(run_gateway(config, ports_file, lambda: read_config(config_file, data_dir, flags)))
 

@@ -92,11 +92,13 @@ async def _gateway_until_signal(config: Config, ports_file: Path | None, read_ag
         gc.freeze()
         gc.set_threshold(GC_YOUNGEST, 50, 100)
         sys.setswitchinterval(SWITCH_S)
-        for name, address in (("senders", ports.http), ("admin", ports.admin), ("local service", ports.service)):
-            click.echo(f"{name}: {'off' if address is None else address_text(address)}", err=True)
+        click.echo(f"senders: {address_text(ports.http)}", err=True)
+        click.echo(f"senders, gRPC: {ports.grpc or 'off'}", err=True)
+        click.echo(f"admin: {address_text(ports.admin)}", err=True)
+        click.echo(f"local service: {address_text(ports.service)}", err=True)
         click.echo(f"data: {config.data_dir.absolute()} (the status page's token is in admin-token there)", err=True)
         if ports_file is not None:
-            write_ports(ports_file, http=ports.http, grpc=None, admin=ports.admin, service=ports.service)
+            write_ports(ports_file, http=ports.http, grpc=ports.grpc, admin=ports.admin, service=ports.service)
         beside = [
             asyncio.create_task(reload_on(hung_up, gateway, read_again), name="reload"),
             asyncio.create_task(count_repeats(), name="repeats in the log"),
@@ -180,7 +182,8 @@ def stop_on_signals(stop: asyncio.Event) -> None:
 
 
 def address_text(address: Address) -> str:
-    return f"http://{address}" if isinstance(address, TcpAddress) else str(address)
+    """As a URL where it is one."""
+    return f"http://{address}" if isinstance(address, TcpAddress) else str(address or "off")
 
 
 def write_ports(path: Path, **addresses: Address) -> None:

@@ -59,7 +59,7 @@ class Listen(Options):
     http: AddressOption = TcpAddress("127.0.0.1", 4318)
     """OTLP/HTTP, gateway formats, events, devices."""
     grpc: AddressOption = TcpAddress("127.0.0.1", 4317)
-    """Reserved for OTLP/gRPC: nothing listens there in this release."""
+    """OTLP/gRPC, health and reflection."""
     admin: AddressOption = TcpAddress("127.0.0.1", 4319)
     """Status page, admin API, /metrics, /healthz, /readyz."""
     service: AddressOption = TcpAddress("127.0.0.1", 4320)
@@ -481,7 +481,7 @@ class Config(Options):
         where there is an upstream.
         """
         service = self.listen.service if self.upstream is None else None
-        return {"http": self.listen.http, "admin": self.listen.admin, "service": service}
+        return {"http": self.listen.http, "grpc": self.listen.grpc, "admin": self.listen.admin, "service": service}
 
     @field_validator("sources")
     @classmethod

@@ -207,7 +207,10 @@ LOST: Final = Name(
 )
 SALVAGES: Final = Name("telemetry_gateway_spool_salvages", "gauge", "Times that a damaged spool was salvaged.")
 HTTP_ANSWERS: Final = Name(
-    "telemetry_gateway_http_answers", "counter", "Answers of the HTTP receiver.", ("route", "status")
+    "telemetry_gateway_http_answers",
+    "counter",
+    "Answers to senders; those of gRPC under the status that HTTP has for them.",
+    ("route", "status"),
 )
 HTTP_GONE: Final = Name(
     "telemetry_gateway_http_senders_gone", "counter", "Requests whose sender went away before the answer."

@@ -5,15 +5,30 @@ Every receiver asks here.
 
 import time
 from collections.abc import Sequence
-
-from aiohttp import web
+from typing import Protocol
 
 from gateway.common.wall_clock import wall_ms
 from gateway.keys.record import KeyRecord
-from gateway.receiver.authenticator import Authenticator
+from gateway.receiver.authenticator import Authenticator, Headers
 from gateway.receiver.body import Hold
 from gateway.receiver.quotas import Quotas
 from gateway.receiver.recent_senders import RecentSenders
+
+
+class Request(Protocol):
+    """What admission asks of a request: aiohttp's is one, a gRPC call another."""
+
+    @property
+    def headers(self) -> Headers:
+        """Of gRPC, its metadata."""
+
+    @property
+    def remote(self) -> str | None:
+        """Address without port; None on a unix socket."""
+
+    @property
+    def content_length(self) -> int | None:
+        """Bytes of the body as announced; None where nothing states it."""
 
 
 class Admission:
@@ -27,7 +42,7 @@ class Admission:
         self.recent = recent or RecentSenders(wall_ms)
 
     def admit(
-        self, request: web.BaseRequest, path: str, scope: str, hold: Hold, shown: Sequence[str] | None = None
+        self, request: Request, path: str, scope: str, hold: Hold, shown: Sequence[str] | None = None
     ) -> KeyRecord | None:
         """The inbound key; None on open intake. Raises what the gate raises, and OverQuota.
 
@@ -42,13 +57,13 @@ class Admission:
             hold.charge = self.quotas.charge(key, announced_bytes(request) if is_bounded else 1)
         return key
 
-    def ask_again(self, request: web.BaseRequest, scope: str, shown: Sequence[str] | None = None) -> None:
+    def ask_again(self, request: Request, scope: str, shown: Sequence[str] | None = None) -> None:
         """Whether it would be let in now as well: for a body that took its time, in which its
         key may have been disabled.
         """
         self._gate.admit(request.headers, scope, shown)
 
 
-def announced_bytes(request: web.BaseRequest) -> int:
+def announced_bytes(request: Request) -> int:
     """What the plain body will have at least, as far as the headers state."""
     return 1 if "Content-Encoding" in request.headers else max(1, request.content_length or 1)

@@ -8,7 +8,7 @@ from typing import Protocol
 from exporters.keyring import read_secret
 from gateway.common.wall_clock import wall_ms
 from gateway.config.model import Config
-from gateway.config.values import TcpAddress
+from gateway.config.values import Address, TcpAddress
 from gateway.contract.intake import Intake
 from gateway.receiver.admission import Admission
 from gateway.receiver.authenticator import Authenticator, IntakeGate, KeyAuthenticator, Keys, OpenIntakeAuthenticator
@@ -34,14 +34,25 @@ class InboundKeys(Keys, Protocol):
 
 
 def build_gate(config: Config, keys: InboundKeys) -> Authenticator:
-    """Open intake checks the Host only on loopback TCP: no browser reaches a unix socket, and
-    elsewhere our names are not known.
+    """The gate of the HTTP listener.
 
-    Where others can reach the address, every request needs a key, were it that none exists, unless
-    the configuration states `auth: none`.
+    Open intake checks the Host only on loopback TCP: no browser reaches a unix socket, and
+    elsewhere our names are not known.
     """
     address = config.listen.http
-    opened = OpenIntakeAuthenticator(check_host=isinstance(address, TcpAddress) and address.is_loopback)
+    return _gate_at(address, config, keys, check_host=isinstance(address, TcpAddress) and address.is_loopback)
+
+
+def build_grpc_gate(config: Config, keys: InboundKeys) -> Authenticator:
+    """The gate of the gRPC listener. No page in a browser can speak gRPC, so no Host is checked."""
+    return _gate_at(config.listen.grpc, config, keys, check_host=False)
+
+
+def _gate_at(address: Address, config: Config, keys: InboundKeys, *, check_host: bool) -> Authenticator:
+    """Where others can reach the address, every request needs a key, were it that none exists,
+    unless the configuration states `auth: none`.
+    """
+    opened = OpenIntakeAuthenticator(check_host=check_host)
     if config.auth == "none":
         return opened
     keyed = KeyAuthenticator(keys)

@@ -52,14 +52,10 @@ class OtlpManner:
         return media
 
     def success(self, request: web.BaseRequest, media: str, receipt: Receipt) -> web.StreamResponse:
-        """Raises BadPayload when no item of the payload was valid: nothing of it was kept, and
-        sending it again is of no use.
-        """
-        if not receipt.rejected and receipt.warning is None:
+        """Raises BadPayload as `remark_on` does."""
+        message = remark_on(receipt)
+        if message is None:
             return SUCCESS[media].for_request(request)
-        message = rejection_message(receipt.items, receipt.rejected) if receipt.rejected else receipt.warning or ""
-        if receipt.rejected and len(receipt.rejected) == receipt.items:
-            raise BadPayload(message)
         encoding: Media = "json" if media == "json" else "protobuf"
         body = partial_success(encoding, self._signal, len(receipt.rejected), message)
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPES[encoding], "Server": SERVER})
@@ -68,6 +64,20 @@ class OtlpManner:
         media = media_of(headers.get("Content-Type", "")) or "json"
         sent = {"Content-Type": CONTENT_TYPES[media], "Server": SERVER}
         return web.Response(status=answer.status, body=rpc_status(media, answer.code, message), headers=sent)
+
+
+def remark_on(receipt: Receipt) -> str | None:
+    """The text of the partial success; None for a full one.
+
+    Raises BadPayload when no item of the payload was valid: nothing of it was kept, and sending it
+    again is of no use.
+    """
+    if not receipt.rejected:
+        return receipt.warning
+    message = rejection_message(receipt.items, receipt.rejected)
+    if len(receipt.rejected) == receipt.items:
+        raise BadPayload(message)
+    return message
 
 
 def otlp_routes(

@@ -40,6 +40,7 @@ INVALID_ARGUMENT = 3
 """google.rpc.Code; the answer then carries a BadRequest detail."""
 
 BAD_REQUEST_TYPE = "type.googleapis.com/google.rpc.BadRequest"
+RETRY_INFO_TYPE = "type.googleapis.com/google.rpc.RetryInfo"
 
 
 def media_of(content_type: str) -> Media | None:
@@ -64,8 +65,10 @@ def partial_success(media: Media, signal: Signal, rejected: int, message: str) -
     return delimited(1, count + delimited(2, message.encode()))
 
 
-def rpc_status(media: Media, code: int, message: str) -> bytes:
-    """A google.rpc.Status; an INVALID_ARGUMENT states in its details what was bad."""
+def rpc_status(media: Media, code: int, message: str, retry_after_s: int | None = None) -> bytes:
+    """A google.rpc.Status; an INVALID_ARGUMENT states in its details what was bad, and the
+    protobuf when to come again where that is stated (HTTP has Retry-After for it).
+    """
     message = cut(message)
     if media == "json":
         status: dict[str, object] = {"code": code, "message": message}
@@ -78,7 +81,14 @@ def rpc_status(media: Media, code: int, message: str) -> bytes:
     if code == INVALID_ARGUMENT:
         bad_request = delimited(1, delimited(1, b"body") + delimited(2, text))
         body += delimited(3, delimited(1, BAD_REQUEST_TYPE.encode()) + delimited(2, bad_request))
+    if retry_after_s is not None:
+        body += delimited(3, delimited(1, RETRY_INFO_TYPE.encode()) + delimited(2, retry_info(retry_after_s)))
     return body
+
+
+def retry_info(retry_after_s: int) -> bytes:
+    """A google.rpc.RetryInfo."""
+    return delimited(1, b"\x08" + varint(retry_after_s))
 
 
 def json_error(message: str, kind: str, beside: Mapping[str, object] = MappingProxyType({})) -> bytes:

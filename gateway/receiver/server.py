@@ -21,6 +21,8 @@ from gateway.common.traceback_summary import places
 from gateway.common.wall_clock import wall_ms
 from gateway.contract.errors import BadPayload, GatewayError, MethodNotAllowed, Unauthenticated
 from gateway.contract.headers import REPEAT_KEY_HEADERS
+from gateway.contract.intake import Sender
+from gateway.keys.record import KeyRecord
 from gateway.observability.metrics import WebFigures
 from gateway.observability.refusals import Refused
 from gateway.receiver.admission import Admission
@@ -83,12 +85,12 @@ class Receiver:
         self.admission = admission
         self.refused = Refused(now_ms)
         self.routes = routes
-        self._limits = limits
+        self.limits = limits
         self._cors = cors
 
     def use(self, routes: RouteTable, limits: Limits, cors: Cors) -> None:
         """Take requests by these from now on; those under way end by the ones they began with."""
-        self.routes, self._limits, self._cors = routes, limits, cors
+        self.routes, self.limits, self._cors = routes, limits, cors
         self.budget.limit_bytes = limits.max_in_flight_bytes
 
     def make_server(self) -> web.Server:
@@ -152,13 +154,11 @@ class Receiver:
         media = route.manner.media(headers.get("Content-Type", ""))
         decode = decoder_for(headers.get("Content-Encoding", ""))
         came_at_once = request.content.is_eof()
-        body = await read_body(request, decode, self._limits, hold)
+        body = await read_body(request, decode, self.limits, hold)
         if not came_at_once or len(body) > INLINE_BYTES:  # time has passed, in which the key may have been disabled
             self.admission.ask_again(request, route.scope, shown)
         hold.take_of_quota(len(body))
-        sender = sender_of(key, request.remote)
-        if (repeat_key := repeat_key_of(headers)) is not None:
-            sender = sender._replace(repeat_key=repeat_key, batch=batch_of(headers))
+        sender = sender_with(key, headers, request.remote)
         receipt = await route.call(body, media, sender, parameter)
         return route.manner.success(request, media, receipt)
 
@@ -169,18 +169,8 @@ class Receiver:
         raise MethodNotAllowed(f"this path takes {' or '.join(sorted(route.methods))}")
 
     def refuse(self, request: web.BaseRequest, route: Route | None, error: Exception) -> web.Response:
-        """The error's answer.
-
-        What no one foresaw is logged by class and place: its text may quote the payload.
-        """
-        answer = answer_for(error)
-        message = str(error) if answer.show_text else "an unforeseen error; send the same again later"
-        if not answer.show_text:
-            self.counts.unforeseen += 1
-            log.error("unforeseen error", error=type(error).__name__, at=places(error))
-        key = error.key if isinstance(error, GatewayError) else None  # another's may quote the request
-        path = route.path if route else NO_ROUTE
-        self.refused.note(answer.status, reason_of(error), path, request.remote or "unix", key)
+        """The error's answer over HTTP."""
+        answer, message = self.decide(error, route.path if route else NO_ROUTE, request.remote)
         manner = route.manner if route else UNROUTED
         response = manner.failure(request.headers, answer, message, kind_of(error))
         if answer.retry_after_s is not None:
@@ -193,6 +183,20 @@ class Receiver:
             response.force_close()
         return response
 
+    def decide(self, error: Exception, path: str, peer: str | None) -> tuple[Answer, str]:
+        """The answer to *error* and its text, whatever transport it goes out by; noted as refused.
+
+        What no one foresaw is logged by class and place: its text may quote the payload.
+        """
+        answer = answer_for(error)
+        message = str(error) if answer.show_text else "an unforeseen error; send the same again later"
+        if not answer.show_text:
+            self.counts.unforeseen += 1
+            log.error("unforeseen error", error=type(error).__name__, at=places(error))
+        key = error.key if isinstance(error, GatewayError) else None  # another's may quote the request
+        self.refused.note(answer.status, reason_of(error), path, peer or "unix", key)
+        return answer, message
+
     def malformed(self, request: web.BaseRequest, status: int) -> web.Response:
         """What the HTTP parser refused.
 
@@ -204,6 +208,13 @@ class Receiver:
         answer = Answer(status, answer_for(BadPayload()).code)
         text = "the HTTP request is malformed or its headers are too large"
         return UNROUTED.failure(CIMultiDict(), answer, text, "bad_request")
+
+
+def sender_with(key: KeyRecord | None, headers: Headers, peer: str | None) -> Sender:
+    """Who sends, and what marks the request as a repeat."""
+    sender = sender_of(key, peer)
+    repeat_key = repeat_key_of(headers)
+    return sender if repeat_key is None else sender._replace(repeat_key=repeat_key, batch=batch_of(headers))
 
 
 def repeat_key_of(headers: Headers) -> str | None:

@@ -16,7 +16,7 @@ from tests.support.commands import Ended, run_telemetry_gateway
 from tests.support.gateway_process import GatewayProcess
 from tests.support.upstream import Reply, Seen, running_upstream
 
-FREE = {"http": "127.0.0.1:0", "admin": "127.0.0.1:0", "service": "127.0.0.1:0"}
+FREE = {"http": "127.0.0.1:0", "grpc": "127.0.0.1:0", "admin": "127.0.0.1:0", "service": "127.0.0.1:0"}
 CERTIFICATE = "-----BEGIN CERTIFICATE-----\nnot one\n-----END CERTIFICATE-----\n"
 
 
@@ -168,7 +168,7 @@ def test_what_run_refuses_check_finds_and_changes_nothing(setup: Setup, arrange:
     assert REFUSED[arrange] in ran.err
 
 
-@pytest.mark.parametrize("option", ["http", "admin", "service"])
+@pytest.mark.parametrize("option", ["http", "grpc", "admin", "service"])
 def test_a_port_that_is_taken_is_found(setup: Setup, option: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         setup.options["listen"] = {**FREE, option: f"127.0.0.1:{taken.getsockname()[1]}"}

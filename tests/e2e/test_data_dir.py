@@ -71,12 +71,12 @@ async def test_a_unix_socket_has_its_rights_whatever_the_umask_is(tmp_path: Path
 
 @pytest.mark.parametrize(
     ("command", "option"),
-    [(("run", "--listen-http"), "listen.http"), (("run", "--listen-admin"), "listen.admin"), (("service", "run", "--listen"), "--listen")],
+    [(("run", "--listen-http"), "listen.http"), (("run", "--listen-grpc"), "listen.grpc"), (("run", "--listen-admin"), "listen.admin"), (("service", "run", "--listen"), "--listen")],
 )  # fmt: skip
 def test_a_port_that_is_taken_is_told_with_its_option_and_the_mend(
     tmp_path: Path, command: tuple[str, ...], option: str
 ) -> None:
-    others = {f"TELEMETRY_GATEWAY_LISTEN_{name}": "127.0.0.1:0" for name in ("HTTP", "ADMIN", "SERVICE")}
+    others = {f"TELEMETRY_GATEWAY_LISTEN_{name}": "127.0.0.1:0" for name in ("HTTP", "GRPC", "ADMIN", "SERVICE")}
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         ended = run_telemetry_gateway(*command, address, "--data-dir", str(tmp_path / "data"), environ=others)

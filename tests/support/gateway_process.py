@@ -118,6 +118,12 @@ class GatewayProcess:
         return f"http://127.0.0.1:{self._ports['http']}"
 
     @property
+    def grpc_target(self) -> str:
+        """Address of the senders' gRPC listener. Raises AssertionError when it is off."""
+        assert self._ports["grpc"] is not None
+        return f"127.0.0.1:{self._ports['grpc']}"
+
+    @property
     def admin_url(self) -> str:
         """Base URL of the admin listener."""
         return f"http://127.0.0.1:{self._ports['admin']}"

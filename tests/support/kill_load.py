@@ -5,10 +5,13 @@ know what was acknowledged.
 import asyncio
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import aiohttp
+from grpc import aio
 
 from benchmarks.bodies import Template
+from tests.support.grpc_calls import called
 
 _GIVE_UP_EVERY = 3
 """Every third request is not sent again after a broken connection, as by a
@@ -18,7 +21,7 @@ _PAUSE_S = 0.05
 
 
 class Load:
-    """Workers that send distinct requests until asked to stop."""
+    """Workers that send distinct requests until asked to stop, over HTTP."""
 
     def __init__(self, template: Template, intake_url: Callable[[], str], *, give_up: bool = True) -> None:
         """*intake_url* is asked before each attempt: a restarted gateway has another port."""
@@ -93,3 +96,23 @@ class Load:
         async with session.post(url, data=body, headers=self._template.headers(), timeout=timeout) as answer:
             await answer.read()
             return answer.status, float(answer.headers.get("Retry-After", _PAUSE_S))
+
+
+class GrpcLoad(Load):
+    """The same over gRPC, each attempt on the channel of the gateway that runs then; *intake_url*
+    gives its target.
+    """
+
+    _channel: Any = None
+    _target = ""
+
+    async def _post(self, session: aiohttp.ClientSession, body: bytes) -> tuple[int, float]:
+        target = self._intake_url()
+        if target != self._target:
+            self._target, self._channel = target, aio.insecure_channel(target)
+        answer = await called(self._channel, body, timeout_s=20)
+        if isinstance(answer, bytes):
+            return 200, 0.0
+        if answer.status is None:  # the transport's own: no one answered
+            raise ConnectionError(answer.text)
+        return answer.status.code, float(answer.retry_after_s or _PAUSE_S)

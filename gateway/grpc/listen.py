@@ -1,0 +1,125 @@
+"""Binds the gRPC server, with the standard health service and reflection; stops it in order."""
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager, suppress
+from typing import Any, Final
+
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its words about bytes of strangers, which may be a key
+
+import opentelemetry.proto.collector.logs.v1.logs_service_pb2
+import opentelemetry.proto.collector.metrics.v1.metrics_service_pb2
+import opentelemetry.proto.collector.trace.v1.trace_service_pb2  # noqa: F401 - described by reflection, with the two above
+from grpc import aio
+from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
+from grpc_reflection.v1alpha import reflection
+
+from gateway.config.values import Address, TcpAddress, UnixAddress
+from gateway.contract.errors import not_bound
+from gateway.grpc.health import Health
+from gateway.grpc.receiver import SERVICES, GrpcReceiver
+from gateway.receiver.body import Limits
+from gateway.receiver.listen import OWNER_AND_GROUP, SHUTDOWN_S
+
+OPTION: Final = "listen.grpc"
+HEALTH_SERVICE: Final = "grpc.health.v1.Health"
+SLACK: Final = 1.25
+"""The transport lets in so much more than a message may have: up to that the answer names the
+option. Beyond it the transport answers RESOURCE_EXHAUSTED itself."""
+MAX_METADATA_BYTES: Final = 16 * 1024
+
+OPTIONS: Final[tuple[tuple[str, int], ...]] = (
+    ("grpc.so_reuseport", 0),  # else a second gateway would share the port in silence
+    ("grpc.per_message_decompression", 0),  # ours is bounded, and takes its bytes from the budget
+    ("grpc.compression_enabled_algorithms_bitset", 0b101),  # identity and gzip
+    ("grpc.max_metadata_size", MAX_METADATA_BYTES),
+    ("grpc.absolute_max_metadata_size", MAX_METADATA_BYTES),
+    ("grpc.max_concurrent_streams", 256),
+    ("grpc.keepalive_time_ms", 60_000),  # senders that vanished are noticed
+    ("grpc.keepalive_timeout_ms", 20_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_ping_strikes", 0),  # a sender's own keep-alive, however often, ends no connection
+    ("grpc.http2.bdp_probe", 0),  # the window of a stream that is not read stays as it is
+)
+
+
+def make_server(receiver: GrpcReceiver, limits: Limits) -> Any:
+    """A server with the handlers of *receiver*. Needs a running loop."""
+    # The library would log an error with its traceback; ours become answers before.
+    logging.getLogger("grpc").setLevel(logging.CRITICAL + 1)
+    most = min(int(limits.max_body_bytes * SLACK), 2**31 - 1)
+    server = aio.server(options=(*OPTIONS, ("grpc.max_receive_message_length", most)))
+    server.add_generic_rpc_handlers(tuple(receiver.handlers()))
+    return server
+
+
+async def bind_grpc(stack: AsyncExitStack, receiver: GrpcReceiver, limits: Limits, address: Address) -> Address:
+    """Serve at *address* until *stack* closes it; what was really bound, None when it is off.
+
+    Raises CannotStart.
+    """
+    if address is None:
+        return None
+    server = make_server(receiver, limits)
+    health = Health(SERVICES.values())
+    add_HealthServicer_to_server(health, server)
+    reflection.enable_server_reflection((*SERVICES.values(), HEALTH_SERVICE, reflection.SERVICE_NAME), server)
+    bound = bind(server, address)
+    await server.start()
+    stack.push_async_callback(stop, server, health, receiver, bound)
+    return bound
+
+
+async def stop(server: Any, health: Health, receiver: GrpcReceiver, bound: TcpAddress | UnixAddress) -> None:
+    """Take no more calls, and answer those that are under way."""
+    health.stop()
+    await server.stop(SHUTDOWN_S)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(SHUTDOWN_S):
+            await receiver.wait_until_taken()
+    if isinstance(bound, UnixAddress):
+        bound.path.unlink(missing_ok=True)
+
+
+def bind(server: Any, address: TcpAddress | UnixAddress) -> TcpAddress | UnixAddress:
+    """Bind *server*; the address with the port that was really bound. Raises CannotStart."""
+    try:
+        match address:
+            case UnixAddress(path):
+                if path.is_socket():  # of a killed process
+                    path.unlink()
+                with rights_of_files(OWNER_AND_GROUP):
+                    server.add_insecure_port(f"unix:{path.absolute()}")
+                return address
+            case TcpAddress(host, _):
+                return TcpAddress(host, server.add_insecure_port(str(address)))
+    except (OSError, RuntimeError) as error:
+        raise not_bound(OPTION, address, fault_of(address)) from error
+
+
+@contextmanager
+def rights_of_files(mode: int) -> Iterator[None]:
+    """What is made inside has these rights at most."""
+    before = os.umask(0o777 & ~mode)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def fault_of(address: TcpAddress | UnixAddress) -> OSError:
+    """Why *address* cannot be bound: grpc itself does not say."""
+    try:
+        if isinstance(address, UnixAddress):
+            with socket.socket(socket.AF_UNIX) as tried:
+                tried.bind(str(address.path))
+            address.path.unlink()
+        else:
+            family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+            socket.create_server((address.host, address.port), family=family).close()
+    except OSError as error:
+        return error
+    return OSError("grpc cannot listen there")
