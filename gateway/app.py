@@ -239,6 +239,7 @@ class Gateway:
         )
         if self.ports.admin is not None:
             self._stack.callback(announce_address(self.config.data_dir, self.ports.admin))
+        self.receiver.grpc_at = port_of(self.ports.grpc)
 
     async def _listen_for_grpc(self) -> Address:
         if self.config.listen.grpc is None:
@@ -246,3 +247,10 @@ class Gateway:
         from gateway.grpc.assembly import listen_for_grpc  # noqa: PLC0415 - 20 MiB that are spared where it is off
 
         return await listen_for_grpc(self._stack, self.config, self.receiver, self.intake, self.keys)
+
+
+def port_of(address: Address) -> str | None:
+    """`port 4317`, or the path of a Unix socket; None where nothing listens."""
+    if address is None:
+        return None
+    return f"port {address.port}" if isinstance(address, TcpAddress) else str(address)

@@ -12,6 +12,8 @@ from typing import Any
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
+from gateway.common.http2_refusal import Http2Refusal
+
 FIRST_REQUEST_S = 30.0
 """Until the headers of a connection's first request are whole; aiohttp waits for ever, and who
 shows no key could hold all there are."""
@@ -23,22 +25,37 @@ connection is closed behind it."""
 
 Handle = Callable[[Any], Awaitable[web.StreamResponse]]
 
+ForGrpc = Callable[[str | None], str]
+"""The text for a client that speaks gRPC here; given its address."""
+HTTP2_BEGINS = b"PRI "
+"""No method of HTTP/1.1."""
+
+
+def not_here(_: str | None) -> str:
+    return "this port speaks HTTP/1.1, and no gRPC"
+
 
 class QuietServer(web.Server):
     """*options* are aiohttp's."""
 
-    def __init__(self, handler: Callable[[Any], Any], malformed: Malformed, **options: Any) -> None:
+    def __init__(
+        self, handler: Callable[[Any], Any], malformed: Malformed, *, for_grpc: ForGrpc = not_here, **options: Any
+    ) -> None:
         super().__init__(handler, **options)
         self._malformed = malformed
+        self._for_grpc = for_grpc
 
     def __call__(self) -> RequestHandler:
-        return _Connection(self, self._malformed, loop=self._loop, **self._kwargs)
+        return _Connection(self, self._malformed, self._for_grpc, loop=self._loop, **self._kwargs)
 
 
 class _Connection(RequestHandler):
-    def __init__(self, server: web.Server, malformed: Malformed, **options: Any) -> None:
+    def __init__(self, server: web.Server, malformed: Malformed, for_grpc: ForGrpc, **options: Any) -> None:
         super().__init__(server, **options)
         self._malformed = malformed
+        self._for_grpc = for_grpc
+        self._http2: Http2Refusal | None = None
+        self._is_begun = False
         self._silence: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -49,6 +66,20 @@ class _Connection(RequestHandler):
         if self._silence is not None:
             self._silence.cancel()
         super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if not self._is_begun:
+            self._is_begun = True
+            if data.startswith(HTTP2_BEGINS):
+                transport = self.transport
+                peer = None if transport is None else transport.get_extra_info("peername")
+                self._http2 = Http2Refusal(self._for_grpc(peer[0] if isinstance(peer, tuple) else None))
+        if self._http2 is None:
+            super().data_received(data)
+        elif self.transport is not None:
+            self.transport.write(self._http2.feed(data))
+            if self._http2.is_over:
+                self.transport.close()
 
     def _end_silence(self) -> None:
         if self._request_count == 0 and self.transport is not None:

@@ -26,7 +26,7 @@ MAX_QUIET = 10_000
 LOGGED = frozenset({
     HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED,
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.UNSUPPORTED_MEDIA_TYPE, HTTPStatus.TOO_MANY_REQUESTS,
-    HTTPStatus.SERVICE_UNAVAILABLE,
+    HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.HTTP_VERSION_NOT_SUPPORTED,
 })  # fmt: skip
 """What someone here or at the sender can remedy. Others are the sender's bytes."""
 
@@ -65,8 +65,10 @@ class Refused:
         """Outlives the entry, else whoever asks for all routes in
         turn gets a line for each request."""
 
-    def note(self, status: int, reason: str, route: str, peer: str, key: str | None = None) -> None:
-        """Count one refused request under its route and reason."""
+    def note(
+        self, status: int, reason: str, route: str, peer: str, key: str | None = None, remedy: str | None = None
+    ) -> None:
+        """Count one refused request under its route and reason; *remedy* stands in the log."""
         now_ms = self._now_ms()
         entry = self._entries.pop((status, reason, route), None) or _Entry()
         if len(self._entries) >= MAX_ENTRIES:
@@ -75,7 +77,8 @@ class Refused:
         entry.requests += 1
         entry.last_ms, entry.peer, entry.key = now_ms, peer, key
         if status in LOGGED and self._is_news((status, reason, route), now_ms):
-            log.warning("request refused", status=status, reason=reason, route=route, peer=peer, key=key)
+            more = {} if remedy is None else {"remedy": remedy}
+            log.warning("request refused", status=status, reason=reason, route=route, peer=peer, key=key, **more)
 
     def _is_news(self, what: tuple[int, str, str], now_ms: int) -> bool:
         """Whether a line about *what* is due; noted as logged then."""

@@ -86,6 +86,8 @@ class Receiver:
         self.refused = Refused(now_ms)
         self.routes = routes
         self.limits = limits
+        self.grpc_at: str | None = None
+        """The address of the gRPC listener; None where it is off."""
         self._cors = cors
 
     def use(self, routes: RouteTable, limits: Limits, cors: Cors) -> None:
@@ -104,6 +106,7 @@ class Receiver:
             max_field_size=MAX_HEADER_BYTES,
             max_headers=MAX_HEADERS,
             lingering_time=LINGER_S,
+            for_grpc=self.for_grpc,
         )
 
     def figures(self) -> WebFigures:
@@ -208,6 +211,14 @@ class Receiver:
         answer = Answer(status, answer_for(BadPayload()).code)
         text = "the HTTP request is malformed or its headers are too large"
         return UNROUTED.failure(CIMultiDict(), answer, text, "bad_request")
+
+    def for_grpc(self, peer: str | None) -> str:
+        """What a sender reads that speaks gRPC to this port; noted as refused."""
+        there = f"is on {self.grpc_at}" if self.grpc_at else "is off (listen.grpc)"
+        status = HTTPStatus.HTTP_VERSION_NOT_SUPPORTED
+        self.counts.answers[NO_ROUTE, status] += 1
+        self.refused.note(status, "grpc_on_http_port", NO_ROUTE, peer or "unix", remedy=f"OTLP/gRPC {there}")
+        return f"this port speaks OTLP over HTTP; OTLP/gRPC {there}"
 
 
 def sender_with(key: KeyRecord | None, headers: Headers, peer: str | None) -> Sender:

@@ -1,0 +1,104 @@
+"""gRPC on the HTTP port: the client reads where it should go, and the operator too."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import grpc
+import pytest
+from grpc import aio
+from hypothesis import given
+from hypothesis import strategies as st
+from structlog.testing import capture_logs
+
+from gateway.app import Gateway
+from gateway.common.http2_refusal import MAX_CALLS, PREFACE, Http2Refusal, frame
+from gateway.config.loader import load_config
+from gateway.config.values import TcpAddress
+from tests.support.grpc_calls import refused
+
+
+@pytest.fixture
+async def gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
+    overrides: dict[str, object] = {
+        "data_dir": str(tmp_path / "data"),
+        "listen.http": "127.0.0.1:0",
+        "listen.grpc": "127.0.0.1:0",
+        "listen.admin": "127.0.0.1:0",
+        "listen.service": "127.0.0.1:0",
+        "workers": "off",
+    }
+    running = Gateway(load_config(None, overrides, {}))
+    await running.start()
+    yield running
+    await running.stop()
+
+
+async def test_a_grpc_client_reads_which_port_speaks_grpc(gateway: Gateway) -> None:
+    assert isinstance(gateway.ports.grpc, TcpAddress)
+    with capture_logs() as logs:
+        async with aio.insecure_channel(str(gateway.ports.http)) as channel:
+            for body in (b"", b"x" * 300_000):
+                answer = await refused(channel, body)
+                assert answer.code is grpc.StatusCode.UNIMPLEMENTED
+                assert answer.text == f"this port speaks OTLP over HTTP; OTLP/gRPC is on port {gateway.ports.grpc.port}"
+        another = [("grpc.use_local_subchannel_pool", 1)]
+        async with aio.insecure_channel(str(gateway.ports.http), options=another) as channel:
+            await refused(channel, b"")
+    (line,) = [line for line in logs if line["event"] == "request refused"]
+    assert line["remedy"] == f"OTLP/gRPC is on port {gateway.ports.grpc.port}"
+    (entry,) = gateway.receiver.refused.status()
+    assert (entry["reason"], entry["last_peer"]) == ("grpc_on_http_port", "127.0.0.1")
+    assert gateway.receiver.counts.answers["none", 505] == 2
+
+
+async def test_where_grpc_is_off_that_is_what_is_read(gateway: Gateway) -> None:
+    gateway.receiver.grpc_at = None
+    async with aio.insecure_channel(str(gateway.ports.http)) as channel:
+        assert "OTLP/gRPC is off (listen.grpc)" in (await refused(channel, b"")).text
+    async with aio.insecure_channel(str(gateway.ports.admin)) as channel:
+        assert "no gRPC" in (await refused(channel, b"")).text
+
+
+async def test_http_1_on_the_grpc_port_ends_and_leaves_others_alone(gateway: Gateway) -> None:
+    def post() -> bytes:
+        assert isinstance(gateway.ports.grpc, TcpAddress)
+        with socket.create_connection((gateway.ports.grpc.host, gateway.ports.grpc.port), timeout=20) as connection:
+            connection.sendall(b"POST /v1/traces HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n")
+            found = b""
+            while more := connection.recv(4096):
+                found += more
+        return found
+
+    await asyncio.to_thread(post)
+    async with aio.insecure_channel(str(gateway.ports.grpc)) as channel:
+        answer = await channel.unary_unary("/opentelemetry.proto.collector.trace.v1.TraceService/Export")(b"")
+        assert answer == b""
+
+
+def test_a_connection_is_ended_after_many_calls() -> None:
+    refusal = Http2Refusal("elsewhere")
+    out = refusal.feed(PREFACE)
+    for call in range(MAX_CALLS):
+        assert not refusal.is_over
+        out = refusal.feed(frame(1, 0x4, 2 * call + 1, b"any"))
+        assert b"elsewhere" in out
+    assert refusal.is_over
+    assert refusal.feed(frame(1, 0x4, 999, b"any")) == b""
+
+
+def test_a_frame_that_no_one_announced_is_not_waited_for() -> None:
+    refusal = Http2Refusal("elsewhere")
+    refusal.feed(PREFACE + b"\xff\xff\xff\x00\x00\x00\x00\x00\x01")
+    assert refusal.is_over
+
+
+@given(st.lists(st.binary(max_size=60), max_size=8), st.integers(0, 24))
+def test_any_bytes_in_any_pieces_end_or_are_passed_over(pieces: list[bytes], cut: int) -> None:
+    refusal = Http2Refusal("elsewhere")
+    refusal.feed(PREFACE[:cut])
+    refusal.feed(PREFACE[cut:])
+    for piece in pieces:
+        refusal.feed(piece)
+        assert len(refusal._buffer) < 17 * 1024
