@@ -5,6 +5,7 @@ three processes on loopback.
     python -m benchmarks.ingest --spans 100 --attributes 15 --runs 5 --json out.json
     python -m benchmarks.ingest --pending                    a million pending spans; their drain
     python -m benchmarks.ingest --spans 512 --profile        where the time goes
+    python -m benchmarks.ingest --grpc --spans 64 --runs 5   OTLP/gRPC beside OTLP/HTTP, in turn
 
 Each run starts a sink (the cost service), a gateway with an empty data directory, and a sender;
 sends; and waits until the sink has everything that was acknowledged. A run counts only when it
@@ -103,6 +104,7 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--convention", default="gen_ai", choices=("gen_ai", "openinference", "openllmetry", "vercel"))
     parser.add_argument("--ai-percent", type=int, default=100, help="share of AI spans; the rest are HTTP spans")
+    parser.add_argument("--grpc", action="store_true", help="each run over HTTP and over gRPC, and their ratio")
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--requests", type=int, help="requests of a run, built beforehand")
     size.add_argument("--seconds", type=float, help="length of a run; bodies are then built while sending")
@@ -134,10 +136,14 @@ def main() -> int:
         try:
             for plan in _plans(arguments, folder):
                 scenario = run_pending if arguments.pending else run_sustained
-                results = [scenario(plan, run) for run in range(arguments.runs)]
-                runs += results
-                shown.append(medians(results))
-                print(_summary(results, shown[-1]), flush=True)
+                plans = [plan, replace(plan, grpc=True)] if arguments.grpc else [plan]
+                made = [[scenario(each, run) for each in plans] for run in range(arguments.runs)]
+                for results in zip(*made, strict=True):
+                    runs += results
+                    shown.append(medians(results))
+                    print(_summary(results, shown[-1]), flush=True)
+                if arguments.grpc:
+                    print(_ratio(*shown[-2:]), flush=True)
         finally:  # a run that fails does not take the earlier ones with it
             if shown:
                 print(table(shown), flush=True)
@@ -168,6 +174,13 @@ def _plans(arguments: argparse.Namespace, folder: Path) -> Iterator[Plan]:
             profile=arguments.profile,
             folder=folder,
         )
+
+
+def _ratio(http: Result, grpc: Result) -> str:
+    return (
+        f"gRPC to HTTP: {grpc.accepted_spans_per_s / http.accepted_spans_per_s:.2f} in spans/s,"
+        f" {grpc.cpu_s_per_million_spans / http.cpu_s_per_million_spans:.2f} in CPU s of the gateway"
+    )
 
 
 def _summary(results: Sequence[Result], middle: Result) -> str:

@@ -24,6 +24,7 @@ _READY_TIMEOUT_S = 30.0
 _DELIVERY_TIMEOUT_S = 600.0
 _STALLED_S = 45.0
 """Longer than any settle time and back-off that a run here can meet."""
+GRPC_METHOD = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 _KEY_VARIABLE = "BENCHMARK_UPSTREAM_KEY"
 
 
@@ -41,6 +42,8 @@ class Plan:
     profile: bool
     folder: Path
     """Empty folder for data directories and logs."""
+    grpc: bool = False
+    """Over OTLP/gRPC; else over HTTP."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +128,8 @@ def running_sink(log: Path, *, mode: Mode = "accept") -> Iterator[Sink]:
 
 def run_sustained(plan: Plan, number: int) -> Result:
     """Send against an upstream that accepts; measure until the last span is there."""
-    folder = plan.folder / f"{plan.shape.spans}-{plan.shape.attributes}-{plan.shape.gzip}-{number}"
+    transport = "grpc" if plan.grpc else "http"
+    folder = plan.folder / f"{plan.shape.spans}-{plan.shape.attributes}-{plan.shape.gzip}-{transport}-{number}"
     folder.mkdir()
     with running_sink(folder / "sink.log") as sink, _running_gateway(plan, folder, sink) as gateway:
         before = _Meter.read(gateway.process)
@@ -137,7 +141,7 @@ def run_sustained(plan: Plan, number: int) -> Result:
         after = _Meter.read(gateway.process)
         verdict = _verdict(report, counts, template, gateway)
         result = _result(
-            plan.shape,
+            plan,
             report,
             counts=counts,
             verdict=verdict,
@@ -170,7 +174,7 @@ def run_pending(plan: Plan, number: int) -> Result:
         after = _Meter.read(gateway.process)
         verdict = _verdict(report, counts, template, gateway)
         result = _result(
-            plan.shape,
+            plan,
             report,
             counts=counts,
             verdict=verdict,
@@ -218,7 +222,8 @@ def _running_gateway(plan: Plan, folder: Path, sink: Sink) -> Iterator[Gateway]:
         ports = process.wait_until(lambda: read_json_file(ports_file), timeout_s=_READY_TIMEOUT_S, what="ready")
         base = "http://127.0.0.1:"
         path = LITELLM_PATH if plan.shape.encoding == "litellm" else "/v1/traces"
-        yield Gateway(process, f"{base}{ports['http']}{path}", f"{base}{ports['admin']}/v2/status")
+        intake = f"grpc://127.0.0.1:{ports['grpc']}{GRPC_METHOD}" if plan.grpc else f"{base}{ports['http']}{path}"
+        yield Gateway(process, intake, f"{base}{ports['admin']}/v2/status")
     finally:
         process.kill()
 
@@ -227,7 +232,12 @@ def _config(plan: Plan, folder: Path, sink: Sink) -> dict[str, object]:
     key = {"name": "benchmark", "secret": f"${{env:{_KEY_VARIABLE}}}", "managed": ["send-ai-telemetry"]}
     return {
         "data_dir": str(folder / "data"),
-        "listen": {"http": "127.0.0.1:0", "grpc": "off", "admin": "127.0.0.1:0", "service": "off"},
+        "listen": {
+            "http": "127.0.0.1:0",
+            "grpc": "127.0.0.1:0" if plan.grpc else "off",
+            "admin": "127.0.0.1:0",
+            "service": "off",
+        },
         "counting": {"settle": plan.settle},
         "upstream": {"base_url": sink.url, "keys": [key]},
     }
@@ -287,7 +297,7 @@ def _verdict(report: Report, counts: Counts, template: _TemplateFacts, gateway: 
 
 
 def _result(
-    shape: Shape,
+    plan: Plan,
     report: Report,
     *,
     counts: Counts,
@@ -297,10 +307,11 @@ def _result(
     ready_mib: float,
     delivered_s: float,
 ) -> Result:
+    shape = plan.shape
     return Result(
         spans=shape.spans,
         attributes=shape.attributes,
-        encoding=shape.encoding + ("+gzip" if shape.gzip else ""),
+        encoding=("grpc" if plan.grpc else shape.encoding) + ("+gzip" if shape.gzip else ""),
         requests_per_s=report.acked_requests / report.elapsed_s,
         accepted_spans_per_s=report.acked_spans / report.elapsed_s,
         delivered_spans_per_s=counts.unique_spans / delivered_s,

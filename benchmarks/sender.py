@@ -27,6 +27,7 @@ from urllib.parse import urlsplit
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
 from benchmarks.bodies import Shape, Template
+from benchmarks.grpc_connection import GrpcConnection, header_block
 from benchmarks.litellm_bodies import LiteLLMTemplate
 
 PREBUILD_BYTES = 1 << 30
@@ -119,6 +120,9 @@ class Connection(asyncio.Protocol):
         return self._waiter
 
 
+AnyConnection = Connection | GrpcConnection
+
+
 class Load:
     """The run: what is left to send, and what came back."""
 
@@ -128,7 +132,10 @@ class Load:
         lines = [f"POST {parts.path} HTTP/1.1", f"Host: {parts.netloc}"]
         lines += [f"{name}: {value}" for name, value in template.headers().items()]
         lines += [f"Authorization: {authorization}"] if authorization else []
-        self._head = "\r\n".join(lines).encode()
+        self._is_grpc = parts.scheme == "grpc"
+        self._head = (
+            header_block(parts.netloc, parts.path, authorization) if self._is_grpc else "\r\n".join(lines).encode()
+        )
         self._template = template
         self._latencies_ns = array("q")
         self._statuses: Counter[int] = Counter()
@@ -145,13 +152,14 @@ class Load:
                 connection.transport.close()
         return self._report(elapsed_s)
 
-    async def _connect(self) -> Connection:
-        _, connection = await asyncio.get_running_loop().create_connection(Connection, self._host, self._port)
+    async def _connect(self) -> AnyConnection:
+        made: type[AnyConnection] = GrpcConnection if self._is_grpc else Connection
+        _, connection = await asyncio.get_running_loop().create_connection(made, self._host, self._port)
         return connection
 
-    async def _loop(self, connection: Connection, bodies: Iterator[bytes]) -> None:
+    async def _loop(self, connection: AnyConnection, bodies: Iterator[bytes]) -> None:
         for body in bodies:
-            head = self._head + b"\r\nContent-Length: %d\r\n\r\n" % len(body)
+            head = self._head if self._is_grpc else self._head + b"\r\nContent-Length: %d\r\n\r\n" % len(body)
             started_ns = time.perf_counter_ns()
             try:
                 if connection.transport is None:
@@ -212,7 +220,7 @@ def timed_bodies(template: AnyTemplate, seconds: float, first: int) -> Iterator[
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Sends OTLP traces in a closed loop.")
-    parser.add_argument("--url", required=True)
+    parser.add_argument("--url", required=True, help="http://… or grpc://host:port/service/method")
     parser.add_argument("--shape", default="{}", help="benchmarks.bodies.Shape as JSON")
     size = parser.add_mutually_exclusive_group(required=True)
     size.add_argument("--requests", type=int)

@@ -32,6 +32,14 @@ def test_every_acknowledged_span_is_delivered_and_the_figures_are_written(tmp_pa
     assert result["peak_rss_mib"] >= result["rss_ready_mib"] > 0
 
 
+def test_grpc_stands_beside_http(tmp_path: Path) -> None:
+    size = ["--spans", "20", "--attributes", "40", "--requests", "100", "--settle", "100ms"]
+    http, grpc = ingest(tmp_path, "--grpc", "--no-gzip", *size)["medians"]
+    assert (http["encoding"], grpc["encoding"]) == ("protobuf", "grpc")
+    assert (http["verdict"], grpc["verdict"]) == ("yes", "yes")
+    assert grpc["accepted_spans_per_s"] > 0
+
+
 def test_a_backlog_is_kept_while_the_far_end_refuses_and_then_drains(tmp_path: Path) -> None:
     result = ingest(tmp_path, "--pending", "--pending-spans", "5000", "--settle", "100ms")["medians"][0]
     assert (result["verdict"], result["pending_spans"]) == ("yes", 5000)
