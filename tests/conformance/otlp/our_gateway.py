@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gateway.contract.scopes import EVENT_SCOPE, INGEST_SCOPE, Fixed
+from tests.conformance.otlp.grpc_wire import Grpc
 from tests.conformance.otlp.http_wire import Http
 from tests.conformance.otlp.payloads import traces
 from tests.conformance.otlp.table import report, results
@@ -22,7 +23,7 @@ from tests.support.keys_beside import BY, keys_beside
 ORIGIN = "https://app.example"
 NO_UPSTREAM = Upstream("http://127.0.0.1:9", "any")
 SMALL_SPOOL = {"max_bytes": "1MiB", "reserve_bytes": "16MiB"}
-DEFAULT_HTTP = "127.0.0.1:4318"
+DEFAULT_PORTS = ("127.0.0.1:4318", "127.0.0.1:4317")
 ANY_PORT = "127.0.0.1:0"
 
 
@@ -45,26 +46,41 @@ def made_keys(data_dir: Path) -> Keys:
     return asyncio.run(made())
 
 
+class Busy(NamedTuple):
+    """Addresses of a gateway that takes nothing for now."""
+
+    http: Http
+    grpc: Grpc
+
+
 @contextmanager
-def gateway_at(http: str, folder: Path) -> Iterator[Target]:
+def gateway_at(http: str, grpc: str, folder: Path, busy: Busy) -> Iterator[Target]:
     """A gateway with keys that listens there: `unix:/path`, or `host:port`."""
-    listen: dict[str, object] = {"http": http, "grpc": "off", "admin": ANY_PORT, "service": ANY_PORT}
+    listen: dict[str, object] = {"http": http, "grpc": grpc, "admin": ANY_PORT, "service": ANY_PORT}
     gateway = GatewayProcess(folder, config={"listen": listen, "http": {"cors_origins": [ORIGIN]}})
     keys = made_keys(gateway.data_dir)
     with gateway:
-        address = http if http.startswith("unix:") else gateway.intake_url
-        target = Target(Http(address, keys.good), weak_key=keys.weak, origin=ORIGIN, pid=gateway.process.pid)
-        target.status_url = gateway.admin_url + "/v2/status"
-        yield target
+        yield Target(
+            Http(http if http.startswith("unix:") else gateway.intake_url, keys.good),
+            Grpc(grpc if grpc.startswith("unix:") else gateway.grpc_target, keys.good),
+            busy.http,
+            busy.grpc,
+            weak_key=keys.weak,
+            origin=ORIGIN,
+            pid=gateway.process.pid,
+            status_url=gateway.admin_url + "/v2/status",
+        )
 
 
 @contextmanager
-def full_gateway(folder: Path) -> Iterator[Http]:
+def full_gateway(folder: Path) -> Iterator[Busy]:
     """One whose spool is full, and whose upstream is not there."""
-    with GatewayProcess(folder, upstream=NO_UPSTREAM, settle="1h", config={"spool": SMALL_SPOOL}) as gateway:
+    listen = {"http": ANY_PORT, "grpc": ANY_PORT, "admin": ANY_PORT, "service": "off"}
+    config = {"spool": SMALL_SPOOL, "listen": listen}
+    with GatewayProcess(folder, upstream=NO_UPSTREAM, settle="1h", config=config) as gateway:
         http = Http(gateway.intake_url)
         asyncio.run(_filled(http))
-        yield http
+        yield Busy(http, Grpc(gateway.grpc_target))
 
 
 async def _filled(http: Http) -> None:
@@ -84,8 +100,8 @@ def main() -> int:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         for name in ("one", "full"):
             (folder / name).mkdir()
-        target = stack.enter_context(gateway_at(DEFAULT_HTTP, folder / "one"))
-        target.busy_http = stack.enter_context(full_gateway(folder / "full"))
+        busy = stack.enter_context(full_gateway(folder / "full"))
+        target = stack.enter_context(gateway_at(*DEFAULT_PORTS, folder / "one", busy))
         return report(asyncio.run(results(target)), given.save)
 
 

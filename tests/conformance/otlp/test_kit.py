@@ -14,10 +14,11 @@ from tests.conformance.otlp import (
     http_wire,
 )
 from tests.conformance.otlp.every_line import LINES
+from tests.conformance.otlp.grpc_wire import Grpc
 from tests.conformance.otlp.http_wire import Http
 from tests.conformance.otlp.lines import NUMBERS, run
 from tests.conformance.otlp.target import Target
-from tests.conformance.otlp.wrong_servers import NO, YES, wrong_http
+from tests.conformance.otlp.wrong_servers import NO, YES, wrong_grpc, wrong_http
 
 CANNOT_FAIL = {"B36"}
 """Applies at the default ports only."""
@@ -55,6 +56,21 @@ async def test_each_line_over_http_fails_with_a_wrong_server(free_port: int) -> 
     by_no = await failing(NO, ("127.0.0.1", free_port))
     assert by_yes >= {"B03", "B07", "B12", "B24", "B25", "B28", "B31", "B41", "B70"}
     assert by_yes | by_no == {one.number for one in LINES if one.over != "grpc"} - CANNOT_FAIL
+
+
+async def failing_calls(code: str) -> set[str]:
+    """Lines that a server fails at that ends every call with *code*."""
+    async with wrong_grpc(code) as address, wrong_http(YES) as url:
+        target = Target(grpc=Grpc(address, "key"), busy_grpc=Grpc(address), weak_key="weak")
+        target.status_url = url + "/v2/status"
+        found = [await run(one, target) for one in LINES if one.over == "grpc"]
+    return {result.line.number for result in found if result.verdict == "fail"}
+
+
+async def test_each_line_over_grpc_fails_with_a_wrong_server() -> None:
+    by_ok, by_internal = await failing_calls("OK"), await failing_calls("INTERNAL")
+    assert by_ok >= {"B03", "B07", "B12", "B61", "B62", "B63", "B64", "B66", "B67"}
+    assert by_ok | by_internal == {one.number for one in LINES if one.over == "grpc"} - CANNOT_FAIL
 
 
 async def command(*arguments: str) -> tuple[int, str]:

@@ -6,6 +6,8 @@ from contextlib import asynccontextmanager, suppress
 from itertools import count
 from typing import Any
 
+MISCOUNTED = b"\n\x02\x08\x63"
+"""A response whose partial success has 99 rejected items."""
 SET_AND_EMPTY = b'{"partialSuccess": {}}'
 YES = (
     b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Encoding: br\r\nAccess-Control-Allow-Origin: *\r\n"
@@ -54,8 +56,8 @@ async def wrong_http(answer: bytes, forward_to: tuple[str, int] | None = None) -
 
 @asynccontextmanager
 async def wrong_grpc(code: str) -> AsyncIterator[str]:
-    """The address of a server that ends every call of any method with *code*; with OK it sets a
-    partial success that says nothing.
+    """The address of a server that ends every call of any method with *code*; with OK it
+    rejects 99 items without a word.
     """
     import grpc  # noqa: PLC0415
     import grpc.aio  # noqa: PLC0415
@@ -67,7 +69,7 @@ async def wrong_grpc(code: str) -> AsyncIterator[str]:
     async def answered(request: bytes, context: Any) -> bytes:
         if code != "OK":
             await context.abort(grpc.StatusCode[code], "no")
-        return b"\n\0"
+        return MISCOUNTED
 
     server = grpc.aio.server(options=[("grpc.max_receive_message_length", -1)])
     server.add_generic_rpc_handlers((Handler(),))
