@@ -12,6 +12,11 @@ class Delivered:
     """The upstream has the batch, but for the records it *refused*."""
 
     refused: tuple[Refusal, ...] = ()
+    unnamed: int = 0
+    """How many more it refused without naming them (OTLP's `partial_success`): they cannot be told
+    from the others, and may not be sent again."""
+    message: str = ""
+    """Its words about those."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,6 +61,8 @@ class Counts:
     retries: int = 0
     holds: int = 0
     splits: int = 0
+    unnamed_refusals: int = 0
+    """Of the delivered records, those that the upstream refused without naming them."""
 
 
 class Pump:
@@ -300,6 +302,11 @@ class Pump:
         else:
             self._pacing.delivered(epoch=epoch)
         self._suspects.passed(batch.batch_id)
+        if delivered.unnamed:
+            self.counts.unnamed_refusals += delivered.unnamed
+            log.warning(
+                "records refused and not named", lane=self.lane, records=delivered.unnamed, message=delivered.message
+            )
         await self._persist(lambda: self._store.ack(batch, refused))
         self.counts.delivered_records += len(batch.records) - len(refused)
         self.counts.dead_lettered_records += len(refused)

@@ -14,13 +14,21 @@ from typing import Literal
 from exporters.base import Exporter
 from exporters.clock import Clock
 from exporters.console import ConsoleExporter
-from exporters.cost_service.client import CostServiceClient, Endpoint
-from exporters.cost_service.lanes import AI_TELEMETRY_SCOPE, EVENTS_SCOPE, AiTelemetryExporter, UsageEventsExporter
+from exporters.cost_service.client import CostServiceClient
+from exporters.cost_service.lanes import (
+    AI_TELEMETRY_SCOPE,
+    EVENTS_SCOPE,
+    AiTelemetryExporter,
+    OtlpTelemetryExporter,
+    UsageEventsExporter,
+)
 from exporters.cost_service.preset import preset_with
 from exporters.cost_service.unit_cost import MANAGE_SCOPE, UnitCostExporter, UnitCostSettings
 from exporters.destination import Destination
 from exporters.file import FileExporter
+from exporters.http_client import Endpoint
 from exporters.keyring import Keyring, no_key_grants
+from exporters.otlp.exporter import OtlpExporter, OtlpSettings
 from exporters.pump import Limits
 from exporters.secret import Secret
 from spool.record import AI_TELEMETRY, UNIT_COST, USAGE_EVENTS, Lane
@@ -38,6 +46,8 @@ class UpstreamSettings:
 
     base_url: str
     preset: str = "document"
+    encoding: Literal["records", "otlp"] = "records"
+    """Of AI telemetry: the service's JSON, or OTLP spans."""
     names: Mapping[str, str] = field(default_factory=dict)
     """Paths and header names that differ from the preset's
     (`exporters.cost_service.preset.Preset`)."""
@@ -82,7 +92,8 @@ def build_upstream(
 
     Close the client after the last of them.
     """
-    ai_telemetry = AiTelemetryExporter(client)
+    encodes = OtlpTelemetryExporter if settings.encoding == "otlp" else AiTelemetryExporter
+    ai_telemetry = encodes(client)
     usage_events = UsageEventsExporter(
         client, repeatable=settings.knows_event_ids or settings.sum_retry == "at_least_once"
     )
@@ -109,6 +120,15 @@ def build_extra(name: str, type_: str, options: Mapping[str, str]) -> LanePlan:
             return LanePlan(name, ConsoleExporter(sys.stdout.buffer), Limits(in_flight=1))
         case _:
             raise ValueError(f"exporters.{name}.type {type_!r} is none of file, console")
+
+
+def build_otlp(name: Lane, settings: OtlpSettings) -> LanePlan:
+    """A further destination that takes OTLP, as a lane of its own *name*; needs a running loop.
+
+    Raises ValueError for an address that cannot be, OSError for a certificate authority.
+    """
+    exporter = OtlpExporter(settings)
+    return LanePlan(name, exporter, AI_TELEMETRY_LIMITS, destination=exporter.client.destination)
 
 
 def _plan(client: CostServiceClient, lane: Lane, exporter: Exporter, limits: Limits, *scopes: str) -> LanePlan:

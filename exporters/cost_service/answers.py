@@ -24,9 +24,9 @@ aside for the operator, as code `ambiguous_answer`.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from exporters.answer_body import OBJECTS_PER_ITEM, Cut, UnreadableAnswer, lenient_json, whole_json
 from exporters.backoff import http_date_unix_s, retry_after_s
 from exporters.base import Delivered, Hold, Outcome, Refused, Retry
-from exporters.cost_service.answer_body import OBJECTS_PER_ITEM, Cut, UnreadableAnswer, lenient_json, whole_json
 from spool.record import Lane
 from spool.store import Refusal
 
@@ -122,8 +122,8 @@ def refusals(document: object, records: int) -> tuple[Refusal, ...]:
         if isinstance(entry, dict):
             index = entry.get("index")
             if isinstance(index, int) and not isinstance(index, bool) and 0 <= index < records:
-                code = _clean(entry.get("code"), CODE_LONGEST) or "rejected"
-                found.setdefault(index, Refusal(index, code, _clean(entry.get("message"), MESSAGE_LONGEST)))
+                code = clean(entry.get("code"), CODE_LONGEST) or "rejected"
+                found.setdefault(index, Refusal(index, code, clean(entry.get("message"), MESSAGE_LONGEST)))
     return tuple(found[index] for index in sorted(found))
 
 
@@ -138,7 +138,7 @@ def fault(body: bytes) -> Fault:
     message = inner.get("message") or document.get("message") or (error if isinstance(error, str) else None)
     if message is None:
         message = body[:MESSAGE_LONGEST].decode("utf-8", "replace")
-    return Fault(_clean(code, CODE_LONGEST) or None, _clean(message, MESSAGE_LONGEST))
+    return Fault(clean(code, CODE_LONGEST) or None, clean(message, MESSAGE_LONGEST))
 
 
 def accepted_before(said: Fault) -> bool:
@@ -179,7 +179,7 @@ def _json_object(body: bytes) -> dict[str, object]:
     return document if isinstance(document, dict) else {}
 
 
-def _clean(value: object, longest: int) -> str:
+def clean(value: object, longest: int) -> str:
     """*value* as one printable line of at most *longest* characters; empty when it is no text."""
     if not isinstance(value, str):
         return ""

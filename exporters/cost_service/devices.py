@@ -11,11 +11,12 @@ from hashlib import sha256
 from typing import Literal
 from urllib.parse import quote
 
+from exporters.answer_body import UnreadableAnswer, answer_bytes
 from exporters.base import Delivered, Hold, Refused, Retry
-from exporters.cost_service.answer_body import UnreadableAnswer, answer_bytes
 from exporters.cost_service.answers import fault, outcome, unreadable, whole_document
-from exporters.cost_service.client import Answer, CostServiceClient
+from exporters.cost_service.client import CostServiceClient
 from exporters.cost_service.lanes import KEY_REFUSALS, next_key, no_key
+from exporters.http_client import Answer
 from spool.record import DEVICES
 
 CallType = Literal["enroll", "heartbeat", "ping"]

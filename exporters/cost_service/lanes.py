@@ -2,13 +2,18 @@
 an encoder and one `post`.
 """
 
+from collections.abc import Callable, Mapping
+
+from exporters.answer_body import answer_bytes
 from exporters.base import Hold, Outcome, Retry
-from exporters.cost_service.answer_body import answer_bytes
 from exporters.cost_service.answers import outcome
-from exporters.cost_service.client import Answer, CostServiceClient
+from exporters.cost_service.client import CostServiceClient
 from exporters.cost_service.doubts import Doubts
 from exporters.cost_service.encode import encode_event, encode_records, idempotency_key
+from exporters.http_client import Answer
 from exporters.keyring import OutboundKey
+from exporters.otlp.answers import span_outcome
+from exporters.otlp.exporter import SpanEncoder
 from spool.record import Batch
 
 AI_TELEMETRY_SCOPE = "ai-telemetry-ingest:ingest-ai-telemetry"
@@ -54,11 +59,48 @@ class UsageEventsExporter:
         """The client is shared; its owner closes it."""
 
 
+class OtlpTelemetryExporter:
+    """Batches of canonical records as OTLP spans, to the service's OTLP endpoint; what the answer
+    means is `exporters.otlp.answers`'.
+    """
+
+    def __init__(self, client: CostServiceClient) -> None:
+        self._client = client
+        self._encoder = SpanEncoder(packs=True)
+
+    async def send(self, batch: Batch) -> Outcome:
+        client = self._client
+        encoded = await self._encoder.encode(batch)
+        outcome = await post_batch(
+            client,
+            client.preset.ai_telemetry_otlp,
+            encoded.body,
+            batch,
+            AI_TELEMETRY_SCOPE,
+            headers=self._encoder.headers,
+            judge=lambda answer: span_outcome(answer, batch, encoded.positions, now_unix_s=client.now_unix_s()),
+        )
+        return self._encoder.noted(outcome)
+
+    async def close(self) -> None:
+        """The client is shared; its owner closes it."""
+
+
 async def post_batch(
-    client: CostServiceClient, path: str, body: bytes, batch: Batch, scope: str, *, repeatable: bool = True
+    client: CostServiceClient,
+    path: str,
+    body: bytes,
+    batch: Batch,
+    scope: str,
+    *,
+    repeatable: bool = True,
+    headers: Mapping[str, str] | None = None,
+    judge: Callable[[Answer], Outcome] | None = None,
 ) -> Outcome:
     """Post the batch under the first key that grants *scope*; a refused key
     gives way to the next one at once.
+
+    *judge* states what an answer means, where the service's own table does not.
     """
     key = client.keyring.key_for(scope)
     if key is None:
@@ -68,12 +110,15 @@ async def post_batch(
         body,
         key,
         idempotency_key=idempotency_key(batch, client.gateway_id),
+        headers=headers,
         answer_bytes=answer_bytes(len(batch.records), len(body)),
     )
     if isinstance(answer, Retry | Hold):
         return answer
     if answer.status in KEY_REFUSALS and (turn := next_key(client, key, scope, answer.status)):
         return turn
+    if judge is not None:
+        return judge(answer)
     return batch_outcome(client, answer, batch, repeatable=repeatable)
 
 

@@ -1,7 +1,8 @@
 """One key tried at the upstream, with a request that changes nothing there.
 
-A key for AI telemetry posts an envelope without records. Any other key asks for one insight: a
-refusal of that (403) says that the key is known, and may lack this one scope only.
+A key for AI telemetry posts an envelope without records, or an OTLP request without spans. Any
+other key asks for one insight: a refusal of that (403) says that the key is known, and may lack
+this one scope only.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ from exporters.cost_service.encode import encode_records
 from exporters.cost_service.lanes import AI_TELEMETRY_SCOPE
 from exporters.cost_service.liveness import LIVENESS_SCOPE
 from exporters.keyring import Keyring, KeySetting
+from exporters.otlp.exporter import SPAN_HEADERS
 from spool.clock import rfc3339_ms
 from spool.record import AI_TELEMETRY, Batch
 
@@ -28,8 +30,11 @@ class Probed(NamedTuple):
     """What came of it, for an operator."""
 
 
-async def probe_key(client: CostServiceClient, setting: KeySetting) -> Probed:
-    """Try the key of *setting* by *client*, whose own keys are not used."""
+async def probe_key(client: CostServiceClient, setting: KeySetting, *, in_otlp: bool = False) -> Probed:
+    """Try the key of *setting* by *client*, whose own keys are not used.
+
+    *in_otlp*: AI telemetry goes as OTLP.
+    """
     keyring = Keyring([setting])
     if faults := keyring.faults():
         return Probed(is_well=False, text="; ".join(faults))
@@ -40,7 +45,9 @@ async def probe_key(client: CostServiceClient, setting: KeySetting) -> Probed:
         return Probed(is_well=False, text="its secret cannot be read")
     try:
         async with asyncio.timeout(PROBE_S):
-            if sends:
+            if sends and in_otlp:
+                answer = await client.post(client.preset.ai_telemetry_otlp, b"", key, headers=SPAN_HEADERS)
+            elif sends:
                 answer = await client.post(
                     client.preset.ai_telemetry_records,
                     empty_envelope(client.gateway_id, rfc3339_ms(int(client.now_unix_s() * 1000))),

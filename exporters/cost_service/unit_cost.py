@@ -18,14 +18,15 @@ from urllib.parse import quote
 import orjson
 import structlog
 
+from exporters.answer_body import UnreadableAnswer, answer_bytes, whole_json
 from exporters.base import Delivered, Hold, Outcome, Refused, Retry
 from exporters.clock import Clock
-from exporters.cost_service.answer_body import UnreadableAnswer, answer_bytes, whole_json
 from exporters.cost_service.answers import fault, unreadable
-from exporters.cost_service.client import Answer, CostServiceClient
+from exporters.cost_service.client import CostServiceClient
 from exporters.cost_service.doubts import Doubts
 from exporters.cost_service.encode import idempotency_key
 from exporters.cost_service.lanes import KEY_REFUSALS, batch_outcome, next_key, no_key
+from exporters.http_client import Answer
 from exporters.rate import TokenBucket
 from spool.record import Batch
 from spool.unit_cost import BaseRecord, Granularity, Shape, place_in

@@ -16,14 +16,14 @@ from typing import Final
 from exporters.cost_service.client import CostServiceClient
 from exporters.cost_service.probe import Probed, probe_key
 from exporters.keyring import Keyring
-from exporters.registry import build_client
+from exporters.registry import build_client, build_otlp
 from gateway.admin.session import TOKEN_FILE, open_access
 from gateway.common.wall_clock import wall_ms
-from gateway.config.model import Config, Upstream, refuse_open_intake, refuse_shared_totals
+from gateway.config.model import Config, OtlpExporter, Upstream, refuse_open_intake, refuse_shared_totals
 from gateway.config.values import Address, TcpAddress, UnixAddress
 from gateway.contract.errors import CannotStart, not_bound
 from gateway.delivery.embedded import NO_SERVICE_ADDRESS
-from gateway.delivery.lanes import key_settings, upstream_settings
+from gateway.delivery.lanes import key_settings, otlp_settings, upstream_settings
 from gateway.devices.tables import migrate
 from gateway.ingest.assembly import MACHINE_SECRET_FILE, USER_SECRET_FILE, read_secrets
 from gateway.keys.control_store import INBOUND, OF_SERVICE, KeyFiles, open_control, open_keys
@@ -159,6 +159,9 @@ class StartChecks:
         """A certificate authority that cannot be read, an address that cannot be."""
         if self._config.upstream is not None:
             await client_of(self._config.upstream).close()
+        for name, options in self._config.exporters.items():
+            if isinstance(options, OtlpExporter):
+                await close_exporter(name, options)
 
 
 def client_of(upstream: Upstream) -> CostServiceClient:
@@ -170,11 +173,22 @@ def client_of(upstream: Upstream) -> CostServiceClient:
         raise CannotStart(f"upstream.{option}: {error}") from error
 
 
+async def close_exporter(name: str, options: OtlpExporter) -> None:
+    """Build the exporter as `run` does, and close it again. Raises CannotStart."""
+    try:
+        plan = build_otlp(name, otlp_settings(options))
+    except OSError as error:
+        raise CannotStart(f"exporters.{name}.ca_file: {error}") from error
+    if plan.exporter is not None:
+        await plan.exporter.close()
+
+
 async def try_upstream(upstream: Upstream) -> list[tuple[str, Probed]]:
     """Each key's name, and what the upstream made of it. Raises CannotStart."""
     client = client_of(upstream)
     try:
-        return [(setting.name, await probe_key(client, setting)) for setting in key_settings(upstream)]
+        in_otlp = upstream.encoding == "otlp"
+        return [(setting.name, await probe_key(client, setting, in_otlp=in_otlp)) for setting in key_settings(upstream)]
     finally:
         await client.close()
 

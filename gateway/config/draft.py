@@ -166,7 +166,8 @@ def texts(node: object, path: Steps) -> Iterator[tuple[Steps, str]]:
 
 def exporter_paths(data: Mapping[str, Any]) -> list[Steps]:
     exporters = data.get("exporters")
-    return [("exporters", str(name), "path") for name in exporters] if isinstance(exporters, dict) else []
+    names = exporters if isinstance(exporters, dict) else ()
+    return [("exporters", str(name), option) for name in names for option in ("path", "ca_file")]
 
 
 def at(node: Any, path: Steps) -> object:

@@ -4,6 +4,7 @@
 anything is opened (`gateway.config.loader`). `docs/configuration.md` lists every option.
 """
 
+import re
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
@@ -14,6 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 from yarl import URL
 
 from exporters.cost_service.preset import preset_with
+from exporters.secret import Secret
 from gateway.common.plural import plural
 from gateway.common.suggestions import did_you_mean
 from gateway.config.profiles import Profile, with_profile
@@ -267,7 +269,8 @@ class Upstream(Options):
 
     base_url: str
     preset: Literal["document", "cloudzero"] = "document"
-    encoding: Literal["records"] = "records"
+    encoding: Literal["records", "otlp"] = "records"
+    """Of AI telemetry: the service's own JSON, or OTLP spans; preset `cloudzero` has `otlp`."""
     keys: tuple[UpstreamKey, ...]
     sum_retry: Literal["park", "at_least_once"] = "park"
     """After an ambiguous 5xx on what the upstream cannot know as a repeat: set it aside as a
@@ -298,12 +301,12 @@ class Upstream(Options):
             raise ValueError("needs at least one key")
         return value
 
-    @field_validator("encoding", mode="before")
+    @model_validator(mode="before")
     @classmethod
-    def served_encoding(cls, value: object) -> object:
-        if value == "otlp":
-            raise ValueError("OTLP to the upstream is not available in this release; write `records`")
-        return value
+    def encoding_of_the_preset(cls, options: Any) -> Any:
+        if isinstance(options, dict) and options.get("preset") == "cloudzero":
+            return {"encoding": "otlp", **options}
+        return options
 
     @field_validator("proxy")
     @classmethod
@@ -380,6 +383,52 @@ class ConsoleExporter(Options):
     type: Literal["console"]
 
 
+class OtlpExporter(Options):
+    """A backend that takes OTLP: a Collector, an observability product, another gateway."""
+
+    type: Literal["otlp"]
+    endpoint: str
+    """Base URL, such as `https://collector.example:4318`; `/v1/traces` follows."""
+    headers: dict[str, SecretOption] = Field(default_factory=dict, repr=False)
+    """Sent with every request, such as `Authorization: "Bearer ${env:TOKEN}"`."""
+    compression: Literal["gzip", "none"] = "gzip"
+    ca_file: Path | None = None
+    """PEM of a private certificate authority."""
+    proxy: str | None = Field(default=None, repr=False)
+    timeout_s: DurationS = Field(default=60.0, alias="timeout", gt=0)
+    """Of one request."""
+
+    @model_validator(mode="after")
+    def secrets_stay_secret(self) -> Self:
+        url = parsed_url(self.endpoint)
+        if url.scheme not in {"http", "https"}:
+            raise ValueError("endpoint: must be an http or https URL")
+        if url.user or url.password or url.query_string or url.fragment:
+            raise ValueError("endpoint: must hold neither credentials nor a query; put credentials into headers")
+        if self.headers and url.scheme == "http" and not TcpAddress(url.host or "", 0).is_loopback:
+            raise ValueError(
+                "endpoint: with headers it must be https, or http to loopback: they would travel in the clear"
+            )
+        return self
+
+    @field_validator("headers")
+    @classmethod
+    def sendable_headers(cls, value: dict[str, Secret]) -> dict[str, Secret]:
+        for name, text in value.items():
+            if not re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", name):
+                raise ValueError("a header's name must be a token, such as Authorization")
+            if name.lower() in FRAMING_HEADERS:
+                raise ValueError(f"{name.lower()} is set by the exporter itself")
+            if not (text.reveal().isascii() and text.reveal().isprintable()):
+                raise ValueError(f"{name}: must be printable ASCII on one line")
+        return value
+
+
+FRAMING_HEADERS = frozenset(
+    {"content-type", "content-encoding", "content-length", "transfer-encoding", "connection", "host", "accept"}
+)
+
+
 class StreamExporter(Options):
     """A unit-cost stream that is made of the AI records."""
 
@@ -409,7 +458,7 @@ class StreamExporter(Options):
         return self
 
 
-ExporterOptions = Annotated[FileExporter | ConsoleExporter | StreamExporter, Field(discriminator="type")]
+ExporterOptions = Annotated[FileExporter | ConsoleExporter | StreamExporter | OtlpExporter, Field(discriminator="type")]
 
 
 class Config(Options):

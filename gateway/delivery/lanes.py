@@ -16,12 +16,21 @@ from exporters.cost_service.devices import DeviceCalls
 from exporters.cost_service.liveness import check_liveness
 from exporters.cost_service.unit_cost import READ_SCOPE, UnitCostSettings
 from exporters.keyring import Keyring, KeySetting, no_key_grants
+from exporters.otlp.exporter import OtlpSettings
 from exporters.pacing import LaneState
 from exporters.pump import Limits, Pump
-from exporters.registry import LanePlan, UpstreamSettings, build_client, build_extra, build_upstream
+from exporters.registry import LanePlan, UpstreamSettings, build_client, build_extra, build_otlp, build_upstream
 from exporters.secret import Secret
 from gateway.common.traceback_summary import places
-from gateway.config.model import Config, ExporterOptions, FileExporter, StreamExporter, Upstream, UpstreamKey
+from gateway.config.model import (
+    Config,
+    ExporterOptions,
+    FileExporter,
+    OtlpExporter,
+    StreamExporter,
+    Upstream,
+    UpstreamKey,
+)
 from gateway.contract.scopes import (
     ENROLL_SCOPE,
     EVENT_SCOPE,
@@ -99,11 +108,7 @@ class Lanes:
         self.device_calls = DeviceCalls(self._client)
         self.on_new_keys: Callable[[], None] = lambda: None
         for name, options in config.exporters.items():
-            self._plans[name] = (
-                LanePlan(name, DerivedStream(derivation_of(options), events), DERIVED_LIMITS)
-                if isinstance(options, StreamExporter)
-                else build_extra(name, options.type, exporter_options(options))
-            )
+            self._plans[name] = extra_plan(name, options, events)
         self._clock = clock
         self._stopping = False
         self._pumps: dict[Lane, Pump] = {}
@@ -268,6 +273,7 @@ class Lanes:
             "state": state,
             "reason": reason,
             "restarts": self._restarts[lane],
+            "unnamed_refusals": 0 if pump is None else pump.counts.unnamed_refusals,
         }
 
 
@@ -306,6 +312,7 @@ def upstream_settings(upstream: Upstream) -> UpstreamSettings:
     return UpstreamSettings(
         base_url=upstream.base_url,
         preset=upstream.preset,
+        encoding=upstream.encoding,
         names=upstream.names,
         sum_retry=upstream.sum_retry,
         knows_event_ids=upstream.knows_event_ids,
@@ -318,6 +325,30 @@ def derivation_of(options: StreamExporter) -> Derivation:
     granularity = options.granularity or ("DAILY" if options.element is None else "HOURLY")
     return Derivation(
         options.stream, options.measure, granularity, options.element, options.dimensions, options.currency
+    )
+
+
+def extra_plan(name: Lane, options: ExporterOptions, events: EventStore) -> LanePlan:
+    """The lane *name* of a further destination; needs a running loop. Raises OSError for a
+    certificate authority that cannot be read.
+    """
+    match options:
+        case StreamExporter():
+            return LanePlan(name, DerivedStream(derivation_of(options), events), DERIVED_LIMITS)
+        case OtlpExporter():
+            return build_otlp(name, otlp_settings(options))
+        case _:
+            return build_extra(name, options.type, exporter_options(options))
+
+
+def otlp_settings(options: OtlpExporter) -> OtlpSettings:
+    return OtlpSettings(
+        options.endpoint,
+        options.headers,
+        packs=options.compression == "gzip",
+        ca_file=options.ca_file,
+        proxy=None if options.proxy is None else Secret(options.proxy),
+        timeout_s=options.timeout_s,
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, cast
 from gateway.counting.calls.digest import identity
 from gateway.decode.view import Attributes, Event, ResourceSpans, ScopeSpans, Span, Traces, TracesRequest
 from gateway.explain.records import Traced, fields_of_record, input_sum, provenances_of
-from gateway.explain.story import Explanation, Field, Single, span_name
+from gateway.explain.story import Explanation, Field, Single, leaves, span_name
 from gateway.normalise.call import Call
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.choose import by_names, by_scope, mark_of
@@ -17,6 +17,8 @@ from gateway.normalise.operation import step_word
 from gateway.normalise.provenance import Provenance, RecordedExtracted, deciding, pick_recorded
 from gateway.normalise.traced import Recording, shown
 from gateway.normalise.traces import Reader, normalise_traces, read_details, reader_by_names, scope_of
+from gateway.sources.records.source import read_stated
+from spool.span_form import OF_RESOURCE, RECORD_ID, attribute_name
 
 _FIRST = "resourceSpans[0].scopeSpans[0].spans[0]"
 _STATUS_ERROR = 2
@@ -61,8 +63,10 @@ def _explain(explanation: Explanation, alone: Traces, context: Context) -> Singl
     resource_spans = alone.request.resource_spans[0]
     scope_spans = resource_spans.scope_spans[0]
     span = scope_spans.spans[0]
-    out = normalise_traces(alone, context)
-    read = _read(scope_spans, span)
+    out = read_stated(normalise_traces(alone, context), context)
+    if out.stated and out.calls:
+        return _explain_stated(explanation, span, out.calls[0])
+    read = None if out.stated else _read(scope_spans, span)
     if read is not None:
         explanation.convention = read.reader.convention.name
         explanation.chosen_by = _chosen_by(scope_spans.scope.name, tuple(span.attributes))
@@ -78,7 +82,7 @@ def _explain(explanation: Explanation, alone: Traces, context: Context) -> Singl
     explanation.name = span_name(span.name, None)
     if out.rejected:
         explanation.outcome, explanation.reason = "rejected", out.rejected[0].reason
-        explanation.because = "the span cannot be identified" if "id" in explanation.reason else "no call has this time"
+        explanation.because = _why_rejected(explanation.reason, is_record=bool(out.stated))
     elif out.suppressed:
         explanation.outcome, (explanation.reason,) = "suppressed", out.suppressed
         assert read is not None  # noqa: S101 - what no convention reads is ignored
@@ -86,6 +90,31 @@ def _explain(explanation: Explanation, alone: Traces, context: Context) -> Singl
     else:
         explanation.outcome, explanation.because = "ignored", _why_ignored(read)
     return Single(explanation)
+
+
+def _why_rejected(reason: str, *, is_record: bool) -> str:
+    if is_record:
+        return "it is of a gateway's scope, and states no sound record"
+    return "the span cannot be identified" if "id" in reason else "no call has this time"
+
+
+def _explain_stated(explanation: Explanation, span: Span, call: Call) -> Single:
+    """A span that another gateway made of its record: each field is stated as it is."""
+    record = cast("dict[str, Any]", call.record)
+    explanation.name = span_name(span.name, call.record)
+    explanation.convention, explanation.chosen_by = "records", "the instrumentation scope's name"
+    explanation.record_id, explanation.record_id_from = call.record["record_id"], RECORD_ID
+    explanation.fields = {path: _stated_field(path, value, span) for path, value in leaves(record).items()}
+    return Single(explanation, call, identity(call))
+
+
+def _stated_field(path: str, value: Any, span: Span) -> Field:
+    name = attribute_name(("cost", "amount") if path == "cost" else tuple(path.split(".", 2)))
+    if name in span.attributes:
+        return Field(value, Provenance("item", (name,)))
+    if name in OF_RESOURCE.values():
+        return Field(value, Provenance("resource", (name,)))
+    return Field(value, Provenance("envelope"))
 
 
 def _read(scope_spans: ScopeSpans, span: Span) -> _Read | None:

@@ -8,7 +8,7 @@ has exactly one place: a call in `calls`, or a count under `suppressed`, `ignore
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from gateway.contract.outcomes import Rejection
 from spool.record import Record
@@ -83,6 +83,9 @@ class Normalised:
     ignored: int = 0
     """Items that are no AI usage."""
     rejected: list[Rejection] = field(default_factory=list)
+    stated: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    """Position and content of the records that another gateway stated as spans, unchecked;
+    `gateway.sources.records` makes calls of them."""
     unknown_conventions: Counter[str] = field(default_factory=Counter)
     """Scope name -> calls that only the generic table could read."""
 

@@ -20,8 +20,6 @@ from gateway.normalise.times import rfc3339, time_flags
 from gateway.normalise.usage import INCLUSIVE, has_cache, partition
 from spool.record import SCHEMA, Attribution, Record, Source, Trace
 
-_SPAN_DOMAIN = sha256(b"span\x00")
-"""A digest begun; a copy of it is made faster than another."""
 _EVENT_DOMAIN = b"event\x00"
 _ID_HEX = 32
 _MS_PER_S = 1000
@@ -53,13 +51,6 @@ _SPOKEN = frozenset(
 )  # fmt: skip
 """Words that sentences are made of and no name of a model holds."""
 _PYTHON_CLASS = re.compile(r"<class '([\w.]+)'>")
-
-
-def span_record_id(trace_id: bytes, span_id: bytes) -> str:
-    """The id of a span's record: 32 hex digits, the same on every retry, replica and restart."""
-    digest = _SPAN_DOMAIN.copy()
-    digest.update(trace_id + span_id)
-    return digest.hexdigest()[:_ID_HEX]
 
 
 def event_record_id(source: str, event_id: str) -> str:

@@ -7,6 +7,7 @@ no I/O, nothing is changed.
 4. A step is suppressed (`not_a_call`) and leaves a link, as every span does that is no call:
    ancestors are found by them.
 5. A call becomes a record; its provider, operation and tokens are brought to the canonical names.
+6. The spans of another gateway's scope state whole records (`gateway.normalise.record_spans`).
 """
 
 from collections.abc import Callable, Sequence
@@ -28,10 +29,13 @@ from gateway.normalise.conventions.table import Convention
 from gateway.normalise.extract import MAX_TEXT_CHARS, NO_PLAN, AttributeTable, Extracted, pick, pick_planned
 from gateway.normalise.fingerprint import scope_fingerprint
 from gateway.normalise.operation import Outcome
-from gateway.normalise.record import call_record, error_name, span_record_id, title
+from gateway.normalise.record import call_record, error_name, title
+from gateway.normalise.record_spans import stated_record
 from gateway.normalise.siblings import Companions
 from gateway.normalise.signal_precedence import DETAILS, SPAN, place, rank_of
 from spool.record import Record, Source
+from spool.span_form import SCOPE as RECORDS_SCOPE
+from spool.span_form import span_record_id
 
 FORMAT = "otlp.traces"
 
@@ -92,7 +96,10 @@ def normalise_traces(traces: Traces, context: Context) -> Normalised:
         run.meter.take(1 + len(resource_spans.scope_spans))
         made = resource_origin(resource_spans.resource, context)
         for at, scope_spans in enumerate(resource_spans.scope_spans):
-            _scope(run, scope_spans, (number, at), made)
+            if scope_spans.scope.name == RECORDS_SCOPE:
+                _stated(run, scope_spans, (number, at), resource_spans.resource.attributes)
+            else:
+                _scope(run, scope_spans, (number, at), made)
     if run.repeats:
         _drop_repeats(run.out)
     run.companions.complete(run.out.calls)
@@ -239,6 +246,22 @@ def _placed(run: _Run, call: Call, span: Span, picked: Extracted, reader: Reader
         return call._replace(marks=REPEAT)
     where = place(reader.convention.name, reader.rank, made.sender, picked.who.get("session"))
     return call._replace(marks=where.marks, group=where.group, session=where.session)
+
+
+def _stated(run: _Run, scope_spans: ScopeSpans, at: tuple[int, int], resource: Attributes) -> None:
+    """The spans of another gateway, each a record of it; *resource*: their attributes."""
+    out, spans = run.out, scope_spans.spans
+    run.meter.take(len(spans))
+    out.items += len(spans)
+    for number, span in enumerate(spans):
+        position = _position(*at, number)
+        trace_id, span_id = span.trace_id, span.span_id
+        parent = span.parent_span_id or _NO_SPAN
+        are_ids = (len(trace_id), len(span_id), len(parent)) == (_TRACE_ID_BYTES, _SPAN_ID_BYTES, _SPAN_ID_BYTES)
+        if are_ids and any(trace_id) and any(span_id):
+            out.stated.append((position, stated_record(span, resource)))
+        else:
+            out.rejected.append(Rejection(_invalid_id(trace_id, span_id, position, run.faults), position))
 
 
 def _position(resource: int, scope: int, span: int) -> str:

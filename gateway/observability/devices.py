@@ -41,6 +41,7 @@ def lane_with(spool: LaneStatus, figures: Figures, now_ms: int, state: LaneState
         "state": state,
         "reason": reason,
         "restarts": spool.get("restarts", 0),
+        "unnamed_refusals": spool.get("unnamed_refusals", 0),
     }
 
 

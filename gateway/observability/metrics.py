@@ -35,6 +35,9 @@ class LaneStatus(TypedDict):
     restarts: NotRequired[int]
     """How often its pump was replaced, because it ended by a fault or stood still,
     since the gateway started."""
+    unnamed_refusals: NotRequired[int]
+    """Of the delivered records, how many an OTLP upstream refused without naming them, since its
+    pump began."""
 
 
 class SpoolStatus(TypedDict):

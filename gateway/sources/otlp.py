@@ -18,6 +18,7 @@ from gateway.normalise.logs import normalise_logs
 from gateway.normalise.texts import Json
 from gateway.normalise.traces import normalise_traces
 from gateway.sources.documents import Document
+from gateway.sources.records.source import read_stated
 
 _TRACES, _LOGS = "resourceSpans", "resourceLogs"
 
@@ -53,7 +54,7 @@ def decoded_request(request: Mapping[str, Json]) -> Traces | Logs:
 
 def _read(decoded: Traces | Logs, context: Context) -> Normalised:
     if isinstance(decoded, Traces):
-        return normalise_traces(decoded, context)
+        return read_stated(normalise_traces(decoded, context), context)
     return normalise_logs(decoded, context)
 
 

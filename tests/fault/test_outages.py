@@ -19,8 +19,9 @@ import orjson
 import pytest
 
 from exporters.base import Delivered, Outcome, Retry
-from exporters.cost_service.client import CostServiceClient, Endpoint
+from exporters.cost_service.client import CostServiceClient
 from exporters.cost_service.lanes import AI_TELEMETRY_SCOPE, AiTelemetryExporter
+from exporters.http_client import Endpoint
 from exporters.keyring import Keyring, KeySetting
 from exporters.pump import Limits, Pump
 from exporters.secret import Secret

@@ -15,11 +15,12 @@ import orjson
 import pytest
 
 from exporters.base import Retry
-from exporters.cost_service.client import CostServiceClient, Endpoint
+from exporters.cost_service.client import CostServiceClient
 from exporters.cost_service.devices import SCOPES, DeviceAnswer, DeviceCall, DeviceCalls
 from exporters.cost_service.doubts import SAME_KEY_TRIES
 from exporters.cost_service.lanes import AI_TELEMETRY_SCOPE, EVENTS_SCOPE, AiTelemetryExporter, UsageEventsExporter
 from exporters.cost_service.unit_cost import MANAGE_SCOPE, READ_SCOPE, UnitCostExporter, UnitCostSettings
+from exporters.http_client import Endpoint
 from exporters.keyring import Keyring, KeySetting
 from exporters.pump import Limits
 from exporters.secret import Secret

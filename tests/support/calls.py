@@ -6,10 +6,11 @@ from hashlib import sha256
 
 from gateway.normalise.call import LOG, RANK_SHIFT, REPEAT, Call
 from gateway.normalise.fingerprint import fingerprint, log_scope_fingerprint, scope_fingerprint, source_fingerprint
-from gateway.normalise.record import event_record_id, span_record_id
+from gateway.normalise.record import event_record_id
 from gateway.normalise.signal_precedence import session_fingerprint
 from spool.clock import rfc3339_ms
 from spool.record import Cost, Record, Usage
+from spool.span_form import span_record_id
 
 EPOCH_MS = 1_767_607_200_000
 """2026-01-05T10:00:00Z; all times of the builders are relative to it."""

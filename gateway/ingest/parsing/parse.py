@@ -28,6 +28,7 @@ from gateway.sources.catalogue import SOURCES
 from gateway.sources.reading import read_source
 from gateway.sources.records.envelope import index_of
 from gateway.sources.records.source import NAME as RECORDS
+from gateway.sources.records.source import read_stated
 from gateway.sources.source import Source
 
 TraceUpdate = tuple[str, dict[str, Any], int]
@@ -83,7 +84,8 @@ def parse(payload: Payload, context: Context, rules: ParseRules) -> Parsed:
     match payload.kind:
         case "traces":
             traces = decode_traces_json(body, limits) if payload.json else decode_traces(body, limits)
-            return Parsed(parsed_calls(normalise_traces(traces, context), context, rules))
+            normalised = read_stated(normalise_traces(traces, context), context)
+            return Parsed(parsed_calls(normalised, context, rules))
         case "logs":
             logs = decode_logs_json(body, limits) if payload.json else decode_logs(body, limits)
             return Parsed(parsed_calls(normalise_logs(logs, context), context, rules))

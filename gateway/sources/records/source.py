@@ -11,14 +11,15 @@ wrote, or from a sender that builds them.
    aggregate only where its first gateway had no price for it (`unpriced`): else another
    record may hold its cost.
 5. What another gateway forwards comes in an envelope (`envelope.py`); each
-   record in it stands at `records[3]`.
+   record in it stands at `records[3]`. Or as spans (`read_stated`).
 """
 
 from collections.abc import Sequence
 
 from gateway.contract.flags import UNPRICED
+from gateway.contract.outcomes import Rejection
 from gateway.normalise.attribution import attribute, gateway_origin
-from gateway.normalise.call import Call
+from gateway.normalise.call import Call, Normalised
 from gateway.normalise.context import Context
 from gateway.normalise.fingerprint import scope_fingerprint
 from gateway.sources.documents import Document
@@ -44,6 +45,16 @@ def read(documents: Sequence[Document], out: SourceRead, context: Context) -> No
         out.calls.items += 1
         out.calls.note_position(position, "", value)
         out.calls.calls.append(_call(record, context))
+
+
+def read_stated(normalised: Normalised, context: Context) -> Normalised:
+    """*normalised*, with calls or rejections of what another gateway stated as spans."""
+    for position, value in normalised.stated:
+        try:
+            normalised.calls.append(_call(record_of(value, context.received_at), context))
+        except Fault as fault:
+            normalised.rejected.append(Rejection(fault.reason, at(position, fault.field)))
+    return normalised
 
 
 def _call(record: Record, context: Context) -> Call:

@@ -9,16 +9,26 @@ from typing import Protocol
 
 import orjson
 import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from exporters.base import Exporter
 from exporters.clock import SystemClock
-from exporters.cost_service.client import CostServiceClient, Endpoint
+from exporters.cost_service.client import CostServiceClient
 from exporters.cost_service.devices import SCOPES, DeviceCalls
-from exporters.cost_service.lanes import AI_TELEMETRY_SCOPE, EVENTS_SCOPE, AiTelemetryExporter, UsageEventsExporter
+from exporters.cost_service.lanes import (
+    AI_TELEMETRY_SCOPE,
+    EVENTS_SCOPE,
+    AiTelemetryExporter,
+    OtlpTelemetryExporter,
+    UsageEventsExporter,
+)
 from exporters.cost_service.unit_cost import MANAGE_SCOPE, READ_SCOPE, UnitCostExporter, UnitCostSettings
+from exporters.http_client import Endpoint
 from exporters.keyring import Keyring, KeySetting
 from exporters.pump import Limits
 from exporters.secret import Secret
+from spool.span_form import RECORD_ID
 from spool.store import LaneStore
 from spool.unit_cost import BaseRecord
 from tests.support.durable_spool import DurableSpool
@@ -41,10 +51,32 @@ class Case:
     make_record: Callable[[int], bytes]
     numbers_in: Callable[[Seen], list[int]]
     """Which records a request held."""
+    content_type: str = "application/json"
+    content_encoding: str | None = None
 
 
 def ai_record(number: int) -> bytes:
     return orjson.dumps({"schema": "inference/1", "record_id": f"{number:032x}", "kind": "call"})
+
+
+def spans_in(seen: Seen) -> list[tuple[str, Span]]:
+    """Each span of a request, with its position; the upstream has unpacked its body."""
+    request = ExportTraceServiceRequest.FromString(seen.body)
+    return [
+        (f"resourceSpans[{i}].scopeSpans[{j}].spans[{k}]", span)
+        for i, resource in enumerate(request.resource_spans)
+        for j, scope in enumerate(resource.scope_spans)
+        for k, span in enumerate(scope.spans)
+    ]
+
+
+def number_of(span: Span) -> int:
+    (record_id,) = (each.value.string_value for each in span.attributes if each.key == RECORD_ID)
+    return int(record_id, 16)
+
+
+def span_ids_in(seen: Seen) -> list[bytes]:
+    return [span.span_id for _, span in spans_in(seen)]
 
 
 def event_record(number: int) -> bytes:
@@ -69,6 +101,16 @@ CASES = {
         "/v2/ai-telemetry/records",
         ai_record,
         lambda seen: [int(record["record_id"], 16) for record in orjson.loads(seen.body)["records"]],
+    ),
+    "ai_telemetry_otlp": Case(
+        "ai_telemetry_otlp",
+        "ai_telemetry",
+        Limits(),
+        "/v2/ai-telemetry/otlp/v1/traces",
+        ai_record,
+        lambda seen: [number_of(span) for _, span in spans_in(seen)],
+        "application/x-protobuf",
+        "gzip",
     ),
     "usage_events": Case(
         "usage_events",
@@ -165,6 +207,8 @@ def exporter(case: Case, client: CostServiceClient) -> Exporter:
     match case.name:
         case "ai_telemetry":
             return AiTelemetryExporter(client)
+        case "ai_telemetry_otlp":
+            return OtlpTelemetryExporter(client)
         case "unit_cost":
             return UnitCostExporter(client, UnitCostSettings(learn_no_base), SystemClock())
         case _:

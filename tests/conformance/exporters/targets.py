@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, Protocol, get_args
 
 import orjson
 import pytest
@@ -20,11 +20,12 @@ import pytest
 from exporters.base import Exporter
 from exporters.console import ConsoleExporter
 from exporters.cost_service.client import CostServiceClient
-from exporters.cost_service.lanes import AiTelemetryExporter, UsageEventsExporter
+from exporters.cost_service.lanes import AiTelemetryExporter, OtlpTelemetryExporter, UsageEventsExporter
 from exporters.cost_service.unit_cost import UnitCostExporter, UnitCostSettings
 from exporters.file import FileExporter
+from exporters.otlp.exporter import OtlpExporter, OtlpSettings
 from exporters.pump import Limits
-from tests.conformance.exporters.conftest import CASES, ai_record, learn_no_base
+from tests.conformance.exporters.conftest import CASES, ai_record, learn_no_base, span_ids_in
 from tests.support.upstream import Reply, Seen, Upstream
 
 SLOW_S = 0.02
@@ -63,8 +64,12 @@ class Target(Protocol):
 class ServiceTarget:
     """The cost service, lane by lane: it takes what it read, then answers or not."""
 
+    lies = LIES
+    """Which of them it may tell: what means nothing to one reader may mean something to another."""
+
     def __init__(self, name: str, client: CostServiceClient, upstream: Upstream) -> None:
         case = CASES[name]
+        self._name = name
         self.lane, self.limits, self.make_record = case.lane, case.limits, case.make_record
         self._numbers_in = case.numbers_in
         self._client = client
@@ -73,9 +78,11 @@ class ServiceTarget:
         upstream.respond = self._take
 
     def open(self) -> Exporter:
-        match self.lane:
+        match self._name:
             case "ai_telemetry":
                 return AiTelemetryExporter(self._client)
+            case "ai_telemetry_otlp":
+                return OtlpTelemetryExporter(self._client)
             case "unit_cost":
                 return UnitCostExporter(self._client, UnitCostSettings(learn_no_base), Impatient())
             case _:
@@ -129,9 +136,35 @@ class ServiceTarget:
                 return Reply(202, until=slow)
             case 7:
                 self._take(seen)
-                return Reply(chance.choice([200, 202]), body=chance.choice(LIES))
+                return Reply(chance.choice([200, 202]), body=chance.choice(self.lies))
             case _:
                 return Reply(chance.choice([301, 302, 307, 308]), headers={"Location": f"{self._upstream.base_url}/x"})
+
+
+class OtlpTarget(ServiceTarget):
+    """A backend that takes OTLP, as a lane beside the service's; it knows a span by its id."""
+
+    lies = (
+        b'{"rejected":"everything"}',
+        b'{"partialSuccess":{"rejectedSpans":"0","errorMessage":"a warning"}}',
+        b'{"partialSuccess":{"rejectedSpans":null}}',
+        b'{"partialSuccess":"none"}',
+        b'"rejected"',
+    )
+
+    def __init__(self, upstream: Upstream, client: CostServiceClient) -> None:
+        super().__init__("ai_telemetry_otlp", client, upstream)
+        self.lane = "backend"
+
+    def open(self) -> Exporter:
+        return OtlpExporter(OtlpSettings(self._upstream.base_url))
+
+    def assert_repeats_can_be_told(self) -> None:
+        by_number: dict[int, set[bytes]] = defaultdict(set)
+        for seen in self._upstream.seen:
+            for number, span_id in zip(self._numbers_in(seen), span_ids_in(seen), strict=True):
+                by_number[number].add(span_id)
+        assert all(len(span_ids) == 1 for span_ids in by_number.values()), "one record came as two spans"
 
 
 class FileTarget:
@@ -240,8 +273,8 @@ class BrokenStream(BytesIO):
             raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
-TargetName = Literal["ai_telemetry", "usage_events", "unit_cost", "file", "console"]
-TARGETS: tuple[TargetName, ...] = ("ai_telemetry", "usage_events", "unit_cost", "file", "console")
+TargetName = Literal["ai_telemetry", "usage_events", "unit_cost", "file", "console", "otlp"]
+TARGETS: tuple[TargetName, ...] = get_args(TargetName)
 
 
 def target_named(name: TargetName, client: CostServiceClient, upstream: Upstream, folder: Path) -> Target:
@@ -250,5 +283,7 @@ def target_named(name: TargetName, client: CostServiceClient, upstream: Upstream
             return FileTarget(folder)
         case "console":
             return ConsoleTarget()
+        case "otlp":
+            return OtlpTarget(upstream, client)
         case _:
             return ServiceTarget(name, client, upstream)

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from exporters.answer_body import ERROR_BYTES
 from exporters.base import Hold, Retry
-from exporters.cost_service.answer_body import ERROR_BYTES
-from exporters.cost_service.client import Answer, CostServiceClient, Endpoint
+from exporters.cost_service.client import CostServiceClient
 from exporters.cost_service.liveness import check_liveness
 from exporters.cost_service.preset import preset_with
+from exporters.http_client import Answer, Endpoint
 from exporters.keyring import Keyring, OutboundKey
 from exporters.secret import Secret
 from tests.support.upstream import Reply, Upstream, running_upstream

@@ -74,10 +74,10 @@ async def test_records_arrive_with_the_contracts_headers_and_path(
     for seen in run.upstream.seen:
         assert (seen.method, seen.path) == ("POST", run.case.path)
         assert seen.headers["Authorization"] == KEY
-        assert seen.headers["Content-Type"] == "application/json"
+        assert seen.headers["Content-Type"] == run.case.content_type
         assert seen.headers["X-Gateway-Id"] == "gw-7f3a"
         assert seen.headers["User-Agent"].startswith("ai-telemetry-gateway/")
-        assert "Content-Encoding" not in seen.headers
+        assert seen.headers.get("Content-Encoding") == run.case.content_encoding
         assert len(seen.headers.getall("Authorization")) == 1  # type: ignore[attr-defined]  # a CIMultiDict
     assert len(set(run.keys())) == len(run.upstream.seen)
 

@@ -12,10 +12,11 @@ import pytest
 
 from exporters.base import Delivered, Retry
 from exporters.clock import SystemClock
-from exporters.cost_service.client import CostServiceClient, Endpoint
+from exporters.cost_service.client import CostServiceClient
 from exporters.cost_service.doubts import SAME_KEY_TRIES
 from exporters.cost_service.preset import preset_with
 from exporters.cost_service.unit_cost import UnitCostExporter, UnitCostSettings
+from exporters.http_client import Endpoint
 from exporters.keyring import Keyring
 from exporters.pump import Limits
 from spool.record import UNIT_COST, Batch

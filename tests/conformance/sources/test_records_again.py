@@ -1,5 +1,6 @@
-"""Every record that the corpus gives comes through `/v1/sources/records` as it was: what one
-gateway writes another one takes.
+"""Every record that the corpus gives comes through `/v1/sources/records` as it was, and through
+`/v1/traces` as the span that the OTLP exporter makes of it: what one gateway writes another one
+takes.
 """
 
 import gzip
@@ -10,9 +11,10 @@ from typing import Any
 import orjson
 import pytest
 
+from exporters.otlp.encode import encode_spans
 from gateway.cli.normalising import records_of_payloads
 from gateway.sources.catalogue import SOURCES
-from tests.support.corpus import CORPUS, Scenario, scenarios
+from tests.support.corpus import CANARY, CORPUS, Scenario, scenarios
 
 PUSHED = [
     path
@@ -55,6 +57,20 @@ async def come_through(first: list[bytes]) -> None:
     assert not receipt.rejected
     assert outcomes["kept"] == len(first)
     assert by_id(again) == by_id(first)
+    await come_back(first, body)
+
+
+async def come_back(first: list[bytes], body: bytes) -> None:
+    """As spans, and then over another way: the same records, each counted once."""
+    spans = encode_spans(first, packs=True).body
+    assert encode_spans(first, packs=True).body == spans, "a retry has the same bytes"
+    assert CANARY.encode() not in gzip.decompress(spans)
+    sent = [(spans, "/v1/traces", "application/x-protobuf", "gzip")]
+    sent.append((body, "/v1/sources/records", "application/x-ndjson", ""))
+    again, receipt, outcomes = await records_of_payloads(sent)
+    assert not receipt.rejected
+    assert by_id(again) == by_id(first)
+    assert (outcomes["kept"], outcomes["duplicate"]) == (len(first), len(first))
 
 
 def by_id(records: list[bytes]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gateway.cli.checking import print_check
 from gateway.config.draft import ConfigFaults, expand, parse_draft
 from gateway.config.loader import environment_options, load_config, validated
-from gateway.config.model import Config, config_schema, refuse_open_intake
+from gateway.config.model import Config, OtlpExporter, config_schema, refuse_open_intake
 from gateway.config.values import (
     TcpAddress,
     UnixAddress,
@@ -512,17 +512,53 @@ def test_several_gateways_on_one_stream_are_a_fault_unless_something_keeps_them_
     assert any("keep_totals" in fault for fault in faults(tmp_path, "unit_cost: {keep_totals: 30d}"))
 
 
-def test_an_encoding_that_is_not_sent_is_a_fault(tmp_path: Path) -> None:
-    text = "upstream: {base_url: https://service.example, encoding: otlp, keys: [{name: k, secret: x, managed: [send-ai-telemetry]}]}"
-    assert any(
-        "upstream.encoding: OTLP to the upstream is not available in this release" in fault
-        for fault in faults(tmp_path, text)
-    )
+KEY = "keys: [{name: k, secret: x, managed: [send-ai-telemetry]}]"
 
 
-def test_the_schema_offers_no_encoding_that_is_not_sent() -> None:
-    encoding = config_schema()["$defs"]["Upstream"]["properties"]["encoding"]
-    assert (encoding["const"], encoding["default"]) == ("records", "records")
+@pytest.mark.parametrize(
+    ("words", "encoding"),
+    [
+        ("", "records"),
+        ("encoding: otlp, ", "otlp"),
+        ("preset: cloudzero, ", "otlp"),
+        ("preset: cloudzero, encoding: records, ", "records"),
+    ],
+)
+def test_ai_telemetry_goes_as_records_or_as_otlp_by_preset_and_choice(
+    tmp_path: Path, words: str, encoding: str
+) -> None:
+    upstream = load(tmp_path, f"upstream: {{base_url: https://service.example, {words}{KEY}}}").upstream
+    assert upstream is not None
+    assert upstream.encoding == encoding
+
+
+def test_an_otlp_exporter_keeps_its_headers_secret(tmp_path: Path) -> None:
+    text = 'exporters: {a: {type: otlp, endpoint: "https://b.example", headers: {Authorization: "Bearer ${env:T}"}}}'
+    config = load(tmp_path, text, environ={"T": "token-4711"})
+    (options,) = config.exporters.values()
+    assert isinstance(options, OtlpExporter)
+    assert options.headers["Authorization"].reveal() == "Bearer token-4711"
+    assert "4711" not in f"{config!r} {config.model_dump()} {config.model_dump_json()}"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("{type: otlp}", "exporters.a.endpoint"),
+        ("{type: otlp, endpoint: collector}", "must be a URL"),
+        ('{type: otlp, endpoint: "ftp://b.example"}', "must be an http or https URL"),
+        ('{type: otlp, endpoint: "https://u:p@b.example"}', "put credentials into headers"),
+        ('{type: otlp, endpoint: "http://b.example", headers: {A: x}}', "they would travel in the clear"),
+        ('{type: otlp, endpoint: "https://b.example", headers: {Content-Type: x}}', "is set by the exporter itself"),
+        ('{type: otlp, endpoint: "https://b.example", headers: {"a b": x}}', "must be a token"),
+        ('{type: otlp, endpoint: "https://b.example", compression: br}', "exporters.a.compression"),
+    ],
+)
+def test_an_otlp_exporter_that_cannot_be_is_a_fault_that_names_the_option(
+    tmp_path: Path, options: str, said: str
+) -> None:
+    assert any(said in fault for fault in faults(tmp_path, f"exporters: {{a: {options}}}"))
+    assert load(tmp_path, 'exporters: {a: {type: otlp, endpoint: "http://collector:4318"}}').exporters
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from exporters.cost_service.client import CostServiceClient, Endpoint
+from exporters.cost_service.client import CostServiceClient
 from exporters.cost_service.devices import SCOPES, DeviceCalls
 from exporters.destination import Destination
+from exporters.http_client import Endpoint
 from exporters.keyring import Keyring, KeySetting
 from exporters.secret import Secret
 from gateway.admin.devices import OPERATIONS

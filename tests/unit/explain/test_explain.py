@@ -16,10 +16,12 @@ import orjson
 import pytest
 from click.testing import CliRunner, Result
 
+from exporters.otlp.encode import encode_spans
 from gateway.cli.explaining import explain_payloads, printed
 from gateway.cli.main import main
 from gateway.explain.story import Explanation
 from gateway.normalise.traced import UNSHOWN
+from tests.conformance.exporters.test_otlp import FULL
 from tests.support.metrics import Export
 from tests.unit.normalise import log_records, spans
 
@@ -344,3 +346,28 @@ def test_a_wheel_without_source_text_explains_as_well(tmp_path: Path) -> None:
     )  # fmt: skip
     assert b"__init__.pyc" in ran.stderr
     assert orjson.loads(ran.stdout)["fields"]["provider"]["passed_over"] == ["gen_ai.system"]
+
+
+# ---- records of another gateway, as spans
+
+
+async def test_a_record_that_came_as_a_span_names_the_attribute_of_each_field() -> None:
+    body = encode_spans([orjson.dumps(FULL)], packs=False).body
+    (explanation,) = await items((body, "/v1/traces", "application/x-protobuf", ""))
+    assert (explanation.outcome, explanation.convention, explanation.record_id) == (
+        "kept",
+        "records",
+        FULL["record_id"],
+    )
+    found = {path: made.provenance[:2] for path, made in explanation.fields.items()}
+    assert found["usage.input_tokens"] == ("item", ("gen_ai.usage.input_tokens",))
+    assert found["attribution.labels.cost.center"] == ("item", ("telemetry_gateway.attribution.labels.cost.center",))
+    assert found["cost"] == ("item", ("telemetry_gateway.cost.amount",))
+    assert found["attribution.service_name"] == ("resource", ("service.name",))
+    assert found["started_at"] == ("envelope", ())
+
+
+async def test_a_span_of_a_gateways_scope_without_a_record_is_rejected() -> None:
+    (explanation,) = await items(span_payload(CALL, scope="ai-telemetry-gateway"))
+    assert (explanation.outcome, explanation.reason) == ("rejected", "missing_field")
+    assert "states no sound record" in explanation.because

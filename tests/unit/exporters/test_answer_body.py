@@ -9,7 +9,7 @@ import zlib
 import orjson
 import pytest
 
-from exporters.cost_service.answer_body import (
+from exporters.answer_body import (
     ERROR_BYTES,
     OBJECTS_PER_ITEM,
     Cut,

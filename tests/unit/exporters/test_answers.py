@@ -2,8 +2,8 @@ import orjson
 import pytest
 from multidict import CIMultiDict
 
+from exporters.answer_body import Cut
 from exporters.base import Delivered, Hold, Outcome, Refused, Retry
-from exporters.cost_service.answer_body import Cut
 from exporters.cost_service.answers import fault, outcome
 from spool.store import Refusal
 

@@ -13,8 +13,8 @@ import pytest
 from multidict import CIMultiDict
 
 from exporters.cost_service.answers import refusals
-from exporters.cost_service.client import Answer
 from exporters.cost_service.unit_cost import is_gone
+from exporters.http_client import Answer
 from gateway.app import Gateway
 from gateway.config.model import Config
 from gateway.contract.scopes import Fixed

@@ -3,8 +3,8 @@ whether it was read whole. Pure.
 
 An answer may name every item of the request with a reason and repeat what it refused, so its
 bound follows from the request (`answer_bytes`). The body that comes out is UTF-8 without a byte
-order mark. What was cut, or cannot be unpacked, comes out as far as it could be read, with the
-`Cut`; of a success `whole_json` then decides whether it may be believed.
+order mark, but for protobuf. What was cut, or cannot be unpacked, comes out as far as it could be
+read, with the `Cut`; of a success `whole_json` then decides whether it may be believed.
 """
 
 import codecs
@@ -30,6 +30,8 @@ CHARSETS = frozenset(
     {"utf-8", "ascii", "iso8859-1", "cp1252", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"}
 )
 """Those that a JSON text comes in; other codecs of Python may be slow, or are no text."""
+
+PROTOBUF_TYPES = frozenset({"application/x-protobuf", "application/protobuf"})
 
 MOST_CODINGS = 4
 MOST_MEMBERS = 64
@@ -57,7 +59,7 @@ def answer_bytes(items: int, sent_bytes: int) -> int:
 def read_body(
     raw: bytes, cut: Cut | None, *, coding: str, content_type: str, most_bytes: int
 ) -> tuple[bytes, Cut | None]:
-    """*raw* unpacked and in UTF-8, if it was text at all, and why it was not read whole.
+    """*raw* unpacked, in UTF-8 if it was text, and why it was not read whole.
 
     *coding* and *content_type* are the headers `Content-Encoding` and `Content-Type`, empty when
     absent; *cut* is what kept *raw* from being read to its end.
@@ -68,7 +70,7 @@ def read_body(
             return b"", cut or "cannot be unpacked"
         raw, unpacking = _unpacked(raw, most_bytes, is_deflate=name == "deflate")
         cut = cut or unpacking
-    return _as_utf8(raw, content_type), cut
+    return raw if media_type(content_type) in PROTOBUF_TYPES else _as_utf8(raw, content_type), cut
 
 
 def whole_json(text: bytes, cut: Cut | None, *, content_type: str, most_objects: int) -> object:
@@ -155,6 +157,10 @@ def _charset(content_type: str) -> str | None:
     return None
 
 
+def media_type(content_type: str) -> str:
+    """Without parameters, in lower case."""
+    return content_type.partition(";")[0].strip().lower()
+
+
 def _is_json_type(content_type: str) -> bool:
-    media_type = content_type.partition(";")[0].strip().lower()
-    return media_type.endswith(("/json", "+json"))
+    return media_type(content_type).endswith(("/json", "+json"))

@@ -1,0 +1,94 @@
+"""Sends records as OTLP spans to any backend: HTTP with protobuf, gzip first."""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from exporters.answer_body import answer_bytes
+from exporters.base import Hold, Outcome, Retry
+from exporters.http_client import Endpoint, HttpClient
+from exporters.otlp.answers import span_outcome
+from exporters.otlp.encode import Encoded, encode_spans
+from exporters.secret import Secret
+from spool.record import Batch
+
+PROTOBUF: Final = "application/x-protobuf"
+SPAN_HEADERS: Final = {"Content-Type": PROTOBUF, "Accept": PROTOBUF}
+TRACES_PATH: Final = "/v1/traces"
+NO_GZIP: Final = "HTTP 415"
+
+
+class SpanEncoder:
+    """Encodes batches beside the event loop; without gzip once the upstream would not read it."""
+
+    def __init__(self, *, packs: bool) -> None:
+        self._packs = packs
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What the body needs beside it."""
+        coding = {"Content-Encoding": "gzip"} if self._packs else {}
+        return {**SPAN_HEADERS, **coding}
+
+    async def encode(self, batch: Batch) -> Encoded:
+        return await asyncio.to_thread(encode_spans, batch.records, packs=self._packs)
+
+    def noted(self, outcome: Outcome) -> Outcome:
+        """*outcome*, or another try at once after a 415 that gzip may be the reason of."""
+        if self._packs and isinstance(outcome, Hold) and NO_GZIP in outcome.reason:
+            self._packs = False
+            return Retry("HTTP 415: the upstream does not read gzip; sent plain from here on", answered=True, after_s=0)
+        return outcome
+
+
+@dataclass(frozen=True, slots=True)
+class OtlpSettings:
+    """How to reach a backend, as an operator set it."""
+
+    endpoint: str
+    """Base URL; `/v1/traces` follows unless it stands there."""
+    headers: Mapping[str, Secret] = field(default_factory=dict)
+    packs: bool = True
+    """gzip."""
+    ca_file: Path | None = None
+    proxy: Secret | None = None
+    timeout_s: float = 60.0
+
+
+class OtlpExporter:
+    """Make it inside a running loop. Raises ValueError for an address that would leak a header."""
+
+    def __init__(self, settings: OtlpSettings, *, now_unix_s: Callable[[], float] = time.time) -> None:
+        base = settings.endpoint.rstrip("/").removesuffix(TRACES_PATH)
+        endpoint = Endpoint(
+            base,
+            settings.ca_file,
+            settings.proxy,
+            timeout_s=settings.timeout_s,
+            has_secrets=bool(settings.headers),
+        )
+        self.client = HttpClient(endpoint, {})
+        self._secrets = tuple(settings.headers.values())
+        self._headers = settings.headers
+        self._encoder = SpanEncoder(packs=settings.packs)
+        self._now_unix_s = now_unix_s
+
+    async def send(self, batch: Batch) -> Outcome:
+        encoded = await self._encoder.encode(batch)
+        answer = await self.client.send(
+            "POST",
+            TRACES_PATH,
+            headers=self._encoder.headers | {name: value.reveal() for name, value in self._headers.items()},
+            secrets=self._secrets,
+            body=encoded.body,
+            answer_bytes=answer_bytes(len(batch.records), len(encoded.body)),
+        )
+        if isinstance(answer, Retry | Hold):
+            return answer
+        return self._encoder.noted(span_outcome(answer, batch, encoded.positions, now_unix_s=self._now_unix_s()))
+
+    async def close(self) -> None:
+        await self.client.close()
