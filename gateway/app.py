@@ -19,6 +19,7 @@ from gateway.admin.assembly import build_admin
 from gateway.admin.session import open_access
 from gateway.common.background import run_in_background
 from gateway.common.maintenance import Maintained, maintain
+from gateway.common.tls import LOOK_EVERY_S, ServerTls, TlsFault
 from gateway.common.wall_clock import wall_ms
 from gateway.config.changes import changed, with_changes
 from gateway.config.model import Config, refuse_open_intake
@@ -48,6 +49,8 @@ from spool.store import Spool
 log = structlog.get_logger()
 
 NOTE_ACCESS_S = 60.0
+PROTOCOLS = ("http/1.1", "h2")
+"""Of ALPN: a client that speaks nothing but gRPC is answered where to go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +86,7 @@ class Gateway:
     async def start(self) -> Ports:
         """Raises CannotStart, SpoolError, OSError; what was opened by then is closed again."""
         try:
+            self._tls = open_tls(self.config, self._now_ms)
             await self._open_stores()
             await self._open_ingest()
             await self._start_delivery()
@@ -107,6 +111,8 @@ class Gateway:
         if running.upstream is not None and not self.lanes.use_keys(running.upstream):
             running = running.model_copy(update={"upstream": self.config.upstream})
         self.receiver.use(*routes)
+        for tls in self._tls.values():
+            tls.reload()
         if self._price_file is not None:
             self._price_file.reload()
         self.config = running
@@ -162,6 +168,7 @@ class Gateway:
         ]
         if self._price_file is not None:
             parts.append(Maintained("prices", self._price_file.run_maintenance))
+        parts += [Maintained(f"tls.{name}", tls.run_maintenance, LOOK_EVERY_S) for name, tls in self._tls.items()]
         run_in_background(self._stack, maintain(parts), "maintenance")
 
     async def _keep_lock(self) -> None:
@@ -231,14 +238,17 @@ class Gateway:
             devices=self.devices,
             service=self.service,
         )
+        http, admin = (None if tls is None else tls.context for tls in map(self._tls.get, ("http", "admin")))
+        served = self.receiver.make_server()
         self.ports = Ports(
-            http=await bind(self._stack, "listen.http", self.receiver.make_server(), addresses.http, OWNER_AND_GROUP),
+            http=await bind(self._stack, "listen.http", served, addresses.http, OWNER_AND_GROUP, http),
             grpc=await self._listen_for_grpc(),
-            admin=await bind(self._stack, "listen.admin", self.admin, addresses.admin, OWNER_ONLY),
+            admin=await bind(self._stack, "listen.admin", self.admin, addresses.admin, OWNER_ONLY, admin),
             service=None if self.service is None else TcpAddress("127.0.0.1", self.service.port),
         )
         if self.ports.admin is not None:
-            self._stack.callback(announce_address(self.config.data_dir, self.ports.admin))
+            files = self._tls["admin"].files if "admin" in self._tls else None
+            self._stack.callback(announce_address(self.config.data_dir, self.ports.admin, files))
         self.receiver.grpc_at = port_of(self.ports.grpc)
 
     async def _listen_for_grpc(self) -> Address:
@@ -246,7 +256,21 @@ class Gateway:
             return None
         from gateway.grpc.assembly import listen_for_grpc  # noqa: PLC0415 - 20 MiB that are spared where it is off
 
-        return await listen_for_grpc(self._stack, self.config, self.receiver, self.intake, self.keys)
+        tls = self._tls.get("grpc")
+        return await listen_for_grpc(self._stack, self.config, self.receiver, self.intake, self.keys, tls)
+
+
+def open_tls(config: Config, now_ms: Callable[[], int]) -> dict[str, ServerTls]:
+    """Listener -> its TLS, of those that listen with it. Raises CannotStart."""
+    listening = config.listeners()
+    try:
+        return {
+            name: ServerTls(options.files(f"tls.{name}"), PROTOCOLS, now_ms)
+            for name, options in config.tls.groups().items()
+            if listening[name] is not None
+        }
+    except TlsFault as fault:
+        raise CannotStart(str(fault)) from fault
 
 
 def port_of(address: Address) -> str | None:

@@ -9,19 +9,21 @@ start writes a file of its own, only the gateway's user can open it, and the sys
 the lock when the process ends, however that happens.
 
 Two lines: the address, and the network that it is an address in, for a data directory
-can be shared with a container.
+can be shared with a container. Where it speaks TLS three more: the files of certificate and key,
+and that of the clients' authority, empty for none.
 """
 
 import fcntl
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import structlog
 
+from gateway.common.tls import TlsFiles
 from gateway.config.values import Address, TcpAddress, UnixAddress, parse_address
 
 log = structlog.get_logger()
@@ -34,13 +36,14 @@ _MAX_BYTES: Final = 4096
 class WrittenAddress:
     """The file, held until `close`. The caller holds the data directory's lock."""
 
-    def __init__(self, data_dir: Path, address: TcpAddress | UnixAddress) -> None:
+    def __init__(self, data_dir: Path, address: TcpAddress | UnixAddress, tls: TlsFiles | None = None) -> None:
         """Raises OSError."""
+        lines = [str(reachable(address)), network(), *(() if tls is None else lines_of(tls))]
         self._path, beside = data_dir / FILE, data_dir / _BESIDE
         beside.unlink(missing_ok=True)  # a killed gateway's
         self._descriptor = os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
         try:
-            os.write(self._descriptor, f"{reachable(address)}\n{network()}\n".encode())
+            os.write(self._descriptor, "".join(f"{line}\n" for line in lines).encode())
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             beside.replace(self._path)
         except BaseException:
@@ -55,12 +58,14 @@ class WrittenAddress:
         os.close(self._descriptor)
 
 
-def announce_address(data_dir: Path, address: TcpAddress | UnixAddress) -> Callable[[], None]:
+def announce_address(
+    data_dir: Path, address: TcpAddress | UnixAddress, tls: TlsFiles | None = None
+) -> Callable[[], None]:
     """Write the address for commands beside the gateway, which runs on where it cannot;
     call the result to remove it.
     """
     try:
-        return WrittenAddress(data_dir, address).close
+        return WrittenAddress(data_dir, address, tls).close
     except OSError as error:
         log.warning(
             "the admin address cannot be written: commands do not find this gateway", error=type(error).__name__
@@ -90,16 +95,40 @@ def network() -> str:
 
 
 def running_address(data_dir: Path) -> Address:
-    """What the gateway that runs on *data_dir* wrote; None where none runs, or it has no admin
-    listener that is reached from here.
+    """The address that the gateway that runs on *data_dir* wrote; None where none runs, or it has
+    no admin listener that is reached from here.
     """
+    found = running_listener(data_dir)
+    return None if found is None else found.address
+
+
+class Written(NamedTuple):
+    address: Address
+    tls: TlsFiles | None
+    """None where it speaks none."""
+
+
+def running_listener(data_dir: Path) -> Written | None:
+    """The same with its TLS."""
     try:
         with (data_dir / FILE).open("rb") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
-                address, of_network, *_ = file.read(_MAX_BYTES).decode().split("\n")
-                return parse_address(address) if of_network == network() else None
+                address, of_network, *more = file.read(_MAX_BYTES).decode().split("\n")
+                return Written(parse_address(address), tls_in(more)) if of_network == network() else None
             return None  # no one holds it
     except (OSError, ValueError):
         return None
+
+
+def lines_of(tls: TlsFiles) -> tuple[str, ...]:
+    return str(tls.cert_file.absolute()), str(tls.key_file.absolute()), str(tls.client_ca_file or "")
+
+
+def tls_in(lines: Sequence[str]) -> TlsFiles | None:
+    """What `lines_of` wrote, with what may follow; None where nothing did."""
+    if len(lines) < 3 or not lines[0]:  # noqa: PLR2004 - as many as it writes
+        return None
+    cert, key, client_ca, *_ = lines
+    return TlsFiles("tls.admin", Path(cert), Path(key), Path(client_ca) if client_ca else None)

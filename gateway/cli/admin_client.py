@@ -7,12 +7,13 @@ import aiohttp
 import click
 from yarl import URL
 
-from gateway.admin.address_file import running_address
+from gateway.admin.address_file import Written, running_listener
 from gateway.admin.operation import AnyOperation
 from gateway.admin.session import TOKEN_FILE
 from gateway.cli.requests import Refused
+from gateway.common.tls import context_to
 from gateway.config.model import Config
-from gateway.config.values import Address, TcpAddress, UnixAddress
+from gateway.config.values import TcpAddress, UnixAddress
 from spool.errors import SpoolLocked
 
 TIMEOUT_S = 3600.0
@@ -52,10 +53,17 @@ def reach(config: Config, locked: SpoolLocked) -> tuple[aiohttp.BaseConnector, s
 
     Raises ClickException where it is not known.
     """
-    match admin_address(config):
+    found = admin_listener(config)
+    try:
+        tls = None if found.tls is None else context_to(found.tls)
+    except OSError as error:  # ssl.SSLError is one
+        raise click.ClickException(f"tls.admin: its files cannot be read: {error.strerror}") from error
+    match found.address:
+        case TcpAddress() as address if tls is not None:
+            return aiohttp.TCPConnector(ssl=tls), f"https://{address}"
         case TcpAddress() as address:
             return aiohttp.TCPConnector(), f"http://{address}"
-        case UnixAddress() as address:
+        case UnixAddress() as address if tls is None:
             return aiohttp.UnixConnector(str(address.path)), "http://localhost"
         case _:
             raise click.ClickException(
@@ -64,16 +72,19 @@ def reach(config: Config, locked: SpoolLocked) -> tuple[aiohttp.BaseConnector, s
             )
 
 
-def admin_address(config: Config) -> Address:
-    """What the configuration names, but for port 0, which names none; else what
+def admin_listener(config: Config) -> Written:
+    """Its address: what the configuration names, but for port 0, which names none; else what
     the running gateway wrote.
 
     The default is not tried: the token would go to whoever listens there.
     """
-    named = config.listen.admin
+    named, tls = config.listen.admin, config.tls.admin
+    written = running_listener(config.data_dir)
     if "admin" in config.listen.model_fields_set and not (isinstance(named, TcpAddress) and named.port == 0):
-        return named
-    return running_address(config.data_dir)
+        if tls is not None:
+            return Written(named, tls.files("tls.admin"))
+        return Written(named, None if written is None else written.tls)
+    return written or Written(None, None)
 
 
 def unanswered(locked: SpoolLocked, base: str, error: Exception) -> str:

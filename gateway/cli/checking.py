@@ -48,7 +48,8 @@ def print_check(config: Config) -> None:
     click.echo(f"profile          {config.profile}")
     click.echo(f"data directory   {config.data_dir}")
     for name, address in config.listeners().items():
-        click.echo(f"listen.{name:9} {'off' if address is None else address}")
+        tls = ", TLS" if address is not None and name in config.tls.groups() else ""
+        click.echo(f"listen.{name:9} {'off' if address is None else address}{tls}")
     if config.upstream is None:
         click.echo("upstream         the embedded local service")
     else:

@@ -21,7 +21,7 @@ from gateway.cli.logging import LEVELS, REPEATS, configure_logging
 from gateway.cli.options import with_remedy
 from gateway.common.traceback_summary import places
 from gateway.config.draft import ConfigFaults
-from gateway.config.model import Config
+from gateway.config.model import Config, TlsOptions
 from gateway.config.values import Address, TcpAddress, parse_address
 from gateway.contract.errors import CannotGoOn, CannotStart, not_bound
 from gateway.delivery.embedded import READ_KEY_FILE, prepare_keys
@@ -92,9 +92,10 @@ async def _gateway_until_signal(config: Config, ports_file: Path | None, read_ag
         gc.freeze()
         gc.set_threshold(GC_YOUNGEST, 50, 100)
         sys.setswitchinterval(SWITCH_S)
-        click.echo(f"senders: {address_text(ports.http)}", err=True)
-        click.echo(f"senders, gRPC: {ports.grpc or 'off'}", err=True)
-        click.echo(f"admin: {address_text(ports.admin)}", err=True)
+        tls = config.tls
+        click.echo(f"senders: {address_text(ports.http, tls.http)}", err=True)
+        click.echo(f"senders, gRPC: {ports.grpc or 'off'}{'' if tls.grpc is None else ' (TLS)'}", err=True)
+        click.echo(f"admin: {address_text(ports.admin, tls.admin)}", err=True)
         click.echo(f"local service: {address_text(ports.service)}", err=True)
         click.echo(f"data: {config.data_dir.absolute()} (the status page's token is in admin-token there)", err=True)
         if ports_file is not None:
@@ -181,9 +182,10 @@ def stop_on_signals(stop: asyncio.Event) -> None:
         loop.add_signal_handler(number, stop.set)
 
 
-def address_text(address: Address) -> str:
+def address_text(address: Address, tls: TlsOptions | None = None) -> str:
     """As a URL where it is one."""
-    return f"http://{address}" if isinstance(address, TcpAddress) else str(address or "off")
+    scheme = "http" if tls is None else "https"
+    return f"{scheme}://{address}" if isinstance(address, TcpAddress) else str(address or "off")
 
 
 def write_ports(path: Path, **addresses: Address) -> None:

@@ -18,6 +18,7 @@ from exporters.cost_service.probe import Probed, probe_key
 from exporters.keyring import Keyring
 from exporters.registry import build_client, build_otlp
 from gateway.admin.session import TOKEN_FILE, open_access
+from gateway.common.tls import ending, load
 from gateway.common.wall_clock import wall_ms
 from gateway.config.model import Config, OtlpExporter, Upstream, refuse_open_intake, refuse_shared_totals
 from gateway.config.values import Address, TcpAddress, UnixAddress
@@ -63,6 +64,7 @@ class StartChecks:
                 await self._look_at_files(Path(folder))
         with self._noted():
             await self._build_client()
+        self._look_at_certificates()
         if self._owner is not None:
             self.notes.append(
                 f"a gateway runs on this data directory (process {self._owner}): its ports were not tried"
@@ -154,6 +156,17 @@ class StartChecks:
             replaced = replaced_streams(connection)
         if reason := refuse_shared_totals(self._config, replaced):
             raise CannotStart(reason)
+
+    def _look_at_certificates(self) -> None:
+        listening = self._config.listeners()
+        for name, options in self._config.tls.groups().items():
+            if listening[name] is None:
+                continue
+            with self._noted():
+                files = options.files(f"tls.{name}")
+                state = ending(load(files).ends, wall_ms())
+                if state is not None:
+                    self.notes.append(f"{files.option}.cert_file: {files.cert_file}: {state}")
 
     async def _build_client(self) -> None:
         """A certificate authority that cannot be read, an address that cannot be."""

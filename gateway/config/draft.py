@@ -26,6 +26,13 @@ can change while the gateway runs."""
 Steps = tuple[str | int, ...]
 """Keys and indices from the top to an option."""
 
+TLS_FILES: tuple[Steps, ...] = tuple(
+    ("tls", listener, option)
+    for listener in ("http", "grpc", "admin")
+    for option in ("cert_file", "key_file", "client_ca_file")
+)
+FILE_OPTIONS: tuple[Steps, ...] = (("data_dir",), ("pricing", "file"), ("upstream", "ca_file"), *TLS_FILES)
+
 
 @dataclass(frozen=True, slots=True)
 class Fault:
@@ -132,7 +139,7 @@ def expand(draft: Draft, environ: Mapping[str, str], folder: Path) -> None:
             put(draft.data, path, expanded(text, path[-1] == SECRET_OPTION, environ, folder))
         except KeyFault as fault:
             draft.fault(path, str(fault))
-    for path in (("data_dir",), ("pricing", "file"), ("upstream", "ca_file"), *exporter_paths(draft.data)):
+    for path in (*FILE_OPTIONS, *exporter_paths(draft.data)):
         value = at(draft.data, path)
         if isinstance(value, str):
             put(draft.data, path, str(folder / expanduser(value)))  # noqa: PTH111 - Path's raises for a user that no one knows

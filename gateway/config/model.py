@@ -18,6 +18,7 @@ from exporters.cost_service.preset import preset_with
 from exporters.secret import Secret
 from gateway.common.plural import plural
 from gateway.common.suggestions import did_you_mean
+from gateway.common.tls import TlsFiles
 from gateway.config.profiles import Profile, with_profile
 from gateway.config.values import (
     Address,
@@ -66,6 +67,50 @@ class Listen(Options):
     """Status page, admin API, /metrics, /healthz, /readyz."""
     service: AddressOption = TcpAddress("127.0.0.1", 4320)
     """The embedded local service; unused when `upstream` is set."""
+
+
+class TlsOptions(Options):
+    """TLS of one listener; its files are read again when they change."""
+
+    cert_file: Path
+    """PEM: the certificate, and behind it those that lead to its authority."""
+    key_file: Path
+    """PEM, not encrypted."""
+    client_ca_file: Path | None = None
+    """PEM: the authorities of clients. With it every client must show a certificate of theirs."""
+    clients: Literal["check", "admit"] = "check"
+    """`admit`: the subject of a client's certificate is the name of its API key, where it shows
+    none."""
+
+    @model_validator(mode="after")
+    def who_is_admitted_is_checked(self) -> Self:
+        if self.clients == "admit" and self.client_ca_file is None:
+            raise ValueError("clients: admit needs client_ca_file: without it no client shows a certificate")
+        return self
+
+    def files(self, option: str) -> TlsFiles:
+        """*option*: the group's, such as `tls.http`."""
+        return TlsFiles(option, self.cert_file, self.key_file, self.client_ca_file)
+
+
+class Tls(Options):
+    """Without a group, a listener speaks no TLS."""
+
+    http: TlsOptions | None = None
+    grpc: TlsOptions | None = None
+    admin: TlsOptions | None = None
+
+    @field_validator("admin")
+    @classmethod
+    def no_names_for_operators(cls, value: TlsOptions | None) -> TlsOptions | None:
+        if value is not None and value.clients == "admit":
+            raise ValueError("clients: admit is for senders; operators show the admin token")
+        return value
+
+    def groups(self) -> dict[str, TlsOptions]:
+        """Listener -> its options, of those with TLS."""
+        found = {"http": self.http, "grpc": self.grpc, "admin": self.admin}
+        return {name: options for name, options in found.items() if options is not None}
 
 
 class Http(Options):
@@ -467,6 +512,7 @@ class Config(Options):
     (`gateway.config.profiles`)."""
     data_dir: Path = Field(default_factory=lambda: user_state_path("telemetry-gateway"))
     listen: Listen = Listen()
+    tls: Tls = Tls()
     http: Http = Http()
     auth: Literal["keys", "none"] = "keys"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
@@ -605,11 +651,17 @@ def refuse_open_intake(config: Config, enabled_keys: int) -> str | None:
     exposed = [
         f"listen.{name} ({address})"
         for name, address in (("http", config.listen.http), ("grpc", config.listen.grpc))
-        if address is not None and not address.is_loopback
+        if address is not None and not address.is_loopback and not admits_by_certificate(config, name)
     ]
     if not exposed:
         return None
     return f"{' and '.join(exposed)} can be reached from other machines and no key is enabled: make one first (`telemetry-gateway keys create`), listen on loopback only, or write `auth: none` where all who reach it may post"
+
+
+def admits_by_certificate(config: Config, listener: str) -> bool:
+    """Whether a client of *listener* is known by its certificate."""
+    options = config.tls.groups().get(listener)
+    return options is not None and options.clients == "admit"
 
 
 def refuse_shared_totals(config: Config, replaced: Sequence[str]) -> str | None:

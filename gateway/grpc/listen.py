@@ -13,10 +13,11 @@ os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its words about bytes of stra
 import opentelemetry.proto.collector.logs.v1.logs_service_pb2
 import opentelemetry.proto.collector.metrics.v1.metrics_service_pb2
 import opentelemetry.proto.collector.trace.v1.trace_service_pb2  # noqa: F401 - described by reflection, with the two above
-from grpc import aio
+from grpc import aio, dynamic_ssl_server_credentials, ssl_server_certificate_configuration
 from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
 from grpc_reflection.v1alpha import reflection
 
+from gateway.common.tls import Loaded, ServerTls
 from gateway.config.values import Address, TcpAddress, UnixAddress
 from gateway.contract.errors import not_bound
 from gateway.grpc.health import Health
@@ -56,7 +57,9 @@ def make_server(receiver: GrpcReceiver, limits: Limits) -> Any:
     return server
 
 
-async def bind_grpc(stack: AsyncExitStack, receiver: GrpcReceiver, limits: Limits, address: Address) -> Address:
+async def bind_grpc(
+    stack: AsyncExitStack, receiver: GrpcReceiver, limits: Limits, address: Address, tls: ServerTls | None = None
+) -> Address:
     """Serve at *address* until *stack* closes it; what was really bound, None when it is off.
 
     Raises CannotStart.
@@ -67,7 +70,7 @@ async def bind_grpc(stack: AsyncExitStack, receiver: GrpcReceiver, limits: Limit
     health = Health(SERVICES.values())
     add_HealthServicer_to_server(health, server)
     reflection.enable_server_reflection((*SERVICES.values(), HEALTH_SERVICE, reflection.SERVICE_NAME), server)
-    bound = bind(server, address)
+    bound = bind(server, address, tls)
     await server.start()
     stack.push_async_callback(stop, server, health, receiver, bound)
     return bound
@@ -84,7 +87,7 @@ async def stop(server: Any, health: Health, receiver: GrpcReceiver, bound: TcpAd
         bound.path.unlink(missing_ok=True)
 
 
-def bind(server: Any, address: TcpAddress | UnixAddress) -> TcpAddress | UnixAddress:
+def bind(server: Any, address: TcpAddress | UnixAddress, tls: ServerTls | None = None) -> TcpAddress | UnixAddress:
     """Bind *server*; the address with the port that was really bound. Raises CannotStart."""
     try:
         match address:
@@ -92,12 +95,40 @@ def bind(server: Any, address: TcpAddress | UnixAddress) -> TcpAddress | UnixAdd
                 if path.is_socket():  # of a killed process
                     path.unlink()
                 with rights_of_files(OWNER_AND_GROUP):
-                    server.add_insecure_port(f"unix:{path.absolute()}")
+                    add_port(server, f"unix:{path.absolute()}", tls)
                 return address
             case TcpAddress(host, _):
-                return TcpAddress(host, server.add_insecure_port(str(address)))
+                return TcpAddress(host, add_port(server, str(address), tls))
     except (OSError, RuntimeError) as error:
         raise not_bound(OPTION, address, fault_of(address)) from error
+
+
+def add_port(server: Any, address: str, tls: ServerTls | None) -> int:
+    """The port that was bound. Raises RuntimeError."""
+    if tls is None:
+        port: int = server.add_insecure_port(address)
+    else:
+        port = server.add_secure_port(address, credentials_of(tls))
+    return port
+
+
+def credentials_of(tls: ServerTls) -> Any:
+    """Asks *tls* before each handshake, in a thread of grpc, whether there is a new certificate."""
+    given = tls.loaded
+
+    def changed() -> Any:
+        nonlocal given
+        if tls.loaded is given:
+            return None
+        given = tls.loaded
+        return configuration_of(given)
+
+    has_clients = given.client_ca is not None
+    return dynamic_ssl_server_credentials(configuration_of(given), changed, require_client_authentication=has_clients)
+
+
+def configuration_of(loaded: Loaded) -> Any:
+    return ssl_server_certificate_configuration([(loaded.key, loaded.cert)], loaded.client_ca)
 
 
 @contextmanager

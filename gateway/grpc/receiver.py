@@ -22,7 +22,7 @@ from gateway.contract.intake import Intake
 from gateway.contract.scopes import INGEST_SCOPE
 from gateway.grpc.arrival import Arrived, read_message
 from gateway.keys.record import KeyRecord
-from gateway.receiver.admission import Admission
+from gateway.receiver.admission import Admission, no_subject
 from gateway.receiver.answers import Answer, answer_for
 from gateway.receiver.authenticator import Headers
 from gateway.receiver.body import INLINE_BYTES, Hold, decompressed
@@ -59,6 +59,8 @@ class Call(NamedTuple):
 
     headers: Headers
     remote: str | None
+    subject: str | None = None
+    """The name in the certificate of its client; None where it showed none."""
     content_length: int | None = None
     """Nothing announces it."""
 
@@ -69,7 +71,11 @@ class GrpcReceiver:
     *receiver* is that of HTTP: its budget, limits, counts and answers are those of all transports.
     """
 
-    def __init__(self, receiver: Receiver, admission: Admission, intake: Intake) -> None:
+    def __init__(
+        self, receiver: Receiver, admission: Admission, intake: Intake, *, reads_subjects: bool = False
+    ) -> None:
+        """*reads_subjects*: the certificate of a client may stand for a key."""
+        self._subject_in = subject_in if reads_subjects else no_subject
         self._receiver = receiver
         self._admission = admission
         self._intakes: dict[Signal, SignalIntake] = {
@@ -98,7 +104,7 @@ class GrpcReceiver:
     def _export_of(self, signal: Signal, path: str) -> Callable[[Any, Any], Awaitable[bytes]]:
         async def export(_: Any, context: Any) -> bytes:
             """One call, from its metadata to its answer."""
-            call = Call(headers_of(context.invocation_metadata()), peer_of(context.peer()))
+            call = Call(headers_of(context.invocation_metadata()), peer_of(context.peer()), self._subject_in(context))
             self._calls += 1
             try:
                 result = await self._result(signal, path, call, context)
@@ -181,6 +187,13 @@ def trailers_of(answer: Answer, message: str) -> tuple[tuple[str, bytes], ...]:
 def headers_of(metadata: Iterable[tuple[str, str | bytes]]) -> CIMultiDict[str]:
     """The metadata that is text; what is binary is none of the headers that we read."""
     return CIMultiDict((name, value) for name, value in metadata if isinstance(value, str))
+
+
+def subject_in(context: Any) -> str | None:
+    """As `gateway.common.tls.subject_of` has it."""
+    shown = context.auth_context()
+    names = [*shown.get("x509_common_name", ()), *shown.get("peer_uri", ()), *shown.get("peer_dns", ())]
+    return next((name.decode("utf-8", "replace") for name in names if name), None)
 
 
 @lru_cache(maxsize=256)

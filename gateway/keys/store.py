@@ -196,6 +196,18 @@ class KeyStore:
         self._accessed[stored.key.key_id] = self._now_ms()
         return stored.key
 
+    def named(self, name: str) -> KeyRecord | None:
+        """The enabled key of that name, for a sender that proved the name otherwise; None for none.
+
+        Raises DatabaseUnavailable.
+        """
+        self._refresh()
+        for stored in self._keys.values():
+            if stored.key.name == name and stored.key.status == "Enabled":
+                self._accessed[stored.key.key_id] = self._now_ms()
+                return stored.key
+        return None
+
     def any_enabled(self) -> bool:
         self._refresh()
         return any(stored.key.status == "Enabled" for stored in self._keys.values())

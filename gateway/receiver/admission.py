@@ -4,8 +4,8 @@ Every receiver asks here.
 """
 
 import time
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 from gateway.common.wall_clock import wall_ms
 from gateway.keys.record import KeyRecord
@@ -31,13 +31,27 @@ class Request(Protocol):
         """Bytes of the body as announced; None where nothing states it."""
 
 
+def no_subject(_: Any) -> None:
+    """Where certificates stand for no key."""
+
+
 class Admission:
     """*shown*, everywhere: the keys in the request, where others
     than those in its headers count.
     """
 
-    def __init__(self, gate: Authenticator, quotas: Quotas | None = None, recent: RecentSenders | None = None) -> None:
+    def __init__(
+        self,
+        gate: Authenticator,
+        quotas: Quotas | None = None,
+        recent: RecentSenders | None = None,
+        subject_in: Callable[[Any], str | None] = no_subject,
+    ) -> None:
+        """*subject_in*: the name in the certificate of a request's client, where that may stand for
+        a key; given the request.
+        """
         self._gate = gate
+        self._subject_in = subject_in
         self.quotas = quotas or Quotas(time.monotonic)
         self.recent = recent or RecentSenders(wall_ms)
 
@@ -49,7 +63,7 @@ class Admission:
         *path*: the route's. What the request takes of its key's quota is noted in *hold*.
         """
         headers = request.headers
-        key = self._gate.admit(headers, scope, shown)
+        key = self._gate.admit(headers, scope, shown, self._subject_in(request))
         if key is None:
             self.recent.note(request.remote or "unix", headers.get("User-Agent", ""), path)
         else:
@@ -61,7 +75,7 @@ class Admission:
         """Whether it would be let in now as well: for a body that took its time, in which its
         key may have been disabled.
         """
-        self._gate.admit(request.headers, scope, shown)
+        self._gate.admit(request.headers, scope, shown, self._subject_in(request))
 
 
 def announced_bytes(request: Request) -> int:

@@ -5,12 +5,15 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from aiohttp import web
+
 from exporters.keyring import read_secret
+from gateway.common.tls import subject_of
 from gateway.common.wall_clock import wall_ms
-from gateway.config.model import Config
+from gateway.config.model import Config, admits_by_certificate
 from gateway.config.values import Address, TcpAddress
 from gateway.contract.intake import Intake
-from gateway.receiver.admission import Admission
+from gateway.receiver.admission import Admission, no_subject
 from gateway.receiver.authenticator import Authenticator, IntakeGate, KeyAuthenticator, Keys, OpenIntakeAuthenticator
 from gateway.receiver.body import Limits
 from gateway.receiver.cors import Cors
@@ -75,9 +78,21 @@ def build_receiver(
     """
     # Where no key is ever asked for, the first one shuts no one out.
     recent = RecentSenders(now_ms, most=0 if config.auth == "none" else MAX_SENDERS)
-    admission = Admission(gate, Quotas(monotonic_s), recent)
+    admission = Admission(gate, Quotas(monotonic_s), recent, subject_reader(config))
     routes, limits, cors = open_routes(config, intake, admission, further)
     return Receiver(routes, admission, limits, cors, now_ms=now_ms)
+
+
+def subject_reader(config: Config) -> Callable[[web.BaseRequest], str | None]:
+    """How the name in a client's certificate is read from its request, where that may stand for a
+    key.
+    """
+    return certificate_subject if admits_by_certificate(config, "http") else no_subject
+
+
+def certificate_subject(request: web.BaseRequest) -> str | None:
+    transport = request.transport
+    return None if transport is None else subject_of(transport.get_extra_info("peercert"))
 
 
 def open_routes(

@@ -100,11 +100,17 @@ class Keys(Protocol):
     def authenticate(self, text: str) -> KeyRecord | None:
         """The enabled key whose secret is *text*."""
 
+    def named(self, name: str) -> KeyRecord | None:
+        """The enabled key of that name."""
+
 
 class Authenticator(Protocol):
-    def admit(self, headers: Headers, scope: str, shown: Sequence[str] | None = None) -> KeyRecord | None:
+    def admit(
+        self, headers: Headers, scope: str, shown: Sequence[str] | None = None, subject: str | None = None
+    ) -> KeyRecord | None:
         """The inbound key; None on open intake. *shown*: the keys in the request, where
-        others than the headers' count.
+        others than the headers' count. *subject*: the name in the client's certificate, where that
+        may stand for a key.
         """
 
 
@@ -118,7 +124,9 @@ class OpenIntakeAuthenticator:
     def __init__(self, *, check_host: bool) -> None:
         self._check_host = check_host
 
-    def admit(self, headers: Headers, scope: str, shown: Sequence[str] | None = None) -> None:
+    def admit(
+        self, headers: Headers, scope: str, shown: Sequence[str] | None = None, subject: str | None = None
+    ) -> None:
         if self._check_host and not all(map(is_loopback_host, headers.getall("Host", ("",)))):
             raise Forbidden(
                 "open intake answers only to a loopback Host; make a key (telemetry-gateway keys create) to accept others",
@@ -134,16 +142,30 @@ class KeyAuthenticator:
     def __init__(self, keys: Keys) -> None:
         self._keys = keys
 
-    def admit(self, headers: Headers, scope: str, shown: Sequence[str] | None = None) -> KeyRecord:
+    def admit(
+        self, headers: Headers, scope: str, shown: Sequence[str] | None = None, subject: str | None = None
+    ) -> KeyRecord:
         """The key of a request that *scope* admits. Raises Unauthenticated, Forbidden."""
-        secret = only_key(keys_in(headers) if shown is None else shown)
+        key = self._key(only_key(keys_in(headers) if shown is None else shown), subject)
+        if isinstance(decide(key.grant, scope), Denied):
+            raise Forbidden(f"the API key lacks the scope {scope}", reason="scope_missing", key=key.name)
+        return key
+
+    def _key(self, secret: str | None, subject: str | None) -> KeyRecord:
+        """A key that is shown counts before the certificate."""
+        if secret is None and subject is not None:
+            key = self._keys.named(subject)
+            if key is None:
+                raise Unauthenticated(
+                    "no enabled API key has the name that is the subject of the client's certificate",
+                    reason="subject_unknown_or_disabled",
+                )
+            return key
         if secret is None:
             raise Unauthenticated("an API key is needed, in the Authorization header", reason="no_key")
         key = self._keys.authenticate(secret) if len(secret) <= MAX_KEY_CHARACTERS else None
         if key is None:
             raise Unauthenticated("the API key is unknown or disabled", reason="key_unknown_or_disabled")
-        if isinstance(decide(key.grant, scope), Denied):
-            raise Forbidden(f"the API key lacks the scope {scope}", reason="scope_missing", key=key.name)
         return key
 
 
@@ -155,8 +177,10 @@ class IntakeGate:
         self._opened = opened
         self._keyed = keyed
 
-    def admit(self, headers: Headers, scope: str, shown: Sequence[str] | None = None) -> KeyRecord | None:
-        return (self._keyed if self._any_key_ever() else self._opened).admit(headers, scope, shown)
+    def admit(
+        self, headers: Headers, scope: str, shown: Sequence[str] | None = None, subject: str | None = None
+    ) -> KeyRecord | None:
+        return (self._keyed if self._any_key_ever() else self._opened).admit(headers, scope, shown, subject)
 
 
 @lru_cache(maxsize=256)

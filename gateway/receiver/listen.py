@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import ssl
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final
@@ -49,7 +50,12 @@ class Listener:
 
 
 async def listen(
-    runner: web.BaseRunner, address: Address, *, option: str = "listen", socket_mode: int = OWNER_ONLY
+    runner: web.BaseRunner,
+    address: Address,
+    *,
+    option: str = "listen",
+    socket_mode: int = OWNER_ONLY,
+    tls: ssl.SSLContext | None = None,
 ) -> Listener | None:
     """Set *runner* up and bind it; None when the address is off. Raises
     CannotStart, which names *option*.
@@ -62,10 +68,10 @@ async def listen(
         await runner.setup()
         match address:
             case UnixAddress(path):
-                await UnixSocketSite(runner, bound_unix(path, socket_mode)).start()
+                await UnixSocketSite(runner, bound_unix(path, socket_mode), tls).start()
                 return Listener(runner, UnixAddress(path))
             case TcpAddress(host, port):
-                await web.TCPSite(runner, host, port, backlog=1024).start()
+                await web.TCPSite(runner, host, port, backlog=1024, ssl_context=tls).start()
                 return Listener(runner, TcpAddress(host, bound_port(runner)))
     except OSError as error:
         await runner.cleanup()
@@ -73,13 +79,18 @@ async def listen(
 
 
 async def bind(
-    stack: AsyncExitStack, option: str, served: web.Server | web.Application, address: Address, socket_mode: int
+    stack: AsyncExitStack,
+    option: str,
+    served: web.Server | web.Application,
+    address: Address,
+    socket_mode: int,
+    tls: ssl.SSLContext | None = None,
 ) -> Address:
     """Serve at *address* until *stack* closes it; what was really bound, None when it is off.
 
     Raises CannotStart.
     """
-    listener = await listen(runner_for(served), address, option=option, socket_mode=socket_mode)
+    listener = await listen(runner_for(served), address, option=option, socket_mode=socket_mode, tls=tls)
     if listener is None:
         return None
     stack.push_async_callback(listener.close)
@@ -107,8 +118,8 @@ def bound_unix(path: Path, mode: int) -> socket.socket:
 class UnixSocketSite(web.BaseSite):
     """Serves on a Unix socket that is bound already, and that is its own from then on."""
 
-    def __init__(self, runner: web.BaseRunner, bound: socket.socket) -> None:
-        super().__init__(runner, backlog=1024)
+    def __init__(self, runner: web.BaseRunner, bound: socket.socket, tls: ssl.SSLContext | None = None) -> None:
+        super().__init__(runner, backlog=1024, ssl_context=tls)
         self._bound = bound
 
     @property
@@ -120,7 +131,9 @@ class UnixSocketSite(web.BaseSite):
         server = self._runner.server
         assert server is not None  # noqa: S101 the base class asks for it
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_unix_server(server, sock=self._bound, backlog=self._backlog)
+        self._server = await loop.create_unix_server(
+            server, sock=self._bound, backlog=self._backlog, ssl=self._ssl_context
+        )
 
 
 def bound_port(runner: web.BaseRunner) -> int:

@@ -16,6 +16,7 @@ import pytest
 from gateway.admin.address_file import FILE, WrittenAddress, running_address
 from gateway.config.values import TcpAddress, UnixAddress
 from spool.data_lock import DataLock
+from tests.support.certificates import Authority
 from tests.support.commands import Ended, run_telemetry_gateway
 from tests.support.gateway_process import GatewayProcess
 
@@ -143,3 +144,19 @@ def test_an_address_in_another_network_or_half_a_file_is_none(tmp_path: Path, te
     (tmp_path / FILE).write_text(text)
     assert running_address(tmp_path) is None
     written.close()
+
+
+@pytest.mark.parametrize("has_clients", [False, True], ids=["TLS", "mTLS"])
+def test_a_listener_with_tls_is_found_and_trusted_by_its_own_certificate(tmp_path: Path, has_clients: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    authority = Authority(tmp_path / "tls")
+    options = dict(authority.signed("gateway").files)
+    if has_clients:
+        options["client_ca_file"] = str(authority.pair.cert)
+    gateway = GatewayProcess(tmp_path, config={"tls": {"admin": options}})
+    with gateway:
+        listed = ask(gateway, "keys", "list")
+        assert (listed.code, listed.err) == (0, "")
+        assert f"admin: https://{gateway.admin_url.removeprefix('http://')}" in gateway.log.read_text()
+        named = ask(gateway, "keys", "list", TELEMETRY_GATEWAY_LISTEN_ADMIN=gateway.admin_url.removeprefix("http://"))
+        assert named.code == 0, named.err
+        assert gateway.stop() == 0

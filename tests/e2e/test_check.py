@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.certificates import Authority
 from tests.support.commands import Ended, run_telemetry_gateway
 from tests.support.gateway_process import GatewayProcess
 from tests.support.upstream import Reply, Seen, running_upstream
@@ -133,6 +134,18 @@ def trust_no_certificate(setup: Setup) -> None:
     setup.options["upstream"] = upstream
 
 
+def exchange_certificates(setup: Setup) -> None:
+    authority = Authority(setup.folder / "tls")
+    one, other = authority.signed("one"), authority.signed("other")
+    setup.options["tls"] = {"grpc": {"cert_file": str(one.cert), "key_file": str(other.key)}}
+
+
+def lose_a_key(setup: Setup) -> None:
+    one = Authority(setup.folder / "tls").signed("one")
+    one.key.unlink()
+    setup.options["tls"] = {"http": one.files}
+
+
 REFUSED = {
     damage_keys: "control.db is damaged",
     remove_keys: "control.db is gone",
@@ -150,6 +163,8 @@ REFUSED = {
     use_a_folder_of_many: "name a folder of the gateway's own",
     turn_the_service_off: "listen.service must be host:port",
     trust_no_certificate: "",
+    exchange_certificates: "tls.grpc.key_file: ",
+    lose_a_key: "tls.http.key_file: ",
 }
 """What makes a start impossible -> what both commands say of it."""
 
@@ -176,6 +191,15 @@ def test_a_port_that_is_taken_is_found(setup: Setup, option: str) -> None:
     assert ended.code == 1
     assert f"listen.{option}: 127.0.0.1:" in ended.err
     assert "Address already in use" in ended.err
+
+
+def test_a_certificate_that_ended_is_noted_and_stops_no_start(setup: Setup) -> None:
+    ended = Authority(setup.folder / "tls").signed("ended", days=0)
+    setup.options["tls"] = {"http": ended.files, "admin": {**ended.files}}
+    checked = setup.command("check")
+    assert checked.code == 0, checked.err
+    assert f"note: tls.http.cert_file: {ended.cert}: it end" in checked.out
+    assert "listen.http      127.0.0.1:0, TLS" in checked.out
 
 
 def test_several_faults_are_stated_at_once(setup: Setup) -> None:

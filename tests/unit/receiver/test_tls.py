@@ -1,0 +1,312 @@
+"""TLS of the listeners: certificates that change, clients that show their own, Unix sockets."""
+
+import asyncio
+import json
+import ssl
+import stat
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from shutil import copyfile
+from typing import Any
+
+import aiohttp
+import grpc
+import pytest
+from grpc import aio
+from structlog.testing import capture_logs
+
+from gateway.app import Gateway
+from gateway.common.tls import ServerTls, TlsFault, TlsFiles, load
+from gateway.config.draft import ConfigFaults
+from gateway.config.loader import load_config
+from gateway.config.model import refuse_open_intake
+from gateway.config.values import TcpAddress
+from gateway.contract.errors import CannotStart
+from gateway.contract.intake import Sender
+from gateway.contract.scopes import EVENT_SCOPE, INGEST_SCOPE, Fixed
+from gateway.ingest.parsing.parse import Payload
+from tests.support.certificates import Authority, Pair
+from tests.support.grpc_calls import called, refused
+from tests.support.spans import call_span
+
+PROTOBUF = {"Content-Type": "application/x-protobuf"}
+BY = "ops@example.com"
+DAY_MS = 86_400_000
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("certificates")
+
+
+@pytest.fixture(scope="module")
+def authority(folder: Path) -> Authority:
+    return Authority(folder)
+
+
+@pytest.fixture(scope="module")
+def server(authority: Authority) -> Pair:
+    return authority.signed("gateway")
+
+
+@pytest.fixture
+def current(tmp_path: Path, server: Pair) -> Pair:
+    """Where the gateway reads, beside what others use."""
+    pair = Pair(tmp_path / "tls.pem", tmp_path / "tls.key")
+    replace(pair, server)
+    return pair
+
+
+def replace(pair: Pair, by: Pair) -> None:
+    copyfile(by.cert, pair.cert)
+    copyfile(by.key, pair.key)
+
+
+@asynccontextmanager
+async def running(folder: Path, tls: dict[str, Any], **more: object) -> AsyncIterator[Gateway]:
+    overrides: dict[str, object] = {
+        "data_dir": str(folder / "data"),
+        "listen.http": "127.0.0.1:0",
+        "listen.grpc": "127.0.0.1:0",
+        "listen.admin": "127.0.0.1:0",
+        "listen.service": "127.0.0.1:0",
+        "workers": "off",
+        "tls": tls,
+        **more,
+    }
+    gateway = Gateway(load_config(None, overrides, {}))
+    await gateway.start()
+    try:
+        yield gateway
+    finally:
+        await gateway.stop()
+
+
+def trusting(authority: Authority, shown: Pair | None = None) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=authority.pair.cert)
+    if shown is not None:
+        context.load_cert_chain(*shown)
+    return context
+
+
+def channel_to(gateway: Gateway, authority: Authority, shown: Pair | None = None) -> Any:
+    key, cert = (None, None) if shown is None else (shown.key.read_bytes(), shown.cert.read_bytes())
+    credentials = grpc.ssl_channel_credentials(authority.pair.cert.read_bytes(), key, cert)
+    return aio.secure_channel(str(gateway.ports.grpc), credentials, options=[("grpc.use_local_subchannel_pool", 1)])
+
+
+async def posted(gateway: Gateway, context: ssl.SSLContext, body: bytes = b"") -> int:
+    """The status of one request on a connection of its own."""
+    url = f"https://{gateway.ports.http}/v1/traces"
+    async with (
+        aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context)) as session,
+        session.post(url, data=body, headers=PROTOBUF) as answer,
+    ):
+        return answer.status
+
+
+async def shown_serial(address: object, context: ssl.SSLContext) -> str:
+    """The serial number of the certificate that a new connection is shown."""
+    assert isinstance(address, TcpAddress)
+    _, writer = await asyncio.open_connection(address.host, address.port, ssl=context)
+    serial: str = writer.get_extra_info("peercert")["serialNumber"]
+    writer.close()
+    return serial
+
+
+async def test_every_listener_speaks_tls(tmp_path: Path, authority: Authority, server: Pair) -> None:
+    async with running(tmp_path, dict.fromkeys(("http", "grpc", "admin"), server.files)) as gateway:
+        assert await posted(gateway, trusting(authority)) == 200
+        async with channel_to(gateway, authority) as channel:
+            assert await called(channel, call_span("a", (1, 1))) == b""
+        async with (
+            aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=trusting(authority))) as session,
+            session.get(f"https://{gateway.ports.admin}/healthz") as answer,
+        ):
+            assert answer.status == 200
+        async with aio.insecure_channel(str(gateway.ports.grpc)) as plain:
+            assert (await refused(plain, b"")).code is grpc.StatusCode.UNAVAILABLE
+        async with aiohttp.ClientSession() as session:
+            with pytest.raises(aiohttp.ClientError):
+                await session.get(f"http://{gateway.ports.http}/")
+        credentials = grpc.ssl_channel_credentials(authority.pair.cert.read_bytes())
+        async with aio.secure_channel(str(gateway.ports.http), credentials) as misled:
+            assert "OTLP/gRPC is on port" in (await refused(misled, b"")).text
+
+
+@pytest.mark.parametrize("how", ["by change", "by reload"])
+async def test_a_new_certificate_is_taken_and_open_connections_stay(
+    tmp_path: Path, authority: Authority, current: Pair, how: str
+) -> None:
+    tls = {"http": current.files, "grpc": current.files}
+    async with running(tmp_path, tls) as gateway:
+        context, addresses = trusting(authority), (gateway.ports.http, gateway.ports.grpc)
+        before = [await shown_serial(address, context) for address in addresses]
+        url = f"https://{gateway.ports.http}/v1/traces"
+        async with (
+            channel_to(gateway, authority) as channel,
+            aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context, limit=1)) as session,
+        ):
+            async with session.post(url, data=b"", headers=PROTOBUF) as answer:
+                assert answer.status == 200
+                connection = answer.connection
+            assert await called(channel, b"") == b""
+            replace(current, authority.signed(f"renewed {how}"))
+            if how == "by reload":
+                gateway.reload(gateway.config)
+            else:
+                for each in gateway._tls.values():
+                    await each.run_maintenance()
+            after = [await shown_serial(address, context) for address in addresses]
+            assert after[0] == after[1]
+            assert not {*before} & {*after}
+            async with session.post(url, data=b"", headers=PROTOBUF) as answer:
+                assert answer.status == 200
+            assert connection is None or len(session.connector._conns) == 1  # type: ignore[union-attr]
+            assert await called(channel, b"") == b""
+
+
+async def test_files_that_do_not_fit_leave_what_is_in_use(tmp_path: Path, authority: Authority, current: Pair) -> None:
+    other = authority.signed("another")
+    async with running(tmp_path, {"http": current.files}) as gateway:
+        tls, context = gateway._tls["http"], trusting(authority)
+        before = await shown_serial(gateway.ports.http, context)
+        with capture_logs() as logs:
+            copyfile(other.cert, current.cert)  # half of a renewal
+            await tls.run_maintenance()
+            await tls.run_maintenance()
+            assert await shown_serial(gateway.ports.http, context) == before
+        (line,) = [line for line in logs if line["log_level"] == "error"]
+        assert "is not the key of the certificate" in line["fault"]
+        copyfile(other.key, current.key)
+        await tls.run_maintenance()
+        assert await shown_serial(gateway.ports.http, context) != before
+
+
+async def test_clients_without_a_certificate_of_the_authority_do_not_get_in(
+    tmp_path: Path, folder: Path, authority: Authority, server: Pair
+) -> None:
+    stranger = Authority(folder, "stranger").signed("checkout-bot of strangers")
+    own = authority.signed("checkout-bot")
+    checked = {**server.files, "client_ca_file": str(authority.pair.cert)}
+    async with running(tmp_path, {"http": checked, "grpc": checked}) as gateway:
+        for shown in (None, stranger):
+            with pytest.raises((aiohttp.ClientError, OSError)):
+                await posted(gateway, trusting(authority, shown))
+            async with channel_to(gateway, authority, shown) as channel:
+                assert (await refused(channel, b"", timeout_s=5)).code is grpc.StatusCode.UNAVAILABLE
+        assert await posted(gateway, trusting(authority, own)) == 200
+        await gateway.keys.create("checkout-bot", Fixed(frozenset({INGEST_SCOPE})), by=BY)
+        assert await posted(gateway, trusting(authority, own)) == 401, "clients: check asks for the key besides"
+
+
+async def test_the_subject_of_a_certificate_is_the_name_of_a_key(
+    tmp_path: Path, authority: Authority, server: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    admitted = {**server.files, "client_ca_file": str(authority.pair.cert), "clients": "admit"}
+    bot, viewer, no_one = (authority.signed(name) for name in ("shop bot", "shop viewer", "no one"))
+    workload = authority.signed("workload", subject="/O=Shop")  # no common name: the DNS name counts
+    async with running(tmp_path, {"http": admitted, "grpc": admitted}) as gateway:
+        for name, scope in (("shop bot", INGEST_SCOPE), ("localhost", INGEST_SCOPE), ("shop viewer", EVENT_SCOPE)):
+            await gateway.keys.create(name, Fixed(frozenset({scope})), by=BY, labels={"team": "shop"})
+        senders: list[Sender] = []
+        take = gateway.intake.pipeline.take
+
+        async def noted(payload: Payload, sender: Sender) -> Any:
+            senders.append(sender)
+            return await take(payload, sender)
+
+        monkeypatch.setattr(gateway.intake.pipeline, "take", noted)
+        for shown, status, code in (
+            (bot, 200, None),
+            (workload, 200, None),
+            (viewer, 403, grpc.StatusCode.PERMISSION_DENIED),
+            (no_one, 401, grpc.StatusCode.UNAUTHENTICATED),
+        ):
+            assert await posted(gateway, trusting(authority, shown)) == status
+            async with channel_to(gateway, authority, shown) as channel:
+                answer = await called(channel, b"")
+                assert answer == b"" if code is None else not isinstance(answer, bytes) and answer.code is code
+        assert [sender.key for sender in senders] == ["shop bot", "shop bot", "localhost", "localhost"]
+        assert all(("team", "shop") in sender.fixes for sender in senders)
+        await gateway.keys.disable("shop bot", by=BY)
+        assert await posted(gateway, trusting(authority, bot)) == 401
+        reasons = {entry["reason"] for entry in gateway.receiver.refused.status()}
+        assert reasons == {"subject_unknown_or_disabled", "scope_missing"}
+
+
+async def test_senders_reach_unix_sockets(tmp_path: Path) -> None:
+    http, rpc = tmp_path / "http.sock", tmp_path / "grpc.sock"
+    listen = {"listen.http": f"unix:{http}", "listen.grpc": f"unix:{rpc}"}
+    for _ in range(2):  # the second start finds no socket of the first
+        async with running(tmp_path, {}, **listen) as gateway:
+            assert {stat.S_IMODE(path.stat().st_mode) for path in (http, rpc)} == {0o660}
+            async with aio.insecure_channel(f"unix:{rpc}") as channel:
+                assert await called(channel, call_span("a", (1, 1))) == b""
+            async with (
+                aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(http))) as session,
+                session.post("http://localhost/v1/traces", data=b"", headers=PROTOBUF) as answer,
+            ):
+                assert answer.status == 200
+            peers = {sender.peer for sender in gateway.receiver.admission.recent.last_hour()}
+            assert peers == {"unix"}
+        assert not http.exists()
+        assert not rpc.exists()
+
+
+def test_a_certificate_that_ends_soon_is_logged_once_a_day(authority: Authority, server: Pair) -> None:
+    files = TlsFiles("tls.http", *server)
+    ends_ms = int(load(files).ends.timestamp() * 1000)
+    now_ms = [ends_ms - 20 * DAY_MS]
+    with capture_logs() as logs:
+        tls = ServerTls(files, now_ms=lambda: now_ms[0])
+        assert logs == []
+        for left_days, lines in ((13, 1), (12.5, 1), (11, 2), (-1, 3)):
+            now_ms[0] = ends_ms - int(left_days * DAY_MS)
+            tls.warn()
+            assert len(logs) == lines
+    assert "it ended at" in logs[-1]["state"]
+
+
+@pytest.mark.parametrize(
+    ("break_files", "said"),
+    [
+        (lambda pair: pair.key.write_text("no key"), "tls.http: "),
+        (lambda pair: pair.cert.write_text("no certificate"), "tls.http.cert_file: "),
+        (lambda pair: pair.key.unlink(), "tls.http.key_file: "),
+    ],
+    ids=["key", "certificate", "missing"],
+)
+async def test_bad_files_stop_the_start(
+    tmp_path: Path, current: Pair, break_files: Callable[[Pair], Any], said: str
+) -> None:
+    break_files(current)
+    with pytest.raises(TlsFault, match=said):
+        load(TlsFiles("tls.http", *current))
+    with pytest.raises(CannotStart, match=said):
+        async with running(tmp_path, {"http": current.files}):
+            pass
+
+
+def test_options_that_contradict_each_other_are_faults(tmp_path: Path, server: Pair) -> None:
+    for tls, said in (
+        ({"http": {**server.files, "clients": "admit"}}, "clients: admit needs client_ca_file"),
+        ({"admin": {**server.files, "client_ca_file": "x", "clients": "admit"}}, "clients: admit is for senders"),
+        ({"http": {"cert_file": "x"}}, "tls.http.key_file: is required"),
+    ):
+        with pytest.raises(ConfigFaults, match=said):
+            load_config(None, {"tls": tls}, {})
+    file = tmp_path / "gateway.yaml"
+    file.write_text(json.dumps({"tls": {"grpc": {"cert_file": "a.pem", "key_file": "b.key"}}}))
+    made = load_config(file, None, {}).tls.grpc
+    assert made is not None
+    assert made.cert_file == tmp_path / "a.pem"
+
+
+def test_an_address_beyond_loopback_needs_no_key_where_certificates_admit(server: Pair) -> None:
+    admitted = {**server.files, "client_ca_file": str(server.cert), "clients": "admit"}
+    overrides: dict[str, object] = {"listen.http": "0.0.0.0:4318", "tls": {"http": admitted}}
+    assert refuse_open_intake(load_config(None, overrides, {}), 0) is None
+    overrides["tls"] = {"http": {**admitted, "clients": "check"}}
+    assert refuse_open_intake(load_config(None, overrides, {}), 0) is not None
