@@ -36,6 +36,7 @@ from gateway.devices.states import KNOWN
 from gateway.receiver.answers import Answer
 from gateway.receiver.authenticator import Authenticator, Headers
 from gateway.receiver.body import Hold
+from gateway.receiver.otlp import otlp_routes
 from gateway.receiver.responses import json_error
 from gateway.receiver.routes import BodyRoute, RequestRoute, Route
 from gateway.receiver.telemetry import (
@@ -44,6 +45,8 @@ from gateway.receiver.telemetry import (
 from spool.unit_cost import Kind, Operation
 
 RECORDS_PATH: Final = "/v2/ai-telemetry/records"
+OTLP_PREFIX: Final = "/v2/ai-telemetry/otlp"
+"""Before OTLP's own paths; the answers are OTLP's."""
 EVENTS_PATH: Final = "/events/v1/events"
 UNIT_COST_PATH: Final = "/unit-cost/v1/telemetry"
 DEVICES_PATH: Final = "/v2/ai-control-plane/devices"
@@ -140,6 +143,7 @@ def forwarded_routes(intake: Intake) -> list[Route]:
 
     return [
         BodyRoute(RECORDS_PATH, INGEST_SCOPE, ServiceManner(taken), records),
+        *otlp_routes(intake, OTLP_PREFIX),
         BodyRoute(EVENTS_PATH, EVENT_SCOPE, ServiceManner(taken), events),
         *(unit_cost(kind, operation) for kind in get_args(Kind) for operation in get_args(Operation)),
         BodyRoute(DEVICES_PATH, ENROLL_SCOPE, ServiceManner(device_taken), enroll),

@@ -9,7 +9,7 @@ import orjson
 
 from gateway.admin import insights
 from gateway.admin.openapi.operations import operation_paths
-from gateway.admin.openapi.sources import source_paths
+from gateway.admin.openapi.sources import forwarded_otlp_paths, source_paths
 from gateway.admin.registry import OPERATIONS
 from gateway.lists.openapi.document import Json, document, model_schemas, read_folder, written_out
 from gateway.sources.catalogue import SOURCES
@@ -39,6 +39,7 @@ def gateway_document() -> Json:
     senders = read_folder("gateway.admin.openapi", "senders")
     answers = senders.pop("x-answers")
     senders["paths"] |= source_paths(tuple(SOURCES.values()), answers, senders["paths"])
+    senders["paths"] |= forwarded_otlp_paths(senders["paths"])
     admin = read_folder("gateway.admin.openapi", "admin")
     admin["paths"] |= operation_paths(OPERATIONS)
     # Served to keys on the senders' port too: `gateway.receiver.forwarded`.

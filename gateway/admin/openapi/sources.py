@@ -12,6 +12,7 @@ from gateway.sources.source import SOURCES_PATH, TOKEN_PATH, Source, WayIn
 Json = dict[str, Any]
 
 SIGNALS = ("traces", "logs", "metrics")
+FORWARDED = "/v2/ai-telemetry/otlp"
 ONLY_WITH_TOKEN = "Only where `sources.{name}.url_token` is on."  # noqa: S105 - words about one
 ONLY_WITH_VERIFY = "Only where `sources.{name}.verify` is set."
 
@@ -118,6 +119,21 @@ def otlp_paths(prefix: str, title: str, otlp: Json, parameters: list[Json]) -> I
             "parameters": [*parameters, *plain["parameters"]],
         }
         yield path, {way: {**plain, **extra, "operationId": operation_id(way, path)} for way in ("post", "put")}
+
+
+def forwarded_otlp_paths(otlp: Json) -> Json:
+    """OTLP on the service's own path, as other gateways forward it."""
+    return {
+        f"{FORWARDED}/v1/{signal}": {
+            "post": {
+                **otlp[f"/v1/{signal}"]["post"],
+                "tags": ["Forwarded"],
+                "summary": "OTLP on the service's own path: of another gateway, or of any exporter",
+                "operationId": operation_id("post", f"{FORWARDED}/v1/{signal}"),
+            }
+        }
+        for signal in SIGNALS
+    }
 
 
 def path_parameters(path: str) -> list[Json]:

@@ -45,8 +45,14 @@ def unmet(described: Described, document: Json, ports: tuple[str, ...]) -> set[t
 
 def test_every_sender_operation_answers_as_described(gateway: GatewayPorts) -> None:
     senders, document = gateway.senders, gateway_document()
-    for prefix in ("", "/v1/sources/litellm", "/api/public/otel", "/v1/sources/langfuse/api/public/otel"):
-        ways = ("POST", "PUT") if prefix else ("POST",)
+    for prefix in (
+        "",
+        "/v2/ai-telemetry/otlp",
+        "/v1/sources/litellm",
+        "/api/public/otel",
+        "/v1/sources/langfuse/api/public/otel",
+    ):
+        ways = ("POST",) if prefix in {"", "/v2/ai-telemetry/otlp"} else ("POST", "PUT")
         for signal, body in (("traces", example(document, "ExportTraces")), ("logs", {}), ("metrics", {})):
             for way in ways:
                 assert senders.ask(way, f"{prefix}/v1/{signal}", body).status_code == 200
