@@ -1,6 +1,7 @@
 """AI telemetry: ingest, and the list of accepted records (wire contract 6.1)."""
 
 import sqlite3
+from collections.abc import Sequence
 
 import orjson
 
@@ -63,9 +64,14 @@ def ingest(connection: sqlite3.Connection, call: Call) -> Answer:
     if len(records) > MAX_RECORDS:
         raise TooLarge(f"{len(records)} records; {MAX_RECORDS} are the most")
     rows, rejected = _sorted_out(records)
+    store_rows(connection, rows, call, origin)
+    return json_answer(202, {"accepted": len(rows), "rejected": rejected})
+
+
+def store_rows(connection: sqlite3.Connection, rows: Sequence[RecordRow], call: Call, origin: tuple[str, str]) -> None:
+    """Store the records that are new; *origin*: (gateway id, batch id)."""
     connection.executemany(_INSERT, [(*row.columns, call.now_ms, *origin) for row in rows])
     connection.executemany(_INSERT_BODY, [(row.record_id, row.record) for row in rows])
-    return json_answer(202, {"accepted": len(rows), "rejected": rejected})
 
 
 def records(connection: sqlite3.Connection, call: Call) -> Answer:

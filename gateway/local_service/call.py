@@ -27,6 +27,10 @@ class Call:
     """Of the key it was made with."""
     key_id: str = ""
     """The same."""
+    content_type: str = ""
+    """Of the body, as it was stated."""
+    gateway_id: str = ""
+    """Of the gateway that states to send it; empty where none does."""
 
 
 class Answer(NamedTuple):

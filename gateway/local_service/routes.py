@@ -23,10 +23,12 @@ from gateway.local_service import (
     devices,
     events,
     insights,
+    otlp,
     summary,
     unit_cost,
 )
 from gateway.local_service.call import Operation
+from gateway.local_service.otlp import Signal
 from spool.unit_cost import Kind
 from spool.unit_cost import Operation as Action
 
@@ -42,6 +44,8 @@ class Route(NamedTuple):
     max_bytes: int = SMALL_BODY_BYTES
     """Of the decompressed body."""
     misbehaves: bool = True
+    signal: Signal | None = None
+    """Of OTLP: its messages are the answers; None where these are JSON."""
 
     @property
     def writes(self) -> bool:
@@ -56,6 +60,11 @@ def _unit_cost(kind: Kind, action: Action) -> Route:
         unit_cost.manage(kind, action),
         UNIT_COST_MAX_BYTES,
     )
+
+
+def _otlp(signal: Signal) -> Route:
+    path = f"/v2/ai-telemetry/otlp/v1/{signal}"
+    return Route("POST", path, INGEST_SCOPE, otlp.ingest(signal), otlp.MAX_BYTES, signal=signal)
 
 
 def _billing(connection: str) -> tuple[Route, Route]:
@@ -83,6 +92,8 @@ ROUTES: tuple[Route, ...] = (
         ai_telemetry.ingest,
         ai_telemetry.MAX_BYTES,
     ),
+    _otlp("traces"),
+    _otlp("logs"),
     Route("GET", "/v2/ai-telemetry/records", READ_COSTS_SCOPE, ai_telemetry.records, misbehaves=False),
     Route("GET", "/v2/ai-telemetry/summary", READ_COSTS_SCOPE, summary.summary, misbehaves=False),
     Route("POST", "/events/v1/events", EVENT_SCOPE, events.create, events.MAX_BYTES),

@@ -26,6 +26,7 @@ from gateway.local_service.errors import Invalid, ServiceError, TooLarge, Unauth
 from gateway.local_service.gzipped import NotGzip, TooLong, gunzip
 from gateway.local_service.misbehave import GOOD, Misbehave, plan
 from gateway.local_service.openapi.document import service_openapi
+from gateway.local_service.otlp import CONTENT_TYPES, Signal, encoded, media_of
 from gateway.local_service.routes import ROUTES, Route
 from gateway.local_service.serve import Request, serve_read, serve_write
 from gateway.storage.database import Database
@@ -37,6 +38,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 OPENAPI_PATH = "/openapi.json"
 SHUTDOWN_TIMEOUT_S = 5
 IDEMPOTENCY_KEY_MAX_CHARS = 255
+GATEWAY_ID_MAX_CHARS = 256
 UNAVAILABLE_RETRY_AFTER_S = 5
 _UNAVAILABLE = json_answer(503, {"message": "Service Unavailable"})._replace(retry_after_s=UNAVAILABLE_RETRY_AFTER_S)
 _UNFORESEEN = json_answer(500, {"message": "Internal Server Error"})
@@ -106,12 +108,39 @@ async def answer_errors(request: web.Request, handler: Handler) -> web.StreamRes
 
 
 async def _handle(route: Route, request: web.Request) -> web.StreamResponse:
+    if route.signal is not None:
+        return await _handle_otlp(route, route.signal, request)
+    answer = await _served(route, request)
+    return _cut(request) if answer is None else _response(answer)
+
+
+async def _handle_otlp(route: Route, signal: Signal, request: web.Request) -> web.StreamResponse:
+    """Errors, too, are OTLP's, in the encoding of the request."""
+    try:
+        answer = await _served(route, request)
+    except ServiceError as error:
+        answer = error.answer()
+    except DatabaseUnavailable:
+        answer = _UNAVAILABLE
+    if answer is None:
+        return _cut(request)
+    media = media_of(request.headers.get("Content-Type", "")) or "json"
+    response = web.Response(
+        status=answer.status, body=encoded(signal, media, answer), content_type=CONTENT_TYPES[media]
+    )
+    if answer.retry_after_s is not None:
+        response.headers["Retry-After"] = str(answer.retry_after_s)
+    return response
+
+
+async def _served(route: Route, request: web.Request) -> Answer | None:
+    """The answer; None where the connection is to be cut instead."""
     context = request.app[CONTEXT]
     planned = plan(context.misbehave, context.random) if route.misbehaves else GOOD
     if planned.latency_ms:
         await asyncio.sleep(planned.latency_ms / 1000)
     if planned.reset == "before":
-        return _cut(request)
+        return None
     key = _authenticate(context.keys, request)
     body, unreadable = await _body(request, route.max_bytes) if route.writes else (b"", None)
     served = Request(route, key, _call(context, key, request, body), unreadable, planned.failure)
@@ -119,7 +148,7 @@ async def _handle(route: Route, request: web.Request) -> web.StreamResponse:
         answer = await context.database.write(partial(serve_write, served))
     else:
         answer = await context.database.read(partial(serve_read, served))
-    return _cut(request) if planned.reset == "after" else _response(answer)
+    return None if planned.reset == "after" else answer
 
 
 async def _describe(request: web.Request) -> web.StreamResponse:
@@ -186,6 +215,8 @@ def _call(context: Context, key: KeyRecord, request: web.Request, body: bytes) -
         idempotency_key=next((key[:IDEMPOTENCY_KEY_MAX_CHARS] for key in keys if key), None),
         key_name=key.name,
         key_id=key.key_id,
+        content_type=request.headers.get("Content-Type", ""),
+        gateway_id=request.headers.get("X-Gateway-Id", "")[:GATEWAY_ID_MAX_CHARS],
     )
 
 

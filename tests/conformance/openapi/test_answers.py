@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+import orjson
 import pytest
 
 from gateway.admin.openapi.document import gateway_document
@@ -364,6 +365,19 @@ def test_ai_telemetry_of_the_service_answers_as_described(service: ServicePort) 
     assert port.ask("GET", f"/v2/ai-telemetry/summary?{query}&from=2026-01-01").json()["totals"]["calls"] == 1
     assert port.ask("GET", "/v2/ai-telemetry/summary?group_by=odd").status_code == 400
     assert port.ask("GET", "/openapi.json").json() == service_document()
+
+
+def test_otlp_of_the_service_answers_as_described(service: ServicePort) -> None:
+    port, path = service.port, "/v2/ai-telemetry/otlp/v1"
+    spans = example(gateway_document(), "ExportTraces")
+    bad = orjson.loads(orjson.dumps(spans).replace(b"5b8efff798038103d269b633813fc60c", b"0" * 32))
+    assert port.ask("POST", f"{path}/traces", spans).json() == {}
+    assert port.ask("POST", f"{path}/traces", bad).json()["partialSuccess"]["rejectedSpans"] == "1"
+    assert port.ask("POST", f"{path}/logs", {}).json() == {}
+    assert port.ask("POST", f"{path}/traces", EMPTY_OTLP, PROTOBUF).content == b""
+    assert port.ask("POST", f"{path}/traces", b"\xff", PROTOBUF).status_code == 400
+    assert port.ask("POST", f"{path}/traces", b"x", {"Content-Type": "text/plain"}).status_code == 415
+    assert port.ask("POST", f"{path}/logs", bytes(17 << 20), PROTOBUF).status_code == 413
 
 
 def test_events_and_devices_of_the_service_answer_as_described(service: ServicePort) -> None:

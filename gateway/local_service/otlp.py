@@ -1,0 +1,123 @@
+"""OTLP in: spans and log records of any exporter become AI records, and the answers are OTLP's
+(wire contract 6.1).
+
+What `gateway.normalise` makes a call of is one record; another gateway's spans state whole records.
+Reports of one call are related by gateways alone: here a repeat is known by its record id. Metrics
+need a gateway's counting too, so they are not taken.
+"""
+
+import sqlite3
+from collections import Counter
+from http import HTTPStatus
+from typing import Final, Literal
+
+import orjson
+from google.protobuf.json_format import ParseDict
+from google.protobuf.message import Message
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTracePartialSuccess,
+    ExportTraceServiceResponse,
+)
+
+from gateway.contract import errors as contract
+from gateway.contract.outcomes import Rejection
+from gateway.decode.otlp_json import decode_logs_json, decode_traces_json
+from gateway.decode.otlp_protobuf import decode_logs, decode_traces
+from gateway.local_service.ai_records import RecordRow, record_row
+from gateway.local_service.ai_telemetry import store_rows
+from gateway.local_service.call import Answer, Call, Operation, json_answer
+from gateway.local_service.errors import Invalid, TooLarge
+from gateway.normalise.call import Normalised
+from gateway.normalise.context import Context
+from gateway.normalise.logs import normalise_logs
+from gateway.normalise.traces import normalise_traces
+from gateway.sources.records.source import read_stated
+from spool.clock import rfc3339_ms
+
+Signal = Literal["traces", "logs"]
+Media = Literal["protobuf", "json"]
+
+MAX_BYTES: Final = 16 * 1024 * 1024
+"""A record is longer as a span than in JSON."""
+CONTENT_TYPES: Final[dict[Media, str]] = {"protobuf": "application/x-protobuf", "json": "application/json"}
+REJECTED: Final[dict[Signal, str]] = {"traces": "rejectedSpans", "logs": "rejectedLogRecords"}
+RESPONSES: Final[dict[Signal, type[Message]]] = {
+    "traces": ExportTraceServiceResponse,
+    "logs": ExportLogsServiceResponse,
+}
+CODES: Final = {400: 3, 401: 16, 403: 7, 404: 5, 413: 8, 415: 3, 429: 8, 503: 14}
+"""HTTP status -> google.rpc.Code; 13 (internal) for any other."""
+NO_GATEWAY: Final = "otlp"
+"""In place of a gateway's id, of what another exporter sent."""
+
+
+def ingest(signal: Signal) -> Operation:
+    """The operation of one signal. Its answer is JSON; `encoded` puts it into the request's
+    encoding.
+    """
+
+    def take(connection: sqlite3.Connection, call: Call) -> Answer:
+        normalised = _normalised(signal, call)
+        rows, rejected = _rows(normalised)
+        store_rows(connection, rows, call, (call.gateway_id or NO_GATEWAY, call.idempotency_key or call.request_id))
+        if not rejected:
+            return json_answer(200, {})
+        partial = {REJECTED[signal]: str(len(rejected)), "errorMessage": _message(rejected)}
+        return json_answer(200, {"partialSuccess": partial})
+
+    return take
+
+
+def media_of(content_type: str) -> Media | None:
+    """The encoding that a Content-Type names; None when it is neither."""
+    kind = content_type.partition(";")[0].strip().lower()
+    return next((media for media, name in CONTENT_TYPES.items() if name == kind), None)
+
+
+def encoded(signal: Signal, media: Media, answer: Answer) -> bytes:
+    """The body of *answer*: the signal's response, or a google.rpc.Status."""
+    content = orjson.loads(answer.body) if answer.body else {}
+    if answer.status == HTTPStatus.OK:
+        return answer.body if media == "json" else ParseDict(content, RESPONSES[signal]()).SerializeToString()
+    code = CODES.get(answer.status, 13)
+    message = str(content.get("message") or content.get("error", {}).get("message", ""))
+    if media == "json":
+        return orjson.dumps({"code": code, "message": message})
+    # a google.rpc.Status has its code and its message in the same fields
+    return ExportTracePartialSuccess(rejected_spans=code, error_message=message).SerializeToString()
+
+
+def _normalised(signal: Signal, call: Call) -> Normalised:
+    """Raises Invalid, TooLarge."""
+    media = media_of(call.content_type)
+    if media is None:
+        words = "Content-Type: application/x-protobuf or application/json is needed"
+        raise Invalid("unsupported_media", words, status=415)
+    context = Context(call.now_ms, rfc3339_ms(call.now_ms))
+    try:
+        if signal == "logs":
+            return normalise_logs(decode_logs_json(call.body) if media == "json" else decode_logs(call.body), context)
+        traces = decode_traces_json(call.body) if media == "json" else decode_traces(call.body)
+        return read_stated(normalise_traces(traces, context), context)
+    except contract.BadPayload as error:
+        raise Invalid("invalid_otlp", str(error)) from error
+    except contract.TooLarge as error:
+        raise TooLarge(str(error)) from error
+
+
+def _rows(normalised: Normalised) -> tuple[list[RecordRow], list[Rejection]]:
+    rows, rejected = [], list(normalised.rejected)
+    for call in normalised.calls:
+        try:
+            rows.append(record_row(call.record))
+        except Invalid as error:
+            rejected.append(Rejection(error.code, call.record["record_id"]))
+    return rows, rejected
+
+
+def _message(rejected: list[Rejection]) -> str:
+    """Each reason with how often it was met, and where first."""
+    first = {each.reason: each.position for each in reversed(rejected)}
+    counts = Counter(each.reason for each in rejected)
+    return "; ".join(f"{reason} ({n}, first at {first[reason]})" for reason, n in counts.most_common(5))
