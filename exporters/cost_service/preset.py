@@ -36,6 +36,28 @@ PRESETS: Mapping[str, Preset] = {
 }
 
 
+UNPUBLISHED: Mapping[str, tuple[str, ...]] = {
+    "document": (),
+    "cloudzero": ("ai_telemetry_otlp", "create_event", "enroll_device", "heartbeat_device", "ping_device"),
+}
+"""Preset -> names in it that no public document of the service states: ours are assumed."""
+NOT_SENT: Mapping[str, str] = {
+    "cloudzero": "billing drops (AnyCost Stream) are not sent: costs travel with the AI records alone",
+}
+"""Preset -> what its service takes besides and this gateway does not send."""
+
+
+def preset_notes(name: str, overrides: Mapping[str, str]) -> list[str]:
+    """What the preset leaves open, a sentence each; nothing of names that the operator set."""
+    assumed = [each for each in UNPUBLISHED[name] if each not in overrides]
+    notes = []
+    if assumed:
+        notes.append(
+            f"no public document states {', '.join(assumed)}: ask the service, and set upstream.names where its are others"
+        )
+    return [*notes, NOT_SENT[name]] if name in NOT_SENT else notes
+
+
 def preset_with(name: str, overrides: Mapping[str, str]) -> Preset:
     """The preset *name* with the operator's own names in place.
 

@@ -4,10 +4,11 @@ import json
 
 import click
 
+from exporters.cost_service.preset import preset_notes
 from gateway.cli.options import Faulty
 from gateway.cli.start_checks import StartChecks, try_upstream
 from gateway.common.plural import plural
-from gateway.config.model import Config, config_schema
+from gateway.config.model import Config, OtlpExporter, config_schema
 from gateway.contract.errors import CannotStart
 from gateway.delivery.lanes import lanes_without_scope
 
@@ -58,10 +59,13 @@ def print_check(config: Config) -> None:
         )
         for key in config.upstream.keys:
             click.echo(f"  key {key.name}: {', '.join(key.managed or key.scopes or ())}")
+        for note in preset_notes(config.upstream.preset, config.upstream.names):
+            click.echo(f"  preset {config.upstream.preset}: {note}")
         for lane, reason in lanes_without_scope(config.upstream).items():
             click.echo(f"  lane {lane}: {reason}; what needs it is accepted and waits here")
     for name, exporter in config.exporters.items():
-        click.echo(f"exporter {name}: {exporter.type}")
+        where = f" {exporter.endpoint}" if isinstance(exporter, OtlpExporter) else ""
+        click.echo(f"exporter {name}: {exporter.type}{where}")
 
 
 def print_schema() -> None:

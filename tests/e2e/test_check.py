@@ -296,3 +296,21 @@ def test_connect_to_the_local_service_takes_an_empty_envelope(tmp_path: Path) ->
         ended = setup.command("check", "--connect")
         assert ended.code == 0, ended.err
         assert "takes this key" in ended.out
+        setup.options["upstream"] |= {"preset": "cloudzero"}
+        setup.options["exporters"] = {
+            "backend": {"type": "otlp", "endpoint": "https://b.example", "headers": {"A": key}}
+        }
+        ended = setup.command("check", "--connect")
+        assert ended.code == 0, ended.err
+        assert "(cloudzero, otlp)" in ended.out
+        assert "takes this key" in ended.out, "asked with OTLP"
+        assert "no public document states ai_telemetry_otlp, create_event, enroll_device" in ended.out
+        assert "billing drops (AnyCost Stream) are not sent" in ended.out
+        assert "exporter backend: otlp https://b.example" in ended.out
+        assert key not in ended.out + ended.err
+        setup.options["upstream"] |= {"names": {"ai_telemetry_otlp": "/elsewhere"}}
+        ended = setup.command("check", "--connect")
+        assert "no public document states create_event" in ended.out
+        assert "HTTP 404: base_url or the path of AI telemetry is wrong" in ended.err
+        setup.options["exporters"]["backend"] |= {"ca_file": str(tmp_path / "none.pem")}
+        assert "exporters.backend.ca_file" in setup.command("check").err
