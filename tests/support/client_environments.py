@@ -25,12 +25,12 @@ class InstallFailed(Exception):
     """The packages of a client could not be installed; the text is the end of what pip said."""
 
 
-def client_python(name: str) -> Path:
+def client_python(name: str, pins: Path | None = None) -> Path:
     """The interpreter of *name*'s environment, which is made first when it is not there.
 
-    Raises InstallFailed.
+    *pins*: another file than `requirements` has. Raises InstallFailed.
     """
-    pins = requirements(name)
+    pins = pins or requirements(name)
     folder = ENVIRONMENTS / f"{name}-{_fingerprint(pins)}"
     ENVIRONMENTS.mkdir(exist_ok=True)
     with folder.with_suffix(".lock").open("w") as lock:

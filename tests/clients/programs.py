@@ -1,0 +1,85 @@
+"""Programs with real exporters, each made once from what its folder pins, under `.venv-clients/`.
+
+`python3`, `npm`, `go`, `mvn` and `cargo` are the machine's own.
+"""
+
+import fcntl
+import hashlib
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tests.support.client_environments import ENVIRONMENTS, InstallFailed, client_python
+
+CLIENTS = Path(__file__).parent
+BUILD_TIMEOUT_S = 1800.0
+SENDERS_PER_LANGUAGE = ("python", "phoenix", "js", "go", "java", "rust")
+
+
+def command(program: str) -> list[str]:
+    """How *program* is started; built first where it is not there. Raises InstallFailed."""
+    match program:
+        case "python" | "phoenix":
+            python = client_python(program, CLIENTS / f"requirements-{program}.txt")
+            return [str(python), str(CLIENTS / f"{program}_sender.py")]
+        case "js":
+            return ["node", str(built(program, npm) / "sender.mjs")]
+        case "java":
+            return [
+                "java",
+                "-cp",
+                str(built(program, maven) / "target/lib/*") + ":" + str(built(program, maven) / "target/classes"),
+                "Sender",
+            ]
+        case "rust":
+            return [str(built(program, cargo) / "target/release/sender")]
+        case _:
+            return [str(built(program, go) / "program")]
+
+
+def built(program: str, build: Callable[[Path], None]) -> Path:
+    """A copy of the program's folder, in which it was built."""
+    source = CLIENTS / program
+    folder = ENVIRONMENTS / f"{program}-{fingerprint(source)}"
+    ENVIRONMENTS.mkdir(exist_ok=True)
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another run may be building the same one
+        if not (folder / "complete").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            shutil.copytree(source, folder)
+            build(folder)
+            (folder / "complete").touch()
+    return folder
+
+
+def fingerprint(folder: Path) -> str:
+    digest = hashlib.sha256()
+    for file in sorted(path for path in folder.rglob("*") if path.is_file()):
+        digest.update(file.name.encode() + file.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def npm(folder: Path) -> None:
+    run(["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"], folder)
+
+
+def go(folder: Path) -> None:
+    run(["go", "build", "-p", "2", "-o", "program", "."], folder)
+
+
+def maven(folder: Path) -> None:
+    run(["mvn", "-q", "-B", "package"], folder)
+
+
+def cargo(folder: Path) -> None:
+    run(["cargo", "build", "--release", "--quiet", "-j", "2"], folder)
+
+
+def run(words: Sequence[str], folder: Path) -> None:
+    try:
+        done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=BUILD_TIMEOUT_S, check=False)
+    except FileNotFoundError as error:
+        raise InstallFailed(f"{words[0]} is not on this machine") from error
+    if done.returncode:
+        raise InstallFailed(f"{words[:3]} ended with {done.returncode}:\n{(done.stdout + done.stderr)[-3000:]}")

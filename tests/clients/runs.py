@@ -1,0 +1,253 @@
+"""One run: senders with real exporters against a gateway that is killed between the two halves of
+what they send. While it is down the exporters' next attempt meets a port that hangs up.
+"""
+
+import json
+import os
+import socket
+import struct
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from benchmarks.processes import ProcessFailed
+from tests.clients.programs import command
+from tests.support.gateway_process import GatewayProcess, broken_identities
+
+CALLS = 200
+STEP_TIMEOUT_S = 30.0
+Protocol = Literal["http/protobuf", "http/json", "grpc"]
+Compression = Literal["none", "gzip"]
+
+
+class Sender(NamedTuple):
+    """One program, and what it speaks."""
+
+    program: str
+    protocol: Protocol
+
+
+class Case(NamedTuple):
+    senders: tuple[Sender, ...]
+    exporter: str | None = None
+    """Of the Collector that stands between the senders and the gateway."""
+    outlasts: bool = True
+    """Whether the exporter repeats an attempt until the gateway is up again; where it does not, the
+    senders go on when it is."""
+
+
+CASES: Mapping[str, Case] = {
+    "python-http": Case((Sender("python", "http/protobuf"),)),
+    "python-grpc": Case((Sender("python", "grpc"),)),
+    "js-http-json": Case((Sender("js", "http/json"),)),
+    "js-http-protobuf": Case((Sender("js", "http/protobuf"),)),
+    "js-grpc": Case((Sender("js", "grpc"),), outlasts=False),
+    "go-http": Case((Sender("go", "http/protobuf"),), outlasts=False),
+    "go-grpc": Case((Sender("go", "grpc"),)),
+    "java-http": Case((Sender("java", "http/protobuf"),)),
+    "java-grpc": Case((Sender("java", "grpc"),)),
+    "rust-http": Case((Sender("rust", "http/protobuf"),), outlasts=False),
+    "rust-grpc": Case((Sender("rust", "grpc"),), outlasts=False),
+    "phoenix": Case((Sender("phoenix", "grpc"),)),
+}
+BEHIND_THE_COLLECTOR = (Sender("python", "http/protobuf"), Sender("js", "http/json"), Sender("go", "grpc"))
+CASES = {
+    **CASES,
+    "collector-otlp": Case(BEHIND_THE_COLLECTOR, "otlp"),
+    "collector-otlphttp": Case(BEHIND_THE_COLLECTOR, "otlphttp"),
+}
+
+
+class Totals(NamedTuple):
+    calls: int
+    input_tokens: int
+    output_tokens: int
+
+
+class SenderFailed(Exception):
+    """A sender ended, or printed what it should not."""
+
+
+class Outcome(NamedTuple):
+    expected: Totals
+    counted: Totals
+    """By the embedded service."""
+    broken: list[str]
+    """Identities of `/v2/status` that do not hold."""
+    said: str
+    """By the senders, on their standard error."""
+    seconds: float
+
+    def is_exact(self) -> bool:
+        return self.counted == self.expected and not self.broken
+
+
+class Ports(NamedTuple):
+    http: int
+    grpc: int
+
+    def of(self, protocol: str) -> int:
+        return self.grpc if protocol == "grpc" else self.http
+
+
+def run(case: Case, compression: Compression, folder: Path, *, outage: bool = True) -> Outcome:
+    """The whole of it. Raises InstallFailed when a program cannot be built."""
+    began = time.monotonic()
+    ports = free_ports()
+    listen = {
+        "http": f"127.0.0.1:{ports.http}",
+        "grpc": f"127.0.0.1:{ports.grpc}",
+        "admin": "127.0.0.1:0",
+        "service": "127.0.0.1:0",
+    }
+    with ExitStack() as stack:
+        gateway = stack.enter_context(GatewayProcess(folder, config={"listen": listen}))
+        reached = ports
+        if case.exporter is not None:
+            reached = stack.enter_context(collector(case.exporter, ports, compression, folder))
+        running = [
+            stack.enter_context(started(sender, reached, compression, folder / f"{sender.program}.log"))
+            for sender in case.senders
+        ]
+        for one in running:
+            wait_for(one, "half")
+        if outage:
+            gateway.kill()
+        if outage and not case.outlasts:
+            gateway.restart()
+        for one in running:
+            one.stdin.write("on\n")
+            one.stdin.flush()
+        if outage and case.outlasts:
+            hang_up_once(ports.of("grpc" if case.exporter == "otlp" else case.senders[0].protocol))
+            gateway.restart()
+        for one in running:
+            wait_for(one, "done")
+        expected = expected_totals(len(case.senders))
+        try:
+            gateway.wait_until_delivered(at_least=expected.calls)
+        except ProcessFailed:
+            gateway.wait_until_delivered(at_least=0)
+        totals = gateway.summary()["totals"]
+        counted = Totals(totals["calls"], totals["input_tokens"], totals["output_tokens"])
+        broken = broken_identities(gateway.status())
+    said = "".join((folder / f"{sender.program}.log").read_text() for sender in case.senders)
+    return Outcome(expected, counted, broken, said, time.monotonic() - began)
+
+
+def expected_totals(senders: int) -> Totals:
+    numbers = range(1, CALLS + 1)
+    return Totals(senders * CALLS, senders * sum(1000 + n for n in numbers), senders * sum(100 + n for n in numbers))
+
+
+def free_ports() -> Ports:
+    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
+        return Ports(one.getsockname()[1], other.getsockname()[1])
+
+
+@contextmanager
+def started(sender: Sender, ports: Ports, compression: Compression, log: Path) -> Iterator[subprocess.Popen[str]]:
+    """The program while it runs."""
+    url = f"http://127.0.0.1:{ports.of(sender.protocol)}"
+    settings = {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": url,
+        "OTEL_EXPORTER_OTLP_PROTOCOL": sender.protocol,
+        "OTEL_EXPORTER_OTLP_INSECURE": "true",
+        "OTEL_SERVICE_NAME": sender.program,
+        "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "50",
+        "OTEL_LOGS_EXPORTER": "none",
+        "OTEL_METRICS_EXPORTER": "none",
+        "PHOENIX_COLLECTOR_ENDPOINT": "http://127.0.0.1",
+        "PHOENIX_GRPC_PORT": str(ports.grpc),
+        "NO_PROXY": "127.0.0.1",
+        "no_proxy": "127.0.0.1",
+    }
+    if compression == "gzip":  # Python's gRPC exporter takes no other word
+        settings["OTEL_EXPORTER_OTLP_COMPRESSION"] = "gzip"
+    with log.open("a") as stderr:
+        process = subprocess.Popen(
+            [*command(sender.program), str(CALLS)],
+            env=os.environ | settings,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+        )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def wait_for(process: subprocess.Popen[str], word: str) -> None:
+    """Until it prints *word*. Raises SenderFailed."""
+    line = process.stdout.readline().strip()
+    if line != word:
+        raise SenderFailed(f"{line!r} instead of {word!r}")
+
+
+def hang_up_once(port: int) -> None:
+    """Take one connection there and reset it. Raises SenderFailed when none comes."""
+    with socket.create_server(("127.0.0.1", port)) as server:
+        server.settimeout(STEP_TIMEOUT_S)
+        try:
+            connection, _ = server.accept()
+        except TimeoutError as error:
+            raise SenderFailed("no attempt while the gateway was down") from error
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection.close()
+
+
+@contextmanager
+def collector(exporter: str, gateway: Ports, compression: Compression, folder: Path) -> Iterator[Ports]:
+    """Where the Collector listens while it runs; it forwards by *exporter*."""
+    ports = free_ports()
+    endpoint = f"127.0.0.1:{gateway.grpc}" if exporter == "otlp" else f"http://127.0.0.1:{gateway.http}"
+    protocols = {
+        "http": {"endpoint": f"127.0.0.1:{ports.http}"},
+        "grpc": {"endpoint": f"127.0.0.1:{ports.grpc}"},
+    }
+    config = {
+        "receivers": {"otlp": {"protocols": protocols}},
+        "processors": {"batch": {"timeout": "200ms"}},
+        "exporters": {
+            exporter: {
+                "endpoint": endpoint,
+                "compression": compression,
+                "tls": {"insecure": True},
+                "retry_on_failure": {"initial_interval": "500ms", "max_interval": "2s"},
+            }
+        },
+        "service": {
+            "telemetry": {"metrics": {"level": "none"}},
+            "pipelines": {"traces": {"receivers": ["otlp"], "processors": ["batch"], "exporters": [exporter]}},
+        },
+    }
+    file = folder / "collector.json"
+    file.write_text(json.dumps(config))  # JSON is YAML
+    with (folder / "collector.log").open("w") as log:
+        process = subprocess.Popen([*command("collector"), "--config", str(file)], stdout=log, stderr=log)
+    try:
+        wait_for_port(ports.http, process)
+        wait_for_port(ports.grpc, process)
+        yield ports
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def wait_for_port(port: int, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+        except ConnectionRefusedError:
+            assert process.poll() is None, "the Collector ended"
+            assert time.monotonic() < deadline, "the Collector does not listen"
+            time.sleep(0.05)
+        else:
+            return
