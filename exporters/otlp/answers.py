@@ -44,7 +44,7 @@ def span_outcome(answer: Answer, batch: Batch, positions: Mapping[str, int], *, 
             rejected, message = _partial_success(answer, len(batch.records))
         except UnreadableAnswer as error:
             return unreadable(answer.status, error)
-        return _delivered(rejected, clean(message, MESSAGE_LONGEST), len(batch.records), positions)
+        return delivered(rejected, clean(message, MESSAGE_LONGEST), len(batch.records), positions)
     return outcome(
         answer.status,
         answer.headers,
@@ -56,7 +56,8 @@ def span_outcome(answer: Answer, batch: Batch, positions: Mapping[str, int], *, 
     )
 
 
-def _delivered(rejected: int, message: str, records: int, positions: Mapping[str, int]) -> Delivered:
+def delivered(rejected: int, message: str, records: int, positions: Mapping[str, int]) -> Delivered:
+    """What a `partial_success` means, of HTTP and of gRPC."""
     named = sorted({positions[found] for found in _POSITION.findall(message) if found in positions})
     if rejected >= records:
         named = list(range(records))

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from exporters.answer_body import answer_bytes
 from exporters.base import Hold, Outcome, Retry
@@ -49,7 +49,8 @@ class OtlpSettings:
     """How to reach a backend, as an operator set it."""
 
     endpoint: str
-    """Base URL; `/v1/traces` follows unless it stands there."""
+    """Base URL; over HTTP `/v1/traces` follows unless it stands there, over gRPC it has no path."""
+    protocol: Literal["http/protobuf", "grpc"] = "http/protobuf"
     headers: Mapping[str, Secret] = field(default_factory=dict)
     packs: bool = True
     """gzip."""
@@ -58,19 +59,20 @@ class OtlpSettings:
     timeout_s: float = 60.0
 
 
+def checked_endpoint(settings: OtlpSettings, base_url: str) -> Endpoint:
+    """Raises ValueError for an address that would leak a header."""
+    return Endpoint(
+        base_url, settings.ca_file, settings.proxy, timeout_s=settings.timeout_s, has_secrets=bool(settings.headers)
+    )
+
+
 class OtlpExporter:
     """Make it inside a running loop. Raises ValueError for an address that would leak a header."""
 
     def __init__(self, settings: OtlpSettings, *, now_unix_s: Callable[[], float] = time.time) -> None:
         base = settings.endpoint.rstrip("/").removesuffix(TRACES_PATH)
-        endpoint = Endpoint(
-            base,
-            settings.ca_file,
-            settings.proxy,
-            timeout_s=settings.timeout_s,
-            has_secrets=bool(settings.headers),
-        )
-        self.client = HttpClient(endpoint, {})
+        self.client = HttpClient(checked_endpoint(settings, base), {})
+        self.destination = self.client.destination
         self._secrets = tuple(settings.headers.values())
         self._headers = settings.headers
         self._encoder = SpanEncoder(packs=settings.packs)

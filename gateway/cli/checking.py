@@ -64,7 +64,7 @@ def print_check(config: Config) -> None:
         for lane, reason in lanes_without_scope(config.upstream).items():
             click.echo(f"  lane {lane}: {reason}; what needs it is accepted and waits here")
     for name, exporter in config.exporters.items():
-        where = f" {exporter.endpoint}" if isinstance(exporter, OtlpExporter) else ""
+        where = f" {exporter.endpoint} ({exporter.protocol})" if isinstance(exporter, OtlpExporter) else ""
         click.echo(f"exporter {name}: {exporter.type}{where}")
 
 

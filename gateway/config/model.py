@@ -433,7 +433,9 @@ class OtlpExporter(Options):
 
     type: Literal["otlp"]
     endpoint: str
-    """Base URL, such as `https://collector.example:4318`; `/v1/traces` follows."""
+    """Base URL, such as `https://collector.example:4318`; `/v1/traces` follows. Of gRPC without a
+    path: `https://collector.example:4317`."""
+    protocol: Literal["http/protobuf", "grpc"] = "http/protobuf"
     headers: dict[str, SecretOption] = Field(default_factory=dict, repr=False)
     """Sent with every request, such as `Authorization: "Bearer ${env:TOKEN}"`."""
     compression: Literal["gzip", "none"] = "gzip"
@@ -454,6 +456,14 @@ class OtlpExporter(Options):
             raise ValueError(
                 "endpoint: with headers it must be https, or http to loopback: they would travel in the clear"
             )
+        return self
+
+    @model_validator(mode="after")
+    def what_grpc_has(self) -> Self:
+        if self.protocol == "grpc" and parsed_url(self.endpoint).path not in {"", "/"}:
+            raise ValueError("endpoint: a gRPC endpoint has no path: leave it out")
+        if self.protocol == "grpc" and self.proxy is not None:
+            raise ValueError("proxy: gRPC is sent without one: leave it out, or set protocol: http/protobuf")
         return self
 
     @field_validator("headers")

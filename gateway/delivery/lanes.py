@@ -344,6 +344,7 @@ def extra_plan(name: Lane, options: ExporterOptions, events: EventStore) -> Lane
 def otlp_settings(options: OtlpExporter) -> OtlpSettings:
     return OtlpSettings(
         options.endpoint,
+        options.protocol,
         options.headers,
         packs=options.compression == "gzip",
         ca_file=options.ca_file,

@@ -1,5 +1,5 @@
-"""Records on their way out as OTLP: to the service by `upstream.encoding: otlp`, and by an exporter
-to another gateway, both as processes, through a kill of the sender.
+"""Records on their way out as OTLP: to the service by `upstream.encoding: otlp`, and by exporters
+over HTTP and gRPC to another gateway, all processes, through a kill of the sender.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from tests.support.service_process import ServiceProcess
 
 SHAPE = Shape(spans=50, attributes=15)
 REQUESTS = 8
-BACKEND = "backend"
+OVER_HTTP, OVER_GRPC = "over_http", "over_grpc"
 
 
 def load(url: str) -> int:
@@ -44,7 +44,8 @@ async def test_the_service_and_another_gateway_get_every_record_once_through_a_k
     await asyncio.to_thread(service.start, "--fail", "503:0.2")
     (tmp_path / "far").mkdir()
     try:
-        with GatewayProcess(tmp_path / "far") as far:
+        listen = dict.fromkeys(("http", "grpc", "admin", "service"), "127.0.0.1:0")
+        with GatewayProcess(tmp_path / "far", config={"listen": listen}) as far:
             await asyncio.to_thread(through_a_kill, tmp_path, service, far)
     finally:
         service.kill()
@@ -54,7 +55,10 @@ def through_a_kill(folder: Path, service: ServiceProcess, far: GatewayProcess) -
     assert service.port is not None
     config = {
         "upstream": service.upstream(service.port) | {"encoding": "otlp"},
-        "exporters": {BACKEND: {"type": "otlp", "endpoint": far.intake_url}},
+        "exporters": {
+            OVER_HTTP: {"type": "otlp", "endpoint": far.intake_url},
+            OVER_GRPC: {"type": "otlp", "endpoint": f"http://{far.grpc_target}", "protocol": "grpc"},
+        },
         "devices": {"enroll": "off"},
     }
     (folder / "near").mkdir()
@@ -64,7 +68,8 @@ def through_a_kill(folder: Path, service: ServiceProcess, far: GatewayProcess) -
         near.restart()
         load(near.intake_url)  # all of it again: the same calls
         kept = near.wait_until_delivered()["lanes"]["ai_telemetry"]
-        lanes = near.wait_until_delivered(BACKEND, at_least=kept["kept"])["lanes"]
+        near.wait_until_delivered(OVER_HTTP, at_least=kept["kept"])
+        lanes = near.wait_until_delivered(OVER_GRPC, at_least=kept["kept"])["lanes"]
         assert {
             name: (lanes[name]["dead_lettered"], lanes[name]["unnamed_refusals"]) for name in lanes
         } == dict.fromkeys(lanes, (0, 0))

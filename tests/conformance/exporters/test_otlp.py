@@ -38,7 +38,7 @@ TRACE, SPAN, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331", "0
 
 @pytest.fixture
 async def exporter(upstream: Upstream) -> Any:
-    made = OtlpExporter(OtlpSettings(upstream.base_url, {"Authorization": Secret(TOKEN)}))
+    made = OtlpExporter(OtlpSettings(upstream.base_url, headers={"Authorization": Secret(TOKEN)}))
     yield made
     await made.close()
 
@@ -177,7 +177,7 @@ async def test_an_address_that_would_leak_a_header_is_refused(
     endpoint: str, headers: dict[str, Secret], fault: str
 ) -> None:
     with pytest.raises(ValueError, match=fault):
-        OtlpExporter(OtlpSettings(endpoint, headers))
+        OtlpExporter(OtlpSettings(endpoint, headers=headers))
 
 
 @pytest.mark.parametrize("tail", ["", "/", "/v1/traces"])

@@ -552,6 +552,8 @@ def test_an_otlp_exporter_keeps_its_headers_secret(tmp_path: Path) -> None:
         ('{type: otlp, endpoint: "https://b.example", headers: {Content-Type: x}}', "is set by the exporter itself"),
         ('{type: otlp, endpoint: "https://b.example", headers: {"a b": x}}', "must be a token"),
         ('{type: otlp, endpoint: "https://b.example", compression: br}', "exporters.a.compression"),
+        ('{type: otlp, endpoint: "https://b.example/v1/traces", protocol: grpc}', "a gRPC endpoint has no path"),
+        ('{type: otlp, endpoint: "https://b.example", protocol: grpc, proxy: "http://p"}', "gRPC is sent without one"),
     ],
 )
 def test_an_otlp_exporter_that_cannot_be_is_a_fault_that_names_the_option(

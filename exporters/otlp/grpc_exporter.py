@@ -1,0 +1,204 @@
+"""Sends records as OTLP spans over gRPC. Imported only where an exporter speaks it: grpcio takes
+20 MiB.
+
+| status | outcome |
+|---|---|
+| OK | as a 2xx (`exporters.otlp.answers`) |
+| INVALID_ARGUMENT | refused: split until the culprits stand alone |
+| RESOURCE_EXHAUSTED that speaks of a size | refused, too large |
+| UNAVAILABLE, any other RESOURCE_EXHAUSTED | retry, the lane pauses, for RetryInfo where given |
+| CANCELLED, DEADLINE_EXCEEDED, ABORTED, OUT_OF_RANGE, DATA_LOSS, INTERNAL, UNKNOWN | retry |
+| every other | hold: the data stays until someone has looked |
+
+The specification has INTERNAL and UNKNOWN as final for senders without a disk; here the record
+waits on one, so that a fault of the backend costs no data.
+"""
+
+import random
+import re
+from collections.abc import Iterator
+from importlib.metadata import version
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import grpc
+from google.protobuf.message import DecodeError
+from grpc import aio
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+
+from exporters.answer_body import UnreadableAnswer
+from exporters.backoff import RETRY_AFTER_LONGEST_S
+from exporters.base import Hold, Outcome, Refused, Retry
+from exporters.clock import SystemClock
+from exporters.cost_service.answers import clean, unreadable
+from exporters.destination import Destination
+from exporters.http_client import PRODUCT
+from exporters.otlp.answers import MESSAGE_LONGEST, delivered
+from exporters.otlp.exporter import OtlpSettings, SpanEncoder, checked_endpoint
+from exporters.secret import MASK
+from spool.record import Batch
+
+EXPORT: Final = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
+DEFAULT_PORT: Final = 4317
+RECONNECT_LONGEST_MS: Final = 10_000
+RETRY_INFO: Final = "google.rpc.retryinfo-bin"
+STATUS_DETAILS: Final = "grpc-status-details-bin"
+
+Code = grpc.StatusCode
+AGAIN: Final = frozenset(
+    {
+        Code.CANCELLED,
+        Code.DEADLINE_EXCEEDED,
+        Code.ABORTED,
+        Code.OUT_OF_RANGE,
+        Code.DATA_LOSS,
+        Code.INTERNAL,
+        Code.UNKNOWN,
+    }
+)
+_OF_SIZE: Final = re.compile(r"larger than|too large|message size|max(imum)? size|exceeds", re.IGNORECASE)
+_NO_GZIP: Final = re.compile(r"compress|gzip|encoding", re.IGNORECASE)
+_NS_PER_S: Final = 1e9
+
+
+class OtlpGrpcExporter:
+    """Make it inside a running loop. Raises ValueError for an address that would leak a header,
+    OSError for a certificate authority that cannot be read.
+    """
+
+    def __init__(self, settings: OtlpSettings) -> None:
+        url = urlsplit(checked_endpoint(settings, settings.endpoint).base_url)
+        options = [
+            ("grpc.enable_http_proxy", 0),
+            ("grpc.primary_user_agent", f"{PRODUCT}/{version(PRODUCT)}"),
+            ("grpc.max_reconnect_backoff_ms", RECONNECT_LONGEST_MS),
+        ]
+        host = f"[{url.hostname}]" if url.hostname and ":" in url.hostname else url.hostname
+        target = f"{host}:{url.port or DEFAULT_PORT}"
+        if url.scheme == "https":
+            roots = None if settings.ca_file is None else settings.ca_file.read_bytes()
+            self._channel = aio.secure_channel(target, grpc.ssl_channel_credentials(roots), options)
+        else:
+            self._channel = aio.insecure_channel(target, options)
+        self._export = self._channel.unary_unary(EXPORT)
+        self.destination = Destination(SystemClock(), random.random)
+        self._headers = {name.lower(): secret for name, secret in settings.headers.items()}
+        self._timeout_s = settings.timeout_s
+        self._compression = grpc.Compression.Gzip if settings.packs else grpc.Compression.NoCompression
+        self._encoder = SpanEncoder(packs=False)
+
+    async def send(self, batch: Batch) -> Outcome:
+        encoded = await self._encoder.encode(batch)
+        metadata = tuple((name, secret.reveal()) for name, secret in self._headers.items())
+        try:
+            answer: bytes = await self._export(
+                encoded.body, timeout=self._timeout_s, metadata=metadata, compression=self._compression
+            )
+        except aio.AioRpcError as error:
+            return self._failed(error, batch)
+        self.destination.answered()
+        try:
+            partial = ExportTraceServiceResponse.FromString(answer).partial_success
+        except DecodeError:
+            return unreadable(200, UnreadableAnswer("the answer is protobuf that cannot be read"))
+        message = clean(self._masked(partial.error_message), MESSAGE_LONGEST)
+        return delivered(partial.rejected_spans, message, len(batch.records), encoded.positions)
+
+    async def close(self) -> None:
+        await self._channel.close()
+
+    def _failed(self, error: aio.AioRpcError, batch: Batch) -> Outcome:
+        trailers = dict(error.trailing_metadata() or ())
+        code, details = error.code(), clean(self._masked(error.details() or ""), MESSAGE_LONGEST)
+        if is_silence(error):
+            self.destination.silent()
+            never_sent = code == Code.UNAVAILABLE and "connect" in details.lower()
+            return Retry(f"no answer: {code.name}", answered=False, may_be_there=not never_sent)
+        self.destination.answered()
+        is_packed = self._compression != grpc.Compression.NoCompression
+        if code == Code.UNIMPLEMENTED and is_packed and _NO_GZIP.search(details):
+            self._compression = grpc.Compression.NoCompression
+            return Retry("the upstream does not read gzip; sent plain from here on", answered=True, after_s=0)
+        return outcome_of(code, details, retry_info_s(trailers), batch.lane)
+
+    def _masked(self, text: str) -> str:
+        for secret in self._headers.values():
+            text = text.replace(secret.reveal(), MASK)
+        return text
+
+
+def is_silence(error: aio.AioRpcError) -> bool:
+    """Whether the status is our own side's: no server that answers leaves both metadata empty, but
+    for the barest.
+    """
+    ours = {Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED, Code.CANCELLED}
+    return error.code() in ours and not error.initial_metadata() and not error.trailing_metadata()
+
+
+def outcome_of(code: grpc.StatusCode, details: str, after_s: float | None, lane: str) -> Outcome:
+    """The table above for a status that the upstream answered."""
+    said = f"gRPC {code.name}: {details}" if details else f"gRPC {code.name}"
+    if code == Code.INVALID_ARGUMENT:
+        return Refused("invalid_argument", details)
+    if code == Code.RESOURCE_EXHAUSTED and after_s is None and _OF_SIZE.search(details):
+        return Refused("too_large", said, too_large=True)
+    if code in {Code.UNAVAILABLE, Code.RESOURCE_EXHAUSTED}:
+        return Retry(said, answered=True, after_s=after_s, throttled=True)
+    if code in AGAIN:
+        return Retry(said, answered=True, after_s=after_s)
+    return Hold(f"{lane}: {said}")
+
+
+def retry_info_s(trailers: dict[str, Any]) -> float | None:
+    """Seconds of the google.rpc.RetryInfo in the trailing metadata, by itself or among the details
+    of a google.rpc.Status, up to an hour; None without one.
+    """
+    try:
+        if isinstance(info := trailers.get(RETRY_INFO), bytes):
+            return _delay_s(info)
+        details = trailers.get(STATUS_DETAILS)
+        for number, detail in fields(details) if isinstance(details, bytes) else ():
+            if number == 3 and isinstance(detail, bytes):  # noqa: PLR2004 - google.rpc.Status.details
+                packed = dict(fields(detail))
+                if bytes(packed.get(1, b"")).endswith(b"google.rpc.RetryInfo"):
+                    return _delay_s(bytes(packed.get(2, b"")))
+    except (IndexError, ValueError, TypeError):
+        return None
+    return None
+
+
+def _delay_s(info: bytes) -> float:
+    """Of a google.rpc.RetryInfo: its google.protobuf.Duration."""
+    duration = dict(fields(bytes(dict(fields(info)).get(1, b""))))
+    seconds = int(duration.get(1, 0)) + int(duration.get(2, 0)) / _NS_PER_S
+    return min(RETRY_AFTER_LONGEST_S, max(0.0, seconds))
+
+
+def fields(data: bytes) -> Iterator[tuple[int, bytes | int]]:
+    """The fields of a protobuf message; groups are none. Raises IndexError, ValueError."""
+    at = 0
+    while at < len(data):
+        key, at = _varint(data, at)
+        match key & 7:
+            case 0:
+                value, at = _varint(data, at)
+                yield key >> 3, value
+            case 2:
+                size, at = _varint(data, at)
+                yield key >> 3, data[at : at + size]
+                at += size
+            case 1:
+                at += 8
+            case 5:
+                at += 4
+            case _:
+                raise ValueError("no such wire type")
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at, value, shift = at + 1, value | (byte & 0x7F) << shift, shift + 7
+        if byte < 0x80:  # noqa: PLR2004 - the last group
+            return value, at
