@@ -17,10 +17,12 @@ from urllib.parse import unquote
 import grpc
 from multidict import CIMultiDict
 
+from gateway.common.heap import Heap
 from gateway.contract.errors import Overloaded
 from gateway.contract.intake import Intake
 from gateway.contract.scopes import INGEST_SCOPE
 from gateway.grpc.arrival import Arrived, read_message
+from gateway.grpc.connections import Connections
 from gateway.keys.record import KeyRecord
 from gateway.receiver.admission import Admission, no_subject
 from gateway.receiver.answers import Answer, answer_for
@@ -83,6 +85,8 @@ class GrpcReceiver:
             "logs": intake.logs,
             "metrics": intake.metrics,
         }
+        self._connections = Connections()
+        self._heap = Heap()
         self._calls = 0
         self._taking: set[asyncio.Task[Result]] = set()
         """Messages on their way to the disk, whether or not their senders still wait."""
@@ -123,6 +127,8 @@ class GrpcReceiver:
             self._receiver.counts.answers[path, HTTP_OK] += 1
             return result
         answer, message = self._receiver.decide(result, path, call.remote)
+        # grpc keeps how a call was ended, in a cycle, and so the frames of this error: its message.
+        result.__traceback__ = result.__context__ = result.__cause__ = None
         self._receiver.counts.answers[path, answer.status] += 1
         await context.abort(CODES[answer.code], message, trailers_of(answer, message))
         raise AssertionError("abort raises")
@@ -130,18 +136,21 @@ class GrpcReceiver:
     async def _result(self, signal: Signal, path: str, call: Call, context: Any) -> Result:
         """Raises CancelledError alone."""
         hold = Hold(self._receiver.budget)
-        is_read = False
+        is_begun = is_read = False
         try:
             if self._calls > MAX_CALLS:
                 raise Overloaded("too many calls are under way")
             key = self._admission.admit(call, path, INGEST_SCOPE, hold)
-            arrived = await read_message(context, self._receiver.limits, hold)
+            is_begun = True
+            arrived = await read_message(context, self._connections, self._receiver.limits, hold)
             is_read = True
         except Exception as error:  # noqa: BLE001 - becomes an answer in `Receiver.decide`
             return refused(error, hold)
         finally:
             if not is_read:
                 hold.release()
+                # What came of it is freed with the call, in a moment.
+                self._heap.freed(self._receiver.limits.max_body_bytes if is_begun else 0)
         # A sender that goes away now ends its call, and not the append.
         taking = asyncio.create_task(self._take(signal, call, key, arrived, hold))
         self._taking.add(taking)
@@ -164,7 +173,7 @@ class GrpcReceiver:
         except Exception as error:  # noqa: BLE001 - as above; unknown ones are retryable
             return refused(error, hold)
         finally:
-            hold.release()
+            self._heap.freed(hold.release())
 
 
 def refused(error: Exception, hold: Hold) -> Exception:

@@ -64,6 +64,7 @@ class Admission:
         """
         headers = request.headers
         key = self._gate.admit(headers, scope, shown, self._subject_in(request))
+        hold.belongs_to(key.key_id if key is not None else request.remote or "unix")
         if key is None:
             self.recent.note(request.remote or "unix", headers.get("User-Agent", ""), path)
         else:

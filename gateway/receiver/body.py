@@ -39,41 +39,98 @@ class Limits:
     """From the end of the headers to the end of the body."""
 
 
-class Budget:
-    """Bytes that all requests hold together."""
+LONGEST_WAIT_S: Final = 30
+"""That a sender is asked for: bodies end sooner than a spool drains."""
 
-    __slots__ = ("drain", "limit_bytes", "used_bytes")
+
+class Share:
+    """What the requests of one sender (key, else address) hold together."""
+
+    __slots__ = ("held_bytes", "requests")
+
+    def __init__(self) -> None:
+        self.held_bytes = 0
+        self.requests = 0
+
+
+class Budget:
+    """Bytes that all requests hold together.
+
+    Every sender may have one request, as far as there is room. With more than one it may hold no
+    more than is still free: alone a half, with one that does the same a third each. So there is
+    always room for another, and no one stands in the way of a sender who is alone.
+    """
+
+    __slots__ = ("_shares", "drain", "limit_bytes", "used_bytes")
 
     def __init__(self, limit_bytes: int, monotonic_s: Callable[[], float] = time.monotonic) -> None:
         self.limit_bytes = limit_bytes
         self.used_bytes = 0
         self.drain = Drain(monotonic_s)
         """How fast requests are done with theirs."""
+        self._shares: dict[str, Share] = {}
+        """Of those that have a request under way."""
+
+    def join(self, owner: str) -> Share:
+        """The share of *owner*, with one more request."""
+        share = self._shares.get(owner)
+        if share is None:
+            share = self._shares[owner] = Share()
+        share.requests += 1
+        return share
+
+    def leave(self, owner: str) -> None:
+        """One request less."""
+        share = self._shares[owner]
+        share.requests -= 1
+        if not share.requests:
+            del self._shares[owner]
 
 
 class Hold:
     """One request's share of the budget, and what it took of its key's quota."""
 
-    __slots__ = ("_budget", "_held_bytes", "charge")
+    __slots__ = ("_budget", "_held_bytes", "_owner", "_share", "charge")
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
         self._held_bytes = 0
+        self._owner: str | None = None
+        self._share: Share | None = None
         self.charge: Charge | None = None
         """None where the key has no limits."""
 
+    def belongs_to(self, owner: str) -> None:
+        """From now on it counts among the requests of *owner*. To be called once, before a byte is
+        taken.
+        """
+        self._owner, self._share = owner, self._budget.join(owner)
+
     def take(self, n_bytes: int) -> None:
-        """Raises Overloaded, with nothing taken, when the budget has no room."""
-        budget = self._budget
+        """Raises Overloaded, with nothing taken, when the budget has no room, or none for this
+        sender.
+        """
+        budget, share = self._budget, self._share
         over_bytes = budget.used_bytes + n_bytes - budget.limit_bytes
         if over_bytes > 0:
-            raise Overloaded("too many bytes are in flight", retry_after_s=budget.drain.wait_s(over_bytes))
+            raise self._overloaded("too many bytes are in flight", over_bytes)
+        if share is not None:
+            if share.requests > 1 and share.held_bytes + n_bytes + over_bytes > 0:
+                raise self._overloaded(
+                    "too many bytes of this sender are in flight", share.held_bytes + n_bytes + over_bytes
+                )
+            share.held_bytes += n_bytes
         budget.used_bytes += n_bytes
         self._held_bytes += n_bytes
+
+    def _overloaded(self, text: str, over_bytes: int) -> Overloaded:
+        return Overloaded(text, retry_after_s=min(LONGEST_WAIT_S, self._budget.drain.wait_s(over_bytes)))
 
     def give(self, n_bytes: int) -> None:
         self._budget.used_bytes -= n_bytes
         self._held_bytes -= n_bytes
+        if self._share is not None:
+            self._share.held_bytes -= n_bytes
 
     def take_of_quota(self, n_bytes: int) -> None:
         """The plain body, or its next piece. Raises OverQuota."""
@@ -90,12 +147,21 @@ class Hold:
         if self.charge is not None:
             self.charge.give_back()
 
-    def release(self) -> None:
-        """Give back whatever is still held."""
-        if self._held_bytes:
-            self._budget.drain.left(self._held_bytes)
-        self._budget.used_bytes -= self._held_bytes
-        self._held_bytes = 0
+    def release(self) -> int:
+        """Give back whatever is still held; so many bytes."""
+        held_bytes = self._held_bytes
+        if held_bytes:
+            self._budget.drain.left(held_bytes)
+            self.give(held_bytes)
+        if self._owner is not None:
+            self._budget.leave(self._owner)
+            self._owner = self._share = None
+        return held_bytes
+
+    @property
+    def limit_bytes(self) -> int:
+        """Of all requests together."""
+        return self._budget.limit_bytes
 
 
 async def read_body(request: web.BaseRequest, decode: Decode | None, limits: Limits, hold: Hold) -> bytes:

@@ -10,6 +10,7 @@ import os
 import random
 import secrets
 import socket
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
@@ -29,6 +30,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExportResult
 
 from benchmarks.bodies import Shape, Template
+from benchmarks.processes import PROJECT_ROOT
 from benchmarks.scenario import Sink, fetch, running_sink
 from gateway.contract.scopes import INGEST_SCOPE, Fixed
 from tests.support.commands import run_command
@@ -191,6 +193,23 @@ async def test_stopping_answers_the_call_that_is_under_way(tmp_path: Path) -> No
 def in_flight(gateway: GatewayProcess) -> bool | None:
     """Whether a message that is not whole yet takes its share of the budget; None for no."""
     return "telemetry_gateway_http_in_flight_bytes 0.0" not in fetch(gateway.admin_url + "/metrics").decode() or None
+
+
+def test_large_messages_that_are_refused_leave_no_memory_behind(gateway: GatewayProcess) -> None:
+    """12 senders with 60 MiB each, on connections of their own, in a process of their own."""
+    process = gateway.process
+    before_mib = process.rss_bytes("VmRSS") >> 20
+    command = [sys.executable, "-m", "tests.support.large_uploads", gateway.grpc_target, "12", str(60 << 20)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=True, cwd=PROJECT_ROOT)
+    answers = json.loads(done.stdout)
+    assert set(answers) <= {"OK", "UNAVAILABLE"}
+    assert answers["OK"] >= 1
+
+    def given_back() -> bool | None:
+        return process.rss_bytes("VmRSS") >> 20 < before_mib + 100 or None
+
+    process.wait_until(given_back, timeout_s=20, what="small again")
+    assert process.rss_bytes() >> 20 < before_mib + 256 + 600
 
 
 @pytest.fixture

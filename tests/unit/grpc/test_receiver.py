@@ -18,11 +18,14 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
 
+from benchmarks.grpc_connection import frame, header_block
 from gateway.app import Gateway
+from gateway.common.http2_refusal import PREFACE
 from gateway.config.loader import load_config
 from gateway.config.values import TcpAddress
 from gateway.contract.scopes import EVENT_SCOPE, INGEST_SCOPE, Fixed
 from gateway.grpc import arrival
+from gateway.grpc.connections import Connections
 from gateway.keys.limits import Limits
 from spool.errors import SpoolError
 from tests.support.grpc_calls import LOGS, METRICS, TRACES, called, refused
@@ -262,35 +265,85 @@ async def test_a_full_or_failing_spool_asks_the_sender_to_come_again(
     assert kept(gateway) == 1
 
 
-async def test_a_slow_message_takes_its_share_of_the_budget_and_gives_it_back(
-    gateway: Gateway, channel: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(arrival, "STEP_S", 0.01)
+async def test_a_message_that_is_not_here_yet_costs_a_window(gateway: Gateway, channel: Any) -> None:
     budget = gateway.receiver.budget
-    go, taken = asyncio.Event(), []
+    go = asyncio.Event()
 
     async def slowly() -> AsyncIterator[bytes]:
         await go.wait()
         yield call_span("slow", (1, 1))
 
     slow = asyncio.ensure_future(channel.stream_unary(TRACES)(slowly()))
-    async with asyncio.timeout(10):
-        while budget.used_bytes < MAX_BODY_BYTES:
-            taken.append(budget.used_bytes)
-            await asyncio.sleep(0.005)
-    assert budget.used_bytes == MAX_BODY_BYTES, "never more than one message may have"
-    assert arrival.WINDOW_BYTES in taken
+    await until_true(lambda: budget.used_bytes == arrival.WINDOW_BYTES, timeout_s=10, what="begun")
+    await asyncio.sleep(2.5 * arrival.STEP_S)  # looked at twice
+    assert budget.used_bytes == arrival.WINDOW_BYTES
 
-    budget.limit_bytes = MAX_BODY_BYTES + 100
+    budget.limit_bytes = arrival.WINDOW_BYTES + 100
     full = await refused(channel, call_span("another", (1, 1)))
     assert full.code is grpc.StatusCode.UNAVAILABLE
     assert full.text == "too many bytes are in flight"
     assert full.retry_after_s is not None
+    budget.limit_bytes = 64 * MAX_BODY_BYTES
     go.set()
     assert await slow == b""
     assert budget.used_bytes == 0
     assert await called(channel, call_span("another", (1, 1))) == b""
     assert kept(gateway) == 2
+
+
+@pytest.mark.parametrize("counts", ["TCP", "nothing"])
+async def test_a_message_on_its_way_costs_what_came(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch, counts: str
+) -> None:
+    if counts == "nothing":
+        monkeypatch.setattr(Connections, "received_bytes", lambda *_: None)
+    monkeypatch.setattr(arrival, "FIRST_STEP_BYTES", 10 * KIB)
+    budget = gateway.receiver.budget
+    address = gateway.ports.grpc
+    assert isinstance(address, TcpAddress)
+    _, writer = await asyncio.open_connection(address.host, address.port)
+    begun = header_block(str(address), TRACES, None)[1:]
+    writer.write(PREFACE + frame(4, 0, 0) + frame(1, 4, 1, begun))
+    writer.write(frame(0, 0, 1, b"\0" + (200 * KIB).to_bytes(4)))
+    await until_true(lambda: budget.used_bytes == arrival.WINDOW_BYTES, timeout_s=10, what="begun")
+    await asyncio.sleep(1.5 * arrival.STEP_S)
+    for _ in range(4):
+        writer.write(frame(0, 0, 1, bytes(15 * KIB)))
+    least = 2 * 60 * KIB
+    await until_true(lambda: budget.used_bytes >= least, timeout_s=10, what="held")
+    assert budget.used_bytes <= 2 * MAX_BODY_BYTES
+    writer.close()
+    await until_true(lambda: budget.used_bytes == 0, timeout_s=10, what="given back")
+    assert gateway.receiver.counts.gone == 1
+
+
+async def test_one_sender_leaves_room_for_another(gateway: Gateway, channel: Any) -> None:
+    keys = [
+        (await gateway.keys.create(name, Fixed(frozenset({INGEST_SCOPE})), by="ops@example.com")).secret.reveal()
+        for name in ("greedy", "modest")
+    ]
+    greedy, modest = ([("authorization", key)] for key in keys)
+    never = asyncio.Event()
+
+    async def nothing_yet() -> AsyncIterator[bytes]:
+        await never.wait()
+        yield b""
+
+    budget = gateway.receiver.budget
+    budget.limit_bytes = 8 * arrival.WINDOW_BYTES
+    slow = [channel.stream_unary(TRACES)(nothing_yet(), metadata=greedy, timeout=60) for _ in range(8)]
+    calls = [asyncio.ensure_future(call) for call in slow]
+    await until_true(lambda: sum(call.done() for call in calls) == 4, timeout_s=20, what="refused")
+    assert budget.used_bytes == 4 * arrival.WINDOW_BYTES
+    assert await called(channel, call_span("a", (1, 1)), metadata=modest) == b""
+    over = await refused(channel, call_span("b", (1, 1)), metadata=greedy)
+    assert over.text == "too many bytes of this sender are in flight"
+    assert over.retry_after_s is not None
+    for call in slow:
+        call.cancel()
+    await asyncio.gather(*calls, return_exceptions=True)
+    await until_true(lambda: budget.used_bytes == 0, timeout_s=20, what="given back")
+    assert await called(channel, call_span("b", (1, 1)), metadata=greedy) == b""
 
 
 async def test_a_message_that_never_comes_ends_and_so_does_one_whose_sender_left(

@@ -3,11 +3,13 @@
 import asyncio
 import gzip
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
 import aiohttp
 import pytest
 
-from gateway.receiver.body import Budget, Hold, Limits
+from gateway.contract.errors import Overloaded
+from gateway.receiver.body import LONGEST_WAIT_S, Budget, Hold, Limits
 from tests.conformance.otlp_http.payloads import PROTOBUF, Raw, delimited, post, protobuf_body
 from tests.unit.receiver.conftest import Serve, Served
 
@@ -180,3 +182,48 @@ def test_a_refused_take_takes_nothing() -> None:
     hold.release()
     hold.release()
     assert budget.used_bytes == 0
+
+
+def held_by(budget: Budget, owner: str, *sizes: int) -> list[Hold]:
+    """A request a size. Raises Overloaded, with those before it held."""
+    holds = []
+    for size in sizes:
+        holds.append(Hold(budget))
+        holds[-1].belongs_to(owner)
+        holds[-1].take(size)
+    return holds
+
+
+def test_one_request_of_a_sender_may_take_all_that_is_free() -> None:
+    budget = Budget(100)
+    (alone,) = held_by(budget, "a", 100)
+    assert alone.release() == 100
+    assert budget.used_bytes == 0
+
+
+def test_several_requests_of_a_sender_leave_as_much_free_as_they_hold() -> None:
+    budget = Budget(100)
+    holds = held_by(budget, "a", 20, 20, 10)
+    with pytest.raises(Overloaded, match="of this sender") as raised:
+        held_by(budget, "a", 1)
+    assert raised.value.retry_after_s is not None
+    assert 1 <= raised.value.retry_after_s <= LONGEST_WAIT_S
+    (other,) = held_by(budget, "b", 50)
+    other.release()
+    for hold in holds:
+        hold.release()
+    assert budget.used_bytes == 0
+    held_by(budget, "a", 25, 25)
+
+
+def test_greedy_senders_get_equal_shares_and_the_next_one_too() -> None:
+    budget = Budget(1000)
+    held: dict[str, int] = {"a": 0, "b": 0, "c": 0}
+    for _ in range(1000):
+        for owner in held:
+            with suppress(Overloaded):
+                held_by(budget, owner, 1)
+                held[owner] += 1
+    assert max(held.values()) - min(held.values()) <= 1
+    assert sum(held.values()) == pytest.approx(750, abs=3)
+    held_by(budget, "d", 200)

@@ -1,0 +1,40 @@
+"""Memory that large messages leave behind, given back to the system.
+
+A message comes in thousands of small pieces; freed, they stay with the process as gaps that only
+glibc itself can close (measured: 400 MiB after twenty messages of 60 MiB, 3 MiB of them in use).
+"""
+
+import asyncio
+import ctypes
+from collections.abc import Callable
+from typing import Final
+
+TRIM_AFTER_BYTES: Final = 64 * 1024 * 1024
+TRIM_IN_S: Final = 1.0
+"""Others may be freed until then, and nothing is trimmed more often."""
+
+
+class Heap:
+    """Call `freed` for what was large."""
+
+    def __init__(self) -> None:
+        self._freed_bytes = 0
+        self._trim = trim_of_libc()
+        self._is_due = False
+
+    def freed(self, n_bytes: int) -> None:
+        """*n_bytes* that came in pieces are no longer needed, or soon."""
+        self._freed_bytes += n_bytes
+        if self._freed_bytes >= TRIM_AFTER_BYTES and not self._is_due:
+            self._is_due = True
+            asyncio.get_running_loop().call_later(TRIM_IN_S, self._begin)
+
+    def _begin(self) -> None:
+        self._freed_bytes, self._is_due = 0, False
+        asyncio.get_running_loop().run_in_executor(None, self._trim)
+
+
+def trim_of_libc() -> Callable[[], None]:
+    """Where the C library is another than glibc it does nothing."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    return (lambda: None) if trim is None else (lambda: trim(0))
