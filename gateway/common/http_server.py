@@ -31,6 +31,21 @@ HTTP2_BEGINS = b"PRI "
 """No method of HTTP/1.1."""
 
 
+IsFull = Callable[[int, str | None], bool]
+"""Whether a connection is one too many; given how many there are with it, and its peer."""
+FULL = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+
+
+def never_full(_: int, __: str | None) -> bool:
+    return False
+
+
+def peer_of(transport: asyncio.BaseTransport | None) -> str | None:
+    """Address without port; None on a Unix socket."""
+    peer = None if transport is None else transport.get_extra_info("peername")
+    return peer[0] if isinstance(peer, tuple) else None
+
+
 def not_here(_: str | None) -> str:
     return "this port speaks HTTP/1.1, and no gRPC"
 
@@ -39,19 +54,38 @@ class QuietServer(web.Server):
     """*options* are aiohttp's."""
 
     def __init__(
-        self, handler: Callable[[Any], Any], malformed: Malformed, *, for_grpc: ForGrpc = not_here, **options: Any
+        self,
+        handler: Callable[[Any], Any],
+        malformed: Malformed,
+        *,
+        for_grpc: ForGrpc = not_here,
+        is_full: IsFull = never_full,
+        **options: Any,
     ) -> None:
         super().__init__(handler, **options)
         self._malformed = malformed
         self._for_grpc = for_grpc
+        self._is_full = is_full
+        self._open = 0
+        """Connections."""
 
     def __call__(self) -> RequestHandler:
         return _Connection(self, self._malformed, self._for_grpc, loop=self._loop, **self._kwargs)
 
+    def opened(self, peer: str | None) -> bool:
+        """Note one more connection; whether it is one too many."""
+        self._open += 1
+        return self._is_full(self._open, peer)
+
+    def closed(self) -> None:
+        """Note one less."""
+        self._open -= 1
+
 
 class _Connection(RequestHandler):
-    def __init__(self, server: web.Server, malformed: Malformed, for_grpc: ForGrpc, **options: Any) -> None:
+    def __init__(self, server: QuietServer, malformed: Malformed, for_grpc: ForGrpc, **options: Any) -> None:
         super().__init__(server, **options)
+        self._server = server
         self._malformed = malformed
         self._for_grpc = for_grpc
         self._http2: Http2Refusal | None = None
@@ -60,20 +94,22 @@ class _Connection(RequestHandler):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
+        if self._server.opened(peer_of(transport)) and isinstance(transport, asyncio.Transport):
+            transport.write(FULL)
+            transport.close()
         self._silence = self._loop.call_later(FIRST_REQUEST_S, self._end_silence)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         if self._silence is not None:
             self._silence.cancel()
+        self._server.closed()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         if not self._is_begun:
             self._is_begun = True
             if data.startswith(HTTP2_BEGINS):
-                transport = self.transport
-                peer = None if transport is None else transport.get_extra_info("peername")
-                self._http2 = Http2Refusal(self._for_grpc(peer[0] if isinstance(peer, tuple) else None))
+                self._http2 = Http2Refusal(self._for_grpc(peer_of(self.transport)))
         if self._http2 is None:
             super().data_received(data)
         elif self.transport is not None:

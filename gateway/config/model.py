@@ -142,6 +142,8 @@ class Limits(Options):
     max_source_series: int = Field(default=200_000, ge=1000)
     """New series of metrics that one sender brings within `counting.window`."""
     body_timeout_s: DurationS = Field(default=60.0, alias="body_timeout", gt=0)
+    max_connections: int = Field(default=8000, ge=10)
+    """Of HTTP senders, at once; a further one is answered 503."""
 
     @property
     def of_parsing(self) -> ParseLimits:

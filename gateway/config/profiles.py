@@ -20,6 +20,7 @@ DEVICE: Mapping[str, Any] = {
         "max_json_values": 200_000,
         "max_series": 2_000,
         "max_source_series": 20_000,
+        "max_connections": 500,
     },
     "counting": {"max_keys": 50_000},
     "pricing": {"price_list": "off"},

@@ -42,6 +42,8 @@ OPTIONS: Final[tuple[tuple[str, int], ...]] = (
     ("grpc.keepalive_time_ms", 60_000),  # senders that vanished are noticed
     ("grpc.keepalive_timeout_ms", 20_000),
     ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.max_connection_idle_ms", 300_000),  # without a call; a sender that has one connects again
+    ("grpc.server_handshake_timeout_ms", 20_000),
     ("grpc.http2.max_ping_strikes", 0),  # a sender's own keep-alive, however often, ends no connection
     ("grpc.http2.bdp_probe", 0),  # the window of a stream that is not read stays as it is
 )

@@ -106,6 +106,7 @@ def open_routes(
         max_decompressed_bytes=config.limits.max_decompressed_bytes,
         max_in_flight_bytes=config.limits.max_in_flight_bytes,
         body_timeout_s=config.limits.body_timeout_s,
+        max_connections=config.limits.max_connections,
     )
     cors = Cors(frozenset(config.http.cors_origins))
     sources = source_routes(tuple(SOURCES.values()), access_of(config), intake, admission, limits, cors)

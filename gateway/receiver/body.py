@@ -37,6 +37,8 @@ class Limits:
     """Bodies of all requests that have no answer yet."""
     body_timeout_s: float = 60.0
     """From the end of the headers to the end of the body."""
+    max_connections: int = 8000
+    """Of HTTP, at once."""
 
 
 LONGEST_WAIT_S: Final = 30

@@ -107,6 +107,7 @@ class Receiver:
             max_headers=MAX_HEADERS,
             lingering_time=LINGER_S,
             for_grpc=self.for_grpc,
+            is_full=self.is_full,
         )
 
     def figures(self) -> WebFigures:
@@ -212,10 +213,20 @@ class Receiver:
         text = "the HTTP request is malformed or its headers are too large"
         return UNROUTED.failure(CIMultiDict(), answer, text, "bad_request")
 
+    def is_full(self, connections: int, peer: str | None) -> bool:
+        """Whether a connection is refused, which is noted."""
+        if connections <= self.limits.max_connections:
+            return False
+        status = HTTPStatus.SERVICE_UNAVAILABLE.value
+        self.counts.answers[NO_ROUTE, status] += 1
+        remedy = "limits.max_connections, or fewer connections a sender"
+        self.refused.note(status, "too_many_connections", NO_ROUTE, peer or "unix", remedy=remedy)
+        return True
+
     def for_grpc(self, peer: str | None) -> str:
         """What a sender reads that speaks gRPC to this port; noted as refused."""
         there = f"is on {self.grpc_at}" if self.grpc_at else "is off (listen.grpc)"
-        status = HTTPStatus.HTTP_VERSION_NOT_SUPPORTED
+        status = HTTPStatus.HTTP_VERSION_NOT_SUPPORTED.value
         self.counts.answers[NO_ROUTE, status] += 1
         self.refused.note(status, "grpc_on_http_port", NO_ROUTE, peer or "unix", remedy=f"OTLP/gRPC {there}")
         return f"this port speaks OTLP over HTTP; OTLP/gRPC {there}"

@@ -9,6 +9,7 @@ import pytest
 
 import gateway.common.http_server
 from gateway.cli.running import OPEN_FILES
+from gateway.receiver.body import Limits
 from tests.unit.receiver.conftest import Serve
 
 WAIT_S = 10.0
@@ -34,6 +35,42 @@ async def test_a_connection_that_never_asks_for_anything_is_ended(
     for each in (its_writer, writer):
         each.close()
         await each.wait_closed()
+
+
+async def test_a_connection_too_many_is_asked_to_come_again(serve: Serve) -> None:
+    served = await serve(limits=Limits(max_connections=2))
+    host, _, port = served.url.removeprefix("http://").rpartition(":")
+    writers = []
+    for _ in range(2):
+        reader, writer = await asyncio.open_connection(host, port)
+        writer.write(HEAD + b"\r\n")
+        assert (await reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 405")
+        writers.append(writer)
+    further, writer = await asyncio.open_connection(host, port)
+    answer = await further.read()
+    assert answer.startswith(b"HTTP/1.1 503")
+    assert b"Retry-After: 5" in answer
+    (entry,) = [entry for entry in served.receiver.refused.status() if entry["status"] == 503]
+    assert entry["reason"] == "too_many_connections"
+    writer.close()
+    await writer.wait_closed()
+    ended = writers.pop()
+    ended.close()
+    await ended.wait_closed()
+
+    async def let_in() -> bool:
+        reader, writer = await asyncio.open_connection(host, port)
+        writer.write(HEAD + b"\r\n")
+        status = await reader.readuntil(b"\r\n")
+        writer.close()
+        await writer.wait_closed()
+        return status.startswith(b"HTTP/1.1 405")
+
+    async with asyncio.timeout(WAIT_S):
+        while not await let_in():
+            pass
+    writers[0].close()
+    await writers[0].wait_closed()
 
 
 def test_the_gateway_may_open_more_files_than_the_usual_1024() -> None:
