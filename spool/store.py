@@ -240,6 +240,9 @@ class CountingStore(Protocol):
         takes it; hold it briefly.
         """
 
+    def position(self, lane: Lane) -> tuple[int, int]:
+        """(chunk, index) that the next record appended to *lane* will have."""
+
     def number_chunk(self) -> int:
         """The number of a chunk that the next `settle` within this `reserve` writes itself."""
 

@@ -11,7 +11,7 @@ from gateway.contract.errors import DeviceBlocked
 from gateway.contract.intake import Receipt, Sender
 from gateway.contract.outcomes import Rejection
 from gateway.contract.parsed_payload import ParsedPayload
-from gateway.counting.calls.digest import DIGEST_BYTES
+from gateway.counting.calls.digest import DIGEST_BYTES, call_ref
 from gateway.devices.intake import DeviceIntake
 from gateway.ingest.parsing.parse import Parsed, Payload
 from gateway.ingest.parsing.parser import Parser
@@ -133,12 +133,13 @@ class IngestPipeline:
         commits; where one fails the sender sends all again, and what was kept is a duplicate.
         """
         now_ms = self._settler.now_ms()
-        pieces = range(0, max(1, len(calls.records)), PIECE_CALLS)
+        first = call_ref(*self._spool.position(AI_TELEMETRY))
         waiting = self._append_first(calls, context, now_ms)
-        for start in pieces[1:]:
-            await asyncio.sleep(0)
-            records, rows = piece_of(calls, start)
-            waiting.append(self._append_piece(records, rows, ItemCounts(received=len(records)), b"", now_ms))
+        with self._settler.counting(first):
+            for start in range(PIECE_CALLS, len(calls.records), PIECE_CALLS):
+                await asyncio.sleep(0)
+                records, rows = piece_of(calls, start)
+                waiting.append(self._append_piece(records, rows, ItemCounts(received=len(records)), b"", now_ms))
         await (waiting[0] if len(waiting) == 1 else asyncio.gather(*waiting))
 
     def _append_first(self, calls: ParsedPayload, context: Context, now_ms: int) -> list[Awaitable[None]]:

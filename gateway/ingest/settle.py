@@ -7,14 +7,15 @@ changes of a pass go to the spool in one commit.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
 
 import structlog
 
 from gateway.common.traceback_summary import places
-from gateway.counting.calls.digest import of_this_size
+from gateway.counting.calls.digest import call_ref, of_this_size, split_ref
 from gateway.counting.calls.ledger import MOVED, Ledger
 from gateway.ingest.late_chunks import LateChunks
 from gateway.ingest.metrics import MetricsPipeline, Price
@@ -83,6 +84,8 @@ class Settler:
         """Its last answer."""
         self._late = LateChunks(spool)
         self._counted = asyncio.Event()
+        self._counting: list[int] = []
+        """The first reference of each payload of which more is to be counted."""
         self._rebuilding: asyncio.Task[None] | None = None
         self.rebuilds = 0
         """How often a failed commit made the ledger be read from disk again."""
@@ -143,6 +146,17 @@ class Settler:
     def counted(self) -> None:
         """Reports were counted: there will be something to settle."""
         self._counted.set()
+
+    @contextmanager
+    def counting(self, first: int) -> Iterator[None]:
+        """Count a payload from the reference *first* on, in pieces: none of it is settled
+        meanwhile.
+        """
+        self._counting.append(first)
+        try:
+            yield
+        finally:
+            self._counting.remove(first)
 
     async def run(self) -> None:
         """Settle what falls due, until cancelled."""
@@ -209,12 +223,15 @@ class Settler:
             await self._rebuilding
         ledger, lost_appends = self.ledger, self._spool.lost_appends
         sealed_seq = self._spool.sealed_seq  # before it is asked what is held: what comes meanwhile is not due
+        end = min([call_ref(*self._spool.position(AI_TELEMETRY)), *self._counting])
+        if self._counting:
+            sealed_seq = min(sealed_seq, split_ref(end).seq - 1)
         due = ledger.due(await self._through_ms(now_ms), sealed_seq, most_reports=PASS_REPORTS)
         if not due:
             return 0
         waiting = await self._waiting(ledger, due)
         waiting_refs = {ref for reports in waiting for ref in reports}
-        settlement = SettlementPass(ledger, self._spool, self._price, self._late, due, waiting_refs, lost_appends)
+        settlement = SettlementPass(ledger, self._spool, self._price, self._late, due, waiting_refs, lost_appends, end)
         try:
             await settlement.decide()
             await self._write(ledger, due[-1], settlement, waiting, now_ms, lost_appends)

@@ -53,11 +53,14 @@ class SettlementPass:
         due: Sequence[int],
         waiting: AbstractSet[int],
         lost_appends: int,
+        end: int,
     ) -> None:
         """*waiting*: references of unfinished calls, which get no verdict of their own yet.
 
         *lost_appends*: how many the spool had lost when the pass began
         (`CountingStore.settle`).
+
+        *end*: the reference from which on payloads may not be counted whole.
         """
         self.changes: dict[Position, Change] = {}
         """What is to be written with the settled chunks."""
@@ -67,6 +70,7 @@ class SettlementPass:
         self._due = due
         self._waiting = waiting
         self._lost_appends = lost_appends
+        self._end = end
         self._committed: set[Position] = set()
         self._verdicts: list[Verdict] = []
         self._late = late
@@ -125,7 +129,7 @@ class SettlementPass:
             await self._decide_part([ref], (), flagged=False)
             return
         closure = Closure()
-        for _ in self._ledger.closure(ref, self._late, closure):
+        for _ in self._ledger.closure(ref, self._late, closure, self._end):
             await self._yield_in_time()
         parts = closure.parts()
         standing: list[int] = []

@@ -434,10 +434,12 @@ class Ledger:
         rows = Rows(self._chunks, late)
         return gather(ref, rows, self._tables, self._twins, self._versions.others), rows.missing
 
-    def closure(self, ref: int, late: Mapping[int, LateChunk | None], found: Closure) -> Iterator[None]:
-        """Fill *found* with the large cluster around *ref*, one report a step."""
+    def closure(self, ref: int, late: Mapping[int, LateChunk | None], found: Closure, end: int) -> Iterator[None]:
+        """Fill *found* with the large cluster around *ref*, one report a step,
+        without the reports from the reference *end* on.
+        """
         rows = Rows(self._chunks, late)
-        return closure(ref, rows, self._tables, self._twins, self._versions.others, found)
+        return closure(ref, rows, self._tables, self._twins, self._versions.others, found, end)
 
     def part(
         self, refs: Sequence[int], standing: Sequence[int], late: Mapping[int, LateChunk | None]

@@ -61,13 +61,15 @@ class Closure:
 
     def _in_order(self) -> list[Entry]:
         """The entries in order of start; of those that start at one time the first of each scope,
-        then the second of each: co-instrumented spans of equal calls stay side by side.
+        then the second of each: co-instrumented spans of equal calls stay side by side. What stands
+        counts apart: of a pair that was decided one may be forgotten before the other.
         """
-        before: Counter[tuple[int, int]] = Counter()
+        before: Counter[tuple[int, int, bool]] = Counter()
         placed: list[tuple[int, int, Entry]] = []
         for entry in sorted(self.entries):
-            placed.append((entry.start_ms, before[entry.start_ms, entry.scope], entry))
-            before[entry.start_ms, entry.scope] += 1
+            group = entry.start_ms, entry.scope, entry.stands
+            placed.append((entry.start_ms, before[group], entry))
+            before[group] += 1
         return [entry for _, _, entry in sorted(placed)]
 
     def parts(self) -> list[list[Entry]]:
@@ -86,11 +88,20 @@ class Closure:
         return found
 
 
-def closure(ref: int, rows: Rows, tables: Tables, twins: Twins, versions: Versions, found: Closure) -> Iterator[None]:
+def closure(
+    ref: int,
+    rows: Rows,
+    tables: Tables,
+    twins: Twins,
+    versions: Versions,
+    found: Closure,
+    end: int,
+) -> Iterator[None]:
     """Fill *found* with the reports around *ref*, in steps of one report,
     so that the caller may yield.
 
-    Along an id it ends after `MAX_STANDING` reports in a row that stand.
+    Along an id it ends after `MAX_STANDING` reports in a row that stand. Reports from the reference
+    *end* on are left to a later pass: the rest of their payload may not be counted yet.
     """
     todo = deque(((ref, 0),))
     seen = {ref}
@@ -98,9 +109,10 @@ def closure(ref: int, rows: Rows, tables: Tables, twins: Twins, versions: Versio
     while todo:
         at, passed = todo.popleft()
         yield
-        fact, member = rows.fact(at), rows.member(at)
+        fact = rows.fact(at)
         if fact is None:
             continue
+        member = rows.member(at) if at < end else None
         stands = rows.is_late(at) or rows.is_parted(at)
         passed = passed + 1 if stands else 0
         related: list[int] = []

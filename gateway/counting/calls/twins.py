@@ -8,10 +8,12 @@ of equal calls (embeddings of equal chunks, health checks) is paired as well as 
 """
 
 from array import array
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from itertools import islice
+from operator import attrgetter
 from types import MappingProxyType
+from typing import NamedTuple
 
 from gateway.counting.calls.agreement import MAX_OUTPUT_DEVIATION, NESTED_SLACK_MS, OUTPUT_DEVIATIONS
 from gateway.counting.calls.digest import CallDigest, call_ref
@@ -22,9 +24,19 @@ MAX_BUCKETS = 16
 """Looked into for one report; an application is instrumented once or twice."""
 
 
-Entry = tuple[int, int, int]
-"""Start in ms, reference, end in ms."""
+class Entry(NamedTuple):
+    start_ms: int
+    number: int
+    """Of those in its bucket that start at one time, from 0 and for good: also when the ones before
+    it are forgotten."""
+    ref: int
+    end_ms: int
+
+
+Bucket = tuple[int, int, bool]
+"""Usage, scope, and whether a response id is stated."""
 _NONE: Mapping[tuple[int, bool], list[Entry]] = MappingProxyType({})
+_REF = attrgetter("ref")
 
 
 class TwinIndex:
@@ -32,24 +44,34 @@ class TwinIndex:
     start.
     """
 
-    __slots__ = ("_buckets", "_deviates")
+    __slots__ = ("_buckets", "_deviates", "_forgotten")
 
     def __init__(self) -> None:
         self._buckets: dict[int, dict[tuple[int, bool], list[Entry]]] = {}
         """Usage -> (scope, states a response id) -> entries in order."""
         self._deviates = False
         """Whether some scope is known to overcount its output."""
+        self._forgotten: dict[tuple[Bucket, int], int] = {}
+        """Start -> the next number, where a bucket has forgotten all that start then
+        and another has not."""
 
     def add(self, fact: CallDigest, ref: int) -> None:
+        """*ref* comes after those that were added before."""
         self._deviates = self._deviates or fact.scope in OUTPUT_DEVIATIONS
-        buckets = self._buckets.setdefault(usage_key(fact), {})
-        insort(buckets.setdefault((fact.scope, fact.response != 0), []), (fact.start_ms, ref, fact.end_ms))
+        key, own = usage_key(fact), (fact.scope, fact.response != 0)
+        bucket = self._buckets.setdefault(key, {}).setdefault(own, [])
+        at = bisect_left(bucket, (fact.start_ms + 1,))
+        if at and bucket[at - 1].start_ms == fact.start_ms:
+            number = bucket[at - 1].number + 1
+        else:
+            number = self._forgotten.pop(((key, *own), fact.start_ms), 0) if self._forgotten else 0
+        bucket.insert(at, Entry(fact.start_ms, number, ref, fact.end_ms))
 
     def near(self, fact: CallDigest, ref: int) -> list[int]:
         """References of reports from other scopes whose usage and times may agree, of at most
         `MAX_NEAR` that are nearest in time. Two that both state a response id are no pair.
 
-        Of a scope's reports that start at one time with the one at *ref*, those about the place
+        Of a scope's reports that start at one time with the one at *ref*, those about the number
         that it has among its own scope's are the nearest.
         """
         key = usage_key(fact)
@@ -67,31 +89,44 @@ class TwinIndex:
         if buckets:
             most = MAX_NEAR // (2 * len(buckets))
             start, end, slack = fact.start_ms, fact.end_ms, NESTED_SLACK_MS
-            place = self._place(fact, key, ref)
+            number = self._number(fact, key, ref)
             for bucket in buckets:
-                at = bisect_left(bucket, (start, 0, 0)) + place
+                at = bisect_left(bucket, (start, number))
                 found += [
-                    near
-                    for began, near, ended in bucket[max(0, at - most) : at + most]
-                    if (start <= began + slack and ended <= end + slack)
-                    or (began <= start + slack and end <= ended + slack)
+                    entry.ref
+                    for entry in bucket[max(0, at - most) : at + most]
+                    if (start <= entry.start_ms + slack and entry.end_ms <= end + slack)
+                    or (entry.start_ms <= start + slack and end <= entry.end_ms + slack)
                 ]
         return found
 
-    def _place(self, fact: CallDigest, key: int, ref: int) -> int:
-        """How many of the scope's reports of that usage and start came before the one at *ref*."""
+    def _number(self, fact: CallDigest, key: int, ref: int) -> int:
+        """Of the report at *ref* among those of its bucket that start when it does."""
         own = self._buckets.get(key, _NONE).get((fact.scope, fact.response != 0), ())
-        return bisect_left(own, (fact.start_ms, ref, 0)) - bisect_left(own, (fact.start_ms, 0, 0))
+        first, end = bisect_left(own, (fact.start_ms,)), bisect_left(own, (fact.start_ms + 1,))
+        if first == end:
+            return 0
+        at = bisect_left(own, ref, first, end, key=_REF)
+        return own[at].number if at < end else own[at - 1].number + 1
 
     def prune(self, bound: int) -> bool:
         """Forget references before *bound*; whether any are left."""
+        starting: dict[int, set[int]] = {}
+        forgotten: dict[tuple[Bucket, int], int] = {}
         for usage, buckets in list(self._buckets.items()):
-            for scope, bucket in list(buckets.items()):
-                bucket[:] = [entry for entry in bucket if entry[1] >= bound]
+            starting[usage] = {x.start_ms for bucket in buckets.values() for x in bucket if x.ref >= bound}
+            for (scope, has_response), bucket in list(buckets.items()):
+                kept = [entry for entry in bucket if entry.ref >= bound]
+                gone = starting[usage].difference(entry.start_ms for entry in kept)
+                own = usage, scope, has_response
+                forgotten.update({(own, x.start_ms): x.number + 1 for x in bucket if x.start_ms in gone})
+                bucket[:] = kept
                 if not bucket:
-                    del buckets[scope]
+                    del buckets[scope, has_response]
             if not buckets:
                 del self._buckets[usage]
+        before = self._forgotten.items()
+        self._forgotten = {at: number for at, number in before if at[1] in starting.get(at[0][0], ())} | forgotten
         return bool(self._buckets)
 
 

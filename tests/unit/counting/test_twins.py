@@ -1,0 +1,52 @@
+"""Where co-instrumented spans are looked for."""
+
+from gateway.counting.calls.digest import CallDigest, call_ref, digest_rows, unpack_fact
+from gateway.counting.calls.twins import MAX_NEAR, TwinIndex
+from tests.support.calls import call
+
+MANY = 4 * MAX_NEAR
+
+
+def fact(scope: str) -> CallDigest:
+    found = unpack_fact(digest_rows([call("s", scope=scope)]), 0)
+    assert found is not None
+    return found
+
+
+X, Y = fact("openai"), fact("agents")
+
+
+def reported(index: TwinIndex, chunk: int, what: CallDigest, n: int = MANY) -> list[int]:
+    """*n* equal reports, which begin at one time."""
+    refs = [call_ref(chunk, number) for number in range(n)]
+    for ref in refs:
+        index.add(what, ref)
+    return refs
+
+
+def test_equal_calls_are_paired_in_order_when_half_of_earlier_pairs_is_forgotten() -> None:
+    index = TwinIndex()
+    reported(index, 1, X)
+    reported(index, 2, Y)
+    index.prune(call_ref(2, 0))
+    index.prune(call_ref(2, 1))
+    first, second = reported(index, 3, X), reported(index, 4, Y)
+    assert all(other in index.near(X, ref) for ref, other in zip(first, second, strict=True))
+    assert all(other in index.near(Y, ref) for ref, other in zip(second, first, strict=True))
+
+
+def test_what_is_forgotten_of_all_scopes_begins_anew() -> None:
+    index = TwinIndex()
+    reported(index, 1, X)
+    reported(index, 2, Y)
+    assert not index.prune(call_ref(3, 0))
+    (first,), (second,) = reported(index, 3, X, 1), reported(index, 4, Y, 1)
+    assert index.near(X, first) == [second]
+    assert index.near(Y, second) == [first]
+
+
+def test_a_report_that_the_index_does_not_hold_is_compared_with_the_last() -> None:
+    index = TwinIndex()
+    reported(index, 1, X)
+    last = reported(index, 2, Y)[-1]
+    assert last in index.near(X, call_ref(3, 0))
