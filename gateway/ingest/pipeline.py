@@ -23,7 +23,7 @@ from spool.clock import rfc3339_ms
 from spool.record import AI_TELEMETRY
 from spool.store import IntakeStore, ItemCounts
 
-PIECE_CALLS: Final = 1000
+PIECE_CALLS: Final = 500
 """Calls that are counted and appended at once: a larger payload is cut, so that others have their
 turn and no chunk grows past a few MiB."""
 REFUSED_WHOLE: Final = frozenset({"traces", "logs", "metrics"})
