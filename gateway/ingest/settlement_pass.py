@@ -33,9 +33,9 @@ from spool.store import CountingStore
 log = structlog.get_logger()
 
 CONFLICT = "kept.conflict"
-LOOP_TURN_S = 0.02
+LOOP_TURN_S = 0.01
 """How long clusters are decided before other tasks of the event loop run."""
-COMMIT_CHANGES = 1_000
+COMMIT_CHANGES = 500
 """Changes of a large cluster that are committed before its next part is decided."""
 
 
