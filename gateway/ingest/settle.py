@@ -30,7 +30,7 @@ log = structlog.get_logger()
 
 PASS_S = 0.2
 """Chunks that fall due within this time are settled in one pass."""
-PASS_REPORTS = 2_000
+PASS_REPORTS = 1_000
 """One pass ends with the chunk that brings it to so many: its changes are one commit, and
 lie in memory until then."""
 RETRY_S = 1.0

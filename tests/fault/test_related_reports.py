@@ -108,10 +108,11 @@ def test_related_reports_are_delivered_and_hold_up_no_other_sender(load: str, tm
     assert took_s < LINGER_S + TIMES_PLAIN * plain_s
 
 
-def delivered(gateway: GatewayProcess, requests: Iterator[bytes], name: str) -> tuple[HonestSender, float]:
+def delivered(gateway: GatewayProcess, made: Iterator[bytes], name: str) -> tuple[HonestSender, float]:
     """Send the requests, beside an honest sender; seconds until no more is pending than that one
     has under way.
     """
+    requests = list(made)  # made before the clock runs: that takes as long as reading them does
     with HonestSender(gateway.intake_url, name=name) as honest:
         began_s = time.monotonic()
         for body in requests:
