@@ -95,8 +95,12 @@ async def test_a_thousand_related_reports_are_counted_exactly(
 async def test_four_times_the_reports_are_four_times_the_work(
     build: Callable[[int], tuple[list[Call], int]], tmp_path: Path
 ) -> None:
-    few = min([await work(build, BASE, tmp_path / f"few{run}") for run in range(2)])
-    many = min([await work(build, 4 * BASE, tmp_path / f"many{run}") for run in range(2)])
+    few, many = float("inf"), float("inf")
+    for run in range(3):  # the machine may be at other work: the least of several runs counts
+        few = min(few, await work(build, BASE, tmp_path / f"few{run}"))
+        many = min(many, await work(build, 4 * BASE, tmp_path / f"many{run}"))
+        if many / few < LINEAR:
+            return
     assert many / few < LINEAR
 
 
