@@ -7,7 +7,7 @@ may be a key. Here the answer is ours, and nothing is logged. Every listener is 
 import asyncio
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Final
 
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
@@ -15,8 +15,10 @@ from aiohttp.web_protocol import RequestHandler
 from gateway.common.http2_refusal import Http2Refusal
 
 FIRST_REQUEST_S = 30.0
-"""Until the headers of a connection's first request are whole; aiohttp waits for ever, and who
-shows no key could hold all there are."""
+"""Until the headers of a connection's first request are whole, and from the first byte of any later
+one; aiohttp waits for ever, and who shows no key could hold all there are."""
+KEEP_ALIVE_S: Final = 900.0
+"""Without a request; longer than clients and proxies keep a connection. aiohttp waits an hour."""
 
 Malformed = Callable[[web.BaseRequest, int], web.Response]
 """The answer to a request that cannot be parsed, and aiohttp's status for it; the
@@ -91,6 +93,7 @@ class _Connection(RequestHandler):
         self._http2: Http2Refusal | None = None
         self._is_begun = False
         self._silence: asyncio.TimerHandle | None = None
+        self._partial: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -102,6 +105,8 @@ class _Connection(RequestHandler):
     def connection_lost(self, exc: BaseException | None) -> None:
         if self._silence is not None:
             self._silence.cancel()
+        if self._partial is not None:
+            self._partial.cancel()
         self._server.closed()
         super().connection_lost(exc)
 
@@ -112,10 +117,20 @@ class _Connection(RequestHandler):
                 self._http2 = Http2Refusal(self._for_grpc(peer_of(self.transport)))
         if self._http2 is None:
             super().data_received(data)
+            self._watch_head()
         elif self.transport is not None:
             self.transport.write(self._http2.feed(data))
             if self._http2.is_over:
                 self.transport.close()
+
+    def _watch_head(self) -> None:
+        """Headers that began must become whole."""
+        is_partial = self._waiter is not None and not self._waiter.done()
+        if is_partial and self._partial is None:
+            self._partial = self._loop.call_later(FIRST_REQUEST_S, self.force_close)
+        elif not is_partial and self._partial is not None:
+            self._partial.cancel()
+            self._partial = None
 
     def _end_silence(self) -> None:
         if self._request_count == 0 and self.transport is not None:

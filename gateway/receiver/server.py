@@ -16,7 +16,7 @@ import structlog
 from aiohttp import web
 from multidict import CIMultiDict
 
-from gateway.common.http_server import QuietServer
+from gateway.common.http_server import KEEP_ALIVE_S, QuietServer
 from gateway.common.traceback_summary import places
 from gateway.common.wall_clock import wall_ms
 from gateway.contract.errors import BadPayload, GatewayError, MethodNotAllowed, Unauthenticated
@@ -106,6 +106,7 @@ class Receiver:
             max_field_size=MAX_HEADER_BYTES,
             max_headers=MAX_HEADERS,
             lingering_time=LINGER_S,
+            keepalive_timeout=KEEP_ALIVE_S,
             for_grpc=self.for_grpc,
             is_full=self.is_full,
         )

@@ -37,6 +37,25 @@ async def test_a_connection_that_never_asks_for_anything_is_ended(
         await each.wait_closed()
 
 
+async def test_headers_that_stop_half_way_end_their_connection_also_after_other_requests(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = await serve()
+    host, _, port = served.url.removeprefix("http://").rpartition(":")
+    reader, writer = await asyncio.open_connection(host, port)
+    for piece in (HEAD + b"\r\n", HEAD, b"\r\n"):
+        writer.write(piece)
+    for _ in range(2):
+        await reader.readuntil(b"HTTP/1.1 405")
+        await reader.readuntil(b"}")
+    monkeypatch.setattr(gateway.common.http_server, "FIRST_REQUEST_S", 0.2)
+    writer.write(HEAD)
+    async with asyncio.timeout(WAIT_S):
+        assert await reader.read() == b""
+    writer.close()
+    await writer.wait_closed()
+
+
 async def test_a_connection_too_many_is_asked_to_come_again(serve: Serve) -> None:
     served = await serve(limits=Limits(max_connections=2))
     host, _, port = served.url.removeprefix("http://").rpartition(":")
