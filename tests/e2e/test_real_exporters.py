@@ -1,5 +1,5 @@
-"""Exporters of other languages and of Python against the real gateway, through kill -9 and a
-restart: those that are quickly made. `python -m tests.clients all` runs every one.
+"""JavaScript's exporter against the real gateway, through kill -9 and a restart; Python's is in
+`test_otlp_grpc.py`. `python -m tests.clients all` runs those of every language.
 """
 
 import re
@@ -9,16 +9,14 @@ from pathlib import Path
 import pytest
 
 from tests.clients.programs import CLIENTS
-from tests.clients.runs import CASES, Compression, run
+from tests.clients.runs import CASES, run
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
-@pytest.mark.parametrize(("name", "compression"), [("python-http", "gzip"), ("js-http-json", "none")])
-def test_totals_are_exact_through_a_restart(tmp_path: Path, name: str, compression: Compression) -> None:
-    if name.startswith("js") and shutil.which("npm") is None:
-        pytest.skip("no npm on this machine")
-    outcome = run(CASES[name], compression, tmp_path)
+@pytest.mark.skipif(shutil.which("npm") is None, reason="no npm on this machine")
+def test_totals_are_exact_through_a_restart(tmp_path: Path) -> None:
+    outcome = run(CASES["js-http-json"], "gzip", tmp_path)
     assert outcome.counted == outcome.expected, outcome.said
     assert outcome.broken == []
 

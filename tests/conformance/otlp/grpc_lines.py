@@ -14,8 +14,8 @@ MIB = 2**20
 MOST_MEMORY_MIB = 400
 MOST_ANSWER_BYTES = 4 * MIB
 RETRYABLE = {"CANCELLED", "DEADLINE_EXCEEDED", "ABORTED", "OUT_OF_RANGE", "UNAVAILABLE", "DATA_LOSS"}
-PING_MS = 200
-PINGS_S = 1.5
+PING_MS = 1000  # the library sends none more often
+PINGS_S = 3.5
 
 
 def the_grpc(target: Target) -> Grpc:

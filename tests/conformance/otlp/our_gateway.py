@@ -4,12 +4,13 @@ a fresh one at the default ports.
 
 import argparse
 import asyncio
+import socket
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from gateway.contract.scopes import EVENT_SCOPE, INGEST_SCOPE, Fixed
 from tests.conformance.otlp.grpc_wire import Grpc
@@ -17,6 +18,7 @@ from tests.conformance.otlp.http_wire import Http
 from tests.conformance.otlp.payloads import traces
 from tests.conformance.otlp.table import report, results
 from tests.conformance.otlp.target import Target
+from tests.support.certificates import Authority
 from tests.support.gateway_process import GatewayProcess, Upstream
 from tests.support.keys_beside import BY, keys_beside
 
@@ -25,6 +27,10 @@ NO_UPSTREAM = Upstream("http://127.0.0.1:9", "any")
 SMALL_SPOOL = {"max_bytes": "1MiB", "reserve_bytes": "16MiB"}
 DEFAULT_PORTS = ("127.0.0.1:4318", "127.0.0.1:4317")
 ANY_PORT = "127.0.0.1:0"
+
+
+Place = Literal["TCP", "TLS", "Unix socket"]
+PLACES: tuple[Place, ...] = get_args(Place)
 
 
 class Keys(NamedTuple):
@@ -54,15 +60,27 @@ class Busy(NamedTuple):
 
 
 @contextmanager
-def gateway_at(http: str, grpc: str, folder: Path, busy: Busy) -> Iterator[Target]:
-    """A gateway with keys that listens there: `unix:/path`, or `host:port`."""
+def gateway_at(place: Place, folder: Path, busy: Busy, ports: Sequence[str] = (ANY_PORT, ANY_PORT)) -> Iterator[Target]:
+    """A gateway with keys; *ports*: its addresses for HTTP and gRPC, but on a Unix socket."""
+    http, grpc = ports if place != "Unix socket" else (f"unix:{folder / name}" for name in ("http", "grpc"))
     listen: dict[str, object] = {"http": http, "grpc": grpc, "admin": ANY_PORT, "service": ANY_PORT}
-    gateway = GatewayProcess(folder, config={"listen": listen, "http": {"cors_origins": [ORIGIN]}})
+    config: dict[str, object] = {"listen": listen, "http": {"cors_origins": [ORIGIN]}}
+    trusted = None
+    if place == "TLS":
+        authority = Authority(folder)
+        files = authority.signed("server").files
+        config["tls"] = {"http": files, "grpc": files}
+        trusted = str(authority.pair.cert)
+    gateway = GatewayProcess(folder, config=config)
     keys = made_keys(gateway.data_dir)
     with gateway:
+        if place != "Unix socket":
+            http, grpc = gateway.intake_url, gateway.grpc_target
+        if place == "TLS":
+            http, grpc = http.replace("http://", "https://"), f"https://{grpc}"
         yield Target(
-            Http(http if http.startswith("unix:") else gateway.intake_url, keys.good),
-            Grpc(grpc if grpc.startswith("unix:") else gateway.grpc_target, keys.good),
+            Http(http, keys.good, trusted),
+            Grpc(grpc, keys.good, trusted),
             busy.http,
             busy.grpc,
             weak_key=keys.weak,
@@ -70,6 +88,18 @@ def gateway_at(http: str, grpc: str, folder: Path, busy: Busy) -> Iterator[Targe
             pid=gateway.process.pid,
             status_url=gateway.admin_url + "/v2/status",
         )
+
+
+@contextmanager
+def forwarding_gateway(folder: Path) -> Iterator[Target]:
+    """One that forwards to the kit by OTLP/HTTP, and sends nothing anywhere else."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        destination: tuple[str, int] = free.getsockname()
+    listen = {"http": ANY_PORT, "grpc": "off", "admin": ANY_PORT, "service": ANY_PORT}
+    url = "http://{}:{}".format(*destination)
+    config = {"listen": listen, "exporters": {"kit": {"type": "otlp", "endpoint": url}}}
+    with GatewayProcess(folder, config=config) as gateway:
+        yield Target(sender=Http(gateway.intake_url), destination=destination)
 
 
 @contextmanager
@@ -94,14 +124,17 @@ async def _filled(http: Http) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.conformance.otlp.our_gateway")
+    parser.add_argument("--at", choices=PLACES, default="TCP", help="what its addresses are")
     parser.add_argument("--save", metavar="FILE", type=Path, help="write the results there, as JSON")
     given = parser.parse_args()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        for name in ("one", "full"):
+        for name in ("one", "full", "forwarding"):
             (folder / name).mkdir()
         busy = stack.enter_context(full_gateway(folder / "full"))
-        target = stack.enter_context(gateway_at(*DEFAULT_PORTS, folder / "one", busy))
+        target = stack.enter_context(gateway_at(given.at, folder / "one", busy, DEFAULT_PORTS))
+        forwarding = stack.enter_context(forwarding_gateway(folder / "forwarding"))
+        target.sender, target.destination = forwarding.sender, forwarding.destination
         return report(asyncio.run(results(target)), given.save)
 
 

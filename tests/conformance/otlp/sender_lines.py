@@ -13,9 +13,9 @@ from tests.conformance.otlp.payloads import protobuf
 from tests.conformance.otlp.target import Target
 
 WAIT_S = 20.0
-QUIET_S = 4.0
+QUIET_S = 2.5
 """In which what is never re-sent does not come: above the first pause of usual senders."""
-AFTER_S = 3
+AFTER_S = 2
 
 
 class Arrival(NamedTuple):

@@ -3,17 +3,17 @@
 import asyncio
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
 from tests.conformance.otlp.every_line import LINES
 from tests.conformance.otlp.lines import Line, run
-from tests.conformance.otlp.our_gateway import ANY_PORT, full_gateway, gateway_at
+from tests.conformance.otlp.our_gateway import PLACES, forwarding_gateway, full_gateway, gateway_at
 from tests.conformance.otlp.target import Target
 
 NOT_APPLICABLE = {"B09": "it warns of nothing", "B36": "the address given"}
 """Line -> what it says. The default ports are looked at in tests/unit/config."""
-PLACES = ("TCP", "Unix socket")
 
 
 @pytest.fixture(scope="module")
@@ -21,12 +21,10 @@ def targets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Targ
     """Place -> a gateway there."""
     with ExitStack() as stack:
         busy = stack.enter_context(full_gateway(tmp_path_factory.mktemp("full")))
-        made = {}
-        for place in PLACES:
-            folder = tmp_path_factory.mktemp(place.split()[0])
-            http, grpc = (f"unix:{folder / name}" if place == "Unix socket" else ANY_PORT for name in ("http", "grpc"))
-            made[place] = stack.enter_context(gateway_at(http, grpc, folder, busy))
-        yield made
+        yield {
+            place: stack.enter_context(gateway_at(place, tmp_path_factory.mktemp(place.split()[0]), busy))
+            for place in PLACES
+        }
 
 
 @pytest.mark.parametrize("line", [one for one in LINES if one.over != "sender"], ids=repr)
@@ -37,3 +35,10 @@ def test_the_gateway_holds(targets: dict[str, Target], place: str, line: Line) -
         assert result.seen.startswith(NOT_APPLICABLE[line.number])
     else:
         assert result.verdict == "pass", result.seen
+
+
+def test_it_forwards_as_the_checklist_says(tmp_path: Path) -> None:
+    (line,) = [one for one in LINES if one.over == "sender"]
+    with forwarding_gateway(tmp_path) as target:
+        result = asyncio.run(run(line, target))
+    assert result.verdict == "pass", result.seen

@@ -9,10 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.processes import PROJECT_ROOT
-from tests.conformance.otlp import (
-    every_line,  # noqa: F401 - registers the lines
-    http_wire,
-)
+from tests.conformance.otlp import grpc_lines, http_wire
 from tests.conformance.otlp.every_line import LINES
 from tests.conformance.otlp.grpc_wire import Grpc
 from tests.conformance.otlp.http_wire import Http
@@ -27,6 +24,7 @@ CANNOT_FAIL = {"B36"}
 @pytest.fixture(autouse=True)
 def brief_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_wire, "ANSWER_TIMEOUT_S", 2.0)
+    monkeypatch.setattr(grpc_lines, "PINGS_S", 0.1)
 
 
 @pytest.fixture
