@@ -6,7 +6,7 @@ What OpenTelemetry's semantic conventions name travels under their names; every 
 the status.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any, Final
 
@@ -78,16 +78,6 @@ def path_of(name: str) -> Path | None:
         if path[: len(free)] == free and len(path) > len(free):
             return (*free, ".".join(path[len(free) :]))
     return path
-
-
-def fields_of(value: Mapping[str, Any], above: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """Every field of a record that has a value, those of its parts one by one."""
-    for name, inner in value.items():
-        path = (*above, name)
-        if isinstance(inner, dict):
-            yield from fields_of(inner, path)
-        elif inner is not None:
-            yield path, inner
 
 
 def put(record: dict[str, Any], path: Path, value: Any) -> None:

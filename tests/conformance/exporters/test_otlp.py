@@ -240,7 +240,7 @@ FULL: dict[str, Any] = {
         "project": "p-1",
         "device_id": "dev-1",
         "key": "team-a",
-        "labels": {"agent": "planner", "cost.center": "7"},
+        "labels": {"agent": "planner", "cost.center": "7", "flags": "none", "trace": "x"},
     },
     "trace": {"trace_id": TRACE, "span_id": SPAN, "parent_span_id": PARENT},
     "calls": 3,
@@ -274,7 +274,7 @@ def test_a_field_without_a_value_comes_back_without_one(field: str) -> None:
 
 
 def test_the_span_is_what_the_conventions_say() -> None:
-    span = span_of(FULL)
+    span = Span.FromString(span_of(FULL))
     found = {each.key: each.value for each in span.attributes}
     assert (span.name, span.kind, span.status.code, span.status.message) == ("chat gpt-5-mini", 3, 2, "")
     assert span.end_time_unix_nano - span.start_time_unix_nano == 4_567_000_000
@@ -289,14 +289,14 @@ def test_the_span_is_what_the_conventions_say() -> None:
 def test_ids_are_the_records_own_or_derived_and_the_same_each_time() -> None:
     own_id = span_record_id(bytes.fromhex(TRACE), bytes.fromhex(SPAN))
     own, logged, untraced = (
-        span_of({**FULL, "record_id": own_id}),
-        span_of(FULL),
-        span_of({**FULL, "trace": None}),
+        Span.FromString(span_of({**FULL, "record_id": own_id})),
+        Span.FromString(span_of(FULL)),
+        Span.FromString(span_of({**FULL, "trace": None})),
     )
     assert ids_of(own) == (TRACE, SPAN, PARENT)
     assert ids_of(logged)[::2] == (TRACE, SPAN), "a report inside a span has one of its own below it"
     assert ids_of(untraced) == ("3eb1bd439947eb762998e566ccc2e099", "3eb1bd439947eb76", "")
-    other = span_of({**FULL, "record_id": "f" * 32})
+    other = Span.FromString(span_of({**FULL, "record_id": "f" * 32}))
     assert len({own.span_id, logged.span_id, other.span_id}) == 3
 
 
