@@ -6,6 +6,7 @@ way, let sends land, close the files.
 """
 
 import asyncio
+import ssl
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -154,7 +155,14 @@ class Gateway:
     async def _start_delivery(self) -> None:
         config = self.config
         self.lanes, self._device_lane, self.service = await start_delivery(
-            config, self._stack, self.spool, self._ingest.events, self.devices, self._itself, now_ms=self._now_ms
+            config,
+            self._stack,
+            self.spool,
+            self._ingest.events,
+            self.devices,
+            self._itself,
+            now_ms=self._now_ms,
+            service_tls=self._context_of("service"),
         )
         if config.devices.enroll != "off":
             run_in_background(self._stack, add_named(self.spool, self.devices), "named devices")
@@ -238,7 +246,7 @@ class Gateway:
             devices=self.devices,
             service=self.service,
         )
-        http, admin = (None if tls is None else tls.context for tls in map(self._tls.get, ("http", "admin")))
+        http, admin = self._context_of("http"), self._context_of("admin")
         served = self.receiver.make_server()
         self.ports = Ports(
             http=await bind(self._stack, "listen.http", served, addresses.http, OWNER_AND_GROUP, http),
@@ -250,6 +258,11 @@ class Gateway:
             files = self._tls["admin"].files if "admin" in self._tls else None
             self._stack.callback(announce_address(self.config.data_dir, self.ports.admin, files))
         self.receiver.grpc_at = port_of(self.ports.grpc)
+
+    def _context_of(self, listener: str) -> ssl.SSLContext | None:
+        """None for a listener without TLS."""
+        tls = self._tls.get(listener)
+        return None if tls is None else tls.context
 
     async def _listen_for_grpc(self) -> Address:
         if self.config.listen.grpc is None:

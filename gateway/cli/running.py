@@ -96,7 +96,7 @@ async def _gateway_until_signal(config: Config, ports_file: Path | None, read_ag
         click.echo(f"senders: {address_text(ports.http, tls.http)}", err=True)
         click.echo(f"senders, gRPC: {ports.grpc or 'off'}{'' if tls.grpc is None else ' (TLS)'}", err=True)
         click.echo(f"admin: {address_text(ports.admin, tls.admin)}", err=True)
-        click.echo(f"local service: {address_text(ports.service)}", err=True)
+        click.echo(f"local service: {address_text(ports.service, tls.service)}", err=True)
         click.echo(f"data: {config.data_dir.absolute()} (the status page's token is in admin-token there)", err=True)
         if ports_file is not None:
             write_ports(ports_file, http=ports.http, grpc=ports.grpc, admin=ports.admin, service=ports.service)

@@ -28,7 +28,7 @@ Steps = tuple[str | int, ...]
 
 TLS_FILES: tuple[Steps, ...] = tuple(
     ("tls", listener, option)
-    for listener in ("http", "grpc", "admin")
+    for listener in ("http", "grpc", "admin", "service")
     for option in ("cert_file", "key_file", "client_ca_file")
 )
 FILE_OPTIONS: tuple[Steps, ...] = (("data_dir",), ("pricing", "file"), ("upstream", "ca_file"), *TLS_FILES)

@@ -99,17 +99,18 @@ class Tls(Options):
     http: TlsOptions | None = None
     grpc: TlsOptions | None = None
     admin: TlsOptions | None = None
+    service: TlsOptions | None = None
 
-    @field_validator("admin")
+    @field_validator("admin", "service")
     @classmethod
-    def no_names_for_operators(cls, value: TlsOptions | None) -> TlsOptions | None:
+    def names_of_senders_alone(cls, value: TlsOptions | None) -> TlsOptions | None:
         if value is not None and value.clients == "admit":
-            raise ValueError("clients: admit is for senders; operators show the admin token")
+            raise ValueError("clients: admit is for senders; others show their token or key")
         return value
 
     def groups(self) -> dict[str, TlsOptions]:
         """Listener -> its options, of those with TLS."""
-        found = {"http": self.http, "grpc": self.grpc, "admin": self.admin}
+        found = {"http": self.http, "grpc": self.grpc, "admin": self.admin, "service": self.service}
         return {name: options for name, options in found.items() if options is not None}
 
 

@@ -1,6 +1,7 @@
 """The lanes that a configuration describes, and the service embedded where it names no upstream."""
 
 import random
+import ssl
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import NamedTuple
@@ -34,13 +35,14 @@ async def start_delivery(
     itself: New,
     *,
     now_ms: Callable[[], int],
+    service_tls: ssl.SSLContext | None = None,
 ) -> Delivery:
     """Start the lanes; *stack* stops them. *itself* is the gateway as a device.
-    Raises CannotStart, SpoolError.
+    *service_tls* is of `listen.service`. Raises CannotStart, SpoolError.
     """
     service, upstream, options = None, config.upstream, config.devices
     if upstream is None:
-        service = await EmbeddedService.start(config.listen.service, config.data_dir, now_ms)
+        service = await EmbeddedService.start(config.listen.service, config.data_dir, now_ms, service_tls)
         stack.push_async_callback(service.stop)
         upstream = await service.upstream()
     lanes = Lanes(config, upstream, spool, events, EarlierItems(devices))

@@ -6,6 +6,7 @@ The gateway sends to it over a real socket like to any service: AI telemetry und
 the operator, lie as files of mode 0600.
 """
 
+import ssl
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple, Self, TypedDict
@@ -128,30 +129,39 @@ async def no_totals(*_: int) -> TotalsPage:
 class EmbeddedService:
     """The local service in this process, listening; made by `start`."""
 
-    def __init__(self, service: Service, port: int, data_dir: Path) -> None:
+    def __init__(self, service: Service, port: int, data_dir: Path, own_port: int) -> None:
         self._service = service
         self._data_dir = data_dir
-        self._summary = ServiceSummary(port, data_dir / READ_KEY_FILE)
+        self._own_port = own_port
+        self._summary = ServiceSummary(own_port, data_dir / READ_KEY_FILE)
         self.port = port
+        """Of `listen.service`."""
         self.keys = service.keys
         self.totals = self._summary.totals
 
     @classmethod
-    async def start(cls, address: Address, data_dir: Path, now_ms: Callable[[], int]) -> Self:
-        """Raises CannotStart, which names `listen.service`."""
+    async def start(
+        cls, address: Address, data_dir: Path, now_ms: Callable[[], int], tls: ssl.SSLContext | None = None
+    ) -> Self:
+        """Raises CannotStart, which names `listen.service`.
+
+        With *tls* the gateway itself asks it on a loopback port of its own: the certificate is for
+        the name that others know.
+        """
         if not isinstance(address, TcpAddress):
             raise CannotStart(NO_SERVICE_ADDRESS)
         service = Service(data_dir / FOLDER, now_ms=now_ms)
         try:
-            port = await service.start(address.host, address.port)
+            port = await service.start(address.host, address.port, tls)
+            own_port = port if tls is None else await service.listen_on_loopback()
         except OSError as error:
             raise not_bound("listen.service", address, error) from error
-        return cls(service, port, data_dir)
+        return cls(service, port, data_dir, own_port)
 
     async def upstream(self) -> Upstream:
         """It recognises a repeated event by its id, so none needs to become a dead letter."""
         keys = await prepare_keys(self._service, self._data_dir)
-        return Upstream(base_url=f"http://127.0.0.1:{self.port}", keys=keys, knows_event_ids=True)
+        return Upstream(base_url=f"http://127.0.0.1:{self._own_port}", keys=keys, knows_event_ids=True)
 
     async def stop(self) -> None:
         await self._summary.close()

@@ -8,6 +8,7 @@ by="ops@example.com") await service.stop()
 
 import asyncio
 import secrets
+import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from importlib.resources import files
@@ -103,17 +104,23 @@ class Service:
     def keys(self) -> KeyStore:
         return self._context.keys
 
-    async def start(self, host: str = "127.0.0.1", port: int = 0) -> int:
+    async def start(self, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None) -> int:
         """Open the files, listen, and return the port; 0 picks a free one. Raises OSError,
         DatabaseUnavailable.
         """
         await self._runner.setup()
         try:
-            await web.TCPSite(self._runner, host, port).start()
+            await web.TCPSite(self._runner, host, port, ssl_context=tls).start()
         except BaseException:
             await self._runner.cleanup()
             raise
         bound: int = self._runner.addresses[0][1]
+        return bound
+
+    async def listen_on_loopback(self) -> int:
+        """Listen without TLS on one more port, that of its own gateway. After `start`."""
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        bound: int = self._runner.addresses[-1][1]
         return bound
 
     async def start_unix(self, path: Path) -> None:

@@ -28,6 +28,7 @@ from gateway.contract.scopes import EVENT_SCOPE, INGEST_SCOPE, Fixed
 from gateway.ingest.parsing.parse import Payload
 from tests.support.certificates import Authority, Pair
 from tests.support.grpc_calls import called, refused
+from tests.support.polling import until_true
 from tests.support.spans import call_span
 
 PROTOBUF = {"Content-Type": "application/x-protobuf"}
@@ -116,7 +117,8 @@ async def shown_serial(address: object, context: ssl.SSLContext) -> str:
 
 
 async def test_every_listener_speaks_tls(tmp_path: Path, authority: Authority, server: Pair) -> None:
-    async with running(tmp_path, dict.fromkeys(("http", "grpc", "admin"), server.files)) as gateway:
+    tls = dict.fromkeys(("http", "grpc", "admin", "service"), server.files)
+    async with running(tmp_path, tls, **{"counting.settle": "0s"}) as gateway:
         assert await posted(gateway, trusting(authority)) == 200
         async with channel_to(gateway, authority) as channel:
             assert await called(channel, call_span("a", (1, 1))) == b""
@@ -130,6 +132,16 @@ async def test_every_listener_speaks_tls(tmp_path: Path, authority: Authority, s
         async with aiohttp.ClientSession() as session:
             with pytest.raises(aiohttp.ClientError):
                 await session.get(f"http://{gateway.ports.http}/")
+        async with (
+            aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=trusting(authority))) as session,
+            session.get(f"https://{gateway.ports.service}/v2/ai-telemetry/summary") as answer,
+        ):
+            assert answer.status == 401
+        await until_true(
+            lambda: gateway.status()["lanes"]["ai_telemetry"]["delivered"] == 1,
+            timeout_s=20,
+            what="delivered without TLS",
+        )
         credentials = grpc.ssl_channel_credentials(authority.pair.cert.read_bytes())
         async with aio.secure_channel(str(gateway.ports.http), credentials) as misled:
             assert "OTLP/gRPC is on port" in (await refused(misled, b"")).text
