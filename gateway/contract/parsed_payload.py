@@ -24,3 +24,5 @@ class ParsedPayload(NamedTuple):
     links: bytes
     """`LINK_BYTES` each."""
     used: list[Used]
+    stated: dict[str, str]
+    """Record id -> position, of the records that another gateway stated as spans."""

@@ -184,9 +184,10 @@ def of_sums(records: Sequence[bytes]) -> dict[str, str | None]:
 def without(packed: ParsedPayload, blocked: set[str]) -> ParsedPayload:
     """*packed* less the calls of the *blocked* devices, which are rejected."""
     kept, rejected = [], list(packed.rejected)
-    for at, record in enumerate(packed.records):
-        if orjson.loads(record)["attribution"].get("device_id") in blocked:
-            rejected.append((REASON, f"calls[{at}]"))
+    for at, data in enumerate(packed.records):
+        record = orjson.loads(data)
+        if record["attribution"].get("device_id") in blocked:
+            rejected.append((REASON, packed.stated.get(record["record_id"], f"calls[{at}]")))
         else:
             kept.append(at)
     return packed._replace(

@@ -27,7 +27,8 @@ PIECE_CALLS: Final = 500
 """Calls that are counted and appended at once: a larger payload is cut, so that others have their
 turn and no chunk grows past a few MiB."""
 REFUSED_WHOLE: Final = frozenset({"traces", "logs", "metrics"})
-"""Kinds whose answer has no other way to name a blocked device than to refuse the request."""
+"""Kinds whose answer has no other way to name a blocked device than to refuse the request. Not so
+what another gateway states, which has records of others to send."""
 BLOCKED: Final = (
     "the device is blocked: its data is refused until an operator lets it in again (telemetry-gateway devices unblock)"
 )
@@ -92,7 +93,7 @@ class IngestPipeline:
         had_usage = parsed.has_usage
         admitted = await self._admit(parsed, context)
         await self._count_and_append(admitted, context)
-        if payload.kind in REFUSED_WHOLE and had_usage and not admitted.has_usage:
+        if payload.kind in REFUSED_WHOLE and had_usage and not admitted.has_usage and not parsed.is_stated:
             raise DeviceBlocked(BLOCKED)
         return Taken(parsed, admitted)
 

@@ -86,6 +86,8 @@ class Normalised:
     stated: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     """Position and content of the records that another gateway stated as spans, unchecked;
     `gateway.sources.records` makes calls of them."""
+    stated_at: dict[str, str] = field(default_factory=dict)
+    """Record id -> position, of those that became calls."""
     unknown_conventions: Counter[str] = field(default_factory=Counter)
     """Scope name -> calls that only the generic table could read."""
 

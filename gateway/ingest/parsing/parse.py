@@ -62,6 +62,11 @@ class Parsed(NamedTuple):
     """Record id -> trace id."""
 
     @property
+    def is_stated(self) -> bool:
+        """Whether another gateway stated records of it as spans."""
+        return self.calls is not None and bool(self.calls.stated)
+
+    @property
     def has_usage(self) -> bool:
         """Whether anything is left to keep."""
         return bool((self.calls and self.calls.records) or (self.points and self.points.points))
@@ -143,6 +148,7 @@ def parsed_calls(normalised: Normalised, context: Context, rules: ParseRules) ->
         digest_rows(calls),
         b"".join(normalised.links),
         used,
+        normalised.stated_at,
     )
 
 

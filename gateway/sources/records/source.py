@@ -51,9 +51,12 @@ def read_stated(normalised: Normalised, context: Context) -> Normalised:
     """*normalised*, with calls or rejections of what another gateway stated as spans."""
     for position, value in normalised.stated:
         try:
-            normalised.calls.append(_call(record_of(value, context.received_at), context))
+            record = record_of(value, context.received_at)
         except Fault as fault:
             normalised.rejected.append(Rejection(fault.reason, at(position, fault.field)))
+            continue
+        normalised.calls.append(_call(record, context))
+        normalised.stated_at[record["record_id"]] = position
     return normalised
 
 

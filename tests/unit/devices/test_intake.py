@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from exporters.otlp.encode import encode_spans
 from gateway.contract.errors import DeviceBlocked, TooManyDevices
 from gateway.contract.intake import Receipt, Sender
 from gateway.devices.backfill import add_named
@@ -26,6 +27,7 @@ from gateway.pricing.prices import Prices
 from gateway.storage.database import Database
 from spool.record import AI_TELEMETRY
 from spool.sqlite.spool import SqliteSpool
+from tests.conformance.exporters.test_otlp import FULL
 from tests.support.device_senders import attributes, heartbeat, resource_spans, telemetry
 from tests.support.spool_rig import Clock, metering, open_spool
 from tests.unit.devices.conftest import GATEWAY_ID
@@ -201,6 +203,31 @@ def metrics_of(*device_ids: str) -> bytes:
             ]
         }
     ).encode()
+
+
+OTHERS: dict[str, Any] = {**FULL, "trace": None, "request_id": None}
+"""A record that nothing relates to another."""
+
+
+async def test_another_gateways_spans_of_a_blocked_device_are_rejected_one_by_one(whole: Whole) -> None:
+    """A 403 would hold all that the other gateway has to send."""
+
+    def spans(*devices: str) -> bytes:
+        records = [
+            {**OTHERS, "record_id": f"{n:032x}", "response_id": device, "attribution": {"device_id": device}}
+            for n, device in enumerate(devices, start=len(devices))
+        ]
+        return encode_spans([json.dumps(each).encode() for each in records], packs=False).body
+
+    await whole.intake.traces(spans("bad"), json=False, sender=ANYONE)
+    await whole.block("bad")
+    alone = await whole.intake.traces(spans("bad"), json=False, sender=ANYONE)
+    beside = await whole.intake.traces(spans("good", "bad"), json=False, sender=ANYONE)
+    for receipt, position in ((alone, "resourceSpans[0]"), (beside, "resourceSpans[1]")):
+        assert [(x.reason, x.position) for x in receipt.rejected] == [
+            ("device_blocked", f"{position}.scopeSpans[0].spans[0]")
+        ]
+    assert [record["attribution"]["device_id"] for record in await whole.records()] == ["bad", "good"]
 
 
 async def test_metrics_enrol_and_a_blocked_devices_points_are_rejected(whole: Whole) -> None:
