@@ -114,6 +114,8 @@ class Lanes:
         self._pumps: dict[Lane, Pump] = {}
         self._pumping: dict[Lane, asyncio.Task[None]] = {}
         self._restarts: Counter[Lane] = Counter()
+        self._unnamed_before: Counter[Lane] = Counter()
+        """Unnamed refusals of the pumps that were replaced."""
         self._running: list[asyncio.Task[None]] = []
 
     def _store(self, lane: Lane) -> SupervisedLaneStore:
@@ -150,6 +152,8 @@ class Lanes:
                 chance=random.random,
                 destination=plan.destination,
             )
+            if lane in self._pumps:
+                self._unnamed_before[lane] += self._pumps[lane].counts.unnamed_refusals
             self._pumps[lane] = pump
             self._pumping[lane] = asyncio.create_task(pump.run(), name=f"pumping {lane}")
             watching = asyncio.create_task(self._until_still(lane, pump, plan.limits), name=f"watch {lane}")
@@ -273,7 +277,7 @@ class Lanes:
             "state": state,
             "reason": reason,
             "restarts": self._restarts[lane],
-            "unnamed_refusals": 0 if pump is None else pump.counts.unnamed_refusals,
+            "unnamed_refusals": self._unnamed_before[lane] + (pump.counts.unnamed_refusals if pump else 0),
         }
 
 

@@ -36,8 +36,8 @@ class LaneStatus(TypedDict):
     """How often its pump was replaced, because it ended by a fault or stood still,
     since the gateway started."""
     unnamed_refusals: NotRequired[int]
-    """Of the delivered records, how many an OTLP upstream refused without naming them, since its
-    pump began."""
+    """Of the delivered records, how many an OTLP upstream refused without naming them, since the
+    gateway started."""
 
 
 class SpoolStatus(TypedDict):
@@ -157,6 +157,12 @@ LANE_RESTARTS: Final = Name(
     "Times that a lane's pump was replaced, because it ended by a fault of ours or stood still with something to send.",
     ("lane",),
 )
+LANE_UNNAMED_REFUSALS: Final = Name(
+    "telemetry_gateway_lane_unnamed_refusals",
+    "counter",
+    "Delivered records that an OTLP upstream refused without naming them.",
+    ("lane",),
+)
 DEAD_LETTERS: Final = Name(
     "telemetry_gateway_dead_letters",
     "gauge",
@@ -238,7 +244,7 @@ UP: Final = Name("telemetry_gateway_info", "gauge", "Always 1; its label says wh
 
 NAMES: Final[tuple[Name, ...]] = (
     ITEMS_RECEIVED, ITEMS, ITEM_REASONS, LANE_RECORDS, LANE_DELIVERED, LANE_EXPIRED, LANE_OLDEST, LANE_STATE,
-    LANE_RESTARTS, DEAD_LETTERS, DEAD_LETTER_ENDS, SENDING_AGAIN, SENT_AGAIN,
+    LANE_RESTARTS, LANE_UNNAMED_REFUSALS, DEAD_LETTERS, DEAD_LETTER_ENDS, SENDING_AGAIN, SENT_AGAIN,
     UNPRICED, SPOOL_BYTES, SPOOL_USED, SPOOL_LIMIT, DISK_FREE, QUARANTINED, QUARANTINE_BYTES, SALVAGES, UNACKNOWLEDGED, LOST, HTTP_ANSWERS, HTTP_GONE, OVER_QUOTA, UNFORESEEN, IN_FLIGHT_BYTES, DEVICES, ENROLMENTS, UP,
 )  # fmt: skip
 
@@ -313,6 +319,8 @@ def lane_metrics(lanes: Mapping[str, LaneStatus]) -> Iterator[Metric]:
     states = [((name, state), float(lane["state"] == state)) for name, lane in lanes.items() for state in LANE_STATES]
     yield family(LANE_STATE, states)
     yield family(LANE_RESTARTS, [((name,), lane.get("restarts", 0)) for name, lane in lanes.items()])
+    unnamed = [((name,), lane.get("unnamed_refusals", 0)) for name, lane in lanes.items()]
+    yield family(LANE_UNNAMED_REFUSALS, unnamed)
 
 
 def spool_metrics(spool: SpoolStatus) -> Iterator[Metric]:

@@ -411,6 +411,15 @@ async def test_metrics_are_readable_complete_and_agree_with_the_status(
     assert states == {"ok": 1, "behind": 0, "retrying": 0, "held": 0, "off": 0}
 
 
+async def test_refusals_that_an_otlp_upstream_did_not_name_are_counted(
+    start: Start, client: aiohttp.ClientSession
+) -> None:
+    admin = await start()
+    admin.status = figures(lanes={"backend": lane(unnamed_refusals=2)})
+    async with client.get(admin.url + "/metrics") as response:
+        assert 'telemetry_gateway_lane_unnamed_refusals_total{lane="backend"} 2.0' in await response.text()
+
+
 async def test_a_salvaged_spool_is_ready_and_degraded(start: Start, client: aiohttp.ClientSession) -> None:
     admin = await start()
     latest = {"at_ms": 1, "folder": "20260105T100000Z", "records": None, "why": "a page", "damaged": {"chunk": 1}}
