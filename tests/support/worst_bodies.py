@@ -177,7 +177,9 @@ JSON_SPAN: Final = (
 LITELLM_LINE: Final = '{"id":"NUMBER","call_type":"acompletion","model":"m","startTime":1767607201,"endTime":1767607202,"prompt_tokens":7}\n'
 GENERIC_LINE: Final = '{"id":"NUMBER","model":"m","input_tokens":7}\n'
 UNIT_COST_RECORD: Final = (
-    '{"timestamp":"2026-01-05T10:00:00Z","value":"7","filters":{"custom:A":["NUMBER' + "x" * 240 + '"]}}'
+    '{"timestamp":"2026-01-05","granularity":"DAILY","associated_cost":{"custom:Product":"NUMBER'
+    + "x" * 240
+    + '"},"value":"7"}'
 )
 FULL: Final[Mapping[str, OfSize]] = {
     "calls": lambda size: Sent("/v1/traces", field(1, field(2, calls_in(size)))),
@@ -203,12 +205,17 @@ def read(sent: Sent, limits: ParseLimits = ParseLimits()) -> None:  # noqa: B008
     """What the gateway does with a body before it counts and keeps what is in it; whatever it is
     refused for.
     """
-    kind = sent.path.rsplit("/", 1)[1]
     with suppress(BadPayload, TooLarge, BadUnitCost):
-        if sent.path == "/v1/events":
-            decode_events(sent.body, _NOW_MS, EventRules(limits=limits))
-        elif sent.path.startswith("/v1/unit-cost/"):
-            read_records(sent.body, Target("metric", "units", "sum"), _NOW_MS)
-        else:
-            context = Context(_NOW_MS, rfc3339(_NOW_MS), key="key", limits=limits)
-            parse(Payload(kind, sent.body, sent.kind == JSON), context, _RULES)
+        sound_items(sent, limits)
+
+
+def sound_items(sent: Sent, limits: ParseLimits = NO_LIMITS) -> int:
+    """Read a body; how many items of it may be kept. Raises BadPayload, TooLarge, BadUnitCost."""
+    kind = sent.path.rsplit("/", 1)[1]
+    if sent.path == "/v1/events":
+        return len(decode_events(sent.body, _NOW_MS, EventRules(limits=limits)).events)
+    if sent.path.startswith("/v1/unit-cost/"):
+        return len(read_records(sent.body, Target("metric", "units", "sum"), _NOW_MS))
+    context = Context(_NOW_MS, rfc3339(_NOW_MS), key="key", limits=limits)
+    parsed = parse(Payload(kind, sent.body, sent.kind == JSON), context, _RULES)
+    return len(parsed.calls.records if parsed.calls else []) + len(parsed.points.points if parsed.points else [])
