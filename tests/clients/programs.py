@@ -14,7 +14,6 @@ from tests.support.client_environments import ENVIRONMENTS, InstallFailed, clien
 
 CLIENTS = Path(__file__).parent
 BUILD_TIMEOUT_S = 1800.0
-SENDERS_PER_LANGUAGE = ("python", "phoenix", "js", "go", "java", "rust")
 
 
 def command(program: str) -> list[str]:

@@ -19,6 +19,8 @@ from tests.support.gateway_process import GatewayProcess, broken_identities
 
 CALLS = 200
 STEP_TIMEOUT_S = 30.0
+IN_SECONDS = ("python", "phoenix")
+"""Programs that read OTEL_EXPORTER_OTLP_TIMEOUT as seconds; the others as milliseconds."""
 Protocol = Literal["http/protobuf", "http/json", "grpc"]
 Compression = Literal["none", "gzip"]
 
@@ -39,6 +41,7 @@ class Case(NamedTuple):
     senders go on when it is."""
 
 
+BEHIND_THE_COLLECTOR = (Sender("python", "http/protobuf"), Sender("js", "http/json"), Sender("go", "grpc"))
 CASES: Mapping[str, Case] = {
     "python-http": Case((Sender("python", "http/protobuf"),)),
     "python-grpc": Case((Sender("python", "grpc"),)),
@@ -52,10 +55,6 @@ CASES: Mapping[str, Case] = {
     "rust-http": Case((Sender("rust", "http/protobuf"),), outlasts=False),
     "rust-grpc": Case((Sender("rust", "grpc"),), outlasts=False),
     "phoenix": Case((Sender("phoenix", "grpc"),)),
-}
-BEHIND_THE_COLLECTOR = (Sender("python", "http/protobuf"), Sender("js", "http/json"), Sender("go", "grpc"))
-CASES = {
-    **CASES,
     "collector-otlp": Case(BEHIND_THE_COLLECTOR, "otlp"),
     "collector-otlphttp": Case(BEHIND_THE_COLLECTOR, "otlphttp"),
 }
@@ -65,6 +64,11 @@ class Totals(NamedTuple):
     calls: int
     input_tokens: int
     output_tokens: int
+
+    @classmethod
+    def of(cls, summary: Mapping[str, int]) -> "Totals":
+        """The embedded service's `totals`."""
+        return cls(summary["calls"], summary["input_tokens"], summary["output_tokens"])
 
 
 class SenderFailed(Exception):
@@ -97,14 +101,8 @@ def run(case: Case, compression: Compression, folder: Path, *, outage: bool = Tr
     """The whole of it. Raises InstallFailed when a program cannot be built."""
     began = time.monotonic()
     ports = free_ports()
-    listen = {
-        "http": f"127.0.0.1:{ports.http}",
-        "grpc": f"127.0.0.1:{ports.grpc}",
-        "admin": "127.0.0.1:0",
-        "service": "127.0.0.1:0",
-    }
     with ExitStack() as stack:
-        gateway = stack.enter_context(GatewayProcess(folder, config={"listen": listen}))
+        gateway = stack.enter_context(GatewayProcess(folder, config=listening(ports)))
         reached = ports
         if case.exporter is not None:
             reached = stack.enter_context(collector(case.exporter, ports, compression, folder))
@@ -131,8 +129,7 @@ def run(case: Case, compression: Compression, folder: Path, *, outage: bool = Tr
             gateway.wait_until_delivered(at_least=expected.calls)
         except ProcessFailed:
             gateway.wait_until_delivered(at_least=0)
-        totals = gateway.summary()["totals"]
-        counted = Totals(totals["calls"], totals["input_tokens"], totals["output_tokens"])
+        counted = Totals.of(gateway.summary()["totals"])
         broken = broken_identities(gateway.status())
     said = "".join((folder / f"{sender.program}.log").read_text() for sender in case.senders)
     return Outcome(expected, counted, broken, said, time.monotonic() - began)
@@ -141,6 +138,12 @@ def run(case: Case, compression: Compression, folder: Path, *, outage: bool = Tr
 def expected_totals(senders: int) -> Totals:
     numbers = range(1, CALLS + 1)
     return Totals(senders * CALLS, senders * sum(1000 + n for n in numbers), senders * sum(100 + n for n in numbers))
+
+
+def listening(ports: Ports) -> dict[str, object]:
+    """The gateway's configuration: a restart has the same addresses."""
+    listen = {"http": f"127.0.0.1:{ports.http}", "grpc": f"127.0.0.1:{ports.grpc}"}
+    return {"listen": listen | {"admin": "127.0.0.1:0", "service": "127.0.0.1:0"}}
 
 
 def free_ports() -> Ports:
@@ -165,6 +168,7 @@ def started(sender: Sender, ports: Ports, compression: Compression, log: Path) -
         "NO_PROXY": "127.0.0.1",
         "no_proxy": "127.0.0.1",
     }
+    settings["OTEL_EXPORTER_OTLP_TIMEOUT"] = "60" if sender.program in IN_SECONDS else "60000"
     if compression == "gzip":  # Python's gRPC exporter takes no other word
         settings["OTEL_EXPORTER_OTLP_COMPRESSION"] = "gzip"
     with log.open("a") as stderr:

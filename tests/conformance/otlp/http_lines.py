@@ -86,14 +86,14 @@ async def unknown_codings(target: Target, seen: Seen) -> None:
     http = the_http(target)
     for coding in ("br", "snappy-block", "utf-8"):
         reply = await http.post("traces", protobuf("traces"), headers={"Content-Encoding": coding})
-        seen.expect(reply.status == 415 and reply.is_status(), f"{coding}: {told(reply)}")
+        seen.expect(reply.status == 415 and reply.is_status(), f"{coding}: {described(reply)}")
     for coding, body in (("deflate", zlib.compress(protobuf("traces"))), ("zstd", zstd.compress(protobuf("traces")))):
         reply = await http.post("traces", body, headers={"Content-Encoding": coding})
         seen.note(f"{coding} {reply.status}")
-        seen.expect(reply.status in (200, 415), f"{coding}: {told(reply)}")
+        seen.expect(reply.status in (200, 415), f"{coding}: {described(reply)}")
 
 
-def told(reply: Reply) -> str:
+def described(reply: Reply) -> str:
     return f"{reply.status}{'' if reply.is_status() or reply.status < 400 else ' without a Status'}"
 
 
@@ -260,12 +260,12 @@ async def statuses(target: Target, seen: Seen) -> None:
             replies.append(await target.busy_http.post("traces", good, media))
         for reply in replies:
             if reply.status >= 400:
-                seen.expect(reply.is_status(), told(reply))
+                seen.expect(reply.is_status(), described(reply))
     for broken in (b"not http\r\n\r\n", b"POST /v1/traces HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\n"):
         async with http.connected() as connection:
             await connection.send(broken)
             reply = await connection.reply()
-        seen.note(f"no HTTP: {told(reply)}")
+        seen.note(f"no HTTP: {described(reply)}")
 
 
 @line("B24", "MUST", "http", "what can never be read is 400, and the server survives")
@@ -321,7 +321,7 @@ async def too_large(target: Target, seen: Seen) -> None:
                     break
             reply = await reading
         http.statuses[reply.status] += 1
-        seen.expect(reply.status == 413 and reply.is_status(), f"{what}: {told(reply)}")
+        seen.expect(reply.status == 413 and reply.is_status(), f"{what}: {described(reply)}")
 
 
 @line("B26", "MUST", "http", "another method is 405 with Allow: POST")
@@ -355,7 +355,7 @@ async def overload(target: Target, seen: Seen) -> None:
         after = reply.headers.get("retry-after", "")
         seen.expect(reply.status in (429, 503), f"{reply.status}, Retry-After: {after or 'none'}")
         seen.prefer(after.isdigit() and int(after) >= 1, f"Retry-After: {after or 'none'}")
-        seen.expect(reply.is_status(), told(reply))
+        seen.expect(reply.is_status(), described(reply))
 
 
 @line("B31", "MUST", "http", "401 with WWW-Authenticate for an unknown key, 403 for one without the scope")
