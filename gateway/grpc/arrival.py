@@ -58,7 +58,7 @@ async def read_message(context: Any, connections: Connections, limits: Limits, h
             if waited_s >= limits.body_timeout_s:
                 raise Overloaded("the message did not arrive in time")
             here_bytes = min(came_bytes(held_bytes), limits.max_body_bytes) * COPIES
-            here_bytes = min(here_bytes, hold.limit_bytes)
+            here_bytes = min(here_bytes, max(limits.max_body_bytes, hold.limit_bytes // 2))
             hold.take(max(0, here_bytes - held_bytes))
             held_bytes = max(held_bytes, here_bytes)
     message = reading.result()

@@ -50,6 +50,10 @@ CODES: Final[dict[int, grpc.StatusCode]] = {code.value[0]: code for code in grpc
 HTTP_OK: Final = 200
 """Calls are counted under the status that HTTP has for the same answer."""
 
+BARE_RETRY_S: Final = 5
+"""The Python exporter, which gives up after 10 s, drops its data at once where it is asked for
+longer than it has left; without this it tries again by itself."""
+
 _TCP_PEER: Final = re.compile(r"ipv[46]:\[?([^\]]+)\]?:\d+")
 
 Result = bytes | Exception
@@ -184,11 +188,11 @@ def refused(error: Exception, hold: Hold) -> Exception:
 
 
 def trailers_of(answer: Answer, message: str) -> tuple[tuple[str, bytes], ...]:
-    """The google.rpc.Status with its details; beside it, where the call may be repeated, its
+    """The google.rpc.Status with its details; beside it, where the call may be repeated soon, its
     RetryInfo alone, which the Python exporter looks for.
     """
     status = ("grpc-status-details-bin", rpc_status("protobuf", answer.code, message, answer.retry_after_s))
-    if answer.retry_after_s is None:
+    if answer.retry_after_s is None or answer.retry_after_s > BARE_RETRY_S:
         return (status,)
     return status, ("google.rpc.retryinfo-bin", retry_info(answer.retry_after_s))
 

@@ -94,6 +94,7 @@ class SourceReceiver:
         A signed request needs no key; but a key that it shows must be right as well.
         """
         if signed and not shown:
+            hold.belongs_to(f"signed:{self._source.name}")
             return Sender(f"signed:{self._source.name}", request.remote or "unix")
         key = self._admission.admit(request, self.path, INGEST_SCOPE, hold, shown)
         if key is None and not signed and self._signature is not None:

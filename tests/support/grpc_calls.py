@@ -31,7 +31,7 @@ class Refusal(NamedTuple):
     def retry_after_s(self) -> int | None:
         """By the details of the status; None where the call is not to be repeated."""
         detail = self._detail(RetryInfo())
-        assert detail == self.retry_info
+        assert self.retry_info is None or self.retry_info == detail
         return None if detail is None else detail.retry_delay.seconds
 
     @property

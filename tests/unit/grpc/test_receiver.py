@@ -26,6 +26,7 @@ from gateway.config.values import TcpAddress
 from gateway.contract.scopes import EVENT_SCOPE, INGEST_SCOPE, Fixed
 from gateway.grpc import arrival
 from gateway.grpc.connections import Connections
+from gateway.grpc.receiver import BARE_RETRY_S
 from gateway.keys.limits import Limits
 from spool.errors import SpoolError
 from tests.support.grpc_calls import LOGS, METRICS, TRACES, called, refused
@@ -247,6 +248,8 @@ async def test_a_full_or_failing_spool_asks_the_sender_to_come_again(
     gateway.spool.settings = settings
     assert full.code is grpc.StatusCode.UNAVAILABLE
     assert full.retry_after_s is not None
+    assert full.retry_after_s > BARE_RETRY_S
+    assert full.retry_info is None, "the Python exporter would drop its data at once"
 
     for error in (SpoolError("the ledger is being read again"), ValueError("of our own: a-secret")):
 
@@ -257,7 +260,8 @@ async def test_a_full_or_failing_spool_asks_the_sender_to_come_again(
             patched.setattr(gateway.spool, "admit", fail)
             failing = await refused(channel, call_span("a", (1, 1)))
         assert failing.code is grpc.StatusCode.UNAVAILABLE
-        assert failing.retry_after_s == 5
+        assert failing.retry_after_s == BARE_RETRY_S
+        assert failing.retry_info is not None
         assert "a-secret" not in failing.text
     assert gateway.receiver.counts.unforeseen == 1
     assert kept(gateway) == 0
@@ -312,6 +316,12 @@ async def test_a_message_on_its_way_costs_what_came(
     least = 2 * 60 * KIB
     await until_true(lambda: budget.used_bytes >= least, timeout_s=10, what="held")
     assert budget.used_bytes <= 2 * MAX_BODY_BYTES
+    budget.limit_bytes = 2 * MAX_BODY_BYTES
+    for _ in range(9):
+        writer.write(frame(0, 0, 1, bytes(15 * KIB)))
+    await until_true(lambda: budget.used_bytes == MAX_BODY_BYTES, timeout_s=10, what="at its most, half of the budget")
+    await asyncio.sleep(2 * arrival.STEP_S)
+    assert budget.used_bytes == MAX_BODY_BYTES
     writer.close()
     await until_true(lambda: budget.used_bytes == 0, timeout_s=10, what="given back")
     assert gateway.receiver.counts.gone == 1
