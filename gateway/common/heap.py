@@ -9,6 +9,8 @@ import ctypes
 from collections.abc import Callable
 from typing import Final
 
+LARGE_BYTES: Final = 1024 * 1024
+"""What is smaller leaves gaps that the next one fills."""
 TRIM_AFTER_BYTES: Final = 64 * 1024 * 1024
 TRIM_IN_S: Final = 1.0
 """Others may be freed until then, and nothing is trimmed more often."""
@@ -24,6 +26,8 @@ class Heap:
 
     def freed(self, n_bytes: int) -> None:
         """*n_bytes* that came in pieces are no longer needed, or soon."""
+        if n_bytes < LARGE_BYTES:
+            return
         self._freed_bytes += n_bytes
         if self._freed_bytes >= TRIM_AFTER_BYTES and not self._is_due:
             self._is_due = True

@@ -17,7 +17,6 @@ from urllib.parse import unquote
 import grpc
 from multidict import CIMultiDict
 
-from gateway.common.heap import Heap
 from gateway.contract.errors import Overloaded
 from gateway.contract.intake import Intake
 from gateway.contract.scopes import INGEST_SCOPE
@@ -90,7 +89,6 @@ class GrpcReceiver:
             "metrics": intake.metrics,
         }
         self._connections = Connections()
-        self._heap = Heap()
         self._calls = 0
         self._taking: set[asyncio.Task[Result]] = set()
         """Messages on their way to the disk, whether or not their senders still wait."""
@@ -154,7 +152,7 @@ class GrpcReceiver:
             if not is_read:
                 hold.release()
                 # What came of it is freed with the call, in a moment.
-                self._heap.freed(self._receiver.limits.max_body_bytes if is_begun else 0)
+                self._receiver.heap.freed(self._receiver.limits.max_body_bytes if is_begun else 0)
         # A sender that goes away now ends its call, and not the append.
         taking = asyncio.create_task(self._take(signal, call, key, arrived, hold))
         self._taking.add(taking)
@@ -177,7 +175,7 @@ class GrpcReceiver:
         except Exception as error:  # noqa: BLE001 - as above; unknown ones are retryable
             return refused(error, hold)
         finally:
-            self._heap.freed(hold.release())
+            self._receiver.heap.freed(hold.release())
 
 
 def refused(error: Exception, hold: Hold) -> Exception:

@@ -16,6 +16,7 @@ import structlog
 from aiohttp import web
 from multidict import CIMultiDict
 
+from gateway.common.heap import Heap
 from gateway.common.http_server import KEEP_ALIVE_S, QuietServer
 from gateway.common.traceback_summary import places
 from gateway.common.wall_clock import wall_ms
@@ -86,6 +87,7 @@ class Receiver:
         self.refused = Refused(now_ms)
         self.routes = routes
         self.limits = limits
+        self.heap = Heap()
         self.grpc_at: str | None = None
         """The address of the gRPC listener; None where it is off."""
         self._cors = cors
@@ -143,7 +145,7 @@ class Receiver:
             if response.status in TO_COME_AGAIN:
                 hold.give_back_quota()
         finally:
-            hold.release()
+            self.heap.freed(hold.release())
         self.counts.answers[route.path if route else NO_ROUTE, response.status] += 1
         return self._cors.allowing(request, response)
 
