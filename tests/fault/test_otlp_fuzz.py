@@ -14,6 +14,6 @@ def test_damaged_payloads_are_answered_and_cost_no_memory(tmp_path: Path) -> Non
 
 
 def test_the_summary_finds_fault() -> None:
-    bad = Summary(Counter({"200": 1, "503": 2, "INTERNAL": 1}), 1.0, 100, 200, ["edge"], 1.0)
+    bad = Summary(Counter({"200": 1, "503": 2, "INTERNAL": 1}), 1.0, [100] * 9 + [200], ["edge"], 1.0)
     assert len(bad.faults()) == 5
-    assert Summary(Counter({"200": 1}), 0.0, 100, 110, [], 1.0).faults() == []
+    assert Summary(Counter({"200": 1}), 0.0, [100] * 9 + [110], [], 1.0).faults() == []
