@@ -206,7 +206,9 @@ class Torture:
         self._expect("acknowledged, but not in the file", ai - filed.keys())
         self._expect("more than once in the file", {name for name, n in filed.items() if n > 1})
         for outcome in ("dead_lettered", "expired", "pending"):
-            self._expect(f"{outcome} in a lane", {n for n, each in status["lanes"].items() if each[outcome]})
+            # a heartbeat that is late by more than an interval gives way to the next one
+            lanes = {n: x for n, x in status["lanes"].items() if (n, outcome) != ("devices", "expired")}
+            self._expect(f"{outcome} in a lane", {name for name, each in lanes.items() if each[outcome]})
         if lane["delivered"] != len(records):
             self.faults.append(f"the lane says {lane['delivered']} delivered, the service holds {len(records)}")
         if total != sent.total:
