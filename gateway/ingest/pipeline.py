@@ -136,11 +136,16 @@ class IngestPipeline:
         now_ms = self._settler.now_ms()
         first = call_ref(*self._spool.position(AI_TELEMETRY))
         waiting = self._append_first(calls, context, now_ms)
-        with self._settler.counting(first):
-            for start in range(PIECE_CALLS, len(calls.records), PIECE_CALLS):
-                await asyncio.sleep(0)
-                records, rows = piece_of(calls, start)
-                waiting.append(self._append_piece(records, rows, ItemCounts(received=len(records)), b"", now_ms))
+        try:
+            with self._settler.counting(first):
+                for start in range(PIECE_CALLS, len(calls.records), PIECE_CALLS):
+                    await asyncio.sleep(0)
+                    records, rows = piece_of(calls, start)
+                    waiting.append(self._append_piece(records, rows, ItemCounts(received=len(records)), b"", now_ms))
+        except BaseException:
+            for appended in waiting:  # no one waits for them any more
+                asyncio.ensure_future(appended).add_done_callback(_overlook)
+            raise
         await (waiting[0] if len(waiting) == 1 else asyncio.gather(*waiting))
 
     def _append_first(self, calls: ParsedPayload, context: Context, now_ms: int) -> list[Awaitable[None]]:
@@ -171,6 +176,12 @@ class IngestPipeline:
             # a duplicate.
             self._settler.distrust()
             raise
+
+
+def _overlook(appended: "asyncio.Future[None]") -> None:
+    """Its error is that of the piece that was reported."""
+    if not appended.cancelled():
+        appended.exception()
 
 
 def counts_of(calls: ParsedPayload) -> ItemCounts:

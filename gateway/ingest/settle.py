@@ -30,7 +30,7 @@ log = structlog.get_logger()
 
 PASS_S = 0.2
 """Chunks that fall due within this time are settled in one pass."""
-PASS_REPORTS = 1_000
+PASS_REPORTS = 2_000
 """One pass ends with the chunk that brings it to so many: its changes are one commit, and
 lie in memory until then."""
 RETRY_S = 1.0
@@ -149,8 +149,8 @@ class Settler:
 
     @contextmanager
     def counting(self, first: int) -> Iterator[None]:
-        """Count a payload from the reference *first* on, in pieces: none of it is settled
-        meanwhile.
+        """Count a payload from the reference *first* on, in pieces: none of its chunks is settled
+        meanwhile, and no large cluster takes in a part of it.
         """
         self._counting.append(first)
         try:

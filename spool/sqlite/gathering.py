@@ -93,8 +93,14 @@ class Gathering:
     def number(self) -> int:
         """The number of a chunk that an operation will write itself; it is in the commit of
         what is asked in the same turn.
+
+        A chunk that is open and empty gives its number up: what comes into it later would
+        stand before this one.
         """
         with self.lock:
+            for chunks in self._open.chunks.values():
+                if chunks and not chunks[-1].records and not chunks[-1].links:
+                    chunks.pop()
             self._next_seq += 1
             return self._next_seq - 1
 

@@ -22,6 +22,8 @@ MAX_NEAR = 64
 """Reports compared with one, over all buckets."""
 MAX_BUCKETS = 16
 """Looked into for one report; an application is instrumented once or twice."""
+MAX_FORGOTTEN = 10_000
+"""Starts whose next number is remembered; beyond it equal calls may be paired in another order."""
 
 
 class Entry(NamedTuple):
@@ -114,20 +116,34 @@ class TwinIndex:
         starting: dict[int, set[int]] = {}
         forgotten: dict[tuple[Bucket, int], int] = {}
         for usage, buckets in list(self._buckets.items()):
-            starting[usage] = {x.start_ms for bucket in buckets.values() for x in bucket if x.ref >= bound}
-            for (scope, has_response), bucket in list(buckets.items()):
-                kept = [entry for entry in bucket if entry.ref >= bound]
-                gone = starting[usage].difference(entry.start_ms for entry in kept)
-                own = usage, scope, has_response
-                forgotten.update({(own, x.start_ms): x.number + 1 for x in bucket if x.start_ms in gone})
-                bucket[:] = kept
-                if not bucket:
-                    del buckets[scope, has_response]
-            if not buckets:
+            refs = [entry[2] for bucket in buckets.values() for entry in bucket]
+            if max(refs) < bound:
                 del self._buckets[usage]
+            elif min(refs) < bound or self._forgotten:
+                starting[usage] = self._prune(usage, buckets, bound, forgotten)
         before = self._forgotten.items()
         self._forgotten = {at: number for at, number in before if at[1] in starting.get(at[0][0], ())} | forgotten
+        if len(self._forgotten) > MAX_FORGOTTEN:
+            self._forgotten.clear()
         return bool(self._buckets)
+
+    @staticmethod
+    def _prune(
+        usage: int, buckets: dict[tuple[int, bool], list[Entry]], bound: int, forgotten: dict[tuple[Bucket, int], int]
+    ) -> set[int]:
+        """Prune the buckets of one usage, of which some entry stays; the starts of those that
+        do.
+        """
+        starts = {entry.start_ms for bucket in buckets.values() for entry in bucket if entry.ref >= bound}
+        for (scope, has_response), bucket in list(buckets.items()):
+            kept = [entry for entry in bucket if entry.ref >= bound]
+            gone = starts.difference(entry.start_ms for entry in kept)
+            own = usage, scope, has_response
+            forgotten.update({(own, x.start_ms): x.number + 1 for x in bucket if x.start_ms in gone})
+            bucket[:] = kept
+            if not bucket:
+                del buckets[scope, has_response]
+        return starts
 
 
 def usage_key(fact: CallDigest) -> int:

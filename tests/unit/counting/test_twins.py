@@ -1,7 +1,7 @@
 """Where co-instrumented spans are looked for."""
 
 from gateway.counting.calls.digest import CallDigest, call_ref, digest_rows, unpack_fact
-from gateway.counting.calls.twins import MAX_NEAR, TwinIndex
+from gateway.counting.calls.twins import MAX_FORGOTTEN, MAX_NEAR, TwinIndex
 from tests.support.calls import call
 
 MANY = 4 * MAX_NEAR
@@ -50,3 +50,12 @@ def test_a_report_that_the_index_does_not_hold_is_compared_with_the_last() -> No
     reported(index, 1, X)
     last = reported(index, 2, Y)[-1]
     assert last in index.near(X, call_ref(3, 0))
+
+
+def test_what_is_remembered_of_forgotten_reports_is_bounded() -> None:
+    index = TwinIndex()
+    for chunk in range(1, 2 * MAX_FORGOTTEN // 100 + 3):
+        for number in range(100):
+            index.add(X._replace(scope=chunk * 1000 + number), call_ref(chunk, number))
+        index.prune(call_ref(chunk, 99))
+        assert len(index._forgotten) <= MAX_FORGOTTEN

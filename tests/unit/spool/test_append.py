@@ -178,3 +178,14 @@ async def test_what_only_reads_commits_nothing(spool: SqliteSpool, data_dir: Pat
     assert await spool.evidence_of(AI_TELEMETRY, 99) is None
     assert await spool.freeze(DEVICES, max_records=1, max_bytes=1) is None
     assert (data_dir / "spool.db-wal").read_bytes() == before
+
+
+async def test_what_comes_after_a_numbered_chunk_has_a_higher_number(spool: SqliteSpool) -> None:
+    """Else it would be let go with that chunk, whatever is to be decided about it."""
+    with spool.reserve():
+        asked, _ = spool.position(AI_TELEMETRY)
+        numbered = spool.number_chunk()
+        taken, _ = spool.position(AI_TELEMETRY)
+        appended = append(spool, [b"1"])
+    await appended
+    assert asked < numbered < taken
