@@ -19,7 +19,7 @@ from tests.support.gateway_process import GatewayProcess, broken_identities
 from tests.support.honest_sender import HonestSender
 from tests.support.metrics import LABELS, RESOURCE, at_ns, attributes
 
-CALLS = int(os.environ.get("RELATED_TEST_CALLS", "6000"))
+CALLS = int(os.environ.get("RELATED_TEST_CALLS", "3000"))
 SLOWEST_S = float(os.environ.get("RELATED_TEST_SLOWEST_S", "2"))
 """On a machine of its own 0.5."""
 TIMES_PLAIN = 40.0

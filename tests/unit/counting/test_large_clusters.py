@@ -168,7 +168,7 @@ async def test_a_burst_of_equal_calls_from_three_scopes_is_as_many_as_each_scope
 async def test_a_commit_that_fails_within_a_large_cluster_changes_no_count(
     rig: Rig, build: Callable[[int], tuple[list[Call], int]], *, restarts: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    calls, truth = build(2500)
+    calls, truth = build(1500)
     for first in range(0, len(calls), 400):
         await rig.send(*calls[first : first + 400])
     commit, commits = SettlementPass._commit, 0
