@@ -81,6 +81,8 @@ def body_of(route: Route) -> object:
         return None
     by_end: dict[str, object] = {
         "ai-telemetry/records": ai_envelope(ai_record("a")),
+        "otlp/v1/traces": {"resourceSpans": [{"scopeSpans": [{"spans": []}]}]},
+        "otlp/v1/logs": {"resourceLogs": [{"scopeLogs": [{"logRecords": []}]}]},
         "v1/events": EVENT,
         "ai-control-plane/devices": ENROLMENT,
         "heartbeat": BEAT,
@@ -110,7 +112,8 @@ async def ask(client: Client, route: Route, made: Made) -> Reply:
         case "DELETE":
             return await client.delete(path)
         case _:
-            return await client.post(path, b"" if body is None else body)
+            headers = {} if route.signal is None else {"Content-Type": "application/json"}
+            return await client.post(path, b"" if body is None else body, headers)
 
 
 LISTS = [route for route in ROUTES if route.method == "GET" and route.path.endswith(("s", "records"))]

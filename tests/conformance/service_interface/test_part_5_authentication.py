@@ -27,6 +27,13 @@ INSIGHTS = "/v2/insights"
 UNAUTHORIZED = {"message": "Unauthorized"}
 FORBIDDEN = {"message": "User is not authorized to access this resource"}
 
+
+def refused_as(status: int, route: Route) -> tuple[int, dict[str, object]]:
+    """Status and body of a refusal; that of OTLP is a google.rpc.Status, which has a code too."""
+    body: dict[str, object] = dict(UNAUTHORIZED if status == 401 else FORBIDDEN)
+    return status, body if route.signal is None else {"code": {401: 16, 403: 7}[status], **body}
+
+
 every_endpoint = pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
 
 
@@ -83,7 +90,7 @@ async def test_5_1_every_endpoint_needs_a_key(client: Client, route: Route) -> N
     key = client.authorization
     for wrong in ("", f"Bearer {key}", key[:-1] + ("y" if key.endswith("x") else "x")):
         reply = await ask(client.with_authorization(wrong), route, made)
-        assert (reply.status, reply.json) == (401, UNAUTHORIZED)
+        assert (reply.status, reply.json) == refused_as(401, route)
 
 
 @every_endpoint
@@ -92,7 +99,7 @@ async def test_5_2_an_endpoint_opens_to_its_scope_and_to_no_other(client: Client
     assert route.scope in published.ALL_SCOPES
     others = [scope for scope in published.ALL_SCOPES if scope != route.scope]
     refused = await ask(await client.with_scopes("all but one", *others), route, made)
-    assert (refused.status, refused.json) == (403, FORBIDDEN)
+    assert (refused.status, refused.json) == refused_as(403, route)
     allowed = await ask(await client.with_scopes("just one", route.scope), route, made)
     assert 200 <= allowed.status < 300, allowed.body
 
@@ -164,7 +171,7 @@ async def test_5_4_a_managed_key_opens_only_endpoints_that_accept_data(
         assert 200 <= reply.status < 300
         assert_tells_nothing(reply)
     else:
-        assert (reply.status, reply.json) == (403, FORBIDDEN)
+        assert (reply.status, reply.json) == refused_as(403, route)
 
 
 def assert_tells_nothing(reply: Reply) -> None:
