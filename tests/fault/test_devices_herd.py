@@ -1,8 +1,9 @@
 """A fleet at once: every message is answered, every device is enrolled once,
-and the service is not run over.
+and the service is not run over. HERD_TEST_DEVICES=5000 is the long run.
 """
 
 import asyncio
+import os
 import sys
 import time
 from pathlib import Path
@@ -17,7 +18,7 @@ from tests.support.service_process import ServiceProcess
 
 pytestmark = pytest.mark.slow
 
-DEVICES = 5_000
+DEVICES = int(os.environ.get("HERD_TEST_DEVICES", "2000"))
 CONNECTIONS = 50
 PER_S, BURST = 150, 50
 KILLS = 3
@@ -49,7 +50,7 @@ class Fleet:
 
 
 @pytest.mark.timeout(700)
-async def test_five_thousand_devices_at_once_are_enrolled_once_each_whatever_fails(tmp_path: Path) -> None:
+async def test_thousands_of_devices_at_once_are_enrolled_once_each_whatever_fails(tmp_path: Path) -> None:
     service = ServiceProcess(tmp_path)
     service.start("--fail", "500:0.2")
     assert service.port is not None

@@ -30,7 +30,7 @@ from tests.support.polling import until_true
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.torture_senders import Senders
 
-SECONDS = float(os.environ.get("PAIR_TEST_SECONDS", "30"))
+SECONDS = float(os.environ.get("PAIR_TEST_SECONDS", "20"))
 DELIVERED_WITHIN_S = 420.0
 """After all is fixed: longer than the longest back-off."""
 

@@ -20,7 +20,7 @@ from benchmarks.scenario import Sink, running_sink
 from tests.support.gateway_process import GatewayProcess, Upstream, broken_identities
 from tests.support.kill_load import Load
 
-KILLS = int(os.environ.get("KILL_TEST_KILLS", "20"))
+KILLS = int(os.environ.get("KILL_TEST_KILLS", "12"))
 WORKERS = 8
 SHAPE = Shape(spans=20, attributes=15)
 
