@@ -52,6 +52,9 @@ BEYOND_THE_METRICS = {
     "otlp/openllmetry-openai-old/chat_stream": "the library reports no usage of this stream at all",
     "otlp/openllmetry-anthropic/messages_stream_helper": "the library adds one token to the output",
     "otlp/openllmetry-anthropic-sdk0/messages_stream": "the library adds one token to the output",
+    "otlp/bedrock/converse": "the metric leaves out the cache, and no attribute tells",
+    "otlp/openlit/messages": "the metric leaves out the cache, and no attribute tells",
+    "otlp/semantic-kernel/chat": "its metrics are durations",
     "otlp/openllmetry-langchain/lc_anthropic": "the metric leaves out the cache, and no attribute tells",
 }
 """Scenario -> why its metrics do not state what was served. Tested as such: one
