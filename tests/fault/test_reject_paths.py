@@ -32,9 +32,9 @@ from benchmarks.bodies import Shape, Template
 from benchmarks.litellm_bodies import PATH as LITELLM_PATH
 from benchmarks.litellm_bodies import LiteLLMTemplate
 from gateway.app import Gateway
-from gateway.config.loader import load_config
 from spool.errors import SpoolError
 from spool.record import OWN_LANES
+from tests.support.running_gateway import running_gateway
 from tests.support.torture_senders import log_request
 
 REQUESTS = int(os.environ.get("REJECT_TEST_REQUESTS", "600"))
@@ -228,20 +228,10 @@ STATES = [well, well, well, full, distrusted, commits_fail, unforeseen]
 
 @pytest.fixture
 async def gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
-    overrides: dict[str, object] = {
-        "data_dir": str(tmp_path / "data"),
-        "listen.http": "127.0.0.1:0",
-        "listen.grpc": "off",
-        "listen.admin": "off",
-        "listen.service": "127.0.0.1:0",
-        "counting.settle": "60s",
-        "limits.max_body_bytes": MAX_BODY_BYTES,
-        "workers": "off",
-    }
-    running = Gateway(load_config(None, overrides, {}))
-    await running.start()
-    yield running
-    await running.stop()
+    async with running_gateway(
+        tmp_path, **{"listen.admin": "off", "counting.settle": "60s", "limits.max_body_bytes": MAX_BODY_BYTES}
+    ) as running:
+        yield running
 
 
 async def mended(gateway: Gateway) -> None:

@@ -10,11 +10,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from gateway.app import Gateway
-from gateway.config.loader import load_config
 from gateway.ingest import settle
 from gateway.ingest.settlement_pass import SettlementPass
 from spool.record import AI_TELEMETRY
 from tests.support.polling import until_true
+from tests.support.running_gateway import running_gateway
 from tests.support.spans import call_span
 
 BEHIND, CAUGHT_UP = "settling is behind", "settling has caught up"
@@ -24,19 +24,8 @@ BEHIND, CAUGHT_UP = "settling is behind", "settling has caught up"
 async def gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Gateway]:
     monkeypatch.setattr(settle, "BEHIND_S", 0.5)
     monkeypatch.setattr(settle, "BEHIND_LOOK_S", 0.05)
-    overrides: dict[str, object] = {
-        "data_dir": str(tmp_path / "data"),
-        "listen.http": "127.0.0.1:0",
-        "listen.grpc": "off",
-        "listen.admin": "127.0.0.1:0",
-        "listen.service": "127.0.0.1:0",
-        "counting.settle": "100ms",
-        "workers": "off",
-    }
-    running = Gateway(load_config(None, overrides, {}))
-    await running.start()
-    yield running
-    await running.stop()
+    async with running_gateway(tmp_path, **{"counting.settle": "100ms"}) as running:
+        yield running
 
 
 async def test_calls_that_settle_far_too_late_are_reported_everywhere_until_they_have_settled(

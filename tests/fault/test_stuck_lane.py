@@ -16,9 +16,9 @@ import pytest
 from benchmarks.bodies import Shape, Template
 from exporters.pump import Pump
 from gateway.app import Gateway
-from gateway.config.loader import load_config
 from spool.record import AI_TELEMETRY
 from tests.support.polling import until_true
+from tests.support.running_gateway import running_gateway
 
 RECOVERS_S = 5.0
 LINGER_S = 1.0
@@ -29,19 +29,8 @@ TEMPLATE = Template(Shape(spans=SPANS, attributes=15))
 
 @pytest.fixture
 async def gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
-    overrides: dict[str, object] = {
-        "data_dir": str(tmp_path / "data"),
-        "listen.http": "127.0.0.1:0",
-        "listen.grpc": "off",
-        "listen.admin": "127.0.0.1:0",
-        "listen.service": "127.0.0.1:0",
-        "counting.settle": "0s",
-        "workers": "off",
-    }
-    running = Gateway(load_config(None, overrides, {}))
-    await running.start()
-    yield running
-    await running.stop()
+    async with running_gateway(tmp_path, **{"counting.settle": "0s"}) as running:
+        yield running
 
 
 async def send(gateway: Gateway, number: int) -> None:

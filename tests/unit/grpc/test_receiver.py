@@ -25,6 +25,7 @@ from gateway.config.loader import load_config
 from gateway.config.values import TcpAddress
 from gateway.contract.scopes import EVENT_SCOPE, INGEST_SCOPE, Fixed
 from gateway.grpc import arrival
+from gateway.grpc.arrival import is_done
 from gateway.grpc.connections import Connections
 from gateway.grpc.receiver import BARE_RETRY_S
 from gateway.keys.limits import Limits
@@ -32,6 +33,7 @@ from spool.errors import SpoolError
 from tests.support.grpc_calls import LOGS, METRICS, TRACES, called, refused
 from tests.support.metrics import LABELS, at_ns, attributes
 from tests.support.polling import until_true
+from tests.support.running_gateway import ANY_PORT, options, running_gateway
 from tests.support.spans import call_span
 
 MAX_BODY_BYTES = 256 * 1024
@@ -39,32 +41,30 @@ MAX_DECOMPRESSED_BYTES = 1024 * 1024
 KIB = 1024
 
 
-def options(folder: Path, **more: object) -> dict[str, object]:
-    return {
-        "data_dir": str(folder / "data"),
-        "listen.http": "127.0.0.1:0",
-        "listen.grpc": "127.0.0.1:0",
-        "listen.admin": "off",
-        "listen.service": "127.0.0.1:0",
-        "counting.settle": "60s",
-        "limits.max_body_bytes": MAX_BODY_BYTES,
-        "limits.max_decompressed_bytes": MAX_DECOMPRESSED_BYTES,
-        "workers": "off",
-        **more,
-    }
+LIMITS: dict[str, object] = {
+    "listen.grpc": ANY_PORT,
+    "listen.admin": "off",
+    "counting.settle": "60s",
+    "limits.max_body_bytes": MAX_BODY_BYTES,
+    "limits.max_decompressed_bytes": MAX_DECOMPRESSED_BYTES,
+}
 
 
 @pytest.fixture
 async def gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
-    running = Gateway(load_config(None, options(tmp_path), {}))
-    await running.start()
-    yield running
-    await running.stop()
+    async with running_gateway(tmp_path, **LIMITS) as running:
+        yield running
 
 
 def target(gateway: Gateway) -> str:
     assert isinstance(gateway.ports.grpc, TcpAddress)
     return str(gateway.ports.grpc)
+
+
+async def nothing_yet() -> AsyncIterator[bytes]:
+    """A message that never comes."""
+    await asyncio.Event().wait()
+    yield b""
 
 
 @pytest.fixture
@@ -216,12 +216,6 @@ async def test_keys_come_in_the_metadata_as_in_the_headers_of_http(gateway: Gate
 
 async def test_a_refused_sender_is_answered_before_its_message_came(gateway: Gateway, channel: Any) -> None:
     await gateway.keys.create("any", Fixed(frozenset({INGEST_SCOPE})), by="ops@example.com")
-    never = asyncio.Event()
-
-    async def nothing_yet() -> AsyncIterator[bytes]:
-        await never.wait()
-        yield b""
-
     with pytest.raises(grpc.RpcError) as raised:
         await channel.stream_unary(TRACES)(nothing_yet(), timeout=20)
     assert raised.value.code() is grpc.StatusCode.UNAUTHENTICATED
@@ -269,7 +263,31 @@ async def test_a_full_or_failing_spool_asks_the_sender_to_come_again(
     assert kept(gateway) == 1
 
 
-async def test_a_message_that_is_not_here_yet_costs_a_window(gateway: Gateway, channel: Any) -> None:
+class Steps:
+    """Counts how often the gateway looked whether a message is there."""
+
+    def __init__(self) -> None:
+        self._seen = 0
+
+    async def is_done(self, reading: asyncio.Future[Any], within_s: float) -> bool:
+        done = await is_done(reading, within_s)
+        self._seen += 1
+        return done
+
+    async def further(self, steps: int) -> None:
+        """Until so many more steps have passed, and what the last one decided is held."""
+        wanted = self._seen + steps + 1
+        await until_true(lambda: self._seen >= wanted, timeout_s=20, what="looked at")
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> Steps:
+    counted = Steps()
+    monkeypatch.setattr(arrival, "is_done", counted.is_done)
+    return counted
+
+
+async def test_a_message_that_is_not_here_yet_costs_a_window(gateway: Gateway, channel: Any, steps: Steps) -> None:
     budget = gateway.receiver.budget
     go = asyncio.Event()
 
@@ -279,7 +297,7 @@ async def test_a_message_that_is_not_here_yet_costs_a_window(gateway: Gateway, c
 
     slow = asyncio.ensure_future(channel.stream_unary(TRACES)(slowly()))
     await until_true(lambda: budget.used_bytes == arrival.WINDOW_BYTES, timeout_s=10, what="begun")
-    await asyncio.sleep(2.5 * arrival.STEP_S)  # looked at twice
+    await steps.further(2)
     assert budget.used_bytes == arrival.WINDOW_BYTES
 
     budget.limit_bytes = arrival.WINDOW_BYTES + 100
@@ -297,7 +315,7 @@ async def test_a_message_that_is_not_here_yet_costs_a_window(gateway: Gateway, c
 
 @pytest.mark.parametrize("counts", ["TCP", "nothing"])
 async def test_a_message_on_its_way_costs_what_came(
-    gateway: Gateway, monkeypatch: pytest.MonkeyPatch, counts: str
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch, steps: Steps, counts: str
 ) -> None:
     if counts == "nothing":
         monkeypatch.setattr(Connections, "received_bytes", lambda *_: None)
@@ -310,7 +328,7 @@ async def test_a_message_on_its_way_costs_what_came(
     writer.write(PREFACE + frame(4, 0, 0) + frame(1, 4, 1, begun))
     writer.write(frame(0, 0, 1, b"\0" + (200 * KIB).to_bytes(4)))
     await until_true(lambda: budget.used_bytes == arrival.WINDOW_BYTES, timeout_s=10, what="begun")
-    await asyncio.sleep(1.5 * arrival.STEP_S)
+    await steps.further(2)
     for _ in range(4):
         writer.write(frame(0, 0, 1, bytes(15 * KIB)))
     least = 2 * 60 * KIB
@@ -320,7 +338,7 @@ async def test_a_message_on_its_way_costs_what_came(
     for _ in range(9):
         writer.write(frame(0, 0, 1, bytes(15 * KIB)))
     await until_true(lambda: budget.used_bytes == MAX_BODY_BYTES, timeout_s=10, what="at its most, half of the budget")
-    await asyncio.sleep(2 * arrival.STEP_S)
+    await steps.further(2)
     assert budget.used_bytes == MAX_BODY_BYTES
     writer.close()
     await until_true(lambda: budget.used_bytes == 0, timeout_s=10, what="given back")
@@ -333,12 +351,6 @@ async def test_one_sender_leaves_room_for_another(gateway: Gateway, channel: Any
         for name in ("greedy", "modest")
     ]
     greedy, modest = ([("authorization", key)] for key in keys)
-    never = asyncio.Event()
-
-    async def nothing_yet() -> AsyncIterator[bytes]:
-        await never.wait()
-        yield b""
-
     budget = gateway.receiver.budget
     budget.limit_bytes = 8 * arrival.WINDOW_BYTES
     slow = [channel.stream_unary(TRACES)(nothing_yet(), metadata=greedy, timeout=60) for _ in range(8)]
@@ -361,12 +373,6 @@ async def test_a_message_that_never_comes_ends_and_so_does_one_whose_sender_left
 ) -> None:
     monkeypatch.setattr(arrival, "STEP_S", 0.01)
     gateway.receiver.limits = replace(gateway.receiver.limits, body_timeout_s=0.05)
-    never = asyncio.Event()
-
-    async def nothing_yet() -> AsyncIterator[bytes]:
-        await never.wait()
-        yield b""
-
     with pytest.raises(grpc.RpcError) as raised:
         await channel.stream_unary(TRACES)(nothing_yet(), timeout=20)
     assert raised.value.code() is grpc.StatusCode.UNAVAILABLE
@@ -409,7 +415,7 @@ async def test_a_deadline_during_the_commit_keeps_the_message_once(
 async def test_stopping_answers_what_is_under_way_and_takes_nothing_new(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gateway = Gateway(load_config(None, options(tmp_path), {}))
+    gateway = Gateway(load_config(None, options(tmp_path, **LIMITS), {}))
     await gateway.start()
     go, waits = asyncio.Event(), asyncio.Event()
     append = gateway.intake.pipeline._count_and_append
@@ -456,7 +462,7 @@ async def test_health_and_reflection_describe_the_services(channel: Any, gateway
 
 
 async def test_a_port_that_is_taken_is_named(tmp_path: Path, gateway: Gateway) -> None:
-    second = Gateway(load_config(None, options(tmp_path / "second", **{"listen.grpc": target(gateway)}), {}))
+    second = Gateway(load_config(None, options(tmp_path / "second", **{**LIMITS, "listen.grpc": target(gateway)}), {}))
     with pytest.raises(
         Exception, match=r"listen\.grpc: 127\.0\.0\.1:\d+ cannot be listened on: Address already in use"
     ):

@@ -14,25 +14,15 @@ from structlog.testing import capture_logs
 
 from gateway.app import Gateway
 from gateway.common.http2_refusal import MAX_CALLS, PREFACE, Http2Refusal, frame
-from gateway.config.loader import load_config
 from gateway.config.values import TcpAddress
 from tests.support.grpc_calls import refused
+from tests.support.running_gateway import ANY_PORT, running_gateway
 
 
 @pytest.fixture
 async def gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
-    overrides: dict[str, object] = {
-        "data_dir": str(tmp_path / "data"),
-        "listen.http": "127.0.0.1:0",
-        "listen.grpc": "127.0.0.1:0",
-        "listen.admin": "127.0.0.1:0",
-        "listen.service": "127.0.0.1:0",
-        "workers": "off",
-    }
-    running = Gateway(load_config(None, overrides, {}))
-    await running.start()
-    yield running
-    await running.stop()
+    async with running_gateway(tmp_path, **{"listen.grpc": ANY_PORT}) as running:
+        yield running
 
 
 async def test_a_grpc_client_reads_which_port_speaks_grpc(gateway: Gateway) -> None:

@@ -4,8 +4,8 @@ import asyncio
 import json
 import ssl
 import stat
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from shutil import copyfile
 from typing import Any
@@ -29,6 +29,7 @@ from gateway.ingest.parsing.parse import Payload
 from tests.support.certificates import Authority, Pair
 from tests.support.grpc_calls import called, refused
 from tests.support.polling import until_true
+from tests.support.running_gateway import ANY_PORT, running_gateway
 from tests.support.spans import call_span
 
 PROTOBUF = {"Content-Type": "application/x-protobuf"}
@@ -64,24 +65,8 @@ def replace(pair: Pair, by: Pair) -> None:
     copyfile(by.key, pair.key)
 
 
-@asynccontextmanager
-async def running(folder: Path, tls: dict[str, Any], **more: object) -> AsyncIterator[Gateway]:
-    overrides: dict[str, object] = {
-        "data_dir": str(folder / "data"),
-        "listen.http": "127.0.0.1:0",
-        "listen.grpc": "127.0.0.1:0",
-        "listen.admin": "127.0.0.1:0",
-        "listen.service": "127.0.0.1:0",
-        "workers": "off",
-        "tls": tls,
-        **more,
-    }
-    gateway = Gateway(load_config(None, overrides, {}))
-    await gateway.start()
-    try:
-        yield gateway
-    finally:
-        await gateway.stop()
+def running(folder: Path, tls: dict[str, Any], **more: object) -> AbstractAsyncContextManager[Gateway]:
+    return running_gateway(folder, **{"listen.grpc": ANY_PORT, "tls": tls, **more})
 
 
 def trusting(authority: Authority, shown: Pair | None = None) -> ssl.SSLContext:
