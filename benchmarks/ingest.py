@@ -112,7 +112,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--runs", type=int, default=1, help="the table shows medians")
     parser.add_argument("--settle", default="1s", help="counting.settle, so that delivery overlaps intake")
     parser.add_argument("--pin", action="store_true", help="gateway on core 0, sender and sink on core 1")
-    parser.add_argument("--pending", action="store_true", help="the far end refuses; keep --pending-spans, then drain")
+    parser.add_argument("--pending", action="store_true", help="the upstream refuses; keep --pending-spans, then drain")
     parser.add_argument("--pending-spans", type=int, default=1_000_000)
     parser.add_argument(
         "--profile", action="store_true", help="sample the gateway's stacks and print the top functions"

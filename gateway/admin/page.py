@@ -135,7 +135,7 @@ def faults_of(status: Status) -> list[str]:
         faults.append(why)
     refused = letters_to_look_at(status)
     if refused:
-        faults.append(f"{records(refused)} {'was' if refused == 1 else 'were'} refused by the far end")
+        faults.append(f"{records(refused)} {'was' if refused == 1 else 'were'} refused by the upstream")
     return faults
 
 
@@ -205,7 +205,7 @@ def dead_letters_part(reasons: Sequence[ReasonFigures]) -> list[str]:
     more = f"; {number(len(reasons) - len(rows))} more in /v2/status" if len(reasons) > len(rows) else ""
     caption = (
         "Kept, to be looked at, put back or dropped: telemetry-gateway spool dead-letters; "
-        f"what the spool itself lost is {QUARANTINED}, the rest the far end refused{more}"
+        f"what the spool itself lost is {QUARANTINED}, the rest the upstream refused{more}"
     )
     head = ["Lane", "Reason", "Oldest", "Newest", "Records"]
     return ["<h2>Dead letters</h2>", table(caption, head, rows, 4)]

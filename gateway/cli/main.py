@@ -264,7 +264,7 @@ def _choice_options(command: Callable[..., None]) -> Callable[..., None]:
         click.option("--limit", type=click.IntRange(min=1), help="At most so many, the oldest first."),
         click.option("--until", help="Refused before: as --since."),
         click.option("--since", help="Refused then or later: 2h, 1d, or a time such as 2026-01-05T10:00:00Z."),
-        click.option("--reason", multiple=True, help="The far end's code; may be repeated."),
+        click.option("--reason", multiple=True, help="The upstream's code; may be repeated."),
         click.option("--lane", multiple=True, help="May be repeated."),
         data_dir_option,
         config_option,

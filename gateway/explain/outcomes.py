@@ -174,7 +174,7 @@ def complete_points(
         points = [single for single in singles if single.point is not None]
         at = {id(point): single for point, single in zip(measured.points, points, strict=True)}
         _complete_ungrouped(points, measured, counted)
-        for aggregate in counted.folded.twins:
+        for aggregate in counted.folded.co_instrumented:
             _complete_grouped(aggregate, at, "suppressed.repeated_metric")
         for aggregate in counted.folded.aggregates:
             record_id = aggregate.record["record_id"]

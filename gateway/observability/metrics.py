@@ -166,7 +166,7 @@ LANE_UNNAMED_REFUSALS: Final = Name(
 DEAD_LETTERS: Final = Name(
     "telemetry_gateway_dead_letters",
     "gauge",
-    "Dead letters that are kept, by the far end's reason: the 100 most frequent of a lane, the rest as other.",
+    "Dead letters that are kept, by the upstream's reason: the 100 most frequent of a lane, the rest as other.",
     ("lane", "reason"),
 )
 DEAD_LETTER_ENDS: Final = Name(

@@ -40,7 +40,7 @@ def test_grpc_stands_beside_http(tmp_path: Path) -> None:
     assert grpc["accepted_spans_per_s"] > 0
 
 
-def test_a_backlog_is_kept_while_the_far_end_refuses_and_then_drains(tmp_path: Path) -> None:
+def test_a_backlog_is_kept_while_the_upstream_refuses_and_then_drains(tmp_path: Path) -> None:
     result = ingest(tmp_path, "--pending", "--pending-spans", "5000", "--settle", "100ms")["medians"][0]
     assert (result["verdict"], result["pending_spans"]) == ("yes", 5000)
     assert result["drain_spans_per_s"] > 0

@@ -208,7 +208,7 @@ async def wall() -> AsyncIterator[Wall]:
     return Wall()
 
 
-def gateway_on(data_dir: Path, wall: Wall, *, far_end: str) -> Gateway:
+def gateway_on(data_dir: Path, wall: Wall, *, upstream: str) -> Gateway:
     """Its upstream is not there: what it takes stays pending."""
     (data_dir.parent / "key").write_text("secret")
     config = data_dir.parent / "config.yaml"
@@ -216,7 +216,7 @@ def gateway_on(data_dir: Path, wall: Wall, *, far_end: str) -> Gateway:
         f"data_dir: {data_dir}\n"
         "listen: {http: '127.0.0.1:0', grpc: 'off', admin: '127.0.0.1:0', service: 'off'}\n"
         "counting: {settle: 0s}\nworkers: 'off'\n"
-        f"upstream: {{base_url: '{far_end}', keys: [{{name: k, secret: '${{file:{data_dir.parent / 'key'}}}',"
+        f"upstream: {{base_url: '{upstream}', keys: [{{name: k, secret: '${{file:{data_dir.parent / 'key'}}}',"
         " managed: [send-ai-telemetry]}]}\n"
     )
     return Gateway(load_config(config, {}, {}), now_ms=wall)
@@ -229,7 +229,7 @@ async def test_the_whole_gateway_starts_and_runs_on_a_wrong_clock_and_tells_true
     template = Template(Shape(spans=4))
     for number, offset_ms in enumerate((0, wrong_ms, 0)):
         wall.wrong_ms = offset_ms
-        gateway = gateway_on(tmp_path / "data", wall, far_end=f"http://127.0.0.1:{unused_tcp_port}")
+        gateway = gateway_on(tmp_path / "data", wall, upstream=f"http://127.0.0.1:{unused_tcp_port}")
         await gateway.start()
         async with (
             aiohttp.ClientSession() as session,

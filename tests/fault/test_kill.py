@@ -126,7 +126,7 @@ async def send_one(gateway: GatewayProcess, template: Template) -> None:
     assert load.acked == {0}
 
 
-async def test_a_far_end_that_dies_after_its_commit_gets_the_same_records_again(tmp_path: Path, sink: Sink) -> None:
+async def test_an_upstream_that_dies_after_its_commit_gets_the_same_records_again(tmp_path: Path, sink: Sink) -> None:
     sink.set_mode("lose_answer")
     with GatewayProcess(tmp_path, upstream=upstream(sink)) as gateway:
         await send_one(gateway, Template(SHAPE))
@@ -145,7 +145,7 @@ async def test_a_far_end_that_dies_after_its_commit_gets_the_same_records_again(
 
 
 @pytest.mark.parametrize("mode", ["refuse", "hang"])
-async def test_sigterm_keeps_what_the_far_end_does_not_take(tmp_path: Path, sink: Sink, mode: str) -> None:
+async def test_sigterm_keeps_what_the_upstream_does_not_take(tmp_path: Path, sink: Sink, mode: str) -> None:
     sink.set_mode("refuse" if mode == "refuse" else "hang")
     with GatewayProcess(tmp_path, upstream=upstream(sink), settle="0s") as gateway:
         await send_one(gateway, Template(SHAPE))

@@ -92,7 +92,7 @@ def assert_reported(gateway: GatewayProcess, *words: str, records: int | None = 
     for word in (*words, "not refused by the upstream", "spool acknowledge"):
         assert word in told
         assert word in shown
-    assert "refused by the far end" not in shown
+    assert "refused by the upstream" not in shown
     log = gateway.log.read_text()
     assert all(word in log for word in words)
     figures = metrics(gateway)

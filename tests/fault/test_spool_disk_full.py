@@ -171,7 +171,7 @@ async def test_new_data_is_refused_while_less_than_the_floor_is_free_and_taken_a
 
 async def test_settling_and_the_ledger_live_through_a_full_disk(small_disk: Path) -> None:
     rig = await Rig.opened(small_disk / "data", settings=RESERVED)
-    await rig.send(call("kept", tokens=(1, 1)), call("twin", trace="u", tokens=(1, 1), scope="other"))
+    await rig.send(call("kept", tokens=(1, 1)), call("beside", trace="u", tokens=(1, 1), scope="other"))
     filler = fill(small_disk)
     refused = 0
     for n in range(40):

@@ -111,7 +111,7 @@ async def test_a_call_is_not_dropped_for_one_that_was_lost(rig: Rig) -> None:
 
 
 async def test_settling_that_cannot_be_written_decides_nothing(rig: Rig) -> None:
-    await rig.send(call("sdk"), call("twin", trace="u", scope="other"))
+    await rig.send(call("sdk"), call("beside", trace="u", scope="other"))
     await _run(rig.spool, "CREATE TRIGGER no BEFORE INSERT ON change BEGIN SELECT RAISE(ABORT, 'no'); END")
     rig.clock.now_ms += 10_000
     for _ in range(3):

@@ -96,7 +96,7 @@ def requests_and_responses(n: int, chance: random.Random) -> Load:
     return Load(calls, None)
 
 
-def twins(n: int, chance: random.Random) -> Load:
+def co_instrumented(n: int, chance: random.Random) -> Load:
     """Co-instrumented spans of calls that are all equal."""
     step = chance.choice((0, 1, 20))
     calls = [call(f"s{i}", trace=f"t{i // 2}", scope=f"x{i % 2}", at=_at(i // 2, step)) for i in range(n // 2 * 2)]
@@ -192,7 +192,7 @@ SHAPES: tuple[Callable[[int, random.Random], Load], ...] = (
     one_call,
     one_request,
     requests_and_responses,
-    twins,
+    co_instrumented,
     star,
     chain,
     ladder,

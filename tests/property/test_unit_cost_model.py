@@ -47,7 +47,7 @@ def sum_that(*endings: str) -> list[Step]:
 @example(sum_that("killed_unheard", "refused", "acked"), False, "sum")  # noqa: FBT003 - as drawn
 @given(STEPS, st.booleans(), st.sampled_from(["replace", "sum"]))
 @settings(max_examples=80, deadline=None)
-def test_the_far_end_ends_with_what_the_senders_said(steps: list[Step], can_read: bool, ships: str) -> None:  # noqa: FBT001 - drawn
+def test_the_upstream_ends_with_what_the_senders_said(steps: list[Step], can_read: bool, ships: str) -> None:  # noqa: FBT001 - drawn
     async def run(folder: Path) -> None:
         course = Course(UnitRig(folder / "data", ships=ships, can_read=can_read))
         for name, *arguments in steps:

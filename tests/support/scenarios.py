@@ -242,7 +242,7 @@ def logs_below_a_sum(number: int) -> Scenario:
     return Scenario("logs_below_a_sum", number, calls, (2, 201, 40))
 
 
-def log_and_twin_below(number: int) -> Scenario:
+def log_and_co_instrumented_below(number: int) -> Scenario:
     """An instrumentation's span with its log, and the SDK's own span below it."""
     r = _Reports(number)
     calls = [
@@ -250,7 +250,7 @@ def log_and_twin_below(number: int) -> Scenario:
         r.log("l", "outer", at=990, tokens=(80, 40), scope="framework"),
         r.app("inner", at=(10, 980), tokens=(80, 40), parent="outer", response="r"),
     ]
-    return Scenario("log_and_twin_below", number, calls, (1, 80, 40))
+    return Scenario("log_and_co_instrumented_below", number, calls, (1, 80, 40))
 
 
 def failures_in_log_and_span(number: int) -> Scenario:
@@ -394,7 +394,7 @@ ALL: tuple[Callable[[int], Scenario], ...] = (
     logs_in_their_spans,
     logs_in_an_outer_span,
     logs_below_a_sum,
-    log_and_twin_below,
+    log_and_co_instrumented_below,
     failures_in_log_and_span,
     ways_of_a_product,
     ways_without_a_session,

@@ -121,4 +121,4 @@ async def running_upstream(tls: SSLContext | None = None) -> AsyncIterator[Upstr
         yield upstream
     finally:
         await runner.cleanup()
-    assert upstream.faults == [], "the far end itself failed"
+    assert upstream.faults == [], "the upstream itself failed"

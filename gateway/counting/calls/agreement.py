@@ -11,7 +11,8 @@ SAME_RESPONSE_SLACK_MS = 1_000
 """Two hosts report one response: their clocks may differ by this much. Ids that local
 servers reuse are further apart."""
 NESTED_SLACK_MS = 50
-"""Twins are reported by one process, so by one clock; callbacks run a little after the call."""
+"""Co-instrumented spans are reported by one process, so by one clock; callbacks run a little
+after the call."""
 
 OUTPUT_DEVIATIONS: dict[int, int] = {
     # OpenLLMetry adds the output count of `message_start` to the final one when it reads an
@@ -104,7 +105,7 @@ def is_repeat(fact: CallDigest, around: CallDigest) -> bool:
     return not fact.response or not around.response or fact.response == around.response or same_usage(fact, around)
 
 
-def is_twin(a: CallDigest, b: CallDigest) -> bool:
+def is_co_instrumented(a: CallDigest, b: CallDigest) -> bool:
     """Rule 3c: one source, two scopes, one interval inside the other, same model, usage
     that agrees or none on both.
 

@@ -25,9 +25,9 @@ SMALL_CLUSTER = 32
 MAX_ALIKE = 64
 """Different reports of one response that another is compared with."""
 
-Twins = Callable[[int, CallDigest, Collection[int]], list[int]]
+CoInstrumented = Callable[[int, CallDigest, Collection[int]], list[int]]
 """(reference, its report, references known already) -> references of
-reports that may be twins of it."""
+reports that may be co-instrumented spans of its call."""
 Versions = Callable[[int], list[int]]
 """Reference -> references of the other reports of its span."""
 
@@ -64,13 +64,13 @@ class Cluster:
     """Whether this is only the beginning of a cluster that is decided in parts."""
 
 
-def gather(ref: int, rows: Rows, tables: Tables, twins: Twins, versions: Versions) -> Cluster:
+def gather(ref: int, rows: Rows, tables: Tables, co_instrumented: CoInstrumented, versions: Versions) -> Cluster:
     """The cluster around *ref*.
 
     While `rows.missing` is not empty it is not whole, nor where it is large.
     """
     cluster = Cluster()
-    _gather(ref, cluster, rows, tables, twins, versions)
+    _gather(ref, cluster, rows, tables, co_instrumented, versions)
     seen = dict.fromkeys((*cluster.members, *cluster.shadows, *cluster.parents))
     if len(seen) > SMALL_CLUSTER and (cluster.is_large or not rows.missing):
         looks = MAX_LOOKS if len(seen) >= MAX_CLUSTER else 1
@@ -79,7 +79,9 @@ def gather(ref: int, rows: Rows, tables: Tables, twins: Twins, versions: Version
     return cluster
 
 
-def _gather(ref: int, cluster: Cluster, rows: Rows, tables: Tables, twins: Twins, versions: Versions) -> None:
+def _gather(
+    ref: int, cluster: Cluster, rows: Rows, tables: Tables, co_instrumented: CoInstrumented, versions: Versions
+) -> None:
     spans, children, responses, requests = tables
     walked: set[int] = set()
     answers = ResponseIndex(rows, responses)
@@ -103,7 +105,7 @@ def _gather(ref: int, cluster: Cluster, rows: Rows, tables: Tables, twins: Twins
         if member.fixed is Fixed.OPEN and answers.is_answered(member.fact):
             cluster.answered.add(at)
         todo += _same_request(member.fact, rows, requests, asked)
-        todo += twins(at, member.fact, cluster.members)
+        todo += co_instrumented(at, member.fact, cluster.members)
         if member.fact.marks & (LOG | REPEAT):
             todo += around_of(at, member.fact, rows, spans, cluster)
         else:

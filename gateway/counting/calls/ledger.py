@@ -15,8 +15,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
-from gateway.counting.calls.agreement import is_twin
+from gateway.counting.calls.agreement import is_co_instrumented
 from gateway.counting.calls.cluster import Cluster, gather
+from gateway.counting.calls.co_instrumented import CoInstrumentedIndex, Source
 from gateway.counting.calls.digest import (
     CHAINS_BYTES,
     DIGEST_BYTES,
@@ -54,7 +55,6 @@ from gateway.counting.calls.rows import (
     span_key,
 )
 from gateway.counting.calls.table import MASK, Table
-from gateway.counting.calls.twins import Source, TwinIndex
 from gateway.counting.calls.versions import MAX_VERSIONS, SAME_SPAN, Versions, fold
 from gateway.normalise.call import LOG, RANK_SHIFT, REPEAT, STAMPED, UNFINISHED, Call
 
@@ -161,7 +161,7 @@ class Ledger:
         chunk.facts += facts
         chunk.outcomes += bytes(len(facts) // DIGEST_BYTES)
         for (source, scope), refs in sources.items():
-            self._watch_twins(source, scope, refs)
+            self._watch_co_instrumented(source, scope, refs)
         return facts
 
     def _is_news(self, own: bytes, ref: int, rows: bytes, i: int, first: int, places: Sequence[int]) -> bool:
@@ -271,7 +271,7 @@ class Ledger:
             chunk.marked.add(idx)
         if fact.marks & UNFINISHED:
             self._begun.setdefault(chunk.seq, set()).add(idx)
-        self._watch_twins(fact.source, fact.scope, (ref,))
+        self._watch_co_instrumented(fact.source, fact.scope, (ref,))
 
     def _relate(self, ref: int) -> None:
         """The call at *ref* needs a verdict too, if it still settles: whoever
@@ -282,7 +282,7 @@ class Ledger:
         if chunk is not None:
             chunk.related.add(where.idx)
 
-    def _watch_twins(self, source: int, scope: int, refs: Sequence[int]) -> None:
+    def _watch_co_instrumented(self, source: int, scope: int, refs: Sequence[int]) -> None:
         """Look for co-instrumented spans of new reports, only in sources that
         more than one scope reports from.
         """
@@ -299,17 +299,17 @@ class Ledger:
             fact = self._row(ref)
             if fact is None:
                 continue
-            self._relate_twins(ref, fact, seen.index)
+            self._relate_co_instrumented(ref, fact, seen.index)
             seen.index.add(fact, ref)
 
-    def _relate_twins(self, ref: int, fact: CallDigest, index: TwinIndex) -> None:
-        """Note that the report at *ref* and its twins need a verdict; pairs that
-        need one anyway are not compared.
+    def _relate_co_instrumented(self, ref: int, fact: CallDigest, index: CoInstrumentedIndex) -> None:
+        """Note that the report at *ref* and those co-instrumented with it need a verdict; pairs
+        that need one anyway are not compared.
         """
         for candidate in index.near(fact, ref):
             if not (self._is_related(ref) and self._is_related(candidate)):
                 other = self._row(candidate)
-                if other is not None and is_twin(fact, other):
+                if other is not None and is_co_instrumented(fact, other):
                     self._relate(ref)
                     self._relate(candidate)
 
@@ -317,20 +317,20 @@ class Ledger:
         chunk = self._chunks.get(ref >> SEQ_SHIFT)
         return chunk is not None and (ref >> 1 & MAX_IDX) in chunk.related
 
-    def _indexed(self, refs: Iterable[int]) -> TwinIndex:
+    def _indexed(self, refs: Iterable[int]) -> CoInstrumentedIndex:
         """A second scope showed up: what the first one reported, while it can still be joined."""
-        index = TwinIndex()
+        index = CoInstrumentedIndex()
         for ref in refs:
             fact = self._row(ref)
             if fact is not None:
                 index.add(fact, ref)
         return index
 
-    def _twins_in(self, near: Sequence[int], fact: CallDigest, known: Collection[int]) -> list[int]:
+    def _co_instrumented_in(self, near: Sequence[int], fact: CallDigest, known: Collection[int]) -> list[int]:
         found: list[int] = []
         for candidate in near:
             other = self._row(candidate) if candidate not in known else None
-            if other is not None and is_twin(fact, other):
+            if other is not None and is_co_instrumented(fact, other):
                 found.append(candidate)
         return found
 
@@ -432,14 +432,14 @@ class Ledger:
         `closure` and `part` decide it.
         """
         rows = Rows(self._chunks, late)
-        return gather(ref, rows, self._tables, self._twins, self._versions.others), rows.missing
+        return gather(ref, rows, self._tables, self._co_instrumented, self._versions.others), rows.missing
 
     def closure(self, ref: int, late: Mapping[int, LateChunk | None], found: Closure, end: int) -> Iterator[None]:
         """Fill *found* with the large cluster around *ref*, one report a step,
         without the reports from the reference *end* on.
         """
         rows = Rows(self._chunks, late)
-        return closure(ref, rows, self._tables, self._twins, self._versions.others, found, end)
+        return closure(ref, rows, self._tables, self._co_instrumented, self._versions.others, found, end)
 
     def part(
         self, refs: Sequence[int], standing: Sequence[int], late: Mapping[int, LateChunk | None]
@@ -487,12 +487,16 @@ class Ledger:
         parted = self._chunks[where.seq].parted
         return where.idx not in parted or parted[where.idx] != self._last_child(ref)
 
-    def _twins(self, ref: int, fact: CallDigest, known: Collection[int]) -> list[int]:
-        """References of reports that still settle and may be twins of the one at
-        *ref*, less those *known*.
+    def _co_instrumented(self, ref: int, fact: CallDigest, known: Collection[int]) -> list[int]:
+        """References of reports that still settle and may be co-instrumented spans of
+        the call at *ref*, less those *known*.
         """
         seen = self._sources.get(fact.source)
-        return [] if seen is None or seen.index is None else self._twins_in(seen.index.near(fact, ref), fact, known)
+        return (
+            []
+            if seen is None or seen.index is None
+            else self._co_instrumented_in(seen.index.near(fact, ref), fact, known)
+        )
 
     def decide(self, cluster: Cluster) -> Verdict:
         """The rules' verdict, noted: what it drops is dropped from now on,
@@ -596,7 +600,7 @@ class Ledger:
         self._begun.setdefault(chunk.seq, set()).add(idx)
         if new != first or prev_response or prev_request:
             chunk.related.add(idx)
-        self._watch_twins(fact.source, fact.scope, (new,))
+        self._watch_co_instrumented(fact.source, fact.scope, (new,))
 
     def settled(self, seq: int) -> None:
         """Chunk *seq* may be forwarded: forget its rows."""
@@ -604,7 +608,9 @@ class Ledger:
         self._begun.pop(seq, None)
 
     def prune(self) -> None:
-        """Now and then: forget what settled in the twins' index, and sources that fell silent."""
+        """Now and then: forget what settled in the index of co-instrumented spans, and
+        sources that fell silent.
+        """
         oldest = self._oldest()
         for source, seen in list(self._sources.items()):
             if not seen.prune(oldest):

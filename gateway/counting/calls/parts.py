@@ -20,8 +20,8 @@ from typing import NamedTuple
 from gateway.counting.calls.cluster import (
     PREV_REQUEST,
     Cluster,
+    CoInstrumented,
     ResponseIndex,
-    Twins,
     Versions,
     around_of,
     chain,
@@ -92,7 +92,7 @@ def closure(
     ref: int,
     rows: Rows,
     tables: Tables,
-    twins: Twins,
+    co_instrumented: CoInstrumented,
     versions: Versions,
     found: Closure,
     end: int,
@@ -128,7 +128,7 @@ def closure(
         if member is not None and not stands:
             found.entries.append(Entry(fact.start_ms, at, stands=False, scope=fact.scope))
             related += versions(at)
-            related += twins(at, fact, seen)
+            related += co_instrumented(at, fact, seen)
         elif member is not None and found.standing <= len(found.entries) + MAX_STANDING:
             found.entries.append(Entry(fact.start_ms, at, stands=True, scope=fact.scope))
             found.standing += 1

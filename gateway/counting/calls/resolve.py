@@ -1,8 +1,8 @@
 """The counting rules over one cluster of related reports: which are calls of their own. Pure.
 
-A cluster is what the ledger found to are related: by response id, by twinship, or below one
-another. The rules see the set, never the order in which it came, so any order and any split
-over requests gives the same calls:
+A cluster is what the ledger found to are related: by response id, as co-instrumented
+spans, or below one another. The rules see the set, never the order in which it came, so any
+order and any split over requests gives the same calls:
 
 1. Reports with one response id whose time and usage agree are one call (rule 3b); those that do
    not agree stay, flagged `conflict`. So are reports of different scopes with one request id,
@@ -10,7 +10,7 @@ over requests gives the same calls:
 2. A log that was emitted in a call's span and agrees with it is of that call; so is a
    span that is known to repeat its parent, unless it states another response and other
    usage: that is one more call beside it.
-3. Twins are paired one to one, nearest in time first (rule 3c).
+3. Co-instrumented spans are paired one to one, nearest in time first (rule 3c).
 4. Bottom up, a call above others is suppressed as `ancestor` when they cover its
    usage; else both stay, flagged `conflict` (rule 2). Above a single call it is
    that very call, and completes it.
@@ -30,10 +30,10 @@ from gateway.counting.calls.agreement import (
     NESTED_SLACK_MS,
     OUTPUT_DEVIATIONS,
     deviation,
+    is_co_instrumented,
     is_repeat,
     is_same_request,
     is_same_response,
-    is_twin,
     same_model,
     same_usage,
 )
@@ -140,7 +140,7 @@ def resolve(
     span it was emitted; *inside_dropped*: the same, where that call was dropped before.
     *answered*: reports of a response that is counted already, by another id. *beyond*:
     calls above calls of other parts of a large cluster, which are taken to cover them.
-    *paired*: reports that stand for a call of another part: they take no twin.
+    *paired*: reports that stand for a call of another part: they take no other.
     *counted_rank*: the rank that counts for a report of a product, 0 for all.
     """
     verdict = Verdict()
@@ -151,7 +151,7 @@ def resolve(
     calls = _same_responses(ordered, verdict)
     calls = _same_requests(calls)
     calls = _join_insiders(calls, inside)
-    calls = _pair_twins(calls, paired)
+    calls = _pair_co_instrumented(calls, paired)
     _suppress_beyond(calls, beyond, verdict)
     _suppress_ancestors(calls, _without_insiders(calls, parents, inside), cut, verdict)
     for call in calls:
@@ -323,12 +323,12 @@ def _only_hits_differ(group: Sequence[_Call]) -> bool:
     return sum(1 for call in group if not any(m.fact.marks & HIT for m in call.members)) <= 1
 
 
-def _pair_twins(calls: list[_Call], paired: AbstractSet[int]) -> list[_Call]:
-    """Join calls that are twins, nearest first; a call takes at most one report of each
+def _pair_co_instrumented(calls: list[_Call], paired: AbstractSet[int]) -> list[_Call]:
+    """Join co-instrumented spans, nearest first; a call takes at most one report of each
     scope, and one response id.
 
-    In a part of a large cluster, calls that hold a *paired* report take no twin, and those that
-    found none among their neighbours look again among each other.
+    In a part of a large cluster, calls that hold a *paired* report take no other, and those
+    that found none among their neighbours look again among each other.
     """
     if not paired:
         return _pair_nearest(calls, calls)
@@ -338,7 +338,7 @@ def _pair_twins(calls: list[_Call], paired: AbstractSet[int]) -> list[_Call]:
 
 
 def _pair_nearest(calls: list[_Call], free: Sequence[_Call]) -> list[_Call]:
-    """*calls* after the twins among those *free* were joined."""
+    """*calls* after the co-instrumented spans among those *free* were joined."""
     by_source: dict[int, dict[int, list[CallDigest]]] = {}
     for i, call in enumerate(free):
         for member in call.members:
@@ -384,7 +384,7 @@ def _near(group: Mapping[int, Sequence[CallDigest]]) -> list[tuple[int, int, int
             if i == j or a.scope == b.scope or not same_usage(a, b):
                 continue
             compared += 1
-            if is_twin(a, b):
+            if is_co_instrumented(a, b):
                 pair = (min(i, j), max(i, j))
                 distance = abs(a.start_ms - b.start_ms) + abs(a.end_ms - b.end_ms)
                 found[pair] = min(distance, found.get(pair, distance))

@@ -45,7 +45,7 @@ class Settling:
     outcomes: bytearray = field(default_factory=bytearray)
     """OPEN, KEPT, DROPPED or MOVED_ON (into a later chunk) of each call."""
     related: set[int] = field(default_factory=set)
-    """Calls that share a response id with another report, or have a twin."""
+    """Calls that share a response id with another report, or are co-instrumented."""
     marked: set[int] = field(default_factory=set)
     """Calls of a kind that may repeat others: by the span that they were emitted in, or as one
     of a product's ways to report."""

@@ -80,7 +80,7 @@ class Folded:
     aggregates: list[Aggregate] = field(default_factory=list)
     duplicate: Counter[str] = field(default_factory=Counter)
     suppressed: Counter[str] = field(default_factory=Counter)
-    twins: list[Aggregate] = field(default_factory=list)
+    co_instrumented: list[Aggregate] = field(default_factory=list)
     """Those that were dropped for another of the same calls."""
 
 
@@ -106,11 +106,11 @@ def fold(measured: UsagePoints, steps: Sequence[Delta], context: Context) -> Fol
     for labels, measures in groups.items():
         for together in _together(measures):
             _aggregate(out, labels, together, measured, context, is_costed=_costed(labels) in costed)
-    _drop_twins(out)
+    _drop_co_instrumented(out)
     return out
 
 
-def _drop_twins(out: Folded) -> None:
+def _drop_co_instrumented(out: Folded) -> None:
     """Two scopes of one process that state the same counts of one model at one
     time measured the same calls.
 
@@ -123,11 +123,11 @@ def _drop_twins(out: Folded) -> None:
         if not aggregate.tokens:
             continue
         model = short_model(aggregate.record["response_model"] or aggregate.record["request_model"] or "")
-        twin = (aggregate.reporter, model, usage.get("input_tokens"), usage.get("output_tokens"))
-        other = standing.setdefault(twin, aggregate)
+        measured = (aggregate.reporter, model, usage.get("input_tokens"), usage.get("output_tokens"))
+        other = standing.setdefault(measured, aggregate)
         if other.family.scope != aggregate.family.scope and abs(other.end_ms - aggregate.end_ms) <= TOGETHER_MS:
             dropped.add(id(aggregate))
-            out.twins.append(aggregate)
+            out.co_instrumented.append(aggregate)
             out.suppressed["repeated_metric"] += 1
     if dropped:
         out.aggregates = [aggregate for aggregate in out.aggregates if id(aggregate) not in dropped]

@@ -119,7 +119,9 @@ class Worker:
         return await answer
 
     def _write_behind(self, stdin: asyncio.StreamWriter, asked: bytes, body: bytes) -> None:
-        """Write in a task of its own: what is half written must be written whole, whoever asked."""
+        """Write in a task of its own: a frame that is begun is written whole
+        even when its caller is cancelled.
+        """
         before = self._writing[-1] if self._writing else None
         task = asyncio.create_task(_write_in_turn(before, stdin, asked, body), name="worker-write")
         self._writing.append(task)
@@ -212,7 +214,7 @@ async def _write_in_turn(
     """Write a frame and the *body* behind it, without a copy of that, when *before* is done."""
     if before is not None:
         await asyncio.wait([before])
-    with suppress(RuntimeError, OSError):  # it ended: whoever waits for the answer hears of it
+    with suppress(RuntimeError, OSError):  # it ended, and so does the wait for its answer
         stdin.write(asked)
         if body:
             stdin.write(HEADER.pack(len(body)))

@@ -132,7 +132,7 @@ async def test_two_keys_on_one_lane_rotate_with_no_gap(
     assert clock.now_s == started_s, "nobody waited"
     assert [seen.headers["Authorization"] for seen in upstream.seen] == ["old-key", "old-key", "new-key", "new-key"]
     keys = [seen.headers["Idempotency-Key"] for seen in upstream.seen]
-    assert keys[1] != keys[2], "the far end may replay its 401 under the first one"
+    assert keys[1] != keys[2], "the upstream may replay its 401 under the first one"
 
 
 @pytest.mark.parametrize("repeatable", [True, False])
@@ -166,7 +166,7 @@ async def test_an_event_that_cannot_be_repeated_is_set_aside_after_an_ambiguous_
     limits = Limits(max_records=1, in_flight=1)
     async with running_pump(store, exporter, clock, lane=events.lane, limits=limits) as pump:
         await until(lambda: store.depth(events.lane).dead_lettered == 1)
-        assert pump.state == "retrying", "a far end in trouble is given a pause, so that not all of it ends like this"
+        assert pump.state == "retrying", "an upstream in trouble is given a pause, so that not all of it ends like this"
         await skip_pauses_until(lambda: store.depth(events.lane).pending == 0, pump, clock)
     assert store.dead_letters(events.lane) == [(events.make_record(1), "ambiguous_answer", "HTTP 502: bad gateway")]
     assert store.depth(events.lane).delivered == 1

@@ -74,7 +74,7 @@ async def test_an_endless_answer_is_read_up_to_its_limit_only(client: CostServic
     assert len(answer.body) == ERROR_BYTES
 
 
-async def test_a_far_end_that_never_answers_is_silence_after_the_time_limit(upstream: Upstream) -> None:
+async def test_an_upstream_that_never_answers_is_silence_after_the_time_limit(upstream: Upstream) -> None:
     never = asyncio.Event()
     upstream.script.append(Reply(202, until=never))
     client = CostServiceClient(Endpoint(upstream.base_url, timeout_s=0.2), Keyring([]), "gw")

@@ -182,7 +182,7 @@ async def test_one_bad_record_is_buried_with_the_services_words(
     assert run.store.depth(run.case.lane).delivered == 15
 
 
-async def test_a_stop_while_the_far_end_hangs_loses_nothing_and_repeats_under_the_same_key(
+async def test_a_stop_while_the_upstream_hangs_loses_nothing_and_repeats_under_the_same_key(
     run: Run, exporter: Exporter, clock: ManualClock
 ) -> None:
     never = asyncio.Event()
@@ -199,7 +199,7 @@ async def test_a_stop_while_the_far_end_hangs_loses_nothing_and_repeats_under_th
     assert len({seen.body for seen in run.upstream.seen}) == 1
 
 
-async def test_the_key_is_in_no_log_state_error_or_dead_letter_even_when_the_far_end_echoes_it(
+async def test_the_key_is_in_no_log_state_error_or_dead_letter_even_when_the_upstream_echoes_it(
     run: Run, exporter: Exporter, clock: ManualClock, client: CostServiceClient, log_text: io.StringIO
 ) -> None:
     echo = f'{{"message":"key {KEY} is bad","code":"{KEY}"}}'.encode()
@@ -220,7 +220,7 @@ async def test_the_key_is_in_no_log_state_error_or_dead_letter_even_when_the_far
     assert KEY not in "\n".join(shown)
 
 
-async def test_an_unreachable_far_end_is_silence(
+async def test_an_unreachable_upstream_is_silence(
     case: Case, exporter: Exporter, upstream: Upstream, client: CostServiceClient, store: SpoolUnderTest
 ) -> None:
     client._base_url = "http://127.0.0.1:1"

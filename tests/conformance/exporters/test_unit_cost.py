@@ -101,7 +101,7 @@ async def test_a_delete_of_what_is_not_there_is_done(
     assert rig.spool.depth(UNIT_COST).delivered == 2
 
 
-async def test_what_the_far_end_holds_is_read_page_by_page_and_added_to(
+async def test_what_the_upstream_holds_is_read_page_by_page_and_added_to(
     rig: UnitRig, client: CostServiceClient, upstream: Upstream, clock: ManualClock
 ) -> None:
     held = {"granularity": "HOURLY", "filter": {"custom:Product": ["chat"]}, "timestamp": "2026-01-05T10:00:00.000Z"}
@@ -228,7 +228,7 @@ async def test_a_try_that_never_got_to_the_target_leaves_no_doubt(
     summing.lane.forget_leases(UNIT_COST)
 
 
-async def test_what_the_far_end_tells_in_its_own_way_is_found_at_its_place(
+async def test_what_the_upstream_tells_in_its_own_way_is_found_at_its_place(
     rig: UnitRig,
     client: CostServiceClient,
     upstream: Upstream,
@@ -335,7 +335,7 @@ async def test_a_suffix_and_other_names_are_the_operators(rig: UnitRig, upstream
     rig.lane.forget_leases(UNIT_COST)
 
 
-async def test_without_a_far_end_nothing_is_decided(rig: UnitRig, keyring: Keyring) -> None:
+async def test_without_an_upstream_nothing_is_decided(rig: UnitRig, keyring: Keyring) -> None:
     client = CostServiceClient(Endpoint("http://127.0.0.1:9"), keyring, "gw")
     exporter = UnitCostExporter(client, UnitCostSettings(rig.lane.learn_base), SystemClock())
     await rig.keep(metered(1))

@@ -373,7 +373,7 @@ async def test_the_page_leads_to_every_model(start: Start) -> None:
     [
         (figures(edge={**figures()["edge"], "kept": 8}), "the counts at the edge do not add up"),
         (figures(lanes={"a": lane(delivered=5)}), "the counts of lane a do not add up"),
-        (figures(lanes={"a": lane(state="held", reason="401 from the far end")}), "lane a is held"),
+        (figures(lanes={"a": lane(state="held", reason="401 from the upstream")}), "lane a is held"),
         (figures(lanes={"a": lane(state="off")}), "lane a is off, with 3 records waiting"),
         (figures(lanes={"a": lane(delivered=3, dead_lettered=1)}), "1 record was refused"),
     ],

@@ -35,11 +35,11 @@ def one_call_told_often(n: int) -> tuple[list[Call], int]:
     return [call(f"s{i}", trace=f"t{i}", response="r", scope=f"scope-{i % 2}") for i in range(n)], 1
 
 
-def twins(n: int) -> tuple[list[Call], int]:
+def co_instrumented(n: int) -> tuple[list[Call], int]:
     return [call(f"s{i}", scope=f"scope-{i % 2}") for i in range(n)], n // 2
 
 
-def twins_one_scope_after_the_other(n: int) -> tuple[list[Call], int]:
+def co_instrumented_one_scope_after_the_other(n: int) -> tuple[list[Call], int]:
     return [call(f"{scope}{i}", trace=f"t{i}", scope=scope) for scope in "xy" for i in range(n // 2)], n // 2
 
 
@@ -73,8 +73,8 @@ SHAPES = [
     one_response,
     one_request,
     one_call_told_often,
-    twins,
-    twins_one_scope_after_the_other,
+    co_instrumented,
+    co_instrumented_one_scope_after_the_other,
     children,
     chain,
     chain_from_the_leaf,

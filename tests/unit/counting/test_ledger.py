@@ -159,7 +159,7 @@ async def test_children_of_more_chunks_than_are_read_back_still_cover_their_pare
     await rig.close()
 
 
-def test_twins_are_found_when_the_second_scope_comes_after_thousands_of_reports() -> None:
+def test_co_instrumented_spans_are_found_when_the_second_scope_comes_after_thousands_of_reports() -> None:
     ledger = Ledger(100_000)
     many = [call(f"a{n}", at=(n * 2000, n * 2000 + 900), tokens=(10, n % 50)) for n in range(3000)]
     for start in range(0, 3000, 500):
@@ -169,7 +169,7 @@ def test_twins_are_found_when_the_second_scope_comes_after_thousands_of_reports(
     assert verdict(ledger, call_ref(7, 0)).dropped == {call_ref(7, 0): "duplicate.twin"}
 
 
-def test_looking_for_twins_among_thousands_of_equal_calls_stays_quick() -> None:
+def test_looking_for_co_instrumented_spans_among_thousands_of_equal_calls_stays_quick() -> None:
     """8,000 equal calls of two scopes in the settle time: each is compared with
     its neighbours in time only.
     """

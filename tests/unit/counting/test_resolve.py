@@ -6,7 +6,14 @@ from itertools import permutations
 
 import pytest
 
-from gateway.counting.calls.agreement import is_same_response, is_twin, nested, overlaps, same_model, same_usage
+from gateway.counting.calls.agreement import (
+    is_co_instrumented,
+    is_same_response,
+    nested,
+    overlaps,
+    same_model,
+    same_usage,
+)
 from gateway.counting.calls.digest import CallDigest, call_ref, fact_row, split_ref, unpack_fact
 from gateway.counting.calls.resolve import Fixed, Member, Verdict, is_covered, resolve
 from gateway.normalise.call import Call
@@ -105,7 +112,7 @@ class TestSameResponse:
         assert decided([*too_many, calls[1]])[2] == {0, 1}
 
 
-class TestTwins:
+class TestCoInstrumented:
     """Rule 3c."""
 
     def test_two_scopes_of_one_source_report_one_call(self) -> None:
@@ -126,10 +133,10 @@ class TestTwins:
         ],
         ids=["scope", "source", "time", "model", "usage", "no usage", "response", "failed"],
     )
-    def test_what_differs_is_no_twin(self, other: Call) -> None:
+    def test_what_differs_is_another_call(self, other: Call) -> None:
         assert decided([call("a", response="r"), other]) == ({}, {}, set())
 
-    def test_two_failed_calls_without_usage_are_twins(self) -> None:
+    def test_two_failed_calls_without_usage_are_one(self) -> None:
         calls = [call(n, trace=n, scope=n, tokens=(None, None), failed=True) for n in "ab"]
         assert decided(calls)[0] == {1: "duplicate.twin"}
 
@@ -189,11 +196,11 @@ class TestAncestors:
         calls = [call("top", tokens=(200, 40)), call("mid", tokens=(100, 20)), call("leaf", tokens=(100, 20))]
         assert decided(calls, {1: [0], 2: [0, 1]}) == ({1: "suppressed.ancestor"}, {2: [2, 1]}, {0, 2})
 
-    def test_a_twin_below_is_counted_once_against_the_call_above(self) -> None:
+    def test_a_co_instrumented_span_below_is_counted_once_against_the_call_above(self) -> None:
         calls = [
             call("p", tokens=(200, 40), at=(0, 9000)),
             call("c", parent="p"),
-            call("twin", trace="u", scope="x"),
+            call("beside", trace="u", scope="x"),
         ]
         assert decided(calls, {1: [0], 2: [0]}) == ({2: "duplicate.twin"}, {1: [1, 2]}, {0, 1, 2})
 
@@ -267,13 +274,13 @@ class TestRepeats:
 
 
 class TestAgreement:
-    def test_twins_run_in_one_place_where_both_say_where(self) -> None:
+    def test_co_instrumented_spans_run_in_one_place_where_both_say_where(self) -> None:
         here, elsewhere, unsaid = (
             call("x", scope=scope)._replace(place=place) for scope, place in (("a", 1), ("b", 2), ("c", 0))
         )
-        assert is_twin(fact(here), fact(unsaid))
-        assert is_twin(fact(elsewhere), fact(unsaid))
-        assert not is_twin(fact(here), fact(elsewhere))
+        assert is_co_instrumented(fact(here), fact(unsaid))
+        assert is_co_instrumented(fact(elsewhere), fact(unsaid))
+        assert not is_co_instrumented(fact(here), fact(elsewhere))
 
     def test_relations_are_symmetric(self) -> None:
         facts = [
@@ -286,7 +293,7 @@ class TestAgreement:
         ]
         for a in facts:
             for b in facts:
-                for relation in (is_same_response, is_twin, nested, same_model, same_usage):
+                for relation in (is_same_response, is_co_instrumented, nested, same_model, same_usage):
                     assert relation(a, b) == relation(b, a), (relation.__name__, a, b)
                 assert overlaps(a, b, 50) == overlaps(b, a, 50)
 

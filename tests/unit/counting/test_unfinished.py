@@ -195,7 +195,7 @@ async def test_an_end_that_comes_while_its_beginning_is_moved_completes_it(
     assert rig.counting.ledger.sizes()["versions"] == 0
 
 
-@pytest.mark.parametrize("other", ["above", "twin"])
+@pytest.mark.parametrize("other", ["above", "co-instrumented"])
 async def test_who_states_no_usage_does_not_end_a_call_that_waits(rig: Rig, other: str) -> None:
     """A beginning states none either, which makes the two no more alike."""
     if other == "above":

@@ -201,7 +201,7 @@ async def test_local_servers_that_reuse_one_id_lose_no_call(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("first_states", [True, False])
-async def test_embeddings_whose_output_one_library_leaves_out_are_twins(rig: Rig, *, first_states: bool) -> None:
+async def test_embeddings_whose_output_one_library_leaves_out_are_one_call(rig: Rig, *, first_states: bool) -> None:
     outputs = (0, None) if first_states else (None, 0)
     await rig.send(call("a", tokens=(50, outputs[0])), call("b", trace="u", tokens=(50, outputs[1]), scope="other"))
     await rig.settle()
@@ -316,7 +316,7 @@ class TestWhatWasForwarded:
         await rig.send(call("root", at=(0, 2000), scope="framework"))
         await self._let_go(rig, restart=False)
         await rig.send(call("deep", parent="tool"), links=[link("t", "tool", "root")])
-        await rig.send(call("twin", trace="u", at=(0, 2000)))
+        await rig.send(call("beside", trace="u", at=(0, 2000)))
         await rig.settle()
         assert await rig.totals() == (2, 200, 40)
 

@@ -155,7 +155,9 @@ async def test_one_that_is_refused_again_is_a_dead_letter_again_and_the_command_
     assert await records_of(spool) == [b"0"]
 
 
-async def test_a_far_end_that_refuses_them_as_fast_as_they_come_back_keeps_no_command_going(spool: SqliteSpool) -> None:
+async def test_an_upstream_that_refuses_them_as_fast_as_they_come_back_keeps_no_command_going(
+    spool: SqliteSpool,
+) -> None:
     await refuse(spool, numbers(1100))
 
     async def refuse_all() -> None:
@@ -381,7 +383,7 @@ async def test_counts_by_lane_and_reason(spool: SqliteSpool) -> None:
     ]
 
 
-async def test_a_far_end_that_makes_up_codes_fills_no_table(spool: SqliteSpool) -> None:
+async def test_an_upstream_that_makes_up_codes_fills_no_table(spool: SqliteSpool) -> None:
     await append(spool, numbers(150))
     await spool.ack(await frozen(spool), [Refusal(i, f"code {i}", "") for i in range(150)])
     await spool.run_maintenance()

@@ -146,7 +146,7 @@ async def test_replace_and_delete_of_a_sender_stand_for_what_came_before(rig: Un
     await rig.close()
 
 
-async def test_a_wide_delete_takes_what_the_far_end_holds_and_spares_what_came_after(rig: UnitRig) -> None:
+async def test_a_wide_delete_takes_what_the_upstream_holds_and_spares_what_came_after(rig: UnitRig) -> None:
     await rig.keep(metered(1), metered(2, place("other")), metered(3, place(hour=1)))
     await rig.ship()
     rig.far.values[(STREAM, "2026-01-05T10:00:00Z", "foreign", place().filter)] = Decimal(4)
@@ -215,7 +215,7 @@ async def test_a_stream_that_others_send_to_travels_by_sum_but_for_what_its_send
     await rig.close()
 
 
-async def test_what_is_too_long_for_the_far_end_is_rounded_when_sent_and_kept_exactly(tmp_path: Path) -> None:
+async def test_what_is_too_long_for_the_upstream_is_rounded_when_sent_and_kept_exactly(tmp_path: Path) -> None:
     rig = UnitRig(tmp_path / "data", ships="sum")
     await rig.keep(metered("123456789012345"), metered("0.4"))
     await rig.ship()

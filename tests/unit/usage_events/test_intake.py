@@ -459,9 +459,9 @@ async def test_where_every_event_is_rejected_the_answer_is_an_error_that_tells_o
     assert [x["reason"] for x in told.json["rejected"]] == [reason, "source_missing"]
     assert told.error == (400, reason, f"events[0]: {told.json['rejected'][0]['message']}")
     assert sender.edge["rejected"] == 2
-    far_end = outcome(told.status, {}, orjson.dumps(told.json), USAGE_EVENTS, records=1, now_unix_s=0)
-    assert isinstance(far_end, Refused), "a gateway that forwards to here sets it aside"
-    assert far_end.code == reason
+    upstream = outcome(told.status, {}, orjson.dumps(told.json), USAGE_EVENTS, records=1, now_unix_s=0)
+    assert isinstance(upstream, Refused), "a gateway that forwards to here sets it aside"
+    assert upstream.code == reason
 
 
 async def test_a_repeat_beside_rejected_events_is_no_error(sender: Sender) -> None:

@@ -41,7 +41,7 @@ _NONE: Mapping[tuple[int, bool], list[Entry]] = MappingProxyType({})
 _REF = attrgetter("ref")
 
 
-class TwinIndex:
+class CoInstrumentedIndex:
     """Reports of one source by usage, scope and whether they state a response id, in order of their
     start.
     """
@@ -164,7 +164,7 @@ class Source:
         self.scope = scope
         """The scope that reported first; co-instrumented spans need a second one."""
         self.refs = array("Q")
-        self.index: TwinIndex | None = None
+        self.index: CoInstrumentedIndex | None = None
         """None while only one scope reports."""
         self.prune_at = 4096
 

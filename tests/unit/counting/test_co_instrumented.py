@@ -1,7 +1,7 @@
 """Where co-instrumented spans are looked for."""
 
+from gateway.counting.calls.co_instrumented import MAX_FORGOTTEN, MAX_NEAR, CoInstrumentedIndex
 from gateway.counting.calls.digest import CallDigest, call_ref, digest_rows, unpack_fact
-from gateway.counting.calls.twins import MAX_FORGOTTEN, MAX_NEAR, TwinIndex
 from tests.support.calls import call
 
 MANY = 4 * MAX_NEAR
@@ -16,7 +16,7 @@ def fact(scope: str) -> CallDigest:
 X, Y = fact("openai"), fact("agents")
 
 
-def reported(index: TwinIndex, chunk: int, what: CallDigest, n: int = MANY) -> list[int]:
+def reported(index: CoInstrumentedIndex, chunk: int, what: CallDigest, n: int = MANY) -> list[int]:
     """*n* equal reports, which begin at one time."""
     refs = [call_ref(chunk, number) for number in range(n)]
     for ref in refs:
@@ -25,7 +25,7 @@ def reported(index: TwinIndex, chunk: int, what: CallDigest, n: int = MANY) -> l
 
 
 def test_equal_calls_are_paired_in_order_when_half_of_earlier_pairs_is_forgotten() -> None:
-    index = TwinIndex()
+    index = CoInstrumentedIndex()
     reported(index, 1, X)
     reported(index, 2, Y)
     index.prune(call_ref(2, 0))
@@ -36,7 +36,7 @@ def test_equal_calls_are_paired_in_order_when_half_of_earlier_pairs_is_forgotten
 
 
 def test_what_is_forgotten_of_all_scopes_begins_anew() -> None:
-    index = TwinIndex()
+    index = CoInstrumentedIndex()
     reported(index, 1, X)
     reported(index, 2, Y)
     assert not index.prune(call_ref(3, 0))
@@ -46,14 +46,14 @@ def test_what_is_forgotten_of_all_scopes_begins_anew() -> None:
 
 
 def test_a_report_that_the_index_does_not_hold_is_compared_with_the_last() -> None:
-    index = TwinIndex()
+    index = CoInstrumentedIndex()
     reported(index, 1, X)
     last = reported(index, 2, Y)[-1]
     assert last in index.near(X, call_ref(3, 0))
 
 
 def test_what_is_remembered_of_forgotten_reports_is_bounded() -> None:
-    index = TwinIndex()
+    index = CoInstrumentedIndex()
     for chunk in range(1, 2 * MAX_FORGOTTEN // 100 + 3):
         for number in range(100):
             index.add(X._replace(scope=chunk * 1000 + number), call_ref(chunk, number))
