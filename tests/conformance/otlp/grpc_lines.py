@@ -7,8 +7,9 @@ from google.rpc.error_details_pb2 import BadRequest  # type: ignore[import-untyp
 
 from tests.conformance.otlp.grpc_wire import METHODS, Called, Grpc
 from tests.conformance.otlp.lines import NotApplicable, Seen, line
-from tests.conformance.otlp.payloads import REJECTED, RESPONSES, SIGNALS, delimited, dubious, nested, protobuf, traces
+from tests.conformance.otlp.payloads import SIGNALS, dubious, nested, partial_success, protobuf, traces
 from tests.conformance.otlp.target import Target, kept_since
+from tests.support.otlp_bytes import field
 
 MIB = 2**20
 MOST_MEMORY_MIB = 400
@@ -23,16 +24,10 @@ def the_grpc(target: Target) -> Grpc:
     return target.grpc
 
 
-def partial(signal: str, called: Called) -> tuple[int, str]:
-    """(rejected, message) of an OK; (0, "") where partial_success is unset."""
-    stated = RESPONSES[signal].FromString(called.body).partial_success
-    return getattr(stated, REJECTED[signal][0]), stated.error_message
-
-
 def outcome(signal: str, called: Called) -> str:
     if called.code != "OK":
         return called.code
-    rejected, _ = partial(signal, called)
+    rejected, _ = partial_success(signal, called.body)
     return f"OK, {rejected} rejected" if rejected else "OK"
 
 
@@ -101,12 +96,12 @@ async def full_success(target: Target, seen: Seen) -> None:
 
 
 @line("B08", "MUST", "grpc", "partial success: OK, the exact count, a message")
-async def partial_success(target: Target, seen: Seen) -> None:
+async def rejected_spans(target: Target, seen: Seen) -> None:
     body = traces(None, b"short", bytes(16), None).SerializeToString()
     called = await the_grpc(target).call("traces", body)
-    if called.code != "OK" or not any(partial("traces", called)):
+    if called.code != "OK" or not any(partial_success("traces", called.body)):
         raise NotApplicable(f"2 of 4 spans have no valid trace id: {outcome('traces', called)} for all 4")
-    rejected, message = partial("traces", called)
+    rejected, message = partial_success("traces", called.body)
     seen.expect(rejected == 2 and message, f"{rejected} of 4 rejected: {message[:80]!r}")
 
 
@@ -115,7 +110,7 @@ async def warnings(target: Target, seen: Seen) -> None:
     warned = False
     for what, body in dubious().items():
         called = await the_grpc(target).call("traces", body)
-        rejected, message = partial("traces", called)
+        rejected, message = partial_success("traces", called.body)
         warned = warned or bool(message and not rejected)
         seen.expect(
             called.code in ("OK", "INVALID_ARGUMENT"), f"{what}: {outcome('traces', called)} {message[:80]}".rstrip()
@@ -141,7 +136,7 @@ async def nothing_valid(target: Target, seen: Seen) -> None:
 async def later_versions(target: Target, seen: Seen) -> None:
     request = traces()
     request.resource_spans[0].scope_spans[0].spans[0].kind = 99  # type: ignore[assignment]
-    body = request.SerializeToString() + delimited(15, b"from a later version")
+    body = request.SerializeToString() + field(15, b"from a later version")
     found = outcome("traces", await the_grpc(target).call("traces", body))
     seen.expect(found == "OK", found)
 
@@ -182,7 +177,7 @@ async def unknown_methods(target: Target, seen: Seen) -> None:
 
 @line("B62", "MUST", "grpc", "too large is RESOURCE_EXHAUSTED without RetryInfo")
 async def too_large(target: Target, seen: Seen) -> None:
-    called = await the_grpc(target).call("traces", delimited(15, os.urandom(MIB) * 80))
+    called = await the_grpc(target).call("traces", field(15, os.urandom(MIB) * 80))
     seen.expect(called.code == "RESOURCE_EXHAUSTED", f"80 MiB: {called.code}")
     seen.expect(called.retry_delay_s is None, f"RetryInfo {called.retry_delay_s or 'absent'}")
     await survives(the_grpc(target), seen)

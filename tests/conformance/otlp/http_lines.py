@@ -13,18 +13,18 @@ from tests.conformance.otlp.http_wire import JSON, PROTOBUF, Http, Reply
 from tests.conformance.otlp.lines import NotApplicable, Seen, line
 from tests.conformance.otlp.payloads import (
     REJECTED,
-    RESPONSES,
     SIGNALS,
-    delimited,
     dubious,
     json_body,
     nested,
+    partial_success,
     protobuf,
     span,
     spans_json,
     traces,
 )
 from tests.conformance.otlp.target import Target, kept_since
+from tests.support.otlp_bytes import field
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -53,8 +53,7 @@ def partial(signal: str, reply: Reply) -> tuple[int, str]:
     if reply.media == JSON:
         stated = reply.json().get("partialSuccess") or {}
         return int(stated.get(REJECTED[signal][1], 0)), stated.get("errorMessage", "")
-    stated = RESPONSES[signal].FromString(reply.body).partial_success
-    return getattr(stated, REJECTED[signal][0]), stated.error_message
+    return partial_success(signal, reply.body)
 
 
 def outcome(signal: str, reply: Reply) -> str:
@@ -151,7 +150,7 @@ async def full_success(target: Target, seen: Seen) -> None:
 
 
 @line("B08", "MUST", "http", "partial success: 200, the exact count, a message")
-async def partial_success(target: Target, seen: Seen) -> None:
+async def rejected_spans(target: Target, seen: Seen) -> None:
     for media, body in (
         (PROTOBUF, traces(None, b"short", bytes(16), None).SerializeToString()),
         (JSON, spans_json(span(), span(traceId="abcd"), span(traceId="00" * 16), span())),
@@ -195,7 +194,7 @@ async def nothing_valid(target: Target, seen: Seen) -> None:
 async def later_versions(target: Target, seen: Seen) -> None:
     request = traces()
     request.resource_spans[0].scope_spans[0].spans[0].kind = 99  # type: ignore[assignment]
-    later = request.SerializeToString() + delimited(15, b"from a later version")
+    later = request.SerializeToString() + field(15, b"from a later version")
     for media, body in ((PROTOBUF, later), (JSON, spans_json(span(kind=99, laterField={"a": [1]})))):
         reply = await the_http(target).post("traces", body, media)
         seen.expect(outcome("traces", reply) == "200", f"{media}: {outcome('traces', reply)}")

@@ -17,6 +17,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 
+from tests.support.otlp_bytes import field
+
 SIGNALS = ("traces", "logs", "metrics")
 RESPONSES: dict[str, Any] = {
     "traces": ExportTraceServiceResponse,
@@ -138,21 +140,17 @@ def json_body(signal: str) -> bytes:
             return metric_json(gauge={"dataPoints": [{"timeUnixNano": str(START_NS), "asInt": "1"}]})
 
 
+def partial_success(signal: str, response: bytes) -> tuple[int, str]:
+    """(rejected, message) of an export response; (0, "") where partial_success is unset."""
+    stated = RESPONSES[signal].FromString(response).partial_success
+    return getattr(stated, REJECTED[signal][0]), stated.error_message
+
+
 def nested(depth: int) -> bytes:
     """A span's attribute of arrays within arrays."""
     value = AnyValue(int_value=1).SerializeToString()
     for _ in range(depth):
-        value = delimited(5, delimited(1, value))  # AnyValue.array_value of ArrayValue.values
-    attribute = delimited(9, delimited(1, b"k") + delimited(2, value))
-    span = delimited(1, bytes(range(16))) + delimited(2, bytes(range(1, 9))) + attribute
-    return delimited(1, delimited(2, delimited(2, span)))
-
-
-def delimited(number: int, data: bytes) -> bytes:
-    """A length-delimited field."""
-    out = bytearray([number << 3 | 2])
-    size = len(data)
-    while size > 0x7F:
-        out.append(size & 0x7F | 0x80)
-        size >>= 7
-    return bytes(out) + bytes([size]) + data
+        value = field(5, field(1, value))  # AnyValue.array_value of ArrayValue.values
+    attribute = field(9, field(1, b"k") + field(2, value))
+    span = field(1, bytes(range(16))) + field(2, bytes(range(1, 9))) + attribute
+    return field(1, field(2, field(2, span)))

@@ -8,6 +8,8 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 
+from tests.support.otlp_bytes import field
+
 PROTOBUF = "application/x-protobuf"
 JSON = "application/json"
 SIGNALS = ("traces", "logs", "metrics")
@@ -54,20 +56,11 @@ def nested_body(depth: int) -> bytes:
     """A span attribute of arrays within arrays."""
     value = AnyValue(int_value=1).SerializeToString()
     for _ in range(depth):
-        array = delimited(1, value)  # ArrayValue.values
-        value = delimited(5, array)  # AnyValue.array_value
-    attribute = delimited(1, b"k") + delimited(2, value)
-    span = delimited(1, TRACE_ID) + delimited(2, bytes(range(1, 9))) + delimited(9, attribute)
-    return delimited(1, delimited(2, delimited(2, span)))
-
-
-def delimited(number: int, data: bytes) -> bytes:
-    out = bytearray([number << 3 | 2])
-    n = len(data)
-    while n > 0x7F:
-        out.append(n & 0x7F | 0x80)
-        n >>= 7
-    return bytes(out) + bytes([n]) + data
+        array = field(1, value)  # ArrayValue.values
+        value = field(5, array)  # AnyValue.array_value
+    attribute = field(1, b"k") + field(2, value)
+    span = field(1, TRACE_ID) + field(2, bytes(range(1, 9))) + field(9, attribute)
+    return field(1, field(2, field(2, span)))
 
 
 class Raw:

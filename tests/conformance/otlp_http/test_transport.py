@@ -22,12 +22,12 @@ from tests.conformance.otlp_http.payloads import (
     SIGNALS,
     TRACE_ID,
     Raw,
-    delimited,
     json_traces_body,
     post,
     protobuf_body,
     traces_request,
 )
+from tests.support.otlp_bytes import field
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -136,7 +136,7 @@ async def test_b10_a_payload_without_one_valid_item_is_refused_whole(base_url: s
 
 
 async def test_b11_unknown_fields_are_ignored(base_url: str, client: Client) -> None:
-    body = protobuf_body("traces") + delimited(15, b"from a later version")
+    body = protobuf_body("traces") + field(15, b"from a later version")
     async with client.post(f"{base_url}/v1/traces", data=body, headers={"Content-Type": PROTOBUF}) as response:
         assert (response.status, await response.read()) == (200, b"")
 

@@ -11,6 +11,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 
 from gateway.contract.errors import BadPayload
 from gateway.decode.otlp_protobuf import decode_logs, decode_metrics, decode_traces
+from tests.support.otlp_bytes import field
 
 
 def one_span(*attributes: KeyValue) -> bytes:
@@ -77,15 +78,6 @@ def test_invalid_utf8_is_a_bad_payload_and_its_text_is_not_told() -> None:
         decode_traces(body.replace(b"value", b"\xff\xfe\xfd\xfc\xfb"))
     assert "SECRET" not in str(caught.value)
     assert caught.value.__cause__ is None
-
-
-def field(number: int, content: bytes) -> bytes:
-    """A length-delimited field."""
-    length, head = len(content), bytes([number << 3 | 2])
-    while length > 127:
-        head += bytes([length & 127 | 128])
-        length >>= 7
-    return head + bytes([length]) + content
 
 
 @pytest.mark.parametrize("levels", [120, 5_000])

@@ -10,7 +10,8 @@ import pytest
 
 from gateway.contract.errors import Overloaded
 from gateway.receiver.body import LONGEST_WAIT_S, Budget, Hold, Limits
-from tests.conformance.otlp_http.payloads import PROTOBUF, Raw, delimited, post, protobuf_body
+from tests.conformance.otlp_http.payloads import PROTOBUF, Raw, post, protobuf_body
+from tests.support.otlp_bytes import field
 from tests.unit.receiver.conftest import Serve, Served
 
 Client = aiohttp.ClientSession
@@ -90,7 +91,7 @@ async def test_a_body_over_a_limit_is_told_which_option_it_is(serve: Serve, clie
 async def test_a_body_of_many_blocks_is_decompressed_whole(serve: Serve, client: Client) -> None:
     served = await serve()
     size = 20 * 2**20
-    body = protobuf_body("traces") + delimited(15, bytes(range(256)) * (size // 256))
+    body = protobuf_body("traces") + field(15, bytes(range(256)) * (size // 256))
     assert await answer_to(client, served, gzip.compress(body, 1), Content_Encoding="gzip") == 200
     assert served.intake.kept[0].body == body
     assert served.receiver.budget.used_bytes == 0
