@@ -5,18 +5,16 @@ telemetry goes out by the protocol that is their default.
 import json
 import os
 import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks.processes import Process, ProcessFailed
-from benchmarks.scenario import fetch
-from tests.clients.programs import built, npm
-from tests.clients.runs import Outcome, SenderFailed, Totals, free_ports, listening
+from benchmarks.processes import ProcessFailed
+from tests.clients.programs import built, node, npm
+from tests.clients.runs import Outcome, SenderFailed, Totals
 from tests.support.gateway_process import GatewayProcess, broken_identities
 from tests.support.mock_llm import Served
+from tests.support.ports import OtlpPorts
+from tests.support.provider import running_provider, served_by
 
 ASSISTANTS = ("gemini-cli",)
 PROMPT = "Which of the two is cheaper? CANARY-7Q-PROMPT"
@@ -29,8 +27,8 @@ def ask(name: str, folder: Path) -> Outcome:
     """
     began = time.monotonic()
     program = built(name, npm)
-    ports = free_ports()
-    with provider(folder) as url, GatewayProcess(folder, settle="2s", config=listening(ports)) as gateway:
+    ports = OtlpPorts.free()
+    with running_provider(folder) as url, GatewayProcess(folder, settle="2s", config=ports.settings()) as gateway:
         home = folder / "home"
         settings = home / ".gemini" / "settings.json"
         settings.parent.mkdir(parents=True)
@@ -47,7 +45,7 @@ def ask(name: str, folder: Path) -> Outcome:
             "NO_PROXY": "127.0.0.1",
         }
         done = subprocess.run(
-            [str(program / "node_modules/.bin/gemini"), "-m", "gemini-2.5-flash", "-p", PROMPT],
+            [*node(), str(program / "node_modules/.bin/gemini"), "-m", "gemini-2.5-flash", "-p", PROMPT],
             cwd=home,
             env=environment,
             stdin=subprocess.DEVNULL,
@@ -58,7 +56,7 @@ def ask(name: str, folder: Path) -> Outcome:
         )
         if done.returncode:
             raise SenderFailed(done.stderr[-2000:])
-        expected = of_served(json.loads(fetch(url + "/_served")))
+        expected = of_served(served_by(url))
         try:
             gateway.wait_until_delivered(at_least=expected.calls)
         except ProcessFailed:
@@ -66,16 +64,6 @@ def ask(name: str, folder: Path) -> Outcome:
         counted = Totals.of(gateway.summary()["totals"])
         broken = broken_identities(gateway.status())
     return Outcome(expected, counted, broken, done.stderr, time.monotonic() - began)
-
-
-@contextmanager
-def provider(folder: Path) -> Iterator[str]:
-    """Base URL of a model provider on loopback."""
-    process = Process([sys.executable, "-m", "tests.support.mock_llm"], log=folder / "provider.log")
-    try:
-        yield f"http://127.0.0.1:{json.loads(process.read_line())['port']}"
-    finally:
-        process.kill()
 
 
 def of_served(served: list[Served]) -> Totals:

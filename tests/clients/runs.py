@@ -13,9 +13,11 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from benchmarks.processes import ProcessFailed
+from benchmarks.processes import PROJECT_ROOT, ProcessFailed
 from tests.clients.programs import command
 from tests.support.gateway_process import GatewayProcess, broken_identities
+from tests.support.polling import wait_until_listening
+from tests.support.ports import OtlpPorts
 
 CALLS = 200
 STEP_TIMEOUT_S = 30.0
@@ -89,20 +91,12 @@ class Outcome(NamedTuple):
         return self.counted == self.expected and not self.broken
 
 
-class Ports(NamedTuple):
-    http: int
-    grpc: int
-
-    def of(self, protocol: str) -> int:
-        return self.grpc if protocol == "grpc" else self.http
-
-
 def run(case: Case, compression: Compression, folder: Path, *, outage: bool = True) -> Outcome:
     """The whole of it. Raises InstallFailed when a program cannot be built."""
     began = time.monotonic()
-    ports = free_ports()
+    ports = OtlpPorts.free()
     with ExitStack() as stack:
-        gateway = stack.enter_context(GatewayProcess(folder, config=listening(ports)))
+        gateway = stack.enter_context(GatewayProcess(folder, config=ports.settings()))
         reached = ports
         if case.exporter is not None:
             reached = stack.enter_context(collector(case.exporter, ports, compression, folder))
@@ -140,19 +134,8 @@ def expected_totals(senders: int) -> Totals:
     return Totals(senders * CALLS, senders * sum(1000 + n for n in numbers), senders * sum(100 + n for n in numbers))
 
 
-def listening(ports: Ports) -> dict[str, object]:
-    """The gateway's configuration: a restart has the same addresses."""
-    listen = {"http": f"127.0.0.1:{ports.http}", "grpc": f"127.0.0.1:{ports.grpc}"}
-    return {"listen": listen | {"admin": "127.0.0.1:0", "service": "127.0.0.1:0"}}
-
-
-def free_ports() -> Ports:
-    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
-        return Ports(one.getsockname()[1], other.getsockname()[1])
-
-
 @contextmanager
-def started(sender: Sender, ports: Ports, compression: Compression, log: Path) -> Iterator[subprocess.Popen[str]]:
+def started(sender: Sender, ports: OtlpPorts, compression: Compression, log: Path) -> Iterator[subprocess.Popen[str]]:
     """The program while it runs."""
     url = f"http://127.0.0.1:{ports.of(sender.protocol)}"
     settings = {
@@ -174,6 +157,7 @@ def started(sender: Sender, ports: Ports, compression: Compression, log: Path) -
     with log.open("a") as stderr:
         process = subprocess.Popen(
             [*command(sender.program), str(CALLS)],
+            cwd=PROJECT_ROOT,
             env=os.environ | settings,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -207,9 +191,9 @@ def hang_up_once(port: int) -> None:
 
 
 @contextmanager
-def collector(exporter: str, gateway: Ports, compression: Compression, folder: Path) -> Iterator[Ports]:
+def collector(exporter: str, gateway: OtlpPorts, compression: Compression, folder: Path) -> Iterator[OtlpPorts]:
     """Where the Collector listens while it runs; it forwards by *exporter*."""
-    ports = free_ports()
+    ports = OtlpPorts.free()
     endpoint = f"127.0.0.1:{gateway.grpc}" if exporter == "otlp" else f"http://127.0.0.1:{gateway.http}"
     protocols = {
         "http": {"endpoint": f"127.0.0.1:{ports.http}"},
@@ -236,22 +220,9 @@ def collector(exporter: str, gateway: Ports, compression: Compression, folder: P
     with (folder / "collector.log").open("w") as log:
         process = subprocess.Popen([*command("collector"), "--config", str(file)], stdout=log, stderr=log)
     try:
-        wait_for_port(ports.http, process)
-        wait_for_port(ports.grpc, process)
+        wait_until_listening(ports.http, process)
+        wait_until_listening(ports.grpc, process)
         yield ports
     finally:
         process.terminate()
         process.wait(30)
-
-
-def wait_for_port(port: int, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 30
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port)).close()
-        except ConnectionRefusedError:
-            assert process.poll() is None, "the Collector ended"
-            assert time.monotonic() < deadline, "the Collector does not listen"
-            time.sleep(0.05)
-        else:
-            return

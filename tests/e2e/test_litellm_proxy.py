@@ -18,8 +18,9 @@ from benchmarks.processes import ProcessFailed
 from benchmarks.scenario import fetch
 from tests.support.canary import files_with_canary
 from tests.support.gateway_process import GatewayProcess, Status, broken_identities
-from tests.support.litellm_proxy import PROMPT, LiteLLMProxy, free_port, pushed
+from tests.support.litellm_proxy import PROMPT, LiteLLMProxy, pushed
 from tests.support.mock_llm import Served
+from tests.support.ports import free_port
 
 INSTALL_AND_RUN_S = 420
 

@@ -9,7 +9,6 @@ import json
 import os
 import random
 import secrets
-import socket
 import subprocess
 import sys
 import threading
@@ -39,6 +38,7 @@ from tests.support.grpc_calls import TRACES, called
 from tests.support.keys_beside import BY, keys_beside
 from tests.support.kill_load import GrpcLoad
 from tests.support.polling import until_true
+from tests.support.ports import free_port
 from tests.support.sdk_application import Application
 from tests.support.spans import call_span
 
@@ -54,12 +54,6 @@ pytestmark = pytest.mark.slow
 def call(number: int, tokens: tuple[int, int]) -> dict[str, str | int]:
     used = {"gen_ai.usage.input_tokens": tokens[0], "gen_ai.usage.output_tokens": tokens[1]}
     return {**CALL, **used, "gen_ai.response.id": f"chatcmpl-grpc-{number}"}
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port: int = found.getsockname()[1]
-    return port
 
 
 def exporter(target: str, *, gzip: bool = False, **more: Any) -> OTLPSpanExporter:

@@ -3,7 +3,6 @@
 """
 
 import re
-import shutil
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ from tests.clients.runs import CASES, run
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
-@pytest.mark.skipif(shutil.which("npm") is None, reason="no npm on this machine")
 def test_javascripts_exporter_goes_on_after_a_restart(tmp_path: Path) -> None:
     """It tries five times, which a busy machine may use up: so the gateway is up again before."""
     outcome = run(CASES["js-http-json"]._replace(outlasts=False), "gzip", tmp_path)

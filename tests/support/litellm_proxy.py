@@ -4,7 +4,6 @@
 
 import json
 import os
-import socket
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
@@ -14,6 +13,7 @@ from typing import Self
 from benchmarks.processes import Process
 from benchmarks.scenario import fetch
 from tests.support.client_environments import client_python
+from tests.support.ports import free_port
 
 KEY = "sk-proxy-7f3a9c51d2e84b60a1c7d95e"
 PROMPT = "Which of the two is cheaper? CANARY-7Q-PROMPT"
@@ -26,13 +26,6 @@ from litellm.proxy._types import UserAPIKeyAuth
 async def admit(request, api_key):
     return UserAPIKeyAuth(api_key=api_key, user_id="user-7", team_id="team-alpha", key_alias="checkout")
 """
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
 
 
 def pushed(endpoint: str, log_format: str, **settings: object) -> dict[str, object]:

@@ -1,6 +1,8 @@
-"""Waiting for what states no one: a process that ends, a figure that moves."""
+"""Waiting for what states no one: a process that ends, a figure that moves, a port that listens."""
 
 import asyncio
+import socket
+import subprocess
 import time
 from collections.abc import Callable
 
@@ -13,9 +15,36 @@ async def until_true(condition: Callable[[], bool], *, timeout_s: float, what: s
     Raises TimeoutError, naming *what*, when it does not in time.
     """
     ends_s = time.monotonic() + timeout_s
-    while True:
-        if condition():
-            return
-        if time.monotonic() > ends_s:
-            raise TimeoutError(f"not {what} after {timeout_s} s")
+    while not condition():
+        _check(ends_s, timeout_s, what)
         await asyncio.sleep(_POLL_S)
+
+
+def wait_until_true(condition: Callable[[], bool], *, timeout_s: float, what: str) -> None:
+    """The same for code without an event loop."""
+    ends_s = time.monotonic() + timeout_s
+    while not condition():
+        _check(ends_s, timeout_s, what)
+        time.sleep(_POLL_S)
+
+
+def wait_until_listening(port: int, process: subprocess.Popen[bytes], *, timeout_s: float = 30.0) -> None:
+    """Return when *process* takes connections on *port* of loopback.
+
+    Raises TimeoutError when it does not in time, and AssertionError when it ended.
+    """
+
+    def listens() -> bool:
+        assert process.poll() is None, f"{process.args!r} ended with {process.returncode}"
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+        except ConnectionRefusedError:
+            return False
+        return True
+
+    wait_until_true(listens, timeout_s=timeout_s, what=f"listening on port {port}")
+
+
+def _check(ends_s: float, timeout_s: float, what: str) -> None:
+    if time.monotonic() > ends_s:
+        raise TimeoutError(f"not {what} after {timeout_s} s")

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import socket
 import sys
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from tests.conformance.otlp.http_wire import Http
 from tests.conformance.otlp.lines import NUMBERS, run
 from tests.conformance.otlp.target import Target
 from tests.conformance.otlp.wrong_servers import NO, YES, wrong_grpc, wrong_http
+from tests.support.ports import free_port
 
 CANNOT_FAIL = {"B36"}
 """Applies at the default ports only."""
@@ -25,14 +25,6 @@ CANNOT_FAIL = {"B36"}
 def brief_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_wire, "ANSWER_TIMEOUT_S", 2.0)
     monkeypatch.setattr(grpc_lines, "PINGS_S", 0.1)
-
-
-@pytest.fixture
-def free_port() -> int:
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        port: int = bound.getsockname()[1]
-    return port
 
 
 def test_every_number_of_the_checklist_has_a_check() -> None:
@@ -49,9 +41,9 @@ async def failing(answer: bytes, destination: tuple[str, int]) -> set[str]:
     return {result.line.number for result in found if result.verdict == "fail"}
 
 
-async def test_each_line_over_http_fails_with_a_wrong_server(free_port: int) -> None:
-    by_yes = await failing(YES, ("127.0.0.1", free_port))
-    by_no = await failing(NO, ("127.0.0.1", free_port))
+async def test_each_line_over_http_fails_with_a_wrong_server() -> None:
+    by_yes = await failing(YES, ("127.0.0.1", free_port()))
+    by_no = await failing(NO, ("127.0.0.1", free_port()))
     assert by_yes >= {"B03", "B07", "B12", "B24", "B25", "B28", "B31", "B41", "B70"}
     assert by_yes | by_no == {one.number for one in LINES if one.over != "grpc"} - CANNOT_FAIL
 
