@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
+from exporters.otlp.protobuf import delimited, varint
 from spool.span_form import (
     DURATION_UNKNOWN,
     LISTS,
@@ -183,24 +184,6 @@ _VALUES: Final[Mapping[type, Callable[[Any], bytes]]] = {
     list: _texts,
 }
 """Type of a field -> its AnyValue; JSON has no others."""
-
-
-def delimited(number: int, data: bytes) -> bytes:
-    """A length-delimited field; *number* is below 16."""
-    size = len(data)
-    if size < 0x80:  # noqa: PLR2004 - one group of seven bits
-        return bytes((number << 3 | 2, size)) + data
-    return bytes((number << 3 | 2,)) + varint(size) + data
-
-
-def varint(n: int) -> bytes:
-    """Base-128, least significant group first; *n* is not negative."""
-    out = bytearray()
-    while n > 0x7F:  # noqa: PLR2004 - seven bits a byte
-        out.append(n & 0x7F | 0x80)
-        n >>= 7
-    out.append(n)
-    return bytes(out)
 
 
 def _unix_ns(stamp: str | None) -> int:

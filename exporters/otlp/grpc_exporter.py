@@ -16,7 +16,6 @@ waits on one, so that a fault of the backend costs no data.
 
 import random
 import re
-from collections.abc import Iterator
 from importlib.metadata import version
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -35,6 +34,7 @@ from exporters.destination import Destination
 from exporters.http_client import PRODUCT
 from exporters.otlp.answers import MESSAGE_LONGEST, delivered
 from exporters.otlp.exporter import OtlpSettings, SpanEncoder, checked_endpoint
+from exporters.otlp.protobuf import fields
 from exporters.secret import MASK
 from spool.record import Batch
 
@@ -172,33 +172,3 @@ def _delay_s(info: bytes) -> float:
     duration = dict(fields(bytes(dict(fields(info)).get(1, b""))))
     seconds = int(duration.get(1, 0)) + int(duration.get(2, 0)) / _NS_PER_S
     return min(RETRY_AFTER_LONGEST_S, max(0.0, seconds))
-
-
-def fields(data: bytes) -> Iterator[tuple[int, bytes | int]]:
-    """The fields of a protobuf message; groups are none. Raises IndexError, ValueError."""
-    at = 0
-    while at < len(data):
-        key, at = _varint(data, at)
-        match key & 7:
-            case 0:
-                value, at = _varint(data, at)
-                yield key >> 3, value
-            case 2:
-                size, at = _varint(data, at)
-                yield key >> 3, data[at : at + size]
-                at += size
-            case 1:
-                at += 8
-            case 5:
-                at += 4
-            case _:
-                raise ValueError("no such wire type")
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[at]
-        at, value, shift = at + 1, value | (byte & 0x7F) << shift, shift + 7
-        if byte < 0x80:  # noqa: PLR2004 - the last group
-            return value, at

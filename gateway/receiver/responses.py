@@ -12,6 +12,7 @@ from typing import Final, Literal
 
 import orjson
 
+from exporters.otlp.protobuf import delimited, varint
 from gateway.contract.outcomes import Rejection
 
 Media = Literal["protobuf", "json"]
@@ -116,18 +117,3 @@ def cut(text: str) -> str:
     if len(data) > MAX_MESSAGE_BYTES:
         return data[: MAX_MESSAGE_BYTES - 3].decode(errors="ignore") + "..."
     return data.decode()
-
-
-def delimited(number: int, data: bytes) -> bytes:
-    """A length-delimited protobuf field; left out when empty, as proto3 does."""
-    return varint(number << 3 | 2) + varint(len(data)) + data if data else b""
-
-
-def varint(n: int) -> bytes:
-    """Base-128, least significant group first; *n* is not negative."""
-    out = bytearray()
-    while n > 0x7F:  # noqa: PLR2004 - seven bits a byte
-        out.append(n & 0x7F | 0x80)
-        n >>= 7
-    out.append(n)
-    return bytes(out)

@@ -36,7 +36,7 @@ from tests.support.commands import run_command
 from tests.support.gateway_process import GatewayProcess, Upstream, broken_identities
 from tests.support.grpc_calls import TRACES, called
 from tests.support.keys_beside import BY, keys_beside
-from tests.support.kill_load import GrpcLoad
+from tests.support.kill_load import GrpcLoad, assert_acknowledged_arrived_once
 from tests.support.polling import until_true
 from tests.support.ports import free_port
 from tests.support.sdk_application import Application
@@ -212,12 +212,6 @@ def sink(tmp_path: Path) -> Iterator[Sink]:
         yield running
 
 
-def spans_of(seen: bytes, number: int) -> int:
-    """How many spans of request *number* the sink has."""
-    first = number * SHAPE.spans
-    return sum(seen[at >> 3] >> (at & 7) & 1 for at in range(first, first + SHAPE.spans) if at >> 3 < len(seen))
-
-
 @pytest.mark.timeout(1200)
 async def test_every_acknowledged_span_arrives_once_over_kills_under_load(tmp_path: Path, sink: Sink) -> None:
     template = Template(SHAPE)
@@ -239,17 +233,6 @@ async def test_every_acknowledged_span_arrives_once_over_kills_under_load(tmp_pa
             load.stop()
         status = await asyncio.to_thread(killed.wait_until_delivered)
 
-    counts, seen = sink.counts(), sink.seen()
-    arrived = {number: spans_of(seen, number) for number in load.sent}
-    sys.stderr.write(
-        f"{KILLS} kills: {len(load.sent)} requests sent, {len(load.acked)} acknowledged, {load.resent} resent,"
-        f" statuses {dict(load.statuses)}; sink: {counts}\n"
-    )
+    assert_acknowledged_arrived_once(load, sink, template, KILLS)
     assert set(load.statuses) <= {200, 14}
-    assert [number for number in load.acked if arrived[number] != SHAPE.spans] == [], "acknowledged, but not arrived"
-    assert set(arrived.values()) <= {0, SHAPE.spans}, "a request was kept in part"
-    whole = sum(spans == SHAPE.spans for spans in arrived.values())
-    assert (counts.double_counted, counts.unknown, counts.bad_requests) == (0, 0, 0)
-    assert counts.unique_records == counts.unique_spans == whole * SHAPE.spans
-    assert counts.input_tokens == whole * template.input_tokens
     assert broken_identities(status) == []

@@ -8,7 +8,6 @@ import asyncio
 import os
 import random
 import secrets
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,7 +17,7 @@ import pytest
 from benchmarks.bodies import Shape, Template
 from benchmarks.scenario import Sink, running_sink
 from tests.support.gateway_process import GatewayProcess, Upstream, broken_identities
-from tests.support.kill_load import Load
+from tests.support.kill_load import Load, assert_acknowledged_arrived_once
 
 KILLS = int(os.environ.get("KILL_TEST_KILLS", "12"))
 WORKERS = 8
@@ -56,12 +55,6 @@ async def kill_at_random_moments(gateway: GatewayProcess, load: Load, chance: ra
     load.gateway_is_up()
 
 
-def spans_of(seen: bytes, number: int) -> int:
-    """How many spans of request *number* the sink has."""
-    first = number * SHAPE.spans
-    return sum(seen[at >> 3] >> (at & 7) & 1 for at in range(first, first + SHAPE.spans) if at >> 3 < len(seen))
-
-
 async def test_c01_every_acknowledged_span_arrives_once_over_kills_under_load(
     tmp_path: Path, sink: Sink, chance: random.Random
 ) -> None:
@@ -74,26 +67,11 @@ async def test_c01_every_acknowledged_span_arrives_once_over_kills_under_load(
             load.stop()
         status = await asyncio.to_thread(gateway.wait_until_delivered)
 
-    counts, seen = sink.counts(), sink.seen()
-    arrived = {number: spans_of(seen, number) for number in load.sent}
-    sys.stderr.write(
-        f"{KILLS} kills: {len(load.sent)} requests sent, {len(load.acked)} acknowledged, {load.resent} resent,"
-        f" statuses {dict(load.statuses)}; sink: {counts}\n"
-    )
-    assert len(load.acked) > KILLS, "the load did not get going"
+    assert_acknowledged_arrived_once(load, sink, template, KILLS)
     assert set(load.statuses) <= {200, 503}
-    assert [number for number in load.acked if arrived[number] != SHAPE.spans] == [], "acknowledged, but not arrived"
-    assert set(arrived.values()) <= {0, SHAPE.spans}, "a request was kept in part"
-    assert (counts.double_counted, counts.unknown, counts.bad_requests) == (0, 0, 0)
-
-    whole = sum(spans == SHAPE.spans for spans in arrived.values())
-    assert counts.unique_records == counts.unique_spans == whole * SHAPE.spans
-    assert counts.input_tokens == whole * template.input_tokens
-    assert counts.output_tokens == whole * template.output_tokens
-
     lane = status["lanes"]["ai_telemetry"]
     assert broken_identities(status) == []
-    assert lane["kept"] == lane["delivered"] == counts.unique_records
+    assert lane["kept"] == lane["delivered"] == sink.counts().unique_records
     assert lane["dead_lettered"] == lane["expired"] == 0
 
 

@@ -3,6 +3,7 @@ know what was acknowledged.
 """
 
 import asyncio
+import sys
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +12,7 @@ import aiohttp
 from grpc import aio
 
 from benchmarks.bodies import Template
+from benchmarks.scenario import Sink
 from tests.support.grpc_calls import called
 
 _GIVE_UP_EVERY = 3
@@ -116,3 +118,30 @@ class GrpcLoad(Load):
         if answer.status is None:  # the transport's own: no one answered
             raise ConnectionError(answer.text)
         return answer.status.code, float(answer.retry_after_s or _PAUSE_S)
+
+
+def assert_acknowledged_arrived_once(load: Load, sink: Sink, template: Template, kills: int) -> None:
+    """Every request that was acknowledged is at *sink* whole, every other one whole or not at all,
+    and no span twice.
+    """
+    counts, seen = sink.counts(), sink.seen()
+    spans = template.shape.spans
+    arrived = {number: _spans_of(number, spans, seen) for number in load.sent}
+    sys.stderr.write(
+        f"{kills} kills: {len(load.sent)} requests sent, {len(load.acked)} acknowledged, {load.resent} resent,"
+        f" statuses {dict(load.statuses)}; sink: {counts}\n"
+    )
+    assert len(load.acked) > kills, "the load did not get going"
+    assert [number for number in load.acked if arrived[number] != spans] == [], "acknowledged, but not arrived"
+    assert set(arrived.values()) <= {0, spans}, "a request was kept in part"
+    assert (counts.double_counted, counts.unknown, counts.bad_requests) == (0, 0, 0)
+    whole = sum(n == spans for n in arrived.values())
+    assert counts.unique_records == counts.unique_spans == whole * spans
+    assert counts.input_tokens == whole * template.input_tokens
+    assert counts.output_tokens == whole * template.output_tokens
+
+
+def _spans_of(number: int, spans: int, seen: bytes) -> int:
+    """How many of its *spans* the sink has of request *number*."""
+    first = number * spans
+    return sum(seen[at >> 3] >> (at & 7) & 1 for at in range(first, first + spans) if at >> 3 < len(seen))
