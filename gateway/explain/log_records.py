@@ -15,6 +15,7 @@ from gateway.normalise.conventions.generic import RAW_NESTED, read_nested
 from gateway.normalise.extract import MAX_TEXT_CHARS
 from gateway.normalise.logs import interests_of, normalise_logs
 from gateway.normalise.provenance import Provenance, RecordedExtracted, deciding, pick_recorded
+from gateway.normalise.record import read_names
 from gateway.normalise.traced import Recording
 
 _FIRST = "resourceLogs[0].scopeLogs[0].logRecords[0]"
@@ -81,7 +82,7 @@ def _chosen_by(rule: EventRule) -> str:
 
 def _traced(call: Call, record: LogRecord, rule: EventRule, resource: Attributes, context: Context) -> Traced:
     picked = _picked(record, rule)
-    rule.convention.read_texts(picked, failed=call.record["status"] == "error")
+    read_names(picked, rule.convention, call.record["source"], failed=call.record["status"] == "error")
     return Traced(
         cast("dict[str, Any]", call.record),
         picked,

@@ -15,6 +15,7 @@ from gateway.normalise.conventions.shared import NEUTRAL
 from gateway.normalise.extract import MAX_TEXT_CHARS
 from gateway.normalise.operation import step_word
 from gateway.normalise.provenance import Provenance, RecordedExtracted, deciding, pick_recorded
+from gateway.normalise.record import read_names
 from gateway.normalise.traced import Recording, shown
 from gateway.normalise.traces import Reader, normalise_traces, read_details, reader_by_names, scope_of
 from gateway.sources.records.source import read_stated
@@ -148,7 +149,7 @@ def _chosen_by(scope: str, names: tuple[str, ...]) -> str:
 
 def _traced(call: Call, span: Span, read: _Read, resource: Attributes, context: Context) -> Traced:
     convention = read.reader.convention
-    convention.read_texts(read.picked, failed=call.record["status"] == "error")
+    read_names(read.picked, convention, call.record["source"], failed=call.record["status"] == "error")
     return Traced(
         cast("dict[str, Any]", call.record),
         read.picked,

@@ -41,7 +41,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _MAX_DURATION_MS = 24 * 3600 * 1000
 _IDENTITY_COUNTS = ("input", "output", "cache_read", "cache_creation", "reasoning")
-_IDENTITY_TEXTS = ("request_model", "response_model", "response_id", "sequence", "status_code", "error_type")
+_IDENTITY_TEXTS = ("response_model", "response_id", "sequence", "status_code", "error_type")
 
 
 class Scope(NamedTuple):
@@ -267,6 +267,7 @@ def _identity(picked: Extracted, event: str, source: int, span: bytes, end_ns: i
         identity += ["id", own]
     else:
         identity += [end_ns, span.hex(), source, picked.who.get("session"), picked.numbers.get("duration_ms")]
+        identity += [texts.get("request_model") or texts.get("model")]
         identity += [texts.get(field) for field in _IDENTITY_TEXTS]
         first_ms = picked.numbers.get("time_to_first_ms")
         identity += [] if first_ms is None else [first_ms]

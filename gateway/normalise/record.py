@@ -14,6 +14,7 @@ from gateway.normalise.context import Context
 from gateway.normalise.conventions.table import Convention
 from gateway.normalise.cost import no_cost, reported_cost
 from gateway.normalise.extract import Extracted
+from gateway.normalise.model_names import place_models
 from gateway.normalise.operation import operation
 from gateway.normalise.provider import provider
 from gateway.normalise.times import rfc3339, time_flags
@@ -83,7 +84,7 @@ def call_record(
 
     *base* is what the resource states; the record's own attributes go over it.
     """
-    convention.read_texts(picked, failed=failed)
+    read_names(picked, convention, source, failed=failed)
     texts, numbers, counts = picked.texts, picked.numbers, picked.counts
     request_model, response_model = title(texts.get("request_model")), title(texts.get("response_model"))
     response_id = texts.get("response_id")
@@ -136,6 +137,12 @@ def call_record(
     if numbers:
         _add_numbers(record, numbers, texts.get("currency"), failed=failed)
     return record
+
+
+def read_names(picked: Extracted, convention: Convention, source: Source, *, failed: bool) -> None:
+    """Take what the convention's texts hold, and place the names of models."""
+    convention.read_texts(picked, failed=failed)
+    place_models(picked, source["library"] or "", convention.name, failed=failed)
 
 
 @lru_cache(maxsize=4096)

@@ -21,7 +21,8 @@ def outcome(picked: Extracted, span: Span, *, failed: bool) -> Outcome:
 CLAUDE_CODE = Convention(
     "claude_code",
     own={
-        "request_model": ("gen_ai.request.model", "model"),
+        "request_model": ("gen_ai.request.model",),
+        "model": ("model",),
         "input": ("input_tokens",),
         "output": ("output_tokens",),
         "cache_read": ("cache_read_tokens",),

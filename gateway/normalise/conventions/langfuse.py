@@ -4,7 +4,7 @@
    guardrail, event are steps.
 2. `usage_details` is the provider's own usage object (inclusive), or Langfuse's buckets, which are
    disjoint (`langfuse_usage`).
-3. `model.name` is the response's model where the call went well, else the request's.
+3. `model.name` is the request's or the response's model (`model_names.py` has the rule).
 4. No provider is named: the model's name states it.
 """
 
@@ -12,7 +12,6 @@ from collections.abc import Mapping
 
 from gateway.decode.view import Span
 from gateway.normalise.conventions.langfuse_usage import read_usage
-from gateway.normalise.conventions.litellm import without_prefix
 from gateway.normalise.conventions.native import add_parts
 from gateway.normalise.conventions.table import Convention, by_operation, inclusive
 from gateway.normalise.extract import Extracted
@@ -72,7 +71,6 @@ def read_texts(picked: Extracted, *, failed: bool) -> None:
     cost = _cost(json_object(texts.pop("raw_cost", None)))
     if cost is not None:
         numbers.setdefault("cost", cost)
-    model = texts.pop("model", None)
     parameters = json_object(texts.pop("raw_parameters", None))
     requested = text_in(parameters, "model")
     if requested is not None:
@@ -80,12 +78,6 @@ def read_texts(picked: Extracted, *, failed: bool) -> None:
     answer = raw_answer(texts.pop("raw_answer", None))
     if answer.response_id is not None:
         texts.setdefault("response_id", answer.response_id[:256])
-    if model is not None:
-        if "request_id" in texts:
-            model = without_prefix(model, texts)
-        texts.setdefault("request_model", model)
-        if not failed and picked.counts:
-            texts.setdefault("response_model", model)
     if texts.get("kind", "").lower() == "embedding":
         texts.setdefault("operation", "embeddings")
 

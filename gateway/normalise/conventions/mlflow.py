@@ -61,21 +61,11 @@ def read_texts(picked: Extracted, *, failed: bool) -> None:
         requested = text_in(json_object(sent_input), "model")
         if requested is not None:
             texts.setdefault("request_model", requested[:256])
-    _place_models(texts, failed=failed)
     cost = json_object(texts.pop("raw_cost", None)).get("total_cost")
     if isinstance(cost, int | float) and not isinstance(cost, bool):
         picked.numbers.setdefault("cost", float(cost))
     if texts.get("kind", "").upper() == "EMBEDDING":
         texts.setdefault("operation", "embeddings")
-
-
-def _place_models(texts: dict[str, str], *, failed: bool) -> None:
-    """Rule 3."""
-    model = texts.pop("model", None)
-    if model is not None:
-        texts.setdefault("request_model", model)
-        if not failed and model != texts["request_model"]:
-            texts.setdefault("response_model", model)
 
 
 MLFLOW = Convention("mlflow", own=NAMES, outcome=outcome, basis=inclusive, read_texts=read_texts)

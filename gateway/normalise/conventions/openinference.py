@@ -2,8 +2,8 @@
 
 1. Kinds LLM and EMBEDDING are calls; CHAIN, AGENT, TOOL, RETRIEVER, RERANKER, GUARDRAIL,
    EVALUATOR and PROMPT are steps.
-2. `llm.model_name` holds the response's model, or the request's where no answer came; the request's
-   is in `llm.invocation_parameters`.
+2. `llm.model_name` holds the response's model, or the request's (`model_names.py` has the rule);
+   the request's is in `llm.invocation_parameters`.
 3. The response's id is only inside `output.value`.
 4. Anthropic's input: inclusive, but streams of versions before 1 are exclusive.
 """
@@ -61,22 +61,11 @@ def read_texts(picked: Extracted, *, failed: bool) -> None:
     if failed:
         answer.model = None
     take_answer(picked, answer)
-    model = texts.pop("model", None)
-    if model is not None:
-        _place_model(texts, model, failed=failed, answered="input" in picked.counts or "output" in picked.counts)
     if parameters.get("stream") is True:
         picked.numbers.setdefault("stream", 1.0)
     _read_metadata(picked)
     if texts.get("kind", "").upper() == "EMBEDDING":
         texts.setdefault("operation", "embeddings")
-
-
-def _place_model(texts: dict[str, str], model: str, *, failed: bool, answered: bool) -> None:
-    """Rule 2: the response's model, unless no answer came or it only repeats the request's."""
-    request = texts.get("request_model")
-    texts.setdefault("request_model", model)
-    if not failed and (answered or model != request):
-        texts.setdefault("response_model", model)
 
 
 def _read_metadata(picked: Extracted) -> None:

@@ -123,7 +123,7 @@ async def test_a_value_inside_a_text_is_told_as_such() -> None:
     attributes = {"openinference.span.kind": "LLM", "llm.model_name": "gpt-4o", "llm.token_count.prompt": 3}
     explanation = await item({**attributes, "output.value": answer}, scope="openinference.instrumentation.openai")
     assert explanation.fields["response_id"].provenance == ("text", ("output.value",), ())
-    assert explanation.fields["response_model"].provenance == ("text", ("output.value",), ("llm.model_name",))
+    assert explanation.fields["response_model"].provenance == ("text", ("output.value",), ())
 
 
 async def test_a_cost_is_reported_estimated_or_unknown() -> None:

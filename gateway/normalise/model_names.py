@@ -1,0 +1,147 @@
+"""Which model was asked for and which one answered, where a sender's names leave it open. Pure.
+
+1. An attribute that states the request's or the response's model holds that. A gateway's override
+   of the request's model is what the provider was asked for.
+2. One name under an attribute that states neither (`llm.model_name`, `model`): with a date or a
+   version at its end it is the model that answered, and the request's is unknown; without one it is
+   the model that was asked for, and of an embedding, whose models have no dated versions, both. Of
+   a failed call, and of the libraries of `_ASKED`, it is the model that was asked for. Claude Code
+   resolves its aliases before it asks: a snapshot's name is both.
+3. A response's model that only repeats the request's is none where the library is known to copy it
+   (`_COPYING`).
+4. `openai/gpt-4o`: a routing prefix of `_ROUTES` is cut off both names and kept as the label
+   `routing_prefix`. A router's own names, which have the maker before the model, stay whole.
+"""
+
+import re
+from functools import lru_cache
+
+from gateway.normalise.extract import Extracted
+from gateway.normalise.provider import named_provider
+from gateway.normalise.traced import like
+
+_SNAPSHOT = re.compile(
+    r"[-@:_](?:20\d{2}-?\d{2}-?\d{2}|\d{8}|\d{6}|\d{2}-20\d{2}|\d{2}-\d{2}|\d{3,4})(?:-v\d+(?::\d+)?)?$|-v\d+:\d+$"
+)
+"""`-2024-08-06`, `@20250929`, `-0613`, `-001`, `-08-2024`, `-v2:0` at the end of a name."""
+
+_ASKED = (
+    "openinference.instrumentation.smolagents",
+    "openinference.instrumentation.agno",
+    "openinference.instrumentation.crewai",
+    "openinference.instrumentation.dspy",
+    "openinference.instrumentation.litellm",
+    "openinference.instrumentation.bedrock",
+    "openinference.instrumentation.haystack",
+    "openinference.instrumentation.beeai",
+    "openinference.instrumentation.autogen_agentchat",
+)
+"""Scopes whose one name of the model is the client's configured one."""
+
+_COPYING = (*_ASKED, "logfire.", "mlflow.tracing.provider", "@arizeai/openinference-instrumentation-openai-agents")
+"""Beginnings of scopes that write the request's model where the response's belongs. Logfire does so
+on export, on any span that has none: its spans are known by `logfire.span_type` too."""
+
+_ROUTES = frozenset(
+    {
+        "openai", "azure", "azure_ai", "anthropic", "bedrock", "sagemaker", "vertex_ai", "vertex_ai_beta", "gemini",
+        "mistral", "codestral", "cohere", "cohere_chat", "groq", "deepseek", "xai", "together_ai", "fireworks_ai",
+        "ollama", "ollama_chat", "hosted_vllm", "vllm", "openai_like", "custom_openai", "lm_studio", "perplexity",
+        "databricks", "huggingface", "replicate", "deepinfra", "cerebras", "sambanova", "nvidia_nim", "watsonx",
+        "openrouter", "litellm_proxy", "github", "text-completion-openai", "voyage", "ai21", "moonshot", "dashscope",
+    }
+)  # fmt: skip
+"""What LiteLLM and those that speak its language (DSPy, Agno, smolagents, CrewAI) put before a
+model."""
+_INNER_ROUTES = ("converse/", "converse_like/", "invoke/")
+"""Of Bedrock, behind its own prefix."""
+_RESOLVING = frozenset({"claude_code"})
+"""Conventions of products that ask for snapshots by their full name."""
+_EMBEDDINGS = "embeddings"
+_ROUTERS = frozenset({"openrouter", "vercel"})
+"""Providers and conventions whose own catalogue has names with a slash."""
+
+
+@lru_cache(maxsize=4096)
+def is_snapshot(name: str) -> bool:
+    """Whether *name* carries a date or a version at its end."""
+    return _SNAPSHOT.search(name.lower()) is not None
+
+
+@lru_cache(maxsize=1024)
+def names_asked(scope: str) -> bool:
+    """Whether the one name that *scope* states is the model that was asked for."""
+    return scope.startswith(_ASKED)
+
+
+@lru_cache(maxsize=1024)
+def copies(scope: str) -> bool:
+    """Whether *scope* is known to write the request's model as the response's."""
+    return scope.startswith(_COPYING)
+
+
+def place_models(picked: Extracted, scope: str, convention: str, *, failed: bool) -> None:
+    """Apply the rules to the names in *picked*, which *convention* read from a span or log of
+    *scope*.
+    """
+    texts = picked.texts
+    if "model_override" in texts and (override := texts.pop("model_override")) != "-":
+        texts["request_model"] = override
+    if "model" in texts:
+        answered = "input" in picked.counts or "output" in picked.counts
+        is_both = convention in _RESOLVING
+        _place_one(texts, texts.pop("model"), asked=failed or names_asked(scope), answered=answered, is_both=is_both)
+    request, response = texts.get("request_model"), texts.get("response_model")
+    if request is not None and request == response and ("span_type" in texts or copies(scope)):
+        del texts["response_model"]
+    if (request is not None and "/" in request) or (response is not None and "/" in response):
+        _cut_routes(picked, convention)
+
+
+def _place_one(texts: dict[str, str], model: str, *, asked: bool, answered: bool, is_both: bool) -> None:
+    """Rule 2; beside a stated request's model the name is the one that answered, unless it only
+    repeats it and no usage shows that there was an answer.
+
+    *asked*: the name can only be the request's; *is_both*: a snapshot's is the request's too.
+    """
+    request = texts.get("request_model")
+    if request is not None:
+        if not asked and (answered or model != request):
+            texts.setdefault("response_model", model)
+    elif is_snapshot(model) and not asked:
+        texts.setdefault("response_model", model)
+        if is_both:
+            texts["request_model"] = model
+    else:
+        texts["request_model"] = model
+        if texts.get("operation") == _EMBEDDINGS and not asked:
+            texts.setdefault("response_model", model)
+
+
+def _cut_routes(picked: Extracted, convention: str) -> None:
+    """Rule 4. The prefix names the provider where nothing else does."""
+    texts = picked.texts
+    stated = named_provider(texts.get("provider"))
+    if convention in _ROUTERS or stated in _ROUTERS or "openrouter.ai" in texts.get("address", ""):
+        return
+    for field in ("request_model", "response_model"):
+        name = texts.get(field)
+        if name is None:
+            continue
+        prefix, model = split_route(str(name))
+        if prefix:
+            texts[field] = like(model, name)
+            picked.who.setdefault("label.routing_prefix", like(prefix, name))
+            if stated is None and named_provider(prefix) is not None:
+                texts["provider"] = like(prefix, name)
+
+
+@lru_cache(maxsize=4096)
+def split_route(model: str) -> tuple[str, str]:
+    """The routing prefix of *model*, "" where it has none, and the model."""
+    prefix, slash, rest = model.partition("/")
+    if not slash or not rest or prefix.lower() not in _ROUTES:
+        return "", model
+    for inner in _INNER_ROUTES:
+        rest = rest.removeprefix(inner)
+    return str(prefix), str(rest)
