@@ -170,15 +170,21 @@ def service_run(
 @click.option(
     "--address", default="http://127.0.0.1:4318", show_default=True, help="The gateway's, as the product reaches it."
 )
+@click.option("--grpc-address", default="127.0.0.1:4317", show_default=True, help="The same for OTLP over gRPC.")
 @json_option
-def sources(name: str | None, address: str, as_json: bool) -> None:  # noqa: FBT001 a flag of the command line
-    """List the AI gateways that can push here, or show what to paste into the one called NAME."""
+def sources(
+    name: str | None,
+    address: str,
+    grpc_address: str,
+    as_json: bool,  # noqa: FBT001 a flag of the command line
+) -> None:
+    """List what can send here, or show what to paste into the one called NAME."""
     from gateway.cli.sources import print_source, print_sources  # noqa: PLC0415 as above
 
     if name is None:
-        print_sources(address, as_json=as_json)
+        print_sources(address, grpc_address, as_json=as_json)
     else:
-        print_source(name, address, as_json=as_json)
+        print_source(name, address, grpc_address, as_json=as_json)
 
 
 @main.group()

@@ -1,4 +1,6 @@
-"""`sources`: the AI gateways that push in shapes of their own, and what to paste into each."""
+"""`sources`: the AI gateways that push in shapes of their own, the programs that send OTLP by
+themselves, and what to paste into each.
+"""
 
 import json
 from typing import Any
@@ -7,9 +9,16 @@ import click
 
 from gateway.common.suggestions import did_you_mean
 from gateway.sources.catalogue import SOURCES
+from gateway.sources.otlp_senders import OTLP_SENDERS, OtlpSender
 from gateway.sources.source import Source
 
 KEY = "YOUR_KEY"
+IN = {
+    "sh": "in its environment",
+    "python": "in the program",
+    "javascript": "in the program",
+}
+"""Where a snippet without a file belongs, by its language."""
 WAYS_IN = {
     "key": "key (Authorization, x-api-key)",
     "firehose_access_key": "key as Firehose access key",
@@ -20,28 +29,51 @@ WAYS_IN = {
 }
 
 
-def print_sources(address: str, *, as_json: bool) -> None:
-    """One line a source, or all of them as a JSON array."""
+def print_sources(address: str, grpc: str, *, as_json: bool) -> None:
+    """One line a source and OTLP sender, or all of them as a JSON array."""
     if as_json:
-        click.echo(json.dumps([described(source, address) for source in SOURCES.values()], indent=2))
-        return
-    width = max(map(len, SOURCES))
-    for source in SOURCES.values():
-        click.echo(f"{source.name:<{width}}  {source.title}")
-    click.echo(
-        f"\nEach posts to {address.rstrip('/')}/v1/sources/NAME. What to paste into one: telemetry-gateway sources NAME"
-    )
-
-
-def print_source(name: str, address: str, *, as_json: bool) -> None:
-    """What one source is, with its snippet. Raises UsageError for a name that is none."""
-    source = SOURCES.get(name)
-    if source is None:
-        raise click.UsageError(f"no source is named {name!r}{did_you_mean(name, SOURCES)}")
-    shown = described(source, address)
-    if as_json:
+        shown = [described(source, address) for source in SOURCES.values()]
+        shown += [described_sender(sender, address, grpc) for sender in OTLP_SENDERS.values()]
         click.echo(json.dumps(shown, indent=2))
         return
+    width = max(map(len, (*SOURCES, *OTLP_SENDERS)))
+    click.echo(f"AI gateways, each to {address.rstrip('/')}/v1/sources/NAME:")
+    for source in SOURCES.values():
+        click.echo(f"  {source.name:<{width}}  {source.title}")
+    click.echo("\nAssistants and libraries, over OTLP:")
+    for sender in OTLP_SENDERS.values():
+        click.echo(f"  {sender.name:<{width}}  {sender.title}")
+    click.echo("\nWhat to paste into one: telemetry-gateway sources NAME")
+
+
+def print_source(name: str, address: str, grpc: str, *, as_json: bool) -> None:
+    """What one source or OTLP sender is, with its snippets. Raises UsageError for a name that is
+    none.
+    """
+    source, sender = SOURCES.get(name), OTLP_SENDERS.get(name)
+    if source is not None:
+        shown = described(source, address)
+    elif sender is not None:
+        shown = described_sender(sender, address, grpc)
+    else:
+        raise click.UsageError(f"no source is named {name!r}{did_you_mean(name, (*SOURCES, *OTLP_SENDERS))}")
+    if as_json:
+        click.echo(json.dumps(shown, indent=2))
+    elif source is not None:
+        _print_source(source, shown)
+    else:
+        _print_sender(shown)
+
+
+def _print_sender(shown: dict[str, Any]) -> None:
+    click.echo(f"{shown['title']}\n")
+    click.echo(f"run with       {shown['run_with']}")
+    click.echo(f"needs          {shown['needs']}")
+    for snippet in shown["snippets"]:
+        click.echo(f"\n{snippet['file'] or IN[snippet['language']]}:\n\n{snippet['text']}", nl=False)
+
+
+def _print_source(source: Source, shown: dict[str, Any]) -> None:
     click.echo(f"{source.title}\n")
     click.echo(f"address        {shown['url']}")
     for other in shown["also_at"]:
@@ -56,6 +88,7 @@ def described(source: Source, address: str) -> dict[str, Any]:
     """The source as plain data; *address* is the base URL of the senders' listener."""
     url = f"{address.rstrip('/')}/v1/sources/{source.name}"
     return {
+        "kind": "source",
         "name": source.name,
         "title": source.title,
         "url": url,
@@ -64,4 +97,25 @@ def described(source: Source, address: str) -> dict[str, Any]:
         "when_refused": source.retries,
         "snippet": source.snippet.text.format(url=url, key=KEY),
         "language": source.snippet.language,
+    }
+
+
+def described_sender(sender: OtlpSender, address: str, grpc: str) -> dict[str, Any]:
+    """The OTLP sender as plain data; *grpc* is `host:port` of the senders' gRPC listener."""
+    url = address.rstrip("/")
+    return {
+        "kind": "otlp",
+        "name": sender.name,
+        "title": sender.title,
+        "url": url,
+        "run_with": sender.run_with,
+        "needs": sender.needs,
+        "snippets": [
+            {
+                "language": paste.language,
+                "file": paste.file and f"~/{paste.file}",
+                "text": paste.addressed(url=url, grpc=grpc, key=KEY),
+            }
+            for paste in sender.pastes
+        ],
     }

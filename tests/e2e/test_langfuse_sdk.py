@@ -6,7 +6,6 @@ settles; the current SDK sends OTLP. Both show the inbound key as the secret hal
 secret while intake is open.
 """
 
-import asyncio
 import json
 import os
 import re
@@ -17,11 +16,10 @@ import pytest
 
 from benchmarks.processes import PROJECT_ROOT
 from benchmarks.scenario import fetch
-from gateway.contract.scopes import Fixed
 from tests.support.canary import files_with_canary
 from tests.support.client_environments import client_python, requirements
 from tests.support.gateway_process import GatewayProcess, broken_identities
-from tests.support.keys_beside import BY, keys_beside
+from tests.support.keys_beside import inbound_key
 from tests.support.mock_llm import Served
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -35,17 +33,6 @@ COUNTS = {
     "reasoning_output_tokens": "reasoning_tokens",
 }
 """Of the service's totals -> of the provider."""
-
-
-def inbound_key(data_dir: Path) -> str:
-    """A key made before the gateway starts."""
-    return asyncio.run(_made(data_dir))
-
-
-async def _made(data_dir: Path) -> str:
-    grant = Fixed(frozenset({"ai-telemetry-ingest:ingest-ai-telemetry"}))
-    async with keys_beside(data_dir) as keys:
-        return (await keys.create("langfuse senders", grant, by=BY)).secret.reveal()
 
 
 def run_client(module: str, provider_url: str, gateway_url: str, key: str) -> int:

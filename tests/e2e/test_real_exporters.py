@@ -24,4 +24,3 @@ def test_the_environments_pin_every_package() -> None:
     for file in CLIENTS.glob("requirements-*.txt"):
         pins = file.read_text().splitlines()
         assert all(line.startswith("#") or re.match(r"[\w.-]+==[\w.]+( ;|$)", line) for line in pins)
-    assert '"resolved"' not in (CLIENTS / "js" / "package-lock.json").read_text()

@@ -2,10 +2,12 @@
 does: no lock is asked for.
 """
 
+import asyncio
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 from gateway.common.wall_clock import wall_ms
+from gateway.contract.scopes import INGEST_SCOPE, Fixed
 from gateway.keys.control_store import INBOUND, KeyFiles, keys_in
 from gateway.keys.store import KeyStore
 
@@ -15,3 +17,13 @@ BY = "ops@example.com"
 def keys_beside(data_dir: Path, files: KeyFiles = INBOUND) -> AbstractAsyncContextManager[KeyStore]:
     """Made where there are none; `OF_SERVICE` for the local service's."""
     return keys_in(data_dir, files, wall_ms)
+
+
+def inbound_key(data_dir: Path) -> str:
+    """A key that may send AI telemetry, made before the gateway starts."""
+    return asyncio.run(_made(data_dir))
+
+
+async def _made(data_dir: Path) -> str:
+    async with keys_beside(data_dir) as keys:
+        return (await keys.create("senders", Fixed(frozenset({INGEST_SCOPE})), by=BY)).secret.reveal()

@@ -27,6 +27,7 @@ from gateway.contract.errors import (
 from gateway.receiver.answers import kind_of
 from gateway.receiver.telemetry import telemetry_routes
 from gateway.sources.catalogue import SOURCES
+from gateway.sources.otlp_senders import OTLP_SENDERS, OtlpSender
 from gateway.sources.source import Source as PushSource
 from gateway.usage_events.faults import REMEDIES
 from spool.record import FLAGS, Attribution, Cost, Record, Source, Trace, Usage
@@ -92,6 +93,19 @@ def test_every_source_has_a_page_with_the_snippet_that_the_command_prints(source
             f"http://127.0.0.1:4318/v1/sources/{source.name}", "URL"
         )
     assert f"{source.name}.md" in (ROOT / "docs/senders/README.md").read_text()
+
+
+@pytest.mark.parametrize("sender", OTLP_SENDERS.values(), ids=lambda sender: sender.name)
+def test_every_sender_of_otlp_has_a_page_with_the_snippets_that_the_command_prints(sender: OtlpSender) -> None:
+    page = (ROOT / "docs/senders" / f"{sender.name}.md").read_text()
+    for paste in sender.pastes:
+        text = paste.addressed(url="http://127.0.0.1:4318", grpc="127.0.0.1:4317", key="YOUR_KEY")
+        assert f"```{paste.language}\n{text}```\n" in page
+        assert not paste.file or f"`~/{paste.file}`" in page
+    assert " ".join(f"**Run with**: {sender.run_with}.".split()) in " ".join(page.split())
+    assert (
+        f"| `{sender.name}` | [{sender.name}.md]({sender.name}.md) |" in (ROOT / "docs/senders/README.md").read_text()
+    )
 
 
 def test_every_reason_that_a_request_is_refused_for_is_documented() -> None:

@@ -1,0 +1,253 @@
+"""Live runs: applications as their users run them, each in an environment of its own, with what
+`telemetry-gateway sources NAME` prints for it, against a model provider that knows what it served.
+Every delivered record must be one served call, with its counts and models.
+"""
+
+import json
+import os
+import re
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.processes import PROJECT_ROOT, ProcessFailed
+from gateway.sources.otlp_senders import OTLP_SENDERS, Paste
+from tests.clients.programs import CLIENTS, built, node, npm
+from tests.support.canary import files_with_canary
+from tests.support.client_environments import client_python
+from tests.support.gateway_process import GatewayProcess, broken_identities
+from tests.support.keys_beside import inbound_key
+from tests.support.ports import OtlpPorts
+from tests.support.provider import running_provider, served_by
+from tests.support.truth import Calls, Field, any_call, differences, records_in
+
+PROMPT = "Which of the two is cheaper? CANARY-7Q-PROMPT"
+TIMEOUT_S = 180.0
+_EXPORT = re.compile(r'^export (\w+)="?([^"]*)"?$', re.MULTILINE)
+"""A setting as a snippet for the shell has it."""
+
+
+class Places(NamedTuple):
+    """Where an application finds what it needs."""
+
+    provider: str
+    ports: OtlpPorts
+    key: str
+    home: Path
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.ports.http}"
+
+    def addressed(self, paste: Paste) -> str:
+        """The snippet for this gateway and key."""
+        return paste.addressed(url=self.url, grpc=f"127.0.0.1:{self.ports.grpc}", key=self.key)
+
+    def filled(self, setting: str) -> str:
+        return setting.replace("{provider}", self.provider).replace("{http}", self.url)
+
+
+class Application(NamedTuple):
+    sender: str
+    """Whose snippets it uses: `gateway.sources.otlp_senders`."""
+    command: Callable[[Places], list[str]]
+    settings: Mapping[str, str] = {}
+    """Of the environment, beyond the snippets; `{provider}` and `{http}` stand for addresses."""
+    files: Mapping[str, str] = {}
+    """In its home, beyond the snippets: path -> text."""
+    unstated: Mapping[Field, Calls] = {}
+    """What it does not report -> of which calls."""
+    converse: Callable[[subprocess.Popen[str], "Outage"], None] | None = None
+    """For a run in which the gateway is killed: asks through the program's standard streams."""
+
+
+class Outage(NamedTuple):
+    """A gateway that is killed and started again."""
+
+    gateway: GatewayProcess
+    provider: str
+
+    def happen(self) -> None:
+        """Once everything that was served is acknowledged, before it is settled."""
+
+        def is_acknowledged() -> bool | None:
+            return self.gateway.status()["edge"]["kept"] >= len(served_by(self.provider)) or None
+
+        self.gateway.process.wait_until(is_acknowledged, timeout_s=60, what="acknowledged")
+        self.gateway.kill()
+        self.gateway.restart()
+
+
+def python_app(environment: str) -> Callable[[Places], list[str]]:
+    """`apps/<environment>_calls.py` in the environment of that name."""
+
+    def command(places: Places) -> list[str]:
+        python = client_python(environment, CLIENTS / f"requirements-{environment}.txt")
+        return [str(python), "-m", f"tests.clients.apps.{environment}_calls", places.provider]
+
+    return command
+
+
+def node_app(folder: str) -> Callable[[Places], list[str]]:
+    """`<folder>/sender.mjs`."""
+    return lambda places: [*node(), str(built(folder, npm) / "sender.mjs"), places.provider]
+
+
+def gemini_cli(places: Places) -> list[str]:
+    program = built("gemini-cli", npm) / "node_modules/.bin/gemini"
+    return [*node(), str(program), "-m", "gemini-2.5-flash", "-p", PROMPT]
+
+
+def claude_code(places: Places) -> list[str]:
+    return [*claude(), PROMPT]
+
+
+def claude() -> list[str]:
+    (program,) = (built("claude-code", npm) / "node_modules/@anthropic-ai").glob("claude-code-*/claude")
+    return [str(program), "-p"]
+
+
+def claude_code_session(places: Places) -> list[str]:
+    return [*claude(), "--verbose", "--input-format", "stream-json", "--output-format", "stream-json"]
+
+
+def ask_claude_twice(process: subprocess.Popen[str], outage: Outage) -> None:
+    ask_claude(process)
+    outage.happen()
+    ask_claude(process)
+
+
+def ask_claude(process: subprocess.Popen[str]) -> None:
+    message = {"type": "user", "message": {"role": "user", "content": PROMPT}}
+    process.stdin.write(json.dumps(message) + "\n")
+    process.stdin.flush()
+    for line in process.stdout:
+        if json.loads(line)["type"] == "result":
+            return
+    raise LiveFailed("it ended before its answer")
+
+
+CLAUDE_CODE = Application(
+    "claude-code",
+    claude_code,
+    settings={
+        "ANTHROPIC_BASE_URL": "{provider}",
+        "ANTHROPIC_API_KEY": "sk-CANARY-7Q-KEY",
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+    },
+    unstated={"reasoning": any_call},
+)
+APPLICATIONS: Mapping[str, Application] = {
+    "claude-code": CLAUDE_CODE,
+    "claude-code-killed": CLAUDE_CODE._replace(command=claude_code_session, converse=ask_claude_twice),
+    "claude-code-http": CLAUDE_CODE._replace(
+        settings={
+            **CLAUDE_CODE.settings,
+            "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
+            "OTEL_EXPORTER_OTLP_ENDPOINT": "{http}",
+        }
+    ),
+    "gemini-cli": Application(
+        "gemini-cli",
+        gemini_cli,
+        settings={
+            "GEMINI_API_KEY": "sk-CANARY-7Q-KEY",
+            "GEMINI_CLI_TRUST_WORKSPACE": "true",
+            "GOOGLE_GEMINI_BASE_URL": "{provider}",
+        },
+        files={".gemini/settings.json": '{"security": {"auth": {"selectedType": "gemini-api-key"}}}'},
+    ),
+    "logfire": Application("logfire", python_app("logfire")),
+    "openlit": Application("openlit", python_app("openlit")),
+}
+
+
+class LiveFailed(Exception):
+    """The application ended with a failure; the text is the end of what it wrote."""
+
+
+class LiveOutcome(NamedTuple):
+    calls: int
+    """That the provider served."""
+    wrong: list[str]
+    """What is not as it was served, a line each; empty when all is exact."""
+    said: str
+    """By the application, on its standard error."""
+    seconds: float
+
+
+def run_live(application: Application, folder: Path) -> LiveOutcome:
+    """One run, in *folder*. Raises InstallFailed and LiveFailed."""
+    began = time.monotonic()
+    ports = OtlpPorts.free()
+    records = folder / "records.ndjson"
+    config = {**ports.settings(), "exporters": {"records": {"type": "file", "path": str(records)}}}
+    key = inbound_key(folder / "data")
+    with running_provider(folder) as url, GatewayProcess(folder, settle="2s", config=config) as gateway:
+        places = Places(url, ports, key, folder / "home")
+        places.home.mkdir()
+        said = run_application(application, places, Outage(gateway, url))
+        served = served_by(url)
+        try:
+            gateway.wait_until_delivered("records", at_least=len(served))
+        except ProcessFailed:
+            gateway.wait_until_delivered("records", at_least=0)
+        wrong = differences(served, records_in(records), application.unstated) + broken_identities(gateway.status())
+    wrong += [f"content in {file}" for file in files_with_canary(folder / "data")]
+    return LiveOutcome(len(served), wrong, said, time.monotonic() - began)
+
+
+def run_application(application: Application, places: Places, outage: Outage) -> str:
+    """To its end; nothing of the caller's home or environment reaches it. What it wrote to
+    standard error.
+    """
+    log = places.home.with_name("application.log")
+    with log.open("w") as stderr:
+        process = subprocess.Popen(
+            application.command(places),
+            cwd=prepared_home(application, places),
+            env=environment(application, places),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+        )
+    try:
+        if application.converse is not None:
+            application.converse(process, outage)
+        printed, _ = process.communicate(timeout=TIMEOUT_S)
+    finally:
+        process.kill()
+        process.communicate()
+    if process.returncode:
+        raise LiveFailed((printed + log.read_text())[-3000:])
+    return log.read_text()
+
+
+def environment(application: Application, places: Places) -> dict[str, str]:
+    """The snippets' settings, the application's own, and as little else as programs need."""
+    pasted = "".join(
+        places.addressed(paste) for paste in OTLP_SENDERS[application.sender].pastes if paste.language == "sh"
+    )
+    own = {name: places.filled(value) for name, value in application.settings.items()}
+    return {
+        "PATH": os.environ["PATH"],
+        "HOME": str(places.home),
+        "PYTHONPATH": str(PROJECT_ROOT),
+        "NO_PROXY": "127.0.0.1",
+        "no_proxy": "127.0.0.1",
+        **dict(_EXPORT.findall(pasted)),
+        **own,
+    }
+
+
+def prepared_home(application: Application, places: Places) -> Path:
+    """The home folder, with the files of snippets and application."""
+    pasted = {paste.file: places.addressed(paste) for paste in OTLP_SENDERS[application.sender].pastes if paste.file}
+    for path, text in {**pasted, **application.files}.items():
+        file = places.home / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    return places.home

@@ -1,0 +1,46 @@
+"""The live runs use what the pages of senders print: snippets, versions, each of them."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from gateway.sources.otlp_senders import OTLP_SENDERS, OtlpSender
+from tests.clients.live import APPLICATIONS
+from tests.clients.programs import CLIENTS
+
+PINNED = re.compile(r"^([\w.-]+)==([\w.]+)", re.MULTILINE)
+_PROGRAMS = [*(CLIENTS / "apps").glob("*.py"), *CLIENTS.glob("*/sender.*")]
+
+
+def pins() -> set[str]:
+    """Every `name version` that an environment of the live runs holds."""
+    found = {f"{name} {version}" for file in CLIENTS.glob("requirements-*.txt") for name, version in of_python(file)}
+    for file in CLIENTS.glob("*/package.json"):
+        found |= {f"{name} {version}" for name, version in json.loads(file.read_text())["dependencies"].items()}
+    return found
+
+
+def of_python(file: Path) -> list[tuple[str, str]]:
+    return PINNED.findall(file.read_text())
+
+
+@pytest.mark.parametrize("sender", OTLP_SENDERS.values(), ids=lambda sender: sender.name)
+def test_a_page_states_the_versions_of_its_live_run(sender: OtlpSender) -> None:
+    assert sender.name in {application.sender for application in APPLICATIONS.values()}
+    assert {part.strip() for part in sender.run_with.split(",")} <= pins()
+
+
+@pytest.mark.parametrize("sender", OTLP_SENDERS.values(), ids=lambda sender: sender.name)
+def test_the_code_of_a_page_stands_in_the_program_that_is_run(sender: OtlpSender) -> None:
+    programs = [program.read_text() for program in _PROGRAMS]
+    for paste in sender.pastes:
+        if paste.language in ("python", "javascript"):
+            lines = [line for line in paste.text.splitlines() if line]
+            assert any(all(f"\n{line}\n" in text for line in lines) for text in programs)
+
+
+def test_every_package_lock_is_free_of_the_place_it_came_from() -> None:
+    for lock in CLIENTS.glob("*/package-lock.json"):
+        assert '"resolved"' not in lock.read_text()
