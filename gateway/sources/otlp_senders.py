@@ -81,7 +81,7 @@ OTLP_SENDERS: dict[str, OtlpSender] = {
         OtlpSender(
             "logfire",
             "Logfire",
-            run_with="logfire 5.4.0, openai 3.54.0, anthropic 2.12.0",
+            run_with="logfire 5.2.0, openai 3.54.0, anthropic 2.12.0",
             needs="logfire with `gen_ai.usage.raw` for cache and reasoning tokens",
             pastes=(
                 Paste("sh", _ENDPOINT),
