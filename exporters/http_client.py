@@ -6,6 +6,7 @@ anyone sees the text.
 """
 
 import ipaddress
+import os
 import random
 import ssl
 from collections.abc import Mapping, Sequence
@@ -80,6 +81,7 @@ class HttpClient:
         """Called for every answer and every silence; give it to the pumps of all lanes
         that send by this client."""
         self._base_url = endpoint.base_url.rstrip("/")
+        self._address = urlsplit(endpoint.base_url).netloc
         self._proxy = endpoint.proxy
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(ssl=_tls(endpoint), limit=0),
@@ -129,34 +131,44 @@ class HttpClient:
                 return Answer(response.status, response.headers, _masked(text, secrets), cut)
         except (aiohttp.ClientError, OSError) as error:  # OSError includes TimeoutError
             self.destination.silent()
-            return silence(error)
+            return silence(error, self._address)
 
     async def close(self) -> None:
         await self._session.close()
 
 
-def silence(error: BaseException) -> Retry | Hold:
-    """What a request without an answer means for the lane: a set-up that cannot work is
-    held, the rest is tried again.
+def silence(error: BaseException, address: str) -> Retry | Hold:
+    """What a request to *address* without an answer means for the lane: a set-up that cannot work
+    is held, the rest is tried again.
 
-    The text names the kind of failure only, since aiohttp's own may hold the URL of a
-    proxy with its credentials.
+    The text holds nothing of aiohttp's own, in which the URL of a proxy may stand with its
+    credentials.
     """
     match error:
         case aiohttp.ClientConnectorCertificateError():
-            return Hold("the upstream's certificate is not trusted", answered=False)
+            return Hold(f"the certificate of {address} is not trusted", answered=False)
         case aiohttp.ClientSSLError():
-            return Hold("no TLS with the upstream", answered=False)
+            return Hold(f"no TLS with {address}", answered=False)
         case aiohttp.ClientHttpProxyError():
             return Hold(f"the proxy answered HTTP {error.status}", answered=False)
         case TimeoutError():
-            text = "the upstream did not answer in time"
+            text = f"{address} did not answer in time"
         case aiohttp.ClientConnectorDNSError():
-            text = "the upstream's name cannot be resolved"
+            text = f"the name of {address} cannot be resolved"
+        case aiohttp.ClientProxyConnectionError():
+            text = f"the proxy cannot be reached: {_system_text(error)}"
+        case aiohttp.ClientConnectorError():
+            text = f"{address} cannot be reached: {_system_text(error)}"
         case _:
-            text = f"no answer: {type(error).__name__}"
+            text = f"no answer from {address}: {type(error).__name__}"
     never_connected = isinstance(error, aiohttp.ConnectionTimeoutError | aiohttp.ClientConnectorError)
     return Retry(text, answered=False, may_be_there=not never_connected)
+
+
+def _system_text(error: aiohttp.ClientConnectorError) -> str:
+    """`Connection refused`, or what kind of error it was."""
+    number = error.os_error.errno
+    return type(error.os_error).__name__ if number is None else os.strerror(number)
 
 
 async def _raw_body(response: aiohttp.ClientResponse, most_bytes: int) -> tuple[bytes, Cut | None]:

@@ -279,7 +279,6 @@ class Pump:
             case Hold():
                 self.counts.holds += 1
                 self._pacing.hold(outcome, now_s=self._clock.monotonic_s(), epoch=epoch)
-                log.warning("lane held", lane=self.lane, reason=outcome.reason)
                 await self._persist(lambda: self._store.release(batch, answered=outcome.answered))
             case Refused():
                 await self._settle_refused(batch, outcome, epoch)
@@ -388,7 +387,6 @@ class Pump:
     async def _set_aside(self, batch: Batch) -> None:
         """Keep a refused batch leased, so that the next probe of the lane tries another one."""
         self._aside.append(batch)
-        log.warning("lane held", lane=self.lane, reason=self._pacing.reason)
         if len(self._aside) > ASIDE_MOST:
             await self._release_aside()
 

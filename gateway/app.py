@@ -34,9 +34,9 @@ from gateway.ingest.assembly import maintained, open_ingest, spool_settings
 from gateway.insights.rounds import Rounds
 from gateway.insights.snapshot import Snapshot
 from gateway.keys.control_store import open_control, open_keys
+from gateway.observability.lane_log import LaneLog
 from gateway.observability.refusals import RefusedStatus
 from gateway.observability.status import StatusReport
-from gateway.observability.waiting import WaitingLanes
 from gateway.pricing.file import open_prices
 from gateway.receiver.assembly import build_gate, build_receiver, open_routes
 from gateway.receiver.authenticator import KeyAuthenticator
@@ -202,10 +202,8 @@ class Gateway:
             key_names=self.keys.names,
             refused=self._refused,
         )
-        waiting = WaitingLanes(self.status.lanes)
-        run_in_background(
-            self._stack, maintain([Maintained("waiting lanes", waiting.run_maintenance)]), "waiting lanes"
-        )
+        lane_log = LaneLog(self.status.lanes)
+        run_in_background(self._stack, maintain([Maintained("lane log", lane_log.run_maintenance)]), "lane log")
         snapshot = Snapshot(
             self.spool,
             self.devices,

@@ -75,6 +75,7 @@ class OtlpGrpcExporter:
         ]
         host = f"[{url.hostname}]" if url.hostname and ":" in url.hostname else url.hostname
         target = f"{host}:{url.port or DEFAULT_PORT}"
+        self._address = target
         if url.scheme == "https":
             roots = None if settings.ca_file is None else settings.ca_file.read_bytes()
             self._channel = aio.secure_channel(target, grpc.ssl_channel_credentials(roots), options)
@@ -113,7 +114,7 @@ class OtlpGrpcExporter:
         if is_silence(error):
             self.destination.silent()
             never_sent = code == Code.UNAVAILABLE and "connect" in details.lower()
-            return Retry(f"no answer: {code.name}", answered=False, may_be_there=not never_sent)
+            return Retry(f"no answer from {self._address}: {code.name}", answered=False, may_be_there=not never_sent)
         self.destination.answered()
         is_packed = self._compression != grpc.Compression.NoCompression
         if code == Code.UNIMPLEMENTED and is_packed and _NO_GZIP.search(details):

@@ -14,9 +14,9 @@ from typing import Final
 from gateway.delivery.embedded import TotalsPage
 from gateway.insights.finding import STATUSES, Insight
 from gateway.observability.dead_letters import ReasonFigures
+from gateway.observability.lane_log import waiting_in_vain
 from gateway.observability.metrics import EDGE_OUTCOMES, LANE_OUTCOMES, LaneStatus, Status
 from gateway.observability.quarantine import degraded
-from gateway.observability.waiting import waiting_in_vain
 from spool.dead_letters import QUARANTINED
 
 STYLE: Final = """

@@ -24,9 +24,9 @@ from gateway.contract.errors import BadPayload, NotFound
 from gateway.delivery.embedded import TotalsPage
 from gateway.insights.finding import Insight
 from gateway.keys.requests import OPERATOR
+from gateway.observability.lane_log import waiting_in_vain
 from gateway.observability.metrics import Status
 from gateway.observability.quarantine import degraded
-from gateway.observability.waiting import waiting_in_vain
 from gateway.receiver.authenticator import Authenticator
 from spool.record import AI_TELEMETRY
 

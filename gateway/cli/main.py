@@ -58,7 +58,7 @@ def run(
         "listen.admin": listen_admin,
     }
     config = config_of(config_file, data_dir, flags)
-    sys.exit(run_gateway(config, ports_file, lambda: read_config(config_file, data_dir, flags)))
+    sys.exit(run_gateway(config, config_file, ports_file, lambda: read_config(config_file, data_dir, flags)))
 
 
 @main.command()

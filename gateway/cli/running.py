@@ -9,6 +9,7 @@ import resource
 import signal
 import sys
 from collections.abc import Callable, Coroutine
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import click
 import structlog
 import uvloop
 
-from gateway.app import Gateway
+from gateway.app import Gateway, Ports
 from gateway.cli.logging import LEVELS, REPEATS, configure_logging
 from gateway.cli.options import with_remedy
 from gateway.common.traceback_summary import places
@@ -44,21 +45,26 @@ GC_YOUNGEST = 50_000
 cycles, so fewer are enough."""
 
 
-def run_gateway(config: Config, ports_file: Path | None, read_again: Callable[[], Config]) -> int:
-    """*read_again* reads the configuration anew, for SIGHUP; it raises ConfigFaults."""
+def run_gateway(
+    config: Config, config_file: Path | None, ports_file: Path | None, read_again: Callable[[], Config]
+) -> int:
+    """*config_file* is named in the log; *read_again* reads the configuration anew, for SIGHUP; it
+    raises ConfigFaults.
+    """
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the loop runs: it must end nothing
-    return _run(_gateway_until_signal(config, ports_file, read_again), config.log_level)
+    configure_logging(LEVELS[config.log_level], config.log_format)
+    return _run(_gateway_until_signal(config, config_file, ports_file, read_again))
 
 
 def run_service(
     data_dir: Path, listen: str, misbehave: Misbehave | None, seed: int | None, ports_file: Path | None
 ) -> int:
+    configure_logging()
     return _run(_service_until_signal(data_dir, listen, misbehave, seed, ports_file))
 
 
-def _run(work: Coroutine[Any, Any, None], log_level: str = "info") -> int:
+def _run(work: Coroutine[Any, Any, None]) -> int:
     """0 after a clean stop, 1 with the reason on stderr."""
-    configure_logging(LEVELS[log_level])
     raise_open_files()
     try:
         uvloop.run(work)
@@ -81,7 +87,9 @@ def raise_open_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-async def _gateway_until_signal(config: Config, ports_file: Path | None, read_again: Callable[[], Config]) -> None:
+async def _gateway_until_signal(
+    config: Config, config_file: Path | None, ports_file: Path | None, read_again: Callable[[], Config]
+) -> None:
     hung_up = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, hung_up.set)
     gateway = Gateway(config)
@@ -92,12 +100,9 @@ async def _gateway_until_signal(config: Config, ports_file: Path | None, read_ag
         gc.freeze()
         gc.set_threshold(GC_YOUNGEST, 50, 100)
         sys.setswitchinterval(SWITCH_S)
-        tls = config.tls
-        click.echo(f"senders: {address_text(ports.http, tls.http)}", err=True)
-        click.echo(f"senders, gRPC: {ports.grpc or 'off'}{'' if tls.grpc is None else ' (TLS)'}", err=True)
-        click.echo(f"admin: {address_text(ports.admin, tls.admin)}", err=True)
-        click.echo(f"local service: {address_text(ports.service, tls.service)}", err=True)
-        click.echo(f"data: {config.data_dir.absolute()} (the status page's token is in admin-token there)", err=True)
+        log_start(gateway, config_file)
+        if config.log_format == "console":
+            echo_addresses(config, ports)
         if ports_file is not None:
             write_ports(ports_file, http=ports.http, grpc=ports.grpc, admin=ports.admin, service=ports.service)
         beside = [
@@ -108,9 +113,43 @@ async def _gateway_until_signal(config: Config, ports_file: Path | None, read_ag
         for task in beside:
             task.cancel()
     finally:
+        log.info("gateway stopping", reason=gateway.stop_reason or "signal")
         await gateway.stop()
+    log.info("gateway stopped")
     if gateway.stop_reason is not None:
         raise CannotGoOn(gateway.stop_reason)
+
+
+def log_start(gateway: Gateway, config_file: Path | None) -> None:
+    """What runs, with which configuration, where it listens, and the lanes with why one is off."""
+    config, ports = gateway.config, gateway.ports
+    lanes = gateway.status.lanes()
+    log.info(
+        "gateway started",
+        version=version("ai-telemetry-gateway"),
+        config=None if config_file is None else str(config_file.absolute()),
+        data_dir=str(config.data_dir.absolute()),
+        profile=config.profile,
+        http=address_text(ports.http, config.tls.http),
+        grpc=address_text(ports.grpc, config.tls.grpc),
+        admin=address_text(ports.admin, config.tls.admin),
+        service=address_text(ports.service, config.tls.service),
+        upstream=None if config.upstream is None else config.upstream.base_url,
+        lanes=[name for name, lane in lanes.items() if lane["state"] != "off"],
+    )
+    for name, lane in lanes.items():
+        if lane["state"] == "off":
+            log.warning("lane off", lane=name, reason=lane["reason"])
+
+
+def echo_addresses(config: Config, ports: Ports) -> None:
+    """Where to point senders and a browser."""
+    tls = config.tls
+    click.echo(f"senders: {address_text(ports.http, tls.http)}", err=True)
+    click.echo(f"senders, gRPC: {ports.grpc or 'off'}{'' if tls.grpc is None else ' (TLS)'}", err=True)
+    click.echo(f"admin: {address_text(ports.admin, tls.admin)}", err=True)
+    click.echo(f"local service: {address_text(ports.service, tls.service)}", err=True)
+    click.echo(f"data: {config.data_dir.absolute()} (the status page's token is in admin-token there)", err=True)
 
 
 async def reload_on(hung_up: asyncio.Event, gateway: Gateway, read_again: Callable[[], Config]) -> None:
@@ -127,7 +166,7 @@ async def reload_on(hung_up: asyncio.Event, gateway: Gateway, read_again: Callab
         except Exception as error:  # noqa: BLE001 a reload must never end the gateway
             log.error(not_reloaded, always=True, error=type(error).__name__, at=places(error))  # noqa: TRY400 its text may quote a secret
         else:
-            configure_logging(LEVELS[config.log_level])
+            configure_logging(LEVELS[config.log_level], config.log_format)
             log.info("configuration reloaded")
             if left:
                 log.warning("changed options that need a restart", always=True, options=left)

@@ -1,8 +1,8 @@
 """What of a changed configuration takes effect while the gateway runs, and what needs a restart.
 Pure.
 
-A reload takes `limits`, `http`, `log_level`, `upstream.keys`, `upstream.proxy` and the access of
-`sources`. Their mappings are read by the parser's process and are not among them.
+A reload takes `limits`, `http`, `log_level`, `log_format`, `upstream.keys`, `upstream.proxy` and
+the access of `sources`. Their mappings are read by the parser's process and are not among them.
 """
 
 from typing import Any
@@ -40,6 +40,7 @@ def with_changes(running: Config, after: Config) -> Config:
             "limits": after.limits,
             "http": after.http,
             "log_level": after.log_level,
+            "log_format": after.log_format,
             "upstream": upstream,
             "sources": {**sources, **cleared},
         }

@@ -530,6 +530,8 @@ class Config(Options):
     auth: Literal["keys", "none"] = "keys"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """The least level that is logged."""
+    log_format: Literal["console", "json"] = "console"
+    """`json`: one object a line, with `timestamp`, `level`, `event` and its fields."""
     workers: Annotated[Literal["auto", "off"], BeforeValidator(word_for_off)] = "auto"
     """`auto`: on two cores or more, a second process reads payloads. `off`: all in one."""
     limits: Limits = Limits()

@@ -47,7 +47,7 @@ from gateway.contract.scopes import (
 from gateway.delivery.watchdog import LaneWatch
 from gateway.observability.metrics import LaneStatus
 from gateway.usage_events.derived import Derivation, DerivedStream
-from spool.record import AI_TELEMETRY, DEVICES, OWN_LANES, UNIT_COST, USAGE_EVENTS, Lane
+from spool.record import AI_TELEMETRY, DEVICES, UNIT_COST, USAGE_EVENTS, Lane
 from spool.store import EventStore, Spool, SupervisedLaneStore
 
 log = structlog.get_logger()
@@ -124,10 +124,6 @@ class Lanes:
 
     def start(self) -> None:
         """Start the pump of each lane and its watchdog."""
-        for lane in OWN_LANES:
-            plan = self._plans.get(lane)
-            if plan is not None and plan.exporter is None:
-                log.warning("lane off", lane=lane, reason=plan.reason)
         for fault in self._keyring.faults():
             log.warning("upstream key", fault=fault)
         self._running = [

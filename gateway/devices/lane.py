@@ -123,10 +123,6 @@ class DeviceLane:
         works = {"upkeep": self._run_maintenance}
         if self.is_on:
             works["pump"] = self._run_pump
-        else:
-            log.warning("lane off", lane=DEVICES, reason=self.reason)
-        if self.is_on and self._lacking:
-            log.warning("lane held", lane=DEVICES, reason=no_key_grants(self._lacking))
         self._running = [
             asyncio.create_task(self._forever(work), name=f"devices {name}") for name, work in works.items()
         ]

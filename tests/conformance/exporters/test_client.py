@@ -56,7 +56,9 @@ async def test_a_certificate_of_nobody_we_trust_holds_the_lane_and_sees_no_key(t
     context, certificate = make_certificate(tmp_path)
     async with running_upstream(context) as upstream:
         client = CostServiceClient(Endpoint(upstream.base_url), Keyring([]), "gw")
-        assert await client.post("/x", b"{}", KEY) == Hold("the upstream's certificate is not trusted", answered=False)
+        assert await client.post("/x", b"{}", KEY) == Hold(
+            f"the certificate of {upstream.base_url.removeprefix('https://')} is not trusted", answered=False
+        )
         assert upstream.seen == []
         await client.close()
 
@@ -78,7 +80,8 @@ async def test_an_upstream_that_never_answers_is_silence_after_the_time_limit(up
     never = asyncio.Event()
     upstream.script.append(Reply(202, until=never))
     client = CostServiceClient(Endpoint(upstream.base_url, timeout_s=0.2), Keyring([]), "gw")
-    silence = Retry("the upstream did not answer in time", answered=False, may_be_there=True)
+    address = upstream.base_url.removeprefix("http://")
+    silence = Retry(f"{address} did not answer in time", answered=False, may_be_there=True)
     assert await client.post("/x", b"{}", KEY) == silence
     never.set()
     await client.close()

@@ -223,12 +223,12 @@ async def test_the_key_is_in_no_log_state_error_or_dead_letter_even_when_the_ups
 async def test_an_unreachable_upstream_is_silence(
     case: Case, exporter: Exporter, upstream: Upstream, client: CostServiceClient, store: SpoolUnderTest
 ) -> None:
-    client._base_url = "http://127.0.0.1:1"
+    client._base_url, client._address = "http://127.0.0.1:1", "127.0.0.1:1"
     await store.put(case.lane, [case.make_record(1)])
     batch = await store.freeze(case.lane, max_records=1, max_bytes=1000)
     assert batch is not None
     outcome = await exporter.send(batch)
-    assert outcome == Retry("no answer: ClientConnectorError", answered=False)
+    assert outcome == Retry("127.0.0.1:1 cannot be reached: Connection refused", answered=False)
 
 
 async def test_without_a_key_nothing_is_sent(

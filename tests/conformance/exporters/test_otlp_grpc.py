@@ -182,12 +182,13 @@ async def test_no_one_there_is_silence_and_a_deadline_may_have_passed_the_batch_
     backend: Backend, exporter: OtlpGrpcExporter
 ) -> None:
     nobody = OtlpGrpcExporter(OtlpSettings("http://127.0.0.1:1", "grpc"))
-    assert await nobody.send(batch(1)) == Retry("no answer: UNAVAILABLE", answered=False)
+    assert await nobody.send(batch(1)) == Retry("no answer from 127.0.0.1:1: UNAVAILABLE", answered=False)
     await nobody.close()
     never = asyncio.Event()
     backend.respond = lambda *_: never.wait()
     slow = OtlpGrpcExporter(OtlpSettings(f"http://127.0.0.1:{backend.port}", "grpc", timeout_s=0.2))
-    assert await slow.send(batch(1)) == Retry("no answer: DEADLINE_EXCEEDED", answered=False, may_be_there=True)
+    text = f"no answer from 127.0.0.1:{backend.port}: DEADLINE_EXCEEDED"
+    assert await slow.send(batch(1)) == Retry(text, answered=False, may_be_there=True)
     never.set()
     await slow.close()
 

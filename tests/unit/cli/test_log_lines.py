@@ -1,5 +1,6 @@
 """What the process writes to stderr as its log, whoever logs."""
 
+import json
 import re
 import subprocess
 import sys
@@ -34,3 +35,20 @@ def test_lines_of_the_standard_library_have_the_form_of_all_others_and_no_except
     assert ended.stderr.count("ValueError: no number") == 2
     assert "CANARY" not in ended.stderr
     assert ended.stdout == ""
+
+
+def test_as_json_each_line_is_one_object_of_the_same_fields() -> None:
+    logs = LOGS.replace("configure_logging()", 'configure_logging(form="json")')
+    ended = subprocess.run([sys.executable, "-c", logs], capture_output=True, text=True, timeout=60, check=True)
+    lines = [json.loads(line) for line in ended.stderr.splitlines()]
+    assert [(line["level"], line["event"]) for line in lines] == [
+        ("warning", "spool salvaged"),
+        ("error", "2 pages are damaged"),
+        ("error", "a task ended"),
+        ("error", "a lane ended"),
+    ]
+    assert lines[0]["records"] == 3
+    assert [line.get("logger") for line in lines] == [None, "spool.sqlite.writer", "asyncio", None]
+    assert all(line["timestamp"].endswith("Z") for line in lines)
+    assert all("ValueError: no number" in line["exception"] for line in lines[2:])
+    assert "CANARY" not in ended.stderr
