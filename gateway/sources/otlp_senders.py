@@ -97,7 +97,7 @@ OTLP_SENDERS: dict[str, OtlpSender] = {
         OtlpSender(
             "openlit",
             "OpenLIT",
-            run_with="openlit 1.45.0, openai 3.54.0, anthropic 2.12.0",
+            run_with="openlit 1.45.0, openai 2.54.0, anthropic 0.125.0",
             needs="openlit 1.30",
             pastes=(
                 Paste("sh", _ENDPOINT),

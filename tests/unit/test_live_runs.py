@@ -2,7 +2,6 @@
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 
@@ -14,22 +13,18 @@ PINNED = re.compile(r"^([\w.-]+)==([\w.]+)", re.MULTILINE)
 _PROGRAMS = [*(CLIENTS / "apps").glob("*.py"), *CLIENTS.glob("*/sender.*")]
 
 
-def pins() -> set[str]:
-    """Every `name version` that an environment of the live runs holds."""
-    found = {f"{name} {version}" for file in CLIENTS.glob("requirements-*.txt") for name, version in of_python(file)}
-    for file in CLIENTS.glob("*/package.json"):
-        found |= {f"{name} {version}" for name, version in json.loads(file.read_text())["dependencies"].items()}
-    return found
-
-
-def of_python(file: Path) -> list[tuple[str, str]]:
-    return PINNED.findall(file.read_text())
+def environments() -> list[set[str]]:
+    """What each environment of the live runs holds, as `name version`."""
+    of_python = [PINNED.findall(file.read_text()) for file in CLIENTS.glob("requirements-*.txt")]
+    of_node = [json.loads(file.read_text())["dependencies"].items() for file in CLIENTS.glob("*/package.json")]
+    return [{f"{name} {version}" for name, version in pins} for pins in (*of_python, *of_node)]
 
 
 @pytest.mark.parametrize("sender", OTLP_SENDERS.values(), ids=lambda sender: sender.name)
 def test_a_page_states_the_versions_of_its_live_run(sender: OtlpSender) -> None:
     assert sender.name in {application.sender for application in APPLICATIONS.values()}
-    assert {part.strip() for part in sender.run_with.split(",")} <= pins()
+    versions = {part.strip() for part in sender.run_with.split(",")}
+    assert any(versions <= environment for environment in environments())
 
 
 @pytest.mark.parametrize("sender", OTLP_SENDERS.values(), ids=lambda sender: sender.name)
