@@ -3,7 +3,8 @@
 
 What `gateway.normalise` makes a call of is one record; another gateway's spans state whole records.
 Reports of one call are related by gateways alone: here a repeat is known by its record id. Metrics
-need a gateway's counting too, so they are not taken.
+are not taken: a point states a sum so far, and only a gateway keeps what its series had before and
+which calls it repeats.
 """
 
 import sqlite3
