@@ -17,9 +17,9 @@ from gateway.decode.view import Traces
 from gateway.explain.log_records import explain_log_records
 from gateway.explain.points import source_fields
 from gateway.explain.reading import RECORD_ID, REPORTED, Placed, PlacedRead, Reading, origins_of
-from gateway.explain.records import Traced, fields_of_record, flagged, input_sum
+from gateway.explain.records import Traced, fields_of_record, flagged, input_sum, output_sum
 from gateway.explain.spans import explain_spans
-from gateway.explain.story import Explanation, Field, InputSum, Single, leaves
+from gateway.explain.story import Explanation, Field, Single, WholeSum, leaves
 from gateway.normalise.call import Call
 from gateway.normalise.context import Context
 from gateway.normalise.points import Point
@@ -158,7 +158,7 @@ def _call(read: _Read, placed: Placed, call: Call) -> Single:
     traced = _traced(read, placed, reading, call)
     explanation.convention = reading.convention.name
     explanation.record_id_from = _identity(traced.origins.get(RECORD_ID, Provenance("rule")))
-    explanation.input = input_sum(traced, reading.convention)
+    explanation.input, explanation.output = input_sum(traced), output_sum(traced)
     explanation.fields = fields_of_record(traced)
     return Single(explanation, call, identity(call))
 
@@ -172,7 +172,7 @@ def _traced(read: _Read, placed: Placed, reading: Reading, call: Call) -> Traced
         {field: explanation for field, explanation in origins.items() if field not in REPORTED},
         {},
         _envelope(record, origins),
-        reading.convention.default_provider,
+        reading.convention,
         read.context,
     )
 
@@ -193,7 +193,7 @@ def _identity(explanation: Provenance) -> str:
     return ", ".join(explanation.attributes[:_MAX_NAMES])
 
 
-def _as_it_stood(call: Call, placed: Placed) -> tuple[dict[str, Field], InputSum | None]:
+def _as_it_stood(call: Call, placed: Placed) -> tuple[dict[str, Field], WholeSum | None]:
     """A record that came as a record: its own fields, and what we put beside them."""
     sent = leaves(placed.value) if isinstance(placed.value, dict) else {}
     record = cast("dict[str, Any]", call.record)
@@ -203,7 +203,7 @@ def _as_it_stood(call: Call, placed: Placed) -> tuple[dict[str, Field], InputSum
     }
     fields["flags"] = flagged(record["flags"])
     given = record["usage"].get("input_tokens")
-    return fields, None if given is None else InputSum("inclusive", "a record's input holds the cache", str(given))
+    return fields, None if given is None else WholeSum("inclusive", "a record's input holds the cache", str(given))
 
 
 # ---- sums

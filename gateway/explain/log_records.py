@@ -6,13 +6,14 @@ from typing import Any, cast
 
 from gateway.counting.calls.digest import identity
 from gateway.decode.view import Attributes, LogRecord, Logs, LogsRequest, ResourceLogs, ScopeLogs
-from gateway.explain.records import Traced, fields_of_record, input_sum, provenances_of
+from gateway.explain.records import Traced, fields_of_record, input_sum, output_sum, provenances_of
 from gateway.explain.story import Explanation, Field, Single
 from gateway.normalise.call import Call
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.events import GENERIC_EVENT, EventRule, choose_event, known_event
 from gateway.normalise.conventions.generic import RAW_NESTED, read_nested
-from gateway.normalise.extract import MAX_TEXT_CHARS
+from gateway.normalise.conventions.native import take_object
+from gateway.normalise.extract import MAX_TEXT_CHARS, OBJECT
 from gateway.normalise.logs import interests_of, normalise_logs
 from gateway.normalise.provenance import Provenance, RecordedExtracted, deciding, pick_recorded
 from gateway.normalise.record import read_names
@@ -55,7 +56,7 @@ def _explain(explanation: Explanation, alone: Logs, context: Context) -> Single:
         assert isinstance(rule, EventRule)  # noqa: S101 - a call was read by a rule
         traced = _traced(call, record, rule, resource_logs.resource.attributes, context)
         explanation.record_id, explanation.record_id_from = call.record["record_id"], _identity(traced)
-        explanation.input = input_sum(traced, rule.convention)
+        explanation.input, explanation.output = input_sum(traced), output_sum(traced)
         explanation.fields = fields_of_record(traced)
         return Single(explanation, call, identity(call))
     if out.rejected:
@@ -89,7 +90,7 @@ def _traced(call: Call, record: LogRecord, rule: EventRule, resource: Attributes
         picked.provenances(),
         provenances_of(resource),
         _envelope(record, rule),
-        rule.convention.default_provider,
+        rule.convention,
         context,
     )
 
@@ -99,6 +100,8 @@ def _picked(record: LogRecord, rule: EventRule) -> RecordedExtracted:
     picked = pick_recorded(record.attributes, interests_of(rule.convention), Recording())
     if RAW_NESTED in picked.texts:
         read_nested(picked)
+    if OBJECT in picked.texts:
+        take_object(picked)
     return picked
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from gateway.counting.metrics.grouping import Aggregate, best_ranks
 from gateway.explain.points import aggregate_fields
 from gateway.explain.records import flagged, priced, unpriced
-from gateway.explain.story import Explanation, Field, InputSum, Single, leaves
+from gateway.explain.story import Explanation, Field, Single, WholeSum, leaves
 from gateway.explain.watch import Outcome, Report, WatchedAggregates, WatchedLedger
 from gateway.ingest.metrics import CountedPoints
 from gateway.normalise.context import Context
@@ -95,7 +95,7 @@ class _Own(NamedTuple):
     payload: int
     record_id: str
     fields: dict[str, Field]
-    input: InputSum | None
+    input: WholeSum | None
 
 
 def _own_record(explanation: Explanation) -> _Own:

@@ -10,9 +10,10 @@ from typing import Any, cast
 from gateway.counting.metrics.grouping import Aggregate, Measure
 from gateway.decode.view import Metric, Metrics, MetricsRequest, ResourceMetrics, ScopeMetrics
 from gateway.explain.records import Origins, Traced, by_table, fields_of_record, provenances_of
-from gateway.explain.story import Explanation, Field, InputSum, Single
+from gateway.explain.story import Explanation, Field, Single, WholeSum
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.metric_tables import COST, POINT_INTERESTS, MetricTable, metric_table
+from gateway.normalise.conventions.table import Convention
 from gateway.normalise.extract import MAX_TEXT_CHARS
 from gateway.normalise.metrics import normalise_metrics
 from gateway.normalise.provenance import Provenance, joined, pick_recorded
@@ -123,7 +124,7 @@ _SAFE_KINDS = frozenset({"input", "output", COST, *_PARTS.values()})
 
 def aggregate_fields(
     aggregate: Aggregate, record: Mapping[str, Any], single: Single, context: Context
-) -> tuple[dict[str, Field], InputSum | None]:
+) -> tuple[dict[str, Field], WholeSum | None]:
     """The fields of the record that an aggregate became, *single* being one of its points."""
     is_sum = any(measure.point.until_ns for measure in aggregate.measures)
     traced = Traced(
@@ -132,7 +133,7 @@ def aggregate_fields(
         single.origins,
         single.resource,
         sum_envelope(single.origins) if is_sum else _envelope(aggregate),
-        _table(aggregate).default_provider,
+        Convention(record["source"]["convention"], own={}, default_provider=_table(aggregate).default_provider),
         context,
     )
     tokens = {path: value for path, value in record["usage"].items() if path != "status"}
@@ -214,7 +215,7 @@ def _summed(measures: Sequence[Measure], path: str) -> str:
     return " + ".join(map(str, values)) if len(values) > 1 else ""
 
 
-def _input(aggregate: Aggregate, given: int | None) -> InputSum | None:
+def _input(aggregate: Aggregate, given: int | None) -> WholeSum | None:
     """How the input was made of the points' steps."""
     if given is None:
         return None
@@ -227,6 +228,6 @@ def _input(aggregate: Aggregate, given: int | None) -> InputSum | None:
     why = (
         f"{by_table(basis)}, by the metric's table" if any(cached) else "it states no cache, so there is nothing to add"
     )
-    return InputSum(
+    return WholeSum(
         basis.name.lower() if any(cached) else Basis.UNSTATED.name.lower(), why, " + ".join(map(str, values)) or "0"
     )

@@ -7,19 +7,19 @@ own functions, and named where it gives the same.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, assert_never
 
 from gateway.decode.view import Attributes
-from gateway.explain.story import Field, InputSum, leaves
+from gateway.explain.story import Field, WholeSum, leaves
 from gateway.normalise.attribution import RESOURCE_INTERESTS, attribute
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.table import Convention
 from gateway.normalise.extract import Extracted
 from gateway.normalise.provenance import Provenance, joined, pick_recorded
 from gateway.normalise.provider import provider
-from gateway.normalise.record import called
+from gateway.normalise.record import called, output_basis
 from gateway.normalise.traced import Recording
-from gateway.normalise.usage import Basis, has_cache
+from gateway.normalise.usage import Basis, Proof, Wholes, cached_tokens, has_cache, read_wholes
 from spool.record import Attribution
 
 _TAKEN_FROM = {
@@ -41,7 +41,6 @@ _TAKEN_FROM = {
     "duration_ms": ("duration_ms",),
     "usage.cache_read_input_tokens": ("cache_read",),
     "usage.cache_creation_1h_input_tokens": ("cache_creation_1h",),
-    "usage.reasoning_output_tokens": ("reasoning",),
     "usage.audio_input_tokens": ("audio_input",),
     "usage.audio_output_tokens": ("audio_output",),
     "usage.other.total_tokens": ("total",),
@@ -52,7 +51,7 @@ _SUMMED = frozenset({"usage.cache_creation_input_tokens"})
 _FLAGS = {
     "clock_skew": "clock_skew: its time is ahead of ours, or it ends before it begins",
     "late": "late: it is more than a day old",
-    "inconsistent_usage": "inconsistent_usage: a part is larger than its whole",
+    "inconsistent_usage": "inconsistent_usage: its counts contradict each other, and stand as they were sent",
     "unpriced": "unpriced: no price is known for its model",
     "conflict": "conflict: a report with its response id, or above or below it, states something else",
     "gateway_cache_hit": "gateway_cache_hit: a gateway's cache answered",
@@ -83,7 +82,7 @@ class Traced(NamedTuple):
     """Of the attribution that the resource states."""
     envelope: Mapping[str, Field]
     """Fields that ids, times and status state, for what no attribute states."""
-    default_provider: str | None
+    convention: Convention
     context: Context
 
 
@@ -113,6 +112,7 @@ _UNTOLD = (("billed", True),)
 """What holds unless something states otherwise."""
 _DEFAULTS = {"operation": "no operation is stated", "billed": "no gateway's cache answered"}
 _STATUS = {
+    "estimated": "its library counts with a tokenizer of its own, where the provider's usage does not reach it",
     "reported": "its input and its output are stated",
     "partial": "only one of input and output is stated",
     "missing": "no usage is stated, though an answer may have come",
@@ -181,12 +181,23 @@ def _provider(traced: Traced, value: Any) -> Field:
         if found == value and field in traced.origins:
             same = field == named and texts.get(named) == value
             return Field(value, traced.origins[field], "" if same else note)
-    if value == traced.default_provider:
+    if value == traced.convention.default_provider:
         return Field(value, Provenance("rule"), "its product speaks to this provider, and names none")
     return Field(value, Provenance("default"), "nothing names it")
 
 
 # ---- tokens
+
+
+def _wholes(traced: Traced) -> Wholes:
+    """Input and output as `partition` reads them, and why."""
+    counts, record = dict(traced.picked.counts), traced.record
+    version, served_by = record["source"]["library_version"] or "", record["provider"]
+    if "input" not in counts and "output" not in counts and "total" in counts:
+        counts["input"] = counts["total"]
+    basis = traced.convention.basis(traced.picked, version, served_by)
+    output = output_basis(traced.picked, traced.convention, version, served_by)
+    return read_wholes(counts, cached_tokens(counts), basis, output)
 
 
 def _input_parts(traced: Traced) -> tuple[str, ...]:
@@ -211,7 +222,17 @@ def _written(traced: Traced) -> tuple[str, ...]:
 
 
 def _output_parts(traced: Traced, output: int) -> tuple[str, ...]:
-    return ("output",) if traced.picked.counts.get("output") == output else ("output", "reasoning")
+    counts = traced.picked.counts
+    if counts.get("output") == output:
+        return ("output",)
+    return ("output", "reasoning") if "reasoning" in counts else ("output", "input", "total")
+
+
+def _reasoning(traced: Traced, value: int) -> Field:
+    """Its own attribute; else the total, less what is stated."""
+    if "reasoning" in traced.origins:
+        return Field(value, traced.origins["reasoning"])
+    return Field(value, _sum(traced, ("total", "input", "output")), "the rest of the total: only thoughts are left")
 
 
 def _input(traced: Traced) -> Provenance:
@@ -228,29 +249,58 @@ def _sum(traced: Traced, parts: tuple[str, ...]) -> Provenance:
     return joined(found) if found else Provenance("default")
 
 
-def input_sum(traced: Traced, convention: Convention) -> InputSum | None:
+def input_sum(traced: Traced) -> WholeSum | None:
     """How the input of a call was made; None where it has none."""
     given = traced.record["usage"].get("input_tokens")
     if given is None:
         return None
     counts = traced.picked.counts
     numbers = [counts[part] for part in _input_parts(traced) if part in counts]
-    if not has_cache(counts):
-        return InputSum("unstated", "it states no cache, so there is nothing to add", str(given))
-    version, served_by = traced.record["source"]["library_version"] or "", traced.record["provider"]
-    basis = convention.basis(traced.picked, version, served_by)
-    is_added = len(numbers) > 1
-    return InputSum(basis.name.lower(), _why(basis, counts, is_added=is_added), " + ".join(map(str, numbers)))
+    if sum(numbers) != given:  # the provider's object states what else it holds: what tools read
+        numbers = [counts["input"], given - counts["input"]]
+    proof, is_added = _wholes(traced).input_proof, len(numbers) > 1
+    if not has_cache(counts) and proof is Proof.NOTHING:
+        return WholeSum("unstated", "it states no cache, so there is nothing to add", str(given))
+    return WholeSum(_basis(proof, is_added=is_added), _why(proof, "cache", is_added=is_added), _added(numbers))
 
 
-def _why(basis: Basis, counts: Mapping[str, int], *, is_added: bool) -> str:
-    if "native_input" in counts and (basis is Basis.UNSTATED or is_added != (basis is Basis.EXCLUSIVE)):
-        return "the provider's own usage travels along and shows what this input holds"
-    if basis is Basis.UNSTATED:
-        if is_added:
-            return "the table does not know; an input smaller than its cache parts proves that it excludes them"
-        return "the table does not know, and the numbers prove nothing: taken as it is"
-    return f"{by_table(basis)}, by the convention's table"
+def output_sum(traced: Traced) -> WholeSum | None:
+    """The same for the output and its reasoning; None also where it states no reasoning."""
+    given, reasoning = (traced.record["usage"].get(name) for name in ("output_tokens", "reasoning_output_tokens"))
+    sent = traced.picked.counts.get("output")
+    if given is None or sent is None or not reasoning:
+        return None
+    proof, is_added = _wholes(traced).output_proof, given != sent
+    numbers = [sent, given - sent] if is_added else [given]
+    return WholeSum(_basis(proof, is_added=is_added), _why(proof, "reasoning", is_added=is_added), _added(numbers))
+
+
+def _basis(proof: Proof, *, is_added: bool) -> str:
+    if proof is Proof.NOTHING:
+        return "unstated"
+    return "exclusive" if is_added else "inclusive"
+
+
+def _added(numbers: Sequence[int]) -> str:
+    return " + ".join(map(str, numbers))
+
+
+def _why(proof: Proof, part: str, *, is_added: bool) -> str:
+    holds = f"excludes the {part}, which is added" if is_added else f"holds the {part}"
+    whole = "input" if part == "cache" else "output"
+    match proof:
+        case Proof.OBJECT:
+            return f"the provider's own usage travels along and shows that this {whole} {holds}"
+        case Proof.TOTAL:
+            return f"the stated total proves that this {whole} {holds}"
+        case Proof.PARTS:
+            return f"an {whole} smaller than its {part} proves that it {holds}"
+        case Proof.TABLE:
+            return f"the {whole} {holds}, by the convention's table"
+        case Proof.NOTHING:
+            return "the table does not know, and the numbers prove nothing: taken as it is"
+        case _:
+            assert_never(proof)
 
 
 def by_table(basis: Basis) -> str:
@@ -306,6 +356,7 @@ _MADE: dict[str, Callable[[Traced, Any], Field]] = {
     "provider": _provider,
     "usage.input_tokens": lambda traced, value: Field(value, _input(traced)),
     "usage.output_tokens": lambda traced, value: Field(value, _sum(traced, _output_parts(traced, value))),
+    "usage.reasoning_output_tokens": _reasoning,
     "usage.status": lambda _, value: Field(value, Provenance("rule"), _STATUS.get(value, "")),
     "cost": _cost,
     "status": _status,

@@ -6,13 +6,14 @@ from typing import Any, NamedTuple, cast
 
 from gateway.counting.calls.digest import identity
 from gateway.decode.view import Attributes, Event, ResourceSpans, ScopeSpans, Span, Traces, TracesRequest
-from gateway.explain.records import Traced, fields_of_record, input_sum, provenances_of
+from gateway.explain.records import Traced, fields_of_record, input_sum, output_sum, provenances_of
 from gateway.explain.story import Explanation, Field, Single, leaves, span_name
 from gateway.normalise.call import Call
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.choose import by_names, by_scope, mark_of
+from gateway.normalise.conventions.native import take_object
 from gateway.normalise.conventions.shared import NEUTRAL
-from gateway.normalise.extract import MAX_TEXT_CHARS
+from gateway.normalise.extract import MAX_TEXT_CHARS, OBJECT
 from gateway.normalise.operation import step_word
 from gateway.normalise.provenance import Provenance, RecordedExtracted, deciding, pick_recorded
 from gateway.normalise.record import read_names
@@ -77,7 +78,7 @@ def _explain(explanation: Explanation, alone: Traces, context: Context) -> Singl
         traced = _traced(call, span, read, resource_spans.resource.attributes, context)
         explanation.name = span_name(span.name, call.record)
         explanation.record_id, explanation.record_id_from = call.record["record_id"], "trace id and span id"
-        explanation.input = input_sum(traced, read.reader.convention)
+        explanation.input, explanation.output = input_sum(traced), output_sum(traced)
         explanation.fields = fields_of_record(traced)
         return Single(explanation, call, identity(call))
     explanation.name = span_name(span.name, None)
@@ -127,6 +128,8 @@ def _read(scope_spans: ScopeSpans, span: Span) -> _Read | None:
         return None
     recording = Recording()
     picked = pick_recorded(span.attributes, reader.interests, recording)
+    if OBJECT in picked.texts:
+        take_object(picked)
     if "input" not in picked.counts and "output" not in picked.counts:
         read_details(span, picked, lambda attributes: pick_recorded(attributes, reader.interests, recording, "event"))
     return _Read(reader, picked)
@@ -156,7 +159,7 @@ def _traced(call: Call, span: Span, read: _Read, resource: Attributes, context: 
         read.picked.provenances(),
         provenances_of(resource),
         _envelope(span),
-        convention.default_provider,
+        convention,
         context,
     )
 

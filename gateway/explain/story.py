@@ -29,14 +29,15 @@ class Field(NamedTuple):
     note: str = ""
 
 
-class InputSum(NamedTuple):
-    """How `usage.input_tokens` was made."""
+class WholeSum(NamedTuple):
+    """How `usage.input_tokens` or `usage.output_tokens` was made."""
 
     basis: str
     """`inclusive`, `exclusive` or `unstated`."""
     why: str
     sum: str
-    """Such as `57 + 4096 + 2048`: input, cache reads, cache writes."""
+    """Such as `57 + 4096 + 2048`: input, cache reads, cache writes; of an output it and its
+    reasoning."""
 
 
 @dataclass(slots=True)
@@ -61,7 +62,9 @@ class Explanation:
     record_id: str | None = None
     """Of the record that this item became; None unless it is kept."""
     record_id_from: str | None = None
-    input: InputSum | None = None
+    input: WholeSum | None = None
+    output: WholeSum | None = None
+    """None where the output states no reasoning."""
     fields: dict[str, Field] = field(default_factory=dict)
     """Of a kept item: the record's fields by path (`usage.input_tokens`)."""
 
@@ -81,6 +84,7 @@ def as_object(explanation: Explanation) -> dict[str, Any]:
         "record_id": explanation.record_id,
         "record_id_from": explanation.record_id_from,
         "input": None if explanation.input is None else explanation.input._asdict(),
+        "output": None if explanation.output is None else explanation.output._asdict(),
         "fields": {
             path: {
                 "value": x.value,
@@ -201,6 +205,8 @@ def lines(explanation: Explanation) -> Iterator[str]:
         yield f"  record {explanation.record_id}, its id from {explanation.record_id_from}"
     if explanation.input is not None:
         yield f"  input tokens: {explanation.input.sum} ({explanation.input.basis}: {explanation.input.why})"
+    if explanation.output is not None:
+        yield f"  output tokens: {explanation.output.sum} ({explanation.output.basis}: {explanation.output.why})"
     for path, made in explanation.fields.items():
         yield f"    {path:{_WIDTH}} {_value(made.value)}{_origin(made)}"
 

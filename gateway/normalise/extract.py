@@ -43,6 +43,9 @@ WHO: Final = 6
 """As TEXT, but about the sender and its user: kept apart, for these state nothing about a model."""
 
 
+OBJECT: Final = "raw_object"
+"""Field of an attribute that holds a provider's own usage object, under any convention."""
+
 Interest = tuple[str, int, int] | tuple[()]
 """Field, rank (0 is the name that wins; others count where no better name has a value) and kind.
 Empty for no interest. A plain tuple: unpacking a NamedTuple takes twice the time."""
@@ -92,7 +95,7 @@ class ExtractionPlan:
     wins, and the names behind it.
     """
 
-    __slots__ = ("counts", "firsts", "lower", "rest", "texts", "who")
+    __slots__ = ("counts", "firsts", "has_object", "lower", "rest", "texts", "who")
 
     def __init__(self, names: tuple[str, ...], interests: Mapping[str, Interest]) -> None:
         self.texts: list[tuple[str, str]] = []
@@ -114,6 +117,8 @@ class ExtractionPlan:
             else:
                 self.rest.append((field, name, kind))
             placed.add(field)
+        self.has_object = OBJECT in placed
+        """Whether some name holds a provider's usage object: most plans have none."""
 
 
 NO_PLAN: Final = ExtractionPlan((), {})

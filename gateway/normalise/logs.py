@@ -25,8 +25,9 @@ from gateway.normalise.call import LOG, Call, Normalised
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.events import EventRule, choose_event, status_failed
 from gateway.normalise.conventions.generic import RAW_NESTED, read_nested
+from gateway.normalise.conventions.native import take_object
 from gateway.normalise.conventions.table import Convention
-from gateway.normalise.extract import MAX_TEXT_CHARS, AttributeTable, Extracted, pick
+from gateway.normalise.extract import MAX_TEXT_CHARS, OBJECT, AttributeTable, Extracted, pick
 from gateway.normalise.fingerprint import log_scope_fingerprint
 from gateway.normalise.record import call_record, error_name, event_record_id, title
 from gateway.normalise.signal_precedence import place, rank_of
@@ -103,6 +104,8 @@ def _scope(run: _Run, scope_logs: ScopeLogs, at: str, made: ResourceContext) -> 
             picked = pick(record.attributes, names, interests_of(rule.convention))
             if RAW_NESTED in picked.texts:
                 read_nested(picked)
+            if OBJECT in picked.texts:
+                take_object(picked)
             outcome = rule.outcome(picked)
             if outcome == "call":
                 _take(run, record, picked, rule, scope, made, position)

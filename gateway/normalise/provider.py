@@ -212,6 +212,28 @@ def counts_cache_apart(name: str | None, model: str | None) -> bool:
     return name in _APART or (name == "gcp.vertex_ai" and model is not None and "claude" in model.lower())
 
 
+_GOOGLE = frozenset({"gcp.gemini", "gcp.gen_ai", "gcp.vertex_ai"})
+_OTHERS_AT_GOOGLE = (
+    "claude",
+    "mistral",
+    "codestral",
+    "llama",
+    "deepseek",
+    "qwen",
+    "jamba",
+    "gpt-oss",
+    "kimi",
+    "minimax",
+    "glm",
+)
+"""Parts of the names of models of others that Vertex AI serves."""
+
+
+def counts_thoughts_apart(name: str | None, model: str | None) -> bool:
+    """Whether the provider's own usage leaves thoughts out of the output."""
+    return name in _GOOGLE and not any(word in (model or "").lower() for word in _OTHERS_AT_GOOGLE)
+
+
 @lru_cache(maxsize=4096)
 def provider(sent: str | None, model: str | None, address: str | None) -> str | None:
     """The provider by the module's precedence; None when nothing states it."""

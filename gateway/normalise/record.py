@@ -18,7 +18,7 @@ from gateway.normalise.model_names import place_models
 from gateway.normalise.operation import operation
 from gateway.normalise.provider import provider
 from gateway.normalise.times import rfc3339, time_flags
-from gateway.normalise.usage import INCLUSIVE, has_cache, partition
+from gateway.normalise.usage import EXCLUSIVE, INCLUSIVE, Basis, has_cache, has_reasoning, partition
 from spool.record import SCHEMA, Attribution, Record, Source, Trace
 
 _EVENT_DOMAIN = b"event\x00"
@@ -98,13 +98,17 @@ def call_record(
         served_by = convention.default_provider or (None if request_model else UNKNOWN_PROVIDER)
     if input_only and "input" not in counts and "output" not in counts and "total" in counts:
         counts["input"] = counts["total"]
+    version = source["library_version"] or ""
     usage, consistent = partition(
         picked,
-        convention.basis(picked, source["library_version"] or "", served_by) if has_cache(counts) else INCLUSIVE,
+        convention.basis(picked, version, served_by) if has_cache(counts) else INCLUSIVE,
+        output_basis(picked, convention, version, served_by) if has_reasoning(counts) else INCLUSIVE,
         failed=failed,
         began=response_id is not None or "response_model" in texts or "finish_reason" in texts,
         output_expected=not input_only,
     )
+    if convention.estimates is not None and usage["status"] == "reported" and convention.estimates(picked, served_by):
+        usage["status"] = "estimated"
     flags = time_flags(start_ms, context.received_at_ms)
     if not consistent:
         flags.append("inconsistent_usage")
@@ -143,6 +147,13 @@ def read_names(picked: Extracted, convention: Convention, source: Source, *, fai
     """Take what the convention's texts hold, and place the names of models."""
     convention.read_texts(picked, failed=failed)
     place_models(picked, source["library"] or "", convention.name, failed=failed)
+
+
+def output_basis(picked: Extracted, convention: Convention, version: str, provider: str | None) -> Basis:
+    """What the output holds: as the item's own texts state it, else by the convention's table."""
+    if "output_excludes_reasoning" in picked.numbers:
+        return EXCLUSIVE
+    return convention.output_basis(picked, version, provider)
 
 
 @lru_cache(maxsize=4096)

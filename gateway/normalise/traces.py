@@ -24,6 +24,7 @@ from gateway.normalise.context import Context
 from gateway.normalise.conventions.choose import by_names, by_scope
 from gateway.normalise.conventions.generic import RAW_NESTED, read_nested
 from gateway.normalise.conventions.litellm import LITELLM, RAW_REQUEST
+from gateway.normalise.conventions.native import take_object
 from gateway.normalise.conventions.shared import NEUTRAL
 from gateway.normalise.conventions.table import Convention
 from gateway.normalise.extract import MAX_TEXT_CHARS, NO_PLAN, AttributeTable, Extracted, pick, pick_planned
@@ -206,6 +207,8 @@ def _scope(run: _Run, scope_spans: ScopeSpans, at: tuple[int, int], made: Resour
             links.append(trace_id + span_id + parent)
             continue
         picked = pick_planned(attributes, plan)
+        if plan.has_object:
+            take_object(picked)
         if "input" not in picked.counts and "output" not in picked.counts:
             read_details(span, picked, reader.pick)
         failed = span.status.code == _STATUS_ERROR

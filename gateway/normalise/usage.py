@@ -1,44 +1,84 @@
 """The partition of tokens: what a sender said, as the record has it. Pure.
 
 1. `input_tokens` includes cache reads and writes, `output_tokens` includes reasoning.
-2. Whether a sender's input does so already is stated by the provider's own usage where that
-   travels along, else by the sender's table (`Basis`). Where the table does not know, an input
-   smaller than its cache parts proves that it does not.
-3. A part larger than its whole is kept with the flag `inconsistent_usage`, never repaired.
-4. Unknown is absent. 0/0 of a failed call is unknown, not zero.
+2. What a sender's whole holds is decided by the first of these (`Proof`):
+   1. the provider's own usage object, where it travels along and has the same number;
+   2. the stated total, where it is the sum of the wholes and parts that stand beside them. A total
+      that is the sum of the wholes alone proves nothing, for most libraries add it up themselves;
+   3. a part greater than its whole;
+   4. the sender's table, by instrumentation, provider and operation (`Basis`);
+   5. else the whole holds its parts.
+3. Google's total may state more than all parts do, where the sender leaves the thoughts out of the
+   output and states them nowhere: they are the rest.
+4. Numbers that contradict each other are kept as sent, with the flag `inconsistent_usage`: a part
+   larger than its whole, a total that no reading adds up to, a provider's object with other wholes,
+   two proofs against each other.
+5. Unknown is absent. 0/0 of a failed call is unknown, not zero.
 """
 
 from enum import Enum
+from typing import Final, NamedTuple
 
 from gateway.normalise.extract import Extracted
 from spool.record import Usage, UsageStatus
 
 
 class Basis(Enum):
-    """What a sender's input holds."""
+    """What a sender's whole holds: of an input cache reads and writes, of an output reasoning."""
 
-    INCLUSIVE = "input holds cache reads and writes"
-    EXCLUSIVE = "input excludes them: they are added"
+    INCLUSIVE = "the whole holds its parts"
+    EXCLUSIVE = "the whole excludes its parts: they are added"
     UNSTATED = "the table does not know: inclusive, unless the numbers prove otherwise"
+    CONFIGURED = "the operator states that the whole holds its parts: no numbers prove otherwise"
 
 
-_DETAILS = frozenset({"reasoning", "cache_creation_1h", "audio_input", "audio_output"})
-"""Counts beyond the wholes and the cache: most calls have none."""
-INCLUSIVE, _EXCLUSIVE, _UNSTATED = Basis
+class Proof(Enum):
+    """What decided what a whole holds, in order of precedence."""
+
+    OBJECT = "the provider's own usage object"
+    TOTAL = "the stated total"
+    PARTS = "parts greater than the whole"
+    TABLE = "the convention's table"
+    NOTHING = "nothing"
+
+
+_DETAILS = frozenset({"cache_creation_1h", "audio_input", "audio_output"})
+"""Counts beyond the wholes, the cache and reasoning: most calls have none."""
+INCLUSIVE, EXCLUSIVE, UNSTATED, CONFIGURED = Basis
 """The same by plain names: looking a member up in its class takes as long as calling a function."""
 
 Counted = tuple[Usage, bool]
-"""The usage, and whether every part fits its whole. A plain tuple: this is made once a call."""
+"""The usage, and whether its numbers agree. A plain tuple: this is made once a call."""
+
+
+class Wholes(NamedTuple):
+    """Input and output as the record has them, and why."""
+
+    input: int | None
+    input_proof: Proof
+    output: int | None
+    output_proof: Proof
+    thoughts: int | None
+    """Reasoning that only the total states; None for none."""
+    is_sound: bool
+    """False where numbers contradict each other."""
 
 
 def has_cache(counts: dict[str, int]) -> bool:
-    """Whether any cache part is known: only then the basis matters."""
+    """Whether any cache part is known: only then the input's basis matters."""
     return (
         "cache_read" in counts
         or "cache_creation" in counts
         or "cache_creation_1h" in counts
         or "cache_creation_5m" in counts
     )
+
+
+def has_reasoning(counts: dict[str, int]) -> bool:
+    """Whether reasoning, or a total that may state it, is known: only then the output's basis
+    matters.
+    """
+    return "reasoning" in counts or "total" in counts
 
 
 def _cache_creation(written: int | None, counts: dict[str, int]) -> int | None:
@@ -49,7 +89,9 @@ def _cache_creation(written: int | None, counts: dict[str, int]) -> int | None:
     return parts if parts > (written or 0) else written
 
 
-def partition(picked: Extracted, basis: Basis, *, failed: bool, began: bool, output_expected: bool) -> Counted:
+def partition(
+    picked: Extracted, basis: Basis, output_basis: Basis, *, failed: bool, began: bool, output_expected: bool
+) -> Counted:
     """The usage of one call.
 
     *began*: an answer had begun to arrive (a response id, a first token), so a failure is not free.
@@ -62,16 +104,21 @@ def partition(picked: Extracted, basis: Basis, *, failed: bool, began: bool, out
     complete = given is not None and (output is not None or not output_expected)
     usage: Usage = {"status": "reported" if complete else "partial"}
     cached = _add_cache(usage, counts)
+    reasoning = counts.get("reasoning")
     consistent = True
+    if cached or reasoning or "total" in counts or "native_input" in counts:
+        wholes = read_wholes(counts, cached, basis, output_basis)
+        given, output, consistent = wholes.input, wholes.output, wholes.is_sound
+        if wholes.thoughts is not None:
+            reasoning = wholes.thoughts
     if given is not None:
-        if cached and _excludes(given, cached, basis, counts.get("native_input")):
-            given += cached
         usage["input_tokens"] = given
-        consistent = cached <= given
+        consistent = consistent and cached <= given
     if output is not None:
-        if "output_excludes_reasoning" in picked.numbers:
-            output += counts.get("reasoning", 0)
         usage["output_tokens"] = output
+    if reasoning is not None:
+        usage["reasoning_output_tokens"] = reasoning
+        consistent = consistent and (output is None or reasoning <= output)
     if not _DETAILS.isdisjoint(counts):
         consistent = _add_details(usage, counts, given, output) and consistent
     if picked.other:
@@ -79,13 +126,77 @@ def partition(picked: Extracted, basis: Basis, *, failed: bool, began: bool, out
     return usage, consistent
 
 
-def _excludes(given: int, cached: int, basis: Basis, native: int | None) -> bool:
-    """Whether *given* leaves out the *cached* tokens: by the provider's own number where that
-    is at hand, else by the basis.
+_SAME: Final = (False, False, 0, True)
+
+
+def read_wholes(counts: dict[str, int], cached: int, basis: Basis, output_basis: Basis) -> Wholes:
+    """Rules 2 to 4, of counts whose cache parts sum up to *cached*."""
+    given, output, reasoning = counts.get("input"), counts.get("output"), counts.get("reasoning", 0)
+    adds_cache, adds_reasoning, rest, is_sound = _by_total(counts, cached, basis, output_basis)
+    proof = output_proof = Proof.NOTHING
+    if given is not None:
+        given, proof, agrees = _whole(
+            given, cached, basis, counts.get("native_input"), counts.get("whole_input"), by_total=adds_cache
+        )
+        is_sound = is_sound and agrees
+    if output is not None:
+        output, output_proof, agrees = _whole(
+            output, reasoning, output_basis, counts.get("native_output"), counts.get("whole_output"),
+            by_total=adds_reasoning,
+        )  # fmt: skip
+        is_sound = is_sound and agrees
+        if rest:
+            output, output_proof = output + rest, Proof.TOTAL
+    return Wholes(given, proof, output, output_proof, rest or None, is_sound)
+
+
+def _whole(
+    sent: int, parts: int, basis: Basis, native: int | None, whole: int | None, *, by_total: bool
+) -> tuple[int, Proof, bool]:
+    """One whole as the record has it, what decided it, and whether nothing contradicts that."""
+    if whole is not None and sent in {native, whole} and (parts or native != whole):
+        return (sent if sent == whole else whole), Proof.OBJECT, not (by_total and sent == whole)
+    agrees = native is None or sent in {native, whole}
+    if not parts:
+        return sent, Proof.NOTHING, agrees
+    proof = _proof(sent, parts, basis, by_total=by_total)
+    adds = proof in {Proof.TOTAL, Proof.PARTS} or (proof is Proof.TABLE and basis is EXCLUSIVE)
+    return sent + parts if adds else sent, proof, agrees
+
+
+def _proof(sent: int, parts: int, basis: Basis, *, by_total: bool) -> Proof:
+    """What decides where the provider's own object does not."""
+    if basis is CONFIGURED:
+        return Proof.TABLE
+    if by_total:
+        return Proof.TOTAL
+    if parts > sent:
+        return Proof.PARTS
+    return Proof.NOTHING if basis is UNSTATED else Proof.TABLE
+
+
+def _by_total(counts: dict[str, int], cached: int, basis: Basis, output_basis: Basis) -> tuple[bool, bool, int, bool]:
+    """Whether the stated total proves that cache and reasoning stand beside their wholes; the
+    thoughts that it alone states; false last where no reading adds up to it.
     """
-    if native is not None and given in {native, native + cached}:
-        return given == native
-    return basis is _EXCLUSIVE or (basis is _UNSTATED and given < cached)
+    given, output, total = counts.get("input"), counts.get("output"), counts.get("total")
+    if not total or given is None or output is None or total == given + output:
+        return _SAME
+    beside, reasoning = total - given - output, counts.get("reasoning", 0)
+    readings = {(cached if c else 0) + (reasoning if r else 0): (c, r) for c, r in _READINGS}
+    if cached and reasoning and cached == reasoning and beside == cached:
+        return _SAME  # either may be meant
+    if beside in readings:
+        return *readings[beside], 0, True
+    if output_basis is EXCLUSIVE and not reasoning:
+        rest = beside - (cached if basis is EXCLUSIVE and beside > cached else 0)
+        if rest > 0:
+            return False, False, rest, True
+    return False, False, 0, False
+
+
+_READINGS = ((True, True), (False, True), (True, False))
+"""Whether cache, and whether reasoning, stand beside their wholes; of equal sums the last one."""
 
 
 def _add_cache(usage: Usage, counts: dict[str, int]) -> int:
@@ -102,13 +213,14 @@ def _add_cache(usage: Usage, counts: dict[str, int]) -> int:
     return cached + written
 
 
+def cached_tokens(counts: dict[str, int]) -> int:
+    """All cache parts of *counts*."""
+    return _add_cache({"status": "reported"}, counts)
+
+
 def _add_details(usage: Usage, counts: dict[str, int], given: int | None, output: int | None) -> bool:
     """The rarer parts; whether each fits its whole."""
     consistent = True
-    reasoning = counts.get("reasoning")
-    if reasoning is not None:
-        usage["reasoning_output_tokens"] = reasoning
-        consistent = output is None or reasoning <= output
     hour = counts.get("cache_creation_1h")
     if hour is not None:
         usage["cache_creation_1h_input_tokens"] = hour

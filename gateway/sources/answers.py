@@ -17,7 +17,7 @@ from collections.abc import Mapping
 
 from gateway.normalise.conventions.native import add_wholes, take_answer
 from gateway.normalise.extract import MAX_TEXT_CHARS, Extracted
-from gateway.normalise.texts import Answer, Json, answer_in, count_in, json_object, object_in, raw_answer, text_in
+from gateway.normalise.texts import Answer, Json, answer_in, json_object, object_in, raw_answer, text_in
 
 _NOTHING: Mapping[str, Json] = {}
 
@@ -41,13 +41,7 @@ def take_body(picked: Extracted, body: Json) -> None:
     """Rules 2 to 4: ids, wholes and parts of the provider's answer *body* into *picked*."""
     answer = answer_of(body)
     take_answer(picked, answer)
-    usage = answer.usage
-    if not usage or "input" in picked.counts or "output" in picked.counts:
-        _prove(picked, usage)
-        return
-    add_wholes(picked, usage)
-    _as_the_provider_counts(picked, usage)
-    _prove(picked, usage)
+    add_wholes(picked, answer.usage)
 
 
 def error_in(body: Json) -> str | None:
@@ -63,27 +57,3 @@ def _finish_reason(document: Mapping[str, Json]) -> str | None:
     first = choices[0] if isinstance(choices, list) and choices else None
     found = text_in(first, "finish_reason", "finishReason") if isinstance(first, dict) else None
     return found[:MAX_TEXT_CHARS] if found else None
-
-
-def _as_the_provider_counts(picked: Extracted, usage: Mapping[str, Json]) -> None:
-    """Rule 2, where `add_wholes` alone would read another provider's meaning."""
-    counts = picked.counts
-    thoughts = count_in(usage, "thoughtsTokenCount")
-    if thoughts and "candidatesTokenCount" in usage:
-        counts["output"] = counts.get("output", 0) + thoughts
-    tools, total = count_in(usage, "toolUsePromptTokenCount"), count_in(usage, "totalTokenCount")
-    prompt, written = count_in(usage, "promptTokenCount"), count_in(usage, "candidatesTokenCount")
-    if tools and prompt is not None and total == prompt + tools + (written or 0) + (thoughts or 0):
-        counts["input"] = prompt + tools
-    bedrock = count_in(usage, "inputTokens")
-    if bedrock is not None and ("cacheReadInputTokens" in usage or "cacheWriteInputTokens" in usage):
-        counts["native_input"] = bedrock
-
-
-def _prove(picked: Extracted, usage: Mapping[str, Json]) -> None:
-    """Rule 3."""
-    prompt, completion = count_in(usage, "prompt_tokens"), count_in(usage, "completion_tokens")
-    cached = (count_in(usage, "cache_read_input_tokens") or 0) + (count_in(usage, "cache_creation_input_tokens") or 0)
-    total = count_in(usage, "total_tokens")
-    if prompt is not None and cached and total == prompt + (completion or 0) + cached:
-        picked.counts["native_input"] = prompt

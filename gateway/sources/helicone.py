@@ -99,10 +99,13 @@ def _add(row: dict[str, Json], position: str, out: SourceRead, context: Context)
     whole = _with_parts(row)
     picked = pick_fields(whole, HELICONE)
     body = row.get("response_body")
+    total = picked.counts.pop("total", None)
     take_body(picked, body)
     convention = HELICONE
     if "input" not in picked.counts and "output" not in picked.counts:
         convention = HELICONE_COUNTED
+        if total is not None:
+            picked.counts["total"] = total
         _take_own_counts(picked, whole)
     if not picked.numbers.get("cost"):
         picked.numbers.pop("cost", None)

@@ -19,15 +19,18 @@ from gateway.normalise.conventions.gen_ai import (
     COPILOT,
     GEMINI_CLI,
     GEN_AI,
+    GEN_AI_BOTOCORE,
     GEN_AI_INCLUSIVE,
     GOOSE,
     QWEN_CODE,
 )
+from gateway.normalise.conventions.google_adk import GOOGLE_ADK
 from gateway.normalise.conventions.langfuse import LANGFUSE
 from gateway.normalise.conventions.langsmith import LANGSMITH
 from gateway.normalise.conventions.litellm import LITELLM
 from gateway.normalise.conventions.mlflow import MLFLOW
 from gateway.normalise.conventions.openinference import OPENINFERENCE, OPENINFERENCE_ANTHROPIC
+from gateway.normalise.conventions.openlit import OPENLIT
 from gateway.normalise.conventions.table import Convention
 from gateway.normalise.conventions.vercel_ai import VERCEL_AI
 
@@ -38,7 +41,8 @@ _SCOPES: dict[str, Convention] = {
     "opentelemetry.instrumentation.google_genai": GEN_AI_INCLUSIVE,
     "opentelemetry.instrumentation.openai_agents": GEN_AI_INCLUSIVE,
     "@opentelemetry/instrumentation-openai": GEN_AI_INCLUSIVE,
-    "gcp.vertex.agent": GEN_AI_INCLUSIVE,
+    "opentelemetry.instrumentation.botocore.bedrock-runtime": GEN_AI_BOTOCORE,
+    "gcp.vertex.agent": GOOGLE_ADK,
     "pydantic-ai": GEN_AI_INCLUSIVE,
     "openinference.instrumentation.anthropic": OPENINFERENCE_ANTHROPIC,
     # OpenLLMetry's Python packages use the name space of OpenTelemetry's own
@@ -46,14 +50,14 @@ _SCOPES: dict[str, Convention] = {
     "opentelemetry.instrumentation.openai.v1": openllmetry.OPENLLMETRY,
     "opentelemetry.instrumentation.anthropic": openllmetry.OPENLLMETRY,
     "opentelemetry.instrumentation.langchain": openllmetry.OPENLLMETRY,
-    "opentelemetry.instrumentation.bedrock": openllmetry.OPENLLMETRY_UNSTATED,
+    "opentelemetry.instrumentation.bedrock": openllmetry.OPENLLMETRY_NATIVE,
     "opentelemetry.instrumentation.cohere": openllmetry.OPENLLMETRY_UNSTATED,
-    "opentelemetry.instrumentation.google_generativeai": openllmetry.OPENLLMETRY,
+    "opentelemetry.instrumentation.google_generativeai": openllmetry.OPENLLMETRY_NATIVE,
     "opentelemetry.instrumentation.groq": openllmetry.OPENLLMETRY,
     "opentelemetry.instrumentation.llamaindex": openllmetry.OPENLLMETRY_UNSTATED,
     "opentelemetry.instrumentation.mistralai": openllmetry.OPENLLMETRY,
     "opentelemetry.instrumentation.ollama": openllmetry.OPENLLMETRY,
-    "opentelemetry.instrumentation.vertexai": openllmetry.OPENLLMETRY,
+    "opentelemetry.instrumentation.vertexai": openllmetry.OPENLLMETRY_NATIVE,
     "@traceloop/instrumentation-anthropic": openllmetry.OPENLLMETRY_JS_ANTHROPIC,
     "ai": VERCEL_AI,
     "litellm": LITELLM,
@@ -74,6 +78,7 @@ _SCOPES: dict[str, Convention] = {
 }
 
 _SCOPE_PREFIXES: tuple[tuple[str, Convention], ...] = (
+    ("openlit.", OPENLIT),
     ("openinference.instrumentation.", OPENINFERENCE),
     ("@arizeai/openinference-", OPENINFERENCE),
     ("@traceloop/", openllmetry.OPENLLMETRY_JS),

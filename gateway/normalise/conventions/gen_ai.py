@@ -7,6 +7,7 @@ the numbers may prove it.
 """
 
 from gateway.decode.view import Span
+from gateway.normalise.conventions.basis import native_input
 from gateway.normalise.conventions.table import Convention, by_operation, inclusive
 from gateway.normalise.extract import Extracted
 from gateway.normalise.operation import Outcome
@@ -14,6 +15,9 @@ from gateway.normalise.operation import Outcome
 GEN_AI = Convention("gen_ai", own={})
 
 GEN_AI_INCLUSIVE = Convention("gen_ai", own={}, basis=inclusive)
+
+GEN_AI_BOTOCORE = Convention("gen_ai", own={}, basis=native_input, default_provider="aws.bedrock")
+"""OpenTelemetry's botocore instrumentation: Bedrock's own numbers."""
 
 ANTHROPIC_SDK = Convention(
     "gen_ai",

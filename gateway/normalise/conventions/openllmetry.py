@@ -4,9 +4,12 @@ prompts in the older ones.
 1. `traceloop.span.kind` (workflow, task, agent, tool) marks a step; `llm.request.type` a call.
 2. Anthropic's input is inclusive in Python and exclusive in JavaScript, under identical
    names: the scope decides.
-3. User, session and provider of LangChain are in `traceloop.association.properties.*`.
+3. Bedrock's numbers are the provider's own: the input leaves the cache out. Google's too: the
+   output leaves the thoughts out, which only the total states.
+4. User, session and provider of LangChain are in `traceloop.association.properties.*`.
 """
 
+from gateway.normalise.conventions.basis import native_input, native_output
 from gateway.normalise.conventions.table import Convention, exclusive, inclusive
 from gateway.normalise.extract import Extracted
 from gateway.normalise.provider import counts_cache_apart
@@ -34,5 +37,7 @@ def _javascript(picked: Extracted, _version: str, provider: str | None) -> Basis
 
 OPENLLMETRY = Convention("openllmetry", own=NAMES, basis=inclusive)
 OPENLLMETRY_UNSTATED = Convention("openllmetry", own=NAMES)
-OPENLLMETRY_JS = Convention("openllmetry", own=NAMES, basis=_javascript)
+OPENLLMETRY_NATIVE = Convention("openllmetry", own=NAMES, basis=native_input, output_basis=native_output)
+"""Bedrock, Google: rule 3."""
+OPENLLMETRY_JS = Convention("openllmetry", own=NAMES, basis=_javascript, output_basis=native_output)
 OPENLLMETRY_JS_ANTHROPIC = Convention("openllmetry", own=NAMES, basis=exclusive, default_provider="anthropic")

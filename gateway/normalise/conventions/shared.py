@@ -130,6 +130,7 @@ NAMES: dict[str, tuple[str, ...]] = {
         "gen_ai.usage.completion_token_details.audio_tokens",
         "gen_ai.usage.details.output_audio_tokens",
     ),
+    "raw_object": ("gen_ai.usage.raw",),
     # money
     "cost": (
         "gen_ai.usage.cost.amount",
@@ -175,7 +176,6 @@ REDUNDANT = frozenset(
     {
         "gen_ai.usage.input_token_details",
         "gen_ai.usage.output_token_details",
-        "gen_ai.usage.raw",
         "gen_ai.usage.input_tokens_details",
         "gen_ai.usage.output_tokens_details",
         "gen_ai.client.token.usage",
@@ -208,7 +208,7 @@ def is_unknown_usage(name: str) -> bool:
 _COUNTS = frozenset(
     {
         "input", "output", "total", "cache_read", "cache_creation", "cache_creation_1h", "cache_creation_5m", "reasoning",
-        "audio_input", "audio_output", "native_input", "uncached", "text_output", "turn_input", "tool_input",
+        "audio_input", "audio_output", "native_input", "whole_input", "native_output", "whole_output", "uncached", "text_output", "turn_input", "tool_input",
     }
 )  # fmt: skip
 _NUMBERS = frozenset(

@@ -75,6 +75,10 @@ def inclusive(_picked: Extracted, _version: str, _provider: str | None) -> Basis
     return Basis.INCLUSIVE
 
 
+def configured_inclusive(_picked: Extracted, _version: str, _provider: str | None) -> Basis:
+    return Basis.CONFIGURED
+
+
 def exclusive(_picked: Extracted, _version: str, _provider: str | None) -> Basis:
     return Basis.EXCLUSIVE
 
@@ -87,6 +91,11 @@ def nothing_more(picked: Extracted, *, failed: bool) -> None:
     """No text attribute of this convention holds usage or names."""
 
 
+BasisRule = Callable[[Extracted, str, str | None], Basis]
+EstimateRule = Callable[[Extracted, str | None], bool]
+"""From the values and the provider."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Convention:
     name: str
@@ -94,13 +103,17 @@ class Convention:
     own: Names
     """Names that this convention has, or whose precedence differs from the shared ones."""
     outcome: OutcomeRule = by_operation
-    basis: Callable[[Extracted, str, str | None], Basis] = unstated
+    basis: BasisRule = unstated
     """What the input holds, from the values, the scope's version and the provider."""
+    output_basis: BasisRule = unstated
+    """What the output holds, from the same."""
     read_texts: TextReader = nothing_more
     default_provider: str | None = None
     """Of a product that speaks to one provider and does not name it."""
     is_generic: bool = False
     """The table of last resort: its calls are flagged and counted."""
+    estimates: EstimateRule | None = None
+    """Whether the counts are a tokenizer's of the library; None for libraries without one."""
 
     def interests(self) -> AttributeTable:
         """The compiled table, with its memory of names."""

@@ -7,9 +7,11 @@
 3. The input is the provider's own up to version 5 (Anthropic's excludes the cache) and a sum from 6
    on, which is known by `inputTokenDetails` or the client's version. `ai.response.providerMetadata`
    has cache counts that no attribute has, and the provider's own input beside them.
+4. The output is the provider's own up to version 5 too: Google's leaves the thoughts out.
 """
 
 from gateway.decode.view import Span
+from gateway.normalise.conventions.basis import native_output
 from gateway.normalise.conventions.native import add_parts, note_native
 from gateway.normalise.conventions.table import Convention, by_operation
 from gateway.normalise.extract import Extracted
@@ -96,9 +98,21 @@ def basis(picked: Extracted, version: str, provider: str | None) -> Basis:
     return Basis.EXCLUSIVE if counts_cache_apart(provider, texts.get("request_model")) else Basis.UNSTATED
 
 
+def output_basis(picked: Extracted, version: str, provider: str | None) -> Basis:
+    """Rule 4."""
+    texts = picked.texts
+    if "text_output" in picked.counts or "kind" not in texts:
+        return Basis.UNSTATED
+    if _is_since_6(version) or _is_since_6(texts.get("client", "").removeprefix("ai/")):
+        return Basis.UNSTATED
+    return native_output(picked, version, provider)
+
+
 def _is_since_6(version: str) -> bool:
     major = version.partition(".")[0]
     return major.isdecimal() and int(major) >= 6  # noqa: PLR2004 - rule 3
 
 
-VERCEL_AI = Convention("vercel_ai", own=NAMES, outcome=outcome, basis=basis, read_texts=read_texts)
+VERCEL_AI = Convention(
+    "vercel_ai", own=NAMES, outcome=outcome, basis=basis, output_basis=output_basis, read_texts=read_texts
+)

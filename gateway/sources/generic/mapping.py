@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from gateway.common.suggestions import did_you_mean
-from gateway.normalise.conventions.table import Convention, exclusive, inclusive, unstated
+from gateway.normalise.conventions.table import Convention, configured_inclusive, exclusive, unstated
 from gateway.sources.fields import Path
 
 FIELDS: Final[Mapping[str, str]] = {
@@ -119,7 +119,7 @@ def paths_of(value: str | Sequence[str]) -> tuple[str, ...]:
 def convention_of(mapping: FieldMap) -> Convention:
     """The table of *mapping*."""
     own = {FIELDS.get(name, name): paths for name, paths in mapping.fields.items() if name not in BESIDE}
-    basis = {True: inclusive, False: exclusive, None: unstated}[mapping.input_includes_cache]
+    basis = {True: configured_inclusive, False: exclusive, None: unstated}[mapping.input_includes_cache]
     return Convention("generic", own=own, basis=basis)
 
 

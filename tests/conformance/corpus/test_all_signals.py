@@ -10,10 +10,10 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.logs.v1.logs_pb2 import ResourceLogs, ScopeLogs
 
 from gateway.cli.normalising import records_of_payloads
-from tests.conformance.corpus.not_yet import marked
 from tests.conformance.corpus.test_traces import BEYOND_THE_PAYLOAD, arguments, billed
 from tests.support.compare import differences
 from tests.support.corpus import CANARY, Payload, Scenario, scenarios
+from tests.support.not_yet import marked
 
 BY_SIGNAL = {
     signal: {scenario.name: scenario for scenario in scenarios(signal)} for signal in ("traces", "logs", "metrics")

@@ -72,6 +72,8 @@ def assert_input(item: Explanation, record: dict[str, Any]) -> None:
     assert (item.input is None) == (given is None)
     if item.input is not None:
         assert sum(map(int, item.input.sum.split(" + "))) == given
+    if item.output is not None:
+        assert sum(map(int, item.output.sum.split(" + "))) == record["usage"]["output_tokens"]
 
 
 @pytest.mark.parametrize("scenario", ALL, ids=lambda x: f"{x.name}.{x.payloads[0].signal}")
@@ -145,7 +147,7 @@ def test_the_object_that_is_printed_holds_what_the_docs_say() -> None:
     told = Explanation(0, "resourceSpans[0].scopeSpans[0].spans[0]", "span")
     assert list(as_object(told)) == [
         "position", "item", "name", "fate", "reason", "because", "of", "convention", "chosen_by", "record_id",
-        "record_id_from", "input", "fields",
+        "record_id_from", "input", "output", "fields",
     ]  # fmt: skip
 
 

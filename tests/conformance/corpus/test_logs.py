@@ -6,10 +6,10 @@ import orjson
 import pytest
 
 from gateway.cli.normalising import records_of_payloads
-from tests.conformance.corpus.not_yet import marked
 from tests.conformance.corpus.test_traces import arguments, billed
 from tests.support.compare import differences
 from tests.support.corpus import CANARY, Scenario, scenarios
+from tests.support.not_yet import marked
 
 LOGS = list(scenarios("logs"))
 

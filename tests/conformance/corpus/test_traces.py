@@ -6,9 +6,9 @@ import orjson
 import pytest
 
 from gateway.cli.normalising import records_of_payloads
-from tests.conformance.corpus.not_yet import marked
 from tests.support.compare import differences
 from tests.support.corpus import CANARY, Payload, Scenario, scenarios
+from tests.support.not_yet import marked
 
 TRACES = list(scenarios("traces"))
 

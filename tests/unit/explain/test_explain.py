@@ -113,7 +113,7 @@ async def test_where_the_table_does_not_know_the_numbers_prove_that_the_cache_is
         {**CALL, "gen_ai.usage.input_tokens": 5, "gen_ai.usage.cache_read.input_tokens": 40}, scope="own"
     )
     assert explanation.input is not None
-    assert (explanation.input.basis, explanation.input.sum) == ("unstated", "5 + 40")
+    assert (explanation.input.basis, explanation.input.sum) == ("exclusive", "5 + 40")
     assert "proves" in explanation.input.why
     assert explanation.chosen_by == "attributes that begin with gen_ai., under a scope that is not known"
 

@@ -1,0 +1,25 @@
+"""What input and output hold, by provider, where a library passes the provider's own numbers on.
+
+1. Input: Anthropic and Bedrock leave cache reads and writes out, also Claude on Vertex AI. All
+   others count them in.
+2. Output: Google leaves the thoughts out. All others count the reasoning in; xAI does not, which
+   its total proves.
+"""
+
+from gateway.normalise.extract import Extracted
+from gateway.normalise.provider import counts_cache_apart, counts_thoughts_apart
+from gateway.normalise.usage import Basis
+
+
+def native_input(picked: Extracted, _version: str, provider: str | None) -> Basis:
+    """Rule 1."""
+    return Basis.EXCLUSIVE if counts_cache_apart(provider, _model(picked)) else Basis.INCLUSIVE
+
+
+def native_output(picked: Extracted, _version: str, provider: str | None) -> Basis:
+    """Rule 2."""
+    return Basis.EXCLUSIVE if counts_thoughts_apart(provider, _model(picked)) else Basis.UNSTATED
+
+
+def _model(picked: Extracted) -> str | None:
+    return picked.texts.get("request_model") or picked.texts.get("response_model")
