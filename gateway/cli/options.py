@@ -1,11 +1,13 @@
 """The options that commands share, and the configuration that they lead to."""
 
+import os
 from pathlib import Path
 
 import click
 
 from gateway.common.plural import plural
 from gateway.config.draft import ConfigFaults
+from gateway.config.environment import misspelt_texts
 from gateway.config.loader import load_config
 from gateway.config.model import Config
 from gateway.config.profiles import PROFILES
@@ -36,7 +38,9 @@ def read_config(config_file: Path | None, data_dir: Path | None, flags: dict[str
 
 
 def config_of(config_file: Path | None, data_dir: Path | None, flags: dict[str, object] | None = None) -> Config:
-    """Raises Faulty with every fault."""
+    """Raises Faulty with every fault. Misspelt environment variables are named on stderr."""
+    for text in misspelt_texts(os.environ):
+        click.echo(f"Warning: {text}", err=True)
     try:
         return read_config(config_file, data_dir, flags)
     except ConfigFaults as error:

@@ -6,9 +6,8 @@ secret in the wrong place.
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
@@ -17,15 +16,9 @@ from exporters.keyring import KeyFault, read_secret
 from exporters.secret import Secret
 from gateway.common.suggestions import did_you_mean
 from gateway.config.draft import SECRET_OPTION, ConfigFaults, Draft, Steps, at, expand, put, read_draft
+from gateway.config.environment import environment_options, resolved
 from gateway.config.model import Config, config_schema
 from gateway.pricing.own import BadPriceFile, parse_price_file
-
-PREFIX = "TELEMETRY_GATEWAY_"
-"""Before every option's name in the environment: TELEMETRY_GATEWAY_LISTEN_HTTP is
-`listen.http`. Names that belong to no option are left alone: Kubernetes sets such names for a
-Service called telemetry-gateway."""
-
-SHORT_NAMES = {"TELEMETRY_GATEWAY_DATA": ("data_dir",)}
 
 FILES: tuple[tuple[Steps, Callable[[str], object]], ...] = (
     (("pricing", "file"), parse_price_file),
@@ -62,34 +55,6 @@ def load_config(
     if draft.faults or config is None:
         raise ConfigFaults(sorted(draft.faults, key=lambda fault: fault.line or 0))
     return config
-
-
-def environment_options() -> dict[str, Steps]:
-    """Environment variable -> the option it sets: every option that is one value."""
-    schema = config_schema()
-    leaves = {PREFIX + "_".join(path).upper(): path for path in leaf_options(schema, schema, ())}
-    return {**leaves, **SHORT_NAMES}
-
-
-def leaf_options(
-    schema: Mapping[str, Any], node: Mapping[str, Any], path: tuple[str, ...]
-) -> Iterator[tuple[str, ...]]:
-    node = resolved(schema, node)
-    if "properties" in node:
-        for name, below in node["properties"].items():
-            yield from leaf_options(schema, below, (*path, name))
-    elif node.get("type") not in ("array", "object"):
-        yield path
-
-
-def resolved(schema: Mapping[str, Any], node: Mapping[str, Any]) -> Mapping[str, Any]:
-    """*node* itself, with `$ref` and "or null" seen through."""
-    for choice in node.get("anyOf", []):
-        if choice.get("type") != "null":
-            return resolved(schema, choice)
-    if "$ref" in node:
-        return resolved(schema, schema["$defs"][node["$ref"].rpartition("/")[2]])
-    return node
 
 
 def validated(draft: Draft) -> Config | None:

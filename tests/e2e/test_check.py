@@ -314,3 +314,9 @@ def test_connect_to_the_local_service_takes_an_empty_envelope(tmp_path: Path) ->
         assert "HTTP 404: base_url or the path of AI telemetry is wrong" in ended.err
         setup.options["exporters"]["backend"] |= {"ca_file": str(tmp_path / "none.pem")}
         assert "exporters.backend.ca_file" in setup.command("check").err
+
+
+def test_a_misspelt_environment_variable_is_named(tmp_path: Path) -> None:
+    environ = {"TELEMETRY_GATEWAY_DATA": str(tmp_path / "data"), "TELEMETRY_GATEWAY_LISTN_HTTP": "127.0.0.1:0"}
+    ended = run_telemetry_gateway("check", environ=environ)
+    assert "TELEMETRY_GATEWAY_LISTN_HTTP sets no option; did you mean TELEMETRY_GATEWAY_LISTEN_HTTP?" in ended.err

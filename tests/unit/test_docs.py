@@ -11,7 +11,7 @@ import click
 import pytest
 
 from gateway.cli.main import main
-from gateway.config.loader import leaf_options
+from gateway.config.environment import leaf_options
 from gateway.config.model import MAPPING_OPTIONS, config_schema
 from gateway.contract import errors
 from gateway.contract.errors import (

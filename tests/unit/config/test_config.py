@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from gateway.cli.checking import print_check
 from gateway.config.draft import ConfigFaults, expand, parse_draft
-from gateway.config.loader import environment_options, load_config, validated
+from gateway.config.environment import environment_options, misspelt
+from gateway.config.loader import load_config, validated
 from gateway.config.model import Config, OtlpExporter, config_schema, refuse_open_intake
 from gateway.config.values import (
     TcpAddress,
@@ -123,6 +124,26 @@ def test_what_kubernetes_sets_for_a_service_of_our_name_is_left_alone() -> None:
     environ = {"TELEMETRY_GATEWAY_PORT": "tcp://10.0.0.1:4318", "TELEMETRY_GATEWAY_SERVICE_HOST": "10.0.0.1"}
     assert load_config(None, {}, environ) == load_config(None, {}, {})
     assert not environ.keys() & environment_options().keys()
+    assert (
+        misspelt([*environ, "TELEMETRY_GATEWAY_PORT_4318_TCP_ADDR", "TELEMETRY_GATEWAY_ADMIN_SERVICE_PORT_HTTP"]) == {}
+    )
+
+
+def test_a_variable_near_an_options_name_is_named_with_it_and_no_other_is() -> None:
+    meant = {
+        "TELEMETRY_GATEWAY_LISTN_HTTP": "TELEMETRY_GATEWAY_LISTEN_HTTP",
+        "TELEMETRY_GATWAY_DATA": "TELEMETRY_GATEWAY_DATA",
+        "telemetry_gateway_auth": "TELEMETRY_GATEWAY_AUTH",
+        "TELEMETRY_GATEWAY_LOGLEVEL": "TELEMETRY_GATEWAY_LOG_LEVEL",
+    }
+    others = [
+        *environment_options(),
+        "PATH",
+        "GATEWAY_KEY",
+        "TELEMETRY_GATEWAY_TEAM_KEY",
+        "OTEL_EXPORTER_OTLP_ENDPOINT",
+    ]
+    assert misspelt([*meant, *others]) == meant
 
 
 def test_every_single_valued_option_has_a_name_in_the_environment() -> None:
