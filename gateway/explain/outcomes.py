@@ -28,6 +28,8 @@ _REPEATED_ABOVE = "it repeats the call of the span above it, which came along"
 _BECAUSE = {
     "same_span": "a report with the same identity, or of the span that it was emitted in, is counted already",
     "response_id": "another report has its response id, at the same time, with agreeing usage: it is the same call",
+    "request_id": "another report of another scope has its request id and ended alike: it is the same call",
+    "stream_end": "it is a part of a stream, and the report of the other part stands for both",
     "twin": "another instrumentation reports the same call at the same time",
     "ancestor": "the calls below it account for its usage",
     "parent_forwarded": "the call above it was forwarded already and accounts for it",

@@ -27,6 +27,9 @@ UNFINISHED = 32
 STAMPED = 64
 """Mark of a report that came under a key with labels: what these fix stands, whatever other
 reports of the call state."""
+STREAM_PART = 128
+"""Mark of a report of a streamed call's beginning (with UNFINISHED) or end (without), which its
+library reports apart; `session` is then the fingerprint of what the request asked for."""
 RANK_SHIFT = 8
 """Marks from here on: the report's rank in its product's order of reports
 (`gateway.normalise.signal_precedence`); 0 for none."""
@@ -56,12 +59,13 @@ class Call(NamedTuple):
     event_id: str | None = None
     """The sender's own id of this report, for reports that have no span."""
     marks: int = 0
-    """`LOG`, `REPEAT`, `UNFINISHED`, `STAMPED` and the rank."""
+    """`LOG`, `REPEAT`, `UNFINISHED`, `STAMPED`, `STREAM_PART` and the rank."""
     group: int = 0
     """63-bit fingerprint of product and sender, within which one way of
     reporting counts; 0 for none."""
     session: int = 0
-    """32-bit fingerprint of the session within the group; 0 where the report states none."""
+    """32-bit fingerprint of the session within the group; 0 where the report states none. Of a
+    `STREAM_PART`, which is in no group, that of its request."""
     instance: int = 0
     """63-bit fingerprint of the service's instance (`Origin.instance`); 0 where
     the resource states none."""

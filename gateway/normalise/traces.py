@@ -14,21 +14,23 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from gateway.contract.flags import UNFINISHED as UNFINISHED_FLAG
 from gateway.contract.outcomes import Rejection
 from gateway.decode.limits import Meter
 from gateway.decode.view import Attributes, Event, Faults, ScopeSpans, Span, Traces
 from gateway.normalise import times
 from gateway.normalise.attribution import ResourceContext, name_machine, resource_origin
-from gateway.normalise.call import REPEAT, Call, Normalised
+from gateway.normalise.call import REPEAT, STREAM_PART, UNFINISHED, Call, Normalised
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.choose import by_names, by_scope
 from gateway.normalise.conventions.generic import RAW_NESTED, read_nested
 from gateway.normalise.conventions.litellm import LITELLM, RAW_REQUEST
+from gateway.normalise.conventions.logfire import LOGFIRE, request_identity, stream_part
 from gateway.normalise.conventions.native import take_object
 from gateway.normalise.conventions.shared import NEUTRAL
 from gateway.normalise.conventions.table import Convention
 from gateway.normalise.extract import MAX_TEXT_CHARS, NO_PLAN, AttributeTable, Extracted, pick, pick_planned
-from gateway.normalise.fingerprint import scope_fingerprint
+from gateway.normalise.fingerprint import fingerprint, scope_fingerprint
 from gateway.normalise.operation import Outcome
 from gateway.normalise.record import call_record, error_name, title
 from gateway.normalise.record_spans import stated_record
@@ -44,6 +46,10 @@ _STATUS_ERROR = 2
 _PENDING = "pending_span"
 """Logfire announces a span when it begins, by another below it; what
 it used is reported when it ends."""
+_SESSION_MASK = 0xFFFF_FFFF
+_MS_PER_S = 1000
+_MAX_READ_MS = 24 * 3600 * 1000
+"""A stream that was read for longer is none."""
 _TRACE_ID_BYTES = 16
 _SPAN_ID_BYTES = 8
 _NO_TRACE = bytes(_TRACE_ID_BYTES)
@@ -60,7 +66,7 @@ class Reader(NamedTuple):
     rank: int
     """Of spans among the product's ways to report a call; 0 where the product has no order."""
     is_placed: bool
-    """Whether its calls may be reported in other ways, or repeat others."""
+    """Whether its calls may be reported in other ways or in parts, or repeat others."""
 
     def pick(self, attributes: Attributes) -> Extracted:
         """The values that this convention maps."""
@@ -242,6 +248,8 @@ def read_details(span: Span, picked: Extracted, pick_event: Callable[[Attributes
 
 def _placed(run: _Run, call: Call, span: Span, picked: Extracted, reader: Reader, made: ResourceContext) -> Call:
     """The call with its place among the other ways to report it."""
+    if reader.convention is LOGFIRE:
+        return _streamed(call, span, picked)
     if not reader.rank:
         if span.name != RAW_REQUEST:
             return call
@@ -249,6 +257,24 @@ def _placed(run: _Run, call: Call, span: Span, picked: Extracted, reader: Reader
         return call._replace(marks=REPEAT)
     where = place(reader.convention.name, reader.rank, made.sender, picked.who.get("session"))
     return call._replace(marks=where.marks, group=where.group, session=where.session)
+
+
+def _streamed(call: Call, span: Span, picked: Extracted) -> Call:
+    """The call with its place in a stream, where *span* is a part of one."""
+    record = call.record
+    part = stream_part(picked, span, failed=record["status"] == "error")
+    if part is None:
+        return call
+    identity = (fingerprint("stream", *request_identity(span)) & _SESSION_MASK) or 1
+    if part == "begin":
+        record["flags"].append(UNFINISHED_FLAG)
+        return call._replace(marks=STREAM_PART | UNFINISHED, session=identity)
+    read_ms = round(picked.numbers.get("read_s", 0.0) * _MS_PER_S)
+    if 0 <= read_ms <= _MAX_READ_MS:
+        record["started_at"] = times.rfc3339(call.start_ms - read_ms)
+        record["duration_ms"] = (record["duration_ms"] or 0) + read_ms
+        call = call._replace(start_ms=call.start_ms - read_ms)
+    return call._replace(marks=STREAM_PART, session=identity)
 
 
 def _stated(run: _Run, scope_spans: ScopeSpans, at: tuple[int, int], resource: Attributes) -> None:
@@ -324,7 +350,8 @@ def _reader(convention: Convention, name: str, version: str) -> Reader:
         "library_version": title(version),
     }
     rank = rank_of(convention.name, SPAN)
-    return Reader(convention, _interests(convention), source, rank, rank > 0 or convention is LITELLM)
+    is_placed = rank > 0 or convention is LITELLM or convention is LOGFIRE
+    return Reader(convention, _interests(convention), source, rank, is_placed)
 
 
 def _call(

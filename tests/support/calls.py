@@ -3,8 +3,9 @@ not name is an ordinary one.
 """
 
 from hashlib import sha256
+from typing import Any
 
-from gateway.normalise.call import LOG, RANK_SHIFT, REPEAT, Call
+from gateway.normalise.call import LOG, RANK_SHIFT, REPEAT, STREAM_PART, UNFINISHED, Call
 from gateway.normalise.fingerprint import fingerprint, log_scope_fingerprint, scope_fingerprint, source_fingerprint
 from gateway.normalise.record import event_record_id
 from gateway.normalise.signal_precedence import session_fingerprint
@@ -117,3 +118,15 @@ def call(
         fingerprint(product, service) if product else 0,
         session_fingerprint(session),
     )
+
+
+def stream_begin(span: str, *, asked: str = "", **more: Any) -> Call:
+    """The span that opened a stream, which knows no usage; *asked*: what the request asked for."""
+    made = call(span, tokens=(None, None), **more)
+    made.record["flags"].append("unfinished")
+    return made._replace(marks=STREAM_PART | UNFINISHED, session=session_fingerprint(asked or "default"))
+
+
+def stream_end(span: str, *, asked: str = "", **more: Any) -> Call:
+    """The span that reports how a stream was read, and what it used."""
+    return call(span, **more)._replace(marks=STREAM_PART, session=session_fingerprint(asked or "default"))

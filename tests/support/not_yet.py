@@ -11,7 +11,6 @@ NOT_YET: dict[str, dict[str, str]] = {
     "traces": {
         "otlp/genkit/openai": "all usage stands in `genkit:output`",
         "otlp/litellm-1.80/otel": "a stream's span names the model asked for as the one that answered",
-        "otlp/logfire/chat_stream": "the call and its stream's end are two spans without a common parent",
         "otlp/openlit/messages_error429": "a failed call is a span without attributes",
     },
     "logs": {},

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from gateway.normalise.call import Call
-from tests.support.calls import call, link
+from tests.support.calls import call, link, stream_begin, stream_end
 
 APART_MS = 60_000
 """Situations lie this far apart in the calls' own time."""
@@ -61,13 +61,32 @@ class _Reports:
     def link(self, span: str, parent: str = "") -> bytes:
         return link(f"t-{self.n}", span, parent)
 
-    def _call(self, span: str, at: tuple[int, int], service: str, rest: dict[str, object]) -> Call:
+    def stream(
+        self, name: str, at: tuple[int, int, int], tokens: tuple[int | None, int | None], **rest: object
+    ) -> list[Call]:
+        """A stream that was asked for, open and read at *at*, reported in two root spans."""
+        asked_at, open_at, read_at = at
+        begin = {**rest, "trace": f"{name}-begin"}
+        end = {"trace": f"{name}-end", "scope": rest.get("scope", "openai"), "tokens": tokens}
+        return [
+            self._call(f"{name}-begin", (asked_at, open_at), f"app-{self.n}", begin, stream_begin),
+            self._call(f"{name}-end", (open_at, read_at), f"app-{self.n}", end, stream_end),
+        ]
+
+    def _call(
+        self,
+        span: str,
+        at: tuple[int, int],
+        service: str,
+        rest: dict[str, object],
+        build: Callable[..., Call] = call,
+    ) -> Call:
         start = self.n * APART_MS
         values = dict(rest)
         values["trace"] = f"{values.get('trace', 't')}-{self.n}"
         if values.get("response"):
             values["response"] = f"{values['response']}-{self.n}"
-        return call(span, at=(start + at[0], start + at[1]), service=service, **values)  # type: ignore[arg-type]  # the keywords of `call`
+        return build(span, at=(start + at[0], start + at[1]), service=service, **values)
 
 
 def plain(number: int) -> Scenario:
@@ -377,6 +396,39 @@ def agent_above_calls_through_a_gateway(number: int) -> Scenario:
     return Scenario("agent_above_calls_through_a_gateway", number, calls, (3, 300, 60))
 
 
+def streams_in_two_spans(number: int) -> Scenario:
+    """Equal streams that overlap, one without usage, beside a call of the same library."""
+    r = _Reports(number)
+    calls = [r.app("plain", at=(0, 400), tokens=(11, 3), response="r")]
+    for i in range(3):
+        calls += r.stream(f"x{i}", (i * 20, 300 + i * 20, 2000 - i * 50), (100, 20))
+    calls += r.stream("unknown", (100, 500, 900), (None, None))
+    return Scenario("streams_in_two_spans", number, calls, (5, 311, 63))
+
+
+def streams_beside_another_instrumentation(number: int) -> Scenario:
+    """A second instrumentation reports each stream whole, in a trace of its own."""
+    r = _Reports(number)
+    calls: list[Call] = []
+    for i in range(3):
+        calls += r.stream(f"x{i}", (i * 20, 300 + i * 20, 2000 + i * 10), (100, 20), scope="logfire.openai")
+        calls.append(
+            r.app(
+                f"w{i}", at=(i * 20 + 1, 2001 + i * 10), tokens=(100, 20), trace=f"w{i}", response=f"r{i}", scope="sdk"
+            )
+        )
+    return Scenario("streams_beside_another_instrumentation", number, calls, (3, 300, 60))
+
+
+def stream_above_the_sdks_own_span(number: int) -> Scenario:
+    """The client's own span of a stream stands below the span that opened it."""
+    r = _Reports(number)
+    calls = r.stream("x", (0, 300, 2000), (100, 20), scope="logfire.anthropic")
+    own = {"trace": "x-begin", "parent": "x-begin", "scope": "com.anthropic.sdk.python"}
+    calls.append(r.app("own", at=(10, 1990), tokens=(100, 20), response="r", **own))
+    return Scenario("stream_above_the_sdks_own_span", number, calls, (1, 100, 20))
+
+
 ALL: tuple[Callable[[int], Scenario], ...] = (
     plain,
     agent_of_nested_calls,
@@ -405,4 +457,7 @@ ALL: tuple[Callable[[int], Scenario], ...] = (
     logs_of_several_responses,
     told_again_with_a_request_id,
     agent_above_calls_through_a_gateway,
+    streams_in_two_spans,
+    streams_beside_another_instrumentation,
+    stream_above_the_sdks_own_span,
 )

@@ -36,8 +36,8 @@ HIT = 1
 """The gateway's cache answered: no provider billed it."""
 FAILED = 2
 REPORTED_COST = 4
-# 8 to 64 are LOG, REPEAT, UNFINISHED and STAMPED, and from RANK_SHIFT on stands the rank:
-# `gateway.normalise.call`
+# 8 to 128 are LOG, REPEAT, UNFINISHED, STAMPED and STREAM_PART, and from RANK_SHIFT on stands the
+# rank: `gateway.normalise.call`
 
 WHOLE_WEIGHT = 32
 """Completeness: what knowing each is worth; whole counts most, then what makes a price."""

@@ -42,7 +42,7 @@ from gateway.counting.calls.digest import (
 )
 from gateway.counting.calls.order import SignalPrecedence
 from gateway.counting.calls.parts import Closure, closure, gather_part
-from gateway.counting.calls.resolve import Verdict, resolve
+from gateway.counting.calls.resolve import Member, Verdict, resolve
 from gateway.counting.calls.rows import (
     DROPPED,
     KEPT,
@@ -54,11 +54,12 @@ from gateway.counting.calls.rows import (
     Tables,
     span_key,
 )
+from gateway.counting.calls.stream_parts import StreamParts, is_end
 from gateway.counting.calls.table import MASK, Table
 from gateway.counting.calls.versions import MAX_VERSIONS, SAME_SPAN, Versions, fold
-from gateway.normalise.call import LOG, RANK_SHIFT, REPEAT, STAMPED, UNFINISHED, Call
+from gateway.normalise.call import LOG, RANK_SHIFT, REPEAT, STAMPED, STREAM_PART, UNFINISHED, Call
 
-REPEATS_OTHERS = LOG | REPEAT | UNFINISHED | -1 << RANK_SHIFT
+REPEATS_OTHERS = LOG | REPEAT | UNFINISHED | STREAM_PART | -1 << RANK_SHIFT
 """Marks of reports that other reports may stand for."""
 MOVED = "kept.moved"
 """What the spool states of a report that stands in a later chunk (`Ledger.move`)."""
@@ -90,6 +91,7 @@ class Ledger:
         self._sources: dict[int, Source] = {}
         self._order = SignalPrecedence(max_keys)
         self._versions = Versions()
+        self._stream_parts = StreamParts()
         self._begun: dict[int, set[int]] = {}
         """Chunk that settles -> indexes of the calls of which only the beginning was
         reported; most chunks have none."""
@@ -149,6 +151,8 @@ class Ledger:
                     chunk.marked.add(idx)
                     if marks & UNFINISHED:
                         self._begun.setdefault(chunk.seq, set()).add(idx)
+                    if marks & STREAM_PART:
+                        self._add_stream_part(unpack_fact(rows, i), ref, chunk, idx)
                     if group:
                         place = unpack_fact(rows, i).place
                         self._order.see(group, session, marks >> RANK_SHIFT, chunk.received_ms, place=place)
@@ -267,11 +271,36 @@ class Ledger:
             self._relate(self._spans.find(key))
         if prev_response or prev_request or is_version:
             chunk.related.add(idx)
+        self._note_marks(fact, ref, chunk, idx)
+        self._watch_co_instrumented(fact.source, fact.scope, (ref,))
+
+    def _note_marks(self, fact: CallDigest, ref: int, chunk: Settling, idx: int) -> None:
         if fact.marks & REPEATS_OTHERS:
             chunk.marked.add(idx)
         if fact.marks & UNFINISHED:
             self._begun.setdefault(chunk.seq, set()).add(idx)
-        self._watch_co_instrumented(fact.source, fact.scope, (ref,))
+        if fact.marks & STREAM_PART:
+            self._add_stream_part(fact, ref, chunk, idx)
+
+    def _add_stream_part(self, fact: CallDigest, ref: int, chunk: Settling, idx: int) -> None:
+        """It needs a verdict in any case: what comes later may change whose counterpart it is."""
+        chunk.related.add(idx)
+        if self._spans.find(span_key(fact.trace_id + fact.span_id)) == ref:
+            self._stream_parts.add(fact, ref)
+
+    def _counterpart(self, ref: int, fact: CallDigest) -> int:
+        """Reference of the other part of a streamed call; 0 where none is known."""
+        return self._stream_parts.counterpart(fact, ref, self.is_open) if fact.marks & STREAM_PART else 0
+
+    def _stream_ends(self, members: Mapping[int, Member]) -> dict[int, int]:
+        """Beginning -> end of the streamed calls of which both are in *members*."""
+        found: dict[int, int] = {}
+        for ref, member in members.items():
+            if member.fact.marks & STREAM_PART and is_end(member.fact):
+                begun = self._counterpart(ref, member.fact)
+                if begun in members:
+                    found[begun] = ref
+        return found
 
     def _relate(self, ref: int) -> None:
         """The call at *ref* needs a verdict too, if it still settles: whoever
@@ -449,7 +478,13 @@ class Ledger:
         *standing*: what stands from the part before.
         """
         rows = Rows(self._chunks, late)
-        return gather_part(refs, standing, rows, self._tables, self._versions.others), rows.missing
+        cluster = gather_part(refs, standing, rows, self._tables, self._versions.others)
+        for ref in refs:
+            fact = self._row(ref)
+            at = self._counterpart(ref, fact) if fact is not None else 0
+            if at and (other := rows.member(at)) is not None:
+                cluster.members.setdefault(at, other)
+        return cluster, rows.missing
 
     def decide_part(self, cluster: Cluster, refs: Sequence[int], *, flagged: bool) -> Verdict:
         """`decide` the cluster of the part *refs*, for good; *flagged*: what stands unmerged
@@ -489,14 +524,14 @@ class Ledger:
 
     def _co_instrumented(self, ref: int, fact: CallDigest, known: Collection[int]) -> list[int]:
         """References of reports that still settle and may be co-instrumented spans of
-        the call at *ref*, less those *known*.
+        the call at *ref*, or the other part of its stream, less those *known*.
         """
+        other = self._counterpart(ref, fact)
+        found = [other] if other and other not in known else []
         seen = self._sources.get(fact.source)
-        return (
-            []
-            if seen is None or seen.index is None
-            else self._co_instrumented_in(seen.index.near(fact, ref), fact, known)
-        )
+        if seen is not None and seen.index is not None:
+            found += self._co_instrumented_in(seen.index.near(fact, ref), fact, known)
+        return found
 
     def decide(self, cluster: Cluster) -> Verdict:
         """The rules' verdict, noted: what it drops is dropped from now on,
@@ -509,6 +544,7 @@ class Ledger:
             folded.parents(cluster.parents),
             folded.refs(cluster.cut),
             inside=folded.inside(cluster.inside),
+            stream_ends=folded.inside(self._stream_ends(cluster.members)),
             inside_dropped=folded.inside_dropped(cluster.inside_dropped),
             answered=folded.refs(cluster.answered),
             beyond=folded.refs(cluster.beyond),
@@ -600,6 +636,8 @@ class Ledger:
         self._begun.setdefault(chunk.seq, set()).add(idx)
         if new != first or prev_response or prev_request:
             chunk.related.add(idx)
+        if fact.marks & STREAM_PART:
+            self._add_stream_part(fact, new, chunk, idx)
         self._watch_co_instrumented(fact.source, fact.scope, (new,))
 
     def settled(self, seq: int) -> None:
@@ -616,6 +654,7 @@ class Ledger:
             if not seen.prune(oldest):
                 del self._sources[source]
         self._versions.prune(oldest)
+        self._stream_parts.prune(self.settles)
 
     # ---- what it holds
 
@@ -627,6 +666,7 @@ class Ledger:
             "responses": len(self._responses),
             "requests": len(self._requests),
             "versions": len(self._versions),
+            "stream_parts": len(self._stream_parts),
             "settling": sum(len(chunk.outcomes) for chunk in self._chunks.values()),
             "evicted": self._spans.evicted,
         }

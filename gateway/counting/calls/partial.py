@@ -4,7 +4,7 @@
    those of the report that names one, and where the call went well that model is the
    response's too, unless it is named.
 2. The start is that of the report that knows it, the end that of the one that knows it, and
-   the duration lies between.
+   the duration lies between. A beginning that is reported apart from its end began first.
 3. A part that another report stated leaves no flag.
 """
 
@@ -45,12 +45,20 @@ def complete_times(merged: dict[str, Any], reports: Sequence[Record]) -> None:
         merged["flags"].remove(START_UNKNOWN)
     if began and ended and merged.get("duration_ms") is None:
         merged["duration_ms"] = _ms_between(merged["started_at"], max(ended))
+    opened = [report["started_at"] for report in reports if UNFINISHED in report["flags"] and _knows_its_start(report)]
+    if opened and merged.get("duration_ms") is not None and min(opened) < merged["started_at"]:
+        merged["duration_ms"] += _ms_between(min(opened), merged["started_at"]) or 0
+        merged["started_at"] = min(opened)
     if UNFINISHED in merged["flags"] and any(UNFINISHED not in report["flags"] for report in reports):
         merged["flags"].remove(UNFINISHED)
 
 
 def _knows_only_the_end(report: Record) -> bool:
     return START_UNKNOWN in report["flags"] and UNFINISHED not in report["flags"]
+
+
+def _knows_its_start(report: Record) -> bool:
+    return START_UNKNOWN not in report["flags"]
 
 
 def _ms_between(start: str, end: str) -> int | None:

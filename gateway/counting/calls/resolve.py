@@ -10,13 +10,14 @@ order and any split over requests gives the same calls:
 2. A log that was emitted in a call's span and agrees with it is of that call; so is a
    span that is known to repeat its parent, unless it states another response and other
    usage: that is one more call beside it.
-3. Co-instrumented spans are paired one to one, nearest in time first (rule 3c).
-4. Bottom up, a call above others is suppressed as `ancestor` when they cover its
+3. The beginning and the end of a stream that are reported apart are one call (`stream_parts.py`).
+4. Co-instrumented spans are paired one to one, nearest in time first (rule 3c).
+5. Bottom up, a call above others is suppressed as `ancestor` when they cover its
    usage; else both stay, flagged `conflict` (rule 2). Above a single call it is
    that very call, and completes it.
-5. Of a product's ways to report, only the one that counts stays (`order.py`); the others are
+6. Of a product's ways to report, only the one that counts stays (`order.py`); the others are
    suppressed as `other_report`.
-6. What was forwarded already stands: a call that holds such a report keeps that report, and the
+7. What was forwarded already stands: a call that holds such a report keeps that report, and the
    others are duplicates of it.
 """
 
@@ -126,6 +127,7 @@ def resolve(
     cut: AbstractSet[int] = frozenset(),
     *,
     inside: Mapping[int, int] = _NOTHING,
+    stream_ends: Mapping[int, int] = _NOTHING,
     inside_dropped: Mapping[int, CallDigest] = _NO_DIGESTS,
     answered: AbstractSet[int] = frozenset(),
     beyond: AbstractSet[int] = frozenset(),
@@ -138,6 +140,7 @@ def resolve(
     *cut*: calls below which more stands than the cluster shows; what shows is then taken
     to cover them. *inside*: log, or span that repeats its parent -> the call in whose
     span it was emitted; *inside_dropped*: the same, where that call was dropped before.
+    *stream_ends*: report of a stream's beginning -> the report of its end.
     *answered*: reports of a response that is counted already, by another id. *beyond*:
     calls above calls of other parts of a large cluster, which are taken to cover them.
     *paired*: reports that stand for a call of another part: they take no other.
@@ -150,6 +153,7 @@ def resolve(
     verdict.dropped.update(dict.fromkeys(answered, "duplicate.response_id"))
     calls = _same_responses(ordered, verdict)
     calls = _same_requests(calls)
+    calls = _join_stream_ends(calls, stream_ends)
     calls = _join_insiders(calls, inside)
     calls = _pair_co_instrumented(calls, paired)
     _suppress_beyond(calls, beyond, verdict)
@@ -210,6 +214,23 @@ def _join_insiders(calls: list[_Call], inside: Mapping[int, int]) -> list[_Call]
             other.reason = "same_span"
             call_of.update({m.ref: other for m in own.members})
             gone.add(id(own))
+    return [call for call in calls if id(call) not in gone]
+
+
+def _join_stream_ends(calls: list[_Call], stream_ends: Mapping[int, int]) -> list[_Call]:
+    """Join the two reports of each streamed call, unless their calls state two response ids."""
+    if not stream_ends:
+        return calls
+    call_of = {m.ref: call for call in calls for m in call.members}
+    gone: set[int] = set()
+    for begin, end in stream_ends.items():
+        own, other = call_of.get(begin), call_of.get(end)
+        if own is None or other is None or own is other or len(own.responses | other.responses) > 1:
+            continue
+        other.join(own.members)
+        other.reason = "stream_end"
+        call_of.update({m.ref: other for m in own.members})
+        gone.add(id(own))
     return [call for call in calls if id(call) not in gone]
 
 

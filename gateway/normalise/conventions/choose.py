@@ -28,6 +28,8 @@ from gateway.normalise.conventions.google_adk import GOOGLE_ADK
 from gateway.normalise.conventions.langfuse import LANGFUSE
 from gateway.normalise.conventions.langsmith import LANGSMITH
 from gateway.normalise.conventions.litellm import LITELLM
+from gateway.normalise.conventions.logfire import LOGFIRE
+from gateway.normalise.conventions.logfire import SCOPES as LOGFIRE_SCOPES
 from gateway.normalise.conventions.mlflow import MLFLOW
 from gateway.normalise.conventions.openinference import OPENINFERENCE, OPENINFERENCE_ANTHROPIC
 from gateway.normalise.conventions.openlit import OPENLIT
@@ -75,6 +77,7 @@ _SCOPES: dict[str, Convention] = {
     "github.copilot": COPILOT,
     "copilot-chat": COPILOT,
     "goose": GOOSE,
+    **dict.fromkeys(LOGFIRE_SCOPES, LOGFIRE),
 }
 
 _SCOPE_PREFIXES: tuple[tuple[str, Convention], ...] = (

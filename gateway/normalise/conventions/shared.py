@@ -213,7 +213,7 @@ _COUNTS = frozenset(
 )  # fmt: skip
 _NUMBERS = frozenset(
     {
-        "cost", "upstream_cost", "byok", "stream", "time_to_first_s", "time_to_first_ms", "batch", "succeeded", "duration_ms",
+        "cost", "upstream_cost", "byok", "stream", "time_to_first_s", "time_to_first_ms", "batch", "succeeded", "duration_ms", "read_s",
     }
 )  # fmt: skip
 

@@ -47,6 +47,8 @@ TWO_REPORTS_OF_ONE_CALL = {
     "otlp/openllmetry-langchain/lc_anthropic": 2,
     "otlp/pydantic-ai/anthropic": 2,
     "otlp/traceloop-sdk/messages": 2,
+    # Logfire reports a stream in two spans.
+    "otlp/logfire/chat_stream": 2,
     # OpenInference for LangChain and for OpenAI at once.
     "otlp/openinference-langchain-plus-openai/lc_chain": 2,
     "otlp/openinference-langchain-plus-openai/lc_chat": 2,
