@@ -400,6 +400,9 @@ class DeadLetterStore(Protocol):
         deliveries state how things are.
         """
 
+    async def count_delivered(self, lanes: Sequence[Lane], received_from_ms: int) -> dict[Lane, int]:
+        """How many `replay_delivered` would send again; lane -> records. Raises NoSuchLane."""
+
 
 class StatusStore(Protocol):
     """What the spool reports of itself. Counts are those of the last commit."""

@@ -122,6 +122,7 @@ class Resend(Body):
         Field(description=f"how far back to go, {MOMENT}", json_schema_extra=_MOMENTS),
     ]
     lane: Texts = Field(default=[])
+    dry_run: Annotated[bool, Field(description="true, to count them and send none, or false")] = False
 
 
 def _tuple_of(value: str | list[str]) -> tuple[str, ...]:
@@ -185,6 +186,8 @@ async def drop(store: DeadLetterRequests, call: Call[DropChoice]) -> dict[str, A
 async def resend(store: DeadLetterRequests, call: Call[Resend]) -> dict[str, Any]:
     since_ms = moment_ms(call.body.since, store.now_ms())
     lanes = _tuple_of(call.body.lane) or (AI_TELEMETRY,)
+    if call.body.dry_run:
+        return {"would_replay": await store.letters.count_delivered(lanes, since_ms)}
     return {"replayed": await store.letters.replay_delivered(lanes, since_ms)}
 
 
@@ -296,7 +299,11 @@ DROP: Final = Operation(
 RESEND: Final = Operation(
     method="POST", path=RESEND_PATH, id="replayDelivered", tag=_TAG,
     summary="Send delivered records once more, as far as they are still on disk",
-    handler=resend, body=Resend, answer=Answer("They are to be sent.", _object(replayed=_BY_LANE)),
+    handler=resend, body=Resend,
+    answer=Answer(
+        "They are to be sent; of a dry run, how many would be.",
+        {"oneOf": [_object(replayed=_BY_LANE), _object(would_replay=_BY_LANE)]},
+    ),
 )  # fmt: skip
 
 OPERATIONS: Final[tuple[Operation[DeadLetterRequests, Any], ...]] = (LIST, SHOW, REPLAY, DROP, RESEND)

@@ -16,6 +16,8 @@ from gateway.config.model import Config
 from gateway.lists.conventions import MAX_LIMIT
 
 LIST_LIMIT = 50
+ASKS_ABOVE = 1000
+"""Delivered records that go again without a question."""
 
 
 class Choice(NamedTuple):
@@ -137,13 +139,34 @@ async def confirm(config: Config, choice: Choice, ids: Sequence[int]) -> None:
     )
 
 
-async def replay_delivered(config: Config, lanes: Sequence[str], since: str, *, as_json: bool) -> int:
-    body: dict[str, Any] = {"since": since} | ({"lane": list(lanes)} if lanes else {})
+async def replay_delivered(config: Config, lanes: Sequence[str], since: str, *, is_sure: bool, as_json: bool) -> int:
+    """Asks before more than ASKS_ABOVE records are sent, unless *is_sure*. Raises Abort."""
+    body = {"since": since, "lane": list(lanes)}
+    if not is_sure:
+        counted = await ask(config, DEAD_LETTERS, dead_letters.RESEND, body={**body, "dry_run": True})
+        records = sum(counted["would_replay"].values())
+        if records > ASKS_ABOVE:
+            text = (
+                f"Send {records} delivered records again? An upstream that does not know their ids counts them twice."
+            )
+            click.confirm(text, abort=True, err=True)
     answer = await ask(config, DEAD_LETTERS, dead_letters.RESEND, body=body)
     if as_json:
         click.echo(json.dumps(answer))
     else:
         print_counts(answer["replayed"], "delivered record is sent again", "delivered records are sent again")
+    return 0
+
+
+async def count_delivered(config: Config, lanes: Sequence[str], since: str, *, as_json: bool) -> int:
+    """What `replay_delivered` would send again."""
+    body = {"since": since, "lane": list(lanes), "dry_run": True}
+    answer = await ask(config, DEAD_LETTERS, dead_letters.RESEND, body=body)
+    if as_json:
+        click.echo(json.dumps(answer))
+    else:
+        one, many = "delivered record would be sent again", "delivered records would be sent again"
+        print_counts(answer["would_replay"], one, many)
     return 0
 
 

@@ -242,21 +242,27 @@ def spool_acknowledge(config_file: Path | None, data_dir: Path | None, as_json: 
 @data_dir_option
 @click.option("--since", required=True, help="Received then or later: 2h, 1d, or a time such as 2026-01-05T10:00:00Z.")
 @click.option("--lane", "lanes", multiple=True, help="Default ai_telemetry; may be repeated.")
+@click.option("--dry-run", "is_dry", is_flag=True, help="Count them, and send none.")
+@click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
 @json_option
 def spool_replay(
     config_file: Path | None,
     data_dir: Path | None,
     since: str,
     lanes: tuple[str, ...],
-    as_json: bool,  # noqa: FBT001 a flag of the command line
+    is_dry: bool,  # noqa: FBT001 a flag of the command line
+    is_sure: bool,  # noqa: FBT001 as above
+    as_json: bool,  # noqa: FBT001 as above
 ) -> None:
     """Send again what was delivered and is still kept (spool.keep_delivered),
-    to an upstream that lost it.
+    to an upstream that lost it. Asks first where that is more than 1000 records.
     """
-    from gateway.cli.dead_letters import replay_delivered  # noqa: PLC0415 as above
+    from gateway.cli.dead_letters import count_delivered, replay_delivered  # noqa: PLC0415 as above
 
     config = config_of(config_file, data_dir)
-    sys.exit(asyncio.run(replay_delivered(config, lanes, since, as_json=as_json)))
+    if is_dry:
+        sys.exit(asyncio.run(count_delivered(config, lanes, since, as_json=as_json)))
+    sys.exit(asyncio.run(replay_delivered(config, lanes, since, is_sure=is_sure, as_json=as_json)))
 
 
 @spool.group("dead-letters")

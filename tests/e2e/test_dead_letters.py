@@ -161,6 +161,8 @@ async def test_delivered_records_sent_again_change_no_count_at_either_end(tmp_pa
         totals = await asyncio.to_thread(gateway.summary)
         assert totals["totals"]["calls"] == sent
         assert totals["totals"]["input_tokens"] == 3 * template.input_tokens
+        counted = await rig.command("replay", "--since", "1h", "--dry-run")
+        assert counted.out == f"ai_telemetry: {sent} delivered records would be sent again\n"
         replayed = await rig.command("replay", "--since", "1h", "--json")
         assert replayed.json == {"replayed": {"ai_telemetry": sent}}
 

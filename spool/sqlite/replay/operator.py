@@ -152,6 +152,12 @@ class SqliteDeadLetters:
             await self._refuse_replay(lane)
         return {lane: await self._replay_lane(lane, received_from_ms) for lane in dict.fromkeys(lanes)}
 
+    async def count_delivered(self, lanes: Sequence[Lane], received_from_ms: int) -> dict[Lane, int]:
+        """Lane -> records that `replay_delivered` would send again. Raises NoSuchLane."""
+        for lane in lanes:
+            await self._refuse_replay(lane)
+        return {lane: await self._replay_lane(lane, received_from_ms, is_dry=True) for lane in dict.fromkeys(lanes)}
+
     async def _refuse_replay(self, lane: Lane) -> None:
         if lane in STATE_LANES:
             raise NoSuchLane(f"lane {lane} tells the state of things: what it sent before must not be sent again")
@@ -160,14 +166,16 @@ class SqliteDeadLetters:
             names = ", ".join(sorted(set(known) - set(STATE_LANES)))
             raise NoSuchLane(f"lane: one of {names} is needed")
 
-    async def _replay_lane(self, lane: Lane, received_from_ms: int) -> int:
+    async def _replay_lane(self, lane: Lane, received_from_ms: int, *, is_dry: bool = False) -> int:
         lo = await self._ask(lambda connection, _: ranges.first_delivered(connection, lane, received_from_ms))
         upto = await self._ask(lambda connection, _: rows.lane_row(connection, lane).next)
         records = 0
+        page = ranges.count_delivered if is_dry else ranges.send_delivered
         while lo is not None:
-            n, lo = await self._ask(lambda connection, _, lo=lo: ranges.send_delivered(connection, lane, lo, upto))  # type: ignore[misc]  # as above
+            n, lo = await self._ask(lambda connection, _, lo=lo: page(connection, lane, lo, upto))  # type: ignore[misc]  # as above
             records += n
-            self._wake(lane)
+            if not is_dry:
+                self._wake(lane)
         return records
 
 

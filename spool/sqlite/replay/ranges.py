@@ -111,6 +111,26 @@ def send_delivered(
 ) -> tuple[int, Position | None]:
     """Send again what *lane* is done with from *lo* up to *upto*, a page at a time: how many
     records, and where the next page begins.
+    """
+    found, after = delivered(connection, lane, lo, upto)
+    for a, b, n in found:
+        _insert(connection, lane, "delivered", a, b, n)
+    return sum(n for _, _, n in found), after
+
+
+def count_delivered(
+    connection: sqlite3.Connection, lane: Lane, lo: Position, upto: Position
+) -> tuple[int, Position | None]:
+    """As `send_delivered`, and nothing is sent."""
+    found, after = delivered(connection, lane, lo, upto)
+    return sum(n for _, _, n in found), after
+
+
+def delivered(
+    connection: sqlite3.Connection, lane: Lane, lo: Position, upto: Position
+) -> tuple[list[tuple[Position, Position, int]], Position | None]:
+    """A page of what *lane* is done with from *lo* up to *upto*, and where the next page begins:
+    from, up to, and how many records.
 
     What a batch or stretch holds is left out: it is on its way, or will be.
     """
@@ -124,15 +144,11 @@ def send_delivered(
         )
     ]
     if not seqs or lo >= upto:
-        return 0, None
+        return [], None
     hi = min(Position(seqs[-1] + 1, 0), upto)
-    sent = 0
-    for a, b in _gaps(lo, hi, _held(connection, lane)):
-        n = _records_between(connection, row.source, a, b)
-        if n:
-            _insert(connection, lane, "delivered", a, b, n)
-            sent += n
-    return sent, hi if hi < upto else None
+    gaps = _gaps(lo, hi, _held(connection, lane))
+    counted = [(a, b, _records_between(connection, row.source, a, b)) for a, b in gaps]
+    return [found for found in counted if found[2]], hi if hi < upto else None
 
 
 def _held(connection: sqlite3.Connection, lane: Lane) -> list[tuple[Position, Position]]:

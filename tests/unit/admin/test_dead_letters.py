@@ -169,6 +169,9 @@ async def test_replay_and_drop_take_the_same_choice(rig: Rig) -> None:
 async def test_delivered_records_go_again_by_lane(rig: Rig) -> None:
     await append(rig.spool, [b"1", b"2"])
     await drained(rig.spool)
+    answer = await rig.ask("POST", "/v2/replay", json={"since": "1h", "dry_run": True})
+    assert answer == {"would_replay": {"ai_telemetry": 2}}
+    assert await drained(rig.spool) == []
     assert await rig.ask("POST", "/v2/replay", json={"since": "1h"}) == {"replayed": {"ai_telemetry": 2}}
     assert await drained(rig.spool) == [b"1", b"2"]
     answer = await rig.ask("POST", "/v2/replay", json={"since": "2020-01-01", "lane": ["archive"]})

@@ -430,7 +430,10 @@ async def test_what_is_on_its_way_is_not_sent_twice(spool: SqliteSpool, clock: C
     await spool.ack(a)
     await spool.ack(c)
     operator = spool.operator()
+    assert await operator.count_delivered([AI_TELEMETRY], 0) == {AI_TELEMETRY: 4}
+    assert spool.dead_letter_summary().sending_again == (), "to count sends nothing"
     assert await operator.replay_delivered([AI_TELEMETRY], 0) == {AI_TELEMETRY: 4}
+    assert await operator.count_delivered([AI_TELEMETRY], 0) == {AI_TELEMETRY: 0}
     assert await operator.replay_delivered([AI_TELEMETRY], 0) == {AI_TELEMETRY: 0}, "asked again while it waits"
     assert counts(spool) == (10, 4, 6, 0, 0)
     await spool.ack(b)
