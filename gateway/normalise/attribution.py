@@ -14,7 +14,7 @@ from typing import NamedTuple
 from gateway.contract.device_identity import ASSISTANTS
 from gateway.decode.view import Attributes, Resource
 from gateway.normalise.context import Context
-from gateway.normalise.extract import NO_INTEREST, WHO, AttributeTable, Interest, pick
+from gateway.normalise.extract import NO_INTEREST, NO_ONE, WHO, AttributeTable, Interest, pick
 from gateway.normalise.fingerprint import fingerprint, source_fingerprint
 from spool.record import Attribution
 
@@ -51,8 +51,6 @@ _OF_LABELS = frozenset({"team", "project", "environment", "user"})
 _MAX_ORIGINS = 1024
 _MAX_RESOURCE_BYTES = 4096
 _LABEL = "label."
-_NO_ONE = frozenset({"unknown", "Unknown", "None", "none", "null", "undefined", "n/a", "N/A"})
-"""Words that senders write where they know no user."""
 
 
 def _table() -> AttributeTable:
@@ -132,7 +130,7 @@ def name_machine(attribution: Attribution, made: ResourceContext, who: Mapping[s
     call it where *made* has a host.
     """
     user = context.key_fixes.get("user") or who.get("user") or made.user
-    if user and user not in _NO_ONE and not attribution.get("device_id"):
+    if user and user not in NO_ONE and not attribution.get("device_id"):
         attribution["device_id"] = context.machines.name(made.host, user)
 
 
@@ -194,7 +192,7 @@ def _fill(attribution: Attribution, who: Mapping[str, str], context: Context) ->
     labels: dict[str, str] | None = None
     for field, value in who.items():
         if field == "user":
-            kept = context.users.apply(value) if value not in _NO_ONE else None
+            kept = context.users.apply(value) if value not in NO_ONE else None
             if kept is not None:
                 attribution["user"] = kept
         elif field == "session":

@@ -54,6 +54,17 @@ NO_INTEREST: Interest = ()
 
 _NUMERIC = frozenset({NUMBER, OTHER})
 
+PEOPLE: Final = ("user", "session", "team", "project")
+"""Fields of the attribution that a placeholder does not fill, and that spans inherit."""
+_PEOPLE: Final = frozenset(PEOPLE)
+_PLACEHOLDERS = (
+    "default_user_id", "default-user-id", "default_user", "default-user", "defaultUser", "anonymous", "Anonymous",
+    "unknown", "Unknown", "None", "none", "null", "undefined", "n/a", "N/A",
+)  # fmt: skip
+NO_ONE: Final = frozenset(_PLACEHOLDERS) | frozenset(f'"{word}"' for word in _PLACEHOLDERS)
+"""Words that senders write where they know no one (LiteLLM has the first for a key without a user),
+also in JSON quotes: as absent, so that a name behind it counts."""
+
 
 class Extracted:
     """The values of one item, by field."""
@@ -192,7 +203,7 @@ def pick_planned(attributes: Attributes, plan: ExtractionPlan) -> Extracted:  # 
     for field, name in plan.who:
         value = attributes[name]
         text = value.string_value or _scalar_text(value)
-        if text:
+        if text and (text not in NO_ONE or field not in _PEOPLE):
             picked.who[field] = text if len(text) <= MAX_TEXT_CHARS else text[:MAX_TEXT_CHARS]
     for field, name, kind in plan.rest:
         read_value(picked, field, kind, attributes[name])
@@ -214,7 +225,7 @@ def read_value(picked: Extracted, field: str, kind: int, value: AnyValue) -> Non
             _keep_number(picked, field, kind, number)
     else:
         text = _text(kind, value)
-        if text:
+        if text and not (kind == WHO and text in NO_ONE and field in _PEOPLE):
             (picked.who if kind == WHO else picked.texts)[field] = text
 
 

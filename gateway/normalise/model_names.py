@@ -8,7 +8,7 @@
    a failed call, and of the libraries of `_ASKED`, it is the model that was asked for. Claude Code
    resolves its aliases before it asks: a snapshot's name is both.
 3. A response's model that only repeats the request's is none where the library is known to copy it
-   (`_COPYING`).
+   (`_COPYING`), but of an embedding.
 4. `openai/gpt-4o`: a routing prefix of `_ROUTES` is cut off both names and kept as the label
    `routing_prefix`. A router's own names, which have the maker before the model, stay whole.
 """
@@ -17,6 +17,7 @@ import re
 from functools import lru_cache
 
 from gateway.normalise.extract import Extracted
+from gateway.normalise.operation import operation
 from gateway.normalise.provider import named_provider
 from gateway.normalise.traced import like
 
@@ -38,7 +39,13 @@ _ASKED = (
 )
 """Scopes whose one name of the model is the client's configured one."""
 
-_COPYING = (*_ASKED, "logfire.", "mlflow.tracing.provider", "@arizeai/openinference-instrumentation-openai-agents")
+_COPYING = (
+    *_ASKED,
+    "logfire.",
+    "litellm",
+    "mlflow.tracing.provider",
+    "@arizeai/openinference-instrumentation-openai-agents",
+)
 """Beginnings of scopes that write the request's model where the response's belongs. Logfire does so
 on export, on any span that has none: its spans are known by `logfire.span_type` too."""
 
@@ -92,7 +99,8 @@ def place_models(picked: Extracted, scope: str, convention: str, *, failed: bool
         is_both = convention in _RESOLVING
         _place_one(texts, texts.pop("model"), asked=failed or names_asked(scope), answered=answered, is_both=is_both)
     request, response = texts.get("request_model"), texts.get("response_model")
-    if request is not None and request == response and ("span_type" in texts or copies(scope)):
+    is_copying = request is not None and request == response and ("span_type" in texts or copies(scope))
+    if is_copying and operation(texts.get("operation", "")).name != _EMBEDDINGS:
         del texts["response_model"]
     if (request is not None and "/" in request) or (response is not None and "/" in response):
         _cut_routes(picked, convention)

@@ -19,7 +19,7 @@ from gateway.normalise.conventions.litellm import RAW_REQUEST
 from gateway.normalise.conventions.native import add_parts
 from gateway.normalise.extract import MAX_TEXT_CHARS, Extracted
 from gateway.normalise.texts import Json, json_object, object_in, text_in
-from spool.record import Usage
+from spool.record import Record, Usage
 
 _STEP_TEXTS = ("traceloop.entity.output", "traceloop.entity.input")
 _USAGE_MARK = '"token_usage"'
@@ -69,11 +69,16 @@ class Companions:
         for call in calls:
             record = call.record
             model = self._models.get(call.trace_id + call.span_id)
-            if model and record["response_model"] is None and record["status"] == "ok":
+            if model and record["response_model"] is None and record["status"] == "ok" and not _is_copy(model, record):
                 record["response_model"] = model
             known = self._usages.get(record["response_id"] or "")
             if known is not None:
                 _fill_parts(record["usage"], known.counts)
+
+
+def _is_copy(model: str, record: Record) -> bool:
+    """Of a stream LiteLLM names what was asked for; an embedding model answers as itself."""
+    return model == record["request_model"] and record["operation"] != "embeddings"
 
 
 def _raw_model(attributes: Attributes) -> str:

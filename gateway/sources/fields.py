@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from gateway.normalise.conventions.shared import kind_of
 from gateway.normalise.conventions.table import Convention
-from gateway.normalise.extract import COUNT, FIRST, MAX_COUNT, MAX_TEXT_CHARS, NUMBER, TEXT, WHO, Extracted
+from gateway.normalise.extract import COUNT, FIRST, MAX_COUNT, MAX_TEXT_CHARS, NO_ONE, NUMBER, TEXT, WHO, Extracted
 from gateway.normalise.provenance import RecordedExtracted
 from gateway.normalise.texts import Json
 from gateway.normalise.traced import PLAIN, active_recording, like
@@ -69,7 +69,7 @@ def pick_fields(document: Mapping[str, Json], convention: Convention) -> Extract
             if value is None:
                 continue
             if type(value) is str and kind in _NAMES:  # nearly all: distinguished here, it is one call less
-                if value:
+                if value and not (kind == WHO and value in NO_ONE):
                     (who if kind == WHO else texts)[field] = value[:MAX_TEXT_CHARS]
                     break
             elif _keep(picked, field, kind, value):
@@ -127,9 +127,10 @@ def _keep(picked: Extracted, field: str, kind: int, value: Json) -> bool:
             picked.numbers[field] = number
         return number is not None
     text = first_text(value) if kind == FIRST else text_of(value)
-    if text:
-        (picked.who if kind == WHO else picked.texts)[field] = text
-    return bool(text)
+    if not text or (kind == WHO and text in NO_ONE):
+        return False
+    (picked.who if kind == WHO else picked.texts)[field] = text
+    return True
 
 
 def text_of(value: Json) -> str:

@@ -10,7 +10,7 @@ from tests.support.corpus import Scenario
 NOT_YET: dict[str, dict[str, str]] = {
     "traces": {
         "otlp/genkit/openai": "all usage stands in `genkit:output`",
-        "otlp/litellm-1.80/otel": "a stream's span names the model asked for as the one that answered",
+        "otlp/litellm-1.80/otel": "no span of a stream names the model that answered",
         "otlp/openlit/messages_error429": "a failed call is a span without attributes",
     },
     "logs": {},
@@ -21,8 +21,6 @@ NOT_YET: dict[str, dict[str, str]] = {
     },
     "attribution": {
         "otlp/agno/anthropic": "user and session stand on the agent's span",
-        "otlp/litellm-1.80/otel": "LiteLLM's placeholder hides the request's end user",
-        "otlp/traceloop-node/stream": "`traceloop.association.properties.userId` is not read",
     },
 }
 """Signal, or what is tested -> scenario -> why its records differ from what was served. Strict: a

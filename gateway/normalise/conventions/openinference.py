@@ -11,13 +11,21 @@
 from gateway.decode.view import Span
 from gateway.normalise.conventions.native import take_answer
 from gateway.normalise.conventions.table import Convention, by_operation
-from gateway.normalise.extract import Extracted
+from gateway.normalise.conventions.who import SPELLINGS
+from gateway.normalise.extract import NO_ONE, Extracted
 from gateway.normalise.operation import Outcome
 from gateway.normalise.texts import json_object, raw_answer, text_in
 from gateway.normalise.traced import is_wanted
 from gateway.normalise.usage import Basis
 
 _CALLS = frozenset({"LLM", "EMBEDDING"})
+_IN_METADATA: dict[str, tuple[str, ...]] = {
+    "user": ("user_api_key_user_id", "user_api_key_end_user_id", *SPELLINGS["user"], "langfuse_user_id"),
+    "session": SPELLINGS["session"],
+    "team": ("user_api_key_team_id", *SPELLINGS["team"]),
+    "project": SPELLINGS["project"],
+}
+"""Names in the JSON text `metadata`: LiteLLM's own, then those in use."""
 
 NAMES: dict[str, tuple[str, ...]] = {
     "kind": ("openinference.span.kind",),
@@ -70,12 +78,9 @@ def read_texts(picked: Extracted, *, failed: bool) -> None:
 
 def _read_metadata(picked: Extracted) -> None:
     metadata = json_object(picked.texts.pop("raw_metadata", None))
-    for field, names in (
-        ("user", ("user_api_key_user_id", "user_id", "langfuse_user_id")),
-        ("session", ("session_id", "thread_id", "conversation_id")),
-        ("team", ("user_api_key_team_id", "team_id", "team")),
-    ):
-        value = text_in(metadata, *names)
+    for field, names in _IN_METADATA.items():
+        values = (text_in(metadata, name) for name in names)
+        value = next((x for x in values if x is not None and x not in NO_ONE), None)
         if value is not None:
             picked.who.setdefault(field, value[:256])
     hint = text_in(metadata, "ls_provider")

@@ -7,6 +7,7 @@ and new names on one span one counts.
 
 import re
 
+from gateway.normalise.conventions import who
 from gateway.normalise.extract import COUNT, FIRST, NUMBER, RAW, TEXT, WHO
 
 NAMES: dict[str, tuple[str, ...]] = {
@@ -148,18 +149,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "currency": ("gen_ai.usage.cost.currency", "gen_ai.cost.currency"),
     "cache_hit": ("gen_ai.gateway.cache_hit", "gen_ai.response.cache_hit", "litellm.cache_hit"),
     # who
-    "user": ("user.id", "enduser.id", "gen_ai.user", "gen_ai.user.id", "gen_ai.request.user", "llm.user", "user.email"),
-    "session": ("session.id", "gen_ai.conversation.id", "gen_ai.session.id", "thread.id"),
-    "team": (
-        "team.id",
-        "team",
-        "gen_ai.team_id",
-        "litellm.team.id",
-        "litellm.team_id",
-        "litellm.team.alias",
-        "team.name",
-    ),
-    "project": ("project.id", "project", "project.name"),
+    **who.NAMES,
     "label.agent": ("gen_ai.agent.name",),
     "label.virtual_key": (
         "gen_ai.virtual_key_name",
@@ -169,8 +159,6 @@ NAMES: dict[str, tuple[str, ...]] = {
     ),
     "label.customer": ("gen_ai.customer_id", "customer.id"),
 }
-"""`session.id` goes before the conversation's id: an application sets the first on purpose, a
-library mints the second."""
 
 REDUNDANT = frozenset(
     {
