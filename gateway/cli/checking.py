@@ -21,8 +21,8 @@ async def check_whole(config: Config, *, connects: bool) -> None:
     checks = StartChecks(config)
     await checks.look()
     for note in checks.notes:
-        click.echo(f"note: {note}")
-    faults = list(checks.faults)
+        click.echo(f"note: {note.text}")
+    faults = [fault.text for fault in checks.faults]
     if connects:
         faults += await _tried(config)
     if faults:

@@ -120,6 +120,21 @@ def normalise(
 @main.command()
 @config_option
 @data_dir_option
+@json_option
+def doctor(config_file: Path | None, data_dir: Path | None, as_json: bool) -> None:  # noqa: FBT001 a flag of the command line
+    """Look at configuration, data directory, disk, clock, upstream, keys and the running gateway,
+    and name for each fault what to do.
+
+    Exit code 1: something is a fault.
+    """
+    from gateway.cli.doctor import examine  # noqa: PLC0415 as above
+
+    sys.exit(asyncio.run(examine(config_file, data_dir, as_json=as_json)))
+
+
+@main.command()
+@config_option
+@data_dir_option
 @profile_option
 @click.option("--connect", "connects", is_flag=True, help="Try the upstream and each of its keys, too.")
 @click.option("--schema", is_flag=True, help="Print the configuration's JSON Schema instead.")

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal, NamedTuple
 
 from exporters.cost_service.client import CostServiceClient
 from exporters.cost_service.probe import Probed, probe_key
@@ -45,39 +45,51 @@ MAX_UNIX_PATH: Final = 107
 REFUSALS: Final = (CannotStart, SpoolError, DatabaseUnavailable, PepperMismatch, OSError, ValueError, sqlite3.Error)
 
 
+Part = Literal[
+    "data directory", "keys", "open intake", "secrets", "local service", "spool", "upstream", "TLS", "listeners"
+]
+
+
+class Found(NamedTuple):
+    """Something that is not as it should be."""
+
+    part: Part
+    text: str
+
+
 class StartChecks:
     """Run `look` once; then `faults` holds what `run` refuses, `notes` what it would do besides."""
 
     def __init__(self, config: Config) -> None:
-        self.faults: list[str] = []
-        self.notes: list[str] = []
+        self.faults: list[Found] = []
+        self.notes: list[Found] = []
+        self.owner: str | None = None
+        """The id of the process that runs on the data directory; None where there is none."""
         self._config = config
-        self._owner: str | None = None
 
     async def look(self) -> None:
         config = self._config
-        with self._noted():
+        with self._noted("data directory"):
             refuse_data_dir(config.data_dir)
-            self._owner = held_by(config.data_dir)
+            self.owner = held_by(config.data_dir)
         if not self.faults:
             with tempfile.TemporaryDirectory(prefix="telemetry-gateway-check-") as folder:
                 await self._look_at_files(Path(folder))
-        with self._noted():
+        with self._noted("upstream"):
             await self._build_client()
         self._look_at_certificates()
-        if self._owner is not None:
-            self.notes.append(
-                f"a gateway runs on this data directory (process {self._owner}): its ports were not tried"
-            )
+        if self.owner is not None:
+            text = f"a gateway runs on this data directory (process {self.owner}): its ports were not tried"
+            self.notes.append(Found("listeners", text))
             return
         for name, address in config.listeners().items():
-            with self._noted():
+            with self._noted("listeners"):
                 if name == "service" and config.upstream is None and not isinstance(address, TcpAddress):
                     raise CannotStart(NO_SERVICE_ADDRESS)
                 await bind_once(f"listen.{name}", address)
 
     @contextmanager
-    def _noted(self, copy: Path | None = None) -> Iterator[None]:
+    def _noted(self, part: Part, copy: Path | None = None) -> Iterator[None]:
         """Note what is raised inside as a fault, of the file itself where it is one of *copy*."""
         try:
             yield
@@ -85,30 +97,32 @@ class StartChecks:
             text, fault = str(error), disk_fault(error)
             if fault is not None and fault not in text:
                 text = f"{text}: {fault}"
-            self.faults.append(text if copy is None else text.replace(str(copy), str(self._config.data_dir)))
+            if copy is not None:
+                text = text.replace(str(copy), str(self._config.data_dir))
+            self.faults.append(Found(part, text))
 
     async def _look_at_files(self, copy: Path) -> None:
         data_dir = self._config.data_dir
-        with self._noted(copy):
+        with self._noted("keys", copy):
             for name in SECRET_FILES:
                 copy_file(data_dir / name, copy / name)
             self._copy_database(data_dir / INBOUND.database, copy / INBOUND.database)
             await self._open_keys(copy, INBOUND)
-        with self._noted(copy):
+        with self._noted("secrets", copy):
             read_secrets(self._config.model_copy(update={"data_dir": copy}))
-        with self._noted(copy):
+        with self._noted("secrets", copy):
             open_access(copy)
         if self._config.upstream is None:
-            with self._noted(copy):
+            with self._noted("local service", copy):
                 self._copy_database(data_dir / OF_SERVICE.database, copy / OF_SERVICE.database)
                 await self._open_keys(copy, OF_SERVICE)
-        with self._noted(copy):
+        with self._noted("spool", copy):
             self._look_at_spool(copy)
 
     async def _open_keys(self, copy: Path, files: KeyFiles) -> None:
         is_left_out = (self._config.data_dir / files.database).exists() and not (copy / files.database).exists()
         if is_left_out:
-            self.notes.append(f"{files.database} is too large to be checked here")
+            self.notes.append(Found("keys", f"{files.database} is too large to be checked here"))
             return
         database = await open_control(copy, files)
         try:
@@ -124,7 +138,7 @@ class StartChecks:
     async def _look_at_control(self, database: Database, keys: KeyStore) -> None:
         await migrate(database)
         if reason := refuse_open_intake(self._config, enabled_keys=int(keys.any_enabled())):
-            raise CannotStart(reason)
+            self.faults.append(Found("open intake", reason))
 
     def _copy_database(self, path: Path, to: Path) -> None:
         """With its write-ahead log; of one that a gateway has open, a snapshot."""
@@ -133,7 +147,7 @@ class StartChecks:
         if not path.exists() or size_bytes > COPIED_BYTES:
             return
         to.parent.mkdir(exist_ok=True)
-        if self._owner is not None and path.stat().st_size:
+        if self.owner is not None and path.stat().st_size:
             with closing(read_only(path)) as source, closing(sqlite3.connect(to)) as target:
                 source.backup(target)
             return
@@ -141,14 +155,14 @@ class StartChecks:
         copy_file(log, Path(f"{to}-wal"))
 
     def _look_at_spool(self, copy: Path) -> None:
-        if self._owner is not None:
+        if self.owner is not None:
             connection = spool_database.connect_to_read(self._config.data_dir)
         else:
             self._copy_database(self._config.data_dir / DATABASE, copy / DATABASE)
             if not (copy / DATABASE).exists():
                 return
             if damage := opening.damage(copy):
-                self.notes.append(f"`run` would salvage the spool, which is damaged: {damage}")
+                self.notes.append(Found("spool", f"`run` would salvage the spool, which is damaged: {damage}"))
                 return
             connection = spool_database.connect_to_read(copy)
         with closing(connection):
@@ -162,11 +176,11 @@ class StartChecks:
         for name, options in self._config.tls.groups().items():
             if listening[name] is None:
                 continue
-            with self._noted():
+            with self._noted("TLS"):
                 files = options.files(f"tls.{name}")
                 state = ending(load(files).ends, wall_ms())
                 if state is not None:
-                    self.notes.append(f"{files.option}.cert_file: {files.cert_file}: {state}")
+                    self.notes.append(Found("TLS", f"{files.option}.cert_file: {files.cert_file}: {state}"))
 
     async def _build_client(self) -> None:
         """A certificate authority that cannot be read, an address that cannot be."""

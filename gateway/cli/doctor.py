@@ -1,0 +1,282 @@
+"""`doctor`: looks at all that a gateway stands on, and names for each fault what to do.
+
+It finds what `check` finds, and beyond that: the disk, the clock, what the upstream makes of each
+key, and how the gateway that runs on the data directory fares. It changes nothing.
+"""
+
+import asyncio
+import json
+import os
+import sqlite3
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple
+
+import click
+
+from gateway.admin import spool_files
+from gateway.cli.doctor_probes import DISK_SLOW_S, clock_skew_s, free_bytes, network_file_system, sync_s
+from gateway.cli.options import read_config
+from gateway.cli.printing import harmless
+from gateway.cli.requests import STATUS, ask
+from gateway.cli.start_checks import Found, StartChecks, try_upstream
+from gateway.common.plural import plural
+from gateway.config.draft import ConfigFaults
+from gateway.config.environment import misspelt
+from gateway.config.model import Config, Upstream
+from gateway.contract.errors import CannotStart
+from gateway.delivery.lanes import lanes_without_scope
+from gateway.observability.lane_log import is_closed
+from gateway.observability.metrics import EDGE_OUTCOMES, LaneStatus
+from gateway.observability.quarantine import degraded
+
+Level = Literal["ok", "warning", "fault"]
+
+SKEW_MOST_S: Final = 60.0
+"""The service looks at times; a record from tomorrow is in no report of today."""
+OLDEST_SQLITE: Final = (3, 35, 0)
+MOST_REFUSALS: Final = 5
+
+REMEDIES: Final[Mapping[str, str]] = {
+    "data directory": "put owner and mode right, or name a folder of the gateway's own in data_dir",
+    "keys": "restore control.db and control.pepper together from one backup; of a newer release, run that one",
+    "open intake": "make a key (`telemetry-gateway keys create`), or listen on loopback alone",
+    "secrets": "restore the file from the backup that the spool is of; admin-token may be removed, and is made anew",
+    "local service": "restore the folder `service` from one backup; of a newer release, run that one",
+    "spool": "run the release that wrote it; a damaged one is salvaged by `run`, which counts what is lost",
+    "upstream": "correct upstream.base_url or upstream.ca_file",
+    "TLS": "put certificate and key of one pair in place, renewed; they are read again without a restart",
+    "listeners": "stop what listens there (`ss -ltnp`), or set another address",
+}
+"""Part of `gateway.cli.start_checks` -> what to do."""
+
+KEY_REMEDIES: Final[Mapping[str, str]] = {
+    "401": "put a key that the service knows in its place: it may be mistyped, disabled or deleted there",
+    "403": "have the key given the scope at the service, or name another one",
+    "404": "correct upstream.base_url, and upstream.preset",
+    "secret": "put the secret where upstream.keys names it",
+    "certificate": "name the authority that signed it in upstream.ca_file",
+    "resolved": "correct the host of upstream.base_url, or the machine's DNS",
+}
+"""Words of `exporters.cost_service.probe` -> what to do."""
+SILENT_REMEDY: Final = (
+    "correct upstream.base_url, and see whether the upstream runs, and a firewall or proxy lies between"
+)
+
+LANE_REMEDIES: Final[Mapping[str, str]] = {
+    "off": "add a key with that scope under upstream.keys, and restart",
+    "held": "correct the key or the address that the reason names; the lane tries again by itself",
+    "retrying": "look at the upstream; the lane tries again by itself, and nothing is lost meanwhile",
+    "behind": "give the gateway more CPU: calls wait longer for their settling than counting.settle",
+}
+
+REFUSAL_REMEDIES: Final[Mapping[str, str]] = {
+    "no_key": "give the sender the header `Authorization` with a key of `keys create`",
+    "key_unknown_or_disabled": "`keys list`: is the sender's key there, and enabled?",
+    "scope_missing": "`keys edit --scope …` of that key",
+    "not_found": "correct the sender's path: `sources` lists those that there are",
+    "grpc_on_http_port": "point the sender at the port of gRPC, or set its protocol to http/protobuf",
+    "foreign_host": "make a key: open intake answers on loopback alone",
+}
+
+
+class Finding(NamedTuple):
+    """What was looked at, and what was found there."""
+
+    level: Level
+    what: str
+    text: str
+    remedy: str | None = None
+
+
+async def examine(config_file: Path | None, data_dir: Path | None, *, as_json: bool) -> int:
+    """Print each finding as it is made; 1 where one is a fault."""
+    found: list[Finding] = []
+    async for finding in findings(config_file, data_dir):
+        found.append(finding)
+        if not as_json:
+            print_finding(finding)
+    if as_json:
+        click.echo(json.dumps({"findings": [finding._asdict() for finding in found]}))
+    else:
+        faults = sum(finding.level == "fault" for finding in found)
+        warnings = sum(finding.level == "warning" for finding in found)
+        click.echo(f"\n{plural(faults, 'fault', 'faults')}, {plural(warnings, 'warning', 'warnings')}")
+    return int(any(finding.level == "fault" for finding in found))
+
+
+def print_finding(finding: Finding) -> None:
+    mark = {"ok": "ok     ", "warning": "WARNING", "fault": "FAULT  "}[finding.level]
+    click.echo(f"{mark} {finding.what}: {harmless(finding.text)}")
+    if finding.remedy is not None:
+        click.echo(f"        -> {finding.remedy}")
+
+
+async def findings(config_file: Path | None, data_dir: Path | None) -> AsyncIterator[Finding]:
+    """From the configuration to the running gateway; without a sound configuration nothing else is
+    looked at.
+    """
+    for finding in of_environment(os.environ):
+        yield finding
+    try:
+        config = read_config(config_file, data_dir)
+    except ConfigFaults as error:
+        where = "the environment or the flags" if config_file is None else str(config_file)
+        for fault in error.faults:
+            yield Finding("fault", "configuration", str(fault), f"correct it in {where}; docs/configuration.md")
+        return
+    yield Finding("ok", "configuration", "has no faults" if config_file else "none; the defaults hold")
+    yield of_sqlite()
+    checks = StartChecks(config)
+    await checks.look()
+    for finding in of_start(checks):
+        yield finding
+    for finding in of_disk(config):
+        yield finding
+    if config.upstream is not None:
+        async for finding in of_upstream(config.upstream):
+            yield finding
+    async for finding in of_running(config, checks.owner):
+        yield finding
+
+
+def of_environment(environ: Iterable[str]) -> Iterator[Finding]:
+    for name, meant in misspelt(environ).items():
+        yield Finding("warning", "environment", f"{name} sets no option", f"rename it to {meant}, or unset it")
+
+
+def of_sqlite() -> Finding:
+    version = sqlite3.sqlite_version
+    if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+        oldest = ".".join(map(str, OLDEST_SQLITE))
+        return Finding("fault", "SQLite", f"{version} is older than {oldest}", "run a Python with a newer SQLite")
+    return Finding("ok", "SQLite", version)
+
+
+def of_start(checks: StartChecks) -> Iterator[Finding]:
+    """What `run` would refuse, and what it would do besides."""
+    bad = {found.part for found in (*checks.faults, *checks.notes)}
+    for part in REMEDIES.keys() - bad - {"upstream"}:
+        yield Finding("ok", part, "as `run` needs it")
+    for found in checks.faults:
+        yield Finding("fault", found.part, found.text, REMEDIES[found.part])
+    for note in checks.notes:
+        yield _noted(note)
+
+
+def _noted(note: Found) -> Finding:
+    if note.part == "listeners":
+        return Finding("ok", note.part, note.text)
+    return Finding("warning", note.part, note.text, REMEDIES[note.part])
+
+
+def of_disk(config: Config) -> Iterator[Finding]:
+    """Room, speed of a sync, and what kind of file system it is."""
+    folder = next(path for path in (config.data_dir, *config.data_dir.absolute().parents) if path.is_dir())
+    free, needed = free_bytes(folder), config.spool.max_bytes
+    mib = f"{free >> 20} MiB are free"
+    if free < config.spool.reserve_bytes:
+        remedy = "make room, or set data_dir on a larger disk: until then new data is refused"
+        yield Finding("fault", "disk", f"{mib}, less than spool.reserve_bytes", remedy)
+    elif free < needed:
+        remedy = f"make room, or set spool.max_bytes below {free >> 20}MiB"
+        yield Finding("warning", "disk", f"{mib}; spool.max_bytes is {needed >> 20} MiB", remedy)
+    else:
+        yield Finding("ok", "disk", mib)
+    kind = network_file_system(folder)
+    if kind is not None:
+        remedy = "set data_dir on a disk of this machine: SQLite's locks and syncs are not sure there"
+        yield Finding("warning", "disk", f"{folder} is on a network file system ({kind})", remedy)
+    try:
+        took_s = sync_s(folder)
+    except OSError as error:
+        yield Finding("fault", "disk", f"a file cannot be synced: {error.strerror}", REMEDIES["data directory"])
+        return
+    text = f"a sync takes {took_s * 1000:.1f} ms (median)"
+    if took_s > DISK_SLOW_S:
+        yield Finding("warning", "disk", text, "each answer waits for one: set data_dir on a faster disk")
+    else:
+        yield Finding("ok", "disk", text)
+
+
+async def of_upstream(upstream: Upstream) -> AsyncIterator[Finding]:
+    """Whether it answers, takes each key and has our time, and the lanes that no key opens."""
+    for lane, reason in lanes_without_scope(upstream).items():
+        remedy = "add a key with that scope under upstream.keys; what needs it is accepted and waits"
+        yield Finding("warning", f"lane {lane}", reason, remedy)
+    try:
+        tried = await try_upstream(upstream)
+    except CannotStart:
+        return  # among the faults of the start
+    for name, probed in tried:
+        what = f"upstream key {name}"
+        if probed.is_well:
+            yield Finding("ok", what, probed.text)
+        else:
+            yield Finding("fault", what, f"{upstream.base_url}: {probed.text}", key_remedy(probed.text))
+    skew_s = await clock_skew_s(upstream)
+    if skew_s is not None and abs(skew_s) > SKEW_MOST_S:
+        text = f"{abs(skew_s):.0f} s {'ahead of' if skew_s > 0 else 'behind'} the upstream's"
+        yield Finding("warning", "clock", text, "set the machine's clock by NTP (`timedatectl`)")
+    elif skew_s is not None:
+        yield Finding("ok", "clock", "agrees with the upstream's")
+
+
+def key_remedy(text: str) -> str:
+    """What to do about a key of which `probe_key` says *text*."""
+    return next((remedy for words, remedy in KEY_REMEDIES.items() if words in text), SILENT_REMEDY)
+
+
+async def of_running(config: Config, owner: str | None) -> AsyncIterator[Finding]:
+    """What the gateway that runs there reports of itself."""
+    if owner is None:
+        yield Finding("warning", "gateway", "none runs on this data directory", "start it: `telemetry-gateway run`")
+        return
+    try:
+        async with asyncio.timeout(30):
+            status: Mapping[str, Any] = await ask(config, STATUS, spool_files.STATUS)
+    except (click.ClickException, TimeoutError) as error:
+        text = error.message if isinstance(error, click.ClickException) else "does not answer within 30 s"
+        yield Finding("fault", "gateway", f"process {owner}: {text}", "see its log; restart it where it hangs")
+        return
+    yield Finding("ok", "gateway", f"process {owner} answers, version {status.get('version', 'unknown')}")
+    for finding in of_status(status):
+        yield finding
+
+
+def of_status(status: Mapping[str, Any]) -> Iterator[Finding]:
+    """Of the document of `GET /v2/status`."""
+    edge, lanes = status["edge"], status["lanes"]
+    if edge["received"] != sum(edge[outcome] for outcome in EDGE_OUTCOMES):
+        yield Finding("fault", "counts", "what was received is not accounted for", "report it with /v2/status")
+    if not edge["received"]:
+        remedy = "point one at it: `telemetry-gateway sources` shows how, for each kind"
+        yield Finding("warning", "senders", "none has sent anything", remedy)
+    for name, lane in lanes.items():
+        yield of_lane(name, lane)
+    if "quarantine" in status and (why := degraded(status["quarantine"])) is not None:
+        remedy = "docs/operations.md, `When the spool is damaged or lost`; then `spool acknowledge`"
+        yield Finding("fault", "spool", why, remedy)
+    letters = status.get("dead_letters", ())
+    if letters:
+        records = sum(letter["records"] for letter in letters)
+        reasons = ", ".join(dict.fromkeys(letter["reason"] for letter in letters))
+        remedy = "`spool dead-letters list`: remedy what it complained of, then replay or drop them"
+        yield Finding("warning", "dead letters", f"{plural(records, 'record', 'records')}: {reasons}", remedy)
+    for refused in status.get("refused", ())[:MOST_REFUSALS]:
+        text = (
+            f"{plural(refused['requests'], 'request', 'requests')} on {refused['route']} from {refused['last_peer']}"
+            f" refused with {refused['status']} ({refused['reason']}), the last at {refused['last_at']}"
+        )
+        remedy = REFUSAL_REMEDIES.get(refused["reason"], "docs/operations.md, `When nothing arrives`")
+        yield Finding("warning", "senders", text, remedy)
+
+
+def of_lane(name: str, lane: LaneStatus) -> Finding:
+    what, state = f"lane {name}", lane["state"]
+    waiting = f"{plural(lane['pending'], 'record waits', 'records wait')}"
+    if state == "ok" or (state == "off" and not lane["pending"]):
+        return Finding("ok", what, f"{state}, {waiting}")
+    text = f"{state}, {waiting}: {lane['reason'] or 'no reason is known'}"
+    level: Level = "fault" if state == "held" or is_closed(lane) else "warning"
+    return Finding(level, what, text, LANE_REMEDIES[state])

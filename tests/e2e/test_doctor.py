@@ -1,0 +1,238 @@
+"""`doctor` finds what is broken, and names what to do."""
+
+import asyncio
+import json
+import secrets
+import shutil
+import socket
+import ssl
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from gateway.cli import doctor_probes
+from tests.e2e.test_check import (
+    FREE,
+    Setup,
+    damaged,
+    empty_pepper,
+    empty_token,
+    exchange_certificates,
+    exchange_pepper,
+    lose_a_key,
+    open_to_all,
+    remove_keys,
+    renew_spool,
+    state,
+    trust_no_certificate,
+    turn_the_service_off,
+    use_a_folder_of_many,
+)
+from tests.support.certificates import Authority, Pair
+from tests.support.commands import Ended, run_telemetry_gateway
+from tests.support.gateway_process import GatewayProcess
+from tests.support.upstream import Reply, Upstream, running_upstream
+
+KEY = secrets.token_hex(16)
+TELEMETRY = {"name": "telemetry", "secret": KEY, "managed": ["send-ai-telemetry"]}
+
+
+@pytest.fixture(scope="module")
+def once_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which a gateway ran once; copied, not used."""
+    folder = tmp_path_factory.mktemp("once")
+    with GatewayProcess(folder) as gateway:
+        assert gateway.stop() == 0
+    return folder
+
+
+@pytest.fixture
+def setup(tmp_path: Path, once_run: Path) -> Setup:
+    shutil.copytree(once_run / "data", tmp_path / "data", copy_function=shutil.copy2)
+    return Setup(tmp_path)
+
+
+def named(ended: Ended) -> list[dict[str, Any]]:
+    """What is not well; each with a remedy."""
+    found = [x for x in json.loads(ended.out)["findings"] if x["level"] != "ok"]
+    assert all(x["remedy"] for x in found)
+    return found
+
+
+def damage_spool(setup: Setup) -> None:
+    damaged(setup.data_dir / "spool.db")
+
+
+def misspell_an_option(setup: Setup) -> None:
+    setup.options["spool"] = {"max_byte": "1GiB"}
+
+
+def name_no_secret(setup: Setup) -> None:
+    key = {**TELEMETRY, "secret": "${env:NO_SUCH_VARIABLE}"}
+    setup.options["upstream"] = {"base_url": "http://127.0.0.1:9", "keys": [key]}
+
+
+def lose_the_price_file(setup: Setup) -> None:
+    setup.options["pricing"] = {"file": str(setup.folder / "prices.yaml")}
+
+
+def want_more_than_the_disk_has(setup: Setup) -> None:
+    setup.options["spool"] = {"max_bytes": "900000GiB"}
+
+
+def let_a_certificate_end(setup: Setup) -> None:
+    setup.options["tls"] = {"http": Authority(setup.folder / "tls").signed("ended", days=0).files}
+
+
+def name_a_long_socket(setup: Setup) -> None:
+    setup.options["listen"] = {**FREE, "http": f"unix:{setup.folder}/{'x' * 110}"}
+
+
+def reach_no_upstream(setup: Setup) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    setup.options["upstream"] = {"base_url": f"http://127.0.0.1:{port}", "keys": [TELEMETRY]}
+
+
+BROKEN: dict[Callable[[Setup], None], tuple[str, str, str]] = {
+    misspell_an_option: ("configuration", "spool.max_byte: unknown option", "correct it in"),
+    name_no_secret: ("configuration", "NO_SUCH_VARIABLE is not set", "correct it in"),
+    lose_the_price_file: ("configuration", "pricing.file", "correct it in"),
+    use_a_folder_of_many: ("data directory", "many use it", "name a folder of the gateway's own"),
+    remove_keys: ("keys", "control.db is gone", "restore control.db and control.pepper"),
+    exchange_pepper: ("keys", "the pepper file is not the one", "restore control.db and control.pepper"),
+    empty_pepper: ("keys", "does not hold a pepper", "restore control.db and control.pepper"),
+    empty_token: ("secrets", "admin-token holds no token", "is made anew"),
+    renew_spool: ("spool", "run a newer release", "run the release that wrote it"),
+    damage_spool: ("spool", "is damaged", "is salvaged by `run`"),
+    exchange_certificates: ("TLS", "tls.grpc.key_file", "of one pair"),
+    lose_a_key: ("TLS", "tls.http.key_file", "of one pair"),
+    let_a_certificate_end: ("TLS", "it end", "renewed"),
+    trust_no_certificate: ("upstream", "upstream.ca_file", "correct upstream.base_url or upstream.ca_file"),
+    reach_no_upstream: ("upstream key telemetry", "Connection refused", "see whether the upstream runs"),
+    turn_the_service_off: ("listeners", "listen.service must be host:port", "set another address"),
+    name_a_long_socket: ("listeners", "the path is longer", "set another address"),
+    open_to_all: ("open intake", "no key is enabled", "keys create"),
+    want_more_than_the_disk_has: ("disk", "spool.max_bytes", "set spool.max_bytes below"),
+}
+"""What is broken -> where it is found, what is said of it, and what to do."""
+
+
+@pytest.mark.parametrize("arrange", BROKEN, ids=lambda arrange: arrange.__name__)
+def test_what_is_broken_is_found_with_its_remedy(setup: Setup, arrange: Callable[[Setup], None]) -> None:
+    arrange(setup)
+    before = state(setup.data_dir)
+    what, text, remedy = BROKEN[arrange]
+    found = named(setup.command("doctor", "--json"))
+    assert [x for x in found if x["what"] == what and text in x["text"] and remedy in x["remedy"]], found
+    assert state(setup.data_dir).keys() == before.keys(), "nothing is left there"
+
+
+def test_a_port_that_is_taken_and_a_misspelt_variable_are_found(setup: Setup) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        setup.options["listen"] = {**FREE, "http": f"127.0.0.1:{taken.getsockname()[1]}"}
+        file = setup.folder / "gateway.yaml"
+        file.write_text(json.dumps(setup.options))
+        environ = {"TELEMETRY_GATEWAY_LOGLEVEL": "debug"}
+        ended = run_telemetry_gateway("doctor", "--config", str(file), environ=environ)
+    assert ended.code == 1
+    assert "FAULT   listeners: listen.http: 127.0.0.1:" in ended.out
+    assert "-> stop what listens there" in ended.out
+    assert "TELEMETRY_GATEWAY_LOGLEVEL sets no option\n        -> rename it to TELEMETRY_GATEWAY_LOG_LEVEL" in ended.out
+
+
+@pytest.mark.parametrize(
+    ("reply", "level", "remedy"),
+    [
+        (Reply(202), "ok", None),
+        (Reply(401), "fault", "put a key that the service knows in its place"),
+        (Reply(403), "fault", "have the key given the scope"),
+        (Reply(404), "fault", "correct upstream.base_url, and upstream.preset"),
+        (Reply(502), "fault", "see whether the upstream runs"),
+    ],
+    ids=str,
+)
+async def test_what_the_upstream_makes_of_a_key_is_told(
+    setup: Setup, reply: Reply, level: str, remedy: str | None
+) -> None:
+    async with running_upstream() as upstream:
+        upstream.respond = lambda _: reply
+        ended = await asyncio.to_thread(with_upstream, setup, upstream)
+    (found,) = [x for x in json.loads(ended.out)["findings"] if x["what"] == "upstream key telemetry"]
+    assert found["level"] == level
+    assert (found["remedy"] is None) if remedy is None else (remedy in found["remedy"])
+    lanes = {x["what"] for x in named(ended) if "no configured key grants" in x["text"]}
+    assert lanes == {"lane usage_events", "lane devices", "lane unit_cost"}
+    assert KEY not in ended.out + ended.err
+
+
+async def test_a_clock_that_is_off_and_a_certificate_of_nobody_are_found(setup: Setup) -> None:
+    async with AsyncExitStack() as stack:
+        upstream = await stack.enter_async_context(running_upstream())
+        upstream.respond = lambda _: Reply(202, headers={"Date": "Mon, 05 Jan 2026 10:00:00 GMT"})
+        ended = await asyncio.to_thread(with_upstream, setup, upstream)
+        assert any(x["what"] == "clock" and "ahead of the upstream's" in x["text"] for x in named(ended))
+        authority = Authority(setup.folder / "tls")
+        secure = await stack.enter_async_context(running_upstream(shown(authority.signed("upstream"))))
+        ended = await asyncio.to_thread(with_upstream, setup, secure)
+        (found,) = [x for x in named(ended) if x["what"] == "upstream key telemetry"]
+        assert "is not trusted" in found["text"]
+        assert "upstream.ca_file" in found["remedy"]
+
+
+def shown(pair: Pair) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pair.cert, pair.key)
+    return context
+
+
+def with_upstream(setup: Setup, upstream: Upstream) -> Ended:
+    setup.options["upstream"] = {"base_url": upstream.base_url, "keys": [TELEMETRY]}
+    return setup.command("doctor", "--json")
+
+
+def test_of_a_running_gateway_it_tells_lanes_and_refusals(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        nobody = f"http://127.0.0.1:{server.getsockname()[1]}"
+    config = {"upstream": {"base_url": nobody, "keys": [TELEMETRY]}}
+    with GatewayProcess(tmp_path, config=config) as gateway:
+        file = str(tmp_path / "config.yaml")
+        quiet = named(run_telemetry_gateway("doctor", "--config", file, "--json"))
+        assert any(x["what"] == "senders" and "none has sent anything" in x["text"] for x in quiet)
+        with httpx.Client(base_url=gateway.intake_url) as client:
+            assert client.post("/v1/events", json={"title": "a", "source": "b"}).status_code == 202
+            assert client.post("/v1/trace", json={}).status_code == 404
+        ended = run_telemetry_gateway("doctor", "--config", file, "--json")
+        assert ended.code == 1
+        found = {x["what"]: x for x in named(ended)}
+        assert "off, 1 record waits: no configured key grants" in found["lane usage_events"]["text"]
+        assert "add a key with that scope" in found["lane usage_events"]["remedy"]
+        assert "404 (not_found)" in found["senders"]["text"]
+        assert gateway.stop() == 0
+
+
+def test_a_sound_gateway_has_no_faults(tmp_path: Path) -> None:
+    with GatewayProcess(tmp_path) as gateway:
+        ended = run_telemetry_gateway("doctor", "--config", str(tmp_path / "config.yaml"))
+        assert ended.code == 0, ended.out
+        assert "FAULT" not in ended.out
+        assert f"gateway: process {gateway.process.pid} answers" in ended.out
+        assert gateway.stop() == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        ("server:/export /srv/data nfs4 rw 0 0", "nfs4"),
+        ("/dev/sda1 /srv/data ext4 rw 0 0", None),
+        ("//files/share /srv/data\\040b cifs rw 0 0", None),
+    ],
+)
+def test_a_network_file_system_is_known_by_the_mount_that_is_nearest(tmp_path: Path, line: str, kind: str) -> None:
+    mounts = tmp_path / "mounts"
+    mounts.write_text(f"/dev/root / ext4 rw 0 0\n{line}\n")
+    assert doctor_probes.network_file_system(Path("/srv/data/gateway"), mounts) == kind
