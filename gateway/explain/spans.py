@@ -132,6 +132,8 @@ def _read(scope_spans: ScopeSpans, span: Span) -> _Read | None:
         take_object(picked)
     if "input" not in picked.counts and "output" not in picked.counts:
         read_details(span, picked, lambda attributes: pick_recorded(attributes, reader.interests, recording, "event"))
+    if reader.convention.read_span is not None:
+        reader.convention.read_span(picked, span)
     return _Read(reader, picked)
 
 

@@ -42,6 +42,7 @@ _NAMES = {
     "google": "gcp.gemini",
     "gemini": "gcp.gemini",
     "google_genai": "gcp.gemini",
+    "googleai": "gcp.gemini",
     "google.generative-ai": "gcp.gemini",
     "google-gla": "gcp.gemini",
     "google_ai_studio": "gcp.gemini",

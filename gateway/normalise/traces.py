@@ -178,7 +178,7 @@ def _is_another(record: Record, repeated: Record) -> bool:
     return any(None not in counts and counts[0] != counts[1] for counts in (inputs, outputs))
 
 
-def _scope(run: _Run, scope_spans: ScopeSpans, at: tuple[int, int], made: ResourceContext) -> None:  # noqa: C901 - the hot loop
+def _scope(run: _Run, scope_spans: ScopeSpans, at: tuple[int, int], made: ResourceContext) -> None:  # noqa: C901, PLR0912 - the hot loop
     """The spans of one scope; *at* is the number of their resource and of the scope in it."""
     sent = scope_spans.scope
     scope = scope_of(sent.name[:MAX_TEXT_CHARS], sent.version[:MAX_TEXT_CHARS])
@@ -217,6 +217,8 @@ def _scope(run: _Run, scope_spans: ScopeSpans, at: tuple[int, int], made: Resour
             take_object(picked)
         if "input" not in picked.counts and "output" not in picked.counts:
             read_details(span, picked, reader.pick)
+        if reader.convention.read_span is not None:
+            reader.convention.read_span(picked, span)
         failed = span.status.code == _STATUS_ERROR
         outcome = reader.convention.outcome(picked, span, failed=failed)
         if picked.texts.get("span_type") == _PENDING:

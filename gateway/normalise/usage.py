@@ -182,6 +182,8 @@ def _by_total(counts: dict[str, int], cached: int, basis: Basis, output_basis: B
     given, output, total = counts.get("input"), counts.get("output"), counts.get("total")
     if not total or given is None or output is None or total == given + output:
         return _SAME
+    if total == counts.get("whole_input", 0) + counts.get("whole_output", 0):
+        return _SAME  # as the provider's own object adds up
     beside, reasoning = total - given - output, counts.get("reasoning", 0)
     readings = {(cached if c else 0) + (reasoning if r else 0): (c, r) for c, r in _READINGS}
     if cached and reasoning and cached == reasoning and beside == cached:

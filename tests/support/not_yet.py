@@ -8,15 +8,10 @@ import pytest
 from tests.support.corpus import Scenario
 
 NOT_YET: dict[str, dict[str, str]] = {
-    "traces": {
-        "otlp/genkit/openai": "all usage stands in `genkit:output`",
-        "otlp/litellm-1.80/otel": "no span of a stream names the model that answered",
-        "otlp/openlit/messages_error429": "a failed call is a span without attributes",
-    },
+    "traces": {},
     "logs": {},
     "all signals": {},
     "response ids": {
-        "otlp/genkit/openai": "all usage stands in `genkit:output`",
         "otlp/smolagents/chat": "the answer is the repr of a Python object",
     },
     "attribution": {

@@ -48,6 +48,9 @@ COST_WEIGHT = 4
 MODEL_WEIGHT = 4
 
 
+_NO_COUNTS = (-1, -1, -1, -1, -1)
+
+
 class CallDigest(NamedTuple):
     trace_id: bytes
     """The record id, for a report without a trace."""
@@ -132,6 +135,8 @@ def fact_row(call: Call) -> bytes:
         usage("cache_creation_input_tokens", -1),
         usage("reasoning_output_tokens", -1),
     )
+    if usage("status") == "estimated":
+        counts = _NO_COUNTS  # a tokenizer's: the provider's counts, which differ, are of the same call
     if None in counts:
         counts = tuple(-1 if count is None else count for count in counts)
     input_tokens, output_tokens, read, created, reasoning = counts

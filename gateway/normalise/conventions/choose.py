@@ -24,6 +24,7 @@ from gateway.normalise.conventions.gen_ai import (
     GOOSE,
     QWEN_CODE,
 )
+from gateway.normalise.conventions.genkit import GENKIT
 from gateway.normalise.conventions.google_adk import GOOGLE_ADK
 from gateway.normalise.conventions.langfuse import LANGFUSE
 from gateway.normalise.conventions.langsmith import LANGSMITH
@@ -31,8 +32,14 @@ from gateway.normalise.conventions.litellm import LITELLM
 from gateway.normalise.conventions.logfire import LOGFIRE
 from gateway.normalise.conventions.logfire import SCOPES as LOGFIRE_SCOPES
 from gateway.normalise.conventions.mlflow import MLFLOW
-from gateway.normalise.conventions.openinference import OPENINFERENCE, OPENINFERENCE_ANTHROPIC
-from gateway.normalise.conventions.openlit import OPENLIT
+from gateway.normalise.conventions.openinference import (
+    OPENINFERENCE,
+    OPENINFERENCE_ANTHROPIC,
+    OPENINFERENCE_BEDROCK,
+    OPENINFERENCE_NATIVE,
+)
+from gateway.normalise.conventions.openlit import SCOPES as OPENLIT
+from gateway.normalise.conventions.openlit import openlit
 from gateway.normalise.conventions.table import Convention
 from gateway.normalise.conventions.vercel_ai import VERCEL_AI
 
@@ -47,6 +54,9 @@ _SCOPES: dict[str, Convention] = {
     "gcp.vertex.agent": GOOGLE_ADK,
     "pydantic-ai": GEN_AI_INCLUSIVE,
     "openinference.instrumentation.anthropic": OPENINFERENCE_ANTHROPIC,
+    "openinference.instrumentation.agno": OPENINFERENCE_NATIVE,
+    "openinference.instrumentation.bedrock": OPENINFERENCE_BEDROCK,
+    "openinference.instrumentation.claude_agent_sdk": OPENINFERENCE_NATIVE,
     # OpenLLMetry's Python packages use the name space of OpenTelemetry's own
     "opentelemetry.instrumentation.openai.v0": openllmetry.OPENLLMETRY,
     "opentelemetry.instrumentation.openai.v1": openllmetry.OPENLLMETRY,
@@ -61,7 +71,9 @@ _SCOPES: dict[str, Convention] = {
     "opentelemetry.instrumentation.ollama": openllmetry.OPENLLMETRY,
     "opentelemetry.instrumentation.vertexai": openllmetry.OPENLLMETRY_NATIVE,
     "@traceloop/instrumentation-anthropic": openllmetry.OPENLLMETRY_JS_ANTHROPIC,
+    "@traceloop/instrumentation-openai": openllmetry.OPENLLMETRY_JS_OPENAI,
     "ai": VERCEL_AI,
+    "genkit-tracer": GENKIT,
     "litellm": LITELLM,
     "langsmith": LANGSMITH,
     "langfuse-sdk": LANGFUSE,
@@ -81,8 +93,9 @@ _SCOPES: dict[str, Convention] = {
 }
 
 _SCOPE_PREFIXES: tuple[tuple[str, Convention], ...] = (
-    ("openlit.", OPENLIT),
     ("openinference.instrumentation.", OPENINFERENCE),
+    ("@arizeai/openinference-instrumentation-anthropic", OPENINFERENCE_NATIVE),
+    ("@arizeai/openinference-instrumentation-bedrock", OPENINFERENCE_NATIVE),
     ("@arizeai/openinference-", OPENINFERENCE),
     ("@traceloop/", openllmetry.OPENLLMETRY_JS),
     ("traceloop.", openllmetry.OPENLLMETRY_UNSTATED),
@@ -96,6 +109,7 @@ NOT_AI: Final = 99
 _MARKS: tuple[tuple[str, Convention], ...] = (
     ("openinference.span.kind", OPENINFERENCE),
     ("ai.operationId", VERCEL_AI),
+    ("genkit:type", GENKIT),
     ("langfuse.observation.type", LANGFUSE),
     ("langfuse.observation.usage_details", LANGFUSE),
     ("langsmith.span.kind", LANGSMITH),
@@ -159,7 +173,7 @@ def by_scope(name: str) -> Convention | None:
     for prefix, named in _SCOPE_PREFIXES:
         if name.startswith(prefix):
             return named
-    return None
+    return openlit(name) if name.startswith(OPENLIT) else None
 
 
 def by_names(names: tuple[str, ...]) -> Convention | None:

@@ -16,7 +16,25 @@ GEN_AI = Convention("gen_ai", own={})
 
 GEN_AI_INCLUSIVE = Convention("gen_ai", own={}, basis=inclusive)
 
-GEN_AI_BOTOCORE = Convention("gen_ai", own={}, basis=native_input, default_provider="aws.bedrock")
+_ESTIMATED_AT_BEDROCK = ("cohere.command", "mistral.mi")
+"""Models whose answers to InvokeModel state no usage: botocore's instrumentation counts six
+characters a token."""
+
+
+def _estimates(picked: Extracted, _provider: str | None) -> bool:
+    model = picked.texts.get("request_model", "")
+    return picked.texts.get("rpc_method", "").startswith("InvokeModel") and any(
+        x in model for x in _ESTIMATED_AT_BEDROCK
+    )
+
+
+GEN_AI_BOTOCORE = Convention(
+    "gen_ai",
+    own={"rpc_method": ("rpc.method",)},
+    basis=native_input,
+    default_provider="aws.bedrock",
+    estimates=_estimates,
+)
 """OpenTelemetry's botocore instrumentation: Bedrock's own numbers."""
 
 ANTHROPIC_SDK = Convention(

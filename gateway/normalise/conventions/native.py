@@ -101,8 +101,8 @@ _GEMINI: Final = _Shape(
 )
 """Also what Bedrock's models of Meta report (`generation_token_count`), which think nothing."""
 _CHAT: Final = _Shape(
-    ("prompt_tokens", "prompt_eval_count"),
-    ("completion_tokens", "eval_count"),
+    ("prompt_tokens", *_both("prompt_eval_count")),
+    ("completion_tokens", *_both("eval_count")),
     _TOTAL,
     INCLUSIVE,
     INCLUSIVE,

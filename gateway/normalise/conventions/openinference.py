@@ -5,10 +5,13 @@
 2. `llm.model_name` holds the response's model, or the request's (`model_names.py` has the rule);
    the request's is in `llm.invocation_parameters`.
 3. The response's id is only inside `output.value`.
-4. Anthropic's input: inclusive, but streams of versions before 1 are exclusive.
+4. Anthropic's input: inclusive, but streams of versions before 1 are exclusive. Agno's, Bedrock's
+   and JavaScript's instrumentations pass the provider's own numbers on; of Bedrock only
+   `converse`, for what InvokeModel answers is summed up.
 """
 
 from gateway.decode.view import Span
+from gateway.normalise.conventions.basis import native_input
 from gateway.normalise.conventions.native import take_answer
 from gateway.normalise.conventions.table import Convention, by_operation
 from gateway.normalise.conventions.who import SPELLINGS
@@ -99,4 +102,30 @@ OPENINFERENCE = Convention("openinference", own=NAMES, outcome=outcome, read_tex
 
 OPENINFERENCE_ANTHROPIC = Convention(
     "openinference", own=NAMES, outcome=outcome, read_texts=read_texts, basis=basis, default_provider="anthropic"
+)
+
+OPENINFERENCE_NATIVE = Convention(
+    "openinference", own=NAMES, outcome=outcome, read_texts=read_texts, basis=native_input
+)
+
+
+def read_span(picked: Extracted, span: Span) -> None:
+    """Which of Bedrock's interfaces was called, which only the span's name states."""
+    if span.name.startswith("bedrock.converse"):
+        picked.texts["interface"] = "converse"
+
+
+def bedrock_basis(picked: Extracted, version: str, provider: str | None) -> Basis:
+    """Rule 4."""
+    return native_input(picked, version, provider) if "interface" in picked.texts else Basis.UNSTATED
+
+
+OPENINFERENCE_BEDROCK = Convention(
+    "openinference",
+    own=NAMES,
+    outcome=outcome,
+    read_texts=read_texts,
+    basis=bedrock_basis,
+    read_span=read_span,
+    default_provider="aws.bedrock",
 )

@@ -91,6 +91,7 @@ def nothing_more(picked: Extracted, *, failed: bool) -> None:
     """No text attribute of this convention holds usage or names."""
 
 
+SpanReader = Callable[[Extracted, Span], None]
 BasisRule = Callable[[Extracted, str, str | None], Basis]
 EstimateRule = Callable[[Extracted, str | None], bool]
 """From the values and the provider."""
@@ -108,6 +109,8 @@ class Convention:
     output_basis: BasisRule = unstated
     """What the output holds, from the same."""
     read_texts: TextReader = nothing_more
+    read_span: SpanReader | None = None
+    """Takes what only the span's name states; None for libraries whose attributes state it all."""
     default_provider: str | None = None
     """Of a product that speaks to one provider and does not name it."""
     is_generic: bool = False

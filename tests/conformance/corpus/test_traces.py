@@ -15,6 +15,7 @@ TRACES = list(scenarios("traces"))
 BEYOND_THE_PAYLOAD = {
     "gateways/litellm/otel_v1_cache_hit": "the file keeps the list price of a cache hit; a hit costs nothing here",
     "gateways/litellm/otel_v1_newer_fastapi_no_usage": "the one span that arrives does not name the model asked for",
+    "otlp/litellm-1.80/otel": "of a stream LiteLLM names no model but the one asked for",
     "otlp/openinference-anthropic-sdk0/messages_stream": "input without the cache, and no cache counts",
 }
 """Scenario -> why what was served cannot be reported from what was sent. Tested as such: one that

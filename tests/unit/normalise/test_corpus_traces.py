@@ -58,6 +58,7 @@ TWO_REPORTS_OF_ONE_CALL = {
 BEYOND_THE_PAYLOAD = {
     "gateways/litellm/otel_v1_cache_hit": "the meta file keeps the list price; a gateway's cache hit costs nothing",
     "gateways/litellm/otel_v1_newer_fastapi_no_usage": "the one span that arrives does not name the model asked for",
+    "otlp/litellm-1.80/otel": "of a stream LiteLLM names no model but the one asked for",
     "otlp/openinference-anthropic-sdk0/messages_stream": "exclusive input, and the cache counts are not sent",
 }
 
