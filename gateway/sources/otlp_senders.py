@@ -34,7 +34,7 @@ class OtlpSender(NamedTuple):
     run_with: str
     """The versions that the snippets were run with."""
     needs: str
-    """The oldest versions that are known to report usage, and what is missing below them."""
+    """The oldest versions that were run or whose payloads were read, and what else it needs."""
     pastes: tuple[Paste, ...]
 
 
@@ -43,6 +43,20 @@ export OTEL_EXPORTER_OTLP_ENDPOINT="{url}"
 export OTEL_EXPORTER_OTLP_HEADERS="x-api-key={key}"
 """
 
+_PYTHON_SDK = Paste(
+    "python",
+    """\
+from opentelemetry import trace
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+provider = TracerProvider()
+provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+trace.set_tracer_provider(provider)
+""",
+)
+
 OTLP_SENDERS: dict[str, OtlpSender] = {
     sender.name: sender
     for sender in (
@@ -50,7 +64,7 @@ OTLP_SENDERS: dict[str, OtlpSender] = {
             "claude-code",
             "Claude Code",
             run_with="@anthropic-ai/claude-code 2.1.330",
-            needs="any with the event `api_request`; without OTEL_EXPORTER_OTLP_PROTOCOL it sends nothing",
+            needs="2.1.221 or later; without OTEL_EXPORTER_OTLP_PROTOCOL it sends nothing",
             pastes=(
                 Paste(
                     "sh",
@@ -67,7 +81,7 @@ OTLP_SENDERS: dict[str, OtlpSender] = {
             "gemini-cli",
             "Gemini CLI",
             run_with="@google/gemini-cli 0.61.0",
-            needs="any with the event `gemini_cli.api_response`",
+            needs="0.61.0 or later",
             pastes=(
                 Paste(
                     "sh",
@@ -79,10 +93,29 @@ OTLP_SENDERS: dict[str, OtlpSender] = {
             ),
         ),
         OtlpSender(
+            "codex",
+            "Codex",
+            run_with="@openai/codex 0.169.0",
+            needs="0.169.0 or later, with exporters of logs or spans: metrics alone hold no calls",
+            pastes=(
+                Paste(
+                    "toml",
+                    "[otel]\n"
+                    'exporter = { otlp-http = { endpoint = "{url}/v1/logs", protocol = "binary",'
+                    ' headers = { "x-api-key" = "{key}" } } }\n'
+                    'trace_exporter = { otlp-http = { endpoint = "{url}/v1/traces", protocol = "binary",'
+                    ' headers = { "x-api-key" = "{key}" } } }\n'
+                    'metrics_exporter = { otlp-http = { endpoint = "{url}/v1/metrics", protocol = "binary",'
+                    ' headers = { "x-api-key" = "{key}" } } }\n',
+                    file=".codex/config.toml",
+                ),
+            ),
+        ),
+        OtlpSender(
             "logfire",
             "Logfire",
             run_with="logfire 5.2.0, openai 3.54.0, anthropic 2.12.0",
-            needs="logfire with `gen_ai.usage.raw` for cache and reasoning tokens",
+            needs="logfire 5.2.0 or later, with `gen_ai.usage.raw` for cache and reasoning tokens",
             pastes=(
                 Paste("sh", _ENDPOINT),
                 Paste(
@@ -98,10 +131,117 @@ OTLP_SENDERS: dict[str, OtlpSender] = {
             "openlit",
             "OpenLIT",
             run_with="openlit 1.45.0, openai 2.54.0, anthropic 0.125.0",
-            needs="openlit 1.30",
+            needs="openlit 1.45.0 or later",
             pastes=(
                 Paste("sh", _ENDPOINT),
                 Paste("python", 'import openlit\n\nopenlit.init(application_name="checkout-bot")\n'),
+            ),
+        ),
+        OtlpSender(
+            "vercel-ai",
+            "Vercel AI SDK, up to version 6",
+            run_with="ai 5.0.277, @ai-sdk/openai 2.0.131, @ai-sdk/anthropic 2.0.112, @opentelemetry/sdk-node 0.301.0",
+            needs='ai 4.3.19 or later; in 4 `createOpenAI` with `compatibility: "strict"`',
+            pastes=(
+                Paste("sh", _ENDPOINT),
+                Paste(
+                    "javascript",
+                    'import { NodeSDK } from "@opentelemetry/sdk-node";\n\nconst sdk = new NodeSDK();\nsdk.start();\n',
+                ),
+            ),
+        ),
+        OtlpSender(
+            "vercel-ai-7",
+            "Vercel AI SDK, from version 7",
+            run_with="ai 7.0.173, @ai-sdk/otel 1.0.173, @opentelemetry/sdk-node 0.301.0",
+            needs="ai 7.0.173 or later with @ai-sdk/otel, and Node 22",
+            pastes=(
+                Paste("sh", _ENDPOINT),
+                Paste(
+                    "javascript",
+                    'import { NodeSDK } from "@opentelemetry/sdk-node";\n'
+                    'import { registerTelemetry } from "ai";\n'
+                    'import { OpenTelemetry } from "@ai-sdk/otel";\n\n'
+                    "const sdk = new NodeSDK();\n"
+                    "sdk.start();\n"
+                    "registerTelemetry(new OpenTelemetry());\n",
+                ),
+            ),
+        ),
+        OtlpSender(
+            "genkit",
+            "Genkit",
+            run_with="genkit 1.42.0, @genkit-ai/compat-oai 1.42.0, @opentelemetry/exporter-trace-otlp-proto 0.52.1",
+            needs="genkit 1.42.0 or later, and the OTLP exporter of the generation that it uses",
+            pastes=(
+                Paste("sh", _ENDPOINT),
+                Paste(
+                    "javascript",
+                    'import { OTLPTraceExporter } from "@opentelemetry/exporter-trace-otlp-proto";\n'
+                    'import { BatchSpanProcessor } from "@opentelemetry/sdk-trace-base";\n'
+                    'import { enableTelemetry, flushTracing } from "genkit/tracing";\n\n'
+                    "await enableTelemetry({ spanProcessors: [new BatchSpanProcessor(new OTLPTraceExporter())] });\n",
+                ),
+            ),
+        ),
+        OtlpSender(
+            "mastra",
+            "Mastra",
+            run_with="@mastra/core 1.71.0, @mastra/observability 1.17.9, @mastra/otel-exporter 1.4.0",
+            needs="@mastra/core 1.71.0 or later, with @opentelemetry/exporter-trace-otlp-proto",
+            pastes=(
+                Paste("sh", 'export OTEL_EXPORTER_OTLP_ENDPOINT="{url}"\nexport TELEMETRY_KEY="{key}"\n'),
+                Paste(
+                    "javascript",
+                    'import { Observability } from "@mastra/observability";\n'
+                    'import { OtelExporter } from "@mastra/otel-exporter";\n\n'
+                    "const otel = new OtelExporter({\n"
+                    "  provider: {\n"
+                    "    custom: {\n"
+                    '      endpoint: process.env.OTEL_EXPORTER_OTLP_ENDPOINT + "/v1/traces",\n'
+                    '      headers: { "x-api-key": process.env.TELEMETRY_KEY },\n'
+                    "    },\n"
+                    "  },\n"
+                    "});\n"
+                    "const observability = new Observability({"
+                    ' configs: { otel: { serviceName: "checkout-bot", exporters: [otel] } } });\n'
+                    "const mastra = new Mastra({ agents, observability });\n",
+                ),
+            ),
+        ),
+        OtlpSender(
+            "google-adk",
+            "Google Agent Development Kit",
+            run_with="google-adk 2.13.0, opentelemetry-sdk 1.44.0",
+            needs="google-adk 2.13.0 or later",
+            pastes=(Paste("sh", _ENDPOINT), _PYTHON_SDK),
+        ),
+        OtlpSender(
+            "agno",
+            "Agno",
+            run_with="agno 3.1.10, openinference-instrumentation-agno 1.0.15",
+            needs="agno 3.1.10 with openinference-instrumentation-agno 1.0.15, or later",
+            pastes=(
+                Paste("sh", _ENDPOINT),
+                _PYTHON_SDK,
+                Paste(
+                    "python",
+                    "from openinference.instrumentation.agno import AgnoInstrumentor\n\nAgnoInstrumentor().instrument()\n",
+                ),
+            ),
+        ),
+        OtlpSender(
+            "botocore",
+            "Amazon Bedrock through boto3",
+            run_with="boto3 1.44.5, opentelemetry-instrumentation-botocore 0.66b2",
+            needs="opentelemetry-instrumentation-botocore 0.66b2 or later",
+            pastes=(
+                Paste("sh", _ENDPOINT),
+                _PYTHON_SDK,
+                Paste(
+                    "python",
+                    "from opentelemetry.instrumentation.botocore import BotocoreInstrumentor\n\nBotocoreInstrumentor().instrument()\n",
+                ),
             ),
         ),
     )

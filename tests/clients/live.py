@@ -21,7 +21,17 @@ from tests.support.gateway_process import GatewayProcess, broken_identities
 from tests.support.keys_beside import inbound_key
 from tests.support.ports import OtlpPorts
 from tests.support.provider import running_provider, served_by
-from tests.support.truth import Calls, Field, any_call, differences, records_in
+from tests.support.truth import (
+    Calls,
+    Field,
+    any_call,
+    differences,
+    of_anthropic,
+    of_openai,
+    of_openai_at_once,
+    records_in,
+    without_attribution,
+)
 
 PROMPT = "Which of the two is cheaper? CANARY-7Q-PROMPT"
 TIMEOUT_S = 180.0
@@ -56,9 +66,11 @@ class Application(NamedTuple):
     settings: Mapping[str, str] = {}
     """Of the environment, beyond the snippets; `{provider}` and `{http}` stand for addresses."""
     files: Mapping[str, str] = {}
-    """In its home, beyond the snippets: path -> text."""
+    """In its home, before what the snippets put there: path -> text."""
     unstated: Mapping[Field, Calls] = {}
     """What it does not report -> of which calls."""
+    who: Mapping[str, str] = {}
+    """Attribution that each of its calls must have."""
     converse: Callable[[subprocess.Popen[str], "Outage"], None] | None = None
     """For a run in which the gateway is killed: asks through the program's standard streams."""
 
@@ -98,6 +110,24 @@ def node_app(folder: str) -> Callable[[Places], list[str]]:
 def gemini_cli(places: Places) -> list[str]:
     program = built("gemini-cli", npm) / "node_modules/.bin/gemini"
     return [*node(), str(program), "-m", "gemini-2.5-flash", "-p", PROMPT]
+
+
+def codex(places: Places) -> list[str]:
+    (program,) = (built("codex", npm) / "node_modules/@openai").glob("codex-*/vendor/*/bin/codex")
+    return [str(program), "exec", "--skip-git-repo-check", PROMPT]
+
+
+CODEX_PROVIDER = """\
+model = "gpt-4.1-mini"
+model_provider = "loopback"
+
+[model_providers.loopback]
+name = "loopback"
+base_url = "{provider}/v1"
+env_key = "PROVIDER_KEY"
+wire_api = "responses"
+
+"""
 
 
 def claude_code(places: Places) -> list[str]:
@@ -159,6 +189,41 @@ APPLICATIONS: Mapping[str, Application] = {
         },
         files={".gemini/settings.json": '{"security": {"auth": {"selectedType": "gemini-api-key"}}}'},
     ),
+    "codex": Application(
+        "codex",
+        codex,
+        settings={"PROVIDER_KEY": "sk-CANARY-7Q-KEY"},
+        files={".codex/config.toml": CODEX_PROVIDER},
+        unstated={"model": any_call},
+    ),
+    "adk": Application(
+        "google-adk",
+        python_app("adk"),
+        settings={"GOOGLE_API_KEY": "sk-CANARY-7Q-KEY", "GOOGLE_GEMINI_BASE_URL": "{provider}"},
+        unstated={"model": any_call},
+    ),
+    "agno": Application(
+        "agno",
+        python_app("agno"),
+        unstated={"model": of_openai, "reasoning": of_openai},  # Anthropic's SDK reports its own calls besides
+        who={"user": "user-7", "session": "session-7"},
+    ),
+    "bedrock": Application("botocore", python_app("bedrock")),
+    "genkit": Application("genkit", node_app("genkit")),
+    "mastra": Application("mastra", node_app("mastra")),
+    "vercel-ai-4": Application(
+        "vercel-ai",
+        node_app("vercel-ai-4"),
+        unstated={"reasoning": of_anthropic},
+        who={"user": "user-7"},
+    ),
+    "vercel-ai-5": Application(
+        "vercel-ai",
+        node_app("vercel-ai-5"),
+        unstated={"cache_read": of_openai_at_once, "reasoning": of_openai_at_once},
+        who={"user": "user-7"},
+    ),
+    "vercel-ai-7": Application("vercel-ai-7", node_app("vercel-ai-7"), unstated={"reasoning": any_call}),
     "logfire": Application("logfire", python_app("logfire")),
     "openlit": Application("openlit", python_app("openlit")),
 }
@@ -194,7 +259,9 @@ def run_live(application: Application, folder: Path) -> LiveOutcome:
             gateway.wait_until_delivered("records", at_least=len(served))
         except ProcessFailed:
             gateway.wait_until_delivered("records", at_least=0)
-        wrong = differences(served, records_in(records), application.unstated) + broken_identities(gateway.status())
+        delivered = records_in(records)
+        wrong = differences(served, delivered, application.unstated) + broken_identities(gateway.status())
+    wrong += without_attribution(delivered, application.who)
     wrong += [f"content in {file}" for file in files_with_canary(folder / "data")]
     return LiveOutcome(len(served), wrong, said, time.monotonic() - began)
 
@@ -246,8 +313,8 @@ def environment(application: Application, places: Places) -> dict[str, str]:
 def prepared_home(application: Application, places: Places) -> Path:
     """The home folder, with the files of snippets and application."""
     pasted = {paste.file: places.addressed(paste) for paste in OTLP_SENDERS[application.sender].pastes if paste.file}
-    for path, text in {**pasted, **application.files}.items():
+    for path in {**pasted, **application.files}:
         file = places.home / path
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
+        file.write_text(places.filled(application.files.get(path, "")) + pasted.get(path, ""))
     return places.home

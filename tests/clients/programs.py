@@ -7,7 +7,7 @@ import fcntl
 import hashlib
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from tests.support.client_environments import ENVIRONMENTS, InstallFailed, client_python
@@ -38,23 +38,26 @@ def command(program: str) -> list[str]:
 
 
 def built(program: str, build: Callable[[Path], None]) -> Path:
-    """A copy of the program's folder, in which it was built."""
+    """A copy of the program's folder and of what programs share, in which it was built."""
     source = CLIENTS / program
-    folder = ENVIRONMENTS / f"{program}-{fingerprint(source)}"
+    folder = ENVIRONMENTS / f"{program}-{fingerprint([*source.rglob('*'), *CLIENTS.glob('*.mjs')])}"
     ENVIRONMENTS.mkdir(exist_ok=True)
     with folder.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # another run may be building the same one
         if not (folder / "complete").exists():
             shutil.rmtree(folder, ignore_errors=True)
             shutil.copytree(source, folder)
+            for shared in CLIENTS.glob("*.mjs"):
+                shutil.copy(shared, folder)
             build(folder)
             (folder / "complete").touch()
     return folder
 
 
-def fingerprint(folder: Path) -> str:
+def fingerprint(paths: Iterable[Path]) -> str:
+    """Of the files among *paths*."""
     digest = hashlib.sha256()
-    for file in sorted(path for path in folder.rglob("*") if path.is_file()):
+    for file in sorted(path for path in paths if path.is_file()):
         digest.update(file.name.encode() + file.read_bytes())
     return digest.hexdigest()[:12]
 

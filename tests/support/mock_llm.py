@@ -11,6 +11,7 @@ client's base URL can be `http://127.0.0.1:N/s/<scenario>/v1`:
     POST …/embeddings          OpenAI embeddings, float and base64
     POST …/messages            Anthropic messages, streamed or not
     POST …/models/<model>:generateContent, :streamGenerateContent    Gemini
+    POST …/model/<model>/converse, /converse-stream    Amazon Bedrock
     GET  /_served              the truth: a JSON array of `Served`, one object a call
 
 Every completion holds `CANARY-7Q-COMPLETION` and every error text `CANARY-7Q-PROMPT`. A request
@@ -26,9 +27,10 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import NamedTuple, TypedDict, cast
+from urllib.parse import unquote
 
-from tests.support.mock_apis import anthropic, gemini, openai
-from tests.support.mock_apis.turn import Event, Json, Reply, Turn, identity, numbers, wanted_tool
+from tests.support.mock_apis import anthropic, bedrock, gemini, openai
+from tests.support.mock_apis.turn import Event, Frames, Json, Reply, Turn, identity, numbers, wanted_tool
 
 RESPONSE_MODEL = {
     "claude-haiku-4-5": "claude-haiku-4-5-20251001",
@@ -80,6 +82,8 @@ _APIS = {
     "/embeddings": Api("openai", "embeddings", openai.embeddings),
     "/messages": Api("anthropic", "chat", anthropic.messages),
 }
+_CONVERSE_PATH = re.compile(r"/model/([^/]+)/(converse|converse-stream)$")
+_BEDROCK = Api("aws.bedrock", "chat", bedrock.converse)
 _GEMINI = Api("gcp.gemini", "generate_content", gemini.generate_content)
 
 
@@ -129,6 +133,10 @@ class _Handler(BaseHTTPRequestHandler):
         if generated:
             api = _GEMINI
             request |= {"model": generated[1], "stream": generated[2] == "streamGenerateContent"}
+        conversed = _CONVERSE_PATH.search(path)
+        if conversed:
+            api = _BEDROCK
+            request |= {"model": unquote(conversed[1]), "stream": conversed[2] == "converse-stream"}
         if api is None:
             self._send_json({"error": {"message": "no such path", "type": "invalid_request_error"}}, 404)
         else:
@@ -160,13 +168,17 @@ class _Handler(BaseHTTPRequestHandler):
         provider.record(served)
         if isinstance(reply.content, dict):
             self._send_json(reply.content)
+        elif isinstance(reply.content, Frames):
+            self._send(reply.content.body, reply.content.content_type)
         else:
             self._send_events(reply.content)
 
     def _send_json(self, body: Json | Sequence[Served], status: int = 200) -> None:
-        raw = json.dumps(body).encode()
+        self._send(json.dumps(body).encode(), "application/json", status)
+
+    def _send(self, raw: bytes, content_type: str, status: int = 200) -> None:
         self.send_response(status)
-        self.send_header("content-type", "application/json")
+        self.send_header("content-type", content_type)
         self.send_header("content-length", str(len(raw)))
         self.end_headers()
         self.wfile.write(raw)

@@ -32,6 +32,25 @@ def any_call(call: Served) -> bool:
     return True
 
 
+def of_openai(call: Served) -> bool:
+    return call["provider"] == "openai"
+
+
+def of_openai_at_once(call: Served) -> bool:
+    """Not streamed."""
+    return of_openai(call) and not call["stream"]
+
+
+def of_anthropic(call: Served) -> bool:
+    return call["provider"] == "anthropic"
+
+
+def without_attribution(records: Iterable[Mapping[str, Any]], who: Mapping[str, str]) -> list[str]:
+    """A line for each record whose attribution is not *who*."""
+    found = [{field: record["attribution"].get(field) for field in who} for record in records]
+    return [f"attributed to: {each}" for each in found if each != who]
+
+
 def of_served(served: Served, unstated: Mapping[Field, Calls]) -> Call:
     """*unstated*: what the sender does not report -> of which calls."""
     call = Call(
@@ -57,8 +76,8 @@ def of_record(record: Mapping[str, Any]) -> Call:
     """An `inference/1` record."""
     usage = record["usage"]
     return Call(
-        record["provider"],
-        record["response_model"] or record["request_model"],
+        record.get("provider"),
+        record.get("response_model") or record.get("request_model"),
         record["status"],
         usage.get("input_tokens"),
         usage.get("output_tokens"),

@@ -102,7 +102,9 @@ def test_every_sender_of_otlp_has_a_page_with_the_snippets_that_the_command_prin
         text = paste.addressed(url="http://127.0.0.1:4318", grpc="127.0.0.1:4317", key="YOUR_KEY")
         assert f"```{paste.language}\n{text}```\n" in page
         assert not paste.file or f"`~/{paste.file}`" in page
-    assert " ".join(f"**Run with**: {sender.run_with}.".split()) in " ".join(page.split())
+    words = " ".join(page.split())
+    assert f"- **Run with**: {sender.run_with}." in words
+    assert f"- **Needs**: {sender.needs}." in words
     assert (
         f"| `{sender.name}` | [{sender.name}.md]({sender.name}.md) |" in (ROOT / "docs/senders/README.md").read_text()
     )

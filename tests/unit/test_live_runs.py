@@ -29,7 +29,7 @@ def test_a_page_states_the_versions_of_its_live_run(sender: OtlpSender) -> None:
 
 @pytest.mark.parametrize("sender", OTLP_SENDERS.values(), ids=lambda sender: sender.name)
 def test_the_code_of_a_page_stands_in_the_program_that_is_run(sender: OtlpSender) -> None:
-    programs = [program.read_text() for program in _PROGRAMS]
+    programs = ["\n" + program.read_text() for program in _PROGRAMS]
     for paste in sender.pastes:
         if paste.language in ("python", "javascript"):
             lines = [line for line in paste.text.splitlines() if line]

@@ -69,12 +69,19 @@ class Event(NamedTuple):
     data: Json | str
 
 
+class Frames(NamedTuple):
+    """A stream in an encoding of its own."""
+
+    content_type: str
+    body: bytes
+
+
 class Reply(NamedTuple):
-    """What goes back: one JSON body, or events."""
+    """What goes back: one JSON body, server-sent events, or frames."""
 
     response_id: str | None
     told: Told
-    content: Json | Sequence[Event]
+    content: Json | Sequence[Event] | Frames
 
 
 def _primes(below: int) -> list[int]:

@@ -1,0 +1,26 @@
+"""boto3's Converse under OpenTelemetry's botocore instrumentation."""
+
+import boto3
+from botocore.config import Config
+from opentelemetry.instrumentation.botocore import BotocoreInstrumentor
+
+from tests.clients.apps.exercises import PROMPT, provider_url
+from tests.clients.apps.telemetry import provider
+
+BotocoreInstrumentor().instrument()
+
+MODEL = "anthropic.claude-sonnet-4-5-20250929-v1:0"
+ASKED = [{"role": "user", "content": [{"text": PROMPT}]}]
+client = boto3.client(
+    "bedrock-runtime",
+    region_name="us-east-1",
+    endpoint_url=provider_url("bedrock"),
+    aws_access_key_id="AKIA-CANARY-7Q-KEY",
+    aws_secret_access_key="CANARY-7Q-KEY",
+    config=Config(retries={"total_max_attempts": 1}),
+)
+client.converse(modelId=MODEL, messages=ASKED)
+client.converse(modelId="amazon.nova-lite-v1:0", messages=ASKED)
+for _ in client.converse_stream(modelId=MODEL, messages=ASKED)["stream"]:
+    pass
+provider.shutdown()
