@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Final
 
-from gateway.delivery.embedded import TotalsPage
+from gateway.delivery.embedded import Total, TotalsPage
 from gateway.insights.finding import STATUSES, Insight
 from gateway.observability.dead_letters import ReasonFigures
 from gateway.observability.lane_log import waiting_in_vain
@@ -221,17 +221,41 @@ def totals_table(totals: TotalsPage) -> str:
     """The table of calls and tokens by provider and model, with links to the models before and
     behind those that are shown.
     """
+    if not totals.are_known:
+        return '<p class="soft">The upstream has them: its reports show tokens and cost.</p>'
     shown = totals.rows[:MOST_MODELS]
     links = model_links(totals.first, len(shown), totals.first + len(totals.rows), totals.groups)
     if not shown:
         return links or '<p class="soft">None yet.</p>'
     rows = [
         [escape(total.get("provider") or "unknown"), escape(total.get("model") or "unknown")]
-        + [cell(total.get(column)) for column in TOTAL_COLUMNS]
+        + [total_cell(total, column) for column in TOTAL_COLUMNS]
         for total in shown
     ]
     head = ["Provider", "Model", *TOTAL_COLUMNS.values()]
     return table("Billed calls by provider and model, most calls first; tokens", head, rows, 2) + links
+
+
+def total_cell(total: Total, column: str) -> str:
+    """A figure of the table; `unknown` where no call states it, and with the currency of a cost."""
+    if column == "cost":
+        return cost_cell(total)
+    if column != "calls" and total.get("calls") and total.get("calls_without_usage") == total.get("calls"):
+        return "unknown"
+    return cell(total.get(column))
+
+
+def cost_cell(total: Total) -> str:
+    """Every currency with its sum, and how many calls have none."""
+    cost, unpriced = total.get("cost"), total.get("calls_without_cost", 0)
+    sums = [
+        *([f"USD {cost}"] if cost is not None else []),
+        *(f"{k} {v}" for k, v in total.get("other_costs", {}).items()),
+    ]
+    if not sums:
+        return "unknown"
+    more = [f'<span class="soft">{number(unpriced)} without</span>'] if unpriced else []
+    return "<br>".join([*map(escape, sums), *more])
 
 
 def model_links(first: int, shown: int, known: int, groups: int | None) -> str:

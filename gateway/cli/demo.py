@@ -131,7 +131,7 @@ def calls_table(rows: Sequence[Mapping[str, Any]], totals: Mapping[str, Any]) ->
 def _money(row: Mapping[str, Any]) -> str:
     """What the calls with a cost cost, and that there are others; `unknown` when none has one."""
     without = row["calls_without_cost"]
-    if without == row["calls"]:
+    if row["cost"] is None:
         return "unknown"
     return f"{row['cost']} + {without} unknown" if without else str(row["cost"])
 

@@ -84,8 +84,12 @@ class Total(TypedDict, total=False):
     cache_creation_input_tokens: int
     output_tokens: int
     reasoning_output_tokens: int
+    calls_without_usage: int
+    calls_without_cost: int
     cost: str | None
-    """Decimal string."""
+    """Decimal string of US dollars; None where no call has a cost in them."""
+    other_costs: dict[str, str]
+    """Currency -> decimal string."""
 
 
 class TotalsPage(NamedTuple):
@@ -95,6 +99,8 @@ class TotalsPage(NamedTuple):
     first: int = 0
     groups: int | None = None
     """How many there are of all; None where *rows* are all."""
+    are_known: bool = True
+    """False where the records went to another service, which has them."""
 
 
 class ServiceSummary:
@@ -123,7 +129,7 @@ class ServiceSummary:
 
 async def no_totals(*_: int) -> TotalsPage:
     """For a gateway whose service is elsewhere."""
-    return TotalsPage([])
+    return TotalsPage([], are_known=False)
 
 
 class EmbeddedService:

@@ -2,8 +2,9 @@
 `DIMENSIONS`.
 
 Sums cover known values; `calls_without_usage` and `calls_without_cost` count the unknown ones.
-`cost` is in US dollars; amounts in other currencies are never added to it and stand in
-`other_costs`. An aggregate adds its tokens, and its calls where it states them.
+`cost` is in US dollars, and null where records are summed of which none has a cost in dollars;
+amounts in other currencies are never added to it and stand in `other_costs`. An aggregate adds its
+tokens, and its calls where it states them.
 """
 
 import sqlite3
@@ -43,17 +44,20 @@ class _Sums:
     def __init__(self) -> None:
         self.counts = [0] * len(COUNTS)
         self.costs: dict[str, Decimal] = {}
+        self.is_empty = True
 
     def add(self, counts: Iterable[int], currency: str | None, cost: Decimal) -> None:
+        self.is_empty = False
         self.counts = [mine + theirs for mine, theirs in zip(self.counts, counts, strict=True)]
         if currency is not None:
             self.costs[currency] = EXACT.add(self.costs.get(currency, Decimal(0)), cost)
 
     def as_json(self) -> dict[str, object]:
         others = {name: decimal_text(cost) for name, cost in sorted(self.costs.items()) if name != MAIN_CURRENCY}
+        cost = self.costs.get(MAIN_CURRENCY, Decimal(0) if self.is_empty else None)
         return {
             **dict(zip(COUNTS, self.counts, strict=True)),
-            "cost": decimal_text(self.costs.get(MAIN_CURRENCY, Decimal(0))),
+            "cost": None if cost is None else decimal_text(cost),
             **({"other_costs": others} if others else {}),
         }
 

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
 from exporters.secret import Secret
-from gateway.admin.page import status_page
+from gateway.admin.page import cost_cell, status_page
 from gateway.admin.pages import AdminParts
 from gateway.admin.registry import AdminStores
 from gateway.admin.server import admin_app
@@ -336,6 +336,31 @@ def test_the_page_shows_both_identities_lanes_and_totals() -> None:
     assert "Every item is accounted for" in text
     for word in ("ai_telemetry", "openai", "m-small", "1,234", "5,678,901", "1.25", "12 s"):
         assert word in text
+
+
+@pytest.mark.parametrize(
+    ("total", "shown"),
+    [
+        ({"cost": "1.25", "calls_without_cost": 0}, "USD 1.25"),
+        ({"cost": "1.25", "other_costs": {"EUR": "100.001"}, "calls_without_cost": 7}, "USD 1.25EUR 100.0017 without"),
+        ({"cost": None, "other_costs": {"EUR": "100.001"}}, "EUR 100.001"),
+        ({"cost": None, "calls_without_cost": 9}, "unknown"),
+    ],
+)
+def test_a_cost_has_its_currency_and_an_unknown_one_is_none(total: Total, shown: str) -> None:
+    assert re.sub(r"<[^>]+>", "", cost_cell(total)) == shown
+
+
+def test_tokens_that_no_call_states_are_unknown() -> None:
+    silent: Total = {"model": "m", "calls": 2, "calls_without_usage": 2, "input_tokens": 0, "cost": None}
+    text = re.sub(r"<[^>]+>", " ", status_page(figures(), TotalsPage([silent])))
+    assert " m  2  unknown  unknown  unknown  unknown  unknown  unknown " in re.sub(r" {2,}", "  ", text)
+
+
+def test_totals_that_another_service_has_are_not_called_none() -> None:
+    page = status_page(figures(), TotalsPage([], are_known=False))
+    assert "The upstream has them" in page
+    assert "None yet" not in page
 
 
 def models(n: int) -> list[Total]:

@@ -105,12 +105,12 @@ async def test_unknown_usage_is_taken_as_unknown_and_a_provider_or_a_model_is_en
         "summary": [
             {"provider": None, "model": "gpt-4o-mini-2024-07-18"}
             | ZEROS
-            | {"calls": 1, "calls_without_usage": 1, "calls_without_cost": 1},
+            | {"calls": 1, "calls_without_usage": 1, "calls_without_cost": 1, "cost": None},
             {"provider": "openai", "model": None}
             | ZEROS
-            | {"calls": 1, "calls_without_usage": 1, "calls_without_cost": 1},
+            | {"calls": 1, "calls_without_usage": 1, "calls_without_cost": 1, "cost": None},
         ],
-        "totals": ZEROS | {"calls": 2, "calls_without_usage": 2, "calls_without_cost": 2},
+        "totals": ZEROS | {"calls": 2, "calls_without_usage": 2, "calls_without_cost": 2, "cost": None},
     }
 
 
@@ -194,6 +194,15 @@ async def test_another_currency_is_never_added_to_dollars(client: Client) -> Non
     assert summary["totals"]["cost"] == "1"
     assert summary["totals"]["other_costs"] == {"EUR": "5"}
     assert summary["totals"]["calls"] == 3
+    foreign = (await client.get(SUMMARY, to="2000-01-01")).json["totals"]
+    assert (foreign["calls"], foreign["cost"]) == (0, "0"), "nothing costs nothing"
+
+
+async def test_what_was_paid_in_another_currency_alone_has_no_cost_in_dollars(client: Client) -> None:
+    euro = {"amount": "100.001", "currency": "EUR", "source": "reported", "price_version": None}
+    await accepted(client, ai_record("a", cost=euro))
+    (row,) = (await client.get(SUMMARY)).json["summary"]
+    assert (row["cost"], row["other_costs"], row["calls_without_cost"]) == (None, {"EUR": "100.001"}, 0)
 
 
 async def test_only_billed_records_are_summed_and_aggregates_add_their_tokens(client: Client) -> None:
@@ -209,7 +218,7 @@ async def test_only_billed_records_are_summed_and_aggregates_add_their_tokens(cl
         ai_record("uncounted", **aggregate),
     )
     totals = (await client.get(SUMMARY)).json["totals"]
-    assert totals == ZEROS | {"calls": 4, "input_tokens": 20, "output_tokens": 2}
+    assert totals == ZEROS | {"calls": 4, "input_tokens": 20, "output_tokens": 2, "cost": None}
     unbilled = await client.get(INGEST, billed="false")
     assert [record["record_id"] for record in unbilled.json["records"]] == ["cache hit"]
 
