@@ -105,6 +105,17 @@ def _answers(document: Mapping[str, Json]) -> Iterator[Mapping[str, Json]]:
             waiting.extend(value)
 
 
+def complete_parts(usage: Usage, other: Usage) -> None:
+    """Take cache reads and reasoning of *other*, a provider's own usage, that *usage* lacks, where
+    both have the same whole.
+    """
+    reasoning, cached = other.get("reasoning_output_tokens"), other.get("cache_read_input_tokens")
+    if reasoning is not None and usage.get("output_tokens") == other.get("output_tokens"):
+        usage.setdefault("reasoning_output_tokens", reasoning)
+    if cached is not None and usage.get("input_tokens") == other.get("input_tokens"):
+        usage.setdefault("cache_read_input_tokens", cached)
+
+
 def _fill_parts(usage: Usage, counts: Mapping[str, int]) -> None:
     """Parts that are absent and fit their whole."""
     output, reasoning = usage.get("output_tokens"), counts.get("reasoning")

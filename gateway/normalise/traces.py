@@ -34,7 +34,7 @@ from gateway.normalise.fingerprint import fingerprint, scope_fingerprint
 from gateway.normalise.operation import Outcome
 from gateway.normalise.record import call_record, error_name, title
 from gateway.normalise.record_spans import stated_record
-from gateway.normalise.siblings import Companions
+from gateway.normalise.siblings import Companions, complete_parts
 from gateway.normalise.signal_precedence import DETAILS, SPAN, place, rank_of
 from spool.record import Record, Source
 from spool.span_form import SCOPE as RECORDS_SCOPE
@@ -129,6 +129,7 @@ def _drop_repeats(out: Normalised) -> None:
         if repeated is None or not _repeats(call.record, repeated, below[above]):
             kept.append(call)
             continue
+        complete_parts(repeated["usage"], call.record["usage"])
         if repeated["response_model"] is None and repeated["status"] == "ok":
             repeated["response_model"] = call.record["response_model"]
         if _names_another_response(call.record, repeated):

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from gateway.decode.view import Span
 from gateway.normalise.conventions.langfuse_usage import read_usage
+from gateway.normalise.conventions.litellm import drop_unknown_reasoning
 from gateway.normalise.conventions.native import add_parts
 from gateway.normalise.conventions.table import Convention, by_operation, inclusive
 from gateway.normalise.extract import Extracted
@@ -78,6 +79,8 @@ def read_texts(picked: Extracted, *, failed: bool) -> None:
     answer = raw_answer(texts.pop("raw_answer", None))
     if answer.response_id is not None:
         texts.setdefault("response_id", answer.response_id[:256])
+    if "request_id" in texts:
+        drop_unknown_reasoning(picked)
     if texts.get("kind", "").lower() == "embedding":
         texts.setdefault("operation", "embeddings")
 

@@ -13,6 +13,8 @@
 4. Without a provider's id the response id is LiteLLM's own call id, which is no response id.
 5. A response from the gateway's cache repeats tokens and cost; its mark is a
    `cache_key` in `hidden_params`.
+6. Of Anthropic and Bedrock a reasoning of 0 is unknown: some versions fill in 0 where the provider
+   states thinking tokens, which then stand in `raw_gen_ai_request` alone.
 """
 
 import re
@@ -23,6 +25,7 @@ from gateway.normalise.conventions.native import add_parts, add_wholes, note_nat
 from gateway.normalise.conventions.table import Convention, by_operation, inclusive, usage_rule
 from gateway.normalise.extract import RAW, TEXT, AttributeTable, Extracted, Interest
 from gateway.normalise.operation import Outcome
+from gateway.normalise.provider import counts_cache_apart, named_provider
 from gateway.normalise.texts import json_object, object_in, repr_object
 
 RAW_REQUEST = "raw_gen_ai_request"
@@ -111,7 +114,7 @@ def _read_raw(picked: Extracted) -> None:
 
 
 def read_texts(picked: Extracted, *, failed: bool) -> None:
-    """Rules 1 to 5."""
+    """Rules 1 to 6."""
     texts = picked.texts
     if _raw_usage(texts):
         _read_raw(picked)
@@ -129,6 +132,7 @@ def read_texts(picked: Extracted, *, failed: bool) -> None:
     _place_models(texts, picked.who)
     if texts.get("response_id") is not None and texts.get("response_id") == texts.get("request_id"):
         del texts["response_id"]
+    drop_unknown_reasoning(picked)
 
 
 def _place_models(texts: dict[str, str], who: dict[str, str]) -> None:
@@ -144,6 +148,16 @@ def _place_models(texts: dict[str, str], who: dict[str, str]) -> None:
     group = who.get("label.model_group")
     if group is not None and texts.get("response_model") == group != asked:
         del texts["response_model"]
+
+
+def drop_unknown_reasoning(picked: Extracted) -> None:
+    """Rule 6."""
+    texts = picked.texts
+    if picked.counts.get("reasoning") != 0:
+        return
+    is_claude = any("claude" in texts.get(name, "").lower() for name in ("model", "request_model", "response_model"))
+    if is_claude or counts_cache_apart(named_provider(texts.get("provider")), None):
+        picked.counts.pop("reasoning")
 
 
 def without_prefix(model: str, texts: dict[str, str]) -> str:

@@ -28,7 +28,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from gateway.normalise.conventions.litellm import without_prefix
+from gateway.normalise.conventions.litellm import drop_unknown_reasoning, without_prefix
 from gateway.normalise.conventions.native import add_parts, add_wholes, note_native
 from gateway.normalise.conventions.table import Convention, inclusive
 from gateway.normalise.extract import MAX_TEXT_CHARS, Extracted
@@ -167,6 +167,7 @@ def _read_usage(document: Mapping[str, Json], picked: Extracted) -> Mapping[str,
         add_parts(picked, usage)
     if "input_tokens" in usage:
         note_native(picked, usage)
+    drop_unknown_reasoning(picked)
     return usage or document
 
 
