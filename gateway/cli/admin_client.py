@@ -1,7 +1,7 @@
 """A request of a command to the running gateway, over its admin listener."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import aiohttp
 import click
@@ -16,6 +16,7 @@ from gateway.config.model import Config
 from gateway.config.values import TcpAddress, UnixAddress
 from spool.errors import SpoolLocked
 
+LOGIN_LINKS: Final = "/v2/login-links"
 TIMEOUT_S = 3600.0
 """Replaying millions of dead letters takes minutes; a gateway that is gone is noticed at once."""
 
@@ -33,16 +34,36 @@ async def ask_gateway(
     """
     headers = {} if operation.open and not has_token(config) else {"Authorization": token_of(config)}
     connector, base = reach(config, locked)
-    timeout = aiohttp.ClientTimeout(total=TIMEOUT_S, sock_connect=10)
     url = URL(base + operation.url(path), encoded=True)
+    return await asked(connector, operation.method, url, locked, headers=headers, params=list(query), json=body)
+
+
+async def login_link(config: Config, locked: SpoolLocked) -> str:
+    """A link that opens the status page once, for a browser. Raises as `ask_gateway`, and where the
+    page has no address of a browser.
+    """
+    connector, base = reach(config, locked)
+    if isinstance(connector, aiohttp.UnixConnector):
+        await connector.close()
+        raise click.ClickException("listen.admin is a Unix socket, which no browser opens: set host:port")
+    headers = {"Authorization": token_of(config)}
+    answer = await asked(connector, "POST", URL(base + LOGIN_LINKS), locked, headers=headers)
+    return f"{base}{answer['path']}"
+
+
+async def asked(
+    connector: aiohttp.BaseConnector, method: str, url: URL, locked: SpoolLocked, **request: Any
+) -> dict[str, Any]:
+    """The answer to one request; as `ask_gateway`."""
+    timeout = aiohttp.ClientTimeout(total=TIMEOUT_S, sock_connect=10)
     try:
         async with (
             aiohttp.ClientSession(connector=connector, timeout=timeout) as session,
-            session.request(operation.method, url, params=list(query), json=body, headers=headers) as response,
+            session.request(method, url, **request) as response,
         ):
             answer: dict[str, Any] = await response.json()
     except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-        raise click.ClickException(unanswered(locked, base, error)) from error
+        raise click.ClickException(unanswered(locked, str(url.origin()), error)) from error
     if not response.ok:
         raise Refused(response.status, answer)
     return answer
