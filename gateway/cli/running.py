@@ -20,6 +20,7 @@ import uvloop
 from gateway.app import Gateway, Ports
 from gateway.cli.logging import LEVELS, REPEATS, configure_logging
 from gateway.cli.options import with_remedy
+from gateway.common.heap import map_large_blocks
 from gateway.common.traceback_summary import places
 from gateway.config.draft import ConfigFaults
 from gateway.config.model import Config, TlsOptions
@@ -66,6 +67,7 @@ def run_service(
 def _run(work: Coroutine[Any, Any, None]) -> int:
     """0 after a clean stop, 1 with the reason on stderr."""
     raise_open_files()
+    map_large_blocks()
     try:
         uvloop.run(work)
     except SpoolLocked as error:

@@ -1,7 +1,10 @@
-"""Memory that large messages leave behind, given back to the system.
+"""Memory that large bodies leave behind, given back to the system.
 
-A message comes in thousands of small pieces; freed, they stay with the process as gaps that only
-glibc itself can close (measured: 400 MiB after twenty messages of 60 MiB, 3 MiB of them in use).
+A body that grows leaves each block that it outgrew behind, as a gap in the heap (measured: 110 MiB
+beside 200 MiB of bodies); a block that is mapped by itself grows in place, and is gone once freed.
+A gRPC message comes in thousands of small pieces; freed, they stay with the process as gaps that
+only glibc itself can close (measured: 400 MiB after twenty messages of 60 MiB, 3 MiB of them in
+use).
 """
 
 import asyncio
@@ -14,6 +17,22 @@ LARGE_BYTES: Final = 1024 * 1024
 TRIM_AFTER_BYTES: Final = 64 * 1024 * 1024
 TRIM_IN_S: Final = 1.0
 """Others may be freed until then, and nothing is trimmed more often."""
+
+MAPPED_BYTES: Final = 256 * 1024
+"""What is smaller is in the heap; glibc would come to keep blocks of up to 32 MiB there."""
+TOP_BYTES: Final = 8 * 1024 * 1024
+"""Of the heap's end, kept for what comes next."""
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of malloc.h
+
+
+def map_large_blocks() -> None:
+    """From now on a large block is mapped by itself, in all threads. Another C library than glibc
+    is left as it is.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_MMAP_THRESHOLD, MAPPED_BYTES)
+        mallopt(_M_TRIM_THRESHOLD, TOP_BYTES)
 
 
 class Heap:

@@ -59,11 +59,14 @@ class Connections:
     def _scan(self) -> None:
         self._scanned_s = self._monotonic_s()
         self._files.clear()
-        for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - numbers, and no paths
-            file = int(name)
-            with suppress(OSError), socket_of(file) as connection:
-                if connection.family in (socket.AF_INET, socket.AF_INET6):
-                    self._files[peer_of(connection)] = file
+        with suppress(OSError):  # where no file can be opened any more
+            for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - numbers, and no paths
+                self._note(int(name))
+
+    def _note(self, file: int) -> None:
+        with suppress(OSError), socket_of(file) as connection:
+            if connection.family in (socket.AF_INET, socket.AF_INET6):
+                self._files[peer_of(connection)] = file
 
 
 @contextmanager

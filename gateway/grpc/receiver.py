@@ -20,7 +20,7 @@ from multidict import CIMultiDict
 from gateway.contract.errors import Overloaded
 from gateway.contract.intake import Intake
 from gateway.contract.scopes import INGEST_SCOPE
-from gateway.grpc.arrival import Arrived, read_message
+from gateway.grpc.arrival import Arrivals, Arrived, read_message
 from gateway.grpc.connections import Connections
 from gateway.keys.record import KeyRecord
 from gateway.receiver.admission import Admission, no_subject
@@ -88,7 +88,7 @@ class GrpcReceiver:
             "logs": intake.logs,
             "metrics": intake.metrics,
         }
-        self._connections = Connections()
+        self._arrivals = Arrivals(Connections())
         self._calls = 0
         self._taking: set[asyncio.Task[Result]] = set()
         """Messages on their way to the disk, whether or not their senders still wait."""
@@ -144,7 +144,7 @@ class GrpcReceiver:
                 raise Overloaded("too many calls are under way")
             key = self._admission.admit(call, path, INGEST_SCOPE, hold)
             is_begun = True
-            arrived = await read_message(context, self._connections, self._receiver.limits, hold)
+            arrived = await read_message(context, self._arrivals, self._receiver.limits, hold)
             is_read = True
         except Exception as error:  # noqa: BLE001 - becomes an answer in `Receiver.decide`
             return refused(error, hold)
@@ -155,6 +155,7 @@ class GrpcReceiver:
                 self._receiver.heap.freed(self._receiver.limits.max_body_bytes if is_begun else 0)
         # A sender that goes away now ends its call, and not the append.
         taking = asyncio.create_task(self._take(signal, call, key, arrived, hold))
+        del arrived  # the message as it was sent is freed once it is decompressed
         self._taking.add(taking)
         taking.add_done_callback(self._taking.discard)
         return await asyncio.shield(taking)
@@ -162,11 +163,13 @@ class GrpcReceiver:
     async def _take(self, signal: Signal, call: Call, key: KeyRecord | None, arrived: Arrived, hold: Hold) -> Result:
         """From the message to the commit. *hold* ends with it."""
         try:
-            body = arrived.message
+            body, is_late = arrived
+            del arrived
             if body.startswith(GZIP_BEGINS):
+                sent_bytes = len(body)
                 body = await decompressed(body, gzip_blocks, self._receiver.limits, hold)
-                hold.give(len(arrived.message))
-            if arrived.is_late or len(body) > INLINE_BYTES:  # the key may have been disabled meanwhile
+                hold.give(sent_bytes)
+            if is_late or len(body) > INLINE_BYTES:  # the key may have been disabled meanwhile
                 self._admission.ask_again(call, INGEST_SCOPE)
             hold.take_of_quota(len(body))
             receipt = await self._intakes[signal](body, json=False, sender=sender_with(key, call.headers, call.remote))

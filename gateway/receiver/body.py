@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from io import BytesIO
 from typing import Final
 
 from aiohttp import web
@@ -26,6 +27,8 @@ INLINE_BYTES = MIB
 thread, a round at a time."""
 
 ROUND_BYTES = 4 * MIB
+ROUNDS_AT_ONCE: Final = 2
+"""Over all requests; what a round gives is in memory before it is taken from the budget."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,13 @@ LONGEST_WAIT_S: Final = 30
 """That a sender is asked for: bodies end sooner than a spool drains."""
 
 
+SMALL_BYTES: Final = MIB
+"""A request that holds no more finds room in the last part of the budget too, where larger ones
+share the rest."""
+FOR_SMALL: Final = 8
+"""That part is one of so many."""
+
+
 class Share:
     """What the requests of one sender (key, else address) hold together."""
 
@@ -60,16 +70,19 @@ class Budget:
 
     Every sender may have one request, as far as there is room. With more than one it may hold no
     more than is still free: alone a half, with one that does the same a third each. So there is
-    always room for another, and no one stands in the way of a sender who is alone.
+    always room for another, and no one stands in the way of a sender who is alone. However many
+    senders have a large request, an eighth is left to small ones.
     """
 
-    __slots__ = ("_shares", "drain", "limit_bytes", "used_bytes")
+    __slots__ = ("_shares", "drain", "limit_bytes", "rounds", "used_bytes")
 
     def __init__(self, limit_bytes: int, monotonic_s: Callable[[], float] = time.monotonic) -> None:
         self.limit_bytes = limit_bytes
         self.used_bytes = 0
         self.drain = Drain(monotonic_s)
         """How fast requests are done with theirs."""
+        self.rounds = asyncio.Semaphore(ROUNDS_AT_ONCE)
+        """For decompression in a thread, until its bytes are taken."""
         self._shares: dict[str, Share] = {}
         """Of those that have a request under way."""
 
@@ -114,8 +127,9 @@ class Hold:
         """
         budget, share = self._budget, self._share
         over_bytes = budget.used_bytes + n_bytes - budget.limit_bytes
-        if over_bytes > 0:
-            raise self._overloaded("too many bytes are in flight", over_bytes)
+        too_many_bytes = over_bytes + self._left_to_small(n_bytes)
+        if too_many_bytes > 0:
+            raise self._overloaded("too many bytes are in flight", too_many_bytes)
         if share is not None:
             if share.requests > 1 and share.held_bytes + n_bytes + over_bytes > 0:
                 raise self._overloaded(
@@ -124,6 +138,12 @@ class Hold:
             share.held_bytes += n_bytes
         budget.used_bytes += n_bytes
         self._held_bytes += n_bytes
+
+    def _left_to_small(self, n_bytes: int) -> int:
+        """What this request may not touch, where it is large and another is as well."""
+        left_bytes = self._budget.limit_bytes // FOR_SMALL
+        is_large = self._held_bytes + n_bytes > SMALL_BYTES
+        return left_bytes if is_large and self._budget.used_bytes - self._held_bytes > left_bytes else 0
 
     def _overloaded(self, text: str, over_bytes: int) -> Overloaded:
         return Overloaded(text, retry_after_s=min(LONGEST_WAIT_S, self._budget.drain.wait_s(over_bytes)))
@@ -165,6 +185,11 @@ class Hold:
         """Of all requests together."""
         return self._budget.limit_bytes
 
+    @property
+    def rounds(self) -> asyncio.Semaphore:
+        """`Budget.rounds`."""
+        return self._budget.rounds
+
 
 async def read_body(request: web.BaseRequest, decode: Decode | None, limits: Limits, hold: Hold) -> bytes:
     """The whole body, plain.
@@ -194,22 +219,20 @@ async def arriving_body(request: web.BaseRequest, limits: Limits, hold: Hold) ->
     if (request.content_length or 0) > limit:
         raise too_large("the body", limit, "max_body_bytes")
     invite(request)
-    chunks: list[bytes] = []
-    size = 0
+    body = BytesIO()  # unlike pieces that are joined, it gives its bytes without a second copy of them
     try:
         async with asyncio.timeout(limits.body_timeout_s):
             while chunk := await request.content.readany():
-                size += len(chunk)
-                if size > limit:
+                if body.tell() + len(chunk) > limit:
                     raise too_large("the body", limit, "max_body_bytes")
                 hold.take(len(chunk))
-                chunks.append(chunk)
+                body.write(chunk)
     except TimeoutError:
         # Not 408: senders drop their data on it (B30).
         raise Overloaded("the body did not arrive in time") from None
     except web.RequestPayloadError:
         raise BadPayload("the body's transfer coding is damaged") from None
-    return b"".join(chunks)
+    return body.getvalue()
 
 
 def too_large(what: str, limit_bytes: int, option: str) -> TooLarge:
@@ -230,31 +253,29 @@ async def decompressed(raw: bytes, decode: Decode, limits: Limits, hold: Hold) -
     """
     blocks = decode(raw)
     limit = limits.max_decompressed_bytes
-    wanted = min(INLINE_BYTES, limit + 1)
-    more = next_blocks(blocks, wanted)
-    done: list[bytes] = []
-    size = 0
-    while True:
-        n_bytes = sum(map(len, more))
-        size += n_bytes
-        if size > limit:
+    plain = BytesIO()
+
+    def take(n_bytes: int) -> None:
+        if plain.tell() > limit:
             raise too_large("the decompressed body", limit, "max_decompressed_bytes")
         hold.take(n_bytes)
-        done += more
-        if n_bytes < wanted:
-            break
-        wanted = min(ROUND_BYTES, limit - size + 1)
-        more = await asyncio.to_thread(next_blocks, blocks, wanted)
-    return b"".join(done)
+
+    wanted = min(INLINE_BYTES, limit + 1)
+    n_bytes = write_blocks(blocks, wanted, plain)
+    take(n_bytes)
+    while n_bytes >= wanted:
+        wanted = min(ROUND_BYTES, limit - plain.tell() + 1)
+        async with hold.rounds:
+            n_bytes = await asyncio.to_thread(write_blocks, blocks, wanted, plain)
+            take(n_bytes)
+    return plain.getvalue()
 
 
-def next_blocks(blocks: Iterator[bytes], at_least_bytes: int) -> list[bytes]:
-    """Take blocks until they hold *at_least_bytes*; fewer means that the decoder came
-    to the end and found it sound.
+def write_blocks(blocks: Iterator[bytes], at_least_bytes: int, into: BytesIO) -> int:
+    """Write blocks until they hold *at_least_bytes*; how many they hold: fewer means that the
+    decoder came to the end and found it sound.
     """
-    taken: list[bytes] = []
     size = 0
     while size < at_least_bytes and (block := next(blocks, None)):
-        taken.append(block)
-        size += len(block)
-    return taken
+        size += into.write(block)
+    return size

@@ -43,6 +43,10 @@ MAX_LINE_BYTES = 8 * 1024
 MAX_HEADER_BYTES = 16 * 1024
 MAX_HEADERS = 100
 
+READ_AHEAD_BYTES = 16 * 1024
+"""A connection on which twice as much waits to be taken is read no further. One read of the loop
+gives 256,000 bytes at most; aiohttp's own 256 KiB let 750 KB wait on each."""
+
 LINGER_S = 2.0
 """How long the rest of a refused body is read and thrown away, so that the
 sender gets to read the answer."""
@@ -109,6 +113,7 @@ class Receiver:
             max_headers=MAX_HEADERS,
             lingering_time=LINGER_S,
             keepalive_timeout=KEEP_ALIVE_S,
+            read_bufsize=READ_AHEAD_BYTES,
             for_grpc=self.for_grpc,
             is_full=self.is_full,
         )

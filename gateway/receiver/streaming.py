@@ -175,9 +175,10 @@ async def plain_blocks(
         raw, decode = await whole(first, blocks, limits), gzip_blocks
     undone = decode(raw)
     while True:
-        block, damage = await asyncio.to_thread(undone_block, undone)
-        if block:
+        async with hold.rounds:
+            block, damage = await asyncio.to_thread(undone_block, undone)
             hold.take(len(block))
+        if block:
             yield block
         if damage is not None:
             raise damage

@@ -7,25 +7,37 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from http.client import HTTPConnection
-from typing import Self
+from typing import Any, Self
 from urllib.parse import urlsplit
 
+import grpc
+
+from tests.support.grpc_calls import TRACES
 from tests.support.spans import call_span
 
 EVERY_S = 0.02
+ANSWER_S = 60.0
 
 
 class HonestSender:
-    """Sends spans of distinct calls to `/v1/traces` while entered, from a process of its own, so
-    that the work of a test does not hold it up.
+    """Sends spans of distinct calls while entered, from a process of its own, so that the work of a
+    test does not hold it up.
     """
 
-    def __init__(self, intake_url: str, *, name: str = "honest") -> None:
-        self.accepted = 0
+    def __init__(self, intake_url: str, *, name: str = "honest", key: str = "", transport: str = "http") -> None:
+        """*intake_url*: of *transport* `grpc` the address of its listener."""
+        self.acked: list[str] = []
+        """Names of the calls that were acknowledged."""
         self.slowest_s = 0.0
         self.errors: list[str] = []
-        self._arguments = urlsplit(intake_url).netloc, name
+        address = urlsplit(intake_url).netloc or intake_url
+        self._arguments = transport, address, name, key
+
+    @property
+    def accepted(self) -> int:
+        return len(self.acked)
 
     def __enter__(self) -> Self:
         command = [sys.executable, "-m", __name__, *self._arguments]
@@ -36,38 +48,66 @@ class HonestSender:
 
     def __exit__(self, *exc: object) -> None:
         seen, _ = self._process.communicate()
-        self.accepted, self.slowest_s, self.errors = json.loads(seen)
+        self.acked, self.slowest_s, self.errors = json.loads(seen)
 
 
-def send(address: str, name: str) -> None:
-    """Send until the standard input ends, then print what was seen."""
-    ends = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.read(), ends.set()), daemon=True).start()
-    print("begins", flush=True)  # noqa: T201
-    connection = HTTPConnection(address, timeout=60)
-    number = accepted = 0
-    slowest_s = 0.0
-    errors: list[str] = []
-    while not ends.wait(EVERY_S):
-        number += 1
-        body = call_span(f"{name}{number}", (1, 1), more={"gen_ai.response.id": f"{name}-{number}"})
-        began_s = time.monotonic()
+Send = Callable[[bytes], str | None]
+"""Sends a body; what was wrong, None where it was acknowledged."""
+
+
+def over_http(address: str, key: str) -> Send:
+    connection = HTTPConnection(address, timeout=ANSWER_S)
+    headers = {"Content-Type": "application/x-protobuf"} | ({"Authorization": key} if key else {})
+
+    def send(body: bytes) -> str | None:
         try:
-            connection.request("POST", "/v1/traces", body, {"Content-Type": "application/x-protobuf"})
+            connection.request("POST", "/v1/traces", body, headers)
             answer = connection.getresponse()
             answer.read()
         except OSError as error:
-            errors.append(repr(error))
             connection.close()
-            continue
+            return repr(error)
+        return None if answer.status == 200 else f"status {answer.status}"
+
+    return send
+
+
+def over_grpc(address: str, key: str) -> Send:
+    export: Any = grpc.insecure_channel(address).unary_unary(TRACES)
+    metadata = [("authorization", key)] if key else []
+
+    def send(body: bytes) -> str | None:
+        try:
+            export(body, timeout=ANSWER_S, metadata=metadata)
+        except grpc.RpcError as error:
+            return str(error.code())
+        return None
+
+    return send
+
+
+def run(transport: str, address: str, name: str, key: str) -> None:
+    """Send until the standard input ends, then print what was seen."""
+    send = {"http": over_http, "grpc": over_grpc}[transport](address, key)
+    ends = threading.Event()
+    threading.Thread(target=lambda: (sys.stdin.read(), ends.set()), daemon=True).start()
+    print("begins", flush=True)  # noqa: T201
+    number, slowest_s = 0, 0.0
+    acked: list[str] = []
+    errors: list[str] = []
+    while not ends.wait(EVERY_S):
+        number += 1
+        call = f"{name}-{number}"
+        body = call_span(call, (1, 1), more={"gen_ai.response.id": call})
+        began_s = time.monotonic()
+        error = send(body)
         slowest_s = max(slowest_s, time.monotonic() - began_s)
-        if answer.status == 200:
-            accepted += 1
+        if error is None:
+            acked.append(call)
         else:
-            errors.append(f"status {answer.status}")
-    connection.close()
-    print(json.dumps([accepted, slowest_s, errors]))  # noqa: T201
+            errors.append(error)
+    print(json.dumps([acked, slowest_s, errors]))  # noqa: T201
 
 
 if __name__ == "__main__":
-    send(*sys.argv[1:])
+    run(*sys.argv[1:])

@@ -25,7 +25,6 @@ from gateway.config.loader import load_config
 from gateway.config.values import TcpAddress
 from gateway.contract.scopes import EVENT_SCOPE, INGEST_SCOPE, Fixed
 from gateway.grpc import arrival
-from gateway.grpc.arrival import is_done
 from gateway.grpc.connections import Connections
 from gateway.grpc.receiver import BARE_RETRY_S
 from gateway.keys.limits import Limits
@@ -263,27 +262,30 @@ async def test_a_full_or_failing_spool_asks_the_sender_to_come_again(
     assert kept(gateway) == 1
 
 
+look = arrival.Arrivals.look
+
+
 class Steps:
-    """Counts how often the gateway looked whether a message is there."""
+    """Counts how often the gateway looked at the messages on their way."""
 
     def __init__(self) -> None:
-        self._seen = 0
-
-    async def is_done(self, reading: asyncio.Future[Any], within_s: float) -> bool:
-        done = await is_done(reading, within_s)
-        self._seen += 1
-        return done
+        self.seen = 0
 
     async def further(self, steps: int) -> None:
         """Until so many more steps have passed, and what the last one decided is held."""
-        wanted = self._seen + steps + 1
-        await until_true(lambda: self._seen >= wanted, timeout_s=20, what="looked at")
+        wanted = self.seen + steps + 1
+        await until_true(lambda: self.seen >= wanted, timeout_s=20, what="looked at")
 
 
 @pytest.fixture
 def steps(monkeypatch: pytest.MonkeyPatch) -> Steps:
     counted = Steps()
-    monkeypatch.setattr(arrival, "is_done", counted.is_done)
+
+    def counting(arrivals: arrival.Arrivals) -> None:
+        look(arrivals)
+        counted.seen += 1
+
+    monkeypatch.setattr(arrival.Arrivals, "look", counting)
     return counted
 
 
@@ -319,7 +321,6 @@ async def test_a_message_on_its_way_costs_what_came(
 ) -> None:
     if counts == "nothing":
         monkeypatch.setattr(Connections, "received_bytes", lambda *_: None)
-    monkeypatch.setattr(arrival, "FIRST_STEP_BYTES", 10 * KIB)
     budget = gateway.receiver.budget
     address = gateway.ports.grpc
     assert isinstance(address, TcpAddress)
@@ -371,7 +372,6 @@ async def test_one_sender_leaves_room_for_another(gateway: Gateway, channel: Any
 async def test_a_message_that_never_comes_ends_and_so_does_one_whose_sender_left(
     gateway: Gateway, channel: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(arrival, "STEP_S", 0.01)
     gateway.receiver.limits = replace(gateway.receiver.limits, body_timeout_s=0.05)
     with pytest.raises(grpc.RpcError) as raised:
         await channel.stream_unary(TRACES)(nothing_yet(), timeout=20)

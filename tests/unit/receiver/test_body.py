@@ -2,14 +2,18 @@
 
 import asyncio
 import gzip
-from collections.abc import AsyncIterator
+import tracemalloc
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
+from types import SimpleNamespace
+from typing import Any
 
 import aiohttp
 import pytest
 
 from gateway.contract.errors import Overloaded
-from gateway.receiver.body import LONGEST_WAIT_S, Budget, Hold, Limits
+from gateway.receiver.body import LONGEST_WAIT_S, MIB, Budget, Hold, Limits, arriving_body, decompressed
+from gateway.receiver.content_encoding import gzip_blocks
 from tests.conformance.otlp_http.payloads import PROTOBUF, Raw, post, protobuf_body
 from tests.support.otlp_bytes import field
 from tests.unit.receiver.conftest import Serve, Served
@@ -228,3 +232,53 @@ def test_greedy_senders_get_equal_shares_and_the_next_one_too() -> None:
     assert max(held.values()) - min(held.values()) <= 1
     assert sum(held.values()) == pytest.approx(750, abs=3)
     held_by(budget, "d", 200)
+
+
+def test_however_many_senders_have_a_large_request_there_is_room_for_small_ones() -> None:
+    budget = Budget(256 * MIB)
+    large = [held_by(budget, f"large{number}", 30 * MIB)[0] for number in range(7)]
+    with pytest.raises(Overloaded, match="too many bytes are in flight"):
+        held_by(budget, "one more", 30 * MIB)
+    large[0].take(14 * MIB)
+    with pytest.raises(Overloaded):
+        large[1].take(1)
+    small = [held_by(budget, f"small{number}", MIB) for number in range(30)]
+    assert len(small) == 30
+
+
+def test_the_only_large_request_may_take_all_there_is() -> None:
+    budget = Budget(32 * MIB)
+    held_by(budget, "small", MIB)
+    (alone,) = held_by(budget, "alone", 16 * MIB)
+    alone.take(15 * MIB)
+
+
+SIZE = 20 * MIB
+
+
+async def arrived() -> bytes:
+    """A body of SIZE that comes in pieces, without the network."""
+    left = iter([b"x" * 100_000] * (SIZE // 100_000))
+
+    async def readany() -> bytes:
+        return next(left, b"")
+
+    content = SimpleNamespace(readany=readany)
+    request: Any = SimpleNamespace(content=content, content_length=None, headers={}, transport=None)
+    return await arriving_body(request, Limits(), Hold(Budget(SIZE)))
+
+
+async def inflated() -> bytes:
+    return await decompressed(gzip.compress(bytes(SIZE)), gzip_blocks, Limits(), Hold(Budget(SIZE)))
+
+
+@pytest.mark.parametrize("read", [arrived, inflated])
+async def test_a_body_is_in_memory_once(read: Callable[[], Awaitable[bytes]]) -> None:
+    tracemalloc.start()
+    try:
+        body = await read()
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(body) > 0.9 * SIZE
+    assert peak_bytes < 1.6 * SIZE, "a body grows by an eighth at a time; pieces and their whole are twice as much"

@@ -1,6 +1,8 @@
 """Memory of large messages goes back to the system, and small ones cost nothing."""
 
 import asyncio
+import subprocess
+import sys
 
 import pytest
 
@@ -23,3 +25,30 @@ async def test_large_messages_are_followed_by_one_trim_and_small_ones_by_none(mo
     await until_true(lambda: bool(trims), timeout_s=5, what="trimmed")
     await asyncio.sleep(0.05)
     assert trims == [1]
+
+
+GROW_AND_FREE = """
+from io import BytesIO
+from gateway.common.heap import map_large_blocks
+
+map_large_blocks()
+
+def rss_bytes():
+    return int(open("/proc/self/statm").read().split()[1]) * 4096
+
+bytearray(30 << 20)  # freed: from now on glibc would keep blocks of this size in the heap
+before, piece = rss_bytes(), b"x" * 300_000
+bodies = [BytesIO() for _ in range(60)]
+for _ in range(10):
+    for body in bodies:
+        body.write(piece)
+held_bytes = sum(body.tell() for body in bodies)
+bodies = bodies[-1:]
+print((rss_bytes() - before) / held_bytes)
+"""
+
+
+def test_what_bodies_that_grew_beside_each_other_held_is_given_back() -> None:
+    """60 bodies grow to 3 MB, and all but the last are freed: glibc by itself keeps 0.4 of them."""
+    done = subprocess.run([sys.executable, "-c", GROW_AND_FREE], capture_output=True, text=True, check=True)
+    assert float(done.stdout) < 0.1
