@@ -26,3 +26,5 @@ class ParsedPayload(NamedTuple):
     used: list[Used]
     stated: dict[str, str]
     """Record id -> position, of the records that another gateway stated as spans."""
+    bearers: list[tuple[bytes, dict[str, str]]]
+    """Trace and span id of spans that state whose calls are below them, and what they state."""

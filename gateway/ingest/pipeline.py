@@ -154,6 +154,8 @@ class IngestPipeline:
         counts.received -= max(0, len(calls.records) - PIECE_CALLS)
         with self._spool.reserve():
             first = self._append_piece(*piece_of(calls, 0), counts, calls.links, now_ms)
+            if calls.bearers:
+                self._settler.ledger.bear(calls.bearers)
             noted = self._settler.aggregates.note_used(calls.used, sender_of(context), now_ms)
         return [first] if noted is None else [first, noted]
 

@@ -8,7 +8,7 @@ whose changes are committed as they come.
 
 import time
 from asyncio import sleep
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import datetime
 from typing import cast
@@ -33,6 +33,7 @@ from spool.store import CountingStore
 log = structlog.get_logger()
 
 CONFLICT = "kept.conflict"
+INHERITED = "kept.inherited"
 LOOP_TURN_S = 0.01
 """How long clusters are decided before other tasks of the event loop run."""
 COMMIT_CHANGES = 500
@@ -93,6 +94,33 @@ class SettlementPass:
                         raise
                     except Exception as error:  # noqa: BLE001 one cluster that we cannot decide must not keep all others
                         log.error("a cluster stays undecided", error=type(error).__name__, at=places(error))  # noqa: TRY400 the text may quote data
+        if len(self._ledger.inheritance):
+            await self._inherit()
+
+    async def _inherit(self) -> None:
+        """Complete the calls that stand by what spans above them state."""
+        merged = {slot: refs for verdict in self._verdicts for slot, refs in verdict.merged.items()}
+        heirs: dict[int, dict[str, str]] = {}
+        for seq in self._due:
+            for ref in self._ledger.heirs(seq):
+                await self._yield_in_time()
+                stated = self._stated_above(merged.get(ref, (ref,)))
+                if stated and ref not in self._waiting and position(ref) not in self._committed:
+                    heirs[ref] = stated
+        unread = [ref for ref in heirs if position(ref) not in self.changes]
+        read = dict(zip(unread, await self._records(unread), strict=True)) if unread else {}
+        for ref, stated in heirs.items():
+            at = position(ref)
+            record = _record(self.changes, at) or read.get(ref)
+            if record is not None and record["kind"] == "call" and _completed(record, stated):
+                self._change(ref, self.changes[at].outcome if at in self.changes else INHERITED, record)
+
+    def _stated_above(self, refs: Sequence[int]) -> dict[str, str]:
+        """What the reports of one call inherit, of several the first that inherits a field."""
+        found: dict[str, str] = {}
+        for ref in refs:
+            found = {**self._ledger.inherited(ref), **found}
+        return found
 
     def undo(self) -> None:
         """The changes could not be written: what their verdicts fixed is open again."""
@@ -223,6 +251,14 @@ class SettlementPass:
 def _record(changes: dict[Position, Change], at: Position) -> Record | None:
     change = changes.get(at)
     return None if change is None or change.record is None else cast("Record", orjson.loads(change.record))
+
+
+def _completed(record: Record, stated: Mapping[str, str]) -> bool:
+    """Whether *record* lacked something that is *stated*, which it has now."""
+    attribution = cast("dict[str, str | None]", record["attribution"])
+    news = {field: value for field, value in stated.items() if attribution.get(field) is None}
+    attribution.update(news)
+    return bool(news)
 
 
 def loaded(record: bytes) -> Record | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from gateway.contract.outcomes import Rejection
-from spool.record import Record
+from spool.record import Attribution, Record
 
 LINK_BYTES = 32
 """One link: trace id (16), span id (8), parent span id (8, zero when none)."""
@@ -31,8 +31,12 @@ STREAM_PART = 128
 """Mark of a report of a streamed call's beginning (with UNFINISHED) or end (without), which its
 library reports apart; `session` is then the fingerprint of what the request asked for."""
 RANK_SHIFT = 8
-"""Marks from here on: the report's rank in its product's order of reports
+RANK_MASK = 0xF
+"""Marks from there on: the report's rank in its product's order of reports
 (`gateway.normalise.signal_precedence`); 0 for none."""
+STATES_SHIFT = 12
+"""Marks from here on, one for each of `extract.PEOPLE`: the report states it, or its key fixes
+it. What it does not state it may inherit."""
 
 
 class Call(NamedTuple):
@@ -92,6 +96,9 @@ class Normalised:
     `gateway.sources.records` makes calls of them."""
     stated_at: dict[str, str] = field(default_factory=dict)
     """Record id -> position, of those that became calls."""
+    bearers: dict[bytes, Attribution] = field(default_factory=dict)
+    """Trace and span id of spans that are no calls and state a user, session, team or project ->
+    what calls below them inherit."""
     unknown_conventions: Counter[str] = field(default_factory=Counter)
     """Scope name -> calls that only the generic table could read."""
 

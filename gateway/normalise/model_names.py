@@ -113,17 +113,14 @@ def _place_one(texts: dict[str, str], model: str, *, asked: bool, answered: bool
     *asked*: the name can only be the request's; *is_both*: a snapshot's is the request's too.
     """
     request = texts.get("request_model")
+    names_answer = is_snapshot(model) and not asked
+    if is_both or not names_answer:
+        texts.setdefault("request_model", model)
     if request is not None:
         if not asked and (answered or model != request):
             texts.setdefault("response_model", model)
-    elif is_snapshot(model) and not asked:
+    elif names_answer or (texts.get("operation") == _EMBEDDINGS and not asked):
         texts.setdefault("response_model", model)
-        if is_both:
-            texts["request_model"] = model
-    else:
-        texts["request_model"] = model
-        if texts.get("operation") == _EMBEDDINGS and not asked:
-            texts.setdefault("response_model", model)
 
 
 def _cut_routes(picked: Extracted, convention: str) -> None:

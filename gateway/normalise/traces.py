@@ -10,7 +10,7 @@ no I/O, nothing is changed.
 6. The spans of another gateway's scope state whole records (`gateway.normalise.record_spans`).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -19,6 +19,7 @@ from gateway.contract.outcomes import Rejection
 from gateway.decode.limits import Meter
 from gateway.decode.view import Attributes, Event, Faults, ScopeSpans, Span, Traces
 from gateway.normalise import times
+from gateway.normalise.ancestors import INTERESTS, STATING, inherit, inheritable
 from gateway.normalise.attribution import ResourceContext, name_machine, resource_origin
 from gateway.normalise.call import REPEAT, STREAM_PART, UNFINISHED, Call, Normalised
 from gateway.normalise.context import Context
@@ -27,6 +28,7 @@ from gateway.normalise.conventions.generic import RAW_NESTED, read_nested
 from gateway.normalise.conventions.litellm import LITELLM, RAW_REQUEST
 from gateway.normalise.conventions.logfire import LOGFIRE, request_identity, stream_part
 from gateway.normalise.conventions.native import take_object
+from gateway.normalise.conventions.openinference import RAW_METADATA, read_metadata
 from gateway.normalise.conventions.shared import NEUTRAL
 from gateway.normalise.conventions.table import Convention
 from gateway.normalise.extract import MAX_TEXT_CHARS, NO_PLAN, AttributeTable, Extracted, pick, pick_planned
@@ -110,6 +112,8 @@ def normalise_traces(traces: Traces, context: Context) -> Normalised:
     if run.repeats:
         _drop_repeats(run.out)
     run.companions.complete(run.out.calls)
+    if run.out.bearers:
+        inherit(run.out.calls, run.out.links, run.out.bearers, context.key_fixes)
     return run.out
 
 
@@ -183,14 +187,13 @@ def _scope(run: _Run, scope_spans: ScopeSpans, at: tuple[int, int], made: Resour
     """The spans of one scope; *at* is the number of their resource and of the scope in it."""
     sent = scope_spans.scope
     scope = scope_of(sent.name[:MAX_TEXT_CHARS], sent.version[:MAX_TEXT_CHARS])
-    out, context = run.out, run.context
-    links, calls = out.links, out.calls
+    out, context, links, calls = run.out, run.context, run.out.links, run.out.calls
     spans = scope_spans.spans
     n_spans = len(spans)
     run.meter.take(n_spans)
     out.items += n_spans
     known: tuple[str, ...] | None = None
-    reader, plan = None, NO_PLAN
+    reader, plan, bears = None, NO_PLAN, False
     for number, span in enumerate(spans):
         trace_id, span_id, parent = span.trace_id, span.span_id, span.parent_span_id or _NO_SPAN
         if (
@@ -209,9 +212,12 @@ def _scope(run: _Run, scope_spans: ScopeSpans, at: tuple[int, int], made: Resour
             known = names
             reader = scope.reader or reader_by_names(scope, names)
             plan = NO_PLAN if reader is None else reader.interests.plan(names)
+            bears = reader is None and not STATING.isdisjoint(names)
         if reader is None:
             out.ignored += 1
             links.append(trace_id + span_id + parent)
+            if bears:
+                _bear(run, trace_id + span_id, pick(attributes, names, INTERESTS).who)
             continue
         picked = pick_planned(attributes, plan)
         if plan.has_object:
@@ -221,9 +227,8 @@ def _scope(run: _Run, scope_spans: ScopeSpans, at: tuple[int, int], made: Resour
         if reader.convention.read_span is not None:
             reader.convention.read_span(picked, span)
         failed = span.status.code == _STATUS_ERROR
-        outcome = reader.convention.outcome(picked, span, failed=failed)
-        if picked.texts.get("span_type") == _PENDING:
-            outcome = "not_a_call"
+        is_pending = picked.texts.get("span_type") == _PENDING
+        outcome = "not_a_call" if is_pending else reader.convention.outcome(picked, span, failed=failed)
         if outcome != "call":
             _step(run, span, picked, outcome)
             links.append(trace_id + span_id + parent)
@@ -310,6 +315,13 @@ def _invalid_id(trace_id: bytes, span_id: bytes, position: str, faults: Faults) 
     return "invalid_parent_span_id"
 
 
+def _bear(run: _Run, span: bytes, who: Mapping[str, str]) -> None:
+    """Note what calls below the span inherit."""
+    inherited = inheritable(who, run.context)
+    if inherited:
+        run.out.bearers[span] = inherited
+
+
 def _step(run: _Run, span: Span, picked: Extracted, outcome: Outcome) -> None:
     """A span that is no call: a step of AI work, or nothing of AI at all."""
     if outcome == "not_a_call" or picked.other or _has_ai_mark(picked):
@@ -317,6 +329,9 @@ def _step(run: _Run, span: Span, picked: Extracted, outcome: Outcome) -> None:
         run.companions.note(span)
     else:
         run.out.ignored += 1
+    if picked.who or RAW_METADATA in picked.texts:
+        read_metadata(picked)
+        _bear(run, span.trace_id + span.span_id, picked.who)
 
 
 def _has_ai_mark(picked: Extracted) -> bool:

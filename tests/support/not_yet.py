@@ -14,9 +14,7 @@ NOT_YET: dict[str, dict[str, str]] = {
     "response ids": {
         "otlp/smolagents/chat": "the answer is the repr of a Python object",
     },
-    "attribution": {
-        "otlp/agno/anthropic": "user and session stand on the agent's span",
-    },
+    "attribution": {},
 }
 """Signal, or what is tested -> scenario -> why its records differ from what was served. Strict: a
 scenario that is exact fails until it leaves this list."""

@@ -15,7 +15,7 @@ from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from gateway.counting.calls.models import fingerprint, model_fingerprint
-from gateway.normalise.call import LINK_BYTES, RANK_SHIFT, UNFINISHED, Call
+from gateway.normalise.call import LINK_BYTES, RANK_MASK, RANK_SHIFT, STATES_SHIFT, UNFINISHED, Call
 
 _FACT = struct.Struct("<16s8s8sqqQQQQQiiiiiHHQIIQQQQ")
 _ROW = struct.Struct("<24s8sqqQQQQQiiiiiHHQIIQQQQ")
@@ -36,8 +36,8 @@ HIT = 1
 """The gateway's cache answered: no provider billed it."""
 FAILED = 2
 REPORTED_COST = 4
-# 8 to 128 are LOG, REPEAT, UNFINISHED, STAMPED and STREAM_PART, and from RANK_SHIFT on stands the
-# rank: `gateway.normalise.call`
+# 8 to 128 are LOG, REPEAT, UNFINISHED, STAMPED and STREAM_PART, from RANK_SHIFT on stands the rank,
+# from STATES_SHIFT on what the report states of `PEOPLE`: `gateway.normalise.call`
 
 WHOLE_WEIGHT = 32
 """Completeness: what knowing each is worth; whole counts most, then what makes a price."""
@@ -149,6 +149,10 @@ def fact_row(call: Call) -> bytes:
     if record["status"] == "error":
         marks |= FAILED
         request = request and request ^ _OF_A_FAILURE
+    who = record["attribution"]
+    marks |= (
+        ("user" in who) | ("session" in who) << 1 | ("team" in who) << 2 | ("project" in who) << 3
+    ) << STATES_SHIFT
     score = (
         (input_tokens >= 0 and WHOLE_WEIGHT)
         + (output_tokens >= 0 and WHOLE_WEIGHT)
@@ -181,7 +185,7 @@ def fact_row(call: Call) -> bytes:
 
 def rank(fact: CallDigest) -> int:
     """Its place in its product's order of reports; 0 for none."""
-    return fact.marks >> RANK_SHIFT
+    return fact.marks >> RANK_SHIFT & RANK_MASK
 
 
 def keys_of(rows: bytes) -> Iterator[tuple[bytes, bytes, int, int, int, int, int, int, int]]:

@@ -40,6 +40,7 @@ from gateway.counting.calls.digest import (
     unpack_link,
     with_chains,
 )
+from gateway.counting.calls.inheritance import Inheritance
 from gateway.counting.calls.order import SignalPrecedence
 from gateway.counting.calls.parts import Closure, closure, gather_part
 from gateway.counting.calls.resolve import Member, Verdict, resolve
@@ -57,12 +58,24 @@ from gateway.counting.calls.rows import (
 from gateway.counting.calls.stream_parts import StreamParts, is_end
 from gateway.counting.calls.table import MASK, Table
 from gateway.counting.calls.versions import MAX_VERSIONS, SAME_SPAN, Versions, fold
-from gateway.normalise.call import LOG, RANK_SHIFT, REPEAT, STAMPED, STREAM_PART, UNFINISHED, Call
+from gateway.normalise.call import (
+    LOG,
+    RANK_MASK,
+    RANK_SHIFT,
+    REPEAT,
+    STAMPED,
+    STATES_SHIFT,
+    STREAM_PART,
+    UNFINISHED,
+    Call,
+)
+from gateway.normalise.extract import PEOPLE
 
-REPEATS_OTHERS = LOG | REPEAT | UNFINISHED | STREAM_PART | -1 << RANK_SHIFT
+REPEATS_OTHERS = LOG | REPEAT | UNFINISHED | STREAM_PART | RANK_MASK << RANK_SHIFT
 """Marks of reports that other reports may stand for."""
 MOVED = "kept.moved"
 """What the spool states of a report that stands in a later chunk (`Ledger.move`)."""
+_STATES_ALL = (1 << len(PEOPLE)) - 1
 BEYOND_CHUNKS = 1 << 41
 """A number that no chunk has."""
 
@@ -92,6 +105,7 @@ class Ledger:
         self._order = SignalPrecedence(max_keys)
         self._versions = Versions()
         self._stream_parts = StreamParts()
+        self.inheritance = Inheritance(max_keys)
         self._begun: dict[int, set[int]] = {}
         """Chunk that settles -> indexes of the calls of which only the beginning was
         reported; most chunks have none."""
@@ -155,7 +169,7 @@ class Ledger:
                         self._add_stream_part(unpack_fact(rows, i), ref, chunk, idx)
                     if group:
                         place = unpack_fact(rows, i).place
-                        self._order.see(group, session, marks >> RANK_SHIFT, chunk.received_ms, place=place)
+                        self._order.see(group, session, marks >> RANK_SHIFT & RANK_MASK, chunk.received_ms, place=place)
             try:
                 sources[source, scope].append(ref)
             except KeyError:
@@ -194,12 +208,14 @@ class Ledger:
 
     def _count_links(self, links: bytes, chunk: Settling) -> bytes:
         """The rows of the links that lead upwards; a root's leads nowhere."""
-        swap_child = self._children.swap
+        swap_child, add_above = self._children.swap, self.inheritance.above.add
         rows: list[bytes] = []
         ref = link_ref(chunk.seq, len(chunk.links) // LINK_ROW_BYTES)
         for trace_id, span_id, parent_span_id in iter_links(links):
             if parent_span_id != NO_SPAN:
-                prev = swap_child(hash(trace_id + parent_span_id) & MASK or 1, ref)
+                above = hash(trace_id + parent_span_id) & MASK or 1
+                prev = swap_child(above, ref)
+                add_above(hash(trace_id + span_id) & MASK or 1, above)
                 rows.append(trace_id + span_id + parent_span_id + prev.to_bytes(8, "little"))
                 ref += REF_STEP
         joined = b"".join(rows)
@@ -238,7 +254,9 @@ class Ledger:
                     chunk.outcomes[idx] = KEPT
         for n in range(len(links) // LINK_ROW_BYTES):
             link = unpack_link(links, n)
-            prev = self._children.swap(span_key(link.trace_id + link.parent_span_id), link_ref(seq, n))
+            above = span_key(link.trace_id + link.parent_span_id)
+            prev = self._children.swap(above, link_ref(seq, n))
+            self.inheritance.above.add(span_key(link.trace_id + link.span_id), above)
             if not settled:
                 chunk.links += link_row(link.trace_id + link.span_id + link.parent_span_id, prev)
 
@@ -565,6 +583,33 @@ class Ledger:
             self._relate(ref)  # what comes due later is flagged in its turn
         return verdict
 
+    def bear(self, bearers: Iterable[tuple[bytes, Mapping[str, str]]]) -> None:
+        """Spans that state whose calls are below them: trace and span id, and what they state."""
+        self.inheritance.bear((span_key(span), stated) for span, stated in bearers)
+
+    def heirs(self, seq: int) -> Iterator[int]:
+        """References of the calls of chunk *seq* that stand and may inherit attribution."""
+        chunk = self._chunks[seq]
+        for idx, outcome in enumerate(chunk.outcomes):
+            if outcome in {OPEN, KEPT}:
+                yield call_ref(seq, idx)
+
+    def inherited(self, ref: int) -> dict[str, str]:
+        """What the call at *ref* inherits of user, session, team and project."""
+        fact = self._row(ref)
+        if fact is None or not any(fact.parent_span_id) or fact.marks >> STATES_SHIFT == _STATES_ALL:
+            return {}
+        stated = self.inheritance.stated_above(span_key(fact.trace_id + fact.parent_span_id), self._above_call)
+        return {
+            field: stated[field]
+            for i, field in enumerate(PEOPLE)
+            if field in stated and not fact.marks >> STATES_SHIFT + i & 1
+        }
+
+    def _above_call(self, key: int) -> int:
+        fact = self._row(self._spans.find(key))
+        return span_key(fact.trace_id + fact.parent_span_id) if fact is not None and any(fact.parent_span_id) else 0
+
     def _counted_rank(self, fact: CallDigest) -> int:
         return self._order.counted(fact.group, fact.session, place=fact.place)
 
@@ -667,6 +712,7 @@ class Ledger:
             "requests": len(self._requests),
             "versions": len(self._versions),
             "stream_parts": len(self._stream_parts),
+            "bearers": len(self.inheritance),
             "settling": sum(len(chunk.outcomes) for chunk in self._chunks.values()),
             "evicted": self._spans.evicted,
         }

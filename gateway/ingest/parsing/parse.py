@@ -16,8 +16,9 @@ from gateway.counting.calls.digest import digest_rows
 from gateway.decode.otlp_json import decode_logs_json, decode_metrics_json, decode_traces_json
 from gateway.decode.otlp_protobuf import decode_logs, decode_metrics, decode_traces
 from gateway.normalise.attribution import attribute
-from gateway.normalise.call import STAMPED, Call, Normalised
+from gateway.normalise.call import STAMPED, STATES_SHIFT, Call, Normalised
 from gateway.normalise.context import Context
+from gateway.normalise.extract import PEOPLE
 from gateway.normalise.logs import normalise_logs
 from gateway.normalise.metrics import normalise_metrics
 from gateway.normalise.points import UsagePoints
@@ -130,7 +131,8 @@ def parsed_calls(normalised: Normalised, context: Context, rules: ParseRules) ->
         prefer_billed_calls(normalised, rules.prefer_metrics)
     calls = normalised.calls
     if context.key_fixes:  # the key has labels
-        calls = [call._replace(marks=call.marks | STAMPED) for call in calls]
+        stamp = STAMPED | sum(1 << STATES_SHIFT + i for i, field in enumerate(PEOPLE) if field in context.key_fixes)
+        calls = [call._replace(marks=call.marks | stamp) for call in calls]
     price = rules.prices.price
     for call in calls:
         record = call.record
@@ -149,6 +151,7 @@ def parsed_calls(normalised: Normalised, context: Context, rules: ParseRules) ->
         b"".join(normalised.links),
         used,
         normalised.stated_at,
+        [(span, cast("dict[str, str]", stated)) for span, stated in normalised.bearers.items()],
     )
 
 

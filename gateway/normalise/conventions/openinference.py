@@ -22,6 +22,7 @@ from gateway.normalise.traced import is_wanted
 from gateway.normalise.usage import Basis
 
 _CALLS = frozenset({"LLM", "EMBEDDING"})
+RAW_METADATA = "raw_metadata"
 _IN_METADATA: dict[str, tuple[str, ...]] = {
     "user": ("user_api_key_user_id", "user_api_key_end_user_id", *SPELLINGS["user"], "langfuse_user_id"),
     "session": SPELLINGS["session"],
@@ -43,7 +44,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "audio_output": ("llm.token_count.completion_details.audio",),
     "raw_answer": ("output.value",),
     "raw_parameters": ("llm.invocation_parameters", "embedding.invocation_parameters"),
-    "raw_metadata": ("metadata",),
+    RAW_METADATA: ("metadata",),
     "raw_input": ("input.value",),
 }
 
@@ -74,13 +75,14 @@ def read_texts(picked: Extracted, *, failed: bool) -> None:
     take_answer(picked, answer)
     if parameters.get("stream") is True:
         picked.numbers.setdefault("stream", 1.0)
-    _read_metadata(picked)
+    read_metadata(picked)
     if texts.get("kind", "").upper() == "EMBEDDING":
         texts.setdefault("operation", "embeddings")
 
 
-def _read_metadata(picked: Extracted) -> None:
-    metadata = json_object(picked.texts.pop("raw_metadata", None))
+def read_metadata(picked: Extracted) -> None:
+    """Take whom the JSON text `metadata` names, where no attribute does."""
+    metadata = json_object(picked.texts.pop(RAW_METADATA, None))
     for field, names in _IN_METADATA.items():
         values = (text_in(metadata, name) for name in names)
         value = next((x for x in values if x is not None and x not in NO_ONE), None)

@@ -52,6 +52,7 @@ def test_rows_are_those_of_the_kept_calls_in_their_order() -> None:
         "requests": 0,
         "versions": 0,
         "stream_parts": 0,
+        "bearers": 0,
         "settling": 3,
         "evicted": 0,
     }
