@@ -1,17 +1,17 @@
-"""Numbers and names inside text attributes: JSON, or the repr of a Python dict. Pure,
+"""Numbers and names inside text attributes: JSON, or the repr of a Python value. Pure,
 bounded, and never raising.
 
 Some senders put usage or the provider's raw answer into one text. It is read here, the few
 mapped values are taken, and the text itself goes no further.
 """
 
-import ast
 import re
 from collections.abc import Mapping
 from typing import cast
 
 import orjson
 
+from gateway.decode import python_repr
 from gateway.decode.loose_json import loads
 from gateway.normalise.traced import chosen, inside, like
 
@@ -20,7 +20,7 @@ Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 MAX_JSON_BYTES = 256 * 1024
 """Of a longer raw answer only an id that leads it is read."""
 MAX_REPR_CHARS = 16 * 1024
-"""Python reprs are slow to read (30-60 µs for a usage dict)."""
+"""Of a longer dict's repr no JSON is made first: that copies it."""
 
 _MAX_DIGITS = 13
 _MAX_COUNT = 1 << 40
@@ -28,6 +28,8 @@ _MAX_COUNT = 1 << 40
 
 _PYTHON_WORD = re.compile(r"\b(None|True|False)\b")
 _JSON_WORD = {"None": "null", "True": "true", "False": "false"}
+_OBJECT_REPR = re.compile(r"[A-Za-z_][\w.]{0,80}\(\w{1,80}=", re.ASCII)
+"""How the repr of an object with named fields begins."""
 _LEADING_ID = re.compile(r'\s*\{\s*"id"\s*:\s*"([\w.:-]{1,256})"', re.ASCII)
 _NOTHING: Mapping[str, Json] = {}
 
@@ -46,15 +48,19 @@ def json_object(text: str | None) -> Mapping[str, Json]:
 
 
 def repr_object(text: str | None) -> Mapping[str, Json]:
-    """The JSON object or Python dict in *text*; empty when it is none.
+    """The JSON object, Python dict or Python object in *text*; empty when it is none.
 
-    A repr that holds no quotes inside its words reads as JSON after three replacements, 20
+    A dict's repr that holds no quotes inside its words reads as JSON after three replacements, 20
     times faster than as Python.
     """
-    if not text or len(text) > MAX_REPR_CHARS or text[0] != "{":
+    if not text or len(text) > MAX_JSON_BYTES:
         return _NOTHING
     if type(text) is not str:
         return inside(text, repr_object(str(text)))
+    if text[0] != "{":
+        return _literal(text) if _OBJECT_REPR.match(text) else _NOTHING
+    if len(text) > MAX_REPR_CHARS:
+        return json_object(text) or _literal(text)
     if '"' in text:
         found = json_object(text)
         return found or _literal(text)
@@ -67,10 +73,10 @@ def _json_word(match: re.Match[str]) -> str:
 
 def _literal(text: str) -> Mapping[str, Json]:
     try:
-        value = ast.literal_eval(text)
-    except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
+        value = python_repr.loads(text)
+    except ValueError:
         return _NOTHING
-    return cast("dict[str, Json]", value) if isinstance(value, dict) else _NOTHING
+    return value if isinstance(value, dict) else _NOTHING
 
 
 def text_in(value: Mapping[str, Json], *keys: str) -> str | None:
@@ -139,15 +145,23 @@ def raw_answer(text: str | None) -> Answer:
         match = _LEADING_ID.match(text)
         answer.response_id = match.group(1) if match else None
         return answer
-    return answer_in(json_object(text))
+    return answer_in(json_object(text) or (repr_object(text) if text and _OBJECT_REPR.match(text) else _NOTHING))
 
 
 def answer_in(document: Mapping[str, Json]) -> Answer:
     """The same for an answer that is no text but a JSON object already."""
     answer = Answer()
-    for part in (document, *_langchain_parts(document)):
+    for part in (_raw(document), document, *_langchain_parts(document)):
         _take(answer, part)
     return answer
+
+
+def _raw(document: Mapping[str, Json]) -> Mapping[str, Json]:
+    """The provider's own answer inside a library's, an object or the repr of one (smolagents)."""
+    raw = document.get("raw")
+    if isinstance(raw, dict):
+        return raw
+    return repr_object(raw) if isinstance(raw, str) else _NOTHING
 
 
 def _take(answer: Answer, part: Mapping[str, Json]) -> None:

@@ -13,7 +13,6 @@ from gateway.cli.normalising import records_of_payloads
 from tests.conformance.corpus.test_traces import BEYOND_THE_PAYLOAD, arguments, billed
 from tests.support.compare import differences
 from tests.support.corpus import CANARY, Payload, Scenario, scenarios
-from tests.support.not_yet import marked
 
 BY_SIGNAL = {
     signal: {scenario.name: scenario for scenario in scenarios(signal)} for signal in ("traces", "logs", "metrics")
@@ -62,12 +61,12 @@ async def _check(run: Scenario, payloads: Sequence[Payload]) -> list[bytes]:
 
 
 @pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("run", marked(RUNS, "all signals"), ids=repr)
+@pytest.mark.parametrize("run", RUNS, ids=repr)
 async def test_all_signals_of_one_run_are_its_calls_once(run: Scenario, order: str) -> None:
     await _check(run, run.payloads[:: ORDERS[order]])
 
 
-@pytest.mark.parametrize("run", marked(RUNS, "all signals"), ids=repr)
+@pytest.mark.parametrize("run", RUNS, ids=repr)
 async def test_all_signals_sent_again_in_the_other_order_change_nothing(run: Scenario) -> None:
     once = await _check(run, run.payloads)
     again = await _check(run, [*run.payloads, *run.payloads[::-1]])
@@ -101,7 +100,7 @@ def _log_pieces(payload: Payload) -> list[Payload]:
 
 
 @pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("run", marked(RUNS, "all signals"), ids=repr)
+@pytest.mark.parametrize("run", RUNS, ids=repr)
 async def test_logs_that_come_one_by_one_are_the_same_calls(run: Scenario, order: str) -> None:
     others = [payload for payload in run.payloads if payload.signal != "logs"]
     logs = [piece for payload in run.payloads if payload.signal == "logs" for piece in _log_pieces(payload)]

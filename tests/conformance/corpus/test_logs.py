@@ -9,7 +9,6 @@ from gateway.cli.normalising import records_of_payloads
 from tests.conformance.corpus.test_traces import arguments, billed
 from tests.support.compare import differences
 from tests.support.corpus import CANARY, Scenario, scenarios
-from tests.support.not_yet import marked
 
 LOGS = list(scenarios("logs"))
 
@@ -35,7 +34,7 @@ LOST_IN_LOGS = {
 that is right after all fails."""
 
 
-@pytest.mark.parametrize("scenario", marked(LOGS, "logs"), ids=repr)
+@pytest.mark.parametrize("scenario", LOGS, ids=repr)
 async def test_captured_logs_give_exactly_the_calls_that_they_tell_of(scenario: Scenario) -> None:
     records, receipt, outcomes = await records_of_payloads([arguments(payload) for payload in scenario.payloads])
     assert not any(CANARY.encode() in record for record in records)

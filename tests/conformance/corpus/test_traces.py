@@ -8,7 +8,6 @@ import pytest
 from gateway.cli.normalising import records_of_payloads
 from tests.support.compare import differences
 from tests.support.corpus import CANARY, Payload, Scenario, scenarios
-from tests.support.not_yet import marked
 
 TRACES = list(scenarios("traces"))
 
@@ -27,7 +26,7 @@ def arguments(payload: Payload) -> tuple[bytes, str, str, str]:
     return payload.body, f"/v1/{payload.signal}", content_type, ""
 
 
-@pytest.mark.parametrize("scenario", marked(TRACES, "traces"), ids=repr)
+@pytest.mark.parametrize("scenario", TRACES, ids=repr)
 async def test_a_captured_payload_gives_exactly_the_calls_that_were_served(scenario: Scenario) -> None:
     records, receipt, outcomes = await records_of_payloads([arguments(payload) for payload in scenario.payloads])
     found = differences(scenario.meta, [orjson.loads(record) for record in records])

@@ -13,7 +13,6 @@ from gateway.normalise.times import rfc3339
 from gateway.normalise.traces import normalise_traces
 from tests.support.compare import differences
 from tests.support.corpus import CANARY, Payload, Scenario, scenarios
-from tests.support.not_yet import marked
 
 RECEIVED_MS = 1_795_160_000_000
 CONTEXT = Context(RECEIVED_MS, rfc3339(RECEIVED_MS), key="corpus")
@@ -78,7 +77,7 @@ def test_the_corpus_is_there_and_full_of_content_to_leak() -> None:
     assert len(leaky) > 150
 
 
-@pytest.mark.parametrize("scenario", marked(SCENARIOS, "traces"), ids=repr)
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=repr)
 def test_records_are_the_truth_of_the_scenario(scenario: Scenario) -> None:
     calls = calls_of(scenario)
     found = differences(scenario.meta, [call.record for call in calls])
@@ -122,7 +121,7 @@ def test_records_have_what_the_service_requires(scenario: Scenario) -> None:
         assert record["usage"]["status"] in {"reported", "partial", "estimated", "missing", "none"}
 
 
-@pytest.mark.parametrize("scenario", marked(LIBRARIES, "response ids"), ids=repr)
+@pytest.mark.parametrize("scenario", LIBRARIES, ids=repr)
 def test_response_ids_are_found_wherever_the_payload_has_them(scenario: Scenario) -> None:
     """The ledger joins reports by them.
 
@@ -137,7 +136,7 @@ def test_response_ids_are_found_wherever_the_payload_has_them(scenario: Scenario
             assert expected["response_id"] in found
 
 
-@pytest.mark.parametrize("scenario", marked(LIBRARIES, "attribution"), ids=repr)
+@pytest.mark.parametrize("scenario", LIBRARIES, ids=repr)
 def test_user_and_session_are_attributed_where_a_span_of_the_call_has_them(scenario: Scenario) -> None:
     marks = scenario.meta.get("observed", {}).get("attribution", {})
     calls = calls_of(scenario)
