@@ -8,8 +8,10 @@ they may be, at most what an idle machine takes.
 
 import os
 import re
+import socket
 from collections.abc import Iterator
-from typing import NamedTuple
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -120,3 +122,11 @@ def test_the_largest_body_of_the_worst_bytes_costs_bounded_memory_and_keeps_no_o
     assert status in {200, 202, 400, 413}, text[:300]
     assert strain.grown_mib < setting.worst_mib, strain
     assert strain.slowest_s < max(setting.worst_stall_s, MOST_STALL_S), strain
+
+
+def test_an_honest_sender_without_an_answer_is_a_failure() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as nobody:
+        url = f"http://127.0.0.1:{nobody.getsockname()[1]}"
+    gone: Any = SimpleNamespace(process=SimpleNamespace(pid=os.getpid()), intake_url=url)
+    with pytest.raises(ConnectionRefusedError), straining(gone):
+        pass

@@ -7,6 +7,7 @@ import http.client
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from urllib.parse import urlsplit
 
@@ -48,40 +49,41 @@ def rss_bytes(pid: int) -> int:
 
 @contextmanager
 def straining(gateway: GatewayProcess) -> Iterator[Strain]:
-    """Watch *gateway* while the block runs; an honest sender asks all the time."""
-    pid = gateway.process.pid
-    strain = Strain(rss_bytes(pid))
+    """Watch *gateway* while the block runs; an honest sender asks all the time.
+
+    What went wrong with either is raised behind the block.
+    """
+    strain = Strain(rss_bytes(gateway.process.pid))
     is_done = threading.Event()
+    with ThreadPoolExecutor(2) as pool:
+        watching = [pool.submit(work, gateway, strain, is_done) for work in (weigh, ask)]
+        try:
+            yield strain
+        finally:
+            is_done.set()
+    for each in watching:
+        each.result()
+    assert strain.asked, "the honest sender was never answered"
 
-    def weigh() -> None:
-        while not is_done.is_set():
-            strain.most_bytes = max(strain.most_bytes, rss_bytes(pid))
-            time.sleep(_SAMPLE_S)
 
-    def ask() -> None:
-        address = urlsplit(gateway.intake_url)
-        while not is_done.is_set():
-            begun_s = time.monotonic()
-            connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=120)
-            try:
-                connection.request("POST", "/v1/traces", b"", {"Content-Type": "application/x-protobuf"})
-                assert connection.getresponse().status == 200
-            finally:
-                connection.close()
-            strain.slowest_s = max(strain.slowest_s, time.monotonic() - begun_s)
-            strain.asked += 1
-            time.sleep(_SAMPLE_S)
+def weigh(gateway: GatewayProcess, strain: Strain, is_done: threading.Event) -> None:
+    """Until *is_done*, and once behind it."""
+    is_last = False
+    while not is_last:
+        is_last = is_done.wait(_SAMPLE_S)
+        strain.most_bytes = max(strain.most_bytes, rss_bytes(gateway.process.pid))
 
-    threads = [threading.Thread(target=work) for work in (weigh, ask)]
-    for thread in threads:
-        thread.start()
-    try:
-        yield strain
-    finally:
-        is_done.set()
-        for thread in threads:
-            thread.join()
-    strain.most_bytes = max(strain.most_bytes, rss_bytes(pid))
+
+def ask(gateway: GatewayProcess, strain: Strain, is_done: threading.Event) -> None:
+    """One request after another. Raises AssertionError for one that is refused, OSError."""
+    is_last = False
+    while not is_last:
+        is_last = is_done.wait(_SAMPLE_S)
+        begun_s = time.monotonic()
+        status, _ = post(gateway, "/v1/traces", b"")
+        assert status == 200, f"an honest sender was answered {status}"
+        strain.slowest_s = max(strain.slowest_s, time.monotonic() - begun_s)
+        strain.asked += 1
 
 
 def post(
