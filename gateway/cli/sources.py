@@ -17,6 +17,7 @@ IN = {
     "sh": "in its environment",
     "python": "in the program",
     "javascript": "in the program",
+    "yaml": "in its configuration",
 }
 """Where a snippet without a file belongs, by its language."""
 WAYS_IN = {

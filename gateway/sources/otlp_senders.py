@@ -244,6 +244,103 @@ OTLP_SENDERS: dict[str, OtlpSender] = {
                 ),
             ),
         ),
+        OtlpSender(
+            "traceloop",
+            "Traceloop (OpenLLMetry)",
+            run_with="traceloop-sdk 0.62.4, openai 3.54.0, anthropic 2.12.0",
+            needs="traceloop-sdk 0.62.4 or later; of OpenLLMetry's openai instrumentation 0.38.12 or later",
+            pastes=(
+                Paste(
+                    "sh",
+                    'export TRACELOOP_BASE_URL="{url}"\n'
+                    'export TRACELOOP_HEADERS="x-api-key={key}"\n'
+                    'export TRACELOOP_TELEMETRY="false"\n',
+                ),
+                Paste(
+                    "python",
+                    "from traceloop.sdk import Traceloop\n\n"
+                    'Traceloop.init(app_name="checkout-bot", disable_batch=True)\n',
+                ),
+            ),
+        ),
+        OtlpSender(
+            "openinference",
+            "OpenInference",
+            run_with="openinference-instrumentation-openai 0.1.66, openinference-instrumentation-anthropic 3.1.0",
+            needs="openinference-instrumentation-openai 0.1.66 or later",
+            pastes=(
+                Paste("sh", _ENDPOINT),
+                _PYTHON_SDK,
+                Paste(
+                    "python",
+                    "from openinference.instrumentation.anthropic import AnthropicInstrumentor\n"
+                    "from openinference.instrumentation.openai import OpenAIInstrumentor\n\n"
+                    "OpenAIInstrumentor().instrument()\n"
+                    "AnthropicInstrumentor().instrument()\n",
+                ),
+            ),
+        ),
+        OtlpSender(
+            "phoenix",
+            "Phoenix",
+            run_with="arize-phoenix-otel 0.17.2, openinference-instrumentation-openai 0.1.66",
+            needs="arize-phoenix-otel 0.17.2 or later",
+            pastes=(
+                Paste(
+                    "sh",
+                    'export PHOENIX_COLLECTOR_ENDPOINT="http://{grpc}"\nexport PHOENIX_API_KEY="{key}"\n',
+                ),
+                Paste(
+                    "python",
+                    "from phoenix.otel import register\n\nprovider = register(auto_instrument=True, batch=True)\n",
+                ),
+            ),
+        ),
+        OtlpSender(
+            "pydantic-ai",
+            "Pydantic AI",
+            run_with="pydantic-ai-slim 2.68.0, openai 3.54.0, anthropic 2.12.0",
+            needs="pydantic-ai-slim 2.68.0 or later",
+            pastes=(
+                Paste("sh", _ENDPOINT),
+                _PYTHON_SDK,
+                Paste("python", "from pydantic_ai import Agent\n\nAgent.instrument_all()\n"),
+            ),
+        ),
+        OtlpSender(
+            "opentelemetry",
+            "OpenTelemetry SDK and its own GenAI instrumentations",
+            run_with="opentelemetry-sdk 1.45.2, opentelemetry-instrumentation-openai-v2 2.4b0, openai 3.54.0",
+            needs="opentelemetry-instrumentation-openai-v2 2.4b0 or later",
+            pastes=(
+                Paste("sh", _ENDPOINT + 'export OTEL_SEMCONV_STABILITY_OPT_IN="gen_ai_latest_experimental"\n'),
+                _PYTHON_SDK,
+                Paste(
+                    "python",
+                    "from opentelemetry.instrumentation.openai_v2 import OpenAIInstrumentor\n\n"
+                    "OpenAIInstrumentor().instrument()\n",
+                ),
+            ),
+        ),
+        OtlpSender(
+            "collector",
+            "OpenTelemetry Collector",
+            run_with="otlphttpexporter 0.162.0, otlpexporter 0.162.0",
+            needs="Collector 0.162.0 or later",
+            pastes=(
+                Paste(
+                    "yaml",
+                    "exporters:\n"
+                    "  otlphttp:\n"
+                    '    endpoint: "{url}"\n'
+                    '    headers: {"x-api-key": "{key}"}\n'
+                    "  otlp:  # the same over gRPC\n"
+                    '    endpoint: "{grpc}"\n'
+                    '    headers: {"x-api-key": "{key}"}\n'
+                    "    tls: {insecure: true}\n",
+                ),
+            ),
+        ),
     )
 }
 """In the order of the docs."""

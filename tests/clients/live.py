@@ -27,8 +27,11 @@ from tests.support.truth import (
     any_call,
     differences,
     of_anthropic,
+    of_chat_stream,
+    of_messages_or_chat,
     of_openai,
     of_openai_at_once,
+    of_openai_stream,
     records_in,
     without_attribution,
 )
@@ -56,7 +59,9 @@ class Places(NamedTuple):
         return paste.addressed(url=self.url, grpc=f"127.0.0.1:{self.ports.grpc}", key=self.key)
 
     def filled(self, setting: str) -> str:
-        return setting.replace("{provider}", self.provider).replace("{http}", self.url)
+        for name, value in {"provider": self.provider, "http": self.url, "grpc_port": str(self.ports.grpc)}.items():
+            setting = setting.replace(f"{{{name}}}", value)
+        return setting
 
 
 class Application(NamedTuple):
@@ -64,7 +69,8 @@ class Application(NamedTuple):
     """Whose snippets it uses: `gateway.sources.otlp_senders`."""
     command: Callable[[Places], list[str]]
     settings: Mapping[str, str] = {}
-    """Of the environment, beyond the snippets; `{provider}` and `{http}` stand for addresses."""
+    """Of the environment, beyond the snippets; `{provider}`, `{http}` and `{grpc_port}` are the
+    run's."""
     files: Mapping[str, str] = {}
     """In its home, before what the snippets put there: path -> text."""
     unstated: Mapping[Field, Calls] = {}
@@ -224,8 +230,20 @@ APPLICATIONS: Mapping[str, Application] = {
         who={"user": "user-7"},
     ),
     "vercel-ai-7": Application("vercel-ai-7", node_app("vercel-ai-7"), unstated={"reasoning": any_call}),
-    "logfire": Application("logfire", python_app("logfire")),
-    "openlit": Application("openlit", python_app("openlit")),
+    "logfire": Application("logfire", python_app("logfire"), unstated={"model": of_openai_stream}),
+    "openlit": Application("openlit", python_app("openlit"), unstated={"reasoning": of_messages_or_chat}),
+    "traceloop": Application(
+        "traceloop",
+        python_app("traceloop"),
+        unstated={"reasoning": of_chat_stream},
+        who={"user": "user-7", "session": "session-7"},
+    ),
+    "openinference": Application("openinference", python_app("openinference")),
+    "phoenix-openai": Application("phoenix", python_app("phoenix"), settings={"PHOENIX_GRPC_PORT": "{grpc_port}"}),
+    "pydantic-ai": Application("pydantic-ai", python_app("pydantic_ai")),
+    "opentelemetry": Application(
+        "opentelemetry", python_app("opentelemetry"), unstated={"cache_read": any_call, "reasoning": any_call}
+    ),
 }
 
 
@@ -257,7 +275,8 @@ def run_live(application: Application, folder: Path) -> LiveOutcome:
         served = served_by(url)
         try:
             gateway.wait_until_delivered("records", at_least=len(served))
-        except ProcessFailed:
+        except ProcessFailed as failed:
+            said += f"{failed}"
             gateway.wait_until_delivered("records", at_least=0)
         delivered = records_in(records)
         wrong = differences(served, delivered, application.unstated) + broken_identities(gateway.status())

@@ -13,7 +13,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+import yaml
+
 from benchmarks.processes import PROJECT_ROOT, ProcessFailed
+from gateway.sources.otlp_senders import OTLP_SENDERS
 from tests.clients.programs import command
 from tests.support.gateway_process import GatewayProcess, broken_identities
 from tests.support.polling import wait_until_listening
@@ -190,11 +193,18 @@ def hang_up_once(port: int) -> None:
         connection.close()
 
 
+def of_page(exporter: str, gateway: OtlpPorts) -> dict[str, object]:
+    """The exporter's settings, as the Collector's page of senders has them."""
+    (paste,) = OTLP_SENDERS["collector"].pastes
+    addressed = paste.addressed(url=f"http://127.0.0.1:{gateway.http}", grpc=f"127.0.0.1:{gateway.grpc}", key="any")
+    settings: dict[str, object] = yaml.safe_load(addressed)["exporters"][exporter]
+    return settings
+
+
 @contextmanager
 def collector(exporter: str, gateway: OtlpPorts, compression: Compression, folder: Path) -> Iterator[OtlpPorts]:
     """Where the Collector listens while it runs; it forwards by *exporter*."""
     ports = OtlpPorts.free()
-    endpoint = f"127.0.0.1:{gateway.grpc}" if exporter == "otlp" else f"http://127.0.0.1:{gateway.http}"
     protocols = {
         "http": {"endpoint": f"127.0.0.1:{ports.http}"},
         "grpc": {"endpoint": f"127.0.0.1:{ports.grpc}"},
@@ -204,9 +214,8 @@ def collector(exporter: str, gateway: OtlpPorts, compression: Compression, folde
         "processors": {"batch": {"timeout": "200ms"}},
         "exporters": {
             exporter: {
-                "endpoint": endpoint,
+                **of_page(exporter, gateway),
                 "compression": compression,
-                "tls": {"insecure": True},
                 "retry_on_failure": {"initial_interval": "500ms", "max_interval": "2s"},
             }
         },

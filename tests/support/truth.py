@@ -41,6 +41,20 @@ def of_openai_at_once(call: Served) -> bool:
     return of_openai(call) and not call["stream"]
 
 
+def of_openai_stream(call: Served) -> bool:
+    return of_openai(call) and call["stream"]
+
+
+def of_chat_stream(call: Served) -> bool:
+    """Of OpenAI's chat completions."""
+    return call["stream"] and (call["response_id"] or "").startswith("chatcmpl-")
+
+
+def of_messages_or_chat(call: Served) -> bool:
+    """Of every API but OpenAI's responses."""
+    return not (call["response_id"] or "").startswith("resp_")
+
+
 def of_anthropic(call: Served) -> bool:
     return call["provider"] == "anthropic"
 

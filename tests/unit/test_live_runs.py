@@ -17,12 +17,13 @@ def environments() -> list[set[str]]:
     """What each environment of the live runs holds, as `name version`."""
     of_python = [PINNED.findall(file.read_text()) for file in CLIENTS.glob("requirements-*.txt")]
     of_node = [json.loads(file.read_text())["dependencies"].items() for file in CLIENTS.glob("*/package.json")]
-    return [{f"{name} {version}" for name, version in pins} for pins in (*of_python, *of_node)]
+    of_go = re.findall(r"(otlp\w*exporter) v([\d.]+)", (CLIENTS / "collector/go.mod").read_text())
+    return [{f"{name} {version}" for name, version in pins} for pins in (*of_python, *of_node, of_go)]
 
 
 @pytest.mark.parametrize("sender", OTLP_SENDERS.values(), ids=lambda sender: sender.name)
 def test_a_page_states_the_versions_of_its_live_run(sender: OtlpSender) -> None:
-    assert sender.name in {application.sender for application in APPLICATIONS.values()}
+    assert sender.name in {application.sender for application in APPLICATIONS.values()} | {"collector"}
     versions = {part.strip() for part in sender.run_with.split(",")}
     assert any(versions <= environment for environment in environments())
 

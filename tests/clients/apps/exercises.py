@@ -22,8 +22,19 @@ def provider_url(scenario: str) -> str:
 
 
 def openai_calls() -> None:
-    """Chat completions and responses, each whole and streamed; embeddings; a failure."""
-    from openai import APIStatusError, OpenAI  # noqa: PLC0415 - not in every application's environment
+    """Those of `openai_chat_calls`, and responses, whole and streamed."""
+    from openai import OpenAI  # noqa: PLC0415 - not in every application's environment
+
+    openai_chat_calls()
+    client = OpenAI(base_url=provider_url("shop") + "/v1", api_key=API_KEY, max_retries=0)
+    client.responses.create(model="gpt-4.1-mini", input=PROMPT)
+    for _ in client.responses.create(model="gpt-4.1-mini", input=PROMPT, stream=True):
+        pass
+
+
+def openai_chat_calls() -> None:
+    """Chat completions, whole, with a tool and streamed; embeddings; a failure."""
+    from openai import APIStatusError, OpenAI  # noqa: PLC0415 - as above
 
     client = OpenAI(base_url=provider_url("shop") + "/v1", api_key=API_KEY, max_retries=0)
     failing = client.with_options(base_url=provider_url("error500") + "/v1")
@@ -32,9 +43,6 @@ def openai_calls() -> None:
     client.chat.completions.create(model="gpt-4o-mini", messages=ASKED, tools=[tool])
     usage: Any = {"include_usage": True}
     for _ in client.chat.completions.create(model="gpt-4o", messages=ASKED, stream=True, stream_options=usage):
-        pass
-    client.responses.create(model="gpt-4.1-mini", input=PROMPT)
-    for _ in client.responses.create(model="gpt-4.1-mini", input=PROMPT, stream=True):
         pass
     client.embeddings.create(model="text-embedding-3-small", input=[PROMPT])
     with suppress(APIStatusError):

@@ -1,0 +1,13 @@
+"""The openai and anthropic clients under Traceloop's SDK, which brings OpenLLMetry's
+instrumentations.
+"""
+
+from traceloop.sdk import Traceloop
+
+from tests.clients.apps.exercises import anthropic_calls, openai_calls
+
+Traceloop.init(app_name="checkout-bot", disable_batch=True)
+
+Traceloop.set_association_properties({"user_id": "user-7", "session_id": "session-7"})
+openai_calls()
+anthropic_calls()
