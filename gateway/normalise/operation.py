@@ -20,6 +20,7 @@ _CALLS = {
     "chat_completion": "chat",
     "chat_completions": "chat",
     "chat_model": "chat",
+    "tool_selection": "chat",  # Mastra before 1: a generation that may call tools
     "responses": "chat",
     "response": "chat",
     "create_response": "chat",
@@ -97,7 +98,7 @@ _STEPS = frozenset(
     }
 )
 _STEP_WORD = re.compile(
-    r"agent|tool|task|workflow|chain|retriev|graph|crew|pipeline|memory|guardrail|handoff|session|thread_create|create_thread"
+    r"agent|tool|task|workflow|chain|retriev|graph|crew|pipeline|memory|guardrail|handoff|session|thread_create|create_thread|(?:^|[._ ])(?:step|chunk)s?$"
 )
 
 

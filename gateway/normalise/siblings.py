@@ -3,6 +3,7 @@
 1. LiteLLM's `raw_gen_ai_request` names the provider's model, where its parent has only
    the gateway's alias. Several below one parent that name different models (a fallback,
    a second call) name none.
+   So does the step of a Mastra generation, which is the call.
 2. LangChain's messages, which OpenLLMetry writes into the texts of the steps around a call, hold
    the provider's usage beside the response's id: it completes cache and reasoning of the call with
    that id. Tokens are never added.
@@ -22,6 +23,7 @@ from gateway.normalise.texts import Json, json_object, object_in, text_in
 from spool.record import Record, Usage
 
 _STEP_TEXTS = ("traceloop.entity.output", "traceloop.entity.input")
+_STEP_MODELS = ("gen_ai.response.model", "mastra.metadata.modelId", "modelId")
 _USAGE_MARK = '"token_usage"'
 _MAX_STEPS = 2_000
 
@@ -40,11 +42,12 @@ class Companions:
 
     def note(self, span: Span) -> None:
         """Take the facts of a step."""
-        if span.name == RAW_REQUEST:
-            model = _raw_model(span.attributes)
-            if model and span.parent_span_id:
-                above = span.trace_id + span.parent_span_id
-                self._models[above] = model if self._models.get(above, model) == model else ""
+        is_raw = span.name == RAW_REQUEST
+        model = _raw_model(span.attributes) if is_raw else _model_of_step(span.attributes)
+        if model and span.parent_span_id:
+            above = span.trace_id + span.parent_span_id
+            self._models[above] = model if self._models.get(above, model) == model else ""
+        if is_raw:
             return
         for name in _STEP_TEXTS:
             value = span.attributes.get(name)
@@ -86,6 +89,15 @@ def _raw_model(attributes: Attributes) -> str:
     for name in attributes:
         if name.startswith("llm.") and name.endswith(".model"):
             return attributes[name].string_value[:MAX_TEXT_CHARS]
+    return ""
+
+
+def _model_of_step(attributes: Attributes) -> str:
+    """The model that a step of a call states as the one that answered."""
+    for name in _STEP_MODELS:
+        value = attributes.get(name)
+        if value is not None and value.string_value:
+            return value.string_value[:MAX_TEXT_CHARS]
     return ""
 
 
