@@ -199,6 +199,7 @@ class Gateway:
             behind_s=lambda: self.settler.behind_s,
             unpriced=self.prices.unpriced,
             gaps=aggregates.gaps,
+            uncovered=self.settler.uncovered,
             key_names=self.keys.names,
             refused=self._refused,
         )
@@ -209,6 +210,7 @@ class Gateway:
             self.devices,
             stuck_lanes=self.status.stuck_lanes,
             gaps=aggregates.gaps,
+            uncovered=self.settler.uncovered,
             key_names=self.keys.names,
             prefer_metrics=aggregates.settings.prefer_metrics,
             now_ms=self._now_ms,

@@ -28,3 +28,6 @@ class ParsedPayload(NamedTuple):
     """Record id -> position, of the records that another gateway stated as spans."""
     bearers: list[tuple[bytes, dict[str, str]]]
     """Trace and span id of spans that state whose calls are below them, and what they state."""
+    ai_spans: list[tuple[str | None, str, int, list[bytes]]]
+    """Service and scope of spans that look like AI work and are no calls, their number, and the
+    traces of some of them."""

@@ -11,7 +11,7 @@ from gateway.contract.errors import DeviceBlocked
 from gateway.contract.intake import Receipt, Sender
 from gateway.contract.outcomes import Rejection
 from gateway.contract.parsed_payload import ParsedPayload
-from gateway.counting.calls.digest import DIGEST_BYTES, call_ref
+from gateway.counting.calls.digest import DIGEST_BYTES, TRACE_ID_BYTES, call_ref
 from gateway.devices.intake import DeviceIntake
 from gateway.ingest.parsing.parse import Parsed, Payload
 from gateway.ingest.parsing.parser import Parser
@@ -124,8 +124,22 @@ class IngestPipeline:
         if parsed.calls is not None:
             await self._append(parsed.calls, context)
             self._settler.counted()
+            self._see(parsed.calls)
         if parsed.points is not None:
             await self._settler.aggregates.take(parsed.points, context)
+            if parsed.points.points:
+                services = {said.get("service_name") for said in parsed.points.attributions}
+                self._settler.coverage.see_usage(services, self._settler.now_ms())
+
+    def _see(self, calls: ParsedPayload) -> None:
+        """Note who reports AI spans, and who calls."""
+        coverage, now_ms = self._settler.coverage, self._settler.now_ms()
+        if calls.used:
+            coverage.see_usage({used[0] for used in calls.used}, now_ms)
+        if calls.ai_spans:
+            coverage.see_ai_spans(calls.ai_spans, now_ms)
+        if calls.rows and coverage.watches_traces:
+            coverage.see_calls(calls.rows[at : at + TRACE_ID_BYTES] for at in range(0, len(calls.rows), DIGEST_BYTES))
 
     async def _append(self, calls: ParsedPayload, context: Context) -> None:
         """Count and append, and wait until all is on disk.

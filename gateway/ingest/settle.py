@@ -17,6 +17,7 @@ import structlog
 from gateway.common.traceback_summary import places
 from gateway.counting.calls.digest import call_ref, of_this_size, split_ref
 from gateway.counting.calls.ledger import MOVED, Ledger
+from gateway.counting.coverage import Coverage, Uncovered
 from gateway.ingest.late_chunks import LateChunks
 from gateway.ingest.metrics import MetricsPipeline, Price
 from gateway.ingest.metrics import Settings as MetricsSettings
@@ -74,6 +75,8 @@ class Settler:
         self.ledger = self.ledger_type(max_keys)
         self._price = price
         self.aggregates = self.aggregates_type(spool, metrics or MetricsSettings(), price=price, now_ms=now_ms)
+        self.coverage = Coverage()
+        """Which sources report AI spans, and which report calls."""
         self._spool = spool
         self.settle_ms = settle_ms
         self._window_ms = window_ms
@@ -143,6 +146,10 @@ class Settler:
     def now_ms(self) -> int:
         """The clock by which reports fall due."""
         return self._now_ms()
+
+    def uncovered(self) -> list[Uncovered]:
+        """Sources of AI spans without calls as of now."""
+        return self.coverage.uncovered(self._now_ms())
 
     def counted(self) -> None:
         """Reports were counted: there will be something to settle."""

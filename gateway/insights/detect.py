@@ -11,6 +11,7 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from gateway.counting.coverage import Uncovered
 from gateway.counting.metrics.gaps import Gap, sender_shown
 from gateway.insights.calls import error_burst, missing_usage_rising
 from gateway.insights.finding import Finding
@@ -53,6 +54,7 @@ class Figures(NamedTuple):
     now_ms: int = 0
     history: History = History()
     gaps: Sequence[Gap] = ()
+    uncovered: Sequence[Uncovered] = ()
     prefer_metrics: frozenset[str] = frozenset()
     """Services that are billed by their metrics."""
     stuck_lanes: Sequence[StuckLane] = ()
@@ -71,6 +73,7 @@ def detect(figures: Figures) -> list[Finding]:
     ]
     found += [
         calls_lost(figures.gaps, figures.prefer_metrics, figures.key_names),
+        ai_without_calls(figures.uncovered),
         held_lane(figures.stuck_lanes),
         dead_letters(figures.dead_letters),
         silent_device(figures.devices, figures.now_ms),
@@ -92,6 +95,21 @@ def calls_lost(gaps: Sequence[Gap], prefer_metrics: frozenset[str], key_names: M
                 category="data quality",
                 effort="medium",
             )
+
+
+def ai_without_calls(uncovered: Sequence[Uncovered]) -> Iterator[Finding]:
+    """Sources that report agents and steps, and no call of a model."""
+    for source in uncovered:
+        service = shown(source["service_name"] or "") or "a sender without a service name"
+        library = f" of {shown(source['library'])}" if source["library"] else ""
+        yield Finding(
+            cause="ai_without_calls",
+            source=f"{source['service_name'] or ''}\x00{source['library']}",
+            model="",
+            title=f"{service}: AI spans{library}, and no call of a model; {source['remedy']}",
+            category="data quality",
+            effort="low",
+        )
 
 
 def what_is_lost(gap: Gap) -> str:

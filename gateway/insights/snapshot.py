@@ -1,4 +1,4 @@
-"""Current figures for the detectors: lanes, dead letters, silent devices, gaps.
+"""Current figures for the detectors: lanes, dead letters, silent devices, gaps, AI without calls.
 
 Read off the parts in each round.
 """
@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from gateway.counting.coverage import Uncovered
 from gateway.counting.metrics.gaps import Gap
 from gateway.devices.rows import silent_for
 from gateway.devices.store import DeviceStore
@@ -26,6 +27,7 @@ class Snapshot:
     stuck_lanes: Callable[[], Mapping[str, tuple[str, str]]]
     """Lane -> state and reason, of those that hold records and are not `ok`."""
     gaps: Callable[[], Sequence[Gap]]
+    uncovered: Callable[[], Sequence[Uncovered]]
     key_names: Callable[[], Mapping[str, str]]
     prefer_metrics: frozenset[str]
     now_ms: Callable[[], int]
@@ -37,6 +39,7 @@ class Snapshot:
         return Figures(
             self.now_ms(),
             gaps=self.gaps(),
+            uncovered=self.uncovered(),
             prefer_metrics=self.prefer_metrics,
             key_names=self.key_names(),
             stuck_lanes=self._lane_waits.seen(self.stuck_lanes(), self.monotonic_s()),

@@ -79,6 +79,15 @@ class Call(NamedTuple):
 
 
 @dataclass(slots=True)
+class AiSpans:
+    """Spans of one source that look like AI work and are no calls."""
+
+    n: int = 0
+    traces: set[bytes] = field(default_factory=set)
+    """Of some of them."""
+
+
+@dataclass(slots=True)
 class Normalised:
     calls: list[Call] = field(default_factory=list)
     links: list[bytes] = field(default_factory=list)
@@ -99,6 +108,8 @@ class Normalised:
     bearers: dict[bytes, Attribution] = field(default_factory=dict)
     """Trace and span id of spans that are no calls and state a user, session, team or project ->
     what calls below them inherit."""
+    ai_spans: dict[tuple[str | None, str], AiSpans] = field(default_factory=dict)
+    """Service and scope -> spans that look like AI work and are no calls."""
     unknown_conventions: Counter[str] = field(default_factory=Counter)
     """Scope name -> calls that only the generic table could read."""
 

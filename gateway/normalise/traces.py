@@ -19,6 +19,7 @@ from gateway.contract.outcomes import Rejection
 from gateway.decode.limits import Meter
 from gateway.decode.view import Attributes, Event, Faults, ScopeSpans, Span, Traces
 from gateway.normalise import times
+from gateway.normalise.ai_spans import is_ai_scope, look_like_ai, needs_model, note_ai_span
 from gateway.normalise.ancestors import INTERESTS, STATING, inherit, inheritable
 from gateway.normalise.attribution import ResourceContext, name_machine, resource_origin
 from gateway.normalise.call import REPEAT, STREAM_PART, UNFINISHED, Call, Normalised
@@ -79,6 +80,8 @@ class Scope(NamedTuple):
     name: str
     version: str
     fingerprint: int
+    is_ai: bool
+    """Whether it is known as an agent framework's own."""
     reader: Reader | None
     """None where each span's attributes choose the convention."""
 
@@ -193,7 +196,7 @@ def _scope(run: _Run, scope_spans: ScopeSpans, at: tuple[int, int], made: Resour
     run.meter.take(n_spans)
     out.items += n_spans
     known: tuple[str, ...] | None = None
-    reader, plan, bears = None, NO_PLAN, False
+    reader, plan, is_seen = None, NO_PLAN, False
     for number, span in enumerate(spans):
         trace_id, span_id, parent = span.trace_id, span.span_id, span.parent_span_id or _NO_SPAN
         if (
@@ -212,12 +215,12 @@ def _scope(run: _Run, scope_spans: ScopeSpans, at: tuple[int, int], made: Resour
             known = names
             reader = scope.reader or reader_by_names(scope, names)
             plan = NO_PLAN if reader is None else reader.interests.plan(names)
-            bears = reader is None and not STATING.isdisjoint(names)
+            is_seen = reader is None and (scope.is_ai or look_like_ai(names) or not STATING.isdisjoint(names))
         if reader is None:
             out.ignored += 1
             links.append(trace_id + span_id + parent)
-            if bears:
-                _bear(run, trace_id + span_id, pick(attributes, names, INTERESTS).who)
+            if is_seen:
+                _see(run, span, names, scope, made)
             continue
         picked = pick_planned(attributes, plan)
         if plan.has_object:
@@ -230,7 +233,7 @@ def _scope(run: _Run, scope_spans: ScopeSpans, at: tuple[int, int], made: Resour
         is_pending = picked.texts.get("span_type") == _PENDING
         outcome = "not_a_call" if is_pending else reader.convention.outcome(picked, span, failed=failed)
         if outcome != "call":
-            _step(run, span, picked, outcome)
+            _step(run, span, picked, outcome, scope, made)
             links.append(trace_id + span_id + parent)
         elif not times.FIRST_NS <= (span.start_time_unix_nano or span.end_time_unix_nano) < times.LAST_NS:
             out.rejected.append(Rejection("invalid_time", _position(*at, number)))
@@ -322,11 +325,21 @@ def _bear(run: _Run, span: bytes, who: Mapping[str, str]) -> None:
         run.out.bearers[span] = inherited
 
 
-def _step(run: _Run, span: Span, picked: Extracted, outcome: Outcome) -> None:
+def _see(run: _Run, span: Span, names: tuple[str, ...], scope: Scope, made: ResourceContext) -> None:
+    """A span that no convention reads, of which something is of interest."""
+    if not STATING.isdisjoint(names):
+        _bear(run, span.trace_id + span.span_id, pick(span.attributes, names, INTERESTS).who)
+    if scope.is_ai or look_like_ai(names):
+        note_ai_span(run.out, made.attribution.get("service_name"), scope.name, span.trace_id)
+
+
+def _step(run: _Run, span: Span, picked: Extracted, outcome: Outcome, scope: Scope, made: ResourceContext) -> None:
     """A span that is no call: a step of AI work, or nothing of AI at all."""
     if outcome == "not_a_call" or picked.other or _has_ai_mark(picked):
         run.out.suppressed["not_a_call"] += 1
         run.companions.note(span)
+        if needs_model(picked.texts):
+            note_ai_span(run.out, made.attribution.get("service_name"), scope.name, span.trace_id)
     else:
         run.out.ignored += 1
     if picked.who or RAW_METADATA in picked.texts:
@@ -345,7 +358,7 @@ def _has_ai_mark(picked: Extracted) -> bool:
 def scope_of(name: str, version: str) -> Scope:
     convention = by_scope(name)
     reader = None if convention is None else _reader(convention, name, version)
-    return Scope(name, version, scope_fingerprint(name), reader)
+    return Scope(name, version, scope_fingerprint(name), is_ai_scope(name), reader)
 
 
 def reader_by_names(scope: Scope, names: tuple[str, ...]) -> Reader | None:

@@ -13,6 +13,7 @@ from typing import Final, Literal, NotRequired, TypedDict
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from gateway.counting.coverage import Uncovered
 from gateway.counting.metrics.gaps import Gap
 from gateway.observability.dead_letters import ReasonFigures, ResendFigures
 from gateway.observability.quarantine import QuarantineStatus
@@ -68,6 +69,8 @@ class Status(TypedDict):
     gaps: NotRequired[Sequence[Gap]]
     """Sources whose metrics state more tokens than their calls do: spans
     that were sampled or lost."""
+    ai_without_calls: NotRequired[Sequence[Uncovered]]
+    """Sources that report agents and steps, and no call of a model."""
     spool: NotRequired[SpoolStatus]
     quarantine: NotRequired[QuarantineStatus]
     """Damage that was found in the spool's files, and what became of it."""

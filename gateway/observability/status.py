@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 
 from exporters.pacing import LaneState
+from gateway.counting.coverage import Uncovered
 from gateway.counting.metrics.gaps import Gap, sender_shown
 from gateway.devices.own import DISTRIBUTION
 from gateway.devices.store import DeviceStore
@@ -34,6 +35,7 @@ class StatusReport:
     """As `Settler.behind_s`."""
     unpriced: Mapping[str, int]
     gaps: Callable[[], Sequence[Gap]]
+    uncovered: Callable[[], Sequence[Uncovered]]
     key_names: Callable[[], Mapping[str, str]]
     refused: Callable[[], Sequence[RefusedStatus]]
     """As `Refused.status`."""
@@ -48,6 +50,7 @@ class StatusReport:
             "devices": device_status(self.devices, self.held_s()),
             "unpriced": dict(self.unpriced),
             "gaps": [{**gap, "sender": sender_shown(gap["sender"], key_names)} for gap in self.gaps()],
+            "ai_without_calls": self.uncovered(),
             "spool": spool_status(self.spool),
             "quarantine": quarantine_status(self.spool),
             "dead_letters": reason_figures(dead_letters),

@@ -23,6 +23,8 @@ _ROW = struct.Struct("<24s8sqqQQQQQiiiiiHHQIIQQQQ")
 _KEYS = struct.Struct("<24s8s16xQQQ36xH2xQI4xQ24x")
 """The same bytes again, of which only what the ledger looks up is read."""
 DIGEST_BYTES = _FACT.size
+TRACE_ID_BYTES = 16
+"""With which a row begins."""
 _BEFORE_REQUESTS = DIGEST_BYTES - 16
 """A row as it was before it had `request` and `prev_request`, as a spool may still hold it."""
 _CHAINS = struct.Struct("<QQQ")

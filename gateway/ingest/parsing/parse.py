@@ -15,6 +15,7 @@ from gateway.contract.parsed_payload import ParsedPayload, Used
 from gateway.counting.calls.digest import digest_rows
 from gateway.decode.otlp_json import decode_logs_json, decode_metrics_json, decode_traces_json
 from gateway.decode.otlp_protobuf import decode_logs, decode_metrics, decode_traces
+from gateway.normalise.ai_spans import packed
 from gateway.normalise.attribution import attribute
 from gateway.normalise.call import STAMPED, STATES_SHIFT, Call, Normalised
 from gateway.normalise.context import Context
@@ -152,6 +153,7 @@ def parsed_calls(normalised: Normalised, context: Context, rules: ParseRules) ->
         used,
         normalised.stated_at,
         [(span, cast("dict[str, str]", stated)) for span, stated in normalised.bearers.items()],
+        packed(normalised),
     )
 
 
