@@ -112,6 +112,21 @@ OTLP_SENDERS: dict[str, OtlpSender] = {
             ),
         ),
         OtlpSender(
+            "qwen-code",
+            "Qwen Code",
+            run_with="@qwen-code/qwen-code 0.24.4",
+            needs="0.24.4 or later",
+            pastes=(
+                Paste("sh", 'export OTEL_EXPORTER_OTLP_HEADERS="x-api-key={key}"\n'),
+                Paste(
+                    "json",
+                    '{\n  "telemetry": {\n    "enabled": true,\n    "target": "local",\n'
+                    '    "otlpEndpoint": "{url}",\n    "otlpProtocol": "http",\n    "logPrompts": false\n  }\n}\n',
+                    file=".qwen/settings.json",
+                ),
+            ),
+        ),
+        OtlpSender(
             "logfire",
             "Logfire",
             run_with="logfire 5.2.0, openai 3.54.0, anthropic 2.12.0",

@@ -24,6 +24,9 @@ def main() -> int:
     )
     parser.add_argument("--compression", choices=["none", "gzip"], help="of exporters: both, where it is not given")
     parser.add_argument("--no-outage", action="store_true", help="of exporters: the gateway stays up")
+    parser.add_argument(
+        "--killed", action="store_true", help="of applications: twice, with kill -9 of the gateway between"
+    )
     parser.add_argument("--keep", type=Path, help="keep what each application's gateway delivered in this folder")
     parser.add_argument("--verbose", action="store_true", help="print what the senders say")
     given = parser.parse_args()
@@ -42,7 +45,7 @@ def failures(name: str, given: argparse.Namespace) -> int:
                 folder.mkdir(parents=True)
             try:
                 line, exact, said = (
-                    of_application(name, folder)
+                    of_application(name, folder, killed=given.killed)
                     if name in APPLICATIONS
                     else of_exporter(name, compression, folder, outage=not given.no_outage)
                 )
@@ -67,9 +70,9 @@ def of_exporter(name: str, compression: Compression, folder: Path, *, outage: bo
     return line, outcome.is_exact(), outcome.said
 
 
-def of_application(name: str, folder: Path) -> tuple[str, bool, str]:
+def of_application(name: str, folder: Path, *, killed: bool) -> tuple[str, bool, str]:
     """As `of_exporter`."""
-    outcome = run_live(APPLICATIONS[name], folder)
+    outcome = run_live(APPLICATIONS[name], folder, killed=killed)
     verdict = "exact" if not outcome.wrong else "\n  ".join(["WRONG", *outcome.wrong])
     return f"{name:20} {outcome.seconds:5.1f} s  {outcome.calls} calls  {verdict}", not outcome.wrong, outcome.said
 

@@ -136,6 +136,11 @@ wire_api = "responses"
 """
 
 
+def qwen_code(places: Places) -> list[str]:
+    program = built("qwen-code", npm) / "node_modules/.bin/qwen"
+    return [*node(), str(program), "--auth-type", "openai", "-p", PROMPT]
+
+
 def claude_code(places: Places) -> list[str]:
     return [*claude(), PROMPT]
 
@@ -202,6 +207,15 @@ APPLICATIONS: Mapping[str, Application] = {
         files={".codex/config.toml": CODEX_PROVIDER},
         unstated={"model": any_call},
     ),
+    "qwen-code": Application(
+        "qwen-code",
+        qwen_code,
+        settings={
+            "OPENAI_API_KEY": "sk-CANARY-7Q-KEY",
+            "OPENAI_BASE_URL": "{provider}/v1",
+            "OPENAI_MODEL": "gpt-4o",
+        },
+    ),
     "adk": Application(
         "google-adk",
         python_app("adk"),
@@ -261,8 +275,11 @@ class LiveOutcome(NamedTuple):
     seconds: float
 
 
-def run_live(application: Application, folder: Path) -> LiveOutcome:
-    """One run, in *folder*. Raises InstallFailed and LiveFailed."""
+def run_live(application: Application, folder: Path, *, killed: bool = False) -> LiveOutcome:
+    """One run, in *folder*. Raises InstallFailed and LiveFailed.
+
+    *killed*: the application runs a second time, after the gateway was killed and started again.
+    """
     began = time.monotonic()
     ports = OtlpPorts.free()
     records = folder / "records.ndjson"
@@ -271,7 +288,11 @@ def run_live(application: Application, folder: Path) -> LiveOutcome:
     with running_provider(folder) as url, GatewayProcess(folder, settle="2s", config=config) as gateway:
         places = Places(url, ports, key, folder / "home")
         places.home.mkdir()
-        said = run_application(application, places, Outage(gateway, url))
+        outage = Outage(gateway, url)
+        said = run_application(application, places, outage)
+        if killed:
+            outage.happen()
+            said += run_application(application, places, outage)
         served = served_by(url)
         try:
             gateway.wait_until_delivered("records", at_least=len(served))

@@ -4,7 +4,7 @@ its counts.
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -102,7 +102,7 @@ def of_record(record: Mapping[str, Any]) -> Call:
 
 
 def differences(
-    served: Iterable[Served], records: Iterable[Mapping[str, Any]], unstated: Mapping[Field, Calls]
+    served: Iterable[Served], records: Sequence[Mapping[str, Any]], unstated: Mapping[Field, Calls]
 ) -> list[str]:
     """A line for each call that was served and not counted, or counted and not served."""
     expected = Counter(of_served(call, unstated) for call in served)
