@@ -18,7 +18,7 @@ from gateway.normalise.model_names import place_models
 from gateway.normalise.operation import operation
 from gateway.normalise.provider import provider
 from gateway.normalise.times import rfc3339, time_flags
-from gateway.normalise.usage import EXCLUSIVE, INCLUSIVE, Basis, has_cache, has_reasoning, partition
+from gateway.normalise.usage import EXCLUSIVE, INCLUSIVE, UNSTATED, Basis, has_cache, partition
 from spool.record import SCHEMA, Attribution, Record, Source, Trace
 
 _EVENT_DOMAIN = b"event\x00"
@@ -102,7 +102,9 @@ def call_record(
     usage, consistent = partition(
         picked,
         convention.basis(picked, version, served_by) if has_cache(counts) else INCLUSIVE,
-        output_basis(picked, convention, version, served_by) if has_reasoning(counts) else INCLUSIVE,
+        output_basis(picked, convention, version, served_by)
+        if "reasoning" in counts or "total" in counts
+        else UNSTATED,
         failed=failed,
         began=response_id is not None or "response_model" in texts or "finish_reason" in texts,
         output_expected=not input_only,
@@ -153,7 +155,7 @@ def output_basis(picked: Extracted, convention: Convention, version: str, provid
     """What the output holds: as the item's own texts state it, else by the convention's table."""
     if "output_excludes_reasoning" in picked.numbers:
         return EXCLUSIVE
-    return convention.output_basis(picked, version, provider)
+    return UNSTATED if convention.output_basis is None else convention.output_basis(picked, version, provider)
 
 
 @lru_cache(maxsize=4096)

@@ -74,13 +74,6 @@ def has_cache(counts: dict[str, int]) -> bool:
     )
 
 
-def has_reasoning(counts: dict[str, int]) -> bool:
-    """Whether reasoning, or a total that may state it, is known: only then the output's basis
-    matters.
-    """
-    return "reasoning" in counts or "total" in counts
-
-
 def _cache_creation(written: int | None, counts: dict[str, int]) -> int | None:
     """Cache writes; the sum of their 5 min and 1 h parts where that states more (LangChain
     reports 0 beside the parts).
@@ -89,7 +82,7 @@ def _cache_creation(written: int | None, counts: dict[str, int]) -> int | None:
     return parts if parts > (written or 0) else written
 
 
-def partition(
+def partition(  # noqa: C901 - flat: it runs once for every call
     picked: Extracted, basis: Basis, output_basis: Basis, *, failed: bool, began: bool, output_expected: bool
 ) -> Counted:
     """The usage of one call.
@@ -106,11 +99,16 @@ def partition(
     cached = _add_cache(usage, counts)
     reasoning = counts.get("reasoning")
     consistent = True
-    if cached or reasoning or "total" in counts or "native_input" in counts:
+    if "native_input" in counts or "native_output" in counts or _states_more(counts.get("total"), given, output):
         wholes = read_wholes(counts, cached, basis, output_basis)
         given, output, consistent = wholes.input, wholes.output, wholes.is_sound
         if wholes.thoughts is not None:
             reasoning = wholes.thoughts
+    else:  # the same, where neither an object nor a total proves anything; most calls are read here
+        if cached and given is not None and (basis is EXCLUSIVE or (cached > given and basis is not CONFIGURED)):
+            given += cached
+        if reasoning and output is not None and (output_basis is EXCLUSIVE or reasoning > output):
+            output += reasoning
     if given is not None:
         usage["input_tokens"] = given
         consistent = consistent and cached <= given
@@ -124,6 +122,11 @@ def partition(
     if picked.other:
         usage["other"] = picked.other
     return usage, consistent
+
+
+def _states_more(total: int | None, given: int | None, output: int | None) -> bool:
+    """Whether a total is stated that is not the sum of the wholes."""
+    return total is not None and given is not None and output is not None and total != given + output
 
 
 _SAME: Final = (False, False, 0, True)

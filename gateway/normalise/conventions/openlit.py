@@ -1,18 +1,20 @@
-"""OpenLIT (`openlit.instrumentation.<library>`): GenAI names with the provider's own numbers.
+"""OpenLIT (`openlit.instrumentation.<library>`): GenAI names, of clients the provider's numbers.
 
-1. The input is the provider's own: Anthropic's and Bedrock's leave the cache out. So is the
-   output: Google's leaves the thoughts out.
+1. The input of the clients of Anthropic and Bedrock leaves the cache out, the output of Google's
+   the thoughts. What frameworks (LangChain, LiteLLM, …) report, OpenLIT passes on: their numbers
+   may prove what it holds.
 2. A call that fails has no attribute at all: its library stands in the scope's name, its operation
    and model in the span's (`chat gpt-4o`).
 3. Where a stream states no usage, OpenLIT counts with a tokenizer of its own. Then no cache counts
    stand beside the wholes; a provider's usage always brings them, be they 0.
+4. A cost of 0 is that of a model that OpenLIT knows no price of.
 """
 
 from functools import lru_cache
 
 from gateway.decode.view import Span
 from gateway.normalise.conventions.basis import native_input, native_output
-from gateway.normalise.conventions.table import Convention
+from gateway.normalise.conventions.table import Convention, unstated
 from gateway.normalise.extract import MAX_TEXT_CHARS, Extracted
 from gateway.normalise.operation import is_listed, operation
 from gateway.normalise.provider import named_provider
@@ -40,15 +42,27 @@ def estimates(picked: Extracted, provider: str | None) -> bool:
     return provider in _WITH_CACHE and bool(picked.numbers.get("stream")) and "cache_read" not in picked.counts
 
 
+def read_texts(picked: Extracted, *, failed: bool) -> None:
+    """Rule 4."""
+    if picked.numbers.get("cost") == 0:
+        del picked.numbers["cost"]
+
+
+_CLIENTS = frozenset({"anthropic", "bedrock", "google_ai_studio", "vertexai"})
+
+
 @lru_cache(maxsize=256)
 def openlit(scope: str) -> Convention:
     """The convention of one instrumentation, which knows its provider."""
+    library = scope.removeprefix(SCOPES)
+    is_client = library in _CLIENTS
     return Convention(
         "openlit",
         own={},
-        basis=native_input,
-        output_basis=native_output,
+        basis=native_input if is_client else unstated,
+        output_basis=native_output if is_client else None,
         read_span=read_span,
+        read_texts=read_texts,
         estimates=estimates,
-        default_provider=named_provider(scope.removeprefix(SCOPES)),
+        default_provider=named_provider(library),
     )

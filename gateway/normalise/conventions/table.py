@@ -106,8 +106,8 @@ class Convention:
     outcome: OutcomeRule = by_operation
     basis: BasisRule = unstated
     """What the input holds, from the values, the scope's version and the provider."""
-    output_basis: BasisRule = unstated
-    """What the output holds, from the same."""
+    output_basis: BasisRule | None = None
+    """What the output holds, from the same; None where the table does not know."""
     read_texts: TextReader = nothing_more
     read_span: SpanReader | None = None
     """Takes what only the span's name states; None for libraries whose attributes state it all."""

@@ -503,6 +503,13 @@ def test_a_repeated_step_text_of_another_call_changes_nothing() -> None:
     assert "reasoning_output_tokens" not in out.calls[0].record["usage"]
 
 
+def test_openlits_cost_of_zero_is_no_cost() -> None:
+    usage = CHAT | ANTHROPIC_USAGE
+    for cost, expected in ((0, None), (0.5, "0.5")):
+        record = record_of(usage | {"gen_ai.usage.cost": cost}, scope="openlit.instrumentation.anthropic")
+        assert (record.get("cost") or {}).get("amount") == expected
+
+
 def test_vercel_7_spans_are_plain_gen_ai() -> None:
     record = record_of(CHAT | ANTHROPIC_USAGE | ANTHROPIC_CACHE, scope="ai")
     assert record["usage"]["input_tokens"] == 100
