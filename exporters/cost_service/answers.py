@@ -24,7 +24,7 @@ aside for the operator, as code `ambiguous_answer`.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from exporters.answer_body import OBJECTS_PER_ITEM, Cut, UnreadableAnswer, lenient_json, whole_json
+from exporters.answer_body import OBJECTS_PER_ITEM, Cut, UnreadableAnswer, lenient_json, media_type, whole_json
 from exporters.backoff import http_date_unix_s, retry_after_s
 from exporters.base import Delivered, Hold, Outcome, Refused, Retry
 from spool.record import Lane
@@ -65,6 +65,8 @@ def outcome(  # noqa: C901, PLR0911, PLR0912 - the whole table in one place, a l
     *now_unix_s* is for a `Retry-After` date when the answer has no `Date` of its own.
     """
     match status:
+        case _ if 200 <= status < 300 and is_web_page(headers, body):  # noqa: PLR2004 - the 2xx class
+            return web_page(status, lane)
         case _ if 200 <= status < 300:  # noqa: PLR2004 - the 2xx class
             return _success(status, headers, body, cut, records)
         case _ if 300 <= status < 400:  # noqa: PLR2004 - the 3xx class
@@ -105,6 +107,15 @@ def whole_document(headers: Mapping[str, str], body: bytes, cut: Cut | None, rec
     """
     content_type = headers.get("Content-Type", "")
     return whole_json(body, cut, content_type=content_type, most_objects=OBJECTS_PER_ITEM * (records + 1))
+
+
+def is_web_page(headers: Mapping[str, str], body: bytes) -> bool:
+    """Whether a person is spoken to (a login, a proxy's notice), so no upstream took anything."""
+    return media_type(headers.get("Content-Type", "")) == "text/html" and body.lstrip()[:1] == b"<"
+
+
+def web_page(status: int, lane: Lane) -> Hold:
+    return Hold(f"{lane}: HTTP {status} with a web page: a login or a proxy answers in the upstream's place")
 
 
 def unreadable(status: int, error: UnreadableAnswer) -> Retry:

@@ -12,8 +12,7 @@ from exporters.cost_service.doubts import Doubts
 from exporters.cost_service.encode import encode_event, encode_records, idempotency_key
 from exporters.http_client import Answer
 from exporters.keyring import OutboundKey
-from exporters.otlp.answers import span_outcome
-from exporters.otlp.exporter import SpanEncoder
+from exporters.otlp.exporter import SpanEncoder, headers_of
 from spool.record import Batch
 
 AI_TELEMETRY_SCOPE = "ai-telemetry-ingest:ingest-ai-telemetry"
@@ -71,16 +70,15 @@ class OtlpTelemetryExporter:
     async def send(self, batch: Batch) -> Outcome:
         client = self._client
         encoded = await self._encoder.encode(batch)
-        outcome = await post_batch(
+        return await post_batch(
             client,
             client.preset.ai_telemetry_otlp,
             encoded.body,
             batch,
             AI_TELEMETRY_SCOPE,
-            headers=self._encoder.headers,
-            judge=lambda answer: span_outcome(answer, batch, encoded.positions, now_unix_s=client.now_unix_s()),
+            headers=headers_of(encoded),
+            judge=lambda answer: self._encoder.outcome(answer, batch, encoded, now_unix_s=client.now_unix_s()),
         )
-        return self._encoder.noted(outcome)
 
     async def close(self) -> None:
         """The client is shared; its owner closes it."""

@@ -5,6 +5,7 @@
 | 2xx, no `partial_success`, or 0 rejected in it | delivered |
 | 2xx that rejects all of them, or those that it names | delivered, but for those: dead letters |
 | 2xx that rejects some and does not name them | delivered, and counted apart |
+| 2xx with a web page | hold: a login or a proxy answers |
 | 2xx that cannot be read whole | retry as after silence, then in halves |
 | any other status | as from the service: 400 is split, 413 halved, 429 and 503 wait, and so on |
 
@@ -27,7 +28,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 
 from exporters.answer_body import PROTOBUF_TYPES, UnreadableAnswer, media_type
 from exporters.base import Delivered, Outcome
-from exporters.cost_service.answers import clean, outcome, unreadable, whole_document
+from exporters.cost_service.answers import clean, is_web_page, outcome, unreadable, web_page, whole_document
 from exporters.http_client import Answer
 from spool.record import Batch
 from spool.store import Refusal
@@ -40,6 +41,8 @@ _POSITION: Final = re.compile(r"resourceSpans\[\d+\]\.scopeSpans\[\d+\]\.spans\[
 def span_outcome(answer: Answer, batch: Batch, positions: Mapping[str, int], *, now_unix_s: float) -> Outcome:
     """The outcome for a batch whose spans stand at *positions* of the request."""
     if HTTPStatus.OK <= answer.status < HTTPStatus.MULTIPLE_CHOICES:
+        if is_web_page(answer.headers, answer.body):
+            return web_page(answer.status, batch.lane)
         try:
             rejected, message = _partial_success(answer, len(batch.records))
         except UnreadableAnswer as error:

@@ -49,6 +49,8 @@ class Encoded(NamedTuple):
     body: bytes
     positions: Mapping[str, int]
     """`resourceSpans[0].scopeSpans[0].spans[3]` -> index in the batch."""
+    is_packed: bool
+    """gzip."""
 
 
 def encode_spans(records: Sequence[bytes], *, packs: bool) -> Encoded:
@@ -70,7 +72,7 @@ def encode_spans(records: Sequence[bytes], *, packs: bool) -> Encoded:
         delimited(1, delimited(1, _resource(key)) + delimited(2, scope + b"".join(spans)))
         for key, (_, spans) in spans_by_resource.items()
     )
-    return Encoded(gzip.compress(body, GZIP_LEVEL, mtime=0) if packs else body, positions)
+    return Encoded(gzip.compress(body, GZIP_LEVEL, mtime=0) if packs else body, positions, packs)
 
 
 def span_of(record: Mapping[str, Any]) -> bytes:

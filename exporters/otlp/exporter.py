@@ -4,12 +4,13 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
 from typing import Final, Literal
 
 from exporters.answer_body import answer_bytes
 from exporters.base import Hold, Outcome, Retry
-from exporters.http_client import Endpoint, HttpClient
+from exporters.http_client import Answer, Endpoint, HttpClient
 from exporters.otlp.answers import span_outcome
 from exporters.otlp.encode import Encoded, encode_spans
 from exporters.secret import Secret
@@ -18,7 +19,6 @@ from spool.record import Batch
 PROTOBUF: Final = "application/x-protobuf"
 SPAN_HEADERS: Final = {"Content-Type": PROTOBUF, "Accept": PROTOBUF}
 TRACES_PATH: Final = "/v1/traces"
-NO_GZIP: Final = "HTTP 415"
 
 
 class SpanEncoder:
@@ -27,21 +27,22 @@ class SpanEncoder:
     def __init__(self, *, packs: bool) -> None:
         self._packs = packs
 
-    @property
-    def headers(self) -> dict[str, str]:
-        """What the body needs beside it."""
-        coding = {"Content-Encoding": "gzip"} if self._packs else {}
-        return {**SPAN_HEADERS, **coding}
-
     async def encode(self, batch: Batch) -> Encoded:
         return await asyncio.to_thread(encode_spans, batch.records, packs=self._packs)
 
-    def noted(self, outcome: Outcome) -> Outcome:
-        """*outcome*, or another try at once after a 415 that gzip may be the reason of."""
-        if self._packs and isinstance(outcome, Hold) and NO_GZIP in outcome.reason:
+    def outcome(self, answer: Answer, batch: Batch, encoded: Encoded, *, now_unix_s: float) -> Outcome:
+        """What *answer* to *encoded* means; another try at once after a 415 that gzip may be the
+        reason of.
+        """
+        if encoded.is_packed and answer.status == HTTPStatus.UNSUPPORTED_MEDIA_TYPE:
             self._packs = False
             return Retry("HTTP 415: the upstream does not read gzip; sent plain from here on", answered=True, after_s=0)
-        return outcome
+        return span_outcome(answer, batch, encoded.positions, now_unix_s=now_unix_s)
+
+
+def headers_of(encoded: Encoded) -> dict[str, str]:
+    """What the body needs beside it."""
+    return {**SPAN_HEADERS, "Content-Encoding": "gzip"} if encoded.is_packed else dict(SPAN_HEADERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +84,14 @@ class OtlpExporter:
         answer = await self.client.send(
             "POST",
             TRACES_PATH,
-            headers=self._encoder.headers | {name: value.reveal() for name, value in self._headers.items()},
+            headers=headers_of(encoded) | {name: value.reveal() for name, value in self._headers.items()},
             secrets=self._secrets,
             body=encoded.body,
             answer_bytes=answer_bytes(len(batch.records), len(encoded.body)),
         )
         if isinstance(answer, Retry | Hold):
             return answer
-        return self._encoder.noted(span_outcome(answer, batch, encoded.positions, now_unix_s=self._now_unix_s()))
+        return self._encoder.outcome(answer, batch, encoded, now_unix_s=self._now_unix_s())
 
     async def close(self) -> None:
         await self.client.close()

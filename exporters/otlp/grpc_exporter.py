@@ -16,7 +16,9 @@ waits on one, so that a fault of the backend costs no data.
 
 import random
 import re
+import ssl
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -77,7 +79,7 @@ class OtlpGrpcExporter:
         target = f"{host}:{url.port or DEFAULT_PORT}"
         self._address = target
         if url.scheme == "https":
-            roots = None if settings.ca_file is None else settings.ca_file.read_bytes()
+            roots = None if settings.ca_file is None else roots_with(settings.ca_file)
             self._channel = aio.secure_channel(target, grpc.ssl_channel_credentials(roots), options)
         else:
             self._channel = aio.insecure_channel(target, options)
@@ -90,13 +92,14 @@ class OtlpGrpcExporter:
 
     async def send(self, batch: Batch) -> Outcome:
         encoded = await self._encoder.encode(batch)
+        compression = self._compression
         metadata = tuple((name, secret.reveal()) for name, secret in self._headers.items())
         try:
             answer: bytes = await self._export(
-                encoded.body, timeout=self._timeout_s, metadata=metadata, compression=self._compression
+                encoded.body, timeout=self._timeout_s, metadata=metadata, compression=compression
             )
         except aio.AioRpcError as error:
-            return self._failed(error, batch)
+            return self._failed(error, batch, is_packed=compression != grpc.Compression.NoCompression)
         self.destination.answered()
         try:
             partial = ExportTraceServiceResponse.FromString(answer).partial_success
@@ -108,7 +111,7 @@ class OtlpGrpcExporter:
     async def close(self) -> None:
         await self._channel.close()
 
-    def _failed(self, error: aio.AioRpcError, batch: Batch) -> Outcome:
+    def _failed(self, error: aio.AioRpcError, batch: Batch, *, is_packed: bool) -> Outcome:
         trailers = dict(error.trailing_metadata() or ())
         code, details = error.code(), clean(self._masked(error.details() or ""), MESSAGE_LONGEST)
         if is_silence(error):
@@ -116,7 +119,6 @@ class OtlpGrpcExporter:
             never_sent = code == Code.UNAVAILABLE and "connect" in details.lower()
             return Retry(f"no answer from {self._address}: {code.name}", answered=False, may_be_there=not never_sent)
         self.destination.answered()
-        is_packed = self._compression != grpc.Compression.NoCompression
         if code == Code.UNIMPLEMENTED and is_packed and _NO_GZIP.search(details):
             self._compression = grpc.Compression.NoCompression
             return Retry("the upstream does not read gzip; sent plain from here on", answered=True, after_s=0)
@@ -126,6 +128,15 @@ class OtlpGrpcExporter:
         for secret in self._headers.values():
             text = text.replace(secret.reveal(), MASK)
         return text
+
+
+def roots_with(ca_file: Path) -> bytes:
+    """PEM of the system's authorities and those of *ca_file*, as HTTP trusts them. Raises OSError
+    where it is missing or holds none (ssl.SSLError is one).
+    """
+    context = ssl.create_default_context()
+    context.load_verify_locations(cafile=ca_file)
+    return "".join(map(ssl.DER_cert_to_PEM_cert, context.get_ca_certs(binary_form=True))).encode()
 
 
 def is_silence(error: aio.AioRpcError) -> bool:
@@ -161,8 +172,8 @@ def retry_info_s(trailers: dict[str, Any]) -> float | None:
         for number, detail in fields(details) if isinstance(details, bytes) else ():
             if number == 3 and isinstance(detail, bytes):  # noqa: PLR2004 - google.rpc.Status.details
                 packed = dict(fields(detail))
-                if bytes(packed.get(1, b"")).endswith(b"google.rpc.RetryInfo"):
-                    return _delay_s(bytes(packed.get(2, b"")))
+                if _message(packed.get(1)).endswith(b"google.rpc.RetryInfo"):
+                    return _delay_s(_message(packed.get(2)))
     except (IndexError, ValueError, TypeError):
         return None
     return None
@@ -170,6 +181,11 @@ def retry_info_s(trailers: dict[str, Any]) -> float | None:
 
 def _delay_s(info: bytes) -> float:
     """Of a google.rpc.RetryInfo: its google.protobuf.Duration."""
-    duration = dict(fields(bytes(dict(fields(info)).get(1, b""))))
+    duration = dict(fields(_message(dict(fields(info)).get(1))))
     seconds = int(duration.get(1, 0)) + int(duration.get(2, 0)) / _NS_PER_S
     return min(RETRY_AFTER_LONGEST_S, max(0.0, seconds))
+
+
+def _message(value: bytes | int | None) -> bytes:
+    """A field that holds a message or a text; empty where it is missing or a number."""
+    return value if isinstance(value, bytes) else b""

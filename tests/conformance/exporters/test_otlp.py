@@ -1,5 +1,6 @@
 """What holds for spans on the way out: OTLP's own answers, gzip, headers, the record as a span."""
 
+import asyncio
 import gzip
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from exporters.otlp.encode import encode_spans, span_of
+from exporters.base import Delivered, Retry
+from exporters.otlp.encode import Encoded, encode_spans, span_of
 from exporters.otlp.exporter import OtlpExporter, OtlpSettings
 from exporters.pump import Limits
 from exporters.secret import Secret
@@ -22,7 +24,7 @@ from gateway.normalise.context import Context
 from gateway.normalise.traces import normalise_traces
 from gateway.receiver.responses import rpc_status
 from gateway.sources.records.source import read_stated
-from spool.record import Record, Usage
+from spool.record import Batch, Record, Usage
 from spool.span_form import OF_RESOURCE, OF_SPAN, span_record_id
 from tests.conformance.exporters.conftest import CASES, SpoolUnderTest, number_of, spans_in
 from tests.support.lane_runs import running_pump, skip_pauses_until, until
@@ -336,3 +338,39 @@ def test_the_docs_name_the_attribute_of_each_field() -> None:
     page = (Path(__file__).parents[3] / "docs/otlp-export.md").read_text()
     for path, name in (OF_SPAN | OF_RESOURCE).items():
         assert f"| `{'.'.join(path)}` | `{name}`" in page
+
+
+async def test_batches_under_way_when_gzip_is_given_up_have_the_header_of_their_own_body(
+    exporter: OtlpExporter, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second is encoded before the first one's 415, and sent after it."""
+    upstream.respond = lambda seen: Reply(415 if "Content-Encoding" in seen.headers else 200)
+    encode, given_up = exporter._encoder.encode, asyncio.Event()
+
+    async def late(batch: Batch) -> Encoded:
+        encoded = await encode(batch)
+        if batch.batch_id == "second":
+            await given_up.wait()
+        return encoded
+
+    monkeypatch.setattr(exporter._encoder, "encode", late)
+    first, second = (Batch(name, LANE, 0, 0, "2026-01-05T10:00:00.000Z", (record(1),)) for name in ("first", "second"))
+    sending = asyncio.ensure_future(exporter.send(second))
+    assert isinstance(await exporter.send(first), Retry)
+    given_up.set()
+    found = await sending
+    assert isinstance(found, Retry), "and the lane is not held"
+    assert found.after_s == 0
+    assert [seen.headers.get("Content-Encoding") for seen in upstream.seen] == ["gzip", "gzip"]
+    assert isinstance(await exporter.send(second), Delivered)
+
+
+async def test_a_web_page_in_the_upstreams_place_takes_nothing(
+    store: SpoolUnderTest, exporter: OtlpExporter, upstream: Upstream, clock: ManualClock
+) -> None:
+    upstream.respond = lambda _: Reply(200, {"Content-Type": "text/html; charset=utf-8"}, b"\n<!doctype html><p>Log in")
+    await store.put(LANE, [record(1)])
+    async with running_pump(store, exporter, clock, lane=LANE) as pump:
+        await until(lambda: pump.state == "held" and not pump._flights)
+        assert "HTTP 200 with a web page" in (pump.reason or "")
+    assert (store.depth(LANE).pending, store.depth(LANE).delivered) == (1, 0)

@@ -2,7 +2,9 @@
 
 import asyncio
 import random
+import ssl
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -20,11 +22,19 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 
 from exporters.base import Delivered, Hold, Refused, Retry
 from exporters.otlp.exporter import OtlpSettings
-from exporters.otlp.grpc_exporter import EXPORT, OtlpGrpcExporter
+from exporters.otlp.grpc_exporter import (
+    EXPORT,
+    RETRY_INFO,
+    STATUS_DETAILS,
+    OtlpGrpcExporter,
+    retry_info_s,
+    roots_with,
+)
 from exporters.pump import Limits
 from exporters.secret import Secret
 from spool.record import Batch
 from tests.conformance.exporters.conftest import CASES, number_of
+from tests.support.certificates import Authority
 from tests.support.lane_runs import running_pump, skip_pauses_until
 from tests.support.manual_clock import ManualClock
 from tests.support.memory_spool import MemorySpool
@@ -176,6 +186,46 @@ async def test_a_backend_that_reads_no_gzip_is_sent_plain(backend: Backend, expo
     assert isinstance(await exporter.send(batch(1)), Hold)
     backend.respond = lambda *_: None
     assert await exporter.send(batch(1)) == Delivered()
+
+
+async def test_batches_under_way_when_gzip_is_given_up_hold_nothing(
+    backend: Backend, exporter: OtlpGrpcExporter
+) -> None:
+    together = asyncio.Event()
+
+    async def refuse(numbers: list[int], context: Any) -> None:
+        if len(backend.seen) == 2:
+            together.set()
+        await together.wait()
+        await context.abort(Code.UNIMPLEMENTED, "no such compression: gzip")
+
+    backend.respond = refuse
+    found = await asyncio.gather(exporter.send(batch(1)), exporter.send(batch(2)))
+    assert [type(each) for each in found] == [Retry, Retry]
+
+
+@pytest.mark.parametrize(
+    "trailers",
+    [
+        {RETRY_INFO: b"\x08\xff\xff\xff\xff\x07"},
+        {RETRY_INFO: b"\x08\xff\xff\xff\xff\xff\xff\xff\xff\x7f"},
+        {STATUS_DETAILS: b"\x1a\x06\x08\xff\xff\xff\xff\x07"},
+    ],
+)
+def test_a_number_in_the_place_of_a_delay_is_none(trailers: dict[str, bytes]) -> None:
+    """It was taken for a size, and as many bytes were made."""
+    assert not retry_info_s(trailers)
+
+
+def test_the_authorities_of_a_file_are_trusted_besides_the_systems(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    own = ssl.PEM_cert_to_DER_cert(authority.pair.cert.read_text())
+    roots = roots_with(authority.pair.cert).decode()
+    assert ssl.DER_cert_to_PEM_cert(own) in roots
+    assert roots.count("BEGIN CERTIFICATE") == len(ssl.create_default_context().get_ca_certs()) + 1
+    (tmp_path / "none.pem").write_text("no certificate")
+    with pytest.raises(ssl.SSLError, match="NO_CERTIFICATE"):
+        roots_with(tmp_path / "none.pem")
 
 
 async def test_no_one_there_is_silence_and_a_deadline_may_have_passed_the_batch_on(
