@@ -127,6 +127,13 @@ OTLP_SENDERS: dict[str, OtlpSender] = {
             ),
         ),
         OtlpSender(
+            "copilot-cli",
+            "GitHub Copilot CLI",
+            run_with="@github/copilot 1.0.102",
+            needs="1.0.102 or later",
+            pastes=(Paste("sh", _ENDPOINT),),
+        ),
+        OtlpSender(
             "logfire",
             "Logfire",
             run_with="logfire 5.2.0, openai 3.54.0, anthropic 2.12.0",

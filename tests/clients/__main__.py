@@ -8,7 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.clients.live import APPLICATIONS, LiveFailed, run_live
+from tests.clients.live import APPLICATIONS, run_live
 from tests.clients.runs import CASES, Compression, SenderFailed, run
 from tests.support.client_environments import InstallFailed
 
@@ -22,7 +22,9 @@ def main() -> int:
     parser.add_argument(
         "names", nargs="+", metavar="NAME", choices=[*NAMES, *GROUPS], help=", ".join([*NAMES, *GROUPS])
     )
-    parser.add_argument("--compression", choices=["none", "gzip"], help="of exporters: both, where it is not given")
+    parser.add_argument(
+        "--compression", choices=["none", "gzip"], help="exporters: both, where it is not given; applications: none"
+    )
     parser.add_argument("--no-outage", action="store_true", help="of exporters: the gateway stays up")
     parser.add_argument(
         "--killed", action="store_true", help="of applications: twice, with kill -9 of the gateway between"
@@ -45,11 +47,11 @@ def failures(name: str, given: argparse.Namespace) -> int:
                 folder.mkdir(parents=True)
             try:
                 line, exact, said = (
-                    of_application(name, folder, killed=given.killed)
+                    of_application(name, compression, folder, killed=given.killed)
                     if name in APPLICATIONS
                     else of_exporter(name, compression, folder, outage=not given.no_outage)
                 )
-            except (InstallFailed, SenderFailed, LiveFailed) as error:
+            except (InstallFailed, SenderFailed) as error:
                 logs = [file.read_text() for file in folder.glob("*.log")]
                 say(f"{name:20} {error}")
                 say("\n".join(logs)[-MOST_SHOWN:])
@@ -70,17 +72,20 @@ def of_exporter(name: str, compression: Compression, folder: Path, *, outage: bo
     return line, outcome.is_exact(), outcome.said
 
 
-def of_application(name: str, folder: Path, *, killed: bool) -> tuple[str, bool, str]:
+def of_application(name: str, compression: Compression, folder: Path, *, killed: bool) -> tuple[str, bool, str]:
     """As `of_exporter`."""
-    outcome = run_live(APPLICATIONS[name], folder, killed=killed)
+    outcome = run_live(APPLICATIONS[name], folder, compression, killed=killed)
     verdict = "exact" if not outcome.wrong else "\n  ".join(["WRONG", *outcome.wrong])
-    return f"{name:20} {outcome.seconds:5.1f} s  {outcome.calls} calls  {verdict}", not outcome.wrong, outcome.said
+    return (
+        f"{name:20} {compression:5} {outcome.seconds:5.1f} s  {outcome.calls} calls  {verdict}",
+        not outcome.wrong,
+        outcome.said,
+    )
 
 
 def compressions(name: str, given: Compression | None) -> list[Compression]:
-    """An application compresses as it likes."""
     if name in APPLICATIONS:
-        return ["none"]
+        return [given or "none"]
     return ["none", "gzip"] if given is None else [given]
 
 

@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.processes import PROJECT_ROOT, ProcessFailed
+from benchmarks.processes import PROJECT_ROOT
 from gateway.sources.otlp_senders import OTLP_SENDERS, Paste
 from tests.clients.programs import CLIENTS, built, node, npm
+from tests.clients.runs import Compression, SenderFailed
 from tests.support.canary import files_with_canary
 from tests.support.client_environments import client_python
 from tests.support.gateway_process import GatewayProcess, broken_identities
@@ -49,6 +50,7 @@ class Places(NamedTuple):
     ports: OtlpPorts
     key: str
     home: Path
+    compression: Compression
 
     @property
     def url(self) -> str:
@@ -141,6 +143,11 @@ def qwen_code(places: Places) -> list[str]:
     return [*node(), str(program), "--auth-type", "openai", "-p", PROMPT]
 
 
+def copilot_cli(places: Places) -> list[str]:
+    (program,) = (built("copilot-cli", npm) / "node_modules/@github").glob("copilot-*/copilot")
+    return [str(program), "-p", PROMPT]
+
+
 def claude_code(places: Places) -> list[str]:
     return [*claude(), PROMPT]
 
@@ -167,7 +174,7 @@ def ask_claude(process: subprocess.Popen[str]) -> None:
     for line in process.stdout:
         if json.loads(line)["type"] == "result":
             return
-    raise LiveFailed("it ended before its answer")
+    raise SenderFailed("it ended before its answer")
 
 
 CLAUDE_CODE = Application(
@@ -216,6 +223,17 @@ APPLICATIONS: Mapping[str, Application] = {
             "OPENAI_MODEL": "gpt-4o",
         },
     ),
+    "copilot-cli": Application(
+        "copilot-cli",
+        copilot_cli,
+        settings={
+            "COPILOT_PROVIDER_BASE_URL": "{provider}/v1",
+            "COPILOT_PROVIDER_API_KEY": "sk-CANARY-7Q-KEY",
+            "COPILOT_MODEL": "gpt-4o",
+            "COPILOT_OFFLINE": "true",
+        },
+        unstated={"provider": any_call, "model": any_call},
+    ),
     "adk": Application(
         "google-adk",
         python_app("adk"),
@@ -261,10 +279,6 @@ APPLICATIONS: Mapping[str, Application] = {
 }
 
 
-class LiveFailed(Exception):
-    """The application ended with a failure; the text is the end of what it wrote."""
-
-
 class LiveOutcome(NamedTuple):
     calls: int
     """That the provider served."""
@@ -275,9 +289,12 @@ class LiveOutcome(NamedTuple):
     seconds: float
 
 
-def run_live(application: Application, folder: Path, *, killed: bool = False) -> LiveOutcome:
-    """One run, in *folder*. Raises InstallFailed and LiveFailed.
+def run_live(
+    application: Application, folder: Path, compression: Compression = "none", *, killed: bool = False
+) -> LiveOutcome:
+    """One run, in *folder*. Raises InstallFailed and SenderFailed.
 
+    *compression*: what the environment asks for; most exporters follow it.
     *killed*: the application runs a second time, after the gateway was killed and started again.
     """
     began = time.monotonic()
@@ -286,7 +303,7 @@ def run_live(application: Application, folder: Path, *, killed: bool = False) ->
     config = {**ports.settings(), "exporters": {"records": {"type": "file", "path": str(records)}}}
     key = inbound_key(folder / "data")
     with running_provider(folder) as url, GatewayProcess(folder, settle="2s", config=config) as gateway:
-        places = Places(url, ports, key, folder / "home")
+        places = Places(url, ports, key, folder / "home", compression)
         places.home.mkdir()
         outage = Outage(gateway, url)
         said = run_application(application, places, outage)
@@ -294,11 +311,7 @@ def run_live(application: Application, folder: Path, *, killed: bool = False) ->
             outage.happen()
             said += run_application(application, places, outage)
         served = served_by(url)
-        try:
-            gateway.wait_until_delivered("records", at_least=len(served))
-        except ProcessFailed as failed:
-            said += f"{failed}"
-            gateway.wait_until_delivered("records", at_least=0)
+        gateway.wait_for_all_there_is("records", expected=len(served))
         delivered = records_in(records)
         wrong = differences(served, delivered, application.unstated) + broken_identities(gateway.status())
     wrong += without_attribution(delivered, application.who)
@@ -329,7 +342,7 @@ def run_application(application: Application, places: Places, outage: Outage) ->
         process.kill()
         process.communicate()
     if process.returncode:
-        raise LiveFailed((printed + log.read_text())[-3000:])
+        raise SenderFailed((printed + log.read_text())[-3000:])
     return log.read_text()
 
 
@@ -342,6 +355,7 @@ def environment(application: Application, places: Places) -> dict[str, str]:
     return {
         "PATH": os.environ["PATH"],
         "HOME": str(places.home),
+        **({"OTEL_EXPORTER_OTLP_COMPRESSION": "gzip"} if places.compression == "gzip" else {}),
         "PYTHONPATH": str(PROJECT_ROOT),
         "NO_PROXY": "127.0.0.1",
         "no_proxy": "127.0.0.1",

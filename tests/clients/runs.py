@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 
 import yaml
 
-from benchmarks.processes import PROJECT_ROOT, ProcessFailed
+from benchmarks.processes import PROJECT_ROOT
 from gateway.sources.otlp_senders import OTLP_SENDERS
 from tests.clients.programs import command
 from tests.support.gateway_process import GatewayProcess, broken_identities
@@ -122,10 +122,7 @@ def run(case: Case, compression: Compression, folder: Path, *, outage: bool = Tr
         for one in running:
             wait_for(one, "done")
         expected = expected_totals(len(case.senders))
-        try:
-            gateway.wait_until_delivered(at_least=expected.calls)
-        except ProcessFailed:
-            gateway.wait_until_delivered(at_least=0)
+        gateway.wait_for_all_there_is(expected=expected.calls)
         counted = Totals.of(gateway.summary()["totals"])
         broken = broken_identities(gateway.status())
     said = "".join((folder / f"{sender.program}.log").read_text() for sender in case.senders)

@@ -166,6 +166,13 @@ class GatewayProcess:
             state = f"; status {self.status()}" if self.process.returncode() is None else ""
             raise ProcessFailed(f"{failed}{state}") from failed
 
+    def wait_for_all_there_is(self, lane: str = "ai_telemetry", *, expected: int) -> None:
+        """Wait until *lane* delivered *expected* records, or what it has where no more come."""
+        try:
+            self.wait_until_delivered(lane, at_least=expected)
+        except ProcessFailed:
+            self.wait_until_delivered(lane, at_least=0)
+
 
 def broken_identities(status: Status) -> list[str]:
     """What of the two identities of `/v2/status` does not hold; empty when all is well."""
