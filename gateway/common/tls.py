@@ -146,8 +146,9 @@ def made_context(files: TlsFiles, protocols: Sequence[str]) -> ssl.SSLContext:
                 f"{files.option}.client_ca_file: {files.client_ca_file} holds no certificate in PEM"
             ) from None
         context.verify_mode = ssl.CERT_REQUIRED
-        # A resumed session would not be looked at again by an authority that has changed since.
-        context.options |= ssl.OP_NO_TICKET
+        # A resumed session is not verified again, by whatever authority stands here now. Without
+        # tickets TLS 1.3 has none; TLS 1.2 also resumes by session id, which `ssl` cannot turn off.
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
         context.num_tickets = 0
     return context
 

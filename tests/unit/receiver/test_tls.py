@@ -2,10 +2,11 @@
 
 import asyncio
 import json
+import socket
 import ssl
 import stat
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
 from shutil import copyfile
 from typing import Any
@@ -196,6 +197,56 @@ async def test_clients_without_a_certificate_of_the_authority_do_not_get_in(
         assert await posted(gateway, trusting(authority, own)) == 200
         await gateway.keys.create("checkout-bot", Fixed(frozenset({INGEST_SCOPE})), by=BY)
         assert await posted(gateway, trusting(authority, own)) == 401, "clients: check asks for the key besides"
+
+
+def resumed(address: object, context: ssl.SSLContext, session: ssl.SSLSession | None) -> ssl.SSLSession | None:
+    """The session of a new connection that offers *session*.
+
+    Raises OSError where the server ends the connection, which TLS 1.3 does after the handshake.
+    """
+    assert isinstance(address, TcpAddress)
+    with (
+        socket.create_connection((address.host, address.port), timeout=20) as plain,
+        context.wrap_socket(plain, server_hostname="localhost", session=session) as connection,
+    ):
+        connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0)))
+        if not connection.recv(1):
+            raise ConnectionResetError("ended by the server")
+        made = connection.session
+        with suppress(OSError):
+            connection.unwrap()  # a session whose connection breaks is not resumed
+        return made
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=["1.2", "1.3"])
+async def test_a_session_does_not_survive_the_removal_of_its_authority(
+    tmp_path: Path, folder: Path, authority: Authority, server: Pair, version: ssl.TLSVersion
+) -> None:
+    own, clients = authority.signed("former bot"), tmp_path / "clients.pem"
+    copyfile(authority.pair.cert, clients)
+    successor = Authority(folder, f"successor {version.name}")
+    current = successor.signed(f"present bot {version.name}")
+    admitted = {**server.files, "client_ca_file": str(clients), "clients": "admit"}
+    async with running(tmp_path, {"http": admitted, "grpc": admitted}) as gateway:
+        for listener, address in (("http", gateway.ports.http), ("grpc", gateway.ports.grpc)):
+            copyfile(authority.pair.cert, clients)
+            await gateway._tls[listener].run_maintenance()
+            context = trusting(authority, own)
+            context.set_alpn_protocols(["h2"])
+            context.minimum_version = context.maximum_version = version
+            try:
+                session = await asyncio.to_thread(resumed, address, context, None)
+            except ssl.SSLError:
+                assert (listener, version) == ("http", ssl.TLSVersion.TLSv1_2), "1.2 resumes by session id"
+                session = None
+            copyfile(successor.pair.cert, clients)
+            await gateway._tls[listener].run_maintenance()
+            for offered in (None, session):
+                with pytest.raises(OSError):  # noqa: PT011 an alert or a reset, by the version
+                    await asyncio.to_thread(resumed, address, context, offered)
+        assert await posted(gateway, trusting(authority, current)) == 200
+        async with channel_to(gateway, authority, current) as channel:
+            assert await called(channel, b"") == b""
 
 
 async def test_the_subject_of_a_certificate_is_the_name_of_a_key(
