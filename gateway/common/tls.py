@@ -20,6 +20,8 @@ log = structlog.get_logger()
 LOOK_EVERY_S: Final = 5.0
 WARN_DAYS: Final = 14
 """Before a certificate ends."""
+READS: Final = 3
+"""Of files that change while they are read, before they are left to the next look."""
 _DAY_MS: Final = 86_400_000
 _SEQUENCE, _INTEGER, _UTC_TIME = 0x30, 0x02, 0x17
 _EXPLICIT_VERSION = 0xA0
@@ -42,6 +44,14 @@ class TlsFiles(NamedTuple):
     def stamp(self) -> tuple[object, ...]:
         """Changes when a file does. A file that is missing is one more state."""
         return tuple(stamp_of(path) for path in (self.cert_file, self.key_file, self.client_ca_file))
+
+
+class Contents(NamedTuple):
+    """The bytes of the files."""
+
+    cert: bytes
+    key: bytes
+    client_ca: bytes | None
 
 
 class Loaded(NamedTuple):
@@ -107,13 +117,22 @@ class ServerTls:
 
 
 def load(files: TlsFiles, protocols: Sequence[str] = ()) -> Loaded:
+    """What *files* hold at one moment: they are read again where they change. Raises TlsFault."""
+    for _ in range(READS):
+        stamp, contents = files.stamp(), contents_of(files)
+        ends = not_after(f"{files.option}.cert_file", files.cert_file, contents.cert)
+        context = made_context(files, protocols)  # reads them once more: `ssl` takes paths alone
+        if contents_of(files) == contents:
+            return Loaded(context, *contents, ends, stamp)
+    raise TlsFault(f"{files.option}: its files change while they are read: replace them, and leave them as they are")
+
+
+def contents_of(files: TlsFiles) -> Contents:
     """Raises TlsFault."""
-    stamp = files.stamp()
-    cert = read(f"{files.option}.cert_file", files.cert_file)
-    key = read(f"{files.option}.key_file", files.key_file)
     client_ca = None if files.client_ca_file is None else read(f"{files.option}.client_ca_file", files.client_ca_file)
-    ends = not_after(f"{files.option}.cert_file", files.cert_file, cert)
-    return Loaded(made_context(files, protocols), cert, key, client_ca, ends, stamp)
+    return Contents(
+        read(f"{files.option}.cert_file", files.cert_file), read(f"{files.option}.key_file", files.key_file), client_ca
+    )
 
 
 def made_context(files: TlsFiles, protocols: Sequence[str]) -> ssl.SSLContext:
@@ -174,15 +193,15 @@ def read(option: str, path: Path) -> bytes:
         raise TlsFault(f"{option}: {path} cannot be read: {error.strerror}") from None
 
 
-def stamp_of(path: Path | None) -> tuple[int, int, int] | None:
-    """None for a file that is not there."""
+def stamp_of(path: Path | None) -> tuple[int, int, int, int] | None:
+    """Changes with the content of a file and with its rights. None for a file that is not there."""
     if path is None:
         return None
     try:
         found = path.stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
 
 
 def has_ended(ends: datetime, now_ms: int) -> bool:

@@ -5,7 +5,7 @@ import json
 import socket
 import ssl
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
 from shutil import copyfile
@@ -17,6 +17,7 @@ import pytest
 from grpc import aio
 from structlog.testing import capture_logs
 
+import gateway.common.tls
 from gateway.app import Gateway
 from gateway.common.tls import ServerTls, TlsFault, TlsFiles, load
 from gateway.config.draft import ConfigFaults
@@ -180,6 +181,39 @@ async def test_files_that_do_not_fit_leave_what_is_in_use(tmp_path: Path, author
         copyfile(other.key, current.key)
         await tls.run_maintenance()
         assert await shown_serial(gateway.ports.http, context) != before
+
+
+@pytest.mark.parametrize("renewals", [1, 100])
+def test_files_that_change_while_they_are_read_are_read_again(
+    authority: Authority, current: Pair, monkeypatch: pytest.MonkeyPatch, renewals: int
+) -> None:
+    pairs = [authority.signed(name) for name in ("renewed while read", "renewed once more")]
+    made_context, made = gateway.common.tls.made_context, 0
+
+    def made_behind_a_renewal(files: TlsFiles, protocols: Sequence[str]) -> ssl.SSLContext:
+        nonlocal made
+        if made < renewals:
+            replace(current, pairs[made % 2])
+        made += 1
+        return made_context(files, protocols)
+
+    monkeypatch.setattr(gateway.common.tls, "made_context", made_behind_a_renewal)
+    if renewals > 1:
+        with pytest.raises(TlsFault, match=r"tls\.http: its files change while they are read"):
+            load(TlsFiles("tls.http", *current))
+        assert made < 10
+        return
+    loaded = load(TlsFiles("tls.http", *current))
+    assert (loaded.cert, loaded.key) == (pairs[0].cert.read_bytes(), pairs[0].key.read_bytes())
+    assert loaded.stamp == TlsFiles("tls.http", *current).stamp()
+
+
+async def test_files_whose_rights_change_are_read_again(current: Pair) -> None:
+    tls = ServerTls(TlsFiles("tls.http", *current))
+    current.key.chmod(0o640)
+    with capture_logs() as logs:
+        await tls.run_maintenance()
+    assert [line["event"] for line in logs] == ["certificate reloaded"]
 
 
 async def test_clients_without_a_certificate_of_the_authority_do_not_get_in(
