@@ -3,13 +3,13 @@
 The transport hands a message over whole, and its size is not known before. So while it is on its
 way, what its connection received since is held for it, as the system counts that; on a Unix
 socket, where nothing counts, a quarter more with each step. It is held twice, as its pieces are
-joined in the end. A message that is here already costs its size, and one that no byte comes of a
-window. Where more does not fit, its sender is asked to come again.
+joined in the end. A message that is here already costs its size, and one of which nothing has come
+yet costs a window. Where more does not fit, its sender is asked to come again.
 """
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final, NamedTuple
 
 from grpc import aio
@@ -32,7 +32,10 @@ STEP_S_PER_CONNECTION: Final = 0.0002
 COPIES: Final = 2
 """Of a message that is on its way: its pieces, and the whole that they are joined to."""
 EMPTY_S: Final = 0.1
-"""Within which a call is cancelled that the transport ended."""
+"""The transport cancels a call that it ended itself within this time."""
+FRAMES_BYTES: Final = 1024
+"""Of a call, its headers; and one in so many bytes frames its message: at most."""
+FRAMES_OF: Final = 64
 
 
 _READING: Final[set[asyncio.Task[Any]]] = set()
@@ -49,65 +52,98 @@ class Arrived(NamedTuple):
 class Awaited:
     """A message on its way."""
 
-    __slots__ = ("_held_bytes", "_hold", "_limits", "_seen_bytes", "refused")
+    __slots__ = ("_came_bytes", "_hold", "_limits", "held_bytes", "refused")
 
-    def __init__(self, hold: Hold, limits: Limits, held_bytes: int, seen_bytes: int | None) -> None:
-        """*seen_bytes*: what its connection had received when it was first asked."""
+    def __init__(self, hold: Hold, limits: Limits, held_bytes: int) -> None:
         self._hold, self._limits = hold, limits
-        self._held_bytes = held_bytes
-        self._seen_bytes = seen_bytes
+        self._came_bytes = 0.0
+        self.held_bytes = held_bytes
         self.refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Never done but by Overloaded."""
 
-    @property
-    def held_bytes(self) -> int:
-        return self._held_bytes
+    def counted(self, n_bytes: float) -> None:
+        """*n_bytes* more may be of this message; as many less where negative."""
+        self._came_bytes = max(0.0, self._came_bytes + n_bytes)
+        # As much again for what came before the connection was asked, and comes until it is again.
+        self._may_have(int(2 * self._came_bytes))
 
-    def step(self, received_bytes: int | None) -> None:
-        """Hold what may have come, now that the connection *received_bytes*; None where nothing
-        counts.
+    def uncounted(self) -> None:
+        """A step passed on a connection of which no one knows what came."""
+        self._may_have(self.held_bytes * 5 // 4 // COPIES)
+
+    def over_bytes(self, message_bytes: int) -> float:
+        """What was counted for it beyond its size, which it is known to have now, and beyond what
+        stands around it; negative where less was.
         """
+        over = self._came_bytes - message_bytes
+        return over if over < 0 else max(0.0, over - FRAMES_BYTES - message_bytes / FRAMES_OF)
+
+    def _may_have(self, n_bytes: int) -> None:
+        """Hold what is needed for so many bytes."""
         if self.refused.done():
             return
         most = self._limits.max_body_bytes
-        here_bytes = min(self._may_have_come(received_bytes), most) * COPIES
+        here_bytes = min(n_bytes, most) * COPIES
         here_bytes = min(here_bytes, max(most, self._hold.limit_bytes // 2))
-        if here_bytes > self._held_bytes:
+        if here_bytes > self.held_bytes:
             try:
-                self._hold.take(here_bytes - self._held_bytes)
+                self._hold.take(here_bytes - self.held_bytes)
             except Overloaded as error:
-                self._hold.give(self._held_bytes)  # at once: others look for room in the same step
-                self._held_bytes = 0
+                self._hold.give(self.held_bytes)  # at once: others look for room in the same step
+                self.held_bytes = 0
                 self.refused.set_exception(error)
             else:
-                self._held_bytes = here_bytes
+                self.held_bytes = here_bytes
 
-    def _may_have_come(self, received_bytes: int | None) -> int:
-        if received_bytes is None:
-            return self._held_bytes * 5 // 4 // COPIES
-        if self._seen_bytes is None:  # its connection is younger than the last look at all of them
-            self._seen_bytes = 0
-        # As much again for what came before it was first asked, and comes before it is asked next.
-        return 2 * (received_bytes - self._seen_bytes)
+
+class Turns:
+    """Of one sender, to begin a read."""
+
+    __slots__ = ("free", "users")
+
+    def __init__(self) -> None:
+        self.free = asyncio.Semaphore(NEW_AT_ONCE // 2)
+        self.users = 0
+        """Who has one, or waits."""
 
 
 class Arrivals:
-    """The messages on their way, by their connection, each of which is asked once a step."""
+    """The messages on their way, by their connection, each of which is asked once a step. What a
+    connection received is shared by the messages that it brings, and put right when one is whole.
+    """
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
-        self._awaited: dict[str, set[Awaited]] = {}
+        self._awaited: dict[str, dict[Awaited, None]] = {}
+        """Both in the order in which they began."""
         self._received: dict[str, int | None] = {}
         """By each connection, when it was asked last."""
         self._watching: asyncio.Task[None] | None = None
-        self.new = asyncio.Semaphore(NEW_AT_ONCE)
+        self._new = asyncio.Semaphore(NEW_AT_ONCE)
+        self._turns: dict[str | None, Turns] = {}
+        """By sender, of those whose reads begin."""
+
+    @asynccontextmanager
+    async def beginning(self, owner: str | None) -> AsyncIterator[None]:
+        """A read begins while the block runs: one of `NEW_AT_ONCE`, of one sender half of them."""
+        turns = self._turns.setdefault(owner, Turns())
+        turns.users += 1
+        try:
+            async with turns.free, self._new:
+                yield
+        finally:
+            turns.users -= 1
+            if not turns.users:
+                del self._turns[owner]
 
     @contextmanager
     def awaiting(self, peer: str, hold: Hold, limits: Limits, held_bytes: int) -> Iterator[Awaited]:
         """A message of *peer* is on its way while the block runs."""
-        awaited = Awaited(hold, limits, held_bytes, self._connections.received_bytes(peer))
-        beside = self._awaited.setdefault(peer, set())
-        beside.add(awaited)
+        awaited = Awaited(hold, limits, held_bytes)
+        beside = self._awaited.setdefault(peer, {})
+        if not beside:
+            self._received[peer] = self._connections.received_bytes(peer)
+        beside[awaited] = None
         if self._watching is None:
             self._watching = asyncio.create_task(self._watch(), name="grpc-arrivals")
         try:
@@ -115,28 +151,41 @@ class Arrivals:
         finally:
             if not awaited.refused.cancel():
                 awaited.refused.exception()  # the message came at the same time
-            beside.discard(awaited)
+            del beside[awaited]
             if not beside:
                 del self._awaited[peer]
-                self._received.pop(peer, None)
+                del self._received[peer]
+
+    def came(self, peer: str, message_bytes: int, awaited: Awaited | None = None) -> None:
+        """A message of *peer* is whole, which was *awaited* or came at once: what was counted for
+        others and was of this one is taken from them, and the other way round.
+        """
+        others = [other for other in self._awaited.get(peer, ()) if other is not awaited]
+        over = -message_bytes if awaited is None else awaited.over_bytes(message_bytes)
+        for other in others:
+            other.counted(over / len(others))
 
     async def _watch(self) -> None:
         """Until no message is awaited."""
-        while self._awaited:
-            await asyncio.sleep(max(STEP_S, len(self._awaited) * STEP_S_PER_CONNECTION))
-            self.look()
-        self._watching = None
+        try:
+            while self._awaited:
+                await asyncio.sleep(max(STEP_S, len(self._awaited) * STEP_S_PER_CONNECTION))
+                self.look()
+        finally:
+            self._watching = None
 
     def look(self) -> None:
         """Ask each connection once. The youngest message is first, so that an older one finds the
         room of what was refused.
         """
-        for peer, awaited in reversed(list(self._awaited.items())):
-            received_bytes = self._connections.received_bytes(peer)
-            if received_bytes is None or received_bytes != self._received.get(peer):
-                self._received[peer] = received_bytes
-                for each in awaited:
-                    each.step(received_bytes)
+        for peer, beside in reversed(list(self._awaited.items())):
+            received_bytes, before = self._connections.received_bytes(peer), self._received[peer]
+            self._received[peer] = received_bytes
+            for each in reversed(list(beside)):
+                if received_bytes is None:
+                    each.uncounted()
+                elif received_bytes != before:
+                    each.counted((received_bytes - (before or 0)) / len(beside))
 
 
 async def read_message(context: Any, arrivals: Arrivals, limits: Limits, hold: Hold) -> Arrived:
@@ -147,17 +196,22 @@ async def read_message(context: Any, arrivals: Arrivals, limits: Limits, hold: H
     """
     held_bytes = min(WINDOW_BYTES, limits.max_body_bytes)
     hold.take(held_bytes)
-    async with arrivals.new:
+    async with arrivals.beginning(hold.owner):
         reading = read_by_itself(context)
         is_late = not await is_done(reading, SOON_S)
-    if is_late:
-        with arrivals.awaiting(context.peer(), hold, limits, held_bytes) as awaited:
+    peer = context.peer()
+    if not is_late:
+        arrivals.came(peer, size_of(reading))
+    else:
+        with arrivals.awaiting(peer, hold, limits, held_bytes) as awaited:
             await asyncio.wait(
                 {reading, awaited.refused}, timeout=limits.body_timeout_s, return_when=asyncio.FIRST_COMPLETED
             )
             if awaited.refused.done():
                 awaited.refused.result()
             held_bytes = awaited.held_bytes
+            if reading.done():
+                arrivals.came(peer, size_of(reading), awaited)
         if not reading.done():
             raise Overloaded("the message did not arrive in time")
     message = reading.result()
@@ -169,6 +223,14 @@ async def read_message(context: Any, arrivals: Arrivals, limits: Limits, hold: H
     hold.give(held_bytes)
     hold.take(len(message))
     return Arrived(message, is_late)
+
+
+def size_of(reading: asyncio.Task[Any]) -> int:
+    """Bytes of the message that was read; 0 where the call ended without one."""
+    if reading.cancelled() or reading.exception() is not None:
+        return 0
+    message = reading.result()
+    return 0 if message is aio.EOF else len(message)
 
 
 def read_by_itself(context: Any) -> asyncio.Task[Any]:

@@ -49,7 +49,7 @@ class Connections:
         file = self._files.get(peer)
         if file is None:
             return None
-        with suppress(OSError, struct.error), socket_of(file) as connection:
+        with suppress(OSError, ValueError, struct.error), socket_of(file) as connection:
             if peer_of(connection) == peer:
                 info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _BYTES_RECEIVED.size)
                 received: int = _BYTES_RECEIVED.unpack(info)[0]
@@ -64,7 +64,7 @@ class Connections:
                 self._note(int(name))
 
     def _note(self, file: int) -> None:
-        with suppress(OSError), socket_of(file) as connection:
+        with suppress(OSError, ValueError), socket_of(file) as connection:
             if connection.family in (socket.AF_INET, socket.AF_INET6):
                 self._files[peer_of(connection)] = file
 
@@ -85,7 +85,7 @@ def socket_of(file: int) -> Iterator[socket.socket]:
 
 
 def peer_of(connection: socket.socket) -> Peer:
-    """Raises OSError for a socket that is not connected."""
+    """Raises OSError for a socket that is not connected, ValueError for one without a port."""
     address, port, *_ = connection.getpeername()
     return plain_address(address), port
 

@@ -43,7 +43,11 @@ GZIP_BEGINS: Final = b"\x1f\x8b"
 grpcio keeps the header `grpc-encoding` to itself."""
 
 MAX_CALLS: Final = 2000
-"""Under way at once, over all connections."""
+"""Under way at once, over all connections: a sender with more than one has at most as many as are
+still free, so there is always room for another.
+"""
+MOST_CALLS: Final = 2 * MAX_CALLS
+"""Of however many senders."""
 
 CODES: Final[dict[int, grpc.StatusCode]] = {code.value[0]: code for code in grpc.StatusCode}
 HTTP_OK: Final = 200
@@ -140,9 +144,11 @@ class GrpcReceiver:
         hold = Hold(self._receiver.budget)
         is_begun = is_read = False
         try:
-            if self._calls > MAX_CALLS:
+            if self._calls > MOST_CALLS:
                 raise Overloaded("too many calls are under way")
             key = self._admission.admit(call, path, INGEST_SCOPE, hold)
+            if hold.requests > max(1, MAX_CALLS - self._calls):
+                raise Overloaded("too many calls of this sender are under way")
             is_begun = True
             arrived = await read_message(context, self._arrivals, self._receiver.limits, hold)
             is_read = True

@@ -25,6 +25,7 @@ from gateway.config.loader import load_config
 from gateway.config.values import TcpAddress
 from gateway.contract.scopes import EVENT_SCOPE, INGEST_SCOPE, Fixed
 from gateway.grpc import arrival
+from gateway.grpc import receiver as grpc_receiver
 from gateway.grpc.connections import Connections
 from gateway.grpc.receiver import BARE_RETRY_S
 from gateway.keys.limits import Limits
@@ -367,6 +368,30 @@ async def test_one_sender_leaves_room_for_another(gateway: Gateway, channel: Any
     await asyncio.gather(*calls, return_exceptions=True)
     await until_true(lambda: budget.used_bytes == 0, timeout_s=20, what="given back")
     assert await called(channel, call_span("b", (1, 1)), metadata=greedy) == b""
+
+
+async def test_the_calls_of_one_sender_leave_room_for_another(
+    gateway: Gateway, channel: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(grpc_receiver, "MAX_CALLS", 8)
+    keys = [
+        (await gateway.keys.create(name, Fixed(frozenset({INGEST_SCOPE})), by="ops@example.com")).secret.reveal()
+        for name in ("greedy", "modest")
+    ]
+    greedy, modest = ([("authorization", key)] for key in keys)
+    slow = [channel.stream_unary(TRACES)(nothing_yet(), metadata=greedy, timeout=60) for _ in range(8)]
+    calls = [asyncio.ensure_future(call) for call in slow]
+    await until_true(lambda: sum(call.done() for call in calls) == 4, timeout_s=20, what="refused")
+    assert await called(channel, call_span("a", (1, 1)), metadata=modest) == b""
+    over = await refused(channel, call_span("b", (1, 1)), metadata=greedy)
+    assert (over.code, over.text) == (
+        grpc.StatusCode.UNAVAILABLE,
+        "too many calls of this sender are under way",
+    )
+    for call in slow:
+        call.cancel()
+    await asyncio.gather(*calls, return_exceptions=True)
+    await until_true(lambda: not gateway.receiver.budget.used_bytes, timeout_s=20, what="given back")
 
 
 async def test_a_message_that_never_comes_ends_and_so_does_one_whose_sender_left(
