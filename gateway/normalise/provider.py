@@ -235,6 +235,13 @@ def counts_thoughts_apart(name: str | None, model: str | None) -> bool:
     return name in _GOOGLE and not any(word in (model or "").lower() for word in _OTHERS_AT_GOOGLE)
 
 
+def may_think_apart(name: str | None, model: str | None) -> bool:
+    """Whether a total may hold thoughts that stand beside the output: Google's own, and its models
+    behind an interface of OpenAI's form.
+    """
+    return counts_thoughts_apart(name, model) or "gemini" in (model or "").lower()
+
+
 @lru_cache(maxsize=4096)
 def provider(sent: str | None, model: str | None, address: str | None) -> str | None:
     """The provider by the module's precedence; None when nothing states it."""

@@ -16,7 +16,7 @@ from gateway.normalise.cost import no_cost, reported_cost
 from gateway.normalise.extract import Extracted
 from gateway.normalise.model_names import place_models
 from gateway.normalise.operation import operation
-from gateway.normalise.provider import provider
+from gateway.normalise.provider import may_think_apart, provider
 from gateway.normalise.times import rfc3339, time_flags
 from gateway.normalise.usage import EXCLUSIVE, INCLUSIVE, UNSTATED, Basis, has_cache, partition
 from spool.record import SCHEMA, Attribution, Record, Source, Trace
@@ -152,10 +152,18 @@ def read_names(picked: Extracted, convention: Convention, source: Source, *, fai
 
 
 def output_basis(picked: Extracted, convention: Convention, version: str, provider: str | None) -> Basis:
-    """What the output holds: as the item's own texts state it, else by the convention's table."""
+    """What the output holds: as the item's own texts state it, else by the convention's table.
+
+    Where neither does, and no reasoning is stated, Google's total may state its thoughts.
+    """
     if "output_excludes_reasoning" in picked.numbers:
         return EXCLUSIVE
-    return UNSTATED if convention.output_basis is None else convention.output_basis(picked, version, provider)
+    found = UNSTATED if convention.output_basis is None else convention.output_basis(picked, version, provider)
+    if found is UNSTATED and not picked.counts.get("reasoning"):
+        texts = picked.texts
+        if may_think_apart(provider, texts.get("response_model") or texts.get("request_model")):
+            return EXCLUSIVE
+    return found
 
 
 @lru_cache(maxsize=4096)

@@ -107,7 +107,11 @@ def partition(  # noqa: C901 - flat: it runs once for every call
     else:  # the same, where neither an object nor a total proves anything; most calls are read here
         if cached and given is not None and (basis is EXCLUSIVE or (cached > given and basis is not CONFIGURED)):
             given += cached
-        if reasoning and output is not None and (output_basis is EXCLUSIVE or reasoning > output):
+        if (
+            reasoning
+            and output is not None
+            and (output_basis is EXCLUSIVE or (reasoning > output and output_basis is not CONFIGURED))
+        ):
             output += reasoning
     if given is not None:
         usage["input_tokens"] = given

@@ -23,6 +23,7 @@ from gateway.normalise.conventions.gen_ai import (
     GEN_AI_INCLUSIVE,
     GOOSE,
     QWEN_CODE,
+    STRANDS,
 )
 from gateway.normalise.conventions.genkit import GENKIT
 from gateway.normalise.conventions.google_adk import GOOGLE_ADK
@@ -52,6 +53,7 @@ _SCOPES: dict[str, Convention] = {
     "@opentelemetry/instrumentation-openai": GEN_AI_INCLUSIVE,
     "opentelemetry.instrumentation.botocore.bedrock-runtime": GEN_AI_BOTOCORE,
     "gcp.vertex.agent": GOOGLE_ADK,
+    "strands.telemetry.tracer": STRANDS,
     "pydantic-ai": GEN_AI_INCLUSIVE,
     "openinference.instrumentation.anthropic": OPENINFERENCE_ANTHROPIC,
     "openinference.instrumentation.agno": OPENINFERENCE_NATIVE,

@@ -16,6 +16,10 @@ GEN_AI = Convention("gen_ai", own={})
 
 GEN_AI_INCLUSIVE = Convention("gen_ai", own={}, basis=inclusive)
 
+STRANDS = Convention("gen_ai", own={}, basis=native_input)
+"""Strands Agents: the provider's own input. It names itself as the provider, so the model's name
+states whose."""
+
 _ESTIMATED_AT_BEDROCK = ("cohere.command", "mistral.mi")
 """Models whose answers to InvokeModel state no usage: botocore's instrumentation counts six
 characters a token."""

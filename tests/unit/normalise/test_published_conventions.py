@@ -157,6 +157,28 @@ def logfire(call: Served) -> Attributes:
     }
 
 
+def strands(call: Served) -> Attributes:
+    """Its totals are the provider's, and it names itself as the provider."""
+    models = {OPENAI: "gpt-4o", ANTHROPIC: "claude-sonnet-4-5", BEDROCK: "us.anthropic.claude-sonnet-4-5-20250929-v1:0"}
+    own = without_parts(call, "reasoning.output_tokens") | {"gen_ai.provider.name": "strands-agents"}
+    return own | {
+        "gen_ai.request.model": models[call.provider],
+        "gen_ai.usage.prompt_tokens": native_input(call),
+        "gen_ai.usage.total_tokens": native_input(call) + call.output,
+    }
+
+
+def gemini_as_openai(call: Served) -> Attributes:
+    """Google's interface of OpenAI's form: the thoughts are in the total alone."""
+    own = without_parts(call, "reasoning.output_tokens") | {"gen_ai.provider.name": "openai"}
+    return own | {"gen_ai.request.model": "gemini-2.5-flash", "gen_ai.usage.total_tokens": call.input + call.output}
+
+
+def openinference_vertex(call: Served) -> Attributes:
+    own = openinference(call, call.input, call.written) | {"llm.token_count.total": call.input + call.output}
+    return {name: value for name, value in own.items() if not name.endswith("reasoning")}
+
+
 def openinference(call: Served, given: int, output: int) -> Attributes:
     return {
         "openinference.span.kind": "LLM",
@@ -351,6 +373,11 @@ SENDERS: dict[str, Sender] = {
         (BEDROCK,),
     ),
     "openinference with the answer": Sender("openinference.instrumentation.any", openinference_answer, ALL),
+    "openinference vertex": Sender("openinference.instrumentation.vertexai", openinference_vertex, (GEMINI,)),
+    "strands": Sender(
+        "strands.telemetry.tracer", strands, (OPENAI, ANTHROPIC, BEDROCK), no_reasoning_of=(OPENAI, ANTHROPIC)
+    ),
+    "gemini as openai": Sender("my.own.client", gemini_as_openai, (GEMINI,)),
     "genkit": Sender("genkit-tracer", genkit, (OPENAI, ANTHROPIC, GEMINI)),
     "ai sdk 4": Sender("ai", vercel, (OPENAI, ANTHROPIC), no_reasoning_of=(ANTHROPIC,)),
     "ai sdk 5": Sender("ai", vercel_5, (OPENAI, ANTHROPIC, GEMINI)),

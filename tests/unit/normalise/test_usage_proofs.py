@@ -4,7 +4,11 @@ from typing import Any
 
 import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from gateway.normalise.extract import Extracted
+from gateway.normalise.usage import Basis, cached_tokens, partition, read_wholes
 from tests.unit.normalise.spans import record_of
 
 CHAT = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "some-model", "gen_ai.provider.name": "openai"}
@@ -133,3 +137,59 @@ def test_thoughts_that_only_the_total_states_are_the_rest_of_it() -> None:
         "status": "reported", "input_tokens": INPUT, "output_tokens": OUTPUT + THOUGHT,
         "reasoning_output_tokens": THOUGHT,
     }  # fmt: skip
+
+
+COUNT = st.integers(0, 5000)
+
+
+@given(
+    st.fixed_dictionaries(
+        {"input": COUNT, "output": COUNT},
+        optional={
+            "cache_read": COUNT, "cache_creation": COUNT, "reasoning": COUNT, "total": st.integers(0, 20_000),
+            "native_input": COUNT, "whole_input": COUNT, "native_output": COUNT, "whole_output": COUNT,
+        },
+    ),
+    st.sampled_from(Basis),
+    st.sampled_from(Basis),
+)  # fmt: skip
+def test_a_whole_is_one_that_was_stated_or_that_and_its_parts(
+    counts: dict[str, int], basis: Basis, output_basis: Basis
+) -> None:
+    cached, reasoning = cached_tokens(counts), counts.get("reasoning", 0)
+    found = read_wholes(counts, cached, basis, output_basis)
+    given_input, given_output = counts["input"], counts["output"]
+    assert found.input in {given_input, given_input + cached, counts.get("whole_input")}
+    rest = counts.get("total", 0) - given_input - given_output
+    outputs = {given_output, given_output + reasoning, counts.get("whole_output")}
+    assert found.output in outputs | {x + rest for x in outputs if x is not None} | {
+        x + rest - cached for x in outputs if x is not None
+    }
+    picked = Extracted()
+    picked.counts = dict(counts)
+    usage, consistent = partition(picked, basis, output_basis, failed=False, began=True, output_expected=True)
+    assert (usage["input_tokens"], usage["output_tokens"]) == (found.input, found.output)
+    fits = cached <= usage["input_tokens"] and usage.get("reasoning_output_tokens", 0) <= usage["output_tokens"]
+    assert consistent == (found.is_sound and fits)
+
+
+@given(
+    st.integers(1, 5000), st.integers(1, 5000), st.integers(0, 5000), st.integers(0, 5000), st.booleans(), st.booleans()
+)
+def test_a_true_call_under_a_true_table_is_read_back_whatever_travels_along(
+    uncached: int,
+    written: int,
+    cached: int,
+    thoughts: int,
+    excludes: bool,  # noqa: FBT001
+    states_total: bool,  # noqa: FBT001
+) -> None:
+    """Both wholes with their parts apart, or both without; the total is the sender's own sum."""
+    whole, output = uncached + cached, written + thoughts
+    sent = (uncached, written) if excludes else (whole, output)
+    counts = {"input": sent[0], "output": sent[1], "cache_read": cached, "reasoning": thoughts}
+    if states_total:
+        counts["total"] = sum(sent)
+    basis = Basis.EXCLUSIVE if excludes else Basis.INCLUSIVE
+    found = read_wholes(counts, cached, basis, basis)
+    assert (found.input, found.output, found.is_sound) == (whole, output, True)
