@@ -17,12 +17,13 @@ UNIMPLEMENTED: Final = 12
 
 MAX_FRAME_BYTES: Final = 16 * 1024
 MAX_CALLS: Final = 100
-"""Of one connection; then it is ended."""
+MAX_FRAMES: Final = 1000
+"""Of one connection; then it is ended. A client that keeps it open sends a few PINGs a minute."""
 
 _HEADERS, _RST_STREAM, _SETTINGS, _PING, _GOAWAY, _CONTINUATION = 1, 3, 4, 6, 7, 9
 _ACK = _END_STREAM = 0x1
 _END_HEADERS = 0x4
-_NO_ERROR, _PROTOCOL_ERROR, _FRAME_SIZE_ERROR = 0, 1, 6
+_NO_ERROR, _PROTOCOL_ERROR, _FRAME_SIZE_ERROR, _ENHANCE_YOUR_CALM = 0, 1, 6, 11
 _HEAD_BYTES = 9
 
 
@@ -34,6 +35,7 @@ class Http2Refusal:
         self._buffer = bytearray()
         self._is_begun = False
         self._calls = 0
+        self._frames = 0
         self._last_stream = 0
         self.is_over = False
         """The connection is to be closed, once what was given is written."""
@@ -62,7 +64,10 @@ class Http2Refusal:
             stream = int.from_bytes(self._buffer[5:9]) & 0x7FFFFFFF
             payload = bytes(self._buffer[_HEAD_BYTES : _HEAD_BYTES + length])
             del self._buffer[: _HEAD_BYTES + length]
+            self._frames += 1
             out += self._answer(kind, flags, stream, payload)
+            if self._frames >= MAX_FRAMES and not self.is_over:
+                out += self._ended(_ENHANCE_YOUR_CALM)
         return bytes(out)
 
     def _answer(self, kind: int, flags: int, stream: int, payload: bytes) -> bytes:
@@ -78,9 +83,9 @@ class Http2Refusal:
             return b"" if stream else self._ended(_PROTOCOL_ERROR)
         self._last_stream = stream
         self._calls += 1
-        told = frame(_HEADERS, _END_HEADERS | _END_STREAM, stream, self._block)
-        told += frame(_RST_STREAM, 0, stream, struct.pack(">I", _NO_ERROR))
-        return told if self._calls < MAX_CALLS else told + self._ended(_NO_ERROR)
+        answer = frame(_HEADERS, _END_HEADERS | _END_STREAM, stream, self._block)
+        answer += frame(_RST_STREAM, 0, stream, struct.pack(">I", _NO_ERROR))
+        return answer if self._calls < MAX_CALLS else answer + self._ended(_NO_ERROR)
 
     def _ended(self, error: int) -> bytes:
         self.is_over = True

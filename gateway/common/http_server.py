@@ -16,7 +16,7 @@ from gateway.common.http2_refusal import Http2Refusal
 
 FIRST_REQUEST_S = 30.0
 """Until the headers of a connection's first request are whole, and from the first byte of any later
-one; aiohttp waits for ever, and who shows no key could hold all there are."""
+one. aiohttp has no such limit: clients without a key could take every connection and keep it."""
 KEEP_ALIVE_S: Final = 900.0
 """Without a request; longer than clients and proxies keep a connection. aiohttp waits an hour."""
 
@@ -31,6 +31,8 @@ ForGrpc = Callable[[str | None], str]
 """The text for a client that speaks gRPC here; given its address."""
 HTTP2_BEGINS = b"PRI "
 """No method of HTTP/1.1."""
+MAX_UNREAD_BYTES: Final = 64 * 1024
+"""Of answers over HTTP/2 that the client has not read."""
 
 
 IsFull = Callable[[int, str | None], bool]
@@ -119,9 +121,14 @@ class _Connection(RequestHandler):
             super().data_received(data)
             self._watch_head()
         elif self.transport is not None:
-            self.transport.write(self._http2.feed(data))
-            if self._http2.is_over:
-                self.transport.close()
+            self._answer_http2(self._http2, self.transport, data)
+
+    def _answer_http2(self, refusal: Http2Refusal, transport: asyncio.Transport, data: bytes) -> None:
+        transport.write(refusal.feed(data))
+        if transport.get_write_buffer_size() > MAX_UNREAD_BYTES:
+            transport.abort()
+        elif refusal.is_over:
+            transport.close()
 
     def _watch_head(self) -> None:
         """Headers that began must become whole."""
@@ -133,7 +140,11 @@ class _Connection(RequestHandler):
             self._partial = None
 
     def _end_silence(self) -> None:
-        if self._request_count == 0 and self.transport is not None:
+        if self._request_count or not isinstance(self.transport, asyncio.Transport):
+            return
+        if self.transport.get_write_buffer_size():  # `close` would wait until the client reads it
+            self.transport.abort()
+        else:
             self.transport.close()
 
     def handle_error(

@@ -13,10 +13,16 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from gateway.app import Gateway
-from gateway.common.http2_refusal import MAX_CALLS, PREFACE, Http2Refusal, frame
+from gateway.common import http2_refusal as gateway_http2
+from gateway.common import http_server as gateway_http_server
+from gateway.common.http2_refusal import MAX_CALLS, MAX_FRAMES, PREFACE, Http2Refusal, frame
+from gateway.common.http_server import MAX_UNREAD_BYTES
+from gateway.common.http_server import _Connection as Connection
 from gateway.config.values import TcpAddress
 from tests.support.grpc_calls import refused
 from tests.support.running_gateway import ANY_PORT, running_gateway
+
+MAX_FLOOD_BYTES = 32 * 1024 * 1024
 
 
 @pytest.fixture
@@ -76,6 +82,79 @@ def test_a_connection_is_ended_after_many_calls() -> None:
         assert b"elsewhere" in out
     assert refusal.is_over
     assert refusal.feed(frame(1, 0x4, 999, b"any")) == b""
+
+
+@pytest.mark.parametrize(("kind", "length"), [(4, 0), (6, 8)], ids=["SETTINGS", "PING"])
+def test_a_connection_is_ended_after_many_frames(kind: int, length: int) -> None:
+    refusal, answers = Http2Refusal("elsewhere"), 0
+    refusal.feed(PREFACE)
+    while not refusal.is_over and answers < 2 * MAX_FRAMES:
+        out = refusal.feed(frame(kind, 0, 0, bytes(length)))
+        answers += 1
+    assert answers == MAX_FRAMES
+    assert out.endswith(frame(7, 0, 0, bytes(4) + (11).to_bytes(4))), "GOAWAY, ENHANCE_YOUR_CALM"
+
+
+async def test_a_client_that_reads_no_answer_is_cut_off(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway_http2, "MAX_FRAMES", 10**9)
+    unread: list[int] = []
+    answer = Connection._answer_http2
+
+    def noted(self: Connection, refusal: Http2Refusal, transport: asyncio.Transport, data: bytes) -> None:
+        unread.append(transport.get_write_buffer_size())
+        answer(self, refusal, transport, data)
+
+    monkeypatch.setattr(Connection, "_answer_http2", noted)
+    assert isinstance(gateway.ports.http, TcpAddress)
+    host, port = gateway.ports.http.host, gateway.ports.http.port
+
+    def flood() -> int:
+        """Bytes of PINGs that were sent before the connection broke."""
+        pings, sent = frame(6, 0, 0, bytes(8)) * 1000, 0
+        with socket.socket() as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.settimeout(20)
+            connection.connect((host, port))
+            connection.sendall(PREFACE)
+            while sent < MAX_FLOOD_BYTES:
+                try:
+                    connection.sendall(pings)
+                except ConnectionError:
+                    break
+                sent += len(pings)
+        return sent
+
+    assert await asyncio.to_thread(flood) < MAX_FLOOD_BYTES
+    assert max(unread) <= MAX_UNREAD_BYTES
+
+
+async def test_a_client_that_does_not_read_its_last_answer_is_cut_off(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gateway_http_server, "FIRST_REQUEST_S", 0.3)
+    assert isinstance(gateway.ports.http, TcpAddress)
+    ended = asyncio.Event()
+    lost = Connection.connection_lost
+
+    def noted(self: Connection, exc: BaseException | None) -> None:
+        lost(self, exc)
+        ended.set()
+
+    monkeypatch.setattr(Connection, "connection_lost", noted)
+    monkeypatch.setattr(Connection, "_answer_http2", write_until_it_waits)
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.connect((gateway.ports.http.host, gateway.ports.http.port))
+        connection.sendall(PREFACE)
+        async with asyncio.timeout(20):
+            await ended.wait()
+
+
+def write_until_it_waits(_: Connection, __: Http2Refusal, transport: asyncio.Transport, ___: bytes) -> None:
+    """More than the system takes on its own, so that some is left with us."""
+    while transport.get_write_buffer_size() < 8 * MAX_UNREAD_BYTES:
+        transport.write(bytes(MAX_UNREAD_BYTES))
+    transport.close()
 
 
 def test_a_frame_that_no_one_announced_is_not_waited_for() -> None:
