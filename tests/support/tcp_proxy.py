@@ -13,13 +13,15 @@ _PIECE_BYTES = 64 * 1024
 
 
 class TcpProxy:
-    """Listens on a free port; whoever connects is connected to the port that
-    *target* names at that moment.
+    """Listens on a free port; connects each client to the port that *target* names at that
+    moment.
     """
 
     def __init__(self, target: Callable[[], int | None]) -> None:
         self.state: State = "up"
         self.cuts = 0
+        self.accepted = 0
+        """Connections, since the start."""
         self._target = target
         self._up = asyncio.Event()
         self._up.set()
@@ -68,6 +70,7 @@ class TcpProxy:
         await asyncio.gather(*connections, return_exceptions=True)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.accepted += 1
         connection = asyncio.create_task(self._connect(reader, writer))
         self._connections.add(connection)
         connection.add_done_callback(self._connections.discard)

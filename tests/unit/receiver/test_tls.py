@@ -15,6 +15,8 @@ import aiohttp
 import grpc
 import pytest
 from grpc import aio
+from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
+from grpc_health.v1.health_pb2_grpc import HealthStub
 from structlog.testing import capture_logs
 
 import gateway.common.tls
@@ -33,6 +35,7 @@ from tests.support.grpc_calls import called, refused
 from tests.support.polling import until_true
 from tests.support.running_gateway import ANY_PORT, running_gateway
 from tests.support.spans import call_span
+from tests.support.tcp_proxy import TcpProxy
 
 PROTOBUF = {"Content-Type": "application/x-protobuf"}
 BY = "ops@example.com"
@@ -142,28 +145,48 @@ async def test_a_new_certificate_is_taken_and_open_connections_stay(
     async with running(tmp_path, tls) as gateway:
         context, addresses = trusting(authority), (gateway.ports.http, gateway.ports.grpc)
         before = [await shown_serial(address, context) for address in addresses]
-        url = f"https://{gateway.ports.http}/v1/traces"
-        async with (
-            channel_to(gateway, authority) as channel,
-            aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context, limit=1)) as session,
-        ):
-            async with session.post(url, data=b"", headers=PROTOBUF) as answer:
-                assert answer.status == 200
-                connection = answer.connection
-            assert await called(channel, b"") == b""
-            replace(current, authority.signed(f"renewed {how}"))
-            if how == "by reload":
-                gateway.reload(gateway.config)
-            else:
-                for each in gateway._tls.values():
-                    await each.run_maintenance()
-            after = [await shown_serial(address, context) for address in addresses]
-            assert after[0] == after[1]
-            assert not {*before} & {*after}
-            async with session.post(url, data=b"", headers=PROTOBUF) as answer:
-                assert answer.status == 200
-            assert connection is None or len(session.connector._conns) == 1  # type: ignore[union-attr]
-            assert await called(channel, b"") == b""
+        async with TcpProxy(port_of(gateway.ports.http)) as http, TcpProxy(port_of(gateway.ports.grpc)) as rpc:
+            credentials = grpc.ssl_channel_credentials(authority.pair.cert.read_bytes())
+            reader, writer = await asyncio.open_connection("127.0.0.1", http.port, ssl=context)
+            async with aio.secure_channel(f"127.0.0.1:{rpc.port}", credentials) as channel:
+                watching = HealthStub(channel).Watch(HealthCheckRequest())
+                assert (await watching.read()).status == HealthCheckResponse.SERVING
+                for changed in (False, True):
+                    if changed:
+                        replace(current, authority.signed(f"renewed {how}"))
+                        await taken(gateway, how)
+                    writer.write(POST)
+                    async with asyncio.timeout(20):
+                        assert await reader.readuntil(b"\r\n") == b"HTTP/1.1 200 OK\r\n"
+                        await reader.readuntil(b"\r\n\r\n")
+                    assert await called(channel, b"") == b""
+                after = [await shown_serial(address, context) for address in addresses]
+                assert after[0] == after[1]
+                assert not {*before} & {*after}
+                assert (http.accepted, rpc.accepted) == (1, 1), "one connection each, all along"
+                assert not watching.done()
+                watching.cancel()
+            writer.close()
+            await writer.wait_closed()
+
+
+POST = (
+    b"POST /v1/traces HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-protobuf\r\nContent-Length: 0\r\n\r\n"
+)
+
+
+def port_of(address: object) -> Callable[[], int]:
+    assert isinstance(address, TcpAddress)
+    return lambda: address.port
+
+
+async def taken(gateway: Gateway, how: str) -> None:
+    """Let *gateway* see that files have changed."""
+    if how == "by reload":
+        gateway.reload(gateway.config)
+        return
+    for each in gateway._tls.values():
+        await each.run_maintenance()
 
 
 async def test_files_that_do_not_fit_leave_what_is_in_use(tmp_path: Path, authority: Authority, current: Pair) -> None:
