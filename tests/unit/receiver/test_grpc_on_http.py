@@ -152,7 +152,7 @@ async def test_a_client_that_does_not_read_its_last_answer_is_cut_off(
 
 def write_until_it_waits(_: Connection, __: Http2Refusal, transport: asyncio.Transport, ___: bytes) -> None:
     """More than the system takes on its own, so that some is left with us."""
-    while transport.get_write_buffer_size() < 8 * MAX_UNREAD_BYTES:
+    while transport.get_write_buffer_size() < 512 * MAX_UNREAD_BYTES:
         transport.write(bytes(MAX_UNREAD_BYTES))
     transport.close()
 
