@@ -24,7 +24,7 @@ By = Literal[
     "other_item",  # another item of the payloads
 ]
 
-_SAFE_NAME = re.compile(r"[\w-]+([./][\w-]+)*", re.ASCII)
+_SAFE_NAME = re.compile(r"[\w-]+([./:][\w-]+)*", re.ASCII)
 _MAX_NAME_CHARS = 128
 _LEAST_CHARS_INSIDE = 8
 """A shorter value inside a text may stand there by chance."""

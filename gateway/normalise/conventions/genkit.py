@@ -21,6 +21,7 @@ _CALLS = {"model": "chat", "embedder": "embeddings"}
 
 NAMES: dict[str, tuple[str, ...]] = {
     "kind": ("genkit:metadata:subtype",),
+    "node": ("genkit:type",),
     "model": ("genkit:name",),
     "level": ("genkit:state",),
     "raw_answer": ("genkit:output",),
@@ -29,7 +30,8 @@ NAMES: dict[str, tuple[str, ...]] = {
 
 def outcome(picked: Extracted, span: Span, *, failed: bool) -> Outcome:
     """Rule 1."""
-    return "call" if picked.texts.get("kind") in _CALLS else "not_a_call"
+    texts = picked.texts
+    return "call" if texts.get("node") == "action" and texts.get("kind") in _CALLS else "not_a_call"
 
 
 def read_texts(picked: Extracted, *, failed: bool) -> None:

@@ -371,3 +371,25 @@ async def test_a_span_of_a_gateways_scope_without_a_record_is_rejected() -> None
     (explanation,) = await items(span_payload(CALL, scope="ai-telemetry-gateway"))
     assert (explanation.outcome, explanation.reason) == ("rejected", "missing_field")
     assert "states no sound record" in explanation.because
+
+
+async def test_the_providers_object_and_the_total_are_named_as_the_proof() -> None:
+    usage = {"promptTokenCount": 100, "candidatesTokenCount": 20, "thoughtsTokenCount": 7, "totalTokenCount": 127}
+    sent = {
+        "genkit:type": "action",
+        "genkit:metadata:subtype": "model",
+        "genkit:name": "googleai/gemini-2.5-flash",
+        "genkit:output": orjson.dumps({"message": SECRET, "custom": {"usageMetadata": usage}}).decode(),
+    }
+    explanation = await item(sent, scope="genkit-tracer")
+    assert explanation.output is not None
+    assert (explanation.output.basis, explanation.output.sum) == ("exclusive", "20 + 7")
+    assert "the provider's own usage" in explanation.output.why
+    assert explanation.fields["usage.output_tokens"].provenance.attributes == ("genkit:output",)
+
+    sent = {**CALL, "gen_ai.usage.input_tokens": 100, "gen_ai.usage.output_tokens": 20, "gen_ai.usage.total_tokens": 160,
+            "gen_ai.usage.cache_read.input_tokens": 40}  # fmt: skip
+    explanation = await item(sent, scope="own")
+    assert explanation.input is not None
+    assert (explanation.input.basis, explanation.input.sum) == ("exclusive", "100 + 40")
+    assert "the stated total proves" in explanation.input.why
