@@ -35,6 +35,7 @@ from tests.support.metrics import LABELS, at_ns, attributes
 from tests.support.polling import until_true
 from tests.support.running_gateway import ANY_PORT, options, running_gateway
 from tests.support.spans import call_span
+from tests.support.strain_senders import Plan, Send, send_grpc, send_http
 
 MAX_BODY_BYTES = 256 * 1024
 MAX_DECOMPRESSED_BYTES = 1024 * 1024
@@ -409,6 +410,29 @@ async def test_a_message_that_never_comes_ends_and_so_does_one_whose_sender_left
     assert raised.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
     counts, budget = gateway.receiver.counts, gateway.receiver.budget
     await until_true(lambda: counts.gone == 1 and not budget.used_bytes, timeout_s=10, what="given back")
+
+
+@pytest.mark.parametrize(("send", "answer"), [(send_http, "503"), (send_grpc, "grpc 14")], ids=["http", "grpc"])
+async def test_a_body_of_which_a_byte_comes_now_and_then_ends_in_time(
+    gateway: Gateway, send: Send, answer: str
+) -> None:
+    gateway.receiver.limits = replace(gateway.receiver.limits, body_timeout_s=0.3)
+    sent = 0
+
+    async def trickle() -> AsyncIterator[memoryview]:
+        nonlocal sent
+        while True:
+            yield memoryview(b"\0")
+            sent += 1
+            await asyncio.sleep(0.01)
+
+    plan = Plan("slow", 1, http=str(gateway.ports.http), grpc=str(gateway.ports.grpc))
+    async with asyncio.timeout(20):
+        seen, retry_after_s = await send(plan, 0, trickle(), 10_000)
+    assert seen == answer
+    assert retry_after_s is not None
+    assert sent > 1, "it was not silent"
+    assert gateway.receiver.budget.used_bytes == 0
 
 
 async def test_a_deadline_during_the_commit_keeps_the_message_once(
