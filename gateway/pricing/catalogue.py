@@ -55,20 +55,27 @@ def model_rates(
     """The model's tiers at that time, lowest first; None when the package has no token price for
     it.
     """
-    found = _find(get_snapshot(), PROVIDERS.get(provider, provider) if provider else None, model)
+    found = _find(snapshot(), PROVIDERS.get(provider, provider) if provider else None, model)
     if found is None:
         return None
     context = {"processing": "batch"} if batch else {"service_tier": tier} if tier else None
     return rates_of(found.get_prices(datetime.fromtimestamp(at_ms / 1000, UTC), context))
 
 
-def _find(snapshot: DataSnapshot, provider_id: str | None, model: str) -> ModelInfo | None:
+def snapshot() -> DataSnapshot:
+    """The package's models, in a snapshot that lasts one look-up: the package's own remembers every
+    name that it was ever asked for.
+    """
+    return DataSnapshot(get_snapshot().providers, from_auto_update=False)
+
+
+def _find(models: DataSnapshot, provider_id: str | None, model: str) -> ModelInfo | None:
     """The model by its name; where the package does not know this version of it, by the name
     without the version.
     """
     for name in dict.fromkeys((model, _VERSION.sub("", model.removeprefix(_PATH)))):
         try:
-            return snapshot.find_provider_model(name, None, provider_id, None)[1]
+            return models.find_provider_model(name, None, provider_id, None)[1]
         except LookupError:
             continue
     return None

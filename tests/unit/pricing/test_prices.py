@@ -1,5 +1,6 @@
 """Estimates: exact, by tier, by precedence; never 0 for an unknown price."""
 
+import tracemalloc
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, cast
@@ -8,7 +9,7 @@ import pytest
 from genai_prices import Usage as ListUsage
 from genai_prices import calc_price
 
-from gateway.pricing.catalogue import PRICE_VERSION
+from gateway.pricing.catalogue import PRICE_VERSION, model_rates
 from gateway.pricing.own import BadPriceFile, parse_price_file
 from gateway.pricing.prices import Prices
 from gateway.pricing.rates import money, rate
@@ -199,3 +200,23 @@ def test_a_version_that_the_list_does_not_know_costs_what_its_model_costs(
 @pytest.mark.parametrize("model", ["no-such-model-001", "our-own-2026-01-01", "001"])
 def test_a_model_without_its_version_that_is_unknown_too_stays_unpriced(model: str) -> None:
     assert priced(Prices(), record("openai", model, {"input_tokens": 12, "output_tokens": 3})).get("cost") is None
+
+
+def test_names_that_are_asked_for_once_are_not_remembered_by_the_price_list() -> None:
+    """The package's own look-up keeps 300 bytes of each for ever."""
+
+    def ask(first: int, count: int) -> None:
+        for number in range(first, first + count):
+            assert model_rates(None, f"an-unknown-model-{number}", tier=None, batch=False, at_ms=AT_MS) is None
+            assert model_rates("openai", f"gpt-4o-{number:03}", tier=None, batch=False, at_ms=AT_MS) is not None
+
+    ask(100, 50)
+    tracemalloc.start()
+    try:
+        ask(200, 100)
+        before_bytes, _ = tracemalloc.get_traced_memory()
+        ask(300, 400)
+        after_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert after_bytes - before_bytes < 400 * 50
