@@ -18,6 +18,7 @@ from exporters.cost_service.probe import Probed, probe_key
 from exporters.keyring import Keyring
 from exporters.registry import build_client, build_otlp
 from gateway.admin.session import TOKEN_FILE, open_access
+from gateway.common import unix_socket
 from gateway.common.tls import ending, load
 from gateway.common.wall_clock import wall_ms
 from gateway.config.model import Config, OtlpExporter, Upstream, refuse_open_intake, refuse_shared_totals
@@ -258,4 +259,6 @@ def fault_of_socket(path: Path) -> str | None:
         return f"{path.parent} is no folder"
     if path.exists() and not path.is_socket():
         return "another file is there"
+    if unix_socket.is_answered(path):
+        return "a server answers there; stop it, or set another address"
     return None

@@ -32,7 +32,7 @@ class CannotGoOn(Exception):
 def not_bound(option: str, address: object, error: OSError) -> CannotStart:
     """Why *address* of *option*, as the operator names it, cannot be bound."""
     why = os.strerror(error.errno) if error.errno else str(error)
-    remedy = "; stop what listens there, or set another port" if error.errno == errno.EADDRINUSE else ""
+    remedy = "; stop what listens there, or set another address" if error.errno == errno.EADDRINUSE else ""
     return CannotStart(f"{option}: {address} cannot be listened on: {why}{remedy}")
 
 

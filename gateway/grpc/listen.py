@@ -6,6 +6,7 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager, suppress
+from pathlib import Path
 from typing import Any, Final
 
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its words about bytes of strangers, which may be a key
@@ -17,6 +18,7 @@ from grpc import aio, dynamic_ssl_server_credentials, ssl_server_certificate_con
 from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
 from grpc_reflection.v1alpha import reflection
 
+from gateway.common import unix_socket
 from gateway.common.tls import Loaded, ServerTls
 from gateway.config.values import Address, TcpAddress, UnixAddress
 from gateway.contract.errors import not_bound
@@ -74,19 +76,19 @@ async def bind_grpc(
     reflection.enable_server_reflection((*SERVICES.values(), HEALTH_SERVICE, reflection.SERVICE_NAME), server)
     bound = bind(server, address, tls)
     await server.start()
-    stack.push_async_callback(stop, server, health, receiver, bound)
+    stack.push_async_callback(stop, server, health, receiver)
+    if isinstance(bound, UnixAddress):
+        stack.callback(unix_socket.remove, bound.path, unix_socket.id_of(bound.path))
     return bound
 
 
-async def stop(server: Any, health: Health, receiver: GrpcReceiver, bound: TcpAddress | UnixAddress) -> None:
+async def stop(server: Any, health: Health, receiver: GrpcReceiver) -> None:
     """Take no more calls, and answer those that are under way."""
     health.stop()
     await server.stop(SHUTDOWN_S)
     with suppress(TimeoutError):
         async with asyncio.timeout(SHUTDOWN_S):
             await receiver.wait_until_taken()
-    if isinstance(bound, UnixAddress):
-        bound.path.unlink(missing_ok=True)
 
 
 def bind(server: Any, address: TcpAddress | UnixAddress, tls: ServerTls | None = None) -> TcpAddress | UnixAddress:
@@ -94,15 +96,28 @@ def bind(server: Any, address: TcpAddress | UnixAddress, tls: ServerTls | None =
     try:
         match address:
             case UnixAddress(path):
-                if path.is_socket():  # of a killed process
-                    path.unlink()
-                with rights_of_files(OWNER_AND_GROUP):
-                    add_port(server, f"unix:{path.absolute()}", tls)
+                unix_socket.clear(path)
+                add_unix(server, path.absolute(), tls)
                 return address
             case TcpAddress(host, _):
                 return TcpAddress(host, add_port(server, str(address), tls))
-    except (OSError, RuntimeError) as error:
+    except OSError as error:
+        raise not_bound(OPTION, address, error) from error
+    except RuntimeError as error:
         raise not_bound(OPTION, address, fault_of(address)) from error
+
+
+def add_unix(server: Any, path: Path, tls: ServerTls | None) -> None:
+    """Bind to *path* by another name: when it binds and when it stops, grpc unlinks whatever socket
+    has the name that it was given. Raises OSError, RuntimeError.
+    """
+    given = path.with_name(f".{os.getpid():x}")
+    with rights_of_files(OWNER_AND_GROUP):
+        add_port(server, f"unix:{given}", tls)
+    try:
+        path.hardlink_to(given)
+    finally:
+        given.unlink()
 
 
 def add_port(server: Any, address: str, tls: ServerTls | None) -> int:

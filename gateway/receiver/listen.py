@@ -9,6 +9,7 @@ from typing import Final
 
 from aiohttp import web
 
+from gateway.common import unix_socket
 from gateway.common.http_server import QuietRunner
 from gateway.config.values import Address, TcpAddress, UnixAddress
 from gateway.contract.errors import not_bound
@@ -17,7 +18,7 @@ from gateway.receiver.responses import json_error
 
 OWNER_ONLY: Final = 0o600
 OWNER_AND_GROUP: Final = 0o660
-"""Rights to a Unix socket: whoever may write to it may connect."""
+"""Rights to a Unix socket: the right to write is the right to connect."""
 SHUTDOWN_S = 10.0
 """How long requests that are under way may still take when the gateway stops."""
 
@@ -42,11 +43,12 @@ class Listener:
         self._runner = runner
         self.address = address
         """With the port that was really bound."""
+        self._file = unix_socket.id_of(address.path) if isinstance(address, UnixAddress) else None
 
     async def close(self) -> None:
+        if isinstance(self.address, UnixAddress) and self._file is not None:
+            unix_socket.remove(self.address.path, self._file)
         await self._runner.cleanup()
-        if isinstance(self.address, UnixAddress):
-            self.address.path.unlink(missing_ok=True)
 
 
 async def listen(
@@ -99,12 +101,11 @@ async def bind(
 
 def bound_unix(path: Path, mode: int) -> socket.socket:
     """A socket file that a killed process left behind is replaced; anything
-    else at that path is left alone.
+    else at that path is left alone. Raises OSError.
 
     No one can connect before the file has its rights: that begins with listening.
     """
-    if path.is_socket():
-        path.unlink()
+    unix_socket.clear(path)
     bound = socket.socket(socket.AF_UNIX)
     try:
         bound.bind(str(path))

@@ -82,4 +82,4 @@ def test_a_port_that_is_taken_is_told_with_its_option_and_the_mend(
         ended = run_telemetry_gateway(*command, address, "--data-dir", str(tmp_path / "data"), environ=others)
     assert (ended.code, "Traceback" in ended.err) == (1, False)
     assert f"Error: {option}: {address} cannot be listened on: Address already in use" in ended.err
-    assert "; stop what listens there, or set another port" in ended.err
+    assert "; stop what listens there, or set another address" in ended.err
