@@ -19,6 +19,7 @@ from multidict import CIMultiDict
 
 from gateway.contract.errors import Overloaded
 from gateway.contract.intake import Intake
+from gateway.contract.otlp import Signal
 from gateway.contract.scopes import INGEST_SCOPE
 from gateway.grpc.arrival import Arrivals, Arrived, read_message
 from gateway.grpc.connections import Connections
@@ -29,7 +30,7 @@ from gateway.receiver.authenticator import Headers
 from gateway.receiver.body import INLINE_BYTES, Hold, decompressed
 from gateway.receiver.content_encoding import gzip_blocks
 from gateway.receiver.otlp import SignalIntake, remark_on
-from gateway.receiver.responses import Signal, partial_success, retry_info, rpc_status
+from gateway.receiver.responses import partial_success, retry_info, rpc_status
 from gateway.receiver.server import TO_COME_AGAIN, Receiver, sender_with
 
 SERVICES: Final[dict[Signal, str]] = {

@@ -8,7 +8,6 @@ which calls it repeats.
 """
 
 import sqlite3
-from collections import Counter
 from http import HTTPStatus
 from typing import Final, Literal
 
@@ -22,6 +21,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 
 from gateway.contract import errors as contract
+from gateway.contract.otlp import REJECTED_FIELD, Media, media_of, rejection_message
 from gateway.contract.outcomes import Rejection
 from gateway.decode.otlp_json import decode_logs_json, decode_traces_json
 from gateway.decode.otlp_protobuf import decode_logs, decode_traces
@@ -36,14 +36,12 @@ from gateway.normalise.traces import normalise_traces
 from gateway.sources.records.source import read_stated
 from spool.clock import rfc3339_ms
 
-Signal = Literal["traces", "logs"]
-Media = Literal["protobuf", "json"]
+Taken = Literal["traces", "logs"]
+"""The signals that are taken."""
 
 MAX_BYTES: Final = 16 * 1024 * 1024
 """A record is longer as a span than in JSON."""
-CONTENT_TYPES: Final[dict[Media, str]] = {"protobuf": "application/x-protobuf", "json": "application/json"}
-REJECTED: Final[dict[Signal, str]] = {"traces": "rejectedSpans", "logs": "rejectedLogRecords"}
-RESPONSES: Final[dict[Signal, type[Message]]] = {
+RESPONSES: Final[dict[Taken, type[Message]]] = {
     "traces": ExportTraceServiceResponse,
     "logs": ExportLogsServiceResponse,
 }
@@ -53,7 +51,7 @@ NO_GATEWAY: Final = "otlp"
 """In place of a gateway's id, of what another exporter sent."""
 
 
-def ingest(signal: Signal) -> Operation:
+def ingest(signal: Taken) -> Operation:
     """The operation of one signal. Its answer is JSON; `encoded` puts it into the request's
     encoding.
     """
@@ -64,19 +62,16 @@ def ingest(signal: Signal) -> Operation:
         store_rows(connection, rows, call, (call.gateway_id or NO_GATEWAY, call.idempotency_key or call.request_id))
         if not rejected:
             return json_answer(200, {})
-        partial = {REJECTED[signal]: str(len(rejected)), "errorMessage": _message(rejected)}
+        partial = {
+            REJECTED_FIELD[signal]: str(len(rejected)),
+            "errorMessage": rejection_message(len(rows) + len(rejected), rejected),
+        }
         return json_answer(200, {"partialSuccess": partial})
 
     return take
 
 
-def media_of(content_type: str) -> Media | None:
-    """The encoding that a Content-Type names; None when it is neither."""
-    kind = content_type.partition(";")[0].strip().lower()
-    return next((media for media, name in CONTENT_TYPES.items() if name == kind), None)
-
-
-def encoded(signal: Signal, media: Media, answer: Answer) -> bytes:
+def encoded(signal: Taken, media: Media, answer: Answer) -> bytes:
     """The body of *answer*: the signal's response, or a google.rpc.Status."""
     content = orjson.loads(answer.body) if answer.body else {}
     if answer.status == HTTPStatus.OK:
@@ -89,7 +84,7 @@ def encoded(signal: Signal, media: Media, answer: Answer) -> bytes:
     return ExportTracePartialSuccess(rejected_spans=code, error_message=message).SerializeToString()
 
 
-def _normalised(signal: Signal, call: Call) -> Normalised:
+def _normalised(signal: Taken, call: Call) -> Normalised:
     """Raises Invalid, TooLarge."""
     media = media_of(call.content_type)
     if media is None:
@@ -115,10 +110,3 @@ def _rows(normalised: Normalised) -> tuple[list[RecordRow], list[Rejection]]:
         except Invalid as error:
             rejected.append(Rejection(error.code, call.record["record_id"]))
     return rows, rejected
-
-
-def _message(rejected: list[Rejection]) -> str:
-    """Each reason with how often it was met, and where first."""
-    first = {each.reason: each.position for each in reversed(rejected)}
-    counts = Counter(each.reason for each in rejected)
-    return "; ".join(f"{reason} ({n}, first at {first[reason]})" for reason, n in counts.most_common(5))

@@ -28,7 +28,7 @@ from gateway.local_service import (
     unit_cost,
 )
 from gateway.local_service.call import Operation
-from gateway.local_service.otlp import Signal
+from gateway.local_service.otlp import Taken
 from spool.unit_cost import Kind
 from spool.unit_cost import Operation as Action
 
@@ -44,7 +44,7 @@ class Route(NamedTuple):
     max_bytes: int = SMALL_BODY_BYTES
     """Of the decompressed body."""
     misbehaves: bool = True
-    signal: Signal | None = None
+    signal: Taken | None = None
     """Of OTLP: its messages are the answers; None where these are JSON."""
 
     @property
@@ -62,7 +62,7 @@ def _unit_cost(kind: Kind, action: Action) -> Route:
     )
 
 
-def _otlp(signal: Signal) -> Route:
+def _otlp(signal: Taken) -> Route:
     path = f"/v2/ai-telemetry/otlp/v1/{signal}"
     return Route("POST", path, INGEST_SCOPE, otlp.ingest(signal), otlp.MAX_BYTES, signal=signal)
 

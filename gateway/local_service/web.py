@@ -17,6 +17,7 @@ from aiohttp.web_exceptions import HTTPException
 
 from gateway.common.http_server import QuietRunner
 from gateway.contract.headers import REPEAT_KEY_HEADERS
+from gateway.contract.otlp import CONTENT_TYPES, media_of
 from gateway.keys.errors import DatabaseUnavailable
 from gateway.keys.key import RandomBytes
 from gateway.keys.record import KeyRecord
@@ -26,7 +27,7 @@ from gateway.local_service.errors import Invalid, ServiceError, TooLarge, Unauth
 from gateway.local_service.gzipped import NotGzip, TooLong, gunzip
 from gateway.local_service.misbehave import GOOD, Misbehave, plan
 from gateway.local_service.openapi.document import service_openapi
-from gateway.local_service.otlp import CONTENT_TYPES, Signal, encoded, media_of
+from gateway.local_service.otlp import Taken, encoded
 from gateway.local_service.routes import ROUTES, Route
 from gateway.local_service.serve import Request, serve_read, serve_write
 from gateway.storage.database import Database
@@ -114,7 +115,7 @@ async def _handle(route: Route, request: web.Request) -> web.StreamResponse:
     return _cut(request) if answer is None else _response(answer)
 
 
-async def _handle_otlp(route: Route, signal: Signal, request: web.Request) -> web.StreamResponse:
+async def _handle_otlp(route: Route, signal: Taken, request: web.Request) -> web.StreamResponse:
     """Errors, too, are OTLP's, in the encoding of the request."""
     try:
         answer = await _served(route, request)

@@ -12,20 +12,12 @@ from aiohttp import web
 
 from gateway.contract.errors import BadPayload, UnsupportedMedia
 from gateway.contract.intake import Intake, Receipt, Sender
+from gateway.contract.otlp import CONTENT_TYPES, Media, Signal, media_of, rejection_message
 from gateway.contract.scopes import INGEST_SCOPE
 from gateway.receiver.answers import Answer
 from gateway.receiver.authenticator import Headers
 from gateway.receiver.ready_response import SERVER, Ready
-from gateway.receiver.responses import (
-    CONTENT_TYPES,
-    EMPTY_MESSAGE,
-    Media,
-    Signal,
-    media_of,
-    partial_success,
-    rejection_message,
-    rpc_status,
-)
+from gateway.receiver.responses import EMPTY_MESSAGE, partial_success, rpc_status
 from gateway.receiver.routes import POST_ONLY, BodyRoute, Route, ShownIn
 
 SUCCESS: Final[dict[str, Ready]] = {

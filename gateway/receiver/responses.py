@@ -5,56 +5,26 @@ The two protobuf messages are three fields each and are written here by hand: no
 generated type is on this path.
 """
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final, Literal
+from typing import Final
 
 import orjson
 
 from exporters.otlp.protobuf import delimited, varint
-from gateway.contract.outcomes import Rejection
-
-Media = Literal["protobuf", "json"]
-"""The encoding that the request came in; its answer goes out in the same."""
-
-CONTENT_TYPES: Final[dict[Media, str]] = {"protobuf": "application/x-protobuf", "json": "application/json"}
+from gateway.contract.otlp import REJECTED_FIELD, Media, Signal
 
 EMPTY_MESSAGE: Final[dict[Media, bytes]] = {"protobuf": b"", "json": b"{}"}
 """Full success: the response message with `partial_success` unset."""
 
-Signal = Literal["traces", "logs", "metrics"]
-
-REJECTED_FIELD: Final[dict[Signal, str]] = {
-    "traces": "rejectedSpans",
-    "logs": "rejectedLogRecords",
-    "metrics": "rejectedDataPoints",
-}
-"""JSON name of field 1 of each signal's partial success."""
-
 MAX_MESSAGE_BYTES = 1024
 """Of an error's text. The whole answer stays far below the 4 MiB that clients may refuse (B04)."""
-
-MAX_REASONS = 5
 
 INVALID_ARGUMENT = 3
 """google.rpc.Code; the answer then carries a BadRequest detail."""
 
 BAD_REQUEST_TYPE = "type.googleapis.com/google.rpc.BadRequest"
 RETRY_INFO_TYPE = "type.googleapis.com/google.rpc.RetryInfo"
-
-
-def media_of(content_type: str) -> Media | None:
-    """The encoding that a Content-Type names, whatever its case and
-    parameters; None when it is neither.
-    """
-    match content_type.partition(";")[0].strip().lower():
-        case "application/x-protobuf" | "application/protobuf":
-            return "protobuf"
-        case "application/json":
-            return "json"
-        case _:
-            return None
 
 
 def partial_success(media: Media, signal: Signal, rejected: int, message: str) -> bytes:
@@ -95,18 +65,6 @@ def retry_info(retry_after_s: int) -> bytes:
 def json_error(message: str, kind: str, beside: Mapping[str, object] = MappingProxyType({})) -> bytes:
     """The error of everything that is not OTLP; *kind* is a word such as `too_large`."""
     return orjson.dumps({**beside, "error": {"message": cut(message), "type": kind}})
-
-
-def rejection_message(items: int, rejected: Sequence[Rejection]) -> str:
-    """Counts by reason, each with the first position it was seen at."""
-    counts = Counter(rejection.reason for rejection in rejected)
-    first: dict[str, str] = {}
-    for rejection in rejected:
-        first.setdefault(rejection.reason, rejection.position)
-    parts = [f"{reason} ({n}, first at {first[reason]})" for reason, n in counts.most_common(MAX_REASONS)]
-    if len(counts) > MAX_REASONS:
-        parts.append("and others")
-    return f"{len(rejected)} of {items} items rejected: " + ", ".join(parts)
 
 
 def cut(text: str) -> str:

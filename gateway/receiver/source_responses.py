@@ -20,10 +20,11 @@ from aiohttp import web
 
 from gateway.contract.errors import UnsupportedMedia
 from gateway.contract.intake import Receipt
+from gateway.contract.otlp import media_of, rejection_message
 from gateway.receiver.answers import Answer
 from gateway.receiver.authenticator import Headers
 from gateway.receiver.ready_response import SERVER
-from gateway.receiver.responses import cut, json_error, media_of, rejection_message
+from gateway.receiver.responses import cut, json_error
 from gateway.sources.source import AnswerKind
 
 FIREHOSE_REQUEST_HEADER = "X-Amz-Firehose-Request-Id"

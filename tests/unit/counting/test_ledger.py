@@ -2,7 +2,6 @@
 the same after a restart.
 """
 
-import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -17,6 +16,7 @@ from gateway.counting.calls.resolve import Verdict
 from gateway.counting.calls.rows import MAX_LATE_CHUNKS, LateChunk
 from gateway.normalise.call import Call
 from tests.support.calls import call, link
+from tests.support.growth import assert_linear
 from tests.support.scenarios import ALL
 from tests.support.spool_rig import Rig
 
@@ -172,19 +172,21 @@ def test_co_instrumented_spans_are_found_when_the_second_scope_comes_after_thous
 
 
 def test_looking_for_co_instrumented_spans_among_thousands_of_equal_calls_stays_quick() -> None:
-    """8,000 equal calls of two scopes in the settle time: each is compared with
-    its neighbours in time only.
+    """Equal calls of two scopes in the settle time: each is compared with its neighbours in time
+    only.
     """
-    ledger = Ledger(100_000)
-    calls = [
-        call(f"{scope}{i}", trace=f"{scope}{i}", scope=scope, at=(i, i + 30), tokens=(9, 1))
-        for i in range(4000)
-        for scope in ("x", "y")
-    ]
-    begun_s = time.process_time()
-    for start in range(0, len(calls), 500):
-        count(ledger, start // 500 + 1, *calls[start : start + 500])
-    assert time.process_time() - begun_s < 10
+
+    def work(n: int) -> None:
+        ledger = Ledger(100_000)
+        calls = [
+            call(f"{scope}{i}", trace=f"{scope}{i}", scope=scope, at=(i, i + 30), tokens=(9, 1))
+            for i in range(n)
+            for scope in ("x", "y")
+        ]
+        for start in range(0, len(calls), 500):
+            count(ledger, start // 500 + 1, *calls[start : start + 500])
+
+    assert_linear(work, 1000)
 
 
 def test_settled_chunks_and_silent_sources_are_forgotten() -> None:

@@ -48,8 +48,9 @@ async def test_a_gateways_spans_are_its_records_and_count_once_over_either_path(
     assert sorted(await records(client), key=lambda x: x["record_id"]) == [without_nulls(each) for each in given]
 
 
-async def test_spans_and_logs_of_any_exporter_are_records(client: Client) -> None:
-    assert (await client.post(TRACES, spans.request(CALL).SerializeToString(), PROTOBUF)).status == 200
+@pytest.mark.parametrize("media", ["application/x-protobuf", "Application/Protobuf; charset=utf-8"])
+async def test_spans_and_logs_of_any_exporter_are_records(client: Client, media: str) -> None:
+    assert (await client.post(TRACES, spans.request(CALL).SerializeToString(), {"Content-Type": media})).status == 200
     logged = log_records.request({"event.name": "gen_ai.client.inference.operation.details", **CALL})
     assert (await client.post(LOGS, logged.SerializeToString(), PROTOBUF)).status == 200
     found = await records(client)
@@ -63,6 +64,7 @@ async def test_what_states_no_sound_record_is_rejected_and_the_rest_is_taken(cli
     reply = await client.post(TRACES, request.SerializeToString(), PROTOBUF)
     partial = ExportTraceServiceResponse.FromString(reply.body).partial_success
     assert (reply.status, partial.rejected_spans) == (200, 1)
+    assert partial.error_message.startswith("1 of 2 items rejected: ")
     assert "missing_field (1, first at resourceSpans[0].scopeSpans[0].spans[1].record_id)" in partial.error_message
     assert len(await records(client)) == 1
 

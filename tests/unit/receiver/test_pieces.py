@@ -13,9 +13,10 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
 from gateway.contract.errors import BadPayload
+from gateway.contract.otlp import rejection_message
 from gateway.contract.outcomes import Rejection
 from gateway.receiver.content_encoding import BLOCK_BYTES, MAX_MEMBERS, Decode, deflate_blocks, gzip_blocks, zstd_blocks
-from gateway.receiver.responses import MAX_MESSAGE_BYTES, partial_success, rejection_message, rpc_status
+from gateway.receiver.responses import MAX_MESSAGE_BYTES, partial_success, rpc_status
 
 if sys.version_info >= (3, 14):
     from compression import zstd

@@ -1,13 +1,14 @@
 """agentgateway's access log, as JSON and as text."""
 
-import time
 from typing import Any
 
 import orjson
+import pytest
 
 from gateway.cli.normalising import records_of_payloads
 from gateway.sources.agentgateway import read_line
 from tests.support.corpus import CORPUS
+from tests.support.growth import assert_linear
 from tests.support.source_reading import all_text, read, record
 
 JSON_LINE: dict[str, Any] = {
@@ -106,8 +107,6 @@ def test_a_line_without_time_stands_at_its_receipt() -> None:
     )
 
 
-def test_a_hostile_line_is_read_in_linear_time() -> None:
-    began = time.perf_counter()
-    for line in ("a" * 200_000, 'a="' * 60_000, 'a="\\' * 50_000, "=" * 200_000, " a=" * 60_000):
-        read_line(f"info request {line}")
-    assert time.perf_counter() - began < 5
+@pytest.mark.parametrize("piece", ["aaa", 'a="', 'a="\\', "===", " a="])
+def test_a_hostile_line_is_read_in_linear_time(piece: str) -> None:
+    assert_linear(lambda n: read_line(f"info request {piece * n}"), 15_000)
