@@ -435,6 +435,17 @@ async def test_a_body_of_which_a_byte_comes_now_and_then_ends_in_time(
     assert gateway.receiver.budget.used_bytes == 0
 
 
+async def test_http_1_ends_and_costs_no_one_else_anything(gateway: Gateway, channel: Any) -> None:
+    address = gateway.ports.grpc
+    assert isinstance(address, TcpAddress)
+    reader, writer = await asyncio.open_connection(address.host, address.port)
+    writer.write(b"POST /v1/traces HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n")
+    async with asyncio.timeout(20):
+        assert not (await reader.read()).startswith(b"HTTP/1.1"), "document how it is answered"
+    writer.close()
+    assert await called(channel, call_span("a", (1, 1))) == b""
+
+
 async def test_a_deadline_during_the_commit_keeps_the_message_once(
     gateway: Gateway, channel: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
