@@ -112,7 +112,7 @@ class Settler:
                     settled=chunk.seq <= settled_seq,
                 )
         ledger.turn_back(now_ms)
-        ledger.inheritance.take_over(self.ledger.inheritance)
+        ledger.take_over(self.ledger)
         await self.aggregates.load()
         self.ledger = ledger
         self._late = LateChunks(self._spool)

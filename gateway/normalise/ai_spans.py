@@ -3,7 +3,7 @@ lacks an instrumentation. Pure, bounded.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from gateway.normalise.call import AiSpans, Normalised
@@ -24,6 +24,10 @@ MAX_TRACES: Final = 16
 """Of one source and payload, as samples."""
 
 
+_PLAIN: set[str] = set()
+"""Names seen that look like nothing: most spans are known by one set operation."""
+
+
 class _Looks(dict[str, bool]):
     """Attribute name -> whether it looks like AI; remembered within bounds."""
 
@@ -31,8 +35,11 @@ class _Looks(dict[str, bool]):
         looks = _NAME.match(name) is not None
         if len(self) >= _MAX_NAMES:
             self.clear()
+            _PLAIN.clear()
         if len(name) <= _MAX_NAME_CHARS:
             self[name] = looks
+            if not looks:
+                _PLAIN.add(name)
         return looks
 
 
@@ -43,9 +50,9 @@ def is_ai_scope(name: str) -> bool:
     return name.startswith(_SCOPES)
 
 
-def look_like_ai(names: Iterable[str]) -> bool:
+def look_like_ai(names: Collection[str]) -> bool:
     """Whether one of a span's attributes does, of a span that no convention reads."""
-    return any(map(_looks.__getitem__, names))
+    return not _PLAIN.issuperset(names) and any(_looks[name] for name in names)
 
 
 def needs_model(texts: Mapping[str, str]) -> bool:

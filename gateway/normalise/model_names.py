@@ -14,6 +14,7 @@
 """
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 
 from gateway.normalise.extract import Extracted
@@ -85,6 +86,19 @@ def names_asked(scope: str) -> bool:
 def copies(scope: str) -> bool:
     """Whether *scope* is known to write the request's model as the response's."""
     return scope.startswith(_COPYING)
+
+
+def are_open(texts: Mapping[str, str]) -> bool:
+    """Whether the rules may change something: most calls state two plain names that differ."""
+    request, response = texts.get("request_model"), texts.get("response_model")
+    return (
+        request is None
+        or response is None
+        or request == response
+        or "/" in request
+        or "/" in response
+        or "model_override" in texts
+    )
 
 
 def place_models(picked: Extracted, scope: str, convention: str, *, failed: bool) -> None:

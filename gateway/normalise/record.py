@@ -14,7 +14,7 @@ from gateway.normalise.context import Context
 from gateway.normalise.conventions.table import Convention
 from gateway.normalise.cost import no_cost, reported_cost
 from gateway.normalise.extract import Extracted
-from gateway.normalise.model_names import place_models
+from gateway.normalise.model_names import are_open, place_models
 from gateway.normalise.operation import operation
 from gateway.normalise.provider import may_think_apart, provider
 from gateway.normalise.times import rfc3339, time_flags
@@ -84,8 +84,10 @@ def call_record(
 
     *base* is what the resource states; the record's own attributes go over it.
     """
-    read_names(picked, convention, source, failed=failed)
+    convention.read_texts(picked, failed=failed)
     texts, numbers, counts = picked.texts, picked.numbers, picked.counts
+    if are_open(texts):
+        place_models(picked, source["library"] or "", convention.name, failed=failed)
     request_model, response_model = title(texts.get("request_model")), title(texts.get("response_model"))
     response_id = texts.get("response_id")
     operation_name, served_by, input_only = called(

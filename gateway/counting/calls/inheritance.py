@@ -1,8 +1,9 @@
 """Attribution that calls inherit from spans above them which came in other payloads. Pure, bounded.
 
 Remembered are the spans that state a user, session, team or project (`MAX_BEARERS`, the latest; in
-memory only: a restart forgets attribution, never a call), and of each span that is no call the span
-above it. The way up from a call ends where a span is not known, and after `MAX_DEPTH` spans.
+memory only: a restart forgets attribution, never a call). As long as there are any, so is of each
+span that is no call the span above it. The way up from a call ends where a span is not known, and
+after `MAX_DEPTH` spans.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -35,10 +36,6 @@ class Inheritance:
             self.bearers.pop(key, None)
             self.bearers[key] = fields
         forget_oldest(self.bearers, MAX_BEARERS)
-
-    def take_over(self, other: "Inheritance") -> None:
-        """Know what *other*, of this process, knows of spans that state something."""
-        self.bearers = other.bearers
 
     def stated_above(self, key: int, above_call: Callable[[int], int]) -> dict[str, str]:
         """What the span with *key* and those above it state, the nearest first; *above_call*: key

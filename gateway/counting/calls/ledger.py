@@ -208,14 +208,16 @@ class Ledger:
 
     def _count_links(self, links: bytes, chunk: Settling) -> bytes:
         """The rows of the links that lead upwards; a root's leads nowhere."""
-        swap_child, add_above = self._children.swap, self.inheritance.above.add
+        swap_child = self._children.swap
+        add_above = self.inheritance.above.add if self.inheritance else None
         rows: list[bytes] = []
         ref = link_ref(chunk.seq, len(chunk.links) // LINK_ROW_BYTES)
         for trace_id, span_id, parent_span_id in iter_links(links):
             if parent_span_id != NO_SPAN:
                 above = hash(trace_id + parent_span_id) & MASK or 1
                 prev = swap_child(above, ref)
-                add_above(hash(trace_id + span_id) & MASK or 1, above)
+                if add_above is not None:
+                    add_above(hash(trace_id + span_id) & MASK or 1, above)
                 rows.append(trace_id + span_id + parent_span_id + prev.to_bytes(8, "little"))
                 ref += REF_STEP
         joined = b"".join(rows)
@@ -254,9 +256,7 @@ class Ledger:
                     chunk.outcomes[idx] = KEPT
         for n in range(len(links) // LINK_ROW_BYTES):
             link = unpack_link(links, n)
-            above = span_key(link.trace_id + link.parent_span_id)
-            prev = self._children.swap(above, link_ref(seq, n))
-            self.inheritance.above.add(span_key(link.trace_id + link.span_id), above)
+            prev = self._children.swap(span_key(link.trace_id + link.parent_span_id), link_ref(seq, n))
             if not settled:
                 chunk.links += link_row(link.trace_id + link.span_id + link.parent_span_id, prev)
 
@@ -585,7 +585,24 @@ class Ledger:
 
     def bear(self, bearers: Iterable[tuple[bytes, Mapping[str, str]]]) -> None:
         """Spans that state whose calls are below them: trace and span id, and what they state."""
+        was_empty = not self.inheritance
         self.inheritance.bear((span_key(span), stated) for span, stated in bearers)
+        if was_empty:
+            self._find_ways_up()
+
+    def take_over(self, other: "Ledger") -> None:
+        """Know what *other*, of this process, knows of spans that state whose calls are below."""
+        self.inheritance.bearers = other.inheritance.bearers
+        if self.inheritance:
+            self._find_ways_up()
+
+    def _find_ways_up(self) -> None:
+        """The spans above those that came before there was anything to inherit."""
+        for chunk in self._chunks.values():
+            for n in range(len(chunk.links) // LINK_ROW_BYTES):
+                link = unpack_link(chunk.links, n)
+                above = span_key(link.trace_id + link.parent_span_id)
+                self.inheritance.above.add(span_key(link.trace_id + link.span_id), above)
 
     def heirs(self, seq: int) -> Iterator[int]:
         """References of the calls of chunk *seq* that stand and may inherit attribution."""
