@@ -99,7 +99,12 @@ def partition(  # noqa: C901 - flat: it runs once for every call
     cached = _add_cache(usage, counts)
     reasoning = counts.get("reasoning")
     consistent = True
-    if "native_input" in counts or "native_output" in counts or _states_more(counts.get("total"), given, output):
+    total = counts.get("total")
+    if (
+        "native_input" in counts
+        or "native_output" in counts
+        or (total and given is not None and output is not None and total != given + output)
+    ):
         wholes = read_wholes(counts, cached, basis, output_basis)
         given, output, consistent = wholes.input, wholes.output, wholes.is_sound
         if wholes.thoughts is not None:
@@ -126,11 +131,6 @@ def partition(  # noqa: C901 - flat: it runs once for every call
     if picked.other:
         usage["other"] = picked.other
     return usage, consistent
-
-
-def _states_more(total: int | None, given: int | None, output: int | None) -> bool:
-    """Whether a total is stated that is not the sum of the wholes."""
-    return total is not None and given is not None and output is not None and total != given + output
 
 
 _SAME: Final = (False, False, 0, True)
