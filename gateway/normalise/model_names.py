@@ -10,7 +10,9 @@
 3. A response's model that only repeats the request's is none where the library is known to copy it
    (`_COPYING`), but of an embedding.
 4. `openai/gpt-4o`: a routing prefix of `_ROUTES` is cut off both names and kept as the label
-   `routing_prefix`. A router's own names, which have the maker before the model, stay whole.
+   `routing_prefix`. Who serves models of several makers has the maker before the model, in names of
+   its own, which stay whole: where such a provider is stated, or stands at the address called, only
+   its own name is a routing prefix (`groq/openai/gpt-oss-120b`).
 """
 
 import re
@@ -19,7 +21,7 @@ from functools import lru_cache
 
 from gateway.normalise.extract import Extracted
 from gateway.normalise.operation import operation
-from gateway.normalise.provider import named_provider
+from gateway.normalise.provider import named_provider, names_makers, provider
 from gateway.normalise.traced import like
 
 _SNAPSHOT = re.compile(
@@ -67,7 +69,7 @@ _RESOLVING = frozenset({"claude_code"})
 """Conventions of products that ask for snapshots by their full name."""
 _EMBEDDINGS = "embeddings"
 _ROUTERS = frozenset({"openrouter", "vercel"})
-"""Providers and conventions whose own catalogue has names with a slash."""
+"""Conventions whose own catalogue has names with a slash."""
 
 
 @lru_cache(maxsize=4096)
@@ -140,18 +142,19 @@ def _place_one(texts: dict[str, str], model: str, *, asked: bool, answered: bool
 def _cut_routes(picked: Extracted, convention: str) -> None:
     """Rule 4. The prefix names the provider where nothing else does."""
     texts = picked.texts
-    stated = named_provider(texts.get("provider"))
-    if convention in _ROUTERS or stated in _ROUTERS or "openrouter.ai" in texts.get("address", ""):
+    if convention in _ROUTERS or texts.get("provider") in _ROUTERS:
         return
+    served_by = provider(texts.get("provider"), None, texts.get("address"))
+    is_known = named_provider(served_by) is not None
     for field in ("request_model", "response_model"):
         name = texts.get(field)
         if name is None:
             continue
         prefix, model = split_route(str(name))
-        if prefix:
+        if prefix and not (names_makers(served_by) and named_provider(prefix) != served_by):
             texts[field] = like(model, name)
             picked.who.setdefault("label.routing_prefix", like(prefix, name))
-            if stated is None and named_provider(prefix) is not None:
+            if not is_known and named_provider(prefix) is not None:
                 texts["provider"] = like(prefix, name)
 
 

@@ -1,12 +1,12 @@
 """Who served a call, as OpenTelemetry's well-known values. Precedence:
 
-1. `azure.ai.openai` where the address called is Azure's and the sender states OpenAI (no
-   library distinguishes them).
+1. The provider at the address called, by the table `_ADDRESSES`, where the sender states OpenAI:
+   its client speaks to all who offer its interface, and names itself.
 2. The name the sender gave, by the table `_NAMES`; suffixes of an API (`openai.chat`) or a variant
    (`novita/fp8`) are cut first.
-3. The family of the model's name, where the sender gave none, or a name that is no provider (a
-   framework, an unknown word).
-4. The host of the address called.
+3. The provider at the address called, where the sender gave none, or a name that is no provider
+   (a framework, an unknown word).
+4. The family of the model's name.
 5. The word the sender gave, in lower case, unless it is a framework.
 """
 
@@ -184,24 +184,79 @@ _FAMILIES = (
     (re.compile(r"^voyage-"), "voyage_ai"),
 )  # fmt: skip
 
-_HOSTS = (
-    (re.compile(r"(^|[./])([\w-]+\.)?(openai\.azure\.com|cognitiveservices\.azure\.com)"), "azure.ai.openai"),
-    (re.compile(r"(^|[./])[\w-]+\.(services|inference|models)\.ai\.azure\.com"), "azure.ai.inference"),
-    (re.compile(r"(^|[./])api\.openai\.com"), "openai"),
-    (re.compile(r"(^|[./])api\.anthropic\.com"), "anthropic"),
-    (re.compile(r"(^|[./])generativelanguage\.googleapis\.com"), "gcp.gemini"),
-    (re.compile(r"(^|[./])([\w-]*-)?aiplatform\.googleapis\.com"), "gcp.vertex_ai"),
-    (re.compile(r"(^|[./])bedrock(-runtime)?(-fips)?\.[\w-]+\.amazonaws\.com"), "aws.bedrock"),
-    (re.compile(r"(^|[./])api\.mistral\.ai"), "mistral_ai"),
-    (re.compile(r"(^|[./])api\.cohere\.(ai|com)"), "cohere"),
-    (re.compile(r"(^|[./])api\.deepseek\.com"), "deepseek"),
-    (re.compile(r"(^|[./])api\.groq\.com"), "groq"),
-    (re.compile(r"(^|[./])api\.x\.ai"), "x_ai"),
-    (re.compile(r"(^|[./])api\.perplexity\.ai"), "perplexity"),
-    (re.compile(r"(^|[./])openrouter\.ai"), "openrouter"),
-    (re.compile(r"(^|[./])api\.together\.xyz"), "together_ai"),
-    (re.compile(r"(^|[./])api\.fireworks\.ai"), "fireworks_ai"),
+_ADDRESSES = {
+    "openai.azure.com": "azure.ai.openai",
+    "cognitiveservices.azure.com": "azure.ai.openai",
+    "services.ai.azure.com": "azure.ai.inference",
+    "inference.ai.azure.com": "azure.ai.inference",
+    "models.ai.azure.com": "azure.ai.inference",
+    "models.inference.ai.azure.com": "github",
+    "models.github.ai": "github",
+    "api.githubcopilot.com": "github",
+    "api.openai.com": "openai",
+    "api.anthropic.com": "anthropic",
+    "generativelanguage.googleapis.com": "gcp.gemini",
+    "aiplatform.googleapis.com": "gcp.vertex_ai",
+    "ml.cloud.ibm.com": "ibm.watsonx.ai",
+    "mistral.ai": "mistral_ai",
+    "api.cohere.ai": "cohere",
+    "api.cohere.com": "cohere",
+    "deepseek.com": "deepseek",
+    "groq.com": "groq",
+    "x.ai": "x_ai",
+    "perplexity.ai": "perplexity",
+    "openrouter.ai": "openrouter",
+    "together.xyz": "together_ai",
+    "together.ai": "together_ai",
+    "fireworks.ai": "fireworks_ai",
+    "cerebras.ai": "cerebras",
+    "sambanova.ai": "sambanova",
+    "deepinfra.com": "deepinfra",
+    "api.nvidia.com": "nvidia",
+    "huggingface.co": "huggingface",
+    "api.replicate.com": "replicate",
+    "databricks.com": "databricks",
+    "azuredatabricks.net": "databricks",
+    "moonshot.ai": "moonshot_ai",
+    "moonshot.cn": "moonshot_ai",
+    "dashscope.aliyuncs.com": "alibaba",
+    "dashscope-intl.aliyuncs.com": "alibaba",
+    "dashscope-us.aliyuncs.com": "alibaba",
+    "z.ai": "z_ai",
+    "bigmodel.cn": "z_ai",
+    "minimax.io": "minimax",
+    "minimaxi.com": "minimax",
+    "ai21.com": "ai21",
+    "voyageai.com": "voyage_ai",
+    "novita.ai": "novita",
+    "nebius.com": "nebius",
+    "nebius.ai": "nebius",
+    "baseten.co": "baseten",
+    "hyperbolic.xyz": "hyperbolic",
+    "siliconflow.com": "siliconflow",
+    "siliconflow.cn": "siliconflow",
+    "friendli.ai": "friendli",
+    "parasail.io": "parasail",
+    "chutes.ai": "chutes",
+}
+"""End of a host's name, at a dot -> who serves there; the longest that fits decides."""
+
+_REGIONAL = (
+    (re.compile(r"[\w-]+-aiplatform\.googleapis\.com"), "gcp.vertex_ai"),
+    (re.compile(r"bedrock(-runtime)?(-fips)?\.[\w-]+\.amazonaws\.com(\.cn)?"), "aws.bedrock"),
+)
+"""Hosts whose names hold a region, before or behind the name of the service."""
+
+_HOST = re.compile(r"(?:[a-z][a-z\d+.-]*://)?(?:[^/?#]*@)?([^/?#:@]+)", re.IGNORECASE)
+
+_CATALOGUES = frozenset(
+    {
+        "openrouter", "groq", "together_ai", "fireworks_ai", "cerebras", "sambanova", "deepinfra", "nvidia", "huggingface",
+        "replicate", "databricks", "cloudflare", "novita", "nebius", "baseten", "hyperbolic", "siliconflow", "friendli",
+        "parasail", "chutes", "github", "ibm.watsonx.ai", "vllm",
+    }
 )  # fmt: skip
+"""Who serves models of several makers, with the maker in the name: Groq's `openai/gpt-oss-120b`."""
 
 _APART = frozenset({"anthropic", "aws.bedrock"})
 
@@ -245,11 +300,16 @@ def may_think_apart(name: str | None, model: str | None) -> bool:
 @lru_cache(maxsize=4096)
 def provider(sent: str | None, model: str | None, address: str | None) -> str | None:
     """The provider by the module's precedence; None when nothing states it."""
-    host = _host_provider(address)
+    host = provider_at(address)
     name = named_provider(sent)
     if name is not None:
-        return host if name == "openai" and host == "azure.ai.openai" else name
-    return model_provider(model) or host or _word(sent)
+        return host if name == "openai" and host not in {None, "azure.ai.inference"} else name
+    return host or model_provider(model) or _word(sent)
+
+
+def names_makers(name: str | None) -> bool:
+    """Whether the provider *name* puts a model's maker before its name."""
+    return name in _CATALOGUES
 
 
 @lru_cache(maxsize=1024)
@@ -282,12 +342,20 @@ def model_provider(model: str | None) -> str | None:
     return None
 
 
-def _host_provider(address: str | None) -> str | None:
-    if address is None:
+@lru_cache(maxsize=1024)
+def provider_at(address: str | None) -> str | None:
+    """Who serves at *address*, a host's name or a URL; None where the tables do not know."""
+    found = _HOST.match(address.strip()) if address is not None else None
+    if found is None:
         return None
-    for pattern, name in _HOSTS:
-        if pattern.search(address.lower()):
+    host = found.group(1).lower()
+    for pattern, name in _REGIONAL:
+        if pattern.fullmatch(host):
             return name
+    while host:
+        if host in _ADDRESSES:
+            return _ADDRESSES[host]
+        host = host.partition(".")[2]
     return None
 
 

@@ -22,7 +22,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "step_kind": ("traceloop.span.kind",),
     "span_type": ("logfire.span_type",),
     "provider": ("gen_ai.provider.name", "gen_ai.system", "gen_ai.model.provider", "llm.provider", "llm.system"),
-    "address": ("server.address", "gen_ai.openai.api_base", "url.full", "http.url"),
+    "address": ("server.address", "gen_ai.openai.api_base", "llm.openai.api_base", "url.full", "http.url"),
     "request_model": ("gen_ai.request.model", "llm.request.model_name", "llm.request.model"),
     "model_override": ("gen_ai.request.model_override",),
     "response_model": ("gen_ai.response.model", "llm.response.model_name", "llm.response.model"),

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from gateway.normalise.model_names import is_snapshot, split_route
+from gateway.normalise.provider import provider
 from tests.unit.normalise.spans import record_of
 
 OPENINFERENCE = {"openinference.span.kind": "LLM", "llm.token_count.prompt": 7, "llm.token_count.completion": 3}
@@ -127,3 +128,30 @@ def test_a_gateways_override_is_the_model_that_was_asked_for() -> None:
     overridden = GEN_AI | {"gen_ai.request.model": "best", "gen_ai.request.model_override": "gpt-4o"}
     assert models(overridden) == ("gpt-4o", None)
     assert models(overridden | {"gen_ai.request.model_override": "-"}) == ("best", None)
+
+
+@pytest.mark.parametrize(
+    ("stated", "address"),
+    [
+        ("groq", None),
+        ("openai", "api.groq.com"),
+        (None, "https://api.groq.com/openai/v1"),
+        ("together_ai", None),
+        ("openai", "api.together.xyz"),
+        ("deepinfra", None),
+    ],
+)
+def test_the_maker_in_a_providers_own_name_stays(stated: str | None, address: str | None) -> None:
+    named = {"gen_ai.provider.name": stated, "server.address": address}
+    sent = GEN_AI | {"gen_ai.request.model": "openai/gpt-oss-120b"} | {k: v for k, v in named.items() if v}
+    if stated is None:
+        sent.pop("gen_ai.provider.name", None)
+    record = record_of(sent)
+    assert (record["request_model"], "labels" in record["attribution"]) == ("openai/gpt-oss-120b", False)
+    assert record["provider"] == provider(stated, None, address)
+
+
+def test_the_providers_own_name_before_such_a_name_is_a_routing_prefix() -> None:
+    record = record_of(GEN_AI | {"gen_ai.request.model": "groq/openai/gpt-oss-120b", "gen_ai.provider.name": "groq"})
+    assert (record["provider"], record["request_model"]) == ("groq", "openai/gpt-oss-120b")
+    assert record["attribution"]["labels"] == {"routing_prefix": "groq"}
