@@ -23,6 +23,7 @@ from gateway.normalise.conventions.gen_ai import (
     GEN_AI_INCLUSIVE,
     GOOSE,
     QWEN_CODE,
+    SPRING_AI,
     STRANDS,
 )
 from gateway.normalise.conventions.genkit import GENKIT
@@ -39,8 +40,7 @@ from gateway.normalise.conventions.openinference import (
     OPENINFERENCE_BEDROCK,
     OPENINFERENCE_NATIVE,
 )
-from gateway.normalise.conventions.openlit import SCOPES as OPENLIT
-from gateway.normalise.conventions.openlit import openlit
+from gateway.normalise.conventions.openlit import is_openlit, openlit
 from gateway.normalise.conventions.table import Convention
 from gateway.normalise.conventions.vercel_ai import VERCEL_AI
 
@@ -54,6 +54,7 @@ _SCOPES: dict[str, Convention] = {
     "opentelemetry.instrumentation.botocore.bedrock-runtime": GEN_AI_BOTOCORE,
     "gcp.vertex.agent": GOOGLE_ADK,
     "strands.telemetry.tracer": STRANDS,
+    "org.springframework.boot": SPRING_AI,
     "pydantic-ai": GEN_AI_INCLUSIVE,
     "openinference.instrumentation.anthropic": OPENINFERENCE_ANTHROPIC,
     "openinference.instrumentation.agno": OPENINFERENCE_NATIVE,
@@ -175,7 +176,7 @@ def by_scope(name: str) -> Convention | None:
     for prefix, named in _SCOPE_PREFIXES:
         if name.startswith(prefix):
             return named
-    return openlit(name) if name.startswith(OPENLIT) else None
+    return openlit(name) if is_openlit(name) else None
 
 
 def by_names(names: tuple[str, ...]) -> Convention | None:

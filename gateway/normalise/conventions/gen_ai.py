@@ -20,6 +20,10 @@ STRANDS = Convention("gen_ai", own={}, basis=native_input)
 """Strands Agents: the provider's own input. It names itself as the provider, so the model's name
 states whose."""
 
+SPRING_AI = Convention("gen_ai", own={}, basis=native_input)
+"""Spring AI 2, under Spring Boot's scope: the provider's own input, and a total that is the sum of
+the wholes."""
+
 _ESTIMATED_AT_BEDROCK = ("cohere.command", "mistral.mi")
 """Models whose answers to InvokeModel state no usage: botocore's instrumentation counts six
 characters a token."""

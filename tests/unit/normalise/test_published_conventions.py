@@ -338,6 +338,13 @@ SENDERS: dict[str, Sender] = {
     "openlit bedrock": Sender("openlit.instrumentation.bedrock", passed_on, (BEDROCK,)),
     "openlit google": Sender("openlit.instrumentation.google_ai_studio", passed_on, (GEMINI,)),
     "openlit langchain": Sender("openlit.instrumentation.langchain", semantic, ALL),
+    "openlit js anthropic": Sender("@openlit/instrumentation-anthropic", passed_on, (ANTHROPIC,)),
+    "openlit js bedrock": Sender("@openlit/instrumentation-bedrock", passed_on, (BEDROCK,)),
+    "spring ai": Sender(
+        "org.springframework.boot",
+        lambda call: passed_on(call) | {"gen_ai.usage.total_tokens": native_input(call) + call.output},
+        (OPENAI, ANTHROPIC),
+    ),
     "openllmetry openai": Sender("opentelemetry.instrumentation.openai.v1", semantic, (OPENAI,)),
     "openllmetry anthropic": Sender("opentelemetry.instrumentation.anthropic", semantic, (ANTHROPIC,)),
     "openllmetry bedrock": Sender("opentelemetry.instrumentation.bedrock", passed_on, (BEDROCK,)),

@@ -115,6 +115,12 @@ def test_an_object_of_openai_holds_its_cache() -> None:
         ("openlit.instrumentation.bedrock", "aws.bedrock", INPUT + READ + WRITTEN, OUTPUT),
         ("openlit.instrumentation.openai", "openai", INPUT, OUTPUT),
         ("openlit.instrumentation.google_ai_studio", "gcp.gemini", INPUT, OUTPUT + THOUGHT),
+        ("@openlit/instrumentation-anthropic", "anthropic", INPUT + READ + WRITTEN, OUTPUT),
+        ("@openlit/instrumentation-bedrock", "aws.bedrock", INPUT + READ + WRITTEN, OUTPUT),
+        ("@openlit/instrumentation-claude-agent-sdk", "anthropic", INPUT, OUTPUT),
+        ("@openlit/instrumentation-openai", "openai", INPUT, OUTPUT),
+        ("org.springframework.boot", "anthropic", INPUT + READ + WRITTEN, OUTPUT),
+        ("org.springframework.boot", "openai", INPUT, OUTPUT),
         ("opentelemetry.instrumentation.bedrock", "aws.bedrock", INPUT + READ + WRITTEN, OUTPUT),
         ("opentelemetry.instrumentation.botocore.bedrock-runtime", "aws.bedrock", INPUT + READ + WRITTEN, OUTPUT),
         ("opentelemetry.instrumentation.anthropic", "anthropic", INPUT, OUTPUT),
@@ -193,3 +199,21 @@ def test_a_true_call_under_a_true_table_is_read_back_whatever_travels_along(
     basis = Basis.EXCLUSIVE if excludes else Basis.INCLUSIVE
     found = read_wholes(counts, cached, basis, basis)
     assert (found.input, found.output, found.is_sound) == (whole, output, True)
+
+
+@pytest.mark.parametrize(
+    ("stream", "more", "given"),
+    [
+        (False, {}, INPUT + READ + WRITTEN),
+        (True, {}, INPUT),
+        (False, total(INPUT + OUTPUT), INPUT + READ + WRITTEN),
+        (True, total(INPUT + READ + WRITTEN + OUTPUT), INPUT + READ + WRITTEN),
+        (False, raw({**ANTHROPIC, "input_tokens": INPUT - READ - WRITTEN}), INPUT),
+        (True, raw(ANTHROPIC), INPUT + READ + WRITTEN),
+    ],
+)
+def test_langchain_through_openlit_leaves_the_cache_out_unless_it_streams(
+    *, stream: bool, more: dict[str, Any], given: int
+) -> None:
+    sent = CACHE | {"gen_ai.provider.name": "anthropic", "gen_ai.request.is_stream": stream} | more
+    assert wholes(sent, "openlit.instrumentation.langchain") == (given, OUTPUT, [])
