@@ -5,6 +5,7 @@ may be a key. Here the answer is ours, and nothing is logged. Every listener is 
 """
 
 import asyncio
+import ssl
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Any, Final
@@ -17,6 +18,8 @@ from gateway.common.http2_refusal import Http2Refusal
 FIRST_REQUEST_S = 30.0
 """Until the headers of a connection's first request are whole, and from the first byte of any later
 one. aiohttp has no such limit: clients without a key could take every connection and keep it."""
+HANDSHAKE_S = 10.0
+"""Of TLS. A connection counts only behind it, and asyncio waits a minute."""
 KEEP_ALIVE_S: Final = 900.0
 """Without a request; longer than clients and proxies keep a connection. aiohttp waits an hour."""
 
@@ -160,6 +163,32 @@ class _Connection(RequestHandler):
         response = self._malformed(request, status)
         response.force_close()
         return response
+
+
+def handshake(tls: ssl.SSLContext | None) -> dict[str, Any]:
+    """Options for a server of asyncio."""
+    return {} if tls is None else {"ssl": tls, "ssl_handshake_timeout": HANDSHAKE_S}
+
+
+class TcpSite(web.BaseSite):
+    """Serves on a port, where a TLS handshake has `HANDSHAKE_S`; aiohttp's site cannot bound it."""
+
+    def __init__(self, runner: web.BaseRunner, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
+        super().__init__(runner, backlog=1024, ssl_context=tls)
+        self._host = host
+        self._port = port
+
+    @property
+    def name(self) -> str:
+        return f"{'http' if self._ssl_context is None else 'https'}://{self._host}:{self._port}"
+
+    async def start(self) -> None:
+        await super().start()
+        server = self._runner.server
+        assert server is not None  # noqa: S101 the base class asks for it
+        self._server = await asyncio.get_running_loop().create_server(
+            server, self._host, self._port, backlog=self._backlog, **handshake(self._ssl_context)
+        )
 
 
 class QuietRunner(web.AppRunner):

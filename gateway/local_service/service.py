@@ -17,6 +17,7 @@ from random import Random
 
 from aiohttp import web
 
+from gateway.common.http_server import TcpSite
 from gateway.common.wall_clock import wall_ms
 from gateway.keys.errors import DatabaseUnavailable
 from gateway.keys.key import SERVICE_PREFIX, RandomBytes
@@ -110,7 +111,7 @@ class Service:
         """
         await self._runner.setup()
         try:
-            await web.TCPSite(self._runner, host, port, ssl_context=tls).start()
+            await TcpSite(self._runner, host, port, tls).start()
         except BaseException:
             await self._runner.cleanup()
             raise

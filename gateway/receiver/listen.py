@@ -10,7 +10,7 @@ from typing import Final
 from aiohttp import web
 
 from gateway.common import unix_socket
-from gateway.common.http_server import QuietRunner
+from gateway.common.http_server import QuietRunner, TcpSite, handshake
 from gateway.config.values import Address, TcpAddress, UnixAddress
 from gateway.contract.errors import not_bound
 from gateway.receiver.ready_response import SERVER
@@ -73,7 +73,7 @@ async def listen(
                 await UnixSocketSite(runner, bound_unix(path, socket_mode), tls).start()
                 return Listener(runner, UnixAddress(path))
             case TcpAddress(host, port):
-                await web.TCPSite(runner, host, port, backlog=1024, ssl_context=tls).start()
+                await TcpSite(runner, host, port, tls).start()
                 return Listener(runner, TcpAddress(host, bound_port(runner)))
     except OSError as error:
         await runner.cleanup()
@@ -133,7 +133,7 @@ class UnixSocketSite(web.BaseSite):
         assert server is not None  # noqa: S101 the base class asks for it
         loop = asyncio.get_running_loop()
         self._server = await loop.create_unix_server(
-            server, sock=self._bound, backlog=self._backlog, ssl=self._ssl_context
+            server, sock=self._bound, backlog=self._backlog, **handshake(self._ssl_context)
         )
 
 

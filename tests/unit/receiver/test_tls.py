@@ -19,6 +19,7 @@ from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from grpc_health.v1.health_pb2_grpc import HealthStub
 from structlog.testing import capture_logs
 
+import gateway.common.http_server
 import gateway.common.tls
 from gateway.app import Gateway
 from gateway.common.tls import ServerTls, TlsFault, TlsFiles, load
@@ -135,6 +136,30 @@ async def test_every_listener_speaks_tls(tmp_path: Path, authority: Authority, s
         credentials = grpc.ssl_channel_credentials(authority.pair.cert.read_bytes())
         async with aio.secure_channel(str(gateway.ports.http), credentials) as misled:
             assert "OTLP/gRPC is on port" in (await refused(misled, b"")).text
+
+
+async def test_a_connection_without_a_handshake_is_ended(
+    tmp_path: Path, server: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert gateway.common.http_server.HANDSHAKE_S <= 10
+    monkeypatch.setattr(gateway.common.http_server, "HANDSHAKE_S", 0.3)
+    tls = dict.fromkeys(("http", "admin", "service"), server.files)
+    async with running(tmp_path / "tcp", tls) as running_one:
+        for address in (running_one.ports.http, running_one.ports.admin, running_one.ports.service):
+            assert isinstance(address, TcpAddress)
+            assert await ended(*await asyncio.open_connection(address.host, address.port))
+    path = tmp_path / "s"
+    async with running(tmp_path / "unix", {"http": server.files}, **{"listen.http": f"unix:{path}"}):
+        assert await ended(*await asyncio.open_unix_connection(path))
+
+
+async def ended(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+    """Whether the other side closes the connection, to which nothing is sent."""
+    async with asyncio.timeout(8):
+        found = await reader.read()
+    writer.close()
+    await writer.wait_closed()
+    return found == b""
 
 
 @pytest.mark.parametrize("how", ["by change", "by reload"])
