@@ -144,7 +144,7 @@ class Limits(Options):
     """New series of metrics that one sender brings within `counting.window`."""
     body_timeout_s: DurationS = Field(default=60.0, alias="body_timeout", gt=0)
     max_connections: int = Field(default=8000, ge=10)
-    """Of HTTP senders, at once; a further one is answered 503."""
+    """Of senders at once, over HTTP and over gRPC each; a further one is refused."""
 
     @property
     def of_parsing(self) -> ParseLimits:

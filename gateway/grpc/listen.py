@@ -11,12 +11,9 @@ from typing import Any, Final
 
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its words about bytes of strangers, which may be a key
 
-import opentelemetry.proto.collector.logs.v1.logs_service_pb2
-import opentelemetry.proto.collector.metrics.v1.metrics_service_pb2
-import opentelemetry.proto.collector.trace.v1.trace_service_pb2  # noqa: F401 - described by reflection, with the two above
 from grpc import aio, dynamic_ssl_server_credentials, ssl_server_certificate_configuration
 from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
-from grpc_reflection.v1alpha import reflection
+from grpc_reflection.v1alpha.reflection_pb2_grpc import add_ServerReflectionServicer_to_server
 
 from gateway.common import unix_socket
 from gateway.common.tls import Loaded, ServerTls
@@ -25,6 +22,8 @@ from gateway.contract.errors import not_bound
 from gateway.grpc.health import Health
 from gateway.grpc.receiver import SERVICES, GrpcReceiver
 from gateway.receiver.body import Limits
+from gateway.grpc.reflection import SERVICE as REFLECTION_SERVICE
+from gateway.grpc.reflection import Reflection
 from gateway.receiver.listen import OWNER_AND_GROUP, SHUTDOWN_S
 
 OPTION: Final = "listen.grpc"
@@ -56,7 +55,11 @@ def make_server(receiver: GrpcReceiver, limits: Limits) -> Any:
     # The library would log an error with its traceback; ours become answers before.
     logging.getLogger("grpc").setLevel(logging.CRITICAL + 1)
     most = min(int(limits.max_body_bytes * SLACK), 2**31 - 1)
-    server = aio.server(options=(*OPTIONS, ("grpc.max_receive_message_length", most)))
+    limited = (
+        ("grpc.max_receive_message_length", most),
+        ("grpc.max_allowed_incoming_connections", limits.max_connections),  # a further one is closed
+    )
+    server = aio.server(options=(*OPTIONS, *limited))
     server.add_generic_rpc_handlers(tuple(receiver.handlers()))
     return server
 
@@ -73,7 +76,8 @@ async def bind_grpc(
     server = make_server(receiver, limits)
     health = Health(SERVICES.values())
     add_HealthServicer_to_server(health, server)
-    reflection.enable_server_reflection((*SERVICES.values(), HEALTH_SERVICE, reflection.SERVICE_NAME), server)
+    described = Reflection((*SERVICES.values(), HEALTH_SERVICE, REFLECTION_SERVICE))
+    add_ServerReflectionServicer_to_server(described, server)
     bound = bind(server, address, tls)
     await server.start()
     stack.push_async_callback(stop, server, health, receiver)
