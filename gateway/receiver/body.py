@@ -1,8 +1,8 @@
 """A request's body, read within limits: on the wire, after decompression, and
 over all requests together.
 
-Bytes are taken from one `Budget` as they arrive, never as announced, so that a sender who
-only announces holds nothing. The caller owns a `Hold` for the life of the request and
+Bytes are taken from one `Budget` as they arrive, never as announced: a `Content-Length` alone
+takes none. The caller owns a `Hold` for the life of the request and
 releases it when the answer is ready.
 """
 
