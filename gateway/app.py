@@ -41,7 +41,7 @@ from gateway.pricing.file import open_prices
 from gateway.receiver.assembly import build_gate, build_receiver, open_routes
 from gateway.receiver.authenticator import KeyAuthenticator
 from gateway.receiver.forwarded import liveness_route
-from gateway.receiver.listen import OWNER_AND_GROUP, OWNER_ONLY, bind
+from gateway.receiver.listen import OWNER_AND_GROUP, OWNER_ONLY, Closing, bind
 from spool.data_dir import make_data_dir
 from spool.errors import SpoolLocked
 from spool.sqlite.spool import SqliteSpool
@@ -247,11 +247,12 @@ class Gateway:
             service=self.service,
         )
         http, admin = self._context_of("http"), self._context_of("admin")
-        served = self.receiver.make_server()
+        served, closing = self.receiver.make_server(), Closing()
+        self._stack.push_async_callback(closing.close)
         self.ports = Ports(
-            http=await bind(self._stack, "listen.http", served, addresses.http, OWNER_AND_GROUP, http),
-            grpc=await self._listen_for_grpc(),
-            admin=await bind(self._stack, "listen.admin", self.admin, addresses.admin, OWNER_ONLY, admin),
+            http=await bind(closing, "listen.http", served, addresses.http, OWNER_AND_GROUP, http),
+            grpc=await self._listen_for_grpc(closing),
+            admin=await bind(closing, "listen.admin", self.admin, addresses.admin, OWNER_ONLY, admin),
             service=None if self.service is None else TcpAddress("127.0.0.1", self.service.port),
         )
         if self.ports.admin is not None:
@@ -264,13 +265,13 @@ class Gateway:
         tls = self._tls.get(listener)
         return None if tls is None else tls.context
 
-    async def _listen_for_grpc(self) -> Address:
+    async def _listen_for_grpc(self, closing: Closing) -> Address:
         if self.config.listen.grpc is None:
             return None
         from gateway.grpc.assembly import listen_for_grpc  # noqa: PLC0415 - 20 MiB that are spared where it is off
 
         tls = self._tls.get("grpc")
-        return await listen_for_grpc(self._stack, self.config, self.receiver, self.intake, self.keys, tls)
+        return await listen_for_grpc(closing, self.config, self.receiver, self.intake, self.keys, tls)
 
 
 def open_tls(config: Config, now_ms: Callable[[], int]) -> dict[str, ServerTls]:

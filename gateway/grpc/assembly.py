@@ -1,6 +1,5 @@
 """Puts the gRPC listener together. Importing this loads grpc."""
 
-from contextlib import AsyncExitStack
 from operator import attrgetter
 
 from gateway.common.tls import ServerTls
@@ -11,11 +10,12 @@ from gateway.grpc.listen import bind_grpc
 from gateway.grpc.receiver import GrpcReceiver
 from gateway.receiver.admission import Admission, no_subject
 from gateway.receiver.assembly import InboundKeys, build_grpc_gate
+from gateway.receiver.listen import Closing
 from gateway.receiver.server import Receiver
 
 
 async def listen_for_grpc(
-    stack: AsyncExitStack,
+    closing: Closing,
     config: Config,
     receiver: Receiver,
     intake: Intake,
@@ -31,4 +31,4 @@ async def listen_for_grpc(
     subject_in = attrgetter("subject") if reads_subjects else no_subject
     admission = Admission(build_grpc_gate(config, keys), shared.quotas, shared.recent, subject_in)
     grpc = GrpcReceiver(receiver, admission, intake, reads_subjects=reads_subjects)
-    return await bind_grpc(stack, grpc, receiver.limits, config.listen.grpc, tls)
+    return await bind_grpc(closing, grpc, receiver.limits, config.listen.grpc, tls)

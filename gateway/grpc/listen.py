@@ -5,7 +5,8 @@ import logging
 import os
 import socket
 from collections.abc import Iterator
-from contextlib import AsyncExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,16 +22,18 @@ from gateway.config.values import Address, TcpAddress, UnixAddress
 from gateway.contract.errors import not_bound
 from gateway.grpc.health import Health
 from gateway.grpc.receiver import SERVICES, GrpcReceiver
-from gateway.receiver.body import Limits
 from gateway.grpc.reflection import SERVICE as REFLECTION_SERVICE
 from gateway.grpc.reflection import Reflection
-from gateway.receiver.listen import OWNER_AND_GROUP, SHUTDOWN_S
+from gateway.receiver.body import Limits
+from gateway.receiver.listen import OWNER_AND_GROUP, SHUTDOWN_S, Closing
 
 OPTION: Final = "listen.grpc"
 HEALTH_SERVICE: Final = "grpc.health.v1.Health"
 SLACK: Final = 1.25
 """The transport lets in so much more than a message may have: up to that the answer names the
 option. Beyond it the transport answers RESOURCE_EXHAUSTED itself."""
+APPEND_S: Final = 2.0
+"""How long what calls left to be appended may still take, once the last one has ended."""
 MAX_METADATA_BYTES: Final = 16 * 1024
 
 OPTIONS: Final[tuple[tuple[str, int], ...]] = (
@@ -65,9 +68,9 @@ def make_server(receiver: GrpcReceiver, limits: Limits) -> Any:
 
 
 async def bind_grpc(
-    stack: AsyncExitStack, receiver: GrpcReceiver, limits: Limits, address: Address, tls: ServerTls | None = None
+    closing: Closing, receiver: GrpcReceiver, limits: Limits, address: Address, tls: ServerTls | None = None
 ) -> Address:
-    """Serve at *address* until *stack* closes it; what was really bound, None when it is off.
+    """Serve at *address* until *closing* ends it; what was really bound, None when it is off.
 
     Raises CannotStart.
     """
@@ -80,18 +83,25 @@ async def bind_grpc(
     add_ServerReflectionServicer_to_server(described, server)
     bound = bind(server, address, tls)
     await server.start()
-    stack.push_async_callback(stop, server, health, receiver)
-    if isinstance(bound, UnixAddress):
-        stack.callback(unix_socket.remove, bound.path, unix_socket.id_of(bound.path))
+    file = unix_socket.id_of(bound.path) if isinstance(bound, UnixAddress) else None
+    closing.add(partial(stop, server, health, receiver, bound, file))
     return bound
 
 
-async def stop(server: Any, health: Health, receiver: GrpcReceiver) -> None:
-    """Take no more calls, and answer those that are under way."""
+async def stop(
+    server: Any,
+    health: Health,
+    receiver: GrpcReceiver,
+    bound: TcpAddress | UnixAddress,
+    file: unix_socket.FileId | None,
+) -> None:
+    """Take no more calls, and answer those that are under way. *file*: of a Unix socket."""
+    if isinstance(bound, UnixAddress) and file is not None:
+        unix_socket.remove(bound.path, file)
     health.stop()
     await server.stop(SHUTDOWN_S)
     with suppress(TimeoutError):
-        async with asyncio.timeout(SHUTDOWN_S):
+        async with asyncio.timeout(APPEND_S):
             await receiver.wait_until_taken()
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 import ssl
-from contextlib import AsyncExitStack
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
@@ -34,6 +34,25 @@ def malformed(request: web.BaseRequest, status: int) -> web.Response:
     """What the HTTP parser refused."""
     body = json_error("the HTTP request is malformed or its headers are too large", "bad_request")
     return web.Response(status=status, body=body, headers={"Content-Type": "application/json", "Server": SERVER})
+
+
+class Closing:
+    """What closes the listeners: all at once, so that none takes requests while another one waits
+    for those that are under way.
+    """
+
+    def __init__(self) -> None:
+        self._closes: list[Callable[[], Awaitable[None]]] = []
+
+    def add(self, close: Callable[[], Awaitable[None]]) -> None:
+        self._closes.append(close)
+
+    async def close(self) -> None:
+        """Return when each is closed; then raise what the first one raised."""
+        found = await asyncio.gather(*(close() for close in self._closes), return_exceptions=True)
+        for fault in found:
+            if fault is not None:
+                raise fault
 
 
 class Listener:
@@ -81,21 +100,21 @@ async def listen(
 
 
 async def bind(
-    stack: AsyncExitStack,
+    closing: Closing,
     option: str,
     served: web.Server | web.Application,
     address: Address,
     socket_mode: int,
     tls: ssl.SSLContext | None = None,
 ) -> Address:
-    """Serve at *address* until *stack* closes it; what was really bound, None when it is off.
+    """Serve at *address* until *closing* ends it; what was really bound, None when it is off.
 
     Raises CannotStart.
     """
     listener = await listen(runner_for(served), address, option=option, socket_mode=socket_mode, tls=tls)
     if listener is None:
         return None
-    stack.push_async_callback(listener.close)
+    closing.add(listener.close)
     return listener.address
 
 
