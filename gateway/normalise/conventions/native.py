@@ -289,6 +289,8 @@ def note_native(picked: Extracted, usage: Mapping[str, Json]) -> None:
     wholes = read_wholes(known, cached_tokens(known), shape.input_basis, shape.output_basis)
     if not wholes.is_sound:
         return
+    if wholes.thoughts is not None and not tools and not counts.get("reasoning"):
+        counts["reasoning"] = wholes.thoughts
     for field, native, whole in (
         ("input", own.get("input"), wholes.input),
         ("output", own.get("output"), wholes.output),

@@ -198,3 +198,27 @@ def test_nothing_but_numbers_leaves_an_object() -> None:
         out = normalised(CHAT | {"gen_ai.usage.raw": value})
         assert len(out.calls) == 1
         assert canary not in repr(out)
+
+
+@pytest.mark.parametrize("sent", [OUTPUT, OUTPUT + THOUGHT])
+def test_thoughts_that_only_geminis_total_states_are_the_reasoning(sent: int) -> None:
+    usage = {
+        "prompt_token_count": INPUT,
+        "candidates_token_count": OUTPUT,
+        "total_token_count": INPUT + OUTPUT + THOUGHT,
+    }
+    wholes = {"gen_ai.usage.input_tokens": INPUT, "gen_ai.usage.output_tokens": sent}
+    record = record_of(CHAT | wholes | {"gen_ai.usage.raw": orjson.dumps(usage).decode()})
+    assert record["usage"].get("output_tokens") == OUTPUT + THOUGHT
+    assert record["usage"].get("reasoning_output_tokens") == THOUGHT
+    assert record["flags"] == []
+
+
+def test_what_geminis_tools_read_is_no_thought() -> None:
+    usage = {
+        "prompt_token_count": INPUT, "candidates_token_count": OUTPUT, "tool_use_prompt_token_count": 211,
+        "total_token_count": INPUT + OUTPUT + 211,
+    }  # fmt: skip
+    record = record_of(CHAT | {"gen_ai.usage.raw": orjson.dumps(usage).decode()})
+    assert record["usage"].get("output_tokens") == OUTPUT
+    assert "reasoning_output_tokens" not in record["usage"]
