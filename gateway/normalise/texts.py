@@ -13,6 +13,7 @@ import orjson
 
 from gateway.decode import python_repr
 from gateway.decode.loose_json import loads
+from gateway.normalise import envelopes
 from gateway.normalise.traced import chosen, inside, like
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
@@ -137,8 +138,8 @@ class Answer:
 
 
 def raw_answer(text: str | None) -> Answer:
-    """Read an OpenAI, Anthropic or LangChain answer in JSON; all None where
-    *text* is something else.
+    """Read a provider's or LangChain's answer in JSON, of a field that holds nothing else: a
+    response's body, a library's own object. All None where it is something else.
     """
     answer = Answer()
     if text is not None and len(text) > MAX_JSON_BYTES:
@@ -154,6 +155,38 @@ def answer_in(document: Mapping[str, Json]) -> Answer:
     for part in (_raw(document), document, *_langchain_parts(document)):
         _take(answer, part)
     return answer
+
+
+def answer_or_text(text: str | None) -> Answer:
+    """The answer in a *text* that may as well be what the model wrote: all None unless it has the
+    envelope of one (`gateway.normalise.envelopes`).
+    """
+    answer = Answer()
+    if text is None:
+        return answer
+    if len(text) > MAX_JSON_BYTES:
+        answer.response_id = envelopes.leading_id(text)
+        return answer
+    document = json_object(text) or _answers_repr(text)
+    raw = document.get("raw")
+    inner = raw if isinstance(raw, dict) else _answers_repr(raw) if isinstance(raw, str) else _NOTHING
+    for part in (inner, document):
+        if envelopes.is_answer(part):
+            _take(answer, part)
+    if envelopes.is_langchain_result(document) or envelopes.is_langchain_message(document):
+        for part in _langchain_parts(document):
+            _take(answer, part)
+    return answer
+
+
+def _answers_repr(text: str) -> Mapping[str, Json]:
+    return repr_object(text) if envelopes.is_answers_repr(text) else _NOTHING
+
+
+def requested_model(text: str | None) -> str | None:
+    """The model of the request in a *text* that may as well be a prompt."""
+    document = json_object(text)
+    return text_in(document, "model") if envelopes.is_request(document) else None
 
 
 def _raw(document: Mapping[str, Json]) -> Mapping[str, Json]:

@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from gateway.decode.view import Span
 from gateway.normalise.conventions.langfuse_usage import read_usage
 from gateway.normalise.conventions.litellm import drop_unknown_reasoning
-from gateway.normalise.conventions.native import add_parts
+from gateway.normalise.conventions.native import add_parts, believed_answer
 from gateway.normalise.conventions.table import Convention, by_operation, inclusive
 from gateway.normalise.extract import Extracted
 from gateway.normalise.operation import Outcome
-from gateway.normalise.texts import Json, json_object, raw_answer, text_in, unquoted
+from gateway.normalise.texts import Json, json_object, text_in, unquoted
 
 _OBSERVATION = "langfuse.observation."
 _METADATA = _OBSERVATION + "metadata."
@@ -76,7 +76,7 @@ def read_texts(picked: Extracted, *, failed: bool) -> None:
     requested = text_in(parameters, "model")
     if requested is not None:
         texts.setdefault("request_model", requested[:256])
-    answer = raw_answer(texts.pop("raw_answer", None))
+    answer = believed_answer(picked, texts.pop("raw_answer", None), failed=failed)
     if answer.response_id is not None:
         texts.setdefault("response_id", answer.response_id[:256])
     if "request_id" in texts:

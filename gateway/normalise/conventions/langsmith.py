@@ -11,11 +11,11 @@ LangChain's usage in JSON text.
 """
 
 from gateway.decode.view import Span
-from gateway.normalise.conventions.native import add_parts, add_wholes, take_answer
+from gateway.normalise.conventions.native import add_parts, add_wholes, believed_answer, take_answer
 from gateway.normalise.conventions.table import Convention, by_operation, inclusive
 from gateway.normalise.extract import Extracted
 from gateway.normalise.operation import Outcome
-from gateway.normalise.texts import json_object, raw_answer, repr_object
+from gateway.normalise.texts import json_object, repr_object
 
 _METADATA = "langsmith.metadata."
 
@@ -54,9 +54,7 @@ def read_texts(picked: Extracted, *, failed: bool) -> None:
         "output_token_details": dict(repr_object(texts.pop("raw_output_details", None))),
     }
     add_parts(picked, details)
-    answer = raw_answer(texts.pop("raw_answer", None))
-    if failed:
-        answer.model = None
+    answer = believed_answer(picked, texts.pop("raw_answer", None), failed=failed)
     add_wholes(picked, answer.usage)
     take_answer(picked, answer)
     if texts.get("kind", "").lower() == "embedding":

@@ -10,11 +10,11 @@ where that is switched on.
 """
 
 from gateway.decode.view import Span
-from gateway.normalise.conventions.native import add_parts, add_wholes, take_answer
+from gateway.normalise.conventions.native import add_parts, add_wholes, believed_answer, take_answer
 from gateway.normalise.conventions.table import Convention, by_operation, inclusive
 from gateway.normalise.extract import Extracted
 from gateway.normalise.operation import Outcome
-from gateway.normalise.texts import json_object, raw_answer, text_in, unquoted
+from gateway.normalise.texts import json_object, requested_model, unquoted
 from gateway.normalise.traced import is_wanted
 
 _CALLS = frozenset({"CHAT_MODEL", "LLM", "EMBEDDING"})
@@ -52,13 +52,11 @@ def read_texts(picked: Extracted, *, failed: bool) -> None:
     usage = json_object(texts.pop("raw_usage", None))
     add_wholes(picked, usage)
     add_parts(picked, usage)
-    answer = raw_answer(texts.pop("raw_answer", None))
-    if failed:
-        answer.model = None
+    answer = believed_answer(picked, texts.pop("raw_answer", None), failed=failed)
     take_answer(picked, answer)
     sent_input = texts.pop("raw_input", None)
     if is_wanted(texts, "request_model"):
-        requested = text_in(json_object(sent_input), "model")
+        requested = requested_model(sent_input)
         if requested is not None:
             texts.setdefault("request_model", requested[:256])
     cost = json_object(texts.pop("raw_cost", None)).get("total_cost")

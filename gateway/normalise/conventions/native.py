@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from gateway.normalise.extract import MAX_TEXT_CHARS, OBJECT, Extracted
-from gateway.normalise.texts import Answer, Json, count_in, object_in, repr_object, text_in
+from gateway.normalise.texts import Answer, Json, answer_or_text, count_in, object_in, repr_object, text_in
 from gateway.normalise.traced import chosen
 from gateway.normalise.usage import EXCLUSIVE, INCLUSIVE, UNSTATED, Basis, cached_tokens, read_wholes
 
@@ -231,6 +231,37 @@ def _wholes(usage: Mapping[str, Json]) -> tuple[_Shape, dict[str, int]]:
     if shape is _GEMINI and "input" in found and "output" not in found and count_in(usage, *_THOUGHTS):
         found["output"] = 0  # it thought, and was cut off before it wrote
     return shape, found
+
+
+def believed_answer(picked: Extracted, text: str | None, *, failed: bool) -> Answer:
+    """The answer in a *text* that may as well be what the model wrote: all None unless it has an
+    answer's envelope, and no other wholes than *picked* has.
+
+    A failed call has no model that answered.
+    """
+    answer = answer_or_text(text)
+    if not _agrees(picked, answer.usage):
+        return Answer()
+    if failed:
+        answer.model = None
+    return answer
+
+
+def _agrees(picked: Extracted, usage: Mapping[str, Json]) -> bool:
+    """Whether the wholes of *usage* are those of *picked*, in a form that
+    libraries send: with their parts or without.
+    """
+    own, parts = _wholes(usage)[1], Extracted()
+    add_parts(parts, usage)
+    beside = {
+        "input": {0, cached_tokens(parts.counts), count_in(usage, *_TOOLS)},
+        "output": {0, parts.counts.get("reasoning")},
+    }
+    return all(
+        abs(stated - own[field]) in beside[field]
+        for field in ("input", "output")
+        if (stated := picked.counts.get(field)) and field in own
+    )
 
 
 def take_answer(picked: Extracted, answer: Answer) -> None:

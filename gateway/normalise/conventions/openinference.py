@@ -4,7 +4,8 @@
    EVALUATOR and PROMPT are steps.
 2. `llm.model_name` holds the response's model, or the request's (`model_names.py` has the rule);
    the request's is in `llm.invocation_parameters`.
-3. The response's id is only inside `output.value`.
+3. The response's id is only inside `output.value`, which holds the provider's answer or its text
+   alone; `input.value` the request or the prompt alone (`envelopes.py` tells them apart).
 4. Anthropic's input: inclusive, but streams of versions before 1 are exclusive. Agno's, Bedrock's
    and JavaScript's instrumentations pass the provider's own numbers on; of Bedrock only
    `converse`, for what InvokeModel answers is summed up.
@@ -12,12 +13,12 @@
 
 from gateway.decode.view import Span
 from gateway.normalise.conventions.basis import native_input
-from gateway.normalise.conventions.native import take_answer
+from gateway.normalise.conventions.native import believed_answer, take_answer
 from gateway.normalise.conventions.table import Convention, by_operation
 from gateway.normalise.conventions.who import SPELLINGS
 from gateway.normalise.extract import NO_ONE, Extracted
 from gateway.normalise.operation import Outcome
-from gateway.normalise.texts import json_object, raw_answer, text_in
+from gateway.normalise.texts import json_object, requested_model, text_in
 from gateway.normalise.traced import is_wanted
 from gateway.normalise.usage import Basis
 
@@ -61,17 +62,15 @@ def read_texts(picked: Extracted, *, failed: bool) -> None:
     """Rules 2 and 3, and user and session from `metadata`."""
     texts = picked.texts
     parameters = json_object(texts.pop("raw_parameters", None))
-    answer = raw_answer(texts.pop("raw_answer", None))
+    answer = believed_answer(picked, texts.pop("raw_answer", None), failed=failed)
     sent_input = texts.pop("raw_input", None)
     requested = text_in(parameters, "model", "model_name", "deployment_name")
     if requested is not None:
         texts.setdefault("request_model", requested[:256])
     if is_wanted(texts, "request_model"):
-        requested = text_in(json_object(sent_input), "model")
+        requested = requested_model(sent_input)
         if requested is not None:
             texts.setdefault("request_model", requested[:256])
-    if failed:
-        answer.model = None
     take_answer(picked, answer)
     if parameters.get("stream") is True:
         picked.numbers.setdefault("stream", 1.0)

@@ -119,7 +119,9 @@ async def test_where_the_table_does_not_know_the_numbers_prove_that_the_cache_is
 
 
 async def test_a_value_inside_a_text_is_told_as_such() -> None:
-    answer = orjson.dumps({"id": "resp-1", "model": "gpt-4o-2024-08-06", "object": "x", "content": SECRET}).decode()
+    answer = orjson.dumps(
+        {"id": "resp-1", "model": "gpt-4o-2024-08-06", "object": "response", "output": [SECRET]}
+    ).decode()
     attributes = {"openinference.span.kind": "LLM", "llm.model_name": "gpt-4o", "llm.token_count.prompt": 3}
     explanation = await item({**attributes, "output.value": answer}, scope="openinference.instrumentation.openai")
     assert explanation.fields["response_id"].provenance == ("text", ("output.value",), ())

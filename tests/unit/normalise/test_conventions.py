@@ -358,7 +358,7 @@ def test_openinference_finds_request_model_and_response_id_in_texts() -> None:
         "llm.model_name": "gpt-4o-2024-08-06",
         "llm.provider": "openai",
         "llm.invocation_parameters": '{"model": "gpt-4o", "tools": ["SECRET"]}',
-        "output.value": '{"id": "chatcmpl-9", "model": "gpt-4o-2024-08-06", "choices": [{"message": {"content": "SECRET"}}], "service_tier": "flex"}',
+        "output.value": '{"id": "chatcmpl-9", "object": "chat.completion", "model": "gpt-4o-2024-08-06", "choices": [{"message": {"content": "SECRET"}}], "service_tier": "flex"}',
         "metadata": '{"user_id": "u-1", "session_id": "s-1", "note": "SECRET"}',
     }
     out = normalised(attributes, scope="openinference.instrumentation.openai")
@@ -381,7 +381,7 @@ def test_openinference_failure_knows_only_the_requested_model() -> None:
 
 @pytest.mark.parametrize("key", ["output.value", "gen_ai.completion", "mlflow.spanOutputs"])
 def test_very_long_answers_still_give_their_leading_id(key: str) -> None:
-    answer = '{"id": "chatcmpl-long", "choices": "' + "x" * 300_000 + '"}'
+    answer = '{"id": "chatcmpl-long", "choices": [{"message": {"content": "' + "x" * 300_000 + '"}}]}'
     kind = {"output.value": ("openinference.span.kind", "LLM"), "gen_ai.completion": ("langsmith.span.kind", "llm")}
     mark = kind.get(key, ("mlflow.spanType", '"CHAT_MODEL"'))
     assert record_of({mark[0]: mark[1], key: answer}, scope="any")["response_id"] == "chatcmpl-long"
@@ -516,7 +516,7 @@ def test_vercel_7_spans_are_plain_gen_ai() -> None:
 
 
 def test_the_providers_own_usage_tells_what_an_unknown_senders_input_holds() -> None:
-    answer = '{"id": "msg_1", "model": "claude", "usage": {"input_tokens": 50, "cache_read_input_tokens": 30, "cache_creation_input_tokens": 20}}'
+    answer = '{"id": "msg_1", "type": "message", "content": [], "model": "claude", "usage": {"input_tokens": 50, "cache_read_input_tokens": 30, "cache_creation_input_tokens": 20}}'
     for given, whole in ((50, 100), (100, 100)):
         attributes = {
             "openinference.span.kind": "LLM",

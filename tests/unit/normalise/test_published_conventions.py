@@ -100,7 +100,11 @@ def native_answer(call: Served) -> dict[str, Any]:
     """The provider's own answer, with text in it."""
     answer = {"model": "some-model-2026-01-01", "choices": [{"message": {"content": CANARY}}], "content": CANARY}
     if call.provider == GEMINI:
-        return {"modelVersion": "some-model-2026-01-01", "candidates": [CANARY], "usageMetadata": native_usage(call)}
+        return {
+            "modelVersion": "some-model-2026-01-01",
+            "candidates": [{"content": CANARY}],
+            "usageMetadata": native_usage(call),
+        }
     return {"id": "resp-1", **answer, "usage": native_usage(call)}
 
 
