@@ -51,6 +51,8 @@ _OF_LABELS = frozenset({"team", "project", "environment", "user"})
 _MAX_ORIGINS = 1024
 _MAX_RESOURCE_BYTES = 4096
 _LABEL = "label."
+MAX_NAME_CHARS = 128
+"""A longer value of several words is a text: a field of the attribution stays empty."""
 
 
 def _table() -> AttributeTable:
@@ -64,6 +66,13 @@ RESOURCE_INTERESTS = _table()
 
 
 PLACE_MASK = (1 << 32) - 1
+
+
+def is_name(value: str) -> bool:
+    """Whether *value* may be an id or a name: one line, and one word or at most
+    `MAX_NAME_CHARS` characters.
+    """
+    return (len(value) <= MAX_NAME_CHARS or " " not in value) and "\n" not in value and "\r" not in value
 
 
 def fixed_by(labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
@@ -188,9 +197,13 @@ def _sender_key(context: Context) -> _OriginKey:
 
 
 def _fill(attribution: Attribution, who: Mapping[str, str], context: Context) -> None:  # noqa: C901 - one branch a field
-    """Write the fields of *who* over those of *attribution*; labels join the others."""
+    """Write the fields of *who* that are names over those of *attribution*;
+    labels join the others.
+    """
     labels: dict[str, str] | None = None
     for field, value in who.items():
+        if not is_name(value):
+            continue
         if field == "user":
             kept = context.users.apply(value) if value not in NO_ONE else None
             if kept is not None:

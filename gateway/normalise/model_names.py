@@ -13,6 +13,8 @@
    `routing_prefix`. Who serves models of several makers has the maker before the model, in names of
    its own, which stay whole: where such a provider is stated, or stands at the address called, only
    its own name is a routing prefix (`groq/openai/gpt-oss-120b`).
+5. A word that senders write where they know no model, or no response's id (`none`, `unknown`), is
+   absent.
 """
 
 import re
@@ -28,6 +30,9 @@ _SNAPSHOT = re.compile(
     r"[-@:_](?:20\d{2}-?\d{2}-?\d{2}|\d{8}|\d{6}|\d{2}-20\d{2}|\d{2}-\d{2}|\d{3,4})(?:-v\d+(?::\d+)?)?$|-v\d+:\d+$"
 )
 """`-2024-08-06`, `@20250929`, `-0613`, `-001`, `-08-2024`, `-v2:0` at the end of a name."""
+
+_NUMBERED = re.compile(r"(?:^|[-/])(?:ada|babbage|curie|davinci)-00\d$")
+"""OpenAI's models whose number is part of their name: `text-embedding-ada-002`."""
 
 _ASKED = (
     "openinference.instrumentation.smolagents",
@@ -65,6 +70,13 @@ _ROUTES = frozenset(
 model."""
 _INNER_ROUTES = ("converse/", "converse_like/", "invoke/")
 """Of Bedrock, behind its own prefix."""
+_PLACEHOLDERS = frozenset(
+    form
+    for word in ("none", "null", "nil", "undefined", "unknown", "unspecified", "n/a", "-")
+    for form in (word, word.capitalize(), word.upper())
+)
+"""Micrometer has the first (`KeyValue.NONE_VALUE`)."""
+_IDENTIFYING = ("request_model", "response_model", "model", "model_override", "response_id")
 _RESOLVING = frozenset({"claude_code"})
 """Conventions of products that ask for snapshots by their full name."""
 _EMBEDDINGS = "embeddings"
@@ -72,10 +84,20 @@ _ROUTERS = frozenset({"openrouter", "vercel"})
 """Conventions whose own catalogue has names with a slash."""
 
 
+def drop_placeholders(texts: dict[str, str]) -> None:
+    """Rule 5, in place."""
+    if _PLACEHOLDERS.isdisjoint(texts.values()):
+        return
+    for field in _IDENTIFYING:
+        if texts.get(field) in _PLACEHOLDERS:
+            del texts[field]
+
+
 @lru_cache(maxsize=4096)
 def is_snapshot(name: str) -> bool:
     """Whether *name* carries a date or a version at its end."""
-    return _SNAPSHOT.search(name.lower()) is not None
+    low = name.lower()
+    return _SNAPSHOT.search(low) is not None and _NUMBERED.search(low) is None
 
 
 @lru_cache(maxsize=1024)
@@ -108,8 +130,8 @@ def place_models(picked: Extracted, scope: str, convention: str, *, failed: bool
     *scope*.
     """
     texts = picked.texts
-    if "model_override" in texts and (override := texts.pop("model_override")) != "-":
-        texts["request_model"] = override
+    if "model_override" in texts:
+        texts["request_model"] = texts.pop("model_override")
     if "model" in texts:
         answered = "input" in picked.counts or "output" in picked.counts
         is_both = convention in _RESOLVING

@@ -60,6 +60,8 @@ _NAMES = {
     "google-vertex-ai": "gcp.vertex_ai",
     "google-vertex-anthropic": "gcp.vertex_ai",
     "vertex-ai": "gcp.vertex_ai",
+    "vertex.anthropic": "gcp.vertex_ai",
+    "vertexmodelgarden": "gcp.vertex_ai",
     "vertexanthropic": "gcp.vertex_ai",
     "google_vertexai": "gcp.vertex_ai",
     "gcp.vertex_ai": "gcp.vertex_ai",

@@ -14,7 +14,7 @@ from gateway.normalise.context import Context
 from gateway.normalise.conventions.table import Convention
 from gateway.normalise.cost import no_cost, reported_cost
 from gateway.normalise.extract import Extracted
-from gateway.normalise.model_names import are_open, place_models
+from gateway.normalise.model_names import are_open, drop_placeholders, place_models
 from gateway.normalise.operation import operation
 from gateway.normalise.provider import may_think_apart, provider
 from gateway.normalise.times import rfc3339, time_flags
@@ -86,6 +86,7 @@ def call_record(
     """
     convention.read_texts(picked, failed=failed)
     texts, numbers, counts = picked.texts, picked.numbers, picked.counts
+    drop_placeholders(texts)
     if are_open(texts):
         place_models(picked, source["library"] or "", convention.name, failed=failed)
     request_model, response_model = title(texts.get("request_model")), title(texts.get("response_model"))
@@ -150,6 +151,7 @@ def call_record(
 def read_names(picked: Extracted, convention: Convention, source: Source, *, failed: bool) -> None:
     """Take what the convention's texts hold, and place the names of models."""
     convention.read_texts(picked, failed=failed)
+    drop_placeholders(picked.texts)
     place_models(picked, source["library"] or "", convention.name, failed=failed)
 
 

@@ -19,12 +19,6 @@ def outcome(picked: Extracted, span: Span, *, failed: bool) -> Outcome:
     return "call" if "input" in picked.counts or "output" in picked.counts else "undecided"
 
 
-def read_texts(picked: Extracted, *, failed: bool) -> None:
-    """`thread.id` is a thread of the operating system there, not of a conversation."""
-    if picked.who.get("session", "").isdecimal():
-        del picked.who["session"]
-
-
 CODEX = Convention(
     "codex",
     own={
@@ -34,6 +28,5 @@ CODEX = Convention(
     },
     outcome=outcome,
     basis=inclusive,
-    read_texts=read_texts,
     default_provider="openai",
 )

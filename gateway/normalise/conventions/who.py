@@ -65,11 +65,12 @@ library mints the second. Mastra's `resourceId` is whom a memory belongs to."""
 
 _BARE: dict[str, tuple[str, ...]] = {
     "user": ("user_id", "userId"),
-    "session": ("session_id", "sessionId", "threadId", "thread.id"),
+    "session": ("session_id", "sessionId", "threadId"),
     "team": ("team", "teamId"),
     "project": ("project", "projectId"),
 }
-"""Read on spans and logs of AI libraries only: elsewhere they may mean anything."""
+"""Read on spans and logs of AI libraries only: elsewhere they may mean anything. `thread.id` is the
+operating system's or the runtime's thread in OpenTelemetry, of no conversation."""
 
 NAMES: dict[str, tuple[str, ...]] = {field: (*_DEFINED[field], *_BARE[field]) for field in _DEFINED}
 ANYWHERE: dict[str, tuple[str, ...]] = _DEFINED

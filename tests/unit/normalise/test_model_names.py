@@ -155,3 +155,42 @@ def test_the_providers_own_name_before_such_a_name_is_a_routing_prefix() -> None
     record = record_of(GEN_AI | {"gen_ai.request.model": "groq/openai/gpt-oss-120b", "gen_ai.provider.name": "groq"})
     assert (record["provider"], record["request_model"]) == ("groq", "openai/gpt-oss-120b")
     assert record["attribution"]["labels"] == {"routing_prefix": "groq"}
+
+
+@pytest.mark.parametrize("word", ["none", "NONE", "None", "unknown", "null", "undefined", ""])
+def test_a_placeholder_is_no_model_and_no_responses_id(word: str) -> None:
+    named = {"gen_ai.request.model": "gpt-4o", "gen_ai.response.model": word, "gen_ai.response.id": word}
+    assert models(GEN_AI | named) == ("gpt-4o", None)
+    assert record_of(GEN_AI | named)["response_id"] is None
+    assert models(GEN_AI | {"gen_ai.request.model": word}) == (None, None)
+    assert models(OPENINFERENCE | {"llm.model_name": word}, scope=GOOGLE_ADK) == (None, None)
+
+
+def test_a_failure_that_states_a_placeholder_used_nothing() -> None:
+    """Spring AI writes Micrometer's word for none where no answer came."""
+    named = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "gpt-4o", "gen_ai.response.model": "none"}
+    assert record_of(named, status=2)["usage"] == {"status": "none"}
+
+
+@pytest.mark.parametrize("name", ["text-embedding-ada-002", "embedding-ada-002", "text-davinci-003", "babbage-002"])
+def test_a_models_own_number_names_no_snapshot(name: str) -> None:
+    assert not is_snapshot(name)
+    assert is_snapshot("gpt-4o-2024-08-06")
+    asked = OPENINFERENCE | {"llm.model_name": name}
+    assert models(asked, scope="an.application") == (name, None)
+    embedding = {"openinference.span.kind": "EMBEDDING", "embedding.model_name": name, "llm.token_count.prompt": 7}
+    assert models(embedding, scope="an.application") == (name, name)
+
+
+def test_anthropics_models_at_vertex_are_served_by_vertex() -> None:
+    sdk = {"ai.operationId": "ai.generateText.doGenerate", "gen_ai.system": "vertex.anthropic.messages"}
+    asked = sdk | {"gen_ai.request.model": "claude-sonnet-4-5@20250929", "ai.usage.inputTokens": 7}
+    assert record_of(asked, scope="ai")["provider"] == "gcp.vertex_ai"
+    genkit = {
+        "genkit:type": "action",
+        "genkit:metadata:subtype": "model",
+        "genkit:name": "vertexModelGarden/claude-sonnet-4-5@20250929",
+    }
+    genkit |= {"genkit:output": '{"usage": {"inputTokens": 7, "outputTokens": 3}}'}
+    record = record_of(genkit, scope="genkit-tracer")
+    assert (record["provider"], record["request_model"]) == ("gcp.vertex_ai", "claude-sonnet-4-5@20250929")

@@ -41,4 +41,34 @@ def test_a_service_may_be_called_unknown() -> None:
 
 def test_bare_names_are_read_on_ai_spans_only() -> None:
     assert all("." in name for names in ANYWHERE.values() for name in names)
-    assert "thread.id" not in ANYWHERE["session"], "a thread of the operating system elsewhere"
+
+
+@pytest.mark.parametrize(
+    "thread", [{"thread.id": 42}, {"thread.id": "42", "thread.name": "main"}, {"thread.id": "worker-1"}]
+)
+def test_a_thread_of_the_runtime_is_no_session(thread: dict[str, Any]) -> None:
+    assert "session" not in who(thread)
+    assert who(thread | {"gen_ai.conversation.id": "s-1"})["session"] == "s-1"
+    assert who({"thread_id": "t-1"} | {f"metadata.{name}": value for name, value in {"thread_id": "t-1"}.items()})
+
+
+SENTENCES = ["tell me what is wrong with my knee " * 4, "a patient\nof mine", "CANARY " * 100, "a\rb"]
+NAMED = {
+    "user": "user.id",
+    "session": "session.id",
+    "team": "team.id",
+    "project": "project.id",
+    "labels": "gen_ai.agent.name",
+    "service_name": "service.name",
+    "environment": "deployment.environment.name",
+}
+
+
+@pytest.mark.parametrize("text", SENTENCES, ids=len)
+@pytest.mark.parametrize(("field", "name"), NAMED.items())
+def test_a_text_is_nobodys_name(field: str, name: str, text: str) -> None:
+    of_resource = field in {"service_name", "environment"}
+    for value, is_kept in ((text, False), ("Research and Development", True), ("u" * 200, True)):
+        made = who({}, resource={name: value}) if of_resource else who({name: value})
+        assert (field in made) == is_kept
+        assert text.strip() not in repr(made)
