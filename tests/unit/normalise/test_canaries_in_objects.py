@@ -69,6 +69,7 @@ MARKS = {
     "langfuse.observation.type": "generation",
     "mlflow.spanType": '"CHAT_MODEL"',
     "ai.operationId": "ai.generateText.doGenerate",
+    "genkit:type": "action",
     "genkit:metadata:subtype": "model",
     "llm.anthropic.id": "resp-1",
 }
