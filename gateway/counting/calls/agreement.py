@@ -4,7 +4,7 @@ Pure; every tolerance stands here with its reason.
 """
 
 from gateway.counting.calls.digest import FAILED, HIT, CallDigest
-from gateway.normalise.call import UNFINISHED
+from gateway.normalise.call import LOG, UNFINISHED
 from gateway.normalise.fingerprint import scope_fingerprint
 
 SAME_RESPONSE_SLACK_MS = 1_000
@@ -29,12 +29,29 @@ def deviation(a: CallDigest, b: CallDigest) -> int:
 
 
 def same_usage(a: CallDigest, b: CallDigest) -> bool:
-    """Whether the whole counts agree where both state them."""
-    if a.input_tokens != b.input_tokens and a.input_tokens >= 0 and b.input_tokens >= 0:
+    """Whether the whole counts agree where both state them.
+
+    The details event of a call may state the provider's own input and no cache (OpenLIT in
+    JavaScript): it agrees with what the span's input holds beside the cache.
+    """
+    if a.input_tokens != b.input_tokens and a.input_tokens >= 0 and b.input_tokens >= 0 and not _lacks_cache(a, b):
         return False
     if a.output_tokens == b.output_tokens or a.output_tokens < 0 or b.output_tokens < 0:
         return True
     return abs(a.output_tokens - b.output_tokens) <= deviation(a, b)
+
+
+def _lacks_cache(a: CallDigest, b: CallDigest) -> bool:
+    """Whether one is a log that was emitted in the other's span, names the same response, and
+    states its input without the cache that the span states.
+    """
+    log, span = (a, b) if a.marks & LOG else (b, a)
+    if not log.marks & LOG or not span.response or log.response != span.response:
+        return False
+    if log.parent_span_id != span.span_id or log.trace_id != span.trace_id:
+        return False
+    cached = max(span.cache_read, 0) + max(span.cache_creation, 0)
+    return log.cache_read <= 0 and log.cache_creation <= 0 and log.input_tokens + cached == span.input_tokens
 
 
 def states_usage(fact: CallDigest) -> bool:

@@ -9,13 +9,16 @@ from typing import Any, NamedTuple
 
 import orjson
 import pytest
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
 from gateway.cli.normalising import records_of_payloads
 from gateway.decode.otlp_protobuf import decode_traces
+from gateway.normalise.signal_precedence import DETAILS
 from gateway.normalise.traces import normalise_traces
-from tests.unit.normalise.spans import CONTEXT, request
+from tests.unit.normalise.spans import CONTEXT, END_NS, SPAN_ID, TRACE_ID, key_values, request
 
 CANARY = "CANARY-PUBLISHED"
+PROTOBUF = "application/x-protobuf"
 
 
 class Served(NamedTuple):
@@ -489,3 +492,32 @@ async def test_order_pieces_and_repeats_change_no_count(name: str) -> None:
         usages = [orjson.loads(record)["usage"] for record in records]
         results.append(sorted((usage["input_tokens"], usage["output_tokens"]) for usage in usages))
     assert results == [sorted((call.input, call.output) for call in calls)] * 4
+
+
+@pytest.mark.parametrize(
+    ("kind", "response"), [("plain", 1), ("cache read", 1), ("cache written", 1), ("cache", 1), ("cache", 2)]
+)
+@pytest.mark.parametrize("order", [1, -1])
+async def test_the_details_event_without_the_cache_is_of_the_span_it_was_emitted_in(
+    kind: str, response: int, order: int
+) -> None:
+    call = served(ANTHROPIC, kind)
+    span = body("openlit js anthropic", call, more={"gen_ai.response.id": "resp-1"})
+    event = passed_on(Served(ANTHROPIC, call.uncached)) | {"gen_ai.response.id": f"resp-{response}"}
+    log = details_event(event, scope="@openlit/instrumentation-anthropic")
+    payloads = [(span, "/v1/traces", PROTOBUF, ""), (log, "/v1/logs", PROTOBUF, "")][::order]
+    records = [orjson.loads(x) for x in (await records_of_payloads(payloads))[0]]
+    assert len(records) == response
+    if response == 1:
+        assert [records[0]["usage"].get(field) or 0 for field in COUNTS] == [*call[1:]]
+        assert not {"conflict", "inconsistent_usage"} & {*records[0]["flags"]}
+
+
+def details_event(attributes: Attributes, *, scope: str) -> bytes:
+    message = ExportLogsServiceRequest()
+    scope_logs = message.resource_logs.add().scope_logs.add()
+    scope_logs.scope.name = scope
+    scope_logs.log_records.add(
+        event_name=DETAILS, time_unix_nano=END_NS, trace_id=TRACE_ID, span_id=SPAN_ID, attributes=key_values(attributes)
+    )
+    return message.SerializeToString()
