@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 from pathlib import Path
 
 import aiohttp
@@ -208,8 +209,8 @@ async def test_a_unix_socket_serves_as_well_and_is_removed(serve: Serve, socket_
 
 
 async def test_a_socket_file_that_a_killed_process_left_is_replaced(serve: Serve, socket_path: Path) -> None:
-    first = await serve(address=UnixAddress(socket_path))
-    assert isinstance(first.listener.address, UnixAddress)
+    with socket.socket(socket.AF_UNIX) as killed:
+        killed.bind(str(socket_path))
     await serve(address=UnixAddress(socket_path))
     async with aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(socket_path))) as client:
         assert await status_of(client, "http://localhost/v1/traces") == 200
