@@ -102,6 +102,8 @@ def call_record(
     if input_only and "input" not in counts and "output" not in counts and "total" in counts:
         counts["input"] = counts["total"]
     version = source["library_version"] or ""
+    if "cache_hit" in texts and is_cache_hit(texts["cache_hit"]):
+        numbers["cache_hit"] = 1.0
     usage, consistent = partition(
         picked,
         convention.basis(picked, version, served_by) if has_cache(counts) else INCLUSIVE,
@@ -111,6 +113,7 @@ def call_record(
         failed=failed,
         began=response_id is not None or "response_model" in texts or "finish_reason" in texts,
         output_expected=not input_only,
+        cache_hit=bool(numbers.get("cache_hit")),
     )
     if convention.estimates is not None and usage["status"] == "reported" and convention.estimates(picked, served_by):
         usage["status"] = "estimated"
@@ -141,10 +144,8 @@ def call_record(
     if trace is not None:
         record["trace"] = trace
     _add_names(record, texts)
-    if "cache_hit" in texts and is_cache_hit(texts["cache_hit"]):
-        numbers["cache_hit"] = 1.0
     if numbers:
-        _add_numbers(record, numbers, texts.get("currency"), failed=failed)
+        _add_numbers(record, numbers, texts.get("currency"))
     return record
 
 
@@ -228,8 +229,10 @@ def _add_names(record: Record, texts: dict[str, str]) -> None:
         record["region"] = region
 
 
-def _add_numbers(record: Record, numbers: dict[str, float], currency: str | None, *, failed: bool) -> None:
-    """Streaming, first token, batch and money. A failure's cost of 0 states nothing."""
+def _add_numbers(record: Record, numbers: dict[str, float], currency: str | None) -> None:
+    """Streaming, first token, batch and money. A cost of 0 of a failure, or for unknown
+    tokens, states nothing.
+    """
     if (streamed := numbers.get("stream")) is not None:
         record["stream"] = streamed > 0
     first_ms = (
@@ -243,10 +246,14 @@ def _add_numbers(record: Record, numbers: dict[str, float], currency: str | None
         record["billed"] = False
         record["cost"] = no_cost()
         record["flags"].append("gateway_cache_hit")
-    elif (amount := numbers.get("cost")) is not None and (amount or not failed):
+    elif (amount := numbers.get("cost")) is not None and (amount or _may_be_free(record)):
         cost = reported_cost(amount, currency)
         if cost is not None:
             record["cost"] = cost
+
+
+def _may_be_free(record: Record) -> bool:
+    return record["status"] == "ok" and record["usage"]["status"] != "missing"
 
 
 def error_name(sent: str) -> str:

@@ -13,7 +13,9 @@
 4. Numbers that contradict each other are kept as sent, with the flag `inconsistent_usage`: a part
    larger than its whole, a total that no reading adds up to, a provider's object with other wholes,
    two proofs against each other.
-5. Unknown is absent. 0/0 of a failed call is unknown, not zero.
+5. Unknown is absent. 0/0 is unknown, not zero: the initial values of a library that was told no
+   usage. It is true of an operation without an output, of what a gateway's own cache answered, and
+   beside a part that is known.
 """
 
 from enum import Enum
@@ -83,16 +85,28 @@ def _cache_creation(written: int | None, counts: dict[str, int]) -> int | None:
 
 
 def partition(  # noqa: C901 - flat: it runs once for every call
-    picked: Extracted, basis: Basis, output_basis: Basis, *, failed: bool, began: bool, output_expected: bool
+    picked: Extracted,
+    basis: Basis,
+    output_basis: Basis,
+    *,
+    failed: bool,
+    began: bool,
+    output_expected: bool,
+    cache_hit: bool = False,
 ) -> Counted:
     """The usage of one call.
 
     *began*: an answer had begun to arrive (a response id, a first token), so a failure is not free.
     *output_expected*: false for embeddings, whose input alone is the whole report.
+    *cache_hit*: a gateway's own cache answered, which takes no tokens.
     """
     counts = picked.counts
     given, output = counts.get("input"), counts.get("output")
-    if not given and not output and (failed or (given is None and output is None)):
+    if (
+        not given
+        and not output
+        and (failed or (given is None and output is None) or (output_expected and not cache_hit and _is_empty(counts)))
+    ):
         return _nothing(picked, failed=failed, began=began)
     complete = given is not None and (output is not None or not output_expected)
     usage: Usage = {"status": "reported" if complete else "partial"}
@@ -131,6 +145,11 @@ def partition(  # noqa: C901 - flat: it runs once for every call
     if picked.other:
         usage["other"] = picked.other
     return usage, consistent
+
+
+def _is_empty(counts: dict[str, int]) -> bool:
+    """Whether every count is 0, less the total: it says nothing of input and output."""
+    return not any(count for name, count in counts.items() if name != "total")
 
 
 _SAME: Final = (False, False, 0, True)
