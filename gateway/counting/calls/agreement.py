@@ -38,7 +38,10 @@ def same_usage(a: CallDigest, b: CallDigest) -> bool:
         return False
     if a.output_tokens == b.output_tokens or a.output_tokens < 0 or b.output_tokens < 0:
         return True
-    return abs(a.output_tokens - b.output_tokens) <= deviation(a, b)
+    apart = abs(a.output_tokens - b.output_tokens)
+    return apart <= deviation(a, b) or (
+        apart == max(a.reasoning, b.reasoning) and (a.reasoning in {-1, 0, apart}) and (b.reasoning in {-1, 0, apart})
+    )
 
 
 def _lacks_cache(a: CallDigest, b: CallDigest) -> bool:

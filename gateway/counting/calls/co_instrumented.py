@@ -60,7 +60,11 @@ class CoInstrumentedIndex:
     def add(self, fact: CallDigest, ref: int) -> None:
         """*ref* comes after those that were added before."""
         self._deviates = self._deviates or fact.scope in OUTPUT_DEVIATIONS
-        key, own = usage_key(fact), (fact.scope, fact.response != 0)
+        for key in usage_keys(fact):
+            self._add(key, fact, ref)
+
+    def _add(self, key: int, fact: CallDigest, ref: int) -> None:
+        own = fact.scope, fact.response != 0
         bucket = self._buckets.setdefault(key, {}).setdefault(own, [])
         at = bisect_left(bucket, (fact.start_ms + 1,))
         if at and bucket[at - 1].start_ms == fact.start_ms:
@@ -77,9 +81,10 @@ class CoInstrumentedIndex:
         that it has among its own scope's are the nearest.
         """
         key = usage_key(fact)
-        keys: Sequence[int] = (key,)
+        keys: Sequence[int] = usage_keys(fact)
         if self._deviates and key > 0:
-            keys = range(max(1, key - MAX_OUTPUT_DEVIATION), key + MAX_OUTPUT_DEVIATION + 1)
+            around = range(max(1, key - MAX_OUTPUT_DEVIATION), key + MAX_OUTPUT_DEVIATION + 1)
+            keys = [*around, *(other for other in keys if other not in around)]
         fitting = (
             bucket
             for usage in keys
@@ -100,7 +105,7 @@ class CoInstrumentedIndex:
                     if (start <= entry.start_ms + slack and entry.end_ms <= end + slack)
                     or (entry.start_ms <= start + slack and end <= entry.end_ms + slack)
                 ]
-        return found
+        return list(dict.fromkeys(found)) if len(buckets) > 1 else found
 
     def _number(self, fact: CallDigest, key: int, ref: int) -> int:
         """Of the report at *ref* among those of its bucket that start when it does."""
@@ -151,6 +156,16 @@ def usage_key(fact: CallDigest) -> int:
     some leave out and others call 0.
     """
     return fact.output_tokens if fact.output_tokens > 0 else ~fact.input_tokens
+
+
+def usage_keys(fact: CallDigest) -> tuple[int, ...]:
+    """Where a report stands and is looked for: its own place first, then those of one that counts
+    the stated reasoning the other way.
+    """
+    output, reasoning = fact.output_tokens, fact.reasoning
+    if reasoning <= 0 or output <= 0:
+        return (usage_key(fact),)
+    return (output, output + reasoning, output - reasoning) if output > reasoning else (output, output + reasoning)
 
 
 class Source:

@@ -278,12 +278,17 @@ def _canonical(member: Member) -> tuple[int, int, bytes, bytes, int]:
 
 
 def fullest(members: Sequence[Member]) -> list[Member]:
-    """Reports of one call, the one to believe first: without known deviation, its own, most
-    complete, then canonical order.
+    """Reports of one call, the one to believe first: with the reasoning in its output, without
+    known deviation, its own, most complete, then canonical order.
     """
+    if len(members) == 1:
+        return list(members)
+    most = max((m.fact.output_tokens for m in members if m.fact.scope not in OUTPUT_DEVIATIONS), default=-1)
+    reasonings = {m.fact.reasoning for m in members if m.fact.reasoning > 0}
     return sorted(
         members,
         key=lambda m: (
+            m.fact.output_tokens >= 0 and most - m.fact.output_tokens in reasonings,
             m.fact.scope in OUTPUT_DEVIATIONS,
             m.fact.marks & (REPEAT | UNFINISHED),
             -m.fact.completeness,
