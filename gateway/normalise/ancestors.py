@@ -59,7 +59,7 @@ def inherit(
         for _ in range(MAX_DEPTH):
             if not missing or len(at) != _SPAN_BYTES:
                 break
-            for field in missing & bearers.get(at, _NOTHING).keys():
+            for field in sorted(missing & bearers.get(at, _NOTHING).keys()):
                 attribution[field] = bearers[at][field]  # type: ignore[literal-required]  # of PEOPLE
                 missing.discard(field)
             at = above.get(at, b"")
