@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 from hypothesis import settings
 
-settings.register_profile("tests", deadline=None)
+settings.register_profile("tests", deadline=None, max_examples=60)
 """A busy machine is no fault of an example; what hangs is ended by pytest's timeout."""
 settings.load_profile("tests")
 

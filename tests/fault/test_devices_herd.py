@@ -18,7 +18,7 @@ from tests.support.service_process import ServiceProcess
 
 pytestmark = pytest.mark.slow
 
-DEVICES = int(os.environ.get("HERD_TEST_DEVICES", "2000"))
+DEVICES = int(os.environ.get("HERD_TEST_DEVICES", "1200"))
 CONNECTIONS = 50
 PER_S, BURST = 150, 50
 KILLS = 3

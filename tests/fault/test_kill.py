@@ -19,7 +19,7 @@ from benchmarks.scenario import Sink, running_sink
 from tests.support.gateway_process import GatewayProcess, Upstream, broken_identities
 from tests.support.kill_load import Load, assert_acknowledged_arrived_once
 
-KILLS = int(os.environ.get("KILL_TEST_KILLS", "12"))
+KILLS = int(os.environ.get("KILL_TEST_KILLS", "8"))
 WORKERS = 8
 SHAPE = Shape(spans=20, attributes=15)
 

@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.processes import PROJECT_ROOT
 
-MINUTES = float(os.environ.get("TORTURE_MINUTES", "1"))
+MINUTES = float(os.environ.get("TORTURE_MINUTES", "0.5"))
 BESIDE_OTHER_TESTS_S = "5"
 """How long `/healthz` may take where other tests use the same cores."""
 

@@ -88,14 +88,14 @@ def run(scenarios: list[Scenario], delivery: Delivery) -> None:
 
 
 @pytest.mark.parametrize("build", ALL, ids=lambda build: build.__name__)
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_every_order_of_one_situation_bills_the_truth(build: Callable[[int], Scenario], data: st.DataObject) -> None:
     scenarios = [build(0)]
     run(scenarios, data.draw(deliveries(scenarios)))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_every_mixture_of_situations_bills_the_truth(data: st.DataObject) -> None:
     builders = data.draw(st.lists(st.sampled_from(ALL), min_size=2, max_size=5))

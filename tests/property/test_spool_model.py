@@ -427,4 +427,4 @@ async def dead_letters(spool: SqliteSpool, lane: str) -> list[bytes]:
 
 
 TestSpoolModel = SpoolMachine.TestCase
-TestSpoolModel.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)
+TestSpoolModel.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)

@@ -55,7 +55,7 @@ def check_outcomes(out: Normalised) -> None:
     assert out.items == len(out.calls) + sum(out.suppressed.values()) + out.ignored + len(out.rejected)
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(ATTRIBUTES | COUNTED, st.sampled_from(EVENTS), st.sampled_from(SCOPES), FIELDS)
 def test_any_log_has_one_outcome_and_any_record_holds_the_invariants(
     attributes: dict[str, Any], event: str, scope: str, fields: dict[str, Any]
