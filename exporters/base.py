@@ -13,8 +13,8 @@ class Delivered:
 
     refused: tuple[Refusal, ...] = ()
     unnamed: int = 0
-    """How many more it refused without naming them (OTLP's `partial_success`): they cannot be told
-    from the others, and may not be sent again."""
+    """How many more it refused without naming them (OTLP's `partial_success`): nobody knows which
+    they are, and none may be sent again."""
     message: str = ""
     """Its words about those."""
 

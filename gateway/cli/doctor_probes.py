@@ -56,7 +56,9 @@ def _scratch(folder: Path) -> Iterator[int]:
 
 
 def network_file_system(folder: Path, mounts: Path = MOUNTS) -> str | None:
-    """Its kind, such as `nfs4`; None for a disk of this machine, and where it cannot be told."""
+    """Its kind, such as `nfs4`; None for a disk of this machine, and where the system does not
+    report it.
+    """
     try:
         lines = mounts.read_text().splitlines()
     except OSError:
@@ -73,7 +75,7 @@ def network_file_system(folder: Path, mounts: Path = MOUNTS) -> str | None:
 
 async def clock_skew_s(upstream: Upstream) -> float | None:
     """How far this machine's clock is ahead of the upstream's, by the `Date` of an answer; None
-    where it does not tell. No key goes with it.
+    where it states none. No key goes with it.
     """
     settings = upstream_settings(upstream)
     proxy = None if settings.proxy is None else settings.proxy.reveal()

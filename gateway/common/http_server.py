@@ -5,7 +5,9 @@ may be a key. Here the answer is ours, and nothing is logged. Every listener is 
 """
 
 import asyncio
+import socket
 import ssl
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Any, Final
@@ -165,16 +167,33 @@ class _Connection(RequestHandler):
         return response
 
 
-def handshake(tls: ssl.SSLContext | None) -> dict[str, Any]:
-    """Options for a server of asyncio."""
-    return {} if tls is None else {"ssl": tls, "ssl_handshake_timeout": HANDSHAKE_S}
+class Site(web.BaseSite, ABC):
+    """Where a server listens. A TLS handshake has `HANDSHAKE_S`, which aiohttp's sites cannot
+    bound.
+    """
+
+    def __init__(self, runner: web.BaseRunner, tls: ssl.SSLContext | None = None) -> None:
+        super().__init__(runner, backlog=1024, ssl_context=tls)
+
+    async def start(self) -> None:
+        await super().start()
+        server = self._runner.server
+        assert server is not None  # noqa: S101 the base class asks for it
+        options: dict[str, Any] = {"backlog": self._backlog}
+        if self._ssl_context is not None:
+            options |= {"ssl": self._ssl_context, "ssl_handshake_timeout": HANDSHAKE_S}
+        self._server = await self.listen(server, options)
+
+    @abstractmethod
+    async def listen(self, server: web.Server, options: dict[str, Any]) -> asyncio.Server:
+        """Begin, with *options* of asyncio's servers. Raises OSError."""
 
 
-class TcpSite(web.BaseSite):
-    """Serves on a port, where a TLS handshake has `HANDSHAKE_S`; aiohttp's site cannot bound it."""
+class TcpSite(Site):
+    """Serves on a port."""
 
     def __init__(self, runner: web.BaseRunner, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
-        super().__init__(runner, backlog=1024, ssl_context=tls)
+        super().__init__(runner, tls)
         self._host = host
         self._port = port
 
@@ -182,13 +201,23 @@ class TcpSite(web.BaseSite):
     def name(self) -> str:
         return f"{'http' if self._ssl_context is None else 'https'}://{self._host}:{self._port}"
 
-    async def start(self) -> None:
-        await super().start()
-        server = self._runner.server
-        assert server is not None  # noqa: S101 the base class asks for it
-        self._server = await asyncio.get_running_loop().create_server(
-            server, self._host, self._port, backlog=self._backlog, **handshake(self._ssl_context)
-        )
+    async def listen(self, server: web.Server, options: dict[str, Any]) -> asyncio.Server:
+        return await asyncio.get_running_loop().create_server(server, self._host, self._port, **options)
+
+
+class UnixSocketSite(Site):
+    """Serves on a Unix socket that is bound already, and that is its own from then on."""
+
+    def __init__(self, runner: web.BaseRunner, bound: socket.socket, tls: ssl.SSLContext | None = None) -> None:
+        super().__init__(runner, tls)
+        self._bound = bound
+
+    @property
+    def name(self) -> str:
+        return f"http://unix:{self._bound.getsockname()}:"
+
+    async def listen(self, server: web.Server, options: dict[str, Any]) -> asyncio.Server:
+        return await asyncio.get_running_loop().create_unix_server(server, sock=self._bound, **options)
 
 
 class QuietRunner(web.AppRunner):

@@ -29,7 +29,7 @@ _DEFAULT_OPERATION = "chat"
 INPUT_ONLY = frozenset({"embeddings", "rerank", "moderation", "transcription", "speech", "image_generation"})
 """Operations whose input alone is the whole report."""
 UNKNOWN_PROVIDER = "unknown"
-"""Where nothing tells provider or model: the upstream takes no call without either
+"""Where nothing states provider or model: the upstream takes no call without either
 (wire contract, part 6.1)."""
 
 _AZURE = "azure.ai.openai"

@@ -13,9 +13,9 @@
 4. Numbers that contradict each other are kept as sent, with the flag `inconsistent_usage`: a part
    larger than its whole, a total that no reading adds up to, a provider's object with other wholes,
    two proofs against each other.
-5. Unknown is absent. 0/0 is unknown, not zero: the initial values of a library that was told no
-   usage. It is true of an operation without an output, of what a gateway's own cache answered, and
-   beside a part that is known.
+5. Unknown is absent. 0/0 is unknown, not zero: libraries initialise both with 0, and send that
+   where no usage was reported to them. It is true of an operation without an output, of what a
+   gateway's own cache answered, and beside a part that is known.
 """
 
 from enum import Enum

@@ -10,7 +10,7 @@ from typing import Final
 from aiohttp import web
 
 from gateway.common import unix_socket
-from gateway.common.http_server import QuietRunner, TcpSite, handshake
+from gateway.common.http_server import QuietRunner, TcpSite, UnixSocketSite
 from gateway.config.values import Address, TcpAddress, UnixAddress
 from gateway.contract.errors import not_bound
 from gateway.receiver.ready_response import SERVER
@@ -133,27 +133,6 @@ def bound_unix(path: Path, mode: int) -> socket.socket:
         bound.close()
         raise
     return bound
-
-
-class UnixSocketSite(web.BaseSite):
-    """Serves on a Unix socket that is bound already, and that is its own from then on."""
-
-    def __init__(self, runner: web.BaseRunner, bound: socket.socket, tls: ssl.SSLContext | None = None) -> None:
-        super().__init__(runner, backlog=1024, ssl_context=tls)
-        self._bound = bound
-
-    @property
-    def name(self) -> str:
-        return f"http://unix:{self._bound.getsockname()}:"
-
-    async def start(self) -> None:
-        await super().start()
-        server = self._runner.server
-        assert server is not None  # noqa: S101 the base class asks for it
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_unix_server(
-            server, sock=self._bound, backlog=self._backlog, **handshake(self._ssl_context)
-        )
 
 
 def bound_port(runner: web.BaseRunner) -> int:

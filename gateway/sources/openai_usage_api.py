@@ -186,7 +186,7 @@ SOURCE = Source(
     read=read,
     snippet=Snippet(
         "sh",
-        "# Each hour. Always the same group_by: another one tells the same tokens again.\n"
+        "# Each hour. Always the same group_by: another one reports the same tokens again.\n"
         "curl -fsS -G https://api.openai.com/v1/organization/usage/completions \\\n"
         '  -H "Authorization: Bearer $OPENAI_ADMIN_KEY" \\\n'
         "  -d \"start_time=$(date -u -d '2 days ago' +%s)\" -d bucket_width=1h -d limit=48 \\\n"

@@ -4,7 +4,11 @@ export const PROMPT = "Which of the two is cheaper? CANARY-7Q-PROMPT";
 export const apiKey = "sk-CANARY-7Q-KEY";
 export const provider = process.argv[2];
 
-export async function makeCalls({ embed, generateText, streamText }, createOpenAI, createAnthropic, options = {}) {
+// Imports the SDK only now: telemetry must have started before.
+export async function makeCalls(options = {}) {
+  const { embed, generateText, streamText } = await import("ai");
+  const { createOpenAI } = await import("@ai-sdk/openai");
+  const { createAnthropic } = await import("@ai-sdk/anthropic");
   const openai = createOpenAI({ baseURL: `${provider}/s/shop/v1`, apiKey, compatibility: "strict" });
   const failing = createOpenAI({ baseURL: `${provider}/s/error500/v1`, apiKey });
   const anthropic = createAnthropic({ baseURL: `${provider}/s/desk/v1`, apiKey });

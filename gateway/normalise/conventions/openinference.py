@@ -5,7 +5,7 @@
 2. `llm.model_name` holds the response's model, or the request's (`model_names.py` has the rule);
    the request's is in `llm.invocation_parameters`.
 3. The response's id is only inside `output.value`, which holds the provider's answer or its text
-   alone; `input.value` the request or the prompt alone (`envelopes.py` tells them apart).
+   alone; `input.value` the request or the prompt alone (`envelopes.py` distinguishes them).
 4. Anthropic's input: inclusive, but streams of versions before 1 are exclusive. Agno's, Bedrock's
    and JavaScript's instrumentations pass the provider's own numbers on; of Bedrock only
    `converse`, for what InvokeModel answers is summed up.

@@ -160,7 +160,7 @@ class SqliteDeadLetters:
 
     async def _refuse_replay(self, lane: Lane) -> None:
         if lane in STATE_LANES:
-            raise NoSuchLane(f"lane {lane} tells the state of things: what it sent before must not be sent again")
+            raise NoSuchLane(f"lane {lane} reports the state of things: what it sent before must not be sent again")
         known = await self.lanes()
         if lane not in known:
             names = ", ".join(sorted(set(known) - set(STATE_LANES)))

@@ -6,10 +6,7 @@ const sdk = new NodeSDK();
 sdk.start();
 registerTelemetry(new OpenTelemetry());
 
-const ai = await import("ai");
-const { createOpenAI } = await import("@ai-sdk/openai");
-const { createAnthropic } = await import("@ai-sdk/anthropic");
 const { makeCalls } = await import("./vercel_ai_calls.mjs");
 
-await makeCalls(ai, createOpenAI, createAnthropic);
+await makeCalls();
 await sdk.shutdown();
