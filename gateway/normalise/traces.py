@@ -27,11 +27,10 @@ from gateway.normalise.context import Context
 from gateway.normalise.conventions.choose import by_names, by_scope
 from gateway.normalise.conventions.generic import RAW_NESTED, read_nested
 from gateway.normalise.conventions.litellm import LITELLM, RAW_REQUEST
-from gateway.normalise.conventions.logfire import LOGFIRE, request_identity, stream_part
 from gateway.normalise.conventions.native import take_object
 from gateway.normalise.conventions.openinference import RAW_METADATA, read_metadata
 from gateway.normalise.conventions.shared import NEUTRAL
-from gateway.normalise.conventions.table import Convention
+from gateway.normalise.conventions.table import Convention, StreamPart
 from gateway.normalise.extract import MAX_TEXT_CHARS, NO_PLAN, AttributeTable, Extracted, pick, pick_planned
 from gateway.normalise.fingerprint import fingerprint, scope_fingerprint
 from gateway.normalise.operation import Outcome
@@ -259,8 +258,9 @@ def read_details(span: Span, picked: Extracted, pick_event: Callable[[Attributes
 
 def _placed(run: _Run, call: Call, span: Span, picked: Extracted, reader: Reader, made: ResourceContext) -> Call:
     """The call with its place among the other ways to report it."""
-    if reader.convention is LOGFIRE:
-        return _streamed(call, span, picked)
+    if reader.convention.stream_part is not None:
+        part = reader.convention.stream_part(picked, span, failed=call.record["status"] == "error")
+        return call if part is None else _streamed(call, part)
     if not reader.rank:
         if span.name != RAW_REQUEST:
             return call
@@ -270,17 +270,14 @@ def _placed(run: _Run, call: Call, span: Span, picked: Extracted, reader: Reader
     return call._replace(marks=where.marks, group=where.group, session=where.session)
 
 
-def _streamed(call: Call, span: Span, picked: Extracted) -> Call:
-    """The call with its place in a stream, where *span* is a part of one."""
+def _streamed(call: Call, part: StreamPart) -> Call:
+    """The call with its place in a stream, of which its span reports *part*."""
     record = call.record
-    part = stream_part(picked, span, failed=record["status"] == "error")
-    if part is None:
-        return call
-    identity = (fingerprint("stream", *request_identity(span)) & _SESSION_MASK) or 1
-    if part == "begin":
+    identity = (fingerprint("stream", *part.request) & _SESSION_MASK) or 1
+    if not part.is_end:
         record["flags"].append(UNFINISHED_FLAG)
         return call._replace(marks=STREAM_PART | UNFINISHED, session=identity)
-    read_ms = round(picked.numbers.get("read_s", 0.0) * _MS_PER_S)
+    read_ms = round(part.read_s * _MS_PER_S)
     if 0 <= read_ms <= _MAX_READ_MS:
         record["started_at"] = times.rfc3339(call.start_ms - read_ms)
         record["duration_ms"] = (record["duration_ms"] or 0) + read_ms
@@ -381,7 +378,7 @@ def _reader(convention: Convention, name: str, version: str) -> Reader:
         "library_version": title(version),
     }
     rank = rank_of(convention.name, SPAN)
-    is_placed = rank > 0 or convention is LITELLM or convention is LOGFIRE
+    is_placed = rank > 0 or convention is LITELLM or convention.stream_part is not None
     return Reader(convention, _interests(convention), source, rank, is_placed)
 
 

@@ -10,10 +10,8 @@ two spans.
    (`gateway.normalise.model_names`).
 """
 
-from typing import Literal
-
 from gateway.decode.view import Span
-from gateway.normalise.conventions.table import Convention, by_operation
+from gateway.normalise.conventions.table import Convention, StreamPart, by_operation
 from gateway.normalise.extract import TEXT, Extracted, read_value
 from gateway.normalise.operation import Outcome, operation
 
@@ -40,14 +38,14 @@ def outcome(picked: Extracted, span: Span, *, failed: bool) -> Outcome:
     return "call" if _is_end(picked, span) else by_operation(picked, span, failed=failed)
 
 
-def stream_part(picked: Extracted, span: Span, *, failed: bool) -> Literal["begin", "end"] | None:
-    """Which part of a stream *span* reports; None for a call that is reported whole."""
+def stream_part(picked: Extracted, span: Span, *, failed: bool) -> StreamPart | None:
+    """Rule 2."""
     if _is_end(picked, span):
-        return "end"
+        return StreamPart(True, request_identity(span), picked.numbers.get("read_s", 0.0))  # noqa: FBT003 its field's name says it
     texts, counts = picked.texts, picked.counts
     is_whole = failed or "input" in counts or "output" in counts or "response_id" in texts or "finish_reason" in texts
     is_streamed = operation(texts.get("operation", "chat")).name in _STREAMED
-    return None if is_whole or not is_streamed else "begin"
+    return None if is_whole or not is_streamed else StreamPart(False, request_identity(span), 0.0)  # noqa: FBT003 as above
 
 
 def _is_end(picked: Extracted, span: Span) -> bool:
@@ -63,4 +61,4 @@ def request_identity(span: Span) -> tuple[str, ...]:
     return tuple(stated.texts.get(name, "") for name in _REQUEST_NAMES)
 
 
-LOGFIRE = Convention("gen_ai", own={"read_s": ("duration",)}, outcome=outcome)
+LOGFIRE = Convention("gen_ai", own={"read_s": ("duration",)}, outcome=outcome, stream_part=stream_part)

@@ -9,7 +9,7 @@ that is read by the wrong table is still counted.
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from gateway.decode.view import Span
 from gateway.normalise.conventions import shared
@@ -91,6 +91,22 @@ def nothing_more(picked: Extracted, *, failed: bool) -> None:
     """No text attribute of this convention holds usage or names."""
 
 
+class StreamPart(NamedTuple):
+    """Of a streamed call, whose beginning and end its library reports apart."""
+
+    is_end: bool
+    request: tuple[str, ...]
+    """What the request asked for, of which both parts state the same."""
+    read_s: float
+    """Of an end: how long the answer was read."""
+
+
+class StreamPartRule(Protocol):
+    """None for a call that is reported whole."""
+
+    def __call__(self, picked: Extracted, span: Span, *, failed: bool) -> StreamPart | None: ...
+
+
 SpanReader = Callable[[Extracted, Span], None]
 BasisRule = Callable[[Extracted, str, str | None], Basis]
 EstimateRule = Callable[[Extracted, str | None], bool]
@@ -111,6 +127,8 @@ class Convention:
     read_texts: TextReader = nothing_more
     read_span: SpanReader | None = None
     """Takes what only the span's name states; None for libraries whose attributes state it all."""
+    stream_part: StreamPartRule | None = None
+    """Which part of a stream a span reports; None for libraries that report calls whole."""
     default_provider: str | None = None
     """Of a product that speaks to one provider and does not name it."""
     is_generic: bool = False
