@@ -17,7 +17,7 @@ LONGEST = (
     "tests/e2e/test_device_mode.py",
 )
 """Files that take two minutes and more: begun last, one alone would be what a run ends with."""
-PROCESSES = ("tests/fault", "tests/e2e")
+PROCESSES = ("tests/fault", "tests/e2e", "tests/browser")
 """Folders of tests that start processes; a run ends with small ones, which fill every worker."""
 
 

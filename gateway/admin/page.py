@@ -309,7 +309,7 @@ def table(caption: str, head: Sequence[str], rows: Sequence[Sequence[str]], text
         for row in rows
     ]
     return (
-        f'<div class="wide"><table><caption>{caption}</caption><thead><tr>{heads}</tr></thead>'
+        f'<div class="wide" tabindex="0"><table><caption>{caption}</caption><thead><tr>{heads}</tr></thead>'
         f"<tbody>{''.join(lines)}</tbody></table></div>"
     )
 

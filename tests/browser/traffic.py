@@ -1,0 +1,52 @@
+"""Known traffic for the pages: calls of two teams, one without a known price, and a device."""
+
+import json
+import time
+import urllib.request
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from tests.support.calls import EPOCH_MS
+from tests.support.gateway_process import GatewayProcess
+from tests.support.spans import call_span
+
+UNPRICED = "made-up-model"
+DEVICE = "laptop-of-the-tests"
+
+
+class SampleCall(NamedTuple):
+    model: str
+    tokens: tuple[int, int]
+    team: str
+
+
+CALLS = (
+    SampleCall("gpt-4o", (1200, 300), "search"),
+    SampleCall("gpt-4o", (800, 100), "support"),
+    SampleCall("gpt-4o-mini", (5000, 900), "search"),
+    SampleCall(UNPRICED, (700, 70), "support"),
+)
+
+
+def send_traffic(gateway: GatewayProcess) -> None:
+    """Send `CALLS` and a heartbeat of `DEVICE`, and wait until the upstream has the calls."""
+    now_s = time.time() - EPOCH_MS / 1000
+    for number, call in enumerate(CALLS):
+        more = {"gen_ai.response.model": call.model, "gen_ai.request.model": call.model}
+        resource = {"service.name": f"{call.team}-assistant", "team.id": call.team}
+        body = call_span(f"browser-{number}", call.tokens, at=now_s - 5, resource=resource, more=more)
+        post(gateway.intake_url + "/v1/traces", body, {"Content-Type": "application/x-protobuf"})
+    beat = {"instance_id": "one", "sequence": 1}
+    send_json(gateway, f"/v1/devices/{DEVICE}/heartbeat", beat)
+    gateway.wait_until_delivered(at_least=len(CALLS))
+
+
+def send_json(gateway: GatewayProcess, path: str, content: object) -> bytes:
+    return post(gateway.intake_url + path, json.dumps(content).encode(), {"Content-Type": "application/json"})
+
+
+def post(url: str, body: bytes, headers: Mapping[str, str]) -> bytes:
+    """The body of a 2xx answer. Raises HTTPError."""
+    with urllib.request.urlopen(urllib.request.Request(url, body, dict(headers)), timeout=30) as answer:
+        content: bytes = answer.read()
+        return content
