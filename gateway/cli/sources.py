@@ -9,25 +9,9 @@ import click
 
 from gateway.common.suggestions import did_you_mean
 from gateway.sources.catalogue import SOURCES
-from gateway.sources.otlp_senders import OTLP_SENDERS, OtlpSender
+from gateway.sources.connecting import SNIPPET_IN, described, described_sender
+from gateway.sources.otlp_senders import OTLP_SENDERS
 from gateway.sources.source import Source
-
-KEY = "YOUR_KEY"
-IN = {
-    "sh": "in its environment",
-    "python": "in the program",
-    "javascript": "in the program",
-    "yaml": "in its configuration",
-}
-"""Where a snippet without a file belongs, by its language."""
-WAYS_IN = {
-    "key": "key (Authorization, x-api-key)",
-    "firehose_access_key": "key as Firehose access key",
-    "vendor_headers": "key in x-goog-api-key, cf-aig-authorization or hec",
-    "path_token": "key in the address (sources.{name}.url_token)",
-    "hmac_sha256": "signature (sources.{name}.secret)",
-    "hmac_sha1": "signature (sources.{name}.secret)",
-}
 
 
 def print_sources(address: str, grpc: str, *, as_json: bool) -> None:
@@ -71,7 +55,7 @@ def _print_sender(shown: dict[str, Any]) -> None:
     click.echo(f"run with       {shown['run_with']}")
     click.echo(f"needs          {shown['needs']}")
     for snippet in shown["snippets"]:
-        click.echo(f"\n{snippet['file'] or IN[snippet['language']]}:\n\n{snippet['text']}", nl=False)
+        click.echo(f"\n{snippet['file'] or SNIPPET_IN[snippet['language']]}:\n\n{snippet['text']}", nl=False)
 
 
 def _print_source(source: Source, shown: dict[str, Any]) -> None:
@@ -83,40 +67,3 @@ def _print_source(source: Source, shown: dict[str, Any]) -> None:
         click.echo(f"authenticates  {way}")
     click.echo(f"when refused   {source.retries}")
     click.echo(f"\n{shown['snippet']}")
-
-
-def described(source: Source, address: str) -> dict[str, Any]:
-    """The source as plain data; *address* is the base URL of the senders' listener."""
-    url = f"{address.rstrip('/')}/v1/sources/{source.name}"
-    return {
-        "kind": "source",
-        "name": source.name,
-        "title": source.title,
-        "url": url,
-        "also_at": [address.rstrip("/") + path for path in source.native_paths],
-        "authentication": [WAYS_IN[way].format(name=source.name) for way in source.ways_in],
-        "when_refused": source.retries,
-        "snippet": source.snippet.text.format(url=url, key=KEY),
-        "language": source.snippet.language,
-    }
-
-
-def described_sender(sender: OtlpSender, address: str, grpc: str) -> dict[str, Any]:
-    """The OTLP sender as plain data; *grpc* is `host:port` of the senders' gRPC listener."""
-    url = address.rstrip("/")
-    return {
-        "kind": "otlp",
-        "name": sender.name,
-        "title": sender.title,
-        "url": url,
-        "run_with": sender.run_with,
-        "needs": sender.needs,
-        "snippets": [
-            {
-                "language": paste.language,
-                "file": paste.file and f"~/{paste.file}",
-                "text": paste.addressed(url=url, grpc=grpc, key=KEY),
-            }
-            for paste in sender.pastes
-        ],
-    }

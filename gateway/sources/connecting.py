@@ -1,0 +1,63 @@
+"""What a sender needs to reach this gateway, as plain data: its address, how it shows its key, what
+to paste into it. Pure.
+"""
+
+from typing import Any, Final
+
+from gateway.sources.otlp_senders import OtlpSender
+from gateway.sources.source import Source, WayIn
+
+KEY: Final = "YOUR_KEY"
+"""In a snippet, where the sender's key belongs."""
+SNIPPET_IN: Final = {
+    "sh": "in its environment",
+    "python": "in the program",
+    "javascript": "in the program",
+    "yaml": "in its configuration",
+}
+"""Where a snippet without a file belongs, by its language."""
+WAYS_IN: Final[dict[WayIn, str]] = {
+    "key": "key (Authorization, x-api-key)",
+    "firehose_access_key": "key as Firehose access key",
+    "vendor_headers": "key in x-goog-api-key, cf-aig-authorization or hec",
+    "path_token": "key in the address (sources.{name}.url_token)",
+    "hmac_sha256": "signature (sources.{name}.secret)",
+    "hmac_sha1": "signature (sources.{name}.secret)",
+}
+
+
+def described(source: Source, address: str) -> dict[str, Any]:
+    """The source as plain data; *address* is the base URL of the senders' listener."""
+    url = f"{address.rstrip('/')}/v1/sources/{source.name}"
+    return {
+        "kind": "source",
+        "name": source.name,
+        "title": source.title,
+        "url": url,
+        "also_at": [address.rstrip("/") + path for path in source.native_paths],
+        "authentication": [WAYS_IN[way].format(name=source.name) for way in source.ways_in],
+        "when_refused": source.retries,
+        "snippet": source.snippet.text.format(url=url, key=KEY),
+        "language": source.snippet.language,
+    }
+
+
+def described_sender(sender: OtlpSender, address: str, grpc: str) -> dict[str, Any]:
+    """The OTLP sender as plain data; *grpc* is `host:port` of the senders' gRPC listener."""
+    url = address.rstrip("/")
+    return {
+        "kind": "otlp",
+        "name": sender.name,
+        "title": sender.title,
+        "url": url,
+        "run_with": sender.run_with,
+        "needs": sender.needs,
+        "snippets": [
+            {
+                "language": paste.language,
+                "file": paste.file and f"~/{paste.file}",
+                "text": paste.addressed(url=url, grpc=grpc, key=KEY),
+            }
+            for paste in sender.pastes
+        ],
+    }
