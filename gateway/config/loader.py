@@ -15,9 +15,10 @@ from pydantic_core import ErrorDetails
 from exporters.keyring import KeyFault, read_secret
 from exporters.secret import Secret
 from gateway.common.suggestions import did_you_mean
-from gateway.config.draft import SECRET_OPTION, ConfigFaults, Draft, Steps, at, expand, put, read_draft
+from gateway.config.draft import SECRET_OPTION, ConfigFaults, Draft, Steps, at, expand, option_name, put, read_draft
 from gateway.config.environment import environment_options, resolved
 from gateway.config.model import Config, config_schema
+from gateway.config.origins import Origin, Origins
 from gateway.pricing.own import BadPriceFile, parse_price_file
 
 FILES: tuple[tuple[Steps, Callable[[str], object]], ...] = (
@@ -43,18 +44,21 @@ def load_config(
     folder = path.parent if path else Path()
     draft = read_draft(path)
     expand(draft, environ, folder)
+    set_by = {option_name(steps): Origin("file", f"line {line}") for steps, line in draft.lines.items()}
     for name, option in environment_options().items():
         if name in environ:
             put(draft.data, option, environ[name])
+            set_by[option_name(option)] = Origin("environment", name)
     for dotted, value in (overrides or {}).items():
         if value is not None:
             put(draft.data, tuple(dotted.split(".")), value)
+            set_by[dotted] = Origin("flag")
     config = validated(draft)
     check_secrets(draft, environ)
     check_files(draft)
     if draft.faults or config is None:
         raise ConfigFaults(sorted(draft.faults, key=lambda fault: fault.line or 0))
-    return config
+    return config.from_origins(Origins(path, set_by))
 
 
 def validated(draft: Draft) -> Config | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from platformdirs import user_state_path
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, field_validator, model_validator
 from yarl import URL
 
 from exporters.cost_service.preset import preset_with
@@ -19,6 +19,7 @@ from exporters.secret import Secret
 from gateway.common.plural import plural
 from gateway.common.suggestions import did_you_mean
 from gateway.common.tls import TlsFiles
+from gateway.config.origins import Origins
 from gateway.config.profiles import Profile, with_profile
 from gateway.config.values import (
     Address,
@@ -547,6 +548,18 @@ class Config(Options):
     """Settings of AI gateways that push in shapes of their own, by the source's name."""
     exporters: dict[str, ExporterOptions] = Field(default_factory=dict)
     """Further destinations of the AI records, a lane each, by the lane's name."""
+    _origins: Origins = PrivateAttr(default=Origins())
+
+    @property
+    def origins(self) -> Origins:
+        """Where each value is from."""
+        return self._origins
+
+    def from_origins(self, origins: Origins) -> Self:
+        """The same options, with *origins* as theirs."""
+        copy = self.model_copy()
+        copy._origins = origins  # noqa: SLF001 its own
+        return copy
 
     @model_validator(mode="before")
     @classmethod
