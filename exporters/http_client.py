@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from exporters.answer_body import ERROR_BYTES, Cut, read_body
+from exporters.attempts import NO_ANSWER, count_answer
 from exporters.base import Hold, Retry
 from exporters.clock import SystemClock
 from exporters.destination import Destination
@@ -121,6 +122,7 @@ class HttpClient:
                 allow_redirects=False,
             ) as response:
                 self.destination.answered()
+                count_answer(response.status)
                 most_bytes = answer_bytes if response.ok else ERROR_BYTES
                 text, cut = read_body(
                     *await _raw_body(response, most_bytes),
@@ -131,6 +133,7 @@ class HttpClient:
                 return Answer(response.status, response.headers, _masked(text, secrets), cut)
         except (aiohttp.ClientError, OSError) as error:  # OSError includes TimeoutError
             self.destination.silent()
+            count_answer(NO_ANSWER)
             return silence(error, self._address)
 
     async def close(self) -> None:

@@ -16,6 +16,7 @@ from typing import assert_never
 
 import structlog
 
+from exporters.attempts import CURRENT, Attempts
 from exporters.backoff import full_jitter_s
 from exporters.base import Delivered, Exporter, Hold, Outcome, Refused, Retry
 from exporters.clock import Clock
@@ -76,12 +77,15 @@ class Pump:
         clock: Clock,
         chance: Callable[[], float],
         destination: Destination | None = None,
+        attempts: Attempts | None = None,
     ) -> None:
         """*destination* is what the lanes to one upstream share; None for a lane
-        that has its upstream to itself.
+        that has its upstream to itself. *attempts* are counted on where an earlier pump of the
+        lane was replaced.
         """
         self.lane = lane
         self.counts = Counts()
+        self.attempts = attempts or Attempts()
         self._destination = destination or Destination(clock, chance)
         self._store = store
         self._exporter = exporter
@@ -242,11 +246,12 @@ class Pump:
             log.error("a batch was left leased until the next start", lane=self.lane, error=type(error).__name__)
 
     async def _fly(self, batch: Batch, *, probe: bool) -> None:
-        epoch = self._pacing.epoch
+        epoch, began_s = self._pacing.epoch, self._clock.monotonic_s()
         try:
             outcome = await self._send(batch)
         finally:
             self._destination.landed(probe=probe)
+        self.attempts.ended(outcome, self._clock.monotonic_s() - began_s)
         try:
             await self._settle(batch, outcome, epoch)
         except Exception as error:  # noqa: BLE001 - left leased, it would stand still until the next start
@@ -257,6 +262,7 @@ class Pump:
             await self._persist(lambda: self._store.release(batch, answered=False))
 
     async def _send(self, batch: Batch) -> Outcome:
+        CURRENT.set(self.attempts)  # in the context of this flight's task, which the next one copies
         sending = asyncio.ensure_future(self._exporter.send(batch))
         self._sends.add(sending)
         self.counts.sent_batches += 1

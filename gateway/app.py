@@ -35,6 +35,7 @@ from gateway.insights.rounds import Rounds
 from gateway.insights.snapshot import Snapshot
 from gateway.keys.control_store import open_control, open_keys
 from gateway.observability.lane_log import LaneLog
+from gateway.observability.latency import Latencies, LoopLag
 from gateway.observability.refusals import RefusedStatus
 from gateway.observability.status import StatusReport
 from gateway.pricing.file import open_prices
@@ -225,6 +226,19 @@ class Gateway:
         self._stack.push_async_callback(self._rounds.last)
         run_in_background(self._stack, self._rounds.run(), "insights")
 
+    def _latencies(self) -> Latencies:
+        lag, pipeline = LoopLag(), self.intake.pipeline
+        run_in_background(self._stack, lag.run(), "event loop lag")
+        return Latencies(
+            self.receiver.counts.seconds,
+            pipeline.append_seconds,
+            self.spool.commit_seconds,
+            self.settler.lag_seconds,
+            self.lanes.attempts,
+            lag.seconds,
+            lambda: pipeline.parser.worker_pid,
+        )
+
     def _refused(self) -> list[RefusedStatus]:
         return self.receiver.refused.status()
 
@@ -238,6 +252,7 @@ class Gateway:
         self.admin = build_admin(
             self.config,
             status=self.status,
+            latencies=self._latencies(),
             access=self.access,
             receiver=self.receiver,
             rounds=self._rounds,

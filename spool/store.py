@@ -15,6 +15,7 @@ from typing import Protocol, TypeVar
 from spool.dead_letters import Chosen, DeadLetter, DeadLetterSummary, Place, ReasonCount, Requeued, SortKey
 from spool.errors import SpoolError
 from spool.events import IntakeOutcome, NewEvent, RepeatKey
+from spool.histogram import Histogram
 from spool.record import Batch, Lane
 from spool.series import Ending, Held, NewHeld, SeriesRow, SightingRow
 from spool.settings import SpoolSettings
@@ -50,6 +51,8 @@ class Depth:
     expired: int
     oldest_pending_ms: int | None
     """Time in ms at which the oldest pending record was received; None when nothing is pending."""
+    pending_bytes: int | None = None
+    """About: by the mean size of the oldest ones; None where no one measured it."""
 
 
 @dataclass(slots=True)
@@ -430,6 +433,10 @@ class StatusStore(Protocol):
         """Dead letters by reason, and what became of resends, as the last
         maintenance counted them.
         """
+
+    @property
+    def commit_seconds(self) -> Histogram:
+        """How long commits that keep records took, with their sync, since the start."""
 
     @property
     def used_bytes(self) -> int:

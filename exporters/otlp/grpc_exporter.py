@@ -28,6 +28,7 @@ from grpc import aio
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
 from exporters.answer_body import UnreadableAnswer
+from exporters.attempts import NO_ANSWER, count_answer
 from exporters.backoff import RETRY_AFTER_LONGEST_S
 from exporters.base import Hold, Outcome, Refused, Retry
 from exporters.clock import SystemClock
@@ -101,6 +102,7 @@ class OtlpGrpcExporter:
         except aio.AioRpcError as error:
             return self._failed(error, batch, is_packed=compression != grpc.Compression.NoCompression)
         self.destination.answered()
+        count_answer(Code.OK.name)
         try:
             partial = ExportTraceServiceResponse.FromString(answer).partial_success
         except DecodeError:
@@ -116,9 +118,11 @@ class OtlpGrpcExporter:
         code, details = error.code(), clean(self._masked(error.details() or ""), MESSAGE_LONGEST)
         if is_silence(error):
             self.destination.silent()
+            count_answer(NO_ANSWER)
             never_sent = code == Code.UNAVAILABLE and "connect" in details.lower()
             return Retry(f"no answer from {self._address}: {code.name}", answered=False, may_be_there=not never_sent)
         self.destination.answered()
+        count_answer(code.name)
         if code == Code.UNIMPLEMENTED and is_packed and _NO_GZIP.search(details):
             self._compression = grpc.Compression.NoCompression
             return Retry("the upstream does not read gzip; sent plain from here on", answered=True, after_s=0)

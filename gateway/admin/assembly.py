@@ -14,6 +14,7 @@ from gateway.delivery.embedded import EmbeddedService, no_totals
 from gateway.devices.store import DeviceStore
 from gateway.insights.rounds import Rounds
 from gateway.keys.store import KeyStore
+from gateway.observability.latency import Latencies, register
 from gateway.observability.metrics import StatusCollector
 from gateway.observability.status import StatusReport
 from gateway.receiver.authenticator import KeyAuthenticator
@@ -25,6 +26,7 @@ def build_admin(
     config: Config,
     *,
     status: StatusReport,
+    latencies: Latencies,
     access: AdminAccess,
     receiver: Receiver,
     rounds: Rounds,
@@ -36,6 +38,7 @@ def build_admin(
     """The application of the admin listener; *service* is None where the upstream is elsewhere."""
     registry = CollectorRegistry()
     registry.register(StatusCollector(status, receiver.figures))
+    register(registry, latencies)
     parts = AdminParts(
         status=status,
         totals=no_totals if service is None else service.totals,

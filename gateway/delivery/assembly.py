@@ -16,6 +16,7 @@ from gateway.devices.lane_store import EnrolmentRate
 from gateway.devices.legacy_lane import EarlierItems
 from gateway.devices.rows import New
 from gateway.devices.store import DeviceStore
+from spool.record import DEVICES
 from spool.store import EventStore, Spool
 
 
@@ -59,6 +60,7 @@ async def start_delivery(
         now_ms=spool.age_ms,
         chance=random.random,
         itself=None if options.enroll == "off" else itself,
+        attempts=lanes.attempts[DEVICES],
     )
     lanes.on_new_keys = device_lane.wake
     stack.push_async_callback(device_lane.stop)

@@ -4,11 +4,12 @@ its state as the status shows it.
 
 import asyncio
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 
 import structlog
 
+from exporters.attempts import Attempts
 from exporters.base import Exporter
 from exporters.clock import SystemClock
 from exporters.cost_service.client import CostServiceClient
@@ -113,6 +114,8 @@ class Lanes:
         self._stopping = False
         self._pumps: dict[Lane, Pump] = {}
         self._pumping: dict[Lane, asyncio.Task[None]] = {}
+        self.attempts: defaultdict[Lane, Attempts] = defaultdict(Attempts)
+        """Of every pump that a lane had."""
         self._restarts: Counter[Lane] = Counter()
         self._unnamed_before: Counter[Lane] = Counter()
         """Unnamed refusals of the pumps that were replaced."""
@@ -147,6 +150,7 @@ class Lanes:
                 clock=self._clock,
                 chance=random.random,
                 destination=plan.destination,
+                attempts=self.attempts[lane],
             )
             if lane in self._pumps:
                 self._unnamed_before[lane] += self._pumps[lane].counts.unnamed_refusals
@@ -274,6 +278,7 @@ class Lanes:
             "reason": reason,
             "restarts": self._restarts[lane],
             "unnamed_refusals": self._unnamed_before[lane] + (pump.counts.unnamed_refusals if pump else 0),
+            "pending_bytes": depth.pending_bytes,
         }
 
 

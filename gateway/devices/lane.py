@@ -9,6 +9,7 @@ from typing import Any, Final, assert_never
 
 import structlog
 
+from exporters.attempts import Attempts
 from exporters.base import Hold, Refused, Retry
 from exporters.clock import Clock
 from exporters.cost_service.devices import SCOPES, DeviceAnswer, DeviceCall, DeviceCalls
@@ -56,15 +57,17 @@ class DeviceLane:
         now_ms: Callable[[], int],
         chance: Callable[[], float],
         itself: New | None = None,
+        attempts: Attempts | None = None,
     ) -> None:
         """*now_ms* is the store's clock; *chance* draws from [0, 1). *itself*: the gateway as a
-        device, if it enrols.
+        device, if it enrols. *attempts* counts what became of its calls.
         """
         self._store = store
         self._calls = calls
         self._clock = clock
         self._chance = chance
         self._itself = itself
+        self._attempts = attempts or Attempts()
         self._lane_store = DeviceLaneStore(store, calls, rate=rate, clock=clock, now_ms=now_ms, chance=chance)
         self._never = asyncio.Event()
         self._is_stopping = False
@@ -81,6 +84,7 @@ class DeviceLane:
             clock=self._clock,
             chance=self._chance,
             destination=self._calls.client.destination,
+            attempts=self._attempts,
         )
 
     # ---- what the status shows

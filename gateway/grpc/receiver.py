@@ -11,6 +11,7 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterable
 from functools import lru_cache
+from time import perf_counter
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
@@ -117,6 +118,7 @@ class GrpcReceiver:
             """One call, from its metadata to its answer."""
             call = Call(headers_of(context.invocation_metadata()), peer_of(context.peer()), self._subject_in(context))
             self._calls += 1
+            began_s = perf_counter()
             try:
                 result = await self._result(signal, path, call, context)
             except asyncio.CancelledError:  # by its sender, at its deadline, or by the transport
@@ -124,6 +126,7 @@ class GrpcReceiver:
                 raise
             finally:
                 self._calls -= 1
+            self._receiver.counts.seconds[path].observe(perf_counter() - began_s)
             return await self._answer(result, path, call, context)
 
         return export

@@ -5,6 +5,7 @@ It ends when the commit is on disk.
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from time import perf_counter
 from typing import Final, NamedTuple
 
 from gateway.contract.errors import DeviceBlocked
@@ -20,6 +21,7 @@ from gateway.ingest.trace_attributes import TraceAttributes
 from gateway.normalise.context import Context
 from gateway.normalise.metrics import sender_of
 from spool.clock import rfc3339_ms
+from spool.histogram import ANSWER_S, Histogram
 from spool.record import AI_TELEMETRY
 from spool.store import IntakeStore, ItemCounts
 
@@ -73,10 +75,12 @@ class IngestPipeline:
         """
         self._spool = spool
         self._settler = settler
-        self._parser = parser
+        self.parser = parser
         self._now_ms = now_ms
         self._base = context or Context(0, "")
         self._devices = devices
+        self.append_seconds = Histogram(ANSWER_S)
+        """Of each payload, from its count to the end of its last commit."""
         self._trace_attributes = TraceAttributes(settler.settle_ms)
 
     async def take(self, payload: Payload, sender: Sender) -> Taken:
@@ -87,12 +91,14 @@ class IngestPipeline:
         context = self.context_of(sender)
         if payload.kind == "metrics":
             self._settler.aggregates.admit(sender_of(context))
-        parsed = await self._parser.parse(payload, context)
+        parsed = await self.parser.parse(payload, context)
         if parsed.trace_updates or parsed.traces_of_calls:
             parsed = self._trace_attributes.complete(payload.kind, parsed, context)
         had_usage = parsed.has_usage
         admitted = await self._admit(parsed, context)
+        began_s = perf_counter()
         await self._count_and_append(admitted, context)
+        self.append_seconds.observe(perf_counter() - began_s)
         if payload.kind in REFUSED_WHOLE and had_usage and not admitted.has_usage and not parsed.is_stated:
             raise DeviceBlocked(BLOCKED)
         return Taken(parsed, admitted)

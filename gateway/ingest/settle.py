@@ -23,6 +23,7 @@ from gateway.ingest.metrics import MetricsPipeline, Price
 from gateway.ingest.metrics import Settings as MetricsSettings
 from gateway.ingest.settlement_pass import SettlementPass, loaded, position
 from spool.errors import SpoolError
+from spool.histogram import LAG_S, Histogram
 from spool.record import AI_TELEMETRY, Record
 from spool.settling import Change, Moved
 from spool.store import CountingStore
@@ -90,6 +91,8 @@ class Settler:
         self._counting: list[int] = []
         """The first reference of each payload of which more is to be counted."""
         self._rebuilding: asyncio.Task[None] | None = None
+        self.lag_seconds = Histogram(LAG_S)
+        """Of each chunk of calls, from its receipt until it may be sent."""
         self.rebuilds = 0
         """How often a failed commit made the ledger be read from disk again."""
         spool.on_lost_append = self._lost_append
@@ -237,6 +240,7 @@ class Settler:
         due = ledger.due(await self._through_ms(now_ms), sealed_seq, most_reports=PASS_REPORTS)
         if not due:
             return 0
+        received = {seq: ledger.received_ms(seq) for seq in due}
         waiting = await self._waiting(ledger, due)
         waiting_refs = {ref for reports in waiting for ref in reports}
         settlement = SettlementPass(ledger, self._spool, self._price, self._late, due, waiting_refs, lost_appends, end)
@@ -246,7 +250,8 @@ class Settler:
         except BaseException:
             settlement.undo()
             raise
-        for seq in due:
+        for seq, received_ms in received.items():
+            self.lag_seconds.observe(max(0, self._now_ms() - received_ms) / 1000)
             ledger.settled(seq)
         return len(due)
 

@@ -36,6 +36,8 @@ class LaneStatus(TypedDict):
     restarts: NotRequired[int]
     """How often its pump was replaced, because it ended by a fault or stood still,
     since the gateway started."""
+    pending_bytes: NotRequired[int | None]
+    """What is pending takes about so much; null where no one measures it."""
     unnamed_refusals: NotRequired[int]
     """Of the delivered records, how many an OTLP upstream refused without naming them, since the
     gateway started."""
@@ -116,7 +118,7 @@ class Name:
     """
 
     name: str
-    kind: Literal["counter", "gauge"]
+    kind: Literal["counter", "gauge", "histogram"]
     meaning: str
     labels: tuple[str, ...] = ()
 
@@ -149,6 +151,12 @@ LANE_OLDEST: Final = Name(
     "telemetry_gateway_lane_oldest_pending_age_seconds",
     "gauge",
     "Age of the oldest pending record; 0 when nothing is pending.",
+    ("lane",),
+)
+LANE_BYTES: Final = Name(
+    "telemetry_gateway_lane_pending_bytes",
+    "gauge",
+    "Size of the pending records, about: their number by the mean size of the oldest. Not for unit_cost and devices.",
     ("lane",),
 )
 LANE_STATE: Final = Name(
@@ -246,7 +254,7 @@ ENROLMENTS: Final = Name(
 UP: Final = Name("telemetry_gateway_info", "gauge", "Always 1; its label says which release runs.", ("version",))
 
 NAMES: Final[tuple[Name, ...]] = (
-    ITEMS_RECEIVED, ITEMS, ITEM_REASONS, LANE_RECORDS, LANE_DELIVERED, LANE_EXPIRED, LANE_OLDEST, LANE_STATE,
+    ITEMS_RECEIVED, ITEMS, ITEM_REASONS, LANE_RECORDS, LANE_DELIVERED, LANE_EXPIRED, LANE_OLDEST, LANE_BYTES, LANE_STATE,
     LANE_RESTARTS, LANE_UNNAMED_REFUSALS, DEAD_LETTERS, DEAD_LETTER_ENDS, SENDING_AGAIN, SENT_AGAIN,
     UNPRICED, SPOOL_BYTES, SPOOL_USED, SPOOL_LIMIT, DISK_FREE, QUARANTINED, QUARANTINE_BYTES, SALVAGES, UNACKNOWLEDGED, LOST, HTTP_ANSWERS, HTTP_GONE, OVER_QUOTA, UNFORESEEN, IN_FLIGHT_BYTES, DEVICES, ENROLMENTS, UP,
 )  # fmt: skip
@@ -319,6 +327,8 @@ def lane_metrics(lanes: Mapping[str, LaneStatus]) -> Iterator[Metric]:
     yield family(LANE_DELIVERED, [((name,), lane["delivered"]) for name, lane in lanes.items()])
     yield family(LANE_EXPIRED, [((name,), lane["expired"]) for name, lane in lanes.items()])
     yield family(LANE_OLDEST, [((name,), lane["oldest_pending_age_s"] or 0) for name, lane in lanes.items()])
+    sizes = [((name,), size) for name, lane in lanes.items() if (size := lane.get("pending_bytes")) is not None]
+    yield family(LANE_BYTES, sizes)
     states = [((name, state), float(lane["state"] == state)) for name, lane in lanes.items() for state in LANE_STATES]
     yield family(LANE_STATE, states)
     yield family(LANE_RESTARTS, [((name,), lane.get("restarts", 0)) for name, lane in lanes.items()])

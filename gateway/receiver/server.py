@@ -7,10 +7,11 @@ can be refused by the headers is refused unread.
 """
 
 import asyncio
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
+from time import perf_counter
 
 import structlog
 from aiohttp import web
@@ -34,6 +35,7 @@ from gateway.receiver.content_encoding import decoder_for
 from gateway.receiver.cors import Cors
 from gateway.receiver.otlp import OtlpManner
 from gateway.receiver.routes import POST_ONLY, BodyRoute, Manner, Route, RouteTable
+from spool.histogram import ANSWER_S, Histogram
 
 log = structlog.get_logger()
 
@@ -71,6 +73,8 @@ class WebCounts:
     """Errors that no table entry foresaw."""
     gone: int = 0
     """Senders that went away before their body was whole."""
+    seconds: defaultdict[str, Histogram] = field(default_factory=lambda: defaultdict(lambda: Histogram(ANSWER_S)))
+    """Route's path -> from the headers of its requests to their answers."""
 
 
 class Receiver:
@@ -132,6 +136,7 @@ class Receiver:
         """One request, from its headers to its answer; raises nothing but what states
         that the sender went away.
         """
+        began_s = perf_counter()
         route: Route | None = None
         hold = Hold(self.budget)
         try:
@@ -151,7 +156,9 @@ class Receiver:
                 hold.give_back_quota()
         finally:
             self.heap.freed(hold.release())
-        self.counts.answers[route.path if route else NO_ROUTE, response.status] += 1
+        path = route.path if route else NO_ROUTE
+        self.counts.answers[path, response.status] += 1
+        self.counts.seconds[path].observe(perf_counter() - began_s)
         return self._cors.allowing(request, response)
 
     async def accept(

@@ -30,6 +30,8 @@ CHANGES_SEQS = 256
 """Chunk numbers whose changes are read at a time: a freeze must not load
 those of a whole backlog."""
 UNREADABLE = "unreadable_row"
+MEASURED_CHUNKS = 64
+"""Whose mean stands for the size of all that is pending."""
 """Code of dead letters that the spool itself set aside: their
 chunk's row does not hold together."""
 
@@ -713,8 +715,7 @@ def expire(
 def oldest_pending_ms(connection: sqlite3.Connection, lane: Lane) -> int | None:
     """When the oldest record that *lane* has not delivered was received; in ms of wall clock."""
     row = lane_row(connection, lane)
-    (frozen,) = connection.execute("SELECT min(seq_lo) FROM batch WHERE lane=? AND origin=''", (lane,)).fetchone()
-    first = row.next.seq if frozen is None else min(frozen, row.next.seq)
+    first = first_pending_seq(connection, lane, row)
     found = connection.execute(
         "SELECT received_ms FROM chunk WHERE lane=? AND seq>=? AND n>0 ORDER BY seq LIMIT 1", (row.source, first)
     ).fetchone()
@@ -729,6 +730,26 @@ def oldest_pending_ms(connection: sqlite3.Connection, lane: Lane) -> int | None:
     if row.source in _OLDEST_HELD:
         times += [at for (at,) in connection.execute(_OLDEST_HELD[row.source]) if at is not None]
     return min(times, default=None)
+
+
+def first_pending_seq(connection: sqlite3.Connection, lane: Lane, row: LaneRow) -> int:
+    """The chunk with the first record that *lane* has not delivered."""
+    (frozen,) = connection.execute("SELECT min(seq_lo) FROM batch WHERE lane=? AND origin=''", (lane,)).fetchone()
+    return row.next.seq if frozen is None else min(_whole(frozen), row.next.seq)
+
+
+def mean_pending_bytes(connection: sqlite3.Connection, lane: Lane) -> float | None:
+    """The mean size of a record in the oldest chunks that *lane* has not delivered; None for none.
+
+    Only lengths are read.
+    """
+    row = lane_row(connection, lane)
+    size_bytes, n = connection.execute(
+        "SELECT sum(size), sum(n) FROM (SELECT length(body) AS size, n FROM chunk WHERE lane=? AND seq>=? AND n>0"
+        " ORDER BY seq LIMIT ?)",
+        (row.source, first_pending_seq(connection, lane, row), MEASURED_CHUNKS),
+    ).fetchone()
+    return size_bytes / n if n else None
 
 
 def evidence(connection: sqlite3.Connection, lane: Lane, from_seq: int, *, most: int) -> list[Evidence]:

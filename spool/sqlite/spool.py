@@ -25,6 +25,7 @@ from spool.data_lock import DataLock
 from spool.dead_letters import DeadLetterSummary
 from spool.drain import Drain
 from spool.errors import SpoolError, SpoolFull
+from spool.histogram import Histogram
 from spool.record import AI_TELEMETRY, OWN_LANES, USAGE_EVENTS, Batch, Lane
 from spool.settings import SpoolSettings
 from spool.settling import Change, Evidence, Moved, Position, Settled
@@ -144,6 +145,7 @@ class SqliteSpool:
         self._wakes: dict[Lane, asyncio.Event] = {lane: asyncio.Event() for lane in self._sources}
         self._not_before_ms: dict[Lane, int] = {}
         self._oldest_ms: dict[Lane, int | None] = {}
+        self._mean_bytes: dict[Lane, float | None] = {}
         self._lost: SpoolError | None = None
         self.lost_appends = 0
         """Commits of appends that failed, as far as their senders were
@@ -509,7 +511,14 @@ class SqliteSpool:
     def depth(self, lane: Lane) -> Depth:
         x = self._counters.lanes[lane]
         oldest = self._oldest_ms.get(lane) if x.pending else None
-        return Depth(x.kept, x.delivered, x.pending, x.dead_lettered, x.expired, oldest)
+        mean_bytes = self._mean_bytes.get(lane) if x.pending else 0.0
+        size_bytes = None if mean_bytes is None else round(mean_bytes * x.pending)
+        return Depth(x.kept, x.delivered, x.pending, x.dead_lettered, x.expired, oldest, size_bytes)
+
+    @property
+    def commit_seconds(self) -> Histogram:
+        """As `StatusStore` has it."""
+        return self.writer.commit_seconds
 
     @property
     def used_bytes(self) -> int:
@@ -535,6 +544,9 @@ class SqliteSpool:
             await self._note_time()
         self._oldest_ms = await self.ask(
             lambda connection, _: {lane: rows.oldest_pending_ms(connection, lane) for lane in self._sources}
+        )
+        self._mean_bytes = await self.ask(
+            lambda connection, _: {lane: rows.mean_pending_bytes(connection, lane) for lane in self._sources}
         )
         await self._reclaim(now_ms)
         await self._give_back_pages()

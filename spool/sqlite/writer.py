@@ -22,6 +22,7 @@ import orjson
 from spool.counters import Counters
 from spool.data_dir import DATABASE, RESERVE
 from spool.errors import SpoolCorrupt, SpoolError, SpoolLocked, SpoolTooNew
+from spool.histogram import ANSWER_S, Histogram
 from spool.record import Lane
 from spool.sqlite import database, rows
 from spool.sqlite.recovery import opening, salvage
@@ -97,6 +98,8 @@ class Writer:
         self._log_pages = database.log_pages_for(min(max_bytes, 4 * reserve_bytes) if reserve_bytes else max_bytes)
         self._followers = followers
         self._reserve = Reserve(data_dir / RESERVE, reserve_bytes)
+        self.commit_seconds = Histogram(ANSWER_S)
+        """Of commits that keep records, with their sync. Read by other threads."""
         self._connection, self._counters = self._open_first()
         self.is_disk_full = not self._reserve.hold()
         """Whether new data is refused until there is room again. Read by other threads."""
@@ -266,6 +269,7 @@ class Writer:
         """One commit; the counters change only when it succeeded."""
         connection = self._connection
         counters = self._counters.copy()
+        began_s = time.perf_counter()
         with database.one_commit(connection):
             for chunk in group.chunks:
                 rows.insert_chunk(connection, chunk)
@@ -276,6 +280,8 @@ class Writer:
             results = [operation(connection, counters) for operation in group.operations]
             if group.counts or group.chunks or counters != self._counters:  # a group that only reads writes nothing
                 save_counters(connection, counters)
+        if group.chunks:
+            self.commit_seconds.observe(time.perf_counter() - began_s)
         self._counters = counters
         return results
 

@@ -702,6 +702,10 @@ class Ledger:
             self._add_stream_part(fact, new, chunk, idx)
         self._watch_co_instrumented(fact.source, fact.scope, (new,))
 
+    def received_ms(self, seq: int) -> int:
+        """When chunk *seq*, which settles, was received."""
+        return self._chunks[seq].received_ms
+
     def settled(self, seq: int) -> None:
         """Chunk *seq* may be forwarded: forget its rows."""
         self._chunks.pop(seq, None)

@@ -24,6 +24,11 @@ class Parser:
         self._worker = worker
         self._one_large = asyncio.Lock()
 
+    @property
+    def worker_pid(self) -> int | None:
+        """Of the worker process; None where none runs."""
+        return None if self._worker is None else self._worker.worker.pid
+
     async def parse(self, payload: Payload, context: Context) -> Parsed:
         """Raises BadPayload for a body that can never be read, TooLarge for one over the limits,
         Overloaded where the worker died over it.

@@ -1,0 +1,44 @@
+"""What became of one lane's requests to its upstream: how long a batch took, how it ended, and with
+which class of status each request was answered.
+
+A batch may take several requests, or none. The pump names the attempts that a send belongs to in
+`CURRENT`, a context variable; the client of the transport counts each answer there.
+"""
+
+from collections import Counter
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+from exporters.base import Outcome
+from spool.histogram import SEND_S, Histogram
+
+NO_ANSWER = "none"
+
+
+@dataclass(slots=True)
+class Attempts:
+    """Since the gateway started."""
+
+    seconds: Histogram = field(default_factory=lambda: Histogram(SEND_S))
+    """Of each batch, from its send to its outcome."""
+    outcomes: Counter[str] = field(default_factory=Counter)
+    """`delivered`, `retry`, `hold`, `refused` -> batches."""
+    answers: Counter[str] = field(default_factory=Counter)
+    """`2xx` … `5xx`, gRPC's `OK` … `UNAUTHENTICATED`, or `none` -> requests."""
+
+    def ended(self, outcome: Outcome, took_s: float) -> None:
+        """A batch came back."""
+        self.seconds.observe(took_s)
+        self.outcomes[type(outcome).__name__.lower()] += 1
+
+
+CURRENT: ContextVar[Attempts | None] = ContextVar("attempts", default=None)
+
+
+def count_answer(status: int | str) -> None:
+    """Count a request of the present send by its HTTP status, the name of its gRPC status, or
+    `NO_ANSWER`.
+    """
+    attempts = CURRENT.get()
+    if attempts is not None:
+        attempts.answers[status if isinstance(status, str) else f"{status // 100}xx"] += 1

@@ -1,0 +1,146 @@
+"""How long things take, and what they take of the machine: histograms, the outcomes of requests to
+the upstream, and the two processes.
+
+The parts count (`spool.histogram`, `exporters.attempts`); a scrape reads. The figures of the
+processes are `prometheus_client.ProcessCollector`'s, which has them on Linux alone.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Final
+
+from prometheus_client import GC_COLLECTOR, CollectorRegistry, ProcessCollector
+from prometheus_client.core import HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from exporters.attempts import Attempts
+from gateway.observability.metrics import Name, family
+from spool.histogram import ANSWER_S, Histogram
+
+REQUEST_SECONDS: Final = Name(
+    "telemetry_gateway_request_duration_seconds",
+    "histogram",
+    "From a request's headers to its answer, the commit included. Route `none`: a path that does not exist.",
+    ("transport", "route"),
+)
+APPEND_SECONDS: Final = Name(
+    "telemetry_gateway_append_duration_seconds",
+    "histogram",
+    "From the count of a payload to the end of the commit that keeps it.",
+)
+COMMIT_SECONDS: Final = Name(
+    "telemetry_gateway_spool_commit_duration_seconds",
+    "histogram",
+    "Commits to spool.db that keep records, with their sync.",
+)
+SETTLE_LAG: Final = Name(
+    "telemetry_gateway_settle_lag_seconds",
+    "histogram",
+    "From the receipt of a chunk of calls until it may be sent: counting.settle, and what exceeds it.",
+)
+SEND_SECONDS: Final = Name(
+    "telemetry_gateway_send_duration_seconds", "histogram", "From the send of a batch to its outcome.", ("lane",)
+)
+SENDS: Final = Name(
+    "telemetry_gateway_sends",
+    "counter",
+    "Batches sent, by outcome: delivered, retry, hold or refused.",
+    ("lane", "outcome"),
+)
+UPSTREAM_ANSWERS: Final = Name(
+    "telemetry_gateway_upstream_answers",
+    "counter",
+    "Requests to the upstream by class of HTTP status (2xx …), name of gRPC status, or none where no answer came.",
+    ("lane", "status"),
+)
+LOOP_LAG: Final = Name(
+    "telemetry_gateway_event_loop_lag_seconds",
+    "histogram",
+    "How late the event loop wakes what waited for a moment; looked at twice a second.",
+)
+NAMES: Final = (
+    REQUEST_SECONDS, APPEND_SECONDS, COMMIT_SECONDS, SETTLE_LAG, SEND_SECONDS, SENDS, UPSTREAM_ANSWERS, LOOP_LAG,
+)  # fmt: skip
+
+LOOK_EVERY_S: Final = 0.5
+GRPC_METHOD: Final = "/Export"
+"""With it ends the route of a gRPC call, and no path of HTTP."""
+
+
+class LoopLag:
+    """How late the event loop is."""
+
+    def __init__(self) -> None:
+        self.seconds = Histogram(ANSWER_S)
+
+    async def run(self) -> None:
+        """Look twice a second, until cancelled."""
+        while True:
+            began_s = perf_counter()
+            await asyncio.sleep(LOOK_EVERY_S)
+            self.seconds.observe(max(0.0, perf_counter() - began_s - LOOK_EVERY_S))
+
+
+@dataclass(frozen=True, slots=True)
+class Latencies:
+    """The histograms of a running gateway's parts."""
+
+    requests: Mapping[str, Histogram]
+    """By route."""
+    append: Histogram
+    commit: Histogram
+    settle_lag: Histogram
+    attempts: Mapping[str, Attempts]
+    """By lane."""
+    loop_lag: Histogram
+    parser_pid: Callable[[], int | None] = field(default=lambda: None)
+    """Of the process that parses large payloads; None while there is none."""
+
+
+class LatencyCollector(Collector):
+    """Give it to a prometheus-client registry."""
+
+    def __init__(self, latencies: Latencies) -> None:
+        self._latencies = latencies
+
+    def describe(self) -> Iterable[Metric]:
+        """The names without samples."""
+        return [histograms(name, []) if name.kind == "histogram" else family(name, []) for name in NAMES]
+
+    def collect(self) -> Iterator[Metric]:
+        """Metric families as of now."""
+        found = self._latencies
+        yield histograms(REQUEST_SECONDS, [((transport_of(path), path), x) for path, x in list(found.requests.items())])
+        yield histograms(APPEND_SECONDS, [((), found.append)])
+        yield histograms(COMMIT_SECONDS, [((), found.commit)])
+        yield histograms(SETTLE_LAG, [((), found.settle_lag)])
+        attempts = list(found.attempts.items())
+        yield histograms(SEND_SECONDS, [((lane,), x.seconds) for lane, x in attempts])
+        yield family(SENDS, [((lane, outcome), n) for lane, x in attempts for outcome, n in x.outcomes.items()])
+        yield family(UPSTREAM_ANSWERS, [((lane, status), n) for lane, x in attempts for status, n in x.answers.items()])
+        yield histograms(LOOP_LAG, [((), found.loop_lag)])
+
+
+def register(registry: CollectorRegistry, latencies: Latencies) -> None:
+    """Add the histograms, both processes and the garbage collector to *registry*."""
+    registry.register(LatencyCollector(latencies))
+    ProcessCollector(registry=registry)
+    ProcessCollector(
+        namespace="telemetry_gateway_parser", pid=lambda: latencies.parser_pid() or "none", registry=registry
+    )
+    registry.register(GC_COLLECTOR)
+
+
+def transport_of(route: str) -> str:
+    return "grpc" if route.endswith(GRPC_METHOD) else "http"
+
+
+def histograms(name: Name, samples: Iterable[tuple[tuple[str, ...], Histogram]]) -> Metric:
+    metric = HistogramMetricFamily(name.name, name.meaning, labels=name.labels)
+    for labels, histogram in samples:
+        observed = histogram.read()
+        buckets = [("+Inf" if bound == float("inf") else str(bound), n) for bound, n in observed.buckets]
+        metric.add_metric(labels, buckets, observed.sum)
+    return metric
