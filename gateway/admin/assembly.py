@@ -5,12 +5,12 @@ from prometheus_client import CollectorRegistry
 
 from gateway.admin.dead_letters import DeadLetterRequests
 from gateway.admin.keys import KeyRequests
-from gateway.admin.pages import AdminParts
+from gateway.admin.parts import AdminParts
 from gateway.admin.registry import AdminStores
 from gateway.admin.server import admin_app
 from gateway.admin.session import AdminAccess
 from gateway.config.model import Config
-from gateway.delivery.embedded import EmbeddedService, no_totals
+from gateway.delivery.embedded import EmbeddedService
 from gateway.devices.store import DeviceStore
 from gateway.insights.rounds import Rounds
 from gateway.keys.store import KeyStore
@@ -41,7 +41,6 @@ def build_admin(
     register(registry, latencies)
     parts = AdminParts(
         status=status,
-        totals=no_totals if service is None else service.totals,
         not_ready=status.not_ready,
         registry=registry,
         access=access,

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple, Protocol
 
 from gateway.admin.operation import Answer, Call, Listed, Note, Operation
+from gateway.admin.role import Role
 from gateway.common.plural import plural
 from gateway.contract.scopes import granted
 from gateway.keys.errors import OpenIntakeInUse
@@ -150,7 +151,7 @@ def _noted(what: str) -> Note:
 
 
 LIST: Final = Operation(
-    method="GET", path=KEYS, id="listKeys", summary="Keys", tag=_TAG,
+    method="GET", path=KEYS, id="listKeys", least_role=Role.OPERATOR, summary="Keys", tag=_TAG,
     handler=listed, answer=Listed(KEY_LIST, "Key"),
 )  # fmt: skip
 CREATE: Final = Operation(
@@ -159,7 +160,7 @@ CREATE: Final = Operation(
     answer=Answer("The key is made, and its secret is shown, once.", "CreatedKey", 201),
 )  # fmt: skip
 SHOW: Final = Operation(
-    method="GET", path=_ONE, id="readKey", summary="One key, with every scope that it grants now", tag=_TAG,
+    method="GET", path=_ONE, id="readKey", least_role=Role.OPERATOR, summary="One key, with every scope that it grants now", tag=_TAG,
     handler=show, answer=_AS_IT_IS_NOW,
 )  # fmt: skip
 EDIT: Final = Operation(

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar, cast
 from urllib.parse import quote
 
+from gateway.admin.role import Role
 from gateway.common.body import Body
 from gateway.keys.requests import OPERATOR
 from gateway.lists.conventions import ListShape
@@ -79,6 +80,8 @@ class Operation(Generic[S, B]):
     scope: str | None = None
     """Lets an inbound key in beside the admin token."""
     open: Opened = None
+    least_role: Role | None = None
+    """Below it a credential is refused; None: a viewer reads, an operator changes."""
 
     handler: Callable[[S, Call[B]], Awaitable[Mapping[str, Any] | None]]
     """Returns the answer's JSON object; None for an answer without a body."""
@@ -92,6 +95,13 @@ class Operation(Generic[S, B]):
     parameters: Mapping[str, Json] = field(default_factory=dict)
     """Parameter of the path -> its schema, where that is not `NAMED`."""
     note: Note | None = None
+
+    @property
+    def role(self) -> Role:
+        """The least role that may call it."""
+        if self.least_role is not None:
+            return self.least_role
+        return Role.VIEWER if self.method == "GET" else Role.OPERATOR
 
     @property
     def status(self) -> int:

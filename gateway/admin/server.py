@@ -1,32 +1,34 @@
-"""The admin listener: one application from the registry, its errors, and its guards.
+"""The admin listener: one application from the registries, its errors, and its guards.
 
-Probes are open everywhere, metrics and status on loopback. Everything else needs
-the admin token or a session opened with it; an operation with a scope also admits
-an inbound key that grants it.
+Probes, assets and the form to log in are open everywhere, metrics and status on loopback.
+Everything else needs a token or a session of the role that the route's row names; an operation with
+a scope also admits an inbound key that grants it.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
-from http import HTTPStatus
-from ipaddress import ip_address
 from typing import Any, Final
 
 import structlog
 from aiohttp import web
-from aiohttp.typedefs import Handler, Middleware
+from aiohttp.typedefs import Handler
 
+from gateway.admin.guard import BY, AccessRules, Row, access_guard, host_guard, is_of_page
 from gateway.admin.json_body import encoded_answer, json_answer, json_body
 from gateway.admin.operation import AnyOperation, Call, Note
-from gateway.admin.page import CONTENT_SECURITY_POLICY, login_page
-from gateway.admin.pages import PAGES, PARTS, STORES, AdminParts, PageRoute, html
+from gateway.admin.pages import PAGES, PageRoute
+from gateway.admin.parts import PARTS, STORES, AdminParts
 from gateway.admin.registry import AdminStores
+from gateway.admin.site.live import LIVE, Live
+from gateway.admin.site.registry import ACTIONS
+from gateway.admin.site.registry import VIEWS as ALL_VIEWS
+from gateway.admin.site.rendering import CONTENT_SECURITY_POLICY
+from gateway.admin.site.shell import VIEWS, action_handler, error_page, view_handler, wants_html
 from gateway.common.traceback_summary import places
-from gateway.contract.errors import Forbidden, Unauthenticated
 from gateway.insights.changes import InsightError
 from gateway.keys.requests import OPERATOR
 from gateway.receiver.answers import answer_for, kind_of
-from gateway.receiver.authenticator import credential, host_name, is_loopback_host
 from gateway.receiver.ready_response import SERVER
 from gateway.receiver.responses import json_error
 
@@ -36,7 +38,6 @@ MAX_BODY_BYTES = 256 * 1024
 """The longest comment fits, also with each character escaped."""
 
 SAFE_HEADERS = {
-    "Server": SERVER,
     "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "same-origin",  # not no-referrer: with that, browsers send a form's Origin as null
@@ -44,11 +45,11 @@ SAFE_HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 
-
-BY: Final = web.RequestKey("by", str)
-"""In a request: the name of the inbound key that admitted it."""
-
-Row = PageRoute | AnyOperation
+SITE: Final = (
+    *(PageRoute("GET", view.path, view_handler(view), view.role) for view in ALL_VIEWS),
+    *(PageRoute("POST", action.path, action_handler(action), action.role) for action in ACTIONS),
+)
+"""The routes of the page: HTML, also for errors."""
 
 
 def admin_app(
@@ -60,11 +61,14 @@ def admin_app(
     addresses that others reach it by.
     """
     served = list(stores.bound())
-    rows: list[Row] = [*PAGES, *(operation for operation, _ in served)]
-    guards = [host_guard(loopback=loopback, host_names=host_names), access_guard(rows, loopback=loopback)]
+    rows: list[Row] = [*PAGES, *SITE, *(operation for operation, _ in served)]
+    guards = [host_guard(loopback=loopback, host_names=host_names), access_guard(AccessRules(rows, loopback=loopback))]
     app = web.Application(middlewares=[answering, *guards], client_max_size=MAX_BODY_BYTES)
-    app[PARTS], app[STORES] = parts, stores
-    app.add_routes([route(row, row.handler) for row in PAGES])
+    app[PARTS], app[STORES], app[VIEWS] = parts, stores, ALL_VIEWS
+    app[LIVE] = streams = Live(parts.status)
+    app.on_shutdown.append(streams.stop)
+    app.on_response_prepare.append(add_safe_headers)
+    app.add_routes([route(row, row.handler) for row in (*PAGES, *SITE)])
     app.add_routes([route(operation, endpoint(operation, store)) for operation, store in served])
     return app
 
@@ -104,87 +108,39 @@ def log_change(note: Note, call: Call[Any], result: Mapping[str, Any]) -> None:
     log.info(note.event, what=note.what, by=by, **{note.id_name: changed})
 
 
+async def add_safe_headers(request: web.Request, response: web.StreamResponse) -> None:
+    for name, value in SAFE_HEADERS.items():
+        response.headers.setdefault(name, value)
+    response.headers["Server"] = SERVER
+
+
 @web.middleware
 async def answering(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Every error of this listener becomes its answer here."""
     try:
-        response = await handler(request)
+        return await handler(request)
     except web.HTTPException as error:
         headers = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else {}
         body = json_error(error.reason, error.reason.lower().replace(" ", "_"))
-        response = encoded_answer(body, error.status, headers)
+        return encoded_answer(body, error.status, headers)
     except InsightError as error:
-        response = encoded_answer(json_error(str(error), error.code), error.status)
+        return refused(request, error.status, str(error), error.code)
     except Exception as error:  # noqa: BLE001 - an unforeseen error must not end in a traceback that quotes data
         answer = answer_for(error)
         if not answer.show_text:
             # Not `exception`: the error's text may quote data.
             log.error("unforeseen error", error=type(error).__name__, at=places(error))  # noqa: TRY400
         message = str(error) if answer.show_text else "an unforeseen error"
-        response = encoded_answer(json_error(message, kind_of(error), answer.beside), answer.status)
+        response = refused(request, answer.status, message, kind_of(error), answer.beside)
         if answer.retry_after_s is not None:
             response.headers["Retry-After"] = str(answer.retry_after_s)
-    for name, value in SAFE_HEADERS.items():
-        response.headers.setdefault(name, value)
-    return response
+        return response
 
 
-def host_guard(*, loopback: bool, host_names: AbstractSet[str]) -> Middleware:
-    """Refuses names that are not ours: a page whose DNS name was turned to this
-    address must not read from it.
-    """
-
-    @web.middleware
-    async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
-        hosts = request.headers.getall("Host", ("",))
-        if not all(is_loopback_host(host) or (not loopback and is_own_host(host, host_names)) for host in hosts):
-            raise Forbidden("the Host header is not a name of this listener")
-        return await handler(request)
-
-    return guard
-
-
-def is_own_host(host: str, host_names: AbstractSet[str]) -> bool:
-    """An address, which no DNS name can stand for, or a configured name."""
-    name, port_ok = host_name(host)
-    try:
-        ip_address(name)
-    except ValueError:
-        return port_ok and name.lower() in host_names
-    return port_ok
-
-
-def access_guard(rows: Sequence[Row], *, loopback: bool) -> Middleware:
-    """The middleware that admits requests of loopback or with the admin token."""
-    open_paths = {row.path for row in rows if row.open == "everywhere" or (loopback and row.open)}
-    scopes: dict[tuple[str, str], str | None] = {
-        (row.method, row.path): row.scope for row in rows if not isinstance(row, PageRoute)
-    }
-
-    def is_opened_by_key(request: web.Request) -> bool:
-        """Raises Unauthenticated, Forbidden, DatabaseUnavailable."""
-        resource, gate = request.match_info.route.resource, request.app[PARTS].gate
-        scope = None if resource is None else scopes.get((read_as_get(request), resource.canonical))
-        if scope is None or gate is None or credential(request.headers) is None:
-            return False
-        key = gate.admit(request.headers, scope)
-        if key is None:
-            return False
-        request[BY] = key.name
-        return True
-
-    @web.middleware
-    async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if request.path in open_paths or request.app[PARTS].access.allows(request) or is_opened_by_key(request):
-            return await handler(request)
-        is_page = request.path == "/" and read_as_get(request) == "GET"
-        if is_page and "text/html" in request.headers.get("Accept", ""):
-            return html(login_page("This page needs the admin token, or a one-time link."), HTTPStatus.UNAUTHORIZED)
-        raise Unauthenticated("the admin token is needed, in the Authorization header")
-
-    return guard
-
-
-def read_as_get(request: web.Request) -> str:
-    """The method; HEAD is the GET without its body."""
-    return "GET" if request.method == "HEAD" else request.method
+def refused(
+    request: web.Request, status: int, message: str, code: str, beside: Mapping[str, object] | None = None
+) -> web.Response:
+    """An error as JSON; as a page where a browser asked for one."""
+    if is_of_page(request) and wants_html(request):
+        return error_page(status, message)
+    return encoded_answer(json_error(message, code, beside or {}), status)

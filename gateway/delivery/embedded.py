@@ -7,11 +7,9 @@ the operator, lie as files of mode 0600.
 """
 
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple, Self, TypedDict
-
-import aiohttp
+from typing import Self
 
 from exporters.secret import Secret
 from gateway.config.model import Upstream, UpstreamKey
@@ -69,69 +67,6 @@ async def prepare_keys(service: Service, data_dir: Path) -> tuple[UpstreamKey, .
     )
 
 
-def read_if_there(path: Path) -> str | None:
-    return path.read_text().strip() if path.exists() else None
-
-
-class Total(TypedDict, total=False):
-    """Billed calls of one provider and model; None is unknown."""
-
-    provider: str | None
-    model: str | None
-    calls: int
-    input_tokens: int
-    cache_read_input_tokens: int
-    cache_creation_input_tokens: int
-    output_tokens: int
-    reasoning_output_tokens: int
-    calls_without_usage: int
-    calls_without_cost: int
-    cost: str | None
-    """Decimal string of US dollars; None where no call has a cost in them."""
-    other_costs: dict[str, str]
-    """Currency -> decimal string."""
-
-
-class TotalsPage(NamedTuple):
-    """Totals of the models with most calls, from the one numbered *first* on (from 0)."""
-
-    rows: Sequence[Total]
-    first: int = 0
-    groups: int | None = None
-    """How many there are of all; None where *rows* are all."""
-    are_known: bool = True
-    """False where the records went to another service, which has them."""
-
-
-class ServiceSummary:
-    """Asks the embedded service what it was sent, with the operator's read key."""
-
-    def __init__(self, port: int, key_file: Path) -> None:
-        self._url = f"http://127.0.0.1:{port}/v2/ai-telemetry/summary"
-        self._key_file = key_file
-        self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5))
-
-    async def totals(self, first: int, most: int) -> TotalsPage:
-        """Billed calls by provider and model; nothing when the service does not answer."""
-        params = {"limit": str(most), "offset": str(first)}
-        headers = {"Authorization": read_if_there(self._key_file) or ""}
-        try:
-            async with self._session.get(self._url, params=params, headers=headers) as response:
-                response.raise_for_status()
-                found = await response.json()
-        except (aiohttp.ClientError, TimeoutError):
-            return TotalsPage([])
-        return TotalsPage(found["summary"], first, found["groups"])
-
-    async def close(self) -> None:
-        await self._session.close()
-
-
-async def no_totals(*_: int) -> TotalsPage:
-    """For a gateway whose service is elsewhere."""
-    return TotalsPage([], are_known=False)
-
-
 class EmbeddedService:
     """The local service in this process, listening; made by `start`."""
 
@@ -139,11 +74,9 @@ class EmbeddedService:
         self._service = service
         self._data_dir = data_dir
         self._own_port = own_port
-        self._summary = ServiceSummary(own_port, data_dir / READ_KEY_FILE)
         self.port = port
         """Of `listen.service`."""
         self.keys = service.keys
-        self.totals = self._summary.totals
 
     @classmethod
     async def start(
@@ -170,7 +103,6 @@ class EmbeddedService:
         return Upstream(base_url=f"http://127.0.0.1:{self._own_port}", keys=keys, knows_event_ids=True)
 
     async def stop(self) -> None:
-        await self._summary.close()
         await self._service.stop()
 
 

@@ -9,8 +9,10 @@ import orjson
 
 from gateway.admin import insights
 from gateway.admin.openapi.operations import operation_paths
+from gateway.admin.openapi.site import site_paths
 from gateway.admin.openapi.sources import forwarded_otlp_paths, source_paths
 from gateway.admin.registry import OPERATIONS
+from gateway.admin.site.registry import ACTIONS, VIEWS
 from gateway.lists.openapi.document import Json, document, model_schemas, read_folder, written_out
 from gateway.sources.catalogue import SOURCES
 
@@ -21,8 +23,8 @@ was ever created, a gateway on loopback needs none (except for `GET /v2/insights
 key). `http.base_path` precedes their paths. Data of a request that is answered 2xx is on disk. A request
 to an unknown path, or one that is no valid HTTP, is answered with OTLP's `RpcStatus`.
 
-The admin port (default 4319) needs the admin token, or a session opened with it. `x-open` marks an
-operation that needs neither: `everywhere`, or on `loopback`.
+The admin port (default 4319) needs the admin token, or a session opened with it; the viewer's token
+reads, but no keys. `x-open` marks an operation that needs neither: `everywhere`, or on `loopback`.
 
 Every GET, on either port, is answered to HEAD too: the same status and headers, without the body."""
 
@@ -41,7 +43,7 @@ def gateway_document() -> Json:
     senders["paths"] |= source_paths(tuple(SOURCES.values()), answers, senders["paths"])
     senders["paths"] |= forwarded_otlp_paths(senders["paths"])
     admin = read_folder("gateway.admin.openapi", "admin")
-    admin["paths"] |= operation_paths(OPERATIONS)
+    admin["paths"] |= operation_paths(OPERATIONS) | site_paths(VIEWS, ACTIONS)
     # Served to keys on the senders' port too: `gateway.receiver.forwarded`.
     admin["paths"][insights.LIST.path]["get"]["servers"] = [*ADMIN, *SENDERS]
     admin["components"]["schemas"] |= model_schemas(each.body for each in OPERATIONS if each.body is not None)

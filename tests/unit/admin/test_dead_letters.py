@@ -14,12 +14,12 @@ import pytest
 
 from exporters.secret import Secret
 from gateway.admin.dead_letters import DeadLetterRequests
-from gateway.admin.page import status_page
 from gateway.admin.registry import AdminStores
 from gateway.admin.server import admin_app
 from gateway.admin.session import COOKIE, AdminAccess
+from gateway.admin.site import delivery
+from gateway.admin.site.verdict import faults_of
 from gateway.config.values import TcpAddress
-from gateway.delivery.embedded import TotalsPage
 from gateway.observability.dead_letters import reason_figures, resend_figures
 from gateway.observability.metrics import Status, StatusCollector, WebFigures
 from gateway.receiver.listen import listen, runner_for
@@ -27,6 +27,7 @@ from spool.dead_letters import Chosen
 from spool.record import AI_TELEMETRY, USAGE_EVENTS, Lane
 from spool.sqlite.spool import SqliteSpool
 from spool.store import Refusal
+from tests.support.shown import shown
 from tests.support.spool_rig import Clock, append, assert_balanced, drained, frozen, open_spool
 from tests.unit.admin.test_admin import figures, pages_of
 
@@ -239,7 +240,7 @@ async def test_the_page_and_the_metrics_tell_them_by_lane_and_reason(rig: Rig) -
     await rig.spool.run_maintenance()
     aside = rig.spool.dead_letter_summary()
     status: Status = {**figures(), "dead_letters": reason_figures(aside), "resends": resend_figures(aside)}
-    page = status_page(status, TotalsPage([]))
+    page = shown(delivery.VIEW, delivery.delivery(status))
     assert "<h2>Dead letters</h2>" in page
     assert "&lt;b&gt;bad" in page
     assert "<b>bad" not in page
@@ -252,11 +253,9 @@ async def test_the_page_and_the_metrics_tell_them_by_lane_and_reason(rig: Rig) -
     assert samples["telemetry_gateway_dead_letters", "ai_telemetry", "<b>bad</b>"] == 2
     assert samples["telemetry_gateway_dead_letter_ends_total", "usage_events", "replayed"] == 1
     await drained(rig.spool, USAGE_EVENTS)
-    assert "2 records were refused" in page
+    assert "2 records were refused by the upstream" in faults_of(status)
     await rig.spool.operator().drop_dead_letters(Chosen())
     await rig.spool.run_maintenance()
-    dealt_with = status_page(
-        {**status, "dead_letters": reason_figures(rig.spool.dead_letter_summary())}, TotalsPage([])
-    )
-    assert "were refused" not in dealt_with
-    assert "<h2>Dead letters</h2>" not in dealt_with
+    dealt_with: Status = {**status, "dead_letters": reason_figures(rig.spool.dead_letter_summary())}
+    assert faults_of(dealt_with) == []
+    assert "<h2>Dead letters</h2>" not in shown(delivery.VIEW, delivery.delivery(dealt_with))

@@ -16,13 +16,12 @@ import pytest
 
 from exporters.secret import Secret
 from gateway.admin.insights import OPERATIONS
-from gateway.admin.page import MOST_INSIGHTS
 from gateway.admin.registry import AdminStores
 from gateway.admin.server import admin_app
 from gateway.admin.session import AdminAccess
+from gateway.admin.site.insights import MOST_INSIGHTS
 from gateway.config.values import TcpAddress
 from gateway.contract.scopes import CATALOGUE, Fixed
-from gateway.delivery.embedded import TotalsPage
 from gateway.insights.finding import STATUSES, Finding
 from gateway.insights.store import InsightStore
 from gateway.keys.key import GATEWAY_PREFIX
@@ -84,7 +83,7 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
         stack.push_async_callback(keys.close)
         store = await InsightStore.open(database, now_ms=clock)
         access = AdminAccess(TOKEN, lambda: 1000.0, os.urandom)
-        parts = pages_of(access, totals=no_totals, unsettled=store.unsettled, gate=KeyAuthenticator(keys))
+        parts = pages_of(access, unsettled=store.unsettled, gate=KeyAuthenticator(keys))
         stores = AdminStores(status=figures, insights=Found(store.page, store))
         app = admin_app(parts, stores, loopback=True)
         listener = await listen(runner_for(app), TcpAddress("127.0.0.1", 0))
@@ -92,10 +91,6 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
         stack.push_async_callback(listener.close)
         client = await stack.enter_async_context(aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)))
         yield Rig(f"http://{listener.address}", store, keys, access, clock, client)
-
-
-async def no_totals(*_: int) -> TotalsPage:
-    return TotalsPage([])
 
 
 async def test_what_was_made_is_read_listed_changed_commented_and_deleted(rig: Rig) -> None:
@@ -188,8 +183,8 @@ async def test_text_of_any_kind_comes_back_as_json_and_is_escaped_on_the_page(ri
     comment = (await rig.ask("POST", f"{path}/comments", json={"text": HOSTILE}, expected=201))["comment"]
     assert (made["title"], comment["text"]) == (HOSTILE, HOSTILE)
     assert (await rig.ask("GET", f"{path}/comments"))["comments"] == [comment]
-    page = await rig.ask("GET", "/")
-    assert "<script" not in page
+    page = await rig.ask("GET", "/insights")
+    assert "<script>" not in page
     assert HOSTILE.replace("\r\n", "\n") in unescape(page).replace("\r\n", "\n")
 
 
@@ -204,7 +199,7 @@ async def test_the_longest_comment_fits_also_where_each_character_is_escaped(rig
 async def test_a_button_of_the_page_sets_a_status_from_this_page_only(rig: Rig) -> None:
     await rig.store.note([FOUND])
     await rig.ask("GET", rig.access.login_path(), headers={}, expected=303)
-    page = await rig.ask("GET", "/", headers={"Accept": "text/html"})
+    page = await rig.ask("GET", "/insights", headers={"Accept": "text/html"})
     (path,) = re.findall(r'<form method="post" action="(/insights/[0-9a-f]{32}/status)"', page)
     assert re.findall(r'<button name="status" value="(\w+)">', page) == [each for each in STATUSES if each != "new"]
     for origin in (None, "null", "http://evil.example"):
@@ -216,7 +211,10 @@ async def test_a_button_of_the_page_sets_a_status_from_this_page_only(rig: Rig) 
     await rig.ask("POST", path, data={"status": "ignored"}, headers=own, expected=303)
     detail = await rig.store.read(FOUND.insight_id)
     assert (detail["status"], detail["status_set_by"]) == ("ignored", "operator")
-    assert path not in await rig.ask("GET", "/", headers={"Accept": "text/html"})
+    page = await rig.ask("GET", "/insights", headers={"Accept": "text/html"})
+    assert "is ignored now." in page
+    assert path not in page
+    assert "is ignored now." not in await rig.ask("GET", "/insights", headers={"Accept": "text/html"})
 
 
 async def test_a_form_is_sent_with_its_origin(rig: Rig) -> None:
@@ -232,7 +230,7 @@ async def test_the_page_shows_the_latest_and_names_how_many_more(rig: Rig) -> No
     for number in range(MOST_INSIGHTS + 3):
         rig.clock.now_ms += 1
         await rig.made(title=f"insight {number:03}")
-    page = await rig.ask("GET", "/")
+    page = await rig.ask("GET", "/insights")
     assert "insight 052" in page
     assert "insight 002" not in page
     assert "3 more in /v2/insights" in page

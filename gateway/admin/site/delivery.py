@@ -1,0 +1,49 @@
+"""Delivery: what came in and what became of it, each lane, dead letters by reason, the spool."""
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from aiohttp import web
+
+from gateway.admin.parts import PARTS
+from gateway.admin.site.view import View
+from gateway.observability.metrics import EDGE_OUTCOMES, LANE_OUTCOMES, Status
+
+MOST_REASONS: Final = 50
+
+
+class Identity(NamedTuple):
+    """`received 10 = kept 7 + duplicate 2 + …`"""
+
+    whole: str
+    value: int
+    parts: Mapping[str, int]
+
+    @property
+    def holds(self) -> bool:
+        return self.value == sum(self.parts.values())
+
+
+def delivery(status: Status) -> dict[str, Any]:
+    """The template's context."""
+    edge, lanes = status["edge"], status["lanes"]
+    sums = {outcome: sum(int(lane[outcome]) for lane in lanes.values()) for outcome in LANE_OUTCOMES}
+    reasons = status.get("dead_letters", ())
+    return {
+        "identities": [
+            Identity("received", edge["received"], {outcome: edge[outcome] for outcome in EDGE_OUTCOMES}),
+            Identity("kept", sums.pop("kept"), sums),
+        ],
+        "lanes": lanes,
+        "outcomes": LANE_OUTCOMES,
+        "reasons": reasons[:MOST_REASONS],
+        "further_reasons": max(0, len(reasons) - MOST_REASONS),
+        "spool": status.get("spool"),
+    }
+
+
+async def load(request: web.Request) -> dict[str, Any]:
+    return delivery(request.app[PARTS].status())
+
+
+VIEW: Final = View(path="/delivery", title="Delivery", template="delivery.html", load=load)

@@ -1,0 +1,47 @@
+"""Templates -> HTML, every value escaped where it is put in: names of models and reasons come from
+senders and from the upstream.
+"""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any, Final
+
+from aiohttp import web
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from gateway.admin.site import words
+from gateway.admin.site.assets import ASSETS
+
+CONTENT_SECURITY_POLICY: Final = (
+    "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self';"
+    " form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+
+TEMPLATES: Final = Environment(
+    loader=PackageLoader("gateway.admin.site"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    auto_reload=False,
+)
+TEMPLATES.filters.update(
+    number=words.number,
+    words=words.words,
+    age=words.age,
+    size=words.size,
+    when=words.when,
+    rfc3339=words.rfc3339,
+)
+TEMPLATES.globals.update(share=words.share, asset=lambda name: ASSETS[name].path)
+
+
+def render(template: str, context: Mapping[str, Any]) -> str:
+    """The HTML of *template*, a file in `templates/`. Raises UndefinedError for a name that the
+    context lacks.
+    """
+    return TEMPLATES.get_template(template).render(context)
+
+
+def html(text: str, status: int = HTTPStatus.OK) -> web.Response:
+    return web.Response(text=text, status=status, content_type="text/html")

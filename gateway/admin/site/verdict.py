@@ -1,0 +1,44 @@
+"""Whether to worry, and about what: the sentences at the top of the overview. Pure."""
+
+from gateway.common.plural import plural
+from gateway.observability.lane_log import waiting_in_vain
+from gateway.observability.metrics import EDGE_OUTCOMES, LaneStatus, Status
+from gateway.observability.quarantine import degraded
+from spool.dead_letters import QUARANTINED
+
+WELL = "Every item is accounted for, and every lane in use delivers."
+
+
+def faults_of(status: Status) -> list[str]:
+    """What is wrong by *status*, a sentence each; empty when all is well."""
+    edge, lanes = status["edge"], status["lanes"]
+    faults = []
+    if edge["received"] != sum(edge[outcome] for outcome in EDGE_OUTCOMES):
+        faults.append("the counts at the edge do not add up")
+    faults += [f"the counts of lane {name} do not add up" for name, lane in lanes.items() if not adds_up(lane)]
+    waiting = waiting_in_vain(lanes)
+    faults += [
+        f"lane {name} is {lane['state']}"
+        for name, lane in lanes.items()
+        if lane["state"] in ("behind", "retrying", "held") and name not in waiting
+    ]
+    faults += waiting.values()
+    if "quarantine" in status and (why := degraded(status["quarantine"])) is not None:
+        faults.append(why)
+    refused = letters_to_look_at(status)
+    if refused:
+        faults.append(f"{plural(refused, 'record was', 'records were')} refused by the upstream")
+    return faults
+
+
+def letters_to_look_at(status: Status) -> int:
+    """Dead letters of the upstream that are still here; those that an operator dropped are dealt
+    with, though they stay counted, and what the spool lost is no one's refusal.
+    """
+    if "dead_letters" in status:
+        return sum(reason["records"] for reason in status["dead_letters"] if reason["reason"] != QUARANTINED)
+    return sum(lane["dead_lettered"] for lane in status["lanes"].values())
+
+
+def adds_up(lane: LaneStatus) -> bool:
+    return lane["kept"] == lane["delivered"] + lane["pending"] + lane["dead_lettered"] + lane["expired"]
