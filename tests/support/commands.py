@@ -3,7 +3,6 @@ or on the files of a stopped one.
 """
 
 import json
-import multiprocessing
 import os
 import sys
 import tempfile
@@ -12,11 +11,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gateway.cli.main import main
+from tests.support.forked_process import FORKS
 from tests.support.gateway_process import GatewayProcess
 
 TIMEOUT_S = 60
-_FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["tests.support.commands", "gateway.app", "gateway.cli.running"])
 
 
 class Ended(NamedTuple):
@@ -46,7 +44,7 @@ def run_telemetry_gateway(
         streams = [Path(folder, name) for name in ("in", "out", "err")]
         for stream, text in zip(streams, (answer or "", "", ""), strict=True):
             stream.write_text(text)
-        process = _FORKS.Process(target=_command, args=(arguments, env, Path.cwd(), streams))
+        process = FORKS.Process(target=_command, args=(arguments, env, Path.cwd(), streams))
         process.start()
         process.join(TIMEOUT_S)
         if process.exitcode is None:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Self
 
 from benchmarks.processes import Process, ProcessFailed, read_json_file
 from benchmarks.scenario import fetch
+from tests.support.forked_process import ForkedProcess
 
 READY_TIMEOUT_S = 30.0
 DELIVERY_TIMEOUT_S = 60.0
@@ -77,13 +78,19 @@ class GatewayProcess:
 
     def command(self) -> list[str]:
         """How it is started."""
+        return [sys.executable, "-m", *self._module()]
+
+    def _module(self) -> list[str]:
         run = ["run", "--config", str(self._config_file), "--ports-file", str(self._ports_file)]
         module = ["gateway.cli.main"] if self.dies_at is None else ["tests.support.dying", *map(str, self.dies_at)]
-        return [sys.executable, "-m", *module, *run]
+        return [*module, *run]
 
     def spawn(self) -> Process:
         """Start a process on this data directory without waiting for it; the caller ends it."""
-        return Process(self.command(), log=self.log, env=self._env)
+        if "LD_PRELOAD" in self._env:
+            return Process(self.command(), log=self.log, env=self._env)
+        module, *arguments = self._module()
+        return ForkedProcess(module, arguments, log=self.log, env=self._env)
 
     def start(self) -> None:
         """Start and wait until it is ready.

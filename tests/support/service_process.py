@@ -3,7 +3,6 @@ started again on the same data.
 """
 
 import sqlite3
-import sys
 from collections.abc import Sequence
 from contextlib import closing
 from decimal import Decimal
@@ -13,6 +12,7 @@ from typing import Any
 import orjson
 
 from benchmarks.processes import Process, read_json_file
+from tests.support.forked_process import ForkedProcess
 
 READY_TIMEOUT_S = 30.0
 UNIT_COST_SCOPES = ("unit-cost_v1:manage_telemetry_records", "unit-cost_v1:read_telemetry")
@@ -45,8 +45,8 @@ class ServiceProcess:
         self._ports_file.unlink(missing_ok=True)
         module = [self._module] if self.dies_at is None else ["tests.support.dying", *map(str, self.dies_at)]
         run = ["service", "run", "--data-dir", str(self.data_dir), "--listen", "127.0.0.1:0"]
-        command = [sys.executable, "-m", *module, *run, "--ports-file", str(self._ports_file), *misbehave]
-        self._process = Process(command, log=self._log)
+        name, *arguments = [*module, *run, "--ports-file", str(self._ports_file), *misbehave]
+        self._process = ForkedProcess(name, arguments, log=self._log, env={})
         ports = self._process.wait_until(
             lambda: read_json_file(self._ports_file), timeout_s=READY_TIMEOUT_S, what="listening"
         )
