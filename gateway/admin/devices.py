@@ -128,7 +128,14 @@ def item(device: Device, ahead: int) -> dict[str, Any]:
         "enrolled_at": _time(device.enrolled_ms, ahead),
         "last_heartbeat_at": _time(device.beat_sent_ms, ahead),
         "heartbeat_interval_s": None if device.interval_ms is None else device.interval_ms / 1000,
+        **reported(device),
     }
+
+
+def reported(device: Device) -> dict[str, dict[str, str]]:
+    """What the device reported of itself: `host`, `client`, `labels`."""
+    said: dict[str, dict[str, str]] = orjson.loads(device.details)
+    return {name: said.get(name, {}) for name in ("host", "client", "labels")}
 
 
 def _time(ms: int | None, ahead: int) -> str | None:
@@ -166,7 +173,7 @@ def _found(device_id: str, connection: sqlite3.Connection) -> Device:
 
 
 def _shown(device_id: str, ahead: int, connection: sqlite3.Connection) -> dict[str, Any]:
-    """One device, with what it reported of itself and its pending enrolment."""
+    """One device, with its pending enrolment."""
     device = _found(device_id, connection)
     waiting = connection.execute(
         "SELECT enrollment_id, attempts, due_ms FROM enrolments WHERE device_no = ?", (device.device_no,)
@@ -174,11 +181,9 @@ def _shown(device_id: str, ahead: int, connection: sqlite3.Connection) -> dict[s
     enrolment = None
     if waiting is not None:
         enrolment = {"enrollment_id": waiting[0], "attempts": waiting[1], "due_at": rfc3339_ms(waiting[2] + ahead)}
-    reported: dict[str, Any] = orjson.loads(device.details)
     return {
         **item(device, ahead),
         "instance_id": device.instance_id,
-        **{name: reported.get(name, {}) for name in ("host", "client", "labels")},
         "heartbeat_due_at": _time(device.beat_due_ms, ahead),
         "enrolment": enrolment,
     }

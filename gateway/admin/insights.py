@@ -74,48 +74,48 @@ INSIGHTS: Final = "/v2/insights"
 
 _TAG: Final = "Insights"
 _ONE: Final = INSIGHTS + "/{insight_id}"
-_COMMENTS: Final = _ONE + "/comments"
+_COMMENTS_PATH: Final = _ONE + "/comments"
 
 LIST: Final = Operation(
     method="GET", path=INSIGHTS, id="listInsights", summary="Insights", tag=_TAG,
     scope="insights:read_insights", handler=listed, answer=Listed(INSIGHT_LIST, "Insight"),
 )  # fmt: skip
+CREATE: Final = Operation(
+    method="POST", path=INSIGHTS, id="createInsight", summary="Make one by hand", tag=_TAG,
+    scope="insights:create_insight", handler=create, body=NewInsight, errors=(409, 503),
+    answer=Answer("The insight is made.", "InsightAnswer", 201),
+)  # fmt: skip
+SHOW: Final = Operation(
+    method="GET", path=_ONE, id="readInsight", summary="One insight", tag=_TAG,
+    scope="insights:read_insight", handler=show, answer=Answer("The insight.", "InsightAnswer"),
+)  # fmt: skip
+CHANGE: Final = Operation(
+    method="PATCH", path=_ONE, id="changeInsight", tag=_TAG,
+    summary="Change its status, or more of one that was made by hand",
+    scope="insights:update_insight", handler=change, body=InsightChange, errors=(409, 503),
+    answer=Answer("The insight as it is now.", "InsightAnswer"),
+)  # fmt: skip
+DELETE: Final = Operation(
+    method="DELETE", path=_ONE, id="deleteInsight", tag=_TAG,
+    summary="Delete it with its comments; what is found again is a new one",
+    scope="insights:delete_insight", handler=delete, answer=Answer("The insight is gone.", status=204),
+)  # fmt: skip
+COMMENTS: Final = Operation(
+    method="GET", path=_COMMENTS_PATH, id="listComments", summary="Its comments", tag=_TAG,
+    scope="insights:read_insight_comments", handler=comments, answer=Listed(comments_list("").shape, "Comment"),
+)  # fmt: skip
+ADD_COMMENT: Final = Operation(
+    method="POST", path=_COMMENTS_PATH, id="addComment", summary="Write a comment", tag=_TAG,
+    scope="insights:create_insight_comment", handler=add_comment, body=CommentBody, errors=(409, 503),
+    answer=Answer("The comment is written.", "CommentAnswer", 201),
+)  # fmt: skip
+CHANGE_COMMENT: Final = Operation(
+    method="PATCH", path=_COMMENTS_PATH + "/{comment_id}", id="changeComment", tag=_TAG,
+    summary="Change its text; its author stays",
+    scope="insights:update_insight_comment", handler=change_comment, body=CommentBody,
+    answer=Answer("The comment as it is now.", "CommentAnswer"),
+)  # fmt: skip
 
 OPERATIONS: Final[tuple[Operation[Insights, Any], ...]] = (
-    LIST,
-    Operation(
-        method="POST", path=INSIGHTS, id="createInsight", summary="Make one by hand", tag=_TAG,
-        scope="insights:create_insight", handler=create, body=NewInsight, errors=(409, 503),
-        answer=Answer("The insight is made.", "InsightAnswer", 201),
-    ),
-    Operation(
-        method="GET", path=_ONE, id="readInsight", summary="One insight", tag=_TAG,
-        scope="insights:read_insight", handler=show, answer=Answer("The insight.", "InsightAnswer"),
-    ),
-    Operation(
-        method="PATCH", path=_ONE, id="changeInsight", tag=_TAG,
-        summary="Change its status, or more of one that was made by hand",
-        scope="insights:update_insight", handler=change, body=InsightChange, errors=(409, 503),
-        answer=Answer("The insight as it is now.", "InsightAnswer"),
-    ),
-    Operation(
-        method="DELETE", path=_ONE, id="deleteInsight", tag=_TAG,
-        summary="Delete it with its comments; what is found again is a new one",
-        scope="insights:delete_insight", handler=delete, answer=Answer("The insight is gone.", status=204),
-    ),
-    Operation(
-        method="GET", path=_COMMENTS, id="listComments", summary="Its comments", tag=_TAG,
-        scope="insights:read_insight_comments", handler=comments, answer=Listed(comments_list("").shape, "Comment"),
-    ),
-    Operation(
-        method="POST", path=_COMMENTS, id="addComment", summary="Write a comment", tag=_TAG,
-        scope="insights:create_insight_comment", handler=add_comment, body=CommentBody, errors=(409, 503),
-        answer=Answer("The comment is written.", "CommentAnswer", 201),
-    ),
-    Operation(
-        method="PATCH", path=_COMMENTS + "/{comment_id}", id="changeComment", tag=_TAG,
-        summary="Change its text; its author stays",
-        scope="insights:update_insight_comment", handler=change_comment, body=CommentBody,
-        answer=Answer("The comment as it is now.", "CommentAnswer"),
-    ),
+    LIST, CREATE, SHOW, CHANGE, DELETE, COMMENTS, ADD_COMMENT, CHANGE_COMMENT,
 )  # fmt: skip

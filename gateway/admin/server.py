@@ -14,9 +14,10 @@ import structlog
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
+from gateway.admin.calling import perform
 from gateway.admin.guard import BY, AccessRules, Row, access_guard, host_guard, is_of_page
 from gateway.admin.json_body import encoded_answer, json_answer, json_body
-from gateway.admin.operation import AnyOperation, Call, Note
+from gateway.admin.operation import AnyOperation
 from gateway.admin.pages import PAGES, PageRoute
 from gateway.admin.parts import PARTS, STORES, AdminParts
 from gateway.admin.registry import AdminStores
@@ -85,27 +86,17 @@ def endpoint(operation: AnyOperation, store: Any) -> Handler:
         """Answer one request by its operation; errors become the answers of
         `gateway.contract.errors`.
         """
-        call = operation.call(
+        result = await perform(
+            operation,
+            store,
             path=request.match_info,
             query=list(request.query.items()),
             fields=None if operation.body is None else await json_body(request),
             by=request.get(BY, OPERATOR),
         )
-        result = await operation.handler(store, call)
-        if result is None:
-            return web.Response(status=operation.status)
-        if operation.note is not None:
-            log_change(operation.note, call, result)
-        return json_answer(result, operation.status)
+        return web.Response(status=operation.status) if result is None else json_answer(result, operation.status)
 
     return handle
-
-
-def log_change(note: Note, call: Call[Any], result: Mapping[str, Any]) -> None:
-    """The id and who asked; no name, which is free text of an operator."""
-    changed = call.path.get("id") or result["id"]
-    by = getattr(call.body, "by", None) or OPERATOR
-    log.info(note.event, what=note.what, by=by, **{note.id_name: changed})
 
 
 async def add_safe_headers(request: web.Request, response: web.StreamResponse) -> None:

@@ -1,0 +1,95 @@
+"""What each kind of found insight means, for the page: when it is raised, when it is over, and what
+to do. Pure.
+"""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+
+class Explanation(NamedTuple):
+    name: str
+    """As docs/insights.md has it."""
+    raised: str
+    resolved: str
+    remedy: str
+
+
+EXPLANATIONS: Final[Mapping[str, Explanation]] = {
+    "spend_spike": Explanation(
+        "spend spike",
+        "the last 24 hours cost twice a usual day, or one hour of them four times that hour",
+        "the window that stands out is more than a day ago",
+        "Group the usage by team and model for those hours; a loop, a retry without a limit, a longer prompt or a"
+        " larger model are the usual causes. If it is intended, set it to ignored.",
+    ),
+    "token_spike": Explanation(
+        "token spike",
+        "the same with tokens, if the spend does not show it (no price is known)",
+        "the same",
+        "Group the usage by team and model for those hours, and give the model a price (pricing.file).",
+    ),
+    "new_model": Explanation(
+        "new model",
+        "a model is called for the first time in 30 days",
+        "a week after its first call",
+        "Check that it is allowed, priced and budgeted.",
+    ),
+    "no_price": Explanation(
+        "unpriced model",
+        "the tokens of calls are known, their price is not",
+        "an hour passed in which all its calls had a price; or a week without such a call",
+        "Add the model to your price file (pricing.file), or as an alias of a known model.",
+    ),
+    "cache_share_falling": Explanation(
+        "falling cache reads",
+        "half as much of a model's input is read from a cache as in the week before",
+        "the share is back, or the week before is like it",
+        "Look for a prompt whose beginning changed, a cache that is switched off, or traffic to another region.",
+    ),
+    "missing_usage_rising": Explanation(
+        "missing usage",
+        "a larger share of a service's calls than before has no tokens",
+        "the share is back, or a day without calls",
+        "Look for streams that are read without their last chunk (stream_options.include_usage), or an"
+        " instrumentation that was updated.",
+    ),
+    "calls_lost": Explanation(
+        "lost calls",
+        "metrics report more tokens than the calls of their source",
+        "they agree again",
+        "Spans are sampled, or an exporter's queue overflows. Bill the service from its metrics with"
+        " counting.prefer, or send every span.",
+    ),
+    "ai_without_calls": Explanation(
+        "AI without calls",
+        "a service reports agents and steps for 2 minutes, and neither it nor anything else in its traces reports a"
+        " call of a model",
+        "calls or usage metrics of the service arrive, or a day without such spans",
+        "Turn on the instrumentation of the model client beside the agent framework's.",
+    ),
+    "error_burst": Explanation(
+        "error burst",
+        "a quarter of the calls of a provider or service fail, three times what is usual",
+        "two hours without it",
+        "Of a provider, check its status page and your limits; of a single service, its key and its last deployment.",
+    ),
+    "held_lane": Explanation(
+        "held lane",
+        "a lane with records to send is held or off for 3 minutes, or only retries for 15",
+        "it moves",
+        "The title states the reason. Nothing is lost while the lane is held, up to spool.max_age.",
+    ),
+    "dead_letters": Explanation(
+        "dead letters",
+        "the upstream refused records, and they are kept",
+        "they were requeued, dropped or expired",
+        "Look at them under Dead letters; replay them once the cause is gone, or drop them.",
+    ),
+    "silent_device": Explanation(
+        "silent device",
+        "a device that was in touch for an hour or more has been silent for 3 days",
+        "it is back, or 30 days passed",
+        "It is switched off, or its sender was removed.",
+    ),
+}
+"""By the detector (`cause`)."""
