@@ -41,6 +41,14 @@ def send_traffic(gateway: GatewayProcess) -> None:
     gateway.wait_until_delivered(at_least=len(CALLS))
 
 
+def send_calls(gateway: GatewayProcess, count: int) -> None:
+    """*count* calls, with 101, 102, … input tokens."""
+    now_s = time.time() - EPOCH_MS / 1000
+    for number in range(count):
+        body = call_span(f"call-{number}", (101 + number, 10), at=now_s - 5)
+        post(gateway.intake_url + "/v1/traces", body, {"Content-Type": "application/x-protobuf"})
+
+
 def send_json(gateway: GatewayProcess, path: str, content: object) -> bytes:
     return post(gateway.intake_url + path, json.dumps(content).encode(), {"Content-Type": "application/json"})
 

@@ -107,6 +107,11 @@ class Browser:
         self.at(gateway)
         return self
 
+    def log_in_as_viewer(self, gateway: GatewayProcess) -> Self:
+        """By the viewer's token, typed into the form."""
+        token = (gateway.data_dir / "viewer-token").read_text().strip()
+        return self.at(gateway).visit("/login").fill("Token", token).press("Log in")
+
     def at(self, gateway: GatewayProcess) -> Self:
         self._base_url = gateway.admin_url
         return self
@@ -233,6 +238,13 @@ class Browser:
         """
         entries = self.driver.get_log("browser")
         return [entry["message"] for entry in entries if entry["level"] in ("WARNING", "SEVERE")]
+
+    def was_answered(self, status: int) -> bool:
+        """Whether the console reports an answer with *status* since the last call, and nothing
+        else.
+        """
+        complaints = self.console()
+        return bool(complaints) and all(f"status of {status}" in complaint for complaint in complaints)
 
     def picture(self, *, whole: bool = True, form: Literal["png", "webp"] = "png") -> bytes:
         """The page as it is shown, or with *whole* down to its end."""

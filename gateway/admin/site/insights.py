@@ -1,50 +1,73 @@
-"""Insights that someone should still look at, with a button for each other status."""
+"""Insights: the list, and each one with its meaning, its status and its comments."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 from aiohttp import web
 
-from gateway.admin.parts import PARTS, STORES
-from gateway.admin.site.view import Action, FormFault, View, form_fields, see
+from gateway.admin import insights as operations
+from gateway.admin.parts import STORES
+from gateway.admin.site.listing import listing
+from gateway.admin.site.operating import ask, change, query_of
+from gateway.admin.site.view import Action, View, form_fields, see
 from gateway.admin.site.words import words
-from gateway.contract.errors import NotFound
-from gateway.insights.changes import InsightError, NoSuchInsight
-from gateway.insights.finding import STATUSES, Insight
-from gateway.keys.requests import OPERATOR
+from gateway.insights.changes import COMMENT_MAX_CHARS
+from gateway.insights.explanations import EXPLANATIONS
+from gateway.insights.finding import STATUSES, InsightDetail
 
-MOST_INSIGHTS: Final = 50
-
-
-def insights(found: Sequence[Insight]) -> dict[str, Any]:
-    """The template's context."""
-    return {
-        "insights": found[:MOST_INSIGHTS],
-        "further": max(0, len(found) - MOST_INSIGHTS),
-        "choices": [status for status in STATUSES if status != "new"],
-    }
+LIST: Final = "/insights"
+ONE: Final = LIST + "/{insight_id}"
 
 
 async def load(request: web.Request) -> dict[str, Any]:
-    return insights(await request.app[PARTS].unsettled())
+    return insights(await ask(request, operations.LIST, request.app[STORES].insights))
+
+
+def insights(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """The template's context of an answer of the list."""
+    return {"list": listing(LIST, answer, shown=("status",))}
+
+
+async def load_one(request: web.Request) -> dict[str, Any]:
+    store = request.app[STORES].insights
+    found = (await ask(request, operations.SHOW, store, query=()))["insight"]
+    comments = await ask(request, operations.COMMENTS, store, query=query_of(request))
+    return {**insight(found), "comments": listing(path_of(found["id"]), comments)}
+
+
+def insight(found: InsightDetail) -> dict[str, Any]:
+    """The template's context, without the comments."""
+    return {
+        "insight": found,
+        "explained": EXPLANATIONS.get(found["cause"] or ""),
+        "others": [status for status in STATUSES if status != found["status"]],
+        "comment_max_chars": COMMENT_MAX_CHARS,
+    }
 
 
 async def set_status(request: web.Request) -> web.Response:
-    """A button beside an insight."""
-    store = request.app[STORES].insights
-    if store is None:
-        raise NotFound("no insight has this id")
     fields = await form_fields(request)
-    try:
-        changed = await store.store.change(request.match_info["insight_id"], fields, by=OPERATOR)
-    except NoSuchInsight:
-        raise
-    except InsightError as error:
-        raise FormFault(str(error)) from None
-    return see(request, "/insights", f"“{changed['title']}” is {words(changed['status'])} now.")
+    changed = await change(request, operations.CHANGE, request.app[STORES].insights, fields)
+    status = words(changed["insight"]["status"])
+    return see(request, path_of(changed["insight"]["id"]), f"The status is “{status}” now.")
 
 
-VIEW: Final = View(path="/insights", title="Insights", template="insights.html", load=load)
-SET_STATUS: Final = Action(
-    path="/insights/{insight_id}/status", title="Set the status of an insight", handler=set_status, view=VIEW
+async def add_comment(request: web.Request) -> web.Response:
+    fields = await form_fields(request)
+    text = fields.get("text", "").replace("\r\n", "\n")
+    store = request.app[STORES].insights
+    await change(request, operations.ADD_COMMENT, store, {"text": text}, typed={"text": text})
+    return see(request, path_of(request.match_info["insight_id"]), "The comment was added.")
+
+
+def path_of(insight_id: str) -> str:
+    return ONE.format(insight_id=insight_id)
+
+
+VIEW: Final = View(path=LIST, title="Insights", template="insights.html", load=load)
+DETAIL: Final = View(path=ONE, title="Insight", template="insight.html", load=load_one, in_navigation=False, below=LIST)
+VIEWS: Final = (VIEW, DETAIL)
+ACTIONS: Final = (
+    Action(path=ONE + "/status", title="Set the status of an insight", handler=set_status, view=DETAIL),
+    Action(path=ONE + "/comments", title="Comment on an insight", handler=add_comment, view=DETAIL),
 )

@@ -2,8 +2,14 @@
 
 from typing import Final
 
-from gateway.admin.site import delivery, insights, overview
+from gateway.admin.site import dead_letters, delivery, devices, insights, overview
 from gateway.admin.site.view import Action, View
 
-VIEWS: Final[tuple[View, ...]] = (overview.VIEW, delivery.VIEW, insights.VIEW)
-ACTIONS: Final[tuple[Action, ...]] = (insights.SET_STATUS,)
+VIEWS: Final[tuple[View, ...]] = (
+    overview.VIEW,
+    delivery.VIEW,
+    *devices.VIEWS,
+    *insights.VIEWS,
+    *dead_letters.VIEWS,
+)
+ACTIONS: Final[tuple[Action, ...]] = (*devices.ACTIONS, *insights.ACTIONS, *dead_letters.ACTIONS)

@@ -248,6 +248,8 @@ def test_devices_answer_as_described(gateway: GatewayPorts) -> None:
     ]
     assert admin.ask("GET", "/v2/devices?state=odd").status_code == 400
     assert admin.ask("GET", path).json()["labels"] == {"team": "core"}
+    assert admin.ask("GET", "/devices/rack%2F1").status_code == 200
+    assert admin.ask("GET", "/devices/none").status_code == 404
     assert admin.ask("POST", f"{path}/block", {}).json()["state"] == "blocked"
     assert senders.ask("POST", "/v1/devices/rack%2F1/ping", {}).status_code == 403
     assert admin.ask("POST", f"{path}/enroll").status_code == 400
@@ -307,6 +309,8 @@ def test_insights_of_the_gateway_answer_as_described(gateway: GatewayPorts) -> N
     check_insights(gateway.admin, gateway_document(), gateway.other_key)
     made = gateway.admin.ask("POST", "/v2/insights", example(gateway_document(), "NewInsight")).json()["insight"]["id"]
     form = {"Content-Type": "application/x-www-form-urlencoded"}
+    assert gateway.admin.ask("GET", f"/insights/{made}").status_code == 200
+    assert gateway.admin.ask("GET", "/insights/none").status_code == 404
     path = f"/insights/{made}/status"
     assert gateway.admin.ask("POST", path, b"status=ignored", form).status_code == 303
     assert gateway.admin.ask("POST", path, b"status=odd", form).status_code == 400
@@ -323,6 +327,9 @@ def test_dead_letters_answer_as_described(gateway: GatewayPorts) -> None:
     assert letter["reason"] == "too_deep"
     assert admin.ask("GET", f"/v2/dead-letters/{letter['id']}").json()["record"]["title"] == "deep"
     assert admin.ask("GET", "/v2/dead-letters/0").status_code == 404
+    assert admin.ask("GET", f"/dead-letters/{letter['id']}").status_code == 200
+    assert admin.ask("GET", "/dead-letters/0").status_code == 404
+    assert admin.ask("GET", "/dead-letters?limit=0").status_code == 400
     assert admin.ask("GET", "/v2/dead-letters?lane=ai_telemetry&since=2h").json()["dead_letters"] == []
     assert admin.ask("GET", "/v2/dead-letters?sort_key=odd").status_code == 400
     assert admin.ask("POST", "/v2/dead-letters/replay", {"id": letter["id"]}).json()["replayed"] == {"usage_events": 1}
