@@ -43,6 +43,7 @@ from gateway.receiver.assembly import build_gate, build_receiver, open_routes
 from gateway.receiver.authenticator import KeyAuthenticator
 from gateway.receiver.forwarded import liveness_route
 from gateway.receiver.listen import OWNER_AND_GROUP, OWNER_ONLY, Closing, bind
+from gateway.usage.query import UsageQueries
 from spool.data_dir import make_data_dir
 from spool.errors import SpoolLocked
 from spool.sqlite.spool import SqliteSpool
@@ -223,6 +224,7 @@ class Gateway:
             snapshot,
             has_prices=self.config.pricing.price_list == "on",
         )
+        self.usage = UsageQueries(self._control, now_ms=self._now_ms, follower=self._rounds.follower)
         self._stack.push_async_callback(self._rounds.last)
         run_in_background(self._stack, self._rounds.run(), "insights")
 

@@ -38,16 +38,16 @@ async def ask_gateway(
     return await asked(connector, operation.method, url, locked, headers=headers, params=list(query), json=body)
 
 
-async def login_link(config: Config, locked: SpoolLocked) -> str:
-    """A link that opens the status page once, for a browser. Raises as `ask_gateway`, and where the
-    page has no address of a browser.
+async def login_link(config: Config, locked: SpoolLocked, role: str) -> str:
+    """A link that opens the page once, for a browser, as *role*. Raises as `ask_gateway`, and where
+    the page has no address of a browser.
     """
     connector, base = reach(config, locked)
     if isinstance(connector, aiohttp.UnixConnector):
         await connector.close()
         raise click.ClickException("listen.admin is a Unix socket, which no browser opens: set host:port")
     headers = {"Authorization": token_of(config)}
-    answer = await asked(connector, "POST", URL(base + LOGIN_LINKS), locked, headers=headers)
+    answer = await asked(connector, "POST", URL(base + LOGIN_LINKS), locked, headers=headers, json={"role": role})
     return f"{base}{answer['path']}"
 
 

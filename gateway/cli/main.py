@@ -121,11 +121,16 @@ def normalise(
 @config_option
 @data_dir_option
 @click.option("--print", "prints", is_flag=True, help="Print the link alone; start no browser.")
-def open_page(config_file: Path | None, data_dir: Path | None, prints: bool) -> None:  # noqa: FBT001 a flag of the command line
-    """Open the status page of the running gateway in a browser, by a link that works once."""
+@click.option(
+    "--viewer", "is_viewer", is_flag=True, help="A link whose session reads, without keys, and changes nothing."
+)
+def open_page(config_file: Path | None, data_dir: Path | None, prints: bool, is_viewer: bool) -> None:  # noqa: FBT001 flags of the command line
+    """Open the page of the running gateway in a browser, by a link that works once."""
     from gateway.cli.opening import open_status_page  # noqa: PLC0415 as above
 
-    sys.exit(asyncio.run(open_status_page(config_of(config_file, data_dir), starts_browser=not prints)))
+    sys.exit(
+        asyncio.run(open_status_page(config_of(config_file, data_dir), starts_browser=not prints, is_viewer=is_viewer))
+    )
 
 
 @main.command()

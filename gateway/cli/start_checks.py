@@ -17,7 +17,7 @@ from exporters.cost_service.client import CostServiceClient
 from exporters.cost_service.probe import Probed, probe_key
 from exporters.keyring import Keyring
 from exporters.registry import build_client, build_otlp
-from gateway.admin.session import TOKEN_FILE, open_access
+from gateway.admin.session import TOKEN_FILES, open_access
 from gateway.common import unix_socket
 from gateway.common.tls import ending, load
 from gateway.common.wall_clock import wall_ms
@@ -41,7 +41,9 @@ from spool.sqlite.recovery import opening
 
 COPIED_BYTES: Final = 256 << 20
 """A larger database is not copied."""
-SECRET_FILES: Final = (INBOUND.pepper, OF_SERVICE.pepper, USER_SECRET_FILE, MACHINE_SECRET_FILE, TOKEN_FILE)
+SECRET_FILES: Final = (
+    INBOUND.pepper, OF_SERVICE.pepper, USER_SECRET_FILE, MACHINE_SECRET_FILE, *TOKEN_FILES.values(),
+)  # fmt: skip
 MAX_UNIX_PATH: Final = 107
 REFUSALS: Final = (CannotStart, SpoolError, DatabaseUnavailable, PepperMismatch, OSError, ValueError, sqlite3.Error)
 

@@ -17,9 +17,9 @@ from gateway.insights.thresholds import (
     MISSING_LEAST_SHARE,
     MISSING_MOST_SHARE,
 )
-from gateway.insights.usage.history import History, Usage
-from gateway.insights.usage.tally import OTHER
 from gateway.insights.words import percent, shown
+from gateway.usage.history import History, Usage
+from gateway.usage.tally import OTHER
 
 
 class Share(NamedTuple):

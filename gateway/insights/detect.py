@@ -18,8 +18,8 @@ from gateway.insights.finding import Finding
 from gateway.insights.models import cache_share_falling, new_model, no_price
 from gateway.insights.operations import DeadLetters, Device, StuckLane, dead_letters, held_lane, silent_device
 from gateway.insights.spikes import unusual_use
-from gateway.insights.usage.history import History
 from gateway.insights.words import shown
+from gateway.usage.history import History
 
 MOST_FINDINGS: Final = 100
 """Of one detector in one round: the first ones, which matter most."""

@@ -13,9 +13,9 @@ from gateway.insights.thresholds import (
     NEW_MODEL_REPORTED_HOURS,
     UNPRICED_HOURS,
 )
-from gateway.insights.usage.history import History, Usage
-from gateway.insights.usage.tally import OTHER
 from gateway.insights.words import day_text, percent, rounded, shown
+from gateway.usage.history import History, Usage
+from gateway.usage.tally import OTHER
 
 
 def new_model(history: History) -> Iterator[Finding]:

@@ -11,8 +11,8 @@ from gateway.insights.thresholds import (
     SILENT_DEVICE_LEAST_HOURS,
     SILENT_DEVICE_REPORTED_HOURS,
 )
-from gateway.insights.usage.tally import HOUR_MS
 from gateway.insights.words import day_text, rounded, shown
+from gateway.usage.tally import HOUR_MS
 from spool.dead_letters import QUARANTINED
 
 

@@ -15,12 +15,12 @@ from gateway.insights.finding import Finding, Insight
 from gateway.insights.snapshot import Snapshot
 from gateway.insights.store import InsightStore
 from gateway.insights.thresholds import RETRYING_LANE_S
-from gateway.insights.usage.following import UsageFollower
-from gateway.insights.usage.table import read
-from gateway.insights.usage.tally import HOUR_MS
 from gateway.keys.errors import DatabaseUnavailable
 from gateway.lists.conventions import ListRequest, Page
 from gateway.storage.database import Database
+from gateway.usage.following import UsageFollower
+from gateway.usage.table import read
+from gateway.usage.tally import HOUR_MS
 from spool.errors import SpoolError
 from spool.store import SettledReader
 
@@ -51,7 +51,7 @@ class Rounds:
         in `Figures`.
         """
         self.store = store
-        self._follower = follower
+        self.follower = follower
         self._database = database
         self._figures = figures
         self._now_ms = now_ms
@@ -83,7 +83,7 @@ class Rounds:
     async def run(self) -> None:
         """Count settled records and run the detectors, until cancelled; then call `last`."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._follower.run(), name="usage by the hour")
+            tasks.create_task(self.follower.run(), name="usage by the hour")
             tasks.create_task(self._run(), name="rounds")
 
     async def _run(self) -> None:
@@ -97,7 +97,7 @@ class Rounds:
     async def asked(self) -> None:
         """Bring the insights up to date for a reader. Raises DatabaseUnavailable."""
         with suppress(SpoolError):  # then without the records that are not counted yet
-            await self._follower.catch_up()
+            await self.follower.catch_up()
         await self._round(ASKED_S)
 
     async def page(self, request: ListRequest) -> Page:
@@ -116,8 +116,8 @@ class Rounds:
     async def last(self) -> None:
         """Count and note everything once more, so that it outlives the process."""
         with suppress(SpoolError, DatabaseUnavailable):
-            await self._follower.catch_up()
-            await self._follower.write()
+            await self.follower.catch_up()
+            await self.follower.write()
             await self._round(0)
 
     async def _round(self, usage_s: float) -> None:
@@ -139,9 +139,9 @@ class Rounds:
     async def _look_at_usage(self, usage_s: float) -> None:
         """Run the detectors of hourly usage, if records were counted or the hour changed."""
         now_s, now_ms = self._monotonic_s(), self._now_ms()
-        usage_is_of = (self._follower.changes, now_ms // HOUR_MS)
+        usage_is_of = (self.follower.changes, now_ms // HOUR_MS)
         if usage_is_of != self._usage_is_of and now_s - self._looked_s >= usage_s:
-            await self._follower.write()
+            await self.follower.write()
             self._usage = await self._database.read(partial(found_in_usage, now_ms=now_ms, has_prices=self._has_prices))
             self._usage_is_of, self._looked_s = usage_is_of, now_s
 

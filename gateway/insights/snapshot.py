@@ -14,7 +14,7 @@ from gateway.devices.store import DeviceStore
 from gateway.insights.detect import Figures
 from gateway.insights.operations import DeadLetters, Device, LaneWaits
 from gateway.insights.thresholds import SILENT_DEVICE_HOURS
-from gateway.insights.usage.tally import HOUR_MS
+from gateway.usage.tally import HOUR_MS
 from spool.store import StatusStore
 
 

@@ -26,9 +26,9 @@ from gateway.insights.thresholds import (
     WEEK_DAYS,
     Window,
 )
-from gateway.insights.usage.history import History, Usage
-from gateway.insights.usage.tally import OTHER, PICO
 from gateway.insights.words import amount, hour_text, is_main, money, rounded, shown, times
+from gateway.usage.history import History, Usage
+from gateway.usage.tally import OTHER, PICO
 
 Hours = Mapping[int, int]
 """Hour -> how much."""

@@ -15,9 +15,9 @@ from gateway.insights.detect import Figures, detect
 from gateway.insights.finding import Finding
 from gateway.insights.operations import Device
 from gateway.insights.tables import note_findings
-from gateway.insights.usage import table
-from gateway.insights.usage.tally import HOUR_MS, Tally
 from gateway.storage.database import Database
+from gateway.usage import table
+from gateway.usage.tally import HOUR_MS, Tally
 
 _log = logging.getLogger(__name__)
 

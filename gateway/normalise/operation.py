@@ -37,6 +37,11 @@ _CALLS = {
     "inference": "chat",
     "invoke_model": "chat",
     "realtime": "chat",
+    # Azure AI Agents
+    "start_thread_run": "chat",
+    "get_thread_run": "chat",
+    "process_thread_run": "chat",
+    "submit_tool_outputs": "chat",
     # LiteLLM's own call types; its asynchronous ones begin with an a
     "completion": "chat",
     "acompletion": "chat",

@@ -12,7 +12,7 @@ no I/O, nothing is changed.
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from gateway.contract.flags import UNFINISHED as UNFINISHED_FLAG
 from gateway.contract.outcomes import Rejection
@@ -34,7 +34,7 @@ from gateway.normalise.conventions.table import Convention, StreamPart
 from gateway.normalise.extract import MAX_TEXT_CHARS, NO_PLAN, AttributeTable, Extracted, pick, pick_planned
 from gateway.normalise.fingerprint import fingerprint, scope_fingerprint
 from gateway.normalise.operation import Outcome
-from gateway.normalise.record import call_record, error_name, title
+from gateway.normalise.record import call_record, error_name, event_record_id, title
 from gateway.normalise.record_spans import stated_record
 from gateway.normalise.siblings import Companions, complete_parts
 from gateway.normalise.signal_precedence import DETAILS, SPAN, place, rank_of
@@ -403,6 +403,7 @@ def _call(
     start_ms = start_ns // times.NS_PER_MS
     duration_ms = times.duration_ms(start_ns, end_ns)
     texts = picked.texts
+    run_id = texts.get("run_id")
     error_type = texts.get("error_type")
     if error_type is not None or picked.numbers.get("succeeded") == 0 or texts.get("level") == "ERROR":
         failed = True
@@ -410,7 +411,7 @@ def _call(
         picked,
         convention=reader.convention,
         source=reader.source,
-        record_id=span_record_id(trace_id, span_id),
+        record_id=span_record_id(trace_id, span_id) if run_id is None else event_record_id(_RUN, run_id),
         start_ms=start_ms,
         duration_ms=duration_ms,
         failed=failed,
@@ -425,6 +426,8 @@ def _call(
     if duration_ms is None and end_ns and "clock_skew" not in record["flags"]:
         record["flags"].append("clock_skew")
     end_ms = start_ms if duration_ms is None else end_ns // times.NS_PER_MS
+    if run_id is not None:
+        trace_id = span_id = parent = b""
     return Call(
         record,
         trace_id,
@@ -441,6 +444,10 @@ def _call(
         made.instance,
         made.place,
     )
+
+
+_RUN: Final = "gen_ai.thread.run"
+"""A run is known by its id, in whichever spans it is read."""
 
 
 def _error_type(sent: str | None, span: Span) -> str:

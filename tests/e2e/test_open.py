@@ -22,6 +22,18 @@ def test_the_link_opens_the_page_once(tmp_path: Path) -> None:
         assert gateway.stop() == 0
 
 
+def test_a_link_for_a_viewer_opens_a_page_without_buttons(tmp_path: Path) -> None:
+    with GatewayProcess(tmp_path) as gateway:
+        ended = run_telemetry_gateway("open", "--print", "--viewer", "--data-dir", str(gateway.data_dir))
+        with httpx.Client(follow_redirects=True) as browser:
+            assert ">Viewer<" in browser.get(ended.out.strip()).text
+            assert browser.get(gateway.admin_url + "/v2/status").status_code == 200
+            assert browser.get(gateway.admin_url + "/v2/keys").status_code == 403
+            own = {"Origin": gateway.admin_url}
+            assert browser.post(gateway.admin_url + "/v2/login-links", headers=own).status_code == 403
+        assert gateway.stop() == 0
+
+
 def test_without_a_gateway_it_tells_how_to_start_one(tmp_path: Path) -> None:
     ended = run_telemetry_gateway("open", "--print", "--data-dir", str(tmp_path / "data"))
     assert ended.code == 1

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from gateway.insights.detect import Figures, detect
 from gateway.insights.finding import Finding
 from gateway.insights.thresholds import LEAST_EXTRA_TOKENS
-from gateway.insights.usage.history import History, Model, Usage
-from gateway.insights.usage.tally import PICO
+from gateway.usage.history import History, Model, Usage
+from gateway.usage.tally import PICO
 from tests.support.usage_history import NOW_HOUR
 
 NAMES = st.sampled_from(["", "a", "b", "c\n"])

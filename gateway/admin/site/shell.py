@@ -13,6 +13,8 @@ from gateway.admin.site.view import Action, Context, FormFault, View
 from gateway.common.wall_clock import wall_ms
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+UPDATE: Final = "X-Live-Update"
+"""Header of a request that brings an open page up to date: a message that is shown once waits."""
 VIEWS: Final = web.AppKey("views", Sequence[View])
 
 
@@ -54,7 +56,7 @@ def shell(request: web.Request, view: View, *, live: str, fault: FormFault | Non
         "navigation": navigation(request.app[VIEWS], role),
         "can_change": role == Role.OPERATOR,
         "role": role.name.lower(),
-        "flashes": parts.access.flashes(request),
+        "flashes": () if UPDATE in request.headers else parts.access.flashes(request),
         "version": parts.status().get("version", "unknown"),
         "made_ms": wall_ms(),
         "live": live,

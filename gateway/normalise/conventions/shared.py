@@ -19,6 +19,7 @@ def _usage(*words: str) -> tuple[str, ...]:
 NAMES: dict[str, tuple[str, ...]] = {
     # what was called
     "operation": ("gen_ai.operation.name", "llm.request.type"),
+    "run_id": ("gen_ai.thread.run.id",),
     "step_kind": ("traceloop.span.kind",),
     "span_type": ("logfire.span_type",),
     "provider": ("gen_ai.provider.name", "gen_ai.system", "gen_ai.model.provider", "llm.provider", "llm.system"),

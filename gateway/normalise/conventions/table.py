@@ -46,6 +46,8 @@ def by_operation(picked: Extracted, span: Span, *, failed: bool) -> Outcome:
     if "step_kind" in texts:
         return "not_a_call"
     sent = texts.get("operation")
+    if "run_id" in texts:  # Azure AI Agents: each look at a run is a span, one that is done has its usage
+        return "call" if picked.counts.get("input") or picked.counts.get("output") else "not_a_call"
     outcome = "undecided" if sent is None else operation(sent).outcome
     return _by_contents(picked, span, failed=failed) if outcome == "undecided" else outcome
 

@@ -7,8 +7,8 @@ from gateway.insights.detect import MOST_FINDINGS, Figures, detect
 from gateway.insights.finding import Finding
 from gateway.insights.operations import DeadLetters, Device, LaneWaits, StuckLane
 from gateway.insights.thresholds import ERROR_LEAST_FAILED, HELD_LANE_S, RETRYING_LANE_S
-from gateway.insights.usage.history import History, Model, Usage
-from gateway.insights.usage.tally import HOUR_MS, OTHER
+from gateway.usage.history import History, Model, Usage
+from gateway.usage.tally import HOUR_MS, OTHER
 from tests.support.usage_history import NOW_HOUR, days, history, used
 
 DAY_MS = 24 * HOUR_MS

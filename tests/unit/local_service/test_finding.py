@@ -8,9 +8,9 @@ import aiohttp
 import pytest
 
 from gateway.contract.scopes import CATALOGUE, Fixed
-from gateway.insights.usage.tally import HOUR_MS
 from gateway.local_service import finding
 from gateway.local_service.service import Service
+from gateway.usage.tally import HOUR_MS
 from spool.clock import rfc3339_ms
 from tests.unit.local_service.conftest import ADMIN, NOW_MS, Client, Clock, ai_envelope, ai_record
 

@@ -5,17 +5,22 @@ and whenever the gateway dies.
 import asyncio
 import threading
 from collections.abc import AsyncIterator
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 
+import orjson
 import pytest
 
-from gateway.insights.usage import following, table
-from gateway.insights.usage.following import UsageFollower
-from gateway.insights.usage.history import Usage
-from gateway.insights.usage.tally import Tally
 from gateway.keys.errors import DatabaseUnavailable
 from gateway.storage.database import Database
+from gateway.usage import following, table
+from gateway.usage.following import UsageFollower
+from gateway.usage.history import Usage
+from gateway.usage.query import UsageQueries
+from gateway.usage.tally import Tally
+from gateway.usage.timespan import TimeRange
+from spool.clock import rfc3339_ms
 from tests.support.calls import call
 from tests.support.polling import until_true
 from tests.support.spool_rig import Clock, Rig, copied
@@ -49,7 +54,10 @@ async def written(follower: UsageFollower, database: Database, clock: Clock) -> 
     """What stands in the tables once all that is settled was counted."""
     await follower.catch_up()
     await follower.write()
-    return list((await database.read(partial(table.read, now_ms=clock()))).usage)
+    usage = list((await database.read(partial(table.read, now_ms=clock()))).usage)
+    total = await UsageQueries(database, now_ms=clock).totals(TimeRange.last_days(9, clock()))
+    assert (total.calls, total.input_tokens or 0) == sums(usage)
+    return usage
 
 
 def sums(usage: list[Usage]) -> tuple[int, int]:
@@ -217,3 +225,38 @@ async def test_it_follows_by_itself(
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
     assert sums(await written(follower, database, clock)) == (1, 100)
+
+
+async def test_the_hours_of_an_earlier_release_are_taken_over_once(rig: Rig, database: Database, clock: Clock) -> None:
+    await table.make_usage_tables(database)
+    tally = Tally()
+    tally.add([orjson.dumps(call_record(clock))], now_ms=clock())
+    await database.write(partial(table.write, tally=tally, source="x", through_no=1, now_ms=clock()))
+    for _ in range(2):
+        follower = await UsageFollower.open(rig.spool, database, now_ms=clock)
+        queries = UsageQueries(database, now_ms=clock, follower=follower)
+        total = await queries.totals(TimeRange.last_days(2, clock()))
+        assert (total.calls, total.input_tokens, total.costs) == (1, 5, {"EUR": Decimal("0.25")})
+        (group,) = (await queries.by("model", within=TimeRange.last_hours(1, clock()))).groups
+        assert group.names == ("m",)
+
+
+def call_record(clock: Clock) -> dict[str, object]:
+    return {
+        "kind": "call", "started_at": rfc3339_ms(clock()), "response_model": "m", "usage": {"input_tokens": 5},
+        "cost": {"amount": "0.25", "currency": "EUR"},
+    }  # fmt: skip
+
+
+async def test_the_sums_state_through_when_they_are_complete(
+    rig: Rig, database: Database, follower: UsageFollower, clock: Clock
+) -> None:
+    queries = UsageQueries(database, now_ms=clock, follower=follower)
+    assert (await queries.as_of()).counted_through_ms is None
+    await rig.send(call("a"))
+    await rig.settle()
+    await queries.refresh()
+    counted_ms = clock()
+    assert (await queries.as_of()).counted_through_ms == counted_ms
+    assert (await UsageQueries(database, now_ms=clock).as_of()).counted_through_ms == counted_ms, "also when stopped"
+    assert (await queries.totals(TimeRange.last_days(1, clock()))).calls == 1

@@ -10,10 +10,10 @@ from typing import Any
 import orjson
 import pytest
 
-from gateway.insights.usage import table, tally
-from gateway.insights.usage.history import History, Usage
-from gateway.insights.usage.tally import HOUR_MS, MOST_NAME_CHARS, OTHER, PICO, Tally
 from gateway.storage.database import Database
+from gateway.usage import table, tally
+from gateway.usage.history import History, Usage
+from gateway.usage.tally import HOUR_MS, MOST_NAME_CHARS, OTHER, PICO, Tally
 from spool.clock import rfc3339_ms
 from tests.support.calls import EPOCH_MS
 

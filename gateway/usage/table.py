@@ -1,5 +1,6 @@
-"""Usage by the hour in SQLite: control.db of the gateway, service.db of the local service.
-Functions run in the caller's transaction.
+"""Usage by the hour as the detectors of insights read it, in SQLite: control.db of the gateway,
+service.db of the local service. Functions run in the caller's transaction. The usage that answers
+questions about cost has more dimensions and stands in `rollups.py`.
 
 Bounds: `KEPT_HOURS` hours of at most `MOST_SERIES` series each (further ones of an hour are summed
 as "(other)"), and `MOST_MODELS` models, each for `MODEL_HOURS` after its last call. At worst some
@@ -10,11 +11,29 @@ import json
 import sqlite3
 from collections import Counter
 from collections.abc import Mapping
-from typing import Final
+from fractions import Fraction
+from typing import Final, NamedTuple
 
-from gateway.insights.usage.history import History, Model, Usage
-from gateway.insights.usage.tally import COST, HOUR_MS, PICO, SUMS, Key, Tally
 from gateway.storage.database import Database, scripts_of
+from gateway.usage.history import History, Model, Usage
+from gateway.usage.tally import (
+    ATTO,
+    CACHEABLE,
+    CACHED,
+    CALLS,
+    COST,
+    FAILED,
+    HOUR_MS,
+    INPUT,
+    MISSING_USAGE,
+    OTHER,
+    OUTPUT,
+    PICO,
+    WITHOUT_PRICE,
+    Key,
+    Sums,
+    Tally,
+)
 
 KEPT_HOURS: Final = 9 * 24
 """A day to look at, a week before it to compare with, and one to spare."""
@@ -27,7 +46,26 @@ _SUMS = (
     "calls", "failed_calls", "calls_without_usage", "calls_without_price",
     "input_tokens", "output_tokens", "cacheable_tokens", "cache_read_tokens", "cost_whole", "cost_pico",
 )  # fmt: skip
-_NAMES = Key._fields
+_COUNTED = (CALLS, FAILED, MISSING_USAGE, WITHOUT_PRICE, INPUT, OUTPUT, CACHEABLE, CACHED)
+_COST = len(_COUNTED)
+
+
+class HourKey(NamedTuple):
+    """Hour and series of the detectors. Unknown names are ""."""
+
+    hour: int
+    provider: str
+    model: str
+    team: str
+    service_name: str
+    currency: str
+    cost_source: str
+
+    def as_other(self) -> "HourKey":
+        return HourKey(self.hour, OTHER, OTHER, OTHER, OTHER, self.currency, self.cost_source)
+
+
+_NAMES = HourKey._fields
 _FIND = f"SELECT {', '.join((*_NAMES, *_SUMS))} FROM usage_hours WHERE hour IN (SELECT value FROM json_each(?))"  # noqa: S608 - own SQL
 _NOTHING = (0,) * len(_SUMS)
 _WRITE = (
@@ -43,7 +81,7 @@ _INT64 = 2**63 - 1
 
 async def make_usage_tables(database: Database) -> None:
     """Raises DatabaseUnavailable."""
-    await database.migrate("usage", scripts_of("gateway.insights.usage.migrations"))
+    await database.migrate("usage", scripts_of("gateway.usage.migrations"))
 
 
 def through_no(connection: sqlite3.Connection, source: str) -> int:
@@ -55,9 +93,7 @@ def through_no(connection: sqlite3.Connection, source: str) -> int:
 def write(connection: sqlite3.Connection, tally: Tally, *, source: str, through_no: int, now_ms: int) -> None:
     """Add *tally*, which covers *source* through that number; and delete what is too old."""
     now_hour = now_ms // HOUR_MS
-    added = {
-        key: sums for key, sums in tally.sums.items() if any(sums) and now_hour - KEPT_HOURS < key.hour <= now_hour
-    }
+    added = _by_series(tally.sums, now_hour)
     connection.executemany(_WRITE, _summed(connection, added))
     _note_models(connection, tally.models(), now_hour)
     connection.execute(
@@ -69,23 +105,39 @@ def write(connection: sqlite3.Connection, tally: Tally, *, source: str, through_
     connection.execute("DELETE FROM usage_models WHERE last_hour<=?", (now_hour - MODEL_HOURS,))
 
 
-def _summed(connection: sqlite3.Connection, added: Mapping[Key, list[int]]) -> list[tuple[str | int, ...]]:
+def _by_series(sums: Mapping[Key, Sums], now_hour: int) -> dict[HourKey, list[int]]:
+    """The sums of the hours that are kept, by the series of the detectors; the cost in 1e-12."""
+    added: dict[HourKey, list[int]] = {}
+    for key, numbers in sums.items():
+        if any(numbers) and now_hour - KEPT_HOURS < key.hour <= now_hour:
+            names = HourKey(
+                key.hour, key.provider, key.model, key.team, key.service_name, key.currency, key.cost_source
+            )
+            mine = added.setdefault(names, [0] * (_COST + 1))
+            for column, of_key in enumerate((*_COUNTED, COST)):
+                mine[column] += numbers[of_key] or 0
+    for mine in added.values():
+        mine[_COST] = round(Fraction(mine[_COST], ATTO // PICO))
+    return added
+
+
+def _summed(connection: sqlite3.Connection, added: Mapping[HourKey, list[int]]) -> list[tuple[str | int, ...]]:
     """The rows of *added* with what their series hold already; series beyond the bound of an hour
     are one, "(other)".
     """
-    rows: dict[Key, tuple[int, ...]] = {}
+    rows: dict[HourKey, tuple[int, ...]] = {}
     series: Counter[int] = Counter()
     hours = json.dumps(sorted({key.hour for key in added}))
     for row in connection.execute(_FIND, (hours,)):
-        rows[Key(*row[: len(_NAMES)])] = row[len(_NAMES) :]
+        rows[HourKey(*row[: len(_NAMES)])] = row[len(_NAMES) :]
         series[row[0]] += 1
-    changed: set[Key] = set()
+    changed: set[HourKey] = set()
     for new, sums in added.items():
         key = new if new in rows or series[new.hour] < MOST_SERIES else new.as_other()
         series[key.hour] += key not in rows
         before = rows.get(key, _NOTHING)
-        counts = [min(mine + theirs, _INT64) for mine, theirs in zip(before[:COST], sums[:COST], strict=True)]
-        whole, pico = divmod(before[COST] * PICO + before[COST + 1] + sums[COST], PICO)
+        counts = [min(mine + theirs, _INT64) for mine, theirs in zip(before[:_COST], sums[:_COST], strict=True)]
+        whole, pico = divmod(before[_COST] * PICO + before[_COST + 1] + sums[_COST], PICO)
         rows[key] = (*counts, min(whole, _INT64), pico)
         changed.add(key)
     return [(*key, *rows[key]) for key in changed]
@@ -106,7 +158,7 @@ def read(connection: sqlite3.Connection, now_ms: int) -> History:
         f"SELECT {', '.join((*_NAMES, *_SUMS))} FROM usage_hours WHERE hour>? AND hour<=?",  # noqa: S608 - own SQL
         (now_hour - KEPT_HOURS, now_hour),
     )
-    width = len(_NAMES) + SUMS
+    width = len(_NAMES) + _COST + 1
     usage = [Usage._make((*row[: width - 1], row[width - 1] * PICO + row[width])) for row in rows]
     models = [Model._make(row) for row in connection.execute("SELECT provider, model, first_hour FROM usage_models")]
     (began_hour,) = connection.execute("SELECT min(began_hour) FROM usage_counted").fetchone()

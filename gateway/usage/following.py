@@ -7,6 +7,7 @@ none is missing but those that the spool expired before.
 """
 
 import asyncio
+import sqlite3
 import time
 from collections.abc import Callable
 from functools import partial
@@ -15,10 +16,12 @@ from typing import Final, Self
 import structlog
 
 from gateway.common.traceback_summary import places
-from gateway.insights.usage.table import make_usage_tables, through_no, write
-from gateway.insights.usage.tally import Tally
 from gateway.keys.errors import DatabaseUnavailable
 from gateway.storage.database import Database
+from gateway.usage.history import History, Usage
+from gateway.usage.rollups import add, make_rollup_tables, note_as_of, take_over
+from gateway.usage.table import make_usage_tables, read, through_no, write
+from gateway.usage.tally import ATTO, HOUR_MS, PICO, Key, Sums, Tally
 from spool.errors import SpoolError
 from spool.record import AI_TELEMETRY
 from spool.store import SettledReader
@@ -33,6 +36,8 @@ SHARE: Final = 0.05
 """Of the loop's time, at 4 µs a record, half of it for the JSON: a gateway at its limit counts
 later, from disk.
 """
+WRITE_SHARE: Final = 0.2
+"""Of the time, for writes of traffic whose every call is a series of its own."""
 MOST_UNWRITTEN: Final = 5_000
 """Series in memory; beyond it they are written at once."""
 CATCH_UP_S: Final = 0.5
@@ -49,6 +54,8 @@ class UsageFollower:
         self._tally = Tally()
         self._through_seq = 0
         self._written_seq = 0
+        self.as_of_ms: int | None = None
+        """All calls whose outcome was final by then are counted; None before the first look."""
         self._turn = asyncio.Lock()
         self.changes = 0
         """Increases when records were counted."""
@@ -57,6 +64,8 @@ class UsageFollower:
     async def open(cls, spool: SettledReader, database: Database, *, now_ms: Callable[[], int]) -> Self:
         """Continue after the position stored in *database*. Raises DatabaseUnavailable."""
         await make_usage_tables(database)
+        await make_rollup_tables(database)
+        await database.write(partial(take_over_history, now_ms=now_ms()))
         follower = cls(spool, database, now_ms)
         follower._through_seq = await database.read(partial(through_no, source=spool.gateway_id))
         follower._written_seq = follower._through_seq
@@ -71,6 +80,8 @@ class UsageFollower:
                 if time.monotonic() - written_s > WRITE_S or len(self._tally) > MOST_UNWRITTEN:
                     written_s = time.monotonic()
                     await self.write()
+                    wrote_s = time.monotonic() - written_s
+                    await asyncio.sleep(min(wrote_s * (1 / WRITE_SHARE - 1), WRITE_S))
             except (SpoolError, DatabaseUnavailable) as error:
                 log.warning(
                     "usage was not counted; the next round retries", error=type(error).__name__, at=places(error)
@@ -90,13 +101,15 @@ class UsageFollower:
         time.
         """
         async with self._turn:
-            after_seq = self._through_seq
+            after_seq, asked_ms = self._through_seq, self._now_ms()
             page = await self._spool.settled_records(AI_TELEMETRY, after_seq, most_bytes=PAGE_BYTES)
             began_s = time.perf_counter()
             if page.records:
                 self._tally.add(page.records, now_ms=self._now_ms())
                 self.changes += 1
             self._through_seq = page.through_seq
+            if not page.is_more:
+                self.as_of_ms = asked_ms
             took_s = time.perf_counter() - began_s
         if page.is_more:
             await asyncio.sleep(took_s * (1 / SHARE - 1))
@@ -110,11 +123,12 @@ class UsageFollower:
             if self._through_seq == self._written_seq:
                 return
             change = partial(
-                write,
+                store,
                 tally=self._tally,
                 source=self._spool.gateway_id,
                 through_no=self._through_seq,
                 now_ms=self._now_ms(),
+                as_of_ms=self.as_of_ms,
             )
             writing = asyncio.ensure_future(self._database.write(change))
             try:
@@ -123,3 +137,47 @@ class UsageFollower:
                 await asyncio.wait({writing})
                 if writing.exception() is None:
                     self._tally, self._written_seq = Tally(), self._through_seq
+
+
+def store(
+    connection: sqlite3.Connection, tally: Tally, *, source: str, through_no: int, now_ms: int, as_of_ms: int | None
+) -> None:
+    """Add *tally*, which covers the spool *source* through that number, to all tables."""
+    write(connection, tally, source=source, through_no=through_no, now_ms=now_ms)
+    add(connection, tally.sums, now_hour=now_ms // HOUR_MS)
+    if as_of_ms is not None:
+        note_as_of(connection, as_of_ms)
+
+
+def take_over_history(connection: sqlite3.Connection, *, now_ms: int) -> None:
+    """Begin with what an earlier release counted for the detectors."""
+    take_over(connection, sums_of_history(read(connection, now_ms)), now_hour=now_ms // HOUR_MS)
+
+
+def sums_of_history(history: History) -> dict[Key, Sums]:
+    """What the detectors' hours hold, as sums; what they do not hold is unknown."""
+    sums: dict[Key, Sums] = {}
+    for usage in history.usage:  # no two have the same names
+        names = (usage.provider, usage.model, usage.team, "", "", "", usage.service_name, "", "", "")
+        key = Key(usage.hour, *names, usage.currency, usage.cost_source)
+        sums[key] = _sums_of(usage)
+    return sums
+
+
+def _sums_of(usage: Usage) -> Sums:
+    return [
+        usage.calls,
+        usage.failed_calls,
+        usage.calls_without_usage,
+        usage.calls_without_usage,
+        0 if usage.currency else usage.calls,
+        usage.calls_without_price,
+        usage.input_tokens,
+        usage.output_tokens,
+        usage.cache_read_tokens if usage.cacheable_tokens else None,
+        None,
+        None,
+        usage.cacheable_tokens or None,
+        usage.cache_read_tokens if usage.cacheable_tokens else None,
+        usage.cost_pico * (ATTO // PICO),
+    ]

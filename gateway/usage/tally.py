@@ -1,0 +1,212 @@
+"""Records -> sums by the hour and series. Pure.
+
+A series is what `Key` names; names are cut, since they come from payloads. Only billed records
+count, as everywhere. Unknown counts add nothing, and the base of each share is counted beside
+them.
+"""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from decimal import Context, Decimal, InvalidOperation
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+HOUR_MS: Final = 3_600_000
+PICO: Final = 10**12
+ATTO: Final = 10**18
+"""Parts of a unit of money that sums are exact to."""
+MOST_NAME_CHARS: Final = 120
+MOST_WORD_CHARS: Final = 16
+"""Of a currency."""
+OTHER: Final = "(other)"
+"""Name of the series beyond the bound, among those of the detectors."""
+
+_EXACT = Context(prec=60)
+_MOST_COST = 10**12
+"""Of one record, in whole units: a larger cost is a fault."""
+_MOST_COUNT = 1 << 40
+_NO_COST = (None, None)
+_NOBODY: dict[str, Any] = {}
+_INPUT_ONLY = frozenset({"embeddings", "rerank"})
+
+SUM_NAMES: Final = (
+    "calls",  # billed; of an aggregate as many as it states
+    "failed_calls",
+    "calls_without_usage",  # neither input nor output tokens are known
+    "calls_missing_usage",  # of these: the sender should have stated them
+    "calls_without_cost",
+    "calls_without_price",  # of these: their tokens are known
+    "input_tokens",
+    "output_tokens",
+    "cache_read_tokens",
+    "cache_creation_tokens",
+    "reasoning_tokens",
+    "cacheable_tokens",  # input tokens of records that state their cache reads
+    "cached_tokens",  # as many of these as were read from a cache
+    "cost",  # in 1e-18 of the currency
+)
+"""The numbers of one series, in order. Tokens are None until a record states them."""
+(
+    CALLS, FAILED, WITHOUT_USAGE, MISSING_USAGE, WITHOUT_COST, WITHOUT_PRICE,
+    INPUT, OUTPUT, CACHE_READ, CACHE_CREATION, REASONING, CACHEABLE, CACHED, COST,
+) = range(14)  # fmt: skip
+COST_WORDS: Final = ("currency", "cost_source")
+NOTHING: Final[tuple[int | None, ...]] = (0,) * INPUT + (None,) * (COST - INPUT) + (0,)
+Sums = list[int | None]
+"""As `SUM_NAMES` has them."""
+
+
+class Key(NamedTuple):
+    """Hour and series. Unknown names are ""."""
+
+    hour: int
+    """Since 1970, UTC; of the call's start."""
+    provider: str
+    model: str
+    """That answered, else that was asked for."""
+    team: str
+    project: str
+    user: str
+    device_id: str
+    service_name: str
+    key: str
+    """Name of the inbound key."""
+    operation: str
+    source: str
+    """`source.format` of the record."""
+    currency: str
+    cost_source: str
+
+
+class Tally:
+    """Sums that are not stored yet."""
+
+    def __init__(self) -> None:
+        self.sums: dict[Key, Sums] = {}
+        self._by_names: dict[tuple[object, ...], Sums] = {}
+        """The same, by the names as records have them."""
+
+    def add(self, records: Iterable[bytes], *, now_ms: int) -> None:
+        """Count *records*; an unreadable one is skipped."""
+        now_hour = now_ms // HOUR_MS
+        loads, add = orjson.loads, self._add
+        for record in records:
+            try:
+                add(loads(record), now_hour)
+            except (orjson.JSONDecodeError, AttributeError, KeyError, TypeError, ValueError, OverflowError):
+                continue
+
+    def _add(self, record: dict[str, Any], now_hour: int) -> None:  # noqa: C901, PLR0912 - flat, as it says
+        """One flat function: it runs once for every record. All that may raise comes before the
+        first sum.
+        """
+        known = record.get
+        if known("billed") is False:
+            return
+        usage, cost = record["usage"].get, known("cost")
+        who = (known("attribution") or _NOBODY).get
+        names = (
+            record["started_at"][:13],
+            known("provider"),
+            known("response_model") or known("request_model"),
+            who("team"),
+            who("project"),
+            who("user"),
+            who("device_id"),
+            who("service_name"),
+            who("key"),
+            known("operation"),
+            (known("source") or _NOBODY).get("format"),
+            *((cost["currency"], cost.get("source")) if cost else _NO_COST),
+        )
+        sums: list[Any] = self._by_names.get(names) or self._open(names, now_hour)
+        atto = atto_of(cost["amount"]) if cost else 0
+        is_call = record["kind"] == "call"
+        calls = 1 if is_call else _count(known("calls")) or 0
+        sums[COST] += atto
+        sums[CALLS] += calls
+        if known("status") == "error":
+            sums[FAILED] += calls
+        input_tokens, output_tokens = _count(usage("input_tokens")), _count(usage("output_tokens"))
+        if is_call:
+            if input_tokens is None and output_tokens is None:
+                sums[WITHOUT_USAGE] += 1
+            if usage("status") == "missing":
+                sums[MISSING_USAGE] += 1
+            if not cost:
+                sums[WITHOUT_COST] += 1
+        if output_tokens is not None:
+            sums[OUTPUT] = output_tokens + (sums[OUTPUT] or 0)
+        cache_read = _count(usage("cache_read_input_tokens"))
+        if input_tokens is not None:
+            sums[INPUT] = input_tokens + (sums[INPUT] or 0)
+            if not cost and (output_tokens is not None or known("operation") in _INPUT_ONLY):
+                sums[WITHOUT_PRICE] += calls or 1
+            if cache_read is not None:
+                sums[CACHEABLE] = input_tokens + (sums[CACHEABLE] or 0)
+                sums[CACHED] = min(cache_read, input_tokens) + (sums[CACHED] or 0)
+        if cache_read is not None:
+            sums[CACHE_READ] = cache_read + (sums[CACHE_READ] or 0)
+        written = _count(usage("cache_creation_input_tokens"))
+        if written is not None:
+            sums[CACHE_CREATION] = written + (sums[CACHE_CREATION] or 0)
+        reasoning = _count(usage("reasoning_output_tokens"))
+        if reasoning is not None:
+            sums[REASONING] = reasoning + (sums[REASONING] or 0)
+
+    def _open(self, names: tuple[Any, ...], now_hour: int) -> Sums:
+        """The sums of a series, whose *names* are those of a record. Raises TypeError, ValueError
+        for invalid ones.
+        """
+        hour, *texts, currency, cost_source = names
+        source = "" if currency is None else (cost_source or "reported")[:MOST_WORD_CHARS]
+        shown = [(text or "")[:MOST_NAME_CHARS] for text in texts]
+        hour = min(hour_of(hour), now_hour)  # a sender's clock may go ahead
+        key = Key._make((hour, *shown, (currency or "")[:MOST_WORD_CHARS], source))
+        if not all(isinstance(name, str) for name in key[1:]):
+            raise TypeError
+        sums = self._by_names[names] = self.sums.setdefault(key, list(NOTHING))
+        return sums
+
+    def __len__(self) -> int:
+        """Its size in memory: series, by the names in records."""
+        return len(self._by_names)
+
+    def models(self) -> dict[tuple[str, str], tuple[int, int]]:
+        """(provider, model) of calls that did not fail -> first and last hour of them."""
+        seen: dict[tuple[str, str], tuple[int, int]] = {}
+        for key, sums in self.sums.items():
+            if key.model and is_of_success(sums):
+                first, last = seen.get((key.provider, key.model), (key.hour, key.hour))
+                seen[key.provider, key.model] = (min(first, key.hour), max(last, key.hour))
+        return seen
+
+
+def is_of_success(sums: Sums) -> bool:
+    """Whether not all its calls failed; or it has none, and other sums."""
+    return (sums[CALLS] or 0) > (sums[FAILED] or 0) or (not sums[CALLS] and any(sums))
+
+
+@lru_cache(maxsize=4096)
+def hour_of(text: str) -> int:
+    """*text* is `2026-01-05T10`, UTC."""
+    return int(datetime.fromisoformat(f"{text}:00:00").replace(tzinfo=UTC).timestamp()) // 3600
+
+
+@lru_cache(maxsize=8192)
+def atto_of(amount: str) -> int:
+    """1e-18 of the unit, rounded. Raises ValueError for an invalid amount."""
+    try:
+        number = Decimal(amount, _EXACT)
+    except InvalidOperation:
+        raise ValueError from None
+    if not number.is_finite() or abs(number) > _MOST_COST:
+        raise ValueError
+    return int(_EXACT.to_integral_value(_EXACT.scaleb(number, 18)))
+
+
+def _count(value: object) -> int | None:
+    """A plausible count; None for any other value."""
+    return value if type(value) is int and 0 <= value <= _MOST_COUNT else None
