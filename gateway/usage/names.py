@@ -1,0 +1,82 @@
+"""Names of models, teams, users, … by number, in SQLite. Functions run in the caller's transaction.
+
+A number below 16 is no name: unknown, other, forgotten. So no name that a sender makes up can be
+taken for one of these.
+"""
+
+import json
+import sqlite3
+from collections.abc import Collection, Iterable, Mapping
+from enum import Enum
+from typing import Final
+
+from gateway.usage.grains import COLUMNS, FORGOTTEN_ID, OTHER_ID, UNKNOWN_ID
+
+
+class Absent(Enum):
+    """What stands in the place of a name."""
+
+    UNKNOWN = "unknown"
+    """The record has none."""
+    OTHER = "other"
+    """It was beyond the bound on series."""
+    FORGOTTEN = "forgotten"
+    """It was removed by an operator."""
+
+
+Name = str | Absent
+
+MOST_NAMES: Final = 200_000
+_ABSENT: Final[Mapping[int, Absent]] = {
+    UNKNOWN_ID: Absent.UNKNOWN,
+    OTHER_ID: Absent.OTHER,
+    FORGOTTEN_ID: Absent.FORGOTTEN,
+}
+_IDS_OF_ABSENT: Final = {absent: number for number, absent in _ABSENT.items()}
+_NO_NAME: Final = -1
+_IN_USE: Final = " UNION ".join(f"SELECT {name} FROM usage_rollups" for name in COLUMNS)  # noqa: S608 - own SQL
+
+
+def ids_of(connection: sqlite3.Connection, names: Iterable[str]) -> dict[str, int]:
+    """The number of each of *names*, made where it has none yet; "" is unknown, and a name beyond
+    `MOST_NAMES` is other.
+    """
+    wanted = set(names) - {""}
+    found = _known(connection, wanted)
+    if new := sorted(wanted - found.keys()):
+        (held,) = connection.execute("SELECT count(*) FROM usage_names").fetchone()
+        room = max(0, MOST_NAMES - held)
+        connection.executemany("INSERT INTO usage_names (name) VALUES (?)", ((name,) for name in new[:room]))
+        found |= _known(connection, new[:room]) | dict.fromkeys(new[room:], OTHER_ID)
+    return {**found, "": UNKNOWN_ID}
+
+
+def ids_asked(connection: sqlite3.Connection, names: Collection[Name]) -> list[int]:
+    """The numbers of *names* in a question; of a name that nothing has, one that nothing has."""
+    known = _known(connection, [name for name in names if isinstance(name, str)])
+    return [known.get(name, _NO_NAME) if isinstance(name, str) else _IDS_OF_ABSENT[name] for name in names]
+
+
+def names_of(connection: sqlite3.Connection, ids: Iterable[int]) -> dict[int, Name]:
+    rows = connection.execute(
+        "SELECT id, name FROM usage_names WHERE id IN (SELECT value FROM json_each(?))", (json.dumps([*set(ids)]),)
+    )
+    return {**_ABSENT, **dict(rows)}
+
+
+def count(connection: sqlite3.Connection) -> int:
+    (held,) = connection.execute("SELECT count(*) FROM usage_names").fetchone()
+    return int(held)
+
+
+def drop_unused(connection: sqlite3.Connection) -> None:
+    """Delete the names that no row has; reads every row."""
+    connection.execute(f"DELETE FROM usage_names WHERE id > 15 AND id NOT IN ({_IN_USE})")  # noqa: S608 - own SQL
+
+
+def _known(connection: sqlite3.Connection, names: Iterable[str]) -> dict[str, int]:
+    return dict(
+        connection.execute(
+            "SELECT name, id FROM usage_names WHERE name IN (SELECT value FROM json_each(?))", (json.dumps([*names]),)
+        )
+    )
