@@ -8,8 +8,12 @@ states, opens it for every lane at once.
 
 from collections.abc import Callable
 
+import structlog
+
 from exporters.backoff import full_jitter_s
 from exporters.clock import Clock
+
+log = structlog.get_logger("exporters.destination")
 
 SILENCES = 5
 """More than the resets of one restart that meets a lane with all its batches under way."""
@@ -18,13 +22,17 @@ PROBE_LONGEST_S = 120.0
 
 
 class Destination:
-    def __init__(self, clock: Clock, chance: Callable[[], float]) -> None:
+    def __init__(self, clock: Clock, chance: Callable[[], float], address: str = "") -> None:
+        """*address* stands in the log; the client of the transport knows it."""
+        self.address = address
         self.opens_at_s = float("-inf")
         """Monotonic time before which nothing is sent."""
         self._clock = clock
         self._chance = chance
         self._silences = 0
         self._failures = 0
+        self._silent_since_s = 0.0
+        """When the first of the silences in a row was noted."""
         self._is_probed = False
         self._listeners: list[Callable[[], None]] = []
 
@@ -60,6 +68,8 @@ class Destination:
         self._silences = self._failures = 0
         self._is_probed = False
         if was_down:
+            silent_s = self._clock.monotonic_s() - self._silent_since_s
+            log.info("upstream answers again", upstream=self.address, silent_s=round(silent_s, 1))
             self.opens_at_s = float("-inf")
             for listener in list(self._listeners):
                 listener()
@@ -69,7 +79,11 @@ class Destination:
 
         Once it is down, only a probe states more than that.
         """
+        if not self._silences:
+            self._silent_since_s = self._clock.monotonic_s()
         self._silences += 1
+        if self._silences == SILENCES:
+            log.warning("upstream does not answer", upstream=self.address)
         if self._silences >= SILENCES and (self._is_probed or not self.is_down):
             self._is_probed = False
             self._failures += 1

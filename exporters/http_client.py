@@ -82,7 +82,7 @@ class HttpClient:
         """Called for every answer and every silence; give it to the pumps of all lanes
         that send by this client."""
         self._base_url = endpoint.base_url.rstrip("/")
-        self._address = urlsplit(endpoint.base_url).netloc
+        self._address = self.destination.address = urlsplit(endpoint.base_url).netloc
         self._proxy = endpoint.proxy
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(ssl=_tls(endpoint), limit=0),

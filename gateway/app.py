@@ -34,6 +34,7 @@ from gateway.ingest.assembly import maintained, open_ingest, spool_settings
 from gateway.insights.rounds import Rounds
 from gateway.insights.snapshot import Snapshot
 from gateway.keys.control_store import open_control, open_keys
+from gateway.observability.intake_log import IntakeLog
 from gateway.observability.lane_log import LaneLog
 from gateway.observability.latency import Latencies, LoopLag
 from gateway.observability.refusals import RefusedStatus
@@ -205,8 +206,12 @@ class Gateway:
             key_names=self.keys.names,
             refused=self._refused,
         )
-        lane_log = LaneLog(self.status.lanes)
-        run_in_background(self._stack, maintain([Maintained("lane log", lane_log.run_maintenance)]), "lane log")
+        intake_log = IntakeLog(self.status.not_ready, self.spool.commit_seconds, lambda: self.settler.held_s)
+        logs = [
+            Maintained("lane log", LaneLog(self.status.lanes).run_maintenance),
+            Maintained("intake log", intake_log.run_maintenance),
+        ]
+        run_in_background(self._stack, maintain(logs), "log of states")
         snapshot = Snapshot(
             self.spool,
             self.devices,

@@ -85,7 +85,7 @@ class OtlpGrpcExporter:
         else:
             self._channel = aio.insecure_channel(target, options)
         self._export = self._channel.unary_unary(EXPORT)
-        self.destination = Destination(SystemClock(), random.random)
+        self.destination = Destination(SystemClock(), random.random, target)
         self._headers = {name.lower(): secret for name, secret in settings.headers.items()}
         self._timeout_s = settings.timeout_s
         self._compression = grpc.Compression.Gzip if settings.packs else grpc.Compression.NoCompression

@@ -22,6 +22,7 @@ from gateway.cli.logging import LEVELS, REPEATS, configure_logging
 from gateway.cli.options import with_remedy
 from gateway.common.heap import map_large_blocks
 from gateway.common.traceback_summary import places
+from gateway.config.changes import changed
 from gateway.config.draft import ConfigFaults
 from gateway.config.model import Config, TlsOptions
 from gateway.config.values import Address, TcpAddress, parse_address
@@ -37,6 +38,7 @@ from spool.errors import SpoolError, SpoolLocked
 log = structlog.get_logger()
 
 LOOK_FOR_REPEATS_S = 10.0
+NOT_RELOADED = "not reloaded: the configuration before stays"
 SWITCH_S = 0.0005
 """How long the event loop keeps the interpreter from the thread that waits to start a commit;
 Python's own 5 ms would be the answer's latency."""
@@ -159,17 +161,17 @@ async def reload_on(hung_up: asyncio.Event, gateway: Gateway, read_again: Callab
     while True:
         await hung_up.wait()
         hung_up.clear()
-        not_reloaded = "not reloaded: the configuration before stays"
         try:
             config = await asyncio.to_thread(read_again)
+            before = gateway.config
             left = gateway.reload(config)
         except ConfigFaults as error:
-            log.error(not_reloaded, always=True, faults=[str(fault) for fault in error.faults])  # noqa: TRY400 no traceback: an operator's slip
+            log.error(NOT_RELOADED, always=True, faults=[str(fault) for fault in error.faults])  # noqa: TRY400 no traceback: an operator's slip
         except Exception as error:  # noqa: BLE001 a reload must never end the gateway
-            log.error(not_reloaded, always=True, error=type(error).__name__, at=places(error))  # noqa: TRY400 its text may quote a secret
+            log.error(NOT_RELOADED, always=True, error=type(error).__name__, at=places(error))  # noqa: TRY400 its text may quote a secret
         else:
             configure_logging(LEVELS[config.log_level], config.log_format)
-            log.info("configuration reloaded")
+            log.info("configuration reloaded", changed=changed(before, gateway.config))
             if left:
                 log.warning("changed options that need a restart", always=True, options=left)
 

@@ -5,11 +5,12 @@ last record in them.
 """
 
 import asyncio
-import logging
 import sqlite3
 from collections.abc import Callable
 from functools import partial
 from typing import Final
+
+import structlog
 
 from gateway.insights.detect import Figures, detect
 from gateway.insights.finding import Finding
@@ -19,7 +20,7 @@ from gateway.storage.database import Database
 from gateway.usage import table
 from gateway.usage.tally import HOUR_MS, Tally
 
-_log = logging.getLogger(__name__)
+_log = structlog.get_logger()
 
 ROUND_S: Final = 5.0
 PAGE_RECORDS: Final = 1_000
@@ -54,7 +55,7 @@ class Finder:
             try:
                 await self.look()
             except Exception as error:  # noqa: BLE001 the next round repeats the work
-                _log.warning("insights could not be stored: %s", type(error).__name__)
+                _log.warning("insights could not be stored", of="local service", error=type(error).__name__)
 
     async def look(self) -> None:
         """Count new records, and store the findings if they may have changed. Raises

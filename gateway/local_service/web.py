@@ -1,7 +1,6 @@
 """The service's HTTP layer: authenticate, read a bounded body, serve, respond."""
 
 import asyncio
-import logging
 import re
 import socket
 import struct
@@ -12,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
+import structlog
 from aiohttp import web
 from aiohttp.web_exceptions import HTTPException
 
@@ -32,7 +32,7 @@ from gateway.local_service.routes import ROUTES, Route
 from gateway.local_service.serve import Request, serve_read, serve_write
 from gateway.storage.database import Database
 
-_log = logging.getLogger(__name__)
+_log = structlog.get_logger()
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -104,7 +104,7 @@ async def answer_errors(request: web.Request, handler: Handler) -> web.StreamRes
     except DatabaseUnavailable:
         return _response(_UNAVAILABLE)
     except Exception as error:  # noqa: BLE001 - the last place before the socket: a bug becomes a 500, logged without its text
-        _log.error("unforeseen %s at %s", type(error).__name__, _where(error))
+        _log.error("unforeseen error", of="local service", error=type(error).__name__, at=_where(error))
         return _response(_UNFORESEEN)
 
 

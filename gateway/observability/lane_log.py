@@ -42,6 +42,8 @@ class _Seen(NamedTuple):
     current: str
     changes: int = 0
     """Since that line."""
+    since_s: float | None = None
+    """Of the logged state; None for the one at the start."""
 
 
 class LaneLog:
@@ -84,9 +86,10 @@ class LaneLog:
                 lane=name,
                 state=state,
                 before=seen.state,
+                lasted_s=None if seen.since_s is None else round(now_s - seen.since_s, 1),
                 changes=seen.changes,
                 reason=lane["reason"],
                 pending=lane["pending"],
             )
-            seen = _Seen(state, now_s, state)
+            seen = _Seen(state, now_s, state, since_s=now_s)
         self._seen[name] = seen

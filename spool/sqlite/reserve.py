@@ -14,7 +14,7 @@ from spool.data_dir import touch_private
 class Reserve:
     def __init__(self, path: Path, size_bytes: int) -> None:
         self._path = path
-        self._size_bytes = size_bytes
+        self.size_bytes = size_bytes
         self.floor_bytes = size_bytes // 4
         """What must be free besides, for new data to be taken."""
         self.is_held = False
@@ -41,10 +41,10 @@ class Reserve:
         try:
             touch_private(self._path)
             with self._path.open("r+b") as file:
-                if file.seek(0, os.SEEK_END) > self._size_bytes:
-                    file.truncate(self._size_bytes)
-                if self._size_bytes:
-                    os.posix_fallocate(file.fileno(), 0, self._size_bytes)
+                if file.seek(0, os.SEEK_END) > self.size_bytes:
+                    file.truncate(self.size_bytes)
+                if self.size_bytes:
+                    os.posix_fallocate(file.fileno(), 0, self.size_bytes)
                 left = os.fstatvfs(file.fileno())
                 enough = left.f_bavail * left.f_frsize >= self.floor_bytes
         except OSError:

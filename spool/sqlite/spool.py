@@ -6,7 +6,6 @@ and a lone request waits for no timer.
 """
 
 import asyncio
-import logging
 import os
 import secrets
 import sqlite3
@@ -16,6 +15,8 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import TypeVar
+
+import structlog
 
 from spool.age import AgeClock, Seen, monotonic_ms
 from spool.clock import rfc3339_ms, uuid7
@@ -50,7 +51,7 @@ from spool.status import Quarantined, Room, Verified
 from spool.store import Depth, ItemCounts, Refusal
 from spool.unit_cost import Rules
 
-log = logging.getLogger(__name__)
+log = structlog.get_logger()
 
 T = TypeVar("T")
 
@@ -176,10 +177,10 @@ class SqliteSpool:
                 rows.open_lane(connection, counters, lane, source, settles=source in settling)
             rows.note_silence(connection, USAGE_EVENTS)
             for lane, n in rows.close_lanes(connection, counters, list(self._sources)).items():
-                log.warning("the exporter %s is no longer set up: %d records that waited for it are expired", lane, n)
+                log.warning("exporter no longer configured", lane=lane, expired=n)
             salvaged = reconciling.reconcile(connection, counters, list(self._sources), summary, now_ms)
             if salvaged is not None:
-                log.error("%s", reconciling.salvage_text(salvaged))
+                log.error("spool salvaged with losses", found=reconciling.salvage_text(salvaged))
             self._quarantined = reconciling.entries(connection)
             (gateway_id,) = connection.execute("SELECT value FROM meta WHERE name='gateway_id'").fetchone()
             if summary is not None:  # on disk by now, so their absence from here on is a finding
@@ -683,17 +684,17 @@ class SqliteSpool:
         if self.used_bytes > settings.max_bytes * 3 // 4 and (
             n := await self.ask(lambda c, _: ranges.give_up_delivered(c))
         ):
-            log.warning("the spool fills: %d delivered records are not sent again", n)
+            log.warning("resends given up", records=n)
         self._dead_letters = await self.ask(self._read_dead_letters)
         most_bytes = min(settings.max_dead_letter_bytes, settings.max_bytes // 4)
         while (excess := sum(reason.size_bytes for reason in self._dead_letters.reasons) - most_bytes) > 0:
             n = await self.ask(lambda c, _, excess=excess: dead_letters.make_room(c, excess))  # type: ignore[misc]  # the default binds the loop's page
-            log.warning("dead letters take more room than they may: the %d oldest are expired", n)
+            log.warning("dead letters expired", records=n, limit="spool.max_dead_letter_bytes")
             self._dead_letters = await self.ask(self._read_dead_letters)
 
     async def _in_pages(self, delete: Callable[[sqlite3.Connection], int]) -> None:
         while n := await self.ask(lambda connection, _: delete(connection)):
-            log.warning("dead letters that expired: %d", n)
+            log.warning("dead letters expired", records=n, limit="spool.keep_dead_letters")
             if n < dead_letters.PAGE_RECORDS:
                 break
 

@@ -2,10 +2,11 @@
 totals in place of chunks.
 """
 
-import logging
 import os
 import sqlite3
 from collections.abc import Callable, Sequence
+
+import structlog
 
 from spool.clock import rfc3339_ms, uuid7
 from spool.counters import Counters
@@ -17,7 +18,7 @@ from spool.sqlite.unit_batches import Frozen, Moment
 from spool.store import Depth, Refusal
 from spool.unit_cost import BaseRecord, Stream
 
-log = logging.getLogger(__name__)
+log = structlog.get_logger()
 
 
 class SqliteUnitCostLane:
@@ -129,5 +130,5 @@ class SqliteUnitCostLane:
         ):
             pass
         if expired:
-            log.warning("unit-cost records that expired: %d", expired)
+            log.warning("unit-cost records expired", records=expired)
         return expired

@@ -9,7 +9,6 @@ refused, and the reserve is given up so that acks and deletions go on; appends a
 the reserve could be set aside anew.
 """
 
-import logging
 import sqlite3
 import time
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import structlog
 
 from spool.counters import Counters
 from spool.data_dir import DATABASE, RESERVE
@@ -31,7 +31,7 @@ from spool.sqlite.room import NOTHING_KNOWN, measure
 from spool.status import Room
 from spool.store import ItemCounts
 
-log = logging.getLogger(__name__)
+log = structlog.get_logger()
 
 SALVAGE_EVERY_S = 60.0
 """At least so long between two salvages of a spool that is open."""
@@ -146,12 +146,12 @@ class Writer:
     def _salvage(self, damage: str) -> None:
         """Raises SpoolError, with the files as they were, also where the disk gives no page."""
         opening.refuse_unreadable(self._data_dir)
-        log.error("the spool is damaged and is being salvaged: %s", damage)
+        log.error("spool damaged", damage=damage)
         began_s = time.monotonic()
         with database.mapped_errors(str(self._data_dir)):
             salvage.salvage(self._data_dir, self._now_ms(), damage)
             (self._data_dir / opening.CHECK).unlink(missing_ok=True)
-        log.warning("salvaged in %.1f s; the damaged files are in %s", time.monotonic() - began_s, salvage.QUARANTINE)
+        log.warning("spool salvaged", took_s=round(time.monotonic() - began_s, 1), kept_in=salvage.QUARANTINE)
 
     def _open_file(self) -> tuple[sqlite3.Connection, Counters]:
         connection = database.connect(self._data_dir, synchronous=self._synchronous, log_pages=self._log_pages)
@@ -184,7 +184,7 @@ class Writer:
         """
         if self.is_disk_full and self._reserve.hold():
             self.is_disk_full = False
-            log.warning("the disk has room again: new data is taken")
+            log.info("disk has room again", free_bytes=self.room.free_bytes)
 
     def run(self, group: Group) -> GroupResult:
         """Run *group* in one commit; on the one thread that this writer is used by from now on."""
@@ -212,7 +212,7 @@ class Writer:
         try:
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         except sqlite3.Error as error:
-            log.debug("the write-ahead log could not be cut: %s", error)
+            log.debug("write-ahead log not cut", error=str(error))
 
     def _execute(self, group: Group) -> GroupResult:
         try:
@@ -249,8 +249,11 @@ class Writer:
             return False
         if not self.is_disk_full:
             self.is_disk_full = True
-            log.error("the disk is full: new data is refused until there is room; deliveries go on")
-        return self._reserve.give_up()
+            log.error("disk full")
+        gave_up = self._reserve.give_up()
+        if gave_up:
+            log.warning("reserve given up", bytes=self._reserve.size_bytes)
+        return gave_up
 
     def _one_by_one(self, group: Group) -> GroupResult:
         appended: SpoolError | None = None
@@ -303,7 +306,7 @@ class Writer:
                 if self._is_unsynced:
                     self._write_again()
         except (SpoolError, sqlite3.Error, UnicodeDecodeError):
-            log.exception("the spool could not be opened again; the next request tries once more")
+            log.exception("spool not opened again")
 
     def _mend(self, damage: SpoolCorrupt) -> None:
         """Salvage the damaged file and go on with it.
@@ -342,13 +345,13 @@ class Writer:
         if time.monotonic() < self._next_salvage_s or not self._guards():  # another's directory keeps its file
             return
         self._next_salvage_s = time.monotonic() + SALVAGE_EVERY_S
-        log.error("spool.db was %s while the gateway ran; its content is put back", how)
+        log.error("spool.db removed or replaced while the gateway ran", how=how)
         try:
             with database.mapped_errors(str(self._data_dir)):
                 salvage.put_back(self._data_dir, self._connection, self._now_ms())
             self._connection, self._counters = self._open_file()
         except SpoolError:
-            log.exception("spool.db could not be put back; tried again in %d s", SALVAGE_EVERY_S)
+            log.exception("spool.db not put back", retry_s=SALVAGE_EVERY_S)
 
     def _reopen_emptied(self) -> None:
         """What the write-ahead log holds goes into the file; without the rest it is salvaged."""
@@ -359,11 +362,11 @@ class Writer:
                 damage = opening.damage(self._data_dir)
             if damage is None:
                 self._connection, self._counters = self._open_file()
-                log.warning("all of spool.db was in its write-ahead log: nothing is lost")
+                log.warning("spool.db restored from its write-ahead log")
             else:
                 self._mend(SpoolCorrupt("spool.db was emptied while the gateway ran"))
         except (SpoolError, sqlite3.Error, UnicodeDecodeError):
-            log.exception("the spool could not be opened again; the next request tries once more")
+            log.exception("spool not opened again")
 
     def _write_again(self) -> None:
         """After an error of the disk: what could not be synced may be gone from the disk and

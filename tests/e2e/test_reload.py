@@ -105,6 +105,17 @@ def test_the_level_of_the_log_follows(gateway: GatewayProcess) -> None:
     hang_up(gateway)
 
 
+def test_the_format_of_the_log_follows_and_the_line_names_what_changed(gateway: GatewayProcess) -> None:
+    change(gateway, log_format="json", limits={"max_body_bytes": "2MiB"})
+    (line,) = hang_up(gateway).splitlines()
+    reloaded = json.loads(line)
+    assert (reloaded["event"], reloaded["changed"]) == (RELOADED, ["limits.max_body_bytes", "log_format"])
+    change(gateway, log_format="console", limits={"max_body_bytes": "2MiB"})
+    said = hang_up(gateway)
+    assert RELOADED in said
+    assert "{" not in said
+
+
 def test_a_price_file_with_a_fault_is_stated_and_the_prices_stay(tmp_path: Path) -> None:
     prices = tmp_path / "prices.yaml"
     prices.write_text("{}")

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from spool.record import AI_TELEMETRY
 from spool.sqlite.recovery import salvage
@@ -130,9 +131,7 @@ def last_commits() -> set[int]:
     return {RECORDS - 1}
 
 
-async def test_c03_a_spool_that_vanished_is_no_empty_start_in_silence(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_c03_a_spool_that_vanished_is_no_empty_start_in_silence(tmp_path: Path) -> None:
     spool = open_spool(tmp_path / "data")
     for n in range(10):
         await append(spool, [record(n)])
@@ -140,10 +139,11 @@ async def test_c03_a_spool_that_vanished_is_no_empty_start_in_silence(
     gateway_id = spool.gateway_id
     await spool.close()
     (tmp_path / "data" / "spool.db").unlink()
-    spool = open_spool(tmp_path / "data")
+    with capture_logs() as logged:
+        spool = open_spool(tmp_path / "data")
     assert spool.gateway_id == gateway_id
     assert spool.quarantined[-1].records == 6
-    assert "missing or empty" in caplog.text
+    assert "missing or empty" in str(logged)
     depth = spool.depth(AI_TELEMETRY)
     assert (depth.kept, depth.delivered, depth.pending, depth.dead_lettered) == (10, 4, 0, 6)
     await assert_balanced(spool)

@@ -6,9 +6,11 @@ import asyncio
 from collections import Counter
 
 import pytest
+from structlog.testing import capture_logs
 
 from exporters.base import Delivered, Hold, Outcome, Retry
 from exporters.destination import PROBE_LONGEST_S, SILENCES, Destination
+from exporters.http_client import Endpoint, HttpClient
 from exporters.pump import NO_ANSWER, WATCHDOG_S, Limits, Pump
 from spool.record import Batch
 from tests.support.lane_runs import running_pump, until
@@ -170,3 +172,23 @@ async def test_an_operators_word_tries_a_target_that_is_down_at_once(
         assert not target.tries
         pump.wake()
         await until(lambda: store.depth(LANES[0]).pending == 0)
+
+
+def test_an_outage_is_one_line_when_it_begins_and_one_with_its_length_when_it_ends(clock: ManualClock) -> None:
+    destination = Destination(clock, lambda: 0.999, "costs.example:443")
+    with capture_logs() as lines:
+        for _ in range(SILENCES + 3):
+            destination.silent()
+            clock.now_s += 10
+        destination.answered()
+        destination.answered()
+    assert [dict(line) for line in lines] == [
+        {"event": "upstream does not answer", "log_level": "warning", "upstream": "costs.example:443"},
+        {"event": "upstream answers again", "log_level": "info", "upstream": "costs.example:443", "silent_s": 80.0},
+    ]
+
+
+async def test_the_client_of_the_transport_gives_the_address() -> None:
+    client = HttpClient(Endpoint("https://user.example:8443/api"), {})
+    assert client.destination.address == "user.example:8443"
+    await client.close()

@@ -3,11 +3,11 @@ which drops and replaces them.
 """
 
 import asyncio
-import logging
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from spool.errors import SpoolError
 from spool.record import AI_TELEMETRY, DEVICES
@@ -87,17 +87,17 @@ async def test_a_record_dropped_from_before_an_exporter_came_is_not_counted_agai
     await spool.close()
 
 
-async def test_an_exporter_that_is_gone_holds_nothing_and_its_records_are_expired(
-    data_dir: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_an_exporter_that_is_gone_holds_nothing_and_its_records_are_expired(data_dir: Path) -> None:
     clock = Clock()
     spool = opened(data_dir, ARCHIVE, clock=clock, settles=False)
     await append(spool, [b"1", b"2"])
     await frozen(spool, ARCHIVE, max_records=1)
     await spool.close()
-    with caplog.at_level(logging.WARNING):
+    with capture_logs() as logged:
         spool = opened(data_dir, clock=clock, settles=False)
-    assert "archive" in caplog.text
+    assert [(line["event"], line["lane"], line["expired"]) for line in logged] == [
+        ("exporter no longer configured", "archive", 2)
+    ]
     assert await drained(spool) == [b"1", b"2"]
     clock.now_ms += 2 * DAY_MS
     await spool.run_maintenance()
