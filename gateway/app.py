@@ -267,6 +267,7 @@ class Gateway:
             keys=self.keys,
             devices=self.devices,
             service=self.service,
+            usage=self.usage,
         )
         http, admin = self._context_of("http"), self._context_of("admin")
         served, closing = self.receiver.make_server(), Closing()

@@ -19,6 +19,7 @@ from gateway.observability.metrics import StatusCollector
 from gateway.observability.status import StatusReport
 from gateway.receiver.authenticator import KeyAuthenticator
 from gateway.receiver.server import Receiver
+from gateway.usage.query import UsageQueries
 from spool.store import Spool
 
 
@@ -34,6 +35,7 @@ def build_admin(
     keys: KeyStore,
     devices: DeviceStore,
     service: EmbeddedService | None,
+    usage: UsageQueries,
 ) -> web.Application:
     """The application of the admin listener; *service* is None where the upstream is elsewhere."""
     registry = CollectorRegistry()
@@ -55,6 +57,7 @@ def build_admin(
         devices=devices,
         insights=rounds,
         spool=spool,
+        usage=usage,
     )
     address = config.listen.admin
     return admin_app(parts, stores, loopback=address is None or address.is_loopback)

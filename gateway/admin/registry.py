@@ -13,6 +13,7 @@ from gateway.admin.insights import Insights
 from gateway.admin.keys import KeyOperation, KeyRequests
 from gateway.admin.operation import AnyOperation, Operation
 from gateway.admin.spool_files import SpoolFiles, StatusSource
+from gateway.usage.query import UsageQueries
 
 S = TypeVar("S")
 
@@ -41,6 +42,7 @@ class AdminStores:
     devices: Devices | None = None
     insights: Insights | None = None
     spool: SpoolFiles | None = None
+    usage: UsageQueries | None = None
 
     def bound(self) -> Iterator[tuple[AnyOperation, Any]]:
         """Each operation with its store."""

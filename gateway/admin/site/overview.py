@@ -1,35 +1,110 @@
-"""The overview: whether all is well, and what came in."""
+"""The overview: whether all is well, and what AI costs, over time and by whom."""
 
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from aiohttp import web
 
-from gateway.admin.parts import PARTS
+from gateway.admin.parts import PARTS, STORES
+from gateway.admin.site.usage_figures import (
+    NO_USAGE,
+    Row,
+    charts_of,
+    cost_of,
+    every_bucket,
+    headline,
+    row_of,
+    table_of,
+)
+from gateway.admin.site.usage_question import RANGES, SHOWN, Question, question_of
 from gateway.admin.site.verdict import faults_of
 from gateway.admin.site.view import View
+from gateway.common.wall_clock import wall_ms
 from gateway.insights.finding import Insight
 from gateway.observability.metrics import Status
+from gateway.usage.figures import Breakdown, Bucket, UsageSums
+from gateway.usage.grains import Dimension
+from gateway.usage.query import UsageQueries
+
+TOP: Final = 10
+"""Groups of each table; the list has the others."""
+BY: Final[tuple[Dimension, ...]] = ("provider", "model", "team", "project", "user", "device_id")
 
 
-def overview(status: Status, insights: Sequence[Insight]) -> dict[str, Any]:
+class Usage(NamedTuple):
+    """The answers of `UsageQueries` to one question."""
+
+    total: UsageSums
+    buckets: Sequence[Bucket]
+    by: Mapping[Dimension, Breakdown]
+    counted_through_ms: int | None
+    """None before the first count."""
+
+
+class Table(NamedTuple):
+    """Usage by one dimension."""
+
+    dimension: Dimension
+    title: str
+    rows: tuple[Row, ...]
+    groups: int
+    """Of all groups."""
+    rest: Row | None
+    path: str
+    """Of the list of all."""
+
+
+def overview(
+    status: Status, insights: Sequence[Insight], question: Question, usage: Usage, now_ms: int
+) -> dict[str, Any]:
     """The template's context."""
-    lanes = status["lanes"].values()
+    interval = question.range.interval
+    buckets = every_bucket(usage.buckets, question.range.within(now_ms), interval, now_ms)
     return {
         "faults": faults_of(status),
-        "headline": {
-            "Received": status["edge"]["received"],
-            "Delivered": sum(lane["delivered"] for lane in lanes),
-            "Waiting": sum(lane["pending"] for lane in lanes),
-            "Dead letters": sum(lane["dead_lettered"] for lane in lanes),
-        },
         "open_insights": len(insights),
+        "nothing_received": not status["edge"]["received"] and usage.total == NO_USAGE,
+        "ranges": [(each.title, question.of_range(each).path(), each == question.range) for each in RANGES],
+        "filters": [(each.text, question.without(each.dimension).path()) for each in question.filters],
+        "sums": usage.total,
+        "cost": cost_of(usage.total),
+        "headline": headline(usage.total),
+        "charts": charts_of(buckets, usage.total, interval) if usage.total != NO_USAGE else [],
+        "interval": interval,
+        "over_time": table_of(buckets),
+        "tables": [table_by(question, dimension, found) for dimension, found in usage.by.items()],
+        "counted_ms": usage.counted_through_ms,
     }
 
 
+def table_by(question: Question, dimension: Dimension, found: Breakdown) -> Table:
+    rows = [row_of(question, dimension, group.names[0], group.sums) for group in found.groups]
+    others = found.count - len(rows)
+    name = f"{others:,} more" if others > 0 else "not told apart"
+    rest = None if found.rest is None else Row((name,), "", found.rest, cost_of(found.rest))
+    return Table(dimension, SHOWN[dimension], tuple(rows), found.count, rest, question.path("/usage", by=dimension))
+
+
+async def asked(queries: UsageQueries, question: Question, now_ms: int) -> Usage:
+    """Raises DatabaseUnavailable."""
+    await queries.refresh()
+    within, where = question.range.within(now_ms), question.where
+    told = [dimension for dimension in BY if dimension not in where]
+    return Usage(
+        await queries.totals(within, where=where),
+        await queries.over_time(within, interval=question.range.interval, where=where),
+        {each: await queries.by(each, within=within, where=where, limit=TOP) for each in told},
+        (await queries.as_of()).counted_through_ms,
+    )
+
+
 async def load(request: web.Request) -> dict[str, Any]:
-    parts = request.app[PARTS]
-    return overview(parts.status(), await parts.unsettled())
+    """Raises BadPayload, DatabaseUnavailable."""
+    parts, now_ms = request.app[PARTS], wall_ms()
+    question = question_of(list(request.query.items()))
+    queries = request.app[STORES].usage
+    usage = Usage(NO_USAGE, (), {}, None) if queries is None else await asked(queries, question, now_ms)
+    return overview(parts.status(), await parts.unsettled(), question, usage, now_ms)
 
 
 VIEW: Final = View(path="/", title="Overview", template="overview.html", load=load)

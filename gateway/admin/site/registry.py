@@ -2,11 +2,12 @@
 
 from typing import Final
 
-from gateway.admin.site import dead_letters, delivery, devices, insights, overview
+from gateway.admin.site import dead_letters, delivery, devices, insights, overview, usage
 from gateway.admin.site.view import Action, View
 
 VIEWS: Final[tuple[View, ...]] = (
     overview.VIEW,
+    usage.VIEW,
     delivery.VIEW,
     *devices.VIEWS,
     *insights.VIEWS,

@@ -11,6 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from gateway.admin.site import words
 from gateway.admin.site.assets import ASSETS
+from gateway.usage.figures import money_text
 
 CONTENT_SECURITY_POLICY: Final = (
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self';"
@@ -31,6 +32,8 @@ TEMPLATES.filters.update(
     age=words.age,
     size=words.size,
     when=words.when,
+    money=words.money,
+    exact=money_text,
     rfc3339=words.rfc3339,
 )
 TEMPLATES.globals.update(share=words.share, asset=lambda name: ASSETS[name].path)

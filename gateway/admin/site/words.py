@@ -61,3 +61,30 @@ def when(at_ms: int) -> str:
 def rfc3339(at_ms: int) -> str:
     """For the attribute of a `time` element."""
     return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def money(amount: Decimal | None) -> str:
+    """An amount to read: two decimals from 1 on, four from 0.01, else two digits that are not 0, so
+    that nothing but 0 is written as 0.
+    """
+    if amount is None:
+        return UNKNOWN
+    if not amount:
+        return "0.00"
+    if abs(amount) >= 1:
+        return f"{amount:,.2f}"
+    if abs(amount) >= Decimal("0.01"):
+        return f"{amount:.4f}"
+    return f"{round(amount, 1 - amount.adjusted()):f}"
+
+
+def short(n: float | Decimal | None) -> str:
+    """`1.2 M`, for the scale of a chart."""
+    if n is None:
+        return UNKNOWN
+    value = Decimal(n)
+    for size_of, unit in ((Decimal(10**12), "T"), (Decimal(10**9), "G"), (Decimal(10**6), "M"), (Decimal(10**3), "k")):
+        if abs(value) >= size_of:
+            scaled = value / size_of
+            return f"{scaled.quantize(Decimal('0.1')).normalize():f} {unit}"
+    return f"{value.normalize():f}" if value else "0"

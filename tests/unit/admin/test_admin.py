@@ -21,6 +21,8 @@ from gateway.admin.role import Role
 from gateway.admin.server import admin_app
 from gateway.admin.session import CODE_LIFE_S, COOKIE, MAX_ENTRIES, SESSION_LIFE_S, AdminAccess, Expiring, token_of
 from gateway.admin.site import delivery, insights, overview
+from gateway.admin.site.usage_figures import NO_USAGE
+from gateway.admin.site.usage_question import question_of
 from gateway.config.values import TcpAddress
 from gateway.insights.finding import INSIGHT_LIST, Insight
 from gateway.insights.finding import Status as InsightStatus
@@ -319,6 +321,11 @@ async def test_insights_take_the_token_and_follow_the_list_conventions(
         assert fault["type"] == "invalid_request"
 
 
+def overview_of(status: Status) -> dict[str, Any]:
+    """Without usage."""
+    return overview.overview(status, [], question_of([]), overview.Usage(NO_USAGE, (), {}, None), 1_767_607_200_000)
+
+
 def test_the_page_lists_what_to_look_at() -> None:
     text = text_of(shown(insights.VIEW, insights.insights(answer_of([insight("insight 1", "new")]))))
     assert "insight 1" in text
@@ -340,7 +347,7 @@ def test_the_page_shows_both_identities_and_the_lanes() -> None:
 
 
 def test_the_overview_states_that_all_is_well() -> None:
-    assert "Every item is accounted for" in text_of(shown(overview.VIEW, overview.overview(figures(), [])))
+    assert "Every item is accounted for" in text_of(shown(overview.VIEW, overview_of(figures())))
 
 
 @pytest.mark.parametrize(
@@ -354,7 +361,7 @@ def test_the_overview_states_that_all_is_well() -> None:
     ],
 )
 def test_the_page_says_first_what_is_wrong(status: Status, words: str) -> None:
-    text = text_of(shown(overview.VIEW, overview.overview(status, [])))
+    text = text_of(shown(overview.VIEW, overview_of(status)))
     assert words in text
     assert "Every item is accounted for" not in text
     if "add up" in words:
@@ -365,7 +372,7 @@ def test_everything_on_the_page_is_escaped() -> None:
     evil = "<img src=x onerror=alert(1)>\"'&"
     status = figures(lanes={evil: lane(state="held", reason=evil)})
     pages = [
-        shown(overview.VIEW, overview.overview(status, [])),
+        shown(overview.VIEW, overview_of(status)),
         shown(delivery.VIEW, delivery.delivery(status)),
         shown(insights.VIEW, insights.insights(answer_of([insight(evil, "new")]))),
     ]
