@@ -17,7 +17,9 @@ import structlog
 
 from gateway.admin.address_file import announce_address
 from gateway.admin.assembly import build_admin
+from gateway.admin.backup import LiveBackup
 from gateway.admin.session import open_access
+from gateway.archive.staging import CONTROL, SERVICE, remove_left
 from gateway.common.background import run_in_background
 from gateway.common.maintenance import Maintained, maintain
 from gateway.common.tls import LOOK_EVERY_S, ServerTls, TlsFault
@@ -126,6 +128,7 @@ class Gateway:
         """spool.db and control.db: records, keys, devices."""
         config = self.config
         make_data_dir(config.data_dir)
+        remove_left(config.data_dir)
         self.spool: Spool = SqliteSpool(
             config.data_dir, spool_settings(config), now_ms=self._now_ms, exporters=list(config.exporters)
         )
@@ -268,6 +271,7 @@ class Gateway:
             devices=self.devices,
             service=self.service,
             usage=self.usage,
+            backup=self._backup(),
         )
         http, admin = self._context_of("http"), self._context_of("admin")
         served, closing = self.receiver.make_server(), Closing()
@@ -282,6 +286,12 @@ class Gateway:
             files = self._tls["admin"].files if "admin" in self._tls else None
             self._stack.callback(announce_address(self.config.data_dir, self.ports.admin, files))
         self.receiver.grpc_at = port_of(self.ports.grpc)
+
+    def _backup(self) -> LiveBackup:
+        databases = {CONTROL: self._control}
+        if self.service is not None:
+            databases[SERVICE] = self.service.database
+        return LiveBackup(self.config.data_dir, self.spool, databases, self._now_ms)
 
     def _context_of(self, listener: str) -> ssl.SSLContext | None:
         """None for a listener without TLS."""

@@ -13,6 +13,8 @@ LOCK = "lock"
 RESERVE = "reserve"
 GATEWAY_FILES = (DATABASE, LOCK, "control.db", "service/service.db")
 """One of these is in every data directory, also where one was restored in part."""
+RESTORING = ".unfinished-restore"
+"""A folder that is there while a restore is under way, or was interrupted."""
 LOST_AND_FOUND = "lost+found"
 """Of every new disk."""
 
@@ -90,6 +92,14 @@ def _why_not_ours(path: Path, status: os.stat_result) -> str | None:
     if is_used and not _holds_gateway(path):
         return "it holds other files, and none of a gateway"
     return None
+
+
+def refuse_half_restored(path: Path) -> None:
+    """Raises SpoolError where a restore did not end in the data directory *path*."""
+    if (path / RESTORING).exists():
+        raise SpoolError(
+            f"{path}: a restore is under way or was interrupted: delete what is in there, and restore again"
+        )
 
 
 def touch_private(path: Path) -> None:

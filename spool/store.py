@@ -407,6 +407,21 @@ class DeadLetterStore(Protocol):
         """How many `replay_delivered` would send again; lane -> records. Raises NoSuchLane."""
 
 
+class Snapshots(Protocol):
+    """Databases as of one moment, whatever is written to them since."""
+
+    def copy(self, folder: Path, *, keep_free_bytes: int = 0) -> None:
+        """Write each copy into *folder*, synced, 0600. Takes minutes for large ones: call it on a
+        thread of its own.
+
+        Raises SpoolError: for a database that is damaged, and where less than *keep_free_bytes*
+        would be left on the disk.
+        """
+
+    def close(self) -> None:
+        """Call it soon: the write-ahead logs grow until then."""
+
+
 class StatusStore(Protocol):
     """What the spool reports of itself. Counts are those of the last commit."""
 
@@ -475,6 +490,14 @@ class StatusStore(Protocol):
         """Write a copy to *to*, 0600, whole or not at all; its bytes.
 
         Raises SpoolError, also where *to* exists.
+        """
+
+    async def snapshot(self, others: Mapping[str, Path]) -> Snapshots:
+        """The spool as of now, as `spool.db`, and the *others* as of the same moment: name of the
+        copy -> database.
+
+        The spool commits nothing meanwhile; the caller keeps the *others* from it. Raises
+        SpoolError.
         """
 
 

@@ -3,6 +3,7 @@
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
+from gateway.admin.backup import BackupSource
 from gateway.admin.dead_letters import DeadLetterRequests
 from gateway.admin.keys import KeyRequests
 from gateway.admin.parts import AdminParts
@@ -36,6 +37,7 @@ def build_admin(
     devices: DeviceStore,
     service: EmbeddedService | None,
     usage: UsageQueries,
+    backup: BackupSource,
 ) -> web.Application:
     """The application of the admin listener; *service* is None where the upstream is elsewhere."""
     registry = CollectorRegistry()
@@ -58,6 +60,7 @@ def build_admin(
         insights=rounds,
         spool=spool,
         usage=usage,
+        backup=backup,
     )
     address = config.listen.admin
     return admin_app(parts, stores, loopback=address is None or address.is_loopback)

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from gateway.admin import dead_letters, devices, insights, keys, spool_files
+from gateway.admin import backup, dead_letters, devices, insights, keys, spool_files
+from gateway.admin.backup import BackupSource
 from gateway.admin.dead_letters import DeadLetterRequests
 from gateway.admin.devices import Devices
 from gateway.admin.insights import Insights
@@ -27,6 +28,7 @@ OPERATIONS: Final[tuple[AnyOperation, ...]] = (
     *devices.OPERATIONS,
     *dead_letters.OPERATIONS,
     *spool_files.OPERATIONS,
+    *backup.OPERATIONS,
 )
 
 
@@ -43,6 +45,7 @@ class AdminStores:
     insights: Insights | None = None
     spool: SpoolFiles | None = None
     usage: UsageQueries | None = None
+    backup: BackupSource | None = None
 
     def bound(self) -> Iterator[tuple[AnyOperation, Any]]:
         """Each operation with its store."""
@@ -53,6 +56,7 @@ class AdminStores:
         yield from _bound(devices.OPERATIONS, self.devices)
         yield from _bound(insights.OPERATIONS, self.insights)
         yield from _bound(spool_files.OPERATIONS, self.spool)
+        yield from _bound(backup.OPERATIONS, self.backup)
 
 
 def _bound(operations: Sequence[Operation[S, Any]], store: S | None) -> Iterator[tuple[AnyOperation, S]]:

@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,15 @@ from gateway.cli.options import (
     config_option,
     data_dir_option,
     json_option,
+    passphrase_option,
     profile_option,
     read_config,
 )
 from gateway.config.model import Config
 from gateway.local_service.misbehave import parse_misbehave
+
+_FILE = click.Path(path_type=Path, dir_okay=False)
+_FOLDER = click.Path(path_type=Path, file_okay=False)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -146,6 +151,79 @@ def doctor(config_file: Path | None, data_dir: Path | None, as_json: bool) -> No
     from gateway.cli.doctor import examine  # noqa: PLC0415 as above
 
     sys.exit(asyncio.run(examine(config_file, data_dir, as_json=as_json)))
+
+
+@main.command("backup")
+@config_option
+@data_dir_option
+@click.option("--to", type=_FILE, required=True, help="The file to write; it must not exist.")
+@click.option("--encrypt", "encrypts", is_flag=True, help="Encrypt it to a passphrase (age format).")
+@passphrase_option
+@click.option("--work-dir", type=_FOLDER, help="Where copies of the databases wait; default: the data directory.")
+@click.option("--with-config", "has_config", is_flag=True, help="Put the file of --config in as well.")
+@json_option
+def backup(
+    config_file: Path | None,
+    data_dir: Path | None,
+    to: Path,
+    encrypts: bool,  # noqa: FBT001 a flag of the command line
+    passphrase_file: Path | None,
+    work_dir: Path | None,
+    has_config: bool,  # noqa: FBT001 as above
+    as_json: bool,  # noqa: FBT001 as above
+) -> None:
+    """Write everything of the gateway into one file, also while it runs.
+
+    Spool, keys, devices, usage, insights, tokens and secrets, as of one moment. The passphrase is
+    typed, or read from --passphrase-file or $TELEMETRY_GATEWAY_BACKUP_PASSPHRASE.
+
+    \b
+    Examples:
+      telemetry-gateway backup --to /backup/gateway.tar
+      telemetry-gateway backup --to /backup/gateway.tar.age --encrypt
+      telemetry-gateway backup --to gw.age --encrypt --passphrase-file ./phrase
+    """
+    from gateway.cli.backup import Wanted, back_up  # noqa: PLC0415 as above
+    from gateway.cli.passphrase import passphrase_from  # noqa: PLC0415 as above
+
+    if has_config and config_file is None:
+        raise click.UsageError("--with-config needs --config FILE")
+    config = config_of(config_file, data_dir)
+    encrypts = encrypts or passphrase_file is not None
+    passphrase = passphrase_from(passphrase_file, is_new=True) if encrypts else None
+    folder = None if work_dir is None else work_dir.absolute()
+    wanted = Wanted(to.absolute(), passphrase, folder, config_file if has_config else None)
+    sys.exit(asyncio.run(back_up(config, wanted, as_json=as_json)))
+
+
+@main.command("restore")
+@config_option
+@data_dir_option
+@passphrase_option
+@json_option
+@click.argument("file", type=_FILE)
+def restore(
+    config_file: Path | None,
+    data_dir: Path | None,
+    passphrase_file: Path | None,
+    as_json: bool,  # noqa: FBT001 a flag of the command line
+    file: Path,
+) -> None:
+    """Fill an empty data directory from a FILE that `backup` wrote.
+
+    Every byte is checked before a file gets its place. Start the gateway afterwards with
+    `telemetry-gateway run`.
+
+    \b
+    Example:
+      telemetry-gateway restore /backup/gateway.tar --data-dir ./data
+    """
+    from gateway.cli.passphrase import passphrase_from  # noqa: PLC0415 as above
+    from gateway.cli.restore import restore as restored  # noqa: PLC0415 as above
+
+    config = config_of(config_file, data_dir)
+    ask = partial(passphrase_from, passphrase_file, is_new=False)
+    sys.exit(restored(file, config.data_dir, ask, as_json=as_json))
 
 
 @main.command()

@@ -1,4 +1,4 @@
-"""The spool of a stopped gateway, for the operations of `gateway.admin.spool_files`."""
+"""The files of a stopped gateway, for `gateway.admin.spool_files` and `gateway.admin.backup`."""
 
 import sqlite3
 from contextlib import closing
@@ -6,6 +6,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from gateway.admin.backup import Staged
+from gateway.archive.staging import DATABASES, stage
 from gateway.common.wall_clock import wall_ms
 from gateway.devices.rows import Figures
 from gateway.devices.rows import figures as figures_of
@@ -19,6 +21,7 @@ from spool.sqlite.backup import back_up
 from spool.sqlite.reading import read_held
 from spool.sqlite.recovery.acknowledging import acknowledge_stopped
 from spool.sqlite.recovery.verify import verify_stopped
+from spool.sqlite.snapshots import SqliteSnapshots
 from spool.status import Verified
 
 LANE_COLUMNS = ("kept", "delivered", "pending", "dead_lettered", "expired")
@@ -56,6 +59,21 @@ class OfflineSpool:
             "lanes": lanes,
             "reasons": edge_with(counters.reasons, devices.reasons),
         }
+
+
+class OfflineBackup:
+    """Holds the lock of the data directory. Raises SpoolLocked, SpoolError."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self._data_dir = data_dir
+
+    async def stage(self, work_dir: Path | None) -> Staged:
+        data_dir = self._data_dir
+        with DataLock(data_dir):
+            files = {name: data_dir / name for name in DATABASES if (data_dir / name).exists()}
+            with closing(SqliteSnapshots(files)) as snapshots:
+                folder = stage(snapshots, data_dir, work_dir or data_dir, keep_free_bytes=0)
+        return Staged(folder, wall_ms())
 
 
 def device_figures(control_database: Path) -> Figures | None:

@@ -12,12 +12,13 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import click
 
+from gateway.admin.backup import BackupSource
 from gateway.admin.dead_letters import DeadLetterRequests
 from gateway.admin.devices import Devices
 from gateway.admin.keys import KeyRequests
 from gateway.admin.operation import Operation
 from gateway.admin.spool_files import StatusSource
-from gateway.cli.offline_spool import OfflineSpool
+from gateway.cli.offline_spool import OfflineBackup, OfflineSpool
 from gateway.cli.options import with_remedy
 from gateway.common.wall_clock import wall_ms
 from gateway.config.model import Config
@@ -85,12 +86,18 @@ async def _spool(config: Config) -> AsyncIterator[OfflineSpool]:
     yield OfflineSpool(config.data_dir)
 
 
+@asynccontextmanager
+async def _backup(config: Config) -> AsyncIterator[BackupSource]:
+    yield OfflineBackup(config.data_dir)
+
+
 KEYS: Final = Subject("keys", INBOUND.database, partial(_keys, INBOUND))
 SERVICE_KEYS: Final = Subject("keys", OF_SERVICE.database, partial(_keys, OF_SERVICE))
 DEVICES: Final = Subject("devices", INBOUND.database, _devices)
 DEAD_LETTERS: Final = Subject("spool", DATABASE, _dead_letters)
 STATUS: Final = Subject("spool", DATABASE, _status)
 SPOOL: Final = Subject("spool", DATABASE, _spool)
+BACKUP: Final = Subject("gateway's files", INBOUND.database, _backup)
 
 
 async def ask(

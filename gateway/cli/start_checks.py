@@ -76,8 +76,7 @@ class StartChecks:
             refuse_data_dir(config.data_dir)
             self.owner = held_by(config.data_dir)
         if not self.faults:
-            with tempfile.TemporaryDirectory(prefix="telemetry-gateway-check-") as folder:
-                await self._look_at_files(Path(folder))
+            await self.look_at_files()
         with self._noted("upstream"):
             await self._build_client()
         self._look_at_certificates()
@@ -90,6 +89,11 @@ class StartChecks:
                 if name == "service" and config.upstream is None and not isinstance(address, TcpAddress):
                     raise CannotStart(NO_SERVICE_ADDRESS)
                 await bind_once(f"listen.{name}", address)
+
+    async def look_at_files(self) -> None:
+        """Keys, secrets and databases of the data directory alone."""
+        with tempfile.TemporaryDirectory(prefix="telemetry-gateway-check-") as folder:
+            await self._look_at_files(Path(folder))
 
     @contextmanager
     def _noted(self, part: Part, copy: Path | None = None) -> Iterator[None]:

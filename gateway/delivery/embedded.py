@@ -77,6 +77,7 @@ class EmbeddedService:
         self.port = port
         """Of `listen.service`."""
         self.keys = service.keys
+        self.database = service.database
 
     @classmethod
     async def start(

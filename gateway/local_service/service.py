@@ -105,6 +105,10 @@ class Service:
     def keys(self) -> KeyStore:
         return self._context.keys
 
+    @property
+    def database(self) -> Database:
+        return self._context.database
+
     async def start(self, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None) -> int:
         """Open the files, listen, and return the port; 0 picks a free one. Raises OSError,
         DatabaseUnavailable.

@@ -125,6 +125,12 @@ class Database:
         async with self._held(self._reader):
             return await _completed(asyncio.to_thread(snapshot))
 
+    @asynccontextmanager
+    async def paused(self) -> AsyncIterator[None]:
+        """Nothing is committed until the end of the block: keep it short."""
+        async with self._held(self._writer):
+            yield
+
     async def checkpoint(self) -> None:
         """Copy what was committed from the WAL into the file itself, as far as no reader is in the
         way.

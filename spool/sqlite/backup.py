@@ -9,7 +9,8 @@ next start one in the data directory.
 import fcntl
 import os
 import sqlite3
-from contextlib import closing, suppress
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from spool.data_dir import touch_private
@@ -26,22 +27,30 @@ def back_up(data_dir: Path, to: Path) -> int:
 
     Raises SpoolError, also where *to* exists.
     """
+    with mapped_errors(str(to)), written_whole(to) as beside:
+        _copy(data_dir, beside)
+    return to.stat().st_size
+
+
+@contextmanager
+def written_whole(to: Path) -> Iterator[Path]:
+    """An empty file beside *to*, 0600, which is synced and renamed to it when the block ends, and
+    deleted when it raises. Raises SpoolError where *to* exists; OSError.
+    """
     beside = to.with_name(f".{to.name}.{os.getpid()}{UNFINISHED}")
-    with mapped_errors(str(to)):
-        if to.exists():
-            raise SpoolError(f"{to} exists already: name a file that does not")
-        remove_unfinished(to.parent)
-        touch_private(beside)
-        with beside.open("rb") as held:
-            try:
-                fcntl.flock(held, fcntl.LOCK_EX)
-                _copy(data_dir, beside)
-                sync(beside)
-                os.link(beside, to)
-            finally:
-                beside.unlink(missing_ok=True)
-        sync(to.parent)
-        return to.stat().st_size
+    if to.exists():
+        raise SpoolError(f"{to} exists already: name a file that does not")
+    remove_unfinished(to.parent)
+    touch_private(beside)
+    with beside.open("rb") as held:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            yield beside
+            sync(beside)
+            os.link(beside, to)
+        finally:
+            beside.unlink(missing_ok=True)
+    sync(to.parent)
 
 
 def remove_unfinished(folder: Path) -> None:

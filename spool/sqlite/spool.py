@@ -21,7 +21,7 @@ import structlog
 from spool.age import AgeClock, Seen, monotonic_ms
 from spool.clock import rfc3339_ms, uuid7
 from spool.counters import Counters
-from spool.data_dir import make_data_dir
+from spool.data_dir import DATABASE, make_data_dir, refuse_half_restored
 from spool.data_lock import DataLock
 from spool.dead_letters import DeadLetterSummary
 from spool.drain import Drain
@@ -45,6 +45,7 @@ from spool.sqlite.replay.operator import SqliteDeadLetters
 from spool.sqlite.room import pages
 from spool.sqlite.rows import Limits, Waiting
 from spool.sqlite.settled import settled_records
+from spool.sqlite.snapshots import SqliteSnapshots
 from spool.sqlite.unit_lane import SqliteUnitCostLane
 from spool.sqlite.writer import GroupResult, Operation, Writer
 from spool.status import Quarantined, Room, Verified
@@ -118,6 +119,7 @@ class SqliteSpool:
         self._sources: dict[Lane, Lane] = {lane: lane for lane in OWN_LANES} | dict.fromkeys(exporters, AI_TELEMETRY)
         self._followers = {own: [x for x, source in self._sources.items() if source == own] for own in OWN_LANES}
         try:
+            refuse_half_restored(data_dir)
             self.writer = Writer(
                 data_dir,
                 synchronous=settings.synchronous,
@@ -643,6 +645,10 @@ class SqliteSpool:
 
     async def back_up(self, to: Path) -> int:
         return await asyncio.to_thread(back_up, self._data_dir, to)
+
+    async def snapshot(self, others: Mapping[str, Path]) -> SqliteSnapshots:
+        files = {DATABASE: self._data_dir / DATABASE, **others}
+        return await self.ask(lambda *_: SqliteSnapshots(files))
 
     def quarantined_bytes(self) -> int:
         return kept_bytes(self._data_dir)

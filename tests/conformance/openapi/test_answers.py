@@ -364,6 +364,9 @@ def test_the_spool_answers_as_described(gateway: GatewayPorts, tmp_path: Path) -
     assert admin.ask("POST", "/v2/spool/backup", {"file": str(copy)}).status_code == 200
     assert copy.stat().st_size > 0
     assert admin.ask("POST", "/v2/spool/backup", {"file": "relative"}).status_code == 400
+    staged = admin.ask("POST", "/v2/backup", {"work_dir": str(tmp_path)}).json()
+    assert Path(staged["folder"], "spool.db").stat().st_size > 0
+    assert admin.ask("POST", "/v2/backup", {"work_dir": "relative"}).status_code == 400
 
 
 # ---- the service

@@ -1,0 +1,40 @@
+"""A spool that comes back from a backup: what it knew of the upstream is as old as the backup."""
+
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
+
+from spool.counters import Counters
+from spool.data_dir import DATABASE
+from spool.sqlite import database, unit_totals
+from spool.sqlite.recovery import reconcile
+from spool.sqlite.recovery.summary import read_from, write_summary
+from spool.sqlite.writer import load_counters
+
+
+class Restored(NamedTuple):
+    """What a restored spool holds."""
+
+    gateway_id: str | None
+    counters: Counters
+
+
+def settle_restored(data_dir: Path, now_ms: int) -> Restored:
+    """Make the spool.db of a backup in *data_dir* ready for the next start.
+
+    1. Totals of unit cost that the upstream may have newer ones of are read there before they are
+       replaced. What waits to be sent stays as it is.
+    2. The summaries beside it state what it states, so that the start takes it for no old copy.
+
+    Raises SpoolTooNew, SpoolError.
+    """
+    path = data_dir / DATABASE
+    with database.mapped_errors(str(path)), closing(database.connect(data_dir)) as connection:
+        with database.one_commit(connection):
+            unit_totals.distrust(connection)
+        counters = load_counters(connection)
+        row = connection.execute("SELECT value FROM meta WHERE name='gateway_id'").fetchone()
+        if row is not None:
+            summary = read_from(connection, counters, row[0], now_ms, reconcile.entries(connection))
+            write_summary(data_dir, summary._replace(is_final=True))
+    return Restored(None if row is None else row[0], counters)
