@@ -40,18 +40,19 @@ async def change(
     store: Any,
     fields: Mapping[str, Any],
     typed: Mapping[str, str] | None = None,
+    names: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """The answer of an *operation* that changes something, with *fields* as its body.
 
-    Raises FormFault for what the person can mend; the form then holds *typed* again.
+    Raises FormFault for what the person can mend; the form then holds *typed* again. *names*: name
+    in the body -> in the form, where they differ.
     """
-    typed = typed or {}
     try:
         return dict(await perform(operation, present(store), path=request.match_info, fields=fields) or {})
     except GONE:
         raise
     except MENDABLE as error:
-        raise form_fault(error, typed) from None
+        raise form_fault(error, typed or {}, names or {}) from None
 
 
 def present(store: Any) -> Any:
@@ -77,9 +78,9 @@ async def posted(request: web.Request) -> MultiMapping[str]:
     return fields  # type: ignore[return-value]  # texts alone
 
 
-def form_fault(error: Exception, typed: Mapping[str, str]) -> FormFault:
+def form_fault(error: Exception, typed: Mapping[str, str], names: Mapping[str, str]) -> FormFault:
     status = error.status if isinstance(error, InsightError) else answer_for(error).status
-    fields = faults_by_field(str(error))
+    fields = {names.get(name, name): text for name, text in faults_by_field(str(error)).items()}
     message = "Nothing was changed: see the fields marked below." if fields else str(error)
     return FormFault(message, fields, typed, status)
 

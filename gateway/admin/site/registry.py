@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from gateway.admin.site import dead_letters, delivery, devices, insights, overview, usage
+from gateway.admin.site import dead_letters, delivery, devices, insights, keys, overview, usage
 from gateway.admin.site.view import Action, View
 
 VIEWS: Final[tuple[View, ...]] = (
@@ -12,5 +12,6 @@ VIEWS: Final[tuple[View, ...]] = (
     *devices.VIEWS,
     *insights.VIEWS,
     *dead_letters.VIEWS,
+    *keys.VIEWS,
 )
-ACTIONS: Final[tuple[Action, ...]] = (*devices.ACTIONS, *insights.ACTIONS, *dead_letters.ACTIONS)
+ACTIONS: Final[tuple[Action, ...]] = (*devices.ACTIONS, *insights.ACTIONS, *dead_letters.ACTIONS, *keys.ACTIONS)
