@@ -9,7 +9,7 @@ from collections import Counter
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
-from exporters.base import Outcome
+from exporters.base import Delivered, Outcome
 from spool.histogram import SEND_S, Histogram
 
 NO_ANSWER = "none"
@@ -26,9 +26,17 @@ class Attempts:
     answers: Counter[str] = field(default_factory=Counter)
     """`2xx` … `5xx`, gRPC's `OK` … `UNAUTHENTICATED`, or `none` -> requests."""
 
-    def ended(self, outcome: Outcome, took_s: float) -> None:
-        """A batch came back."""
+    last_delivered_s: float | None = None
+    """When a batch was delivered last, by the clock of `ended`; None before the first."""
+    last_took_s: float | None = None
+    """How long the last batch took, however it ended."""
+
+    def ended(self, outcome: Outcome, took_s: float, now_s: float) -> None:
+        """A batch came back; *now_s* is monotonic."""
         self.seconds.observe(took_s)
+        self.last_took_s = took_s
+        if isinstance(outcome, Delivered):
+            self.last_delivered_s = now_s
         self.outcomes[type(outcome).__name__.lower()] += 1
 
 

@@ -37,6 +37,14 @@ class Histogram:
         self._counts[bisect_left(self._bounds, value)] += 1
         self._sum += value
 
+    def quantile(self, share: float) -> float | None:
+        """The least bound that *share* (0 to 1) of the observations do not exceed, infinity beyond
+        the last bound; None before the first.
+        """
+        buckets = self.read().buckets
+        whole = buckets[-1][1]
+        return next(bound for bound, count in buckets if count >= share * whole) if whole else None
+
     def read(self) -> Observed:
         """What was observed since it was made."""
         total = 0

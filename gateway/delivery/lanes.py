@@ -3,9 +3,11 @@ its state as the status shows it.
 """
 
 import asyncio
+import math
 import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
+from typing import Final, TypedDict, assert_never
 
 import structlog
 
@@ -23,8 +25,10 @@ from exporters.pump import Limits, Pump
 from exporters.registry import LanePlan, UpstreamSettings, build_client, build_extra, build_otlp, build_upstream
 from exporters.secret import Secret
 from gateway.common.traceback_summary import places
+from gateway.common.wall_clock import wall_ms
 from gateway.config.model import (
     Config,
+    ConsoleExporter,
     ExporterOptions,
     FileExporter,
     OtlpExporter,
@@ -48,7 +52,8 @@ from gateway.contract.scopes import (
 from gateway.delivery.watchdog import LaneWatch
 from gateway.observability.metrics import LaneStatus
 from gateway.usage_events.derived import Derivation, DerivedStream
-from spool.record import AI_TELEMETRY, DEVICES, UNIT_COST, USAGE_EVENTS, Lane
+from spool.clock import rfc3339_ms
+from spool.record import AI_TELEMETRY, DEVICES, OWN_LANES, UNIT_COST, USAGE_EVENTS, Lane
 from spool.store import EventStore, Spool, SupervisedLaneStore
 
 log = structlog.get_logger()
@@ -63,6 +68,8 @@ LANE_NEEDS: Mapping[Lane, tuple[str, ...]] = {
 LANE_SCOPES = (*(scope for scopes in LANE_NEEDS.values() for scope in scopes), PING_SCOPE)
 """A lane is on where a key grants its scope."""
 DERIVED_LIMITS = Limits(in_flight=1)
+NEVER: Final = Attempts()
+"""Of a lane that sends nothing."""
 RESTART_S = 1.0
 """Before a pump that ended by a fault is replaced."""
 LOOK_FOR_KEYS_S = 1.0
@@ -110,6 +117,8 @@ class Lanes:
         self.on_new_keys: Callable[[], None] = lambda: None
         for name, options in config.exporters.items():
             self._plans[name] = extra_plan(name, options, events)
+        self._addresses = dict.fromkeys(OWN_LANES, upstream.base_url)
+        self._addresses |= {name: address_of(options) for name, options in config.exporters.items()}
         self._clock = clock
         self._stopping = False
         self._pumps: dict[Lane, Pump] = {}
@@ -279,7 +288,42 @@ class Lanes:
             "restarts": self._restarts[lane],
             "unnamed_refusals": self._unnamed_before[lane] + (pump.counts.unnamed_refusals if pump else 0),
             "pending_bytes": depth.pending_bytes,
+            "upstream": self._addresses.get(lane, ""),
+            **sending(self.attempts.get(lane, NEVER), self._clock.monotonic_s()),
         }
+
+
+class Sending(TypedDict):
+    """The part of a lane's status that its last sends report."""
+
+    last_success_at: str | None
+    last_send_s: float | None
+    send_p95_s: float | None
+
+
+def sending(attempts: Attempts, now_s: float) -> Sending:
+    """*now_s* is of the clock of *attempts*."""
+    at_s, took_s, p95_s = attempts.last_delivered_s, attempts.last_took_s, attempts.seconds.quantile(0.95)
+    return {
+        "last_success_at": None if at_s is None else rfc3339_ms(wall_ms() - round((now_s - at_s) * 1000)),
+        "last_send_s": None if took_s is None else round(took_s, 3),
+        "send_p95_s": None if p95_s is None or math.isinf(p95_s) else p95_s,
+    }
+
+
+def address_of(options: ExporterOptions) -> str:
+    """Of a further destination, for operators."""
+    match options:
+        case FileExporter():
+            return str(options.path)
+        case ConsoleExporter():
+            return "standard output"
+        case StreamExporter():
+            return f"unit-cost stream {options.stream}"
+        case OtlpExporter():
+            return options.endpoint
+        case _:
+            assert_never(options)
 
 
 def tell_end(lane: Lane, pumping: asyncio.Task[None]) -> None:

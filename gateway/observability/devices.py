@@ -31,7 +31,8 @@ def lane_with(spool: LaneStatus, figures: Figures, now_ms: int, state: LaneState
     ages = [
         age for age in (spool["oldest_pending_age_s"], _age_s(figures.oldest_pending_ms, now_ms)) if age is not None
     ]
-    return {
+    whole: LaneStatus = {
+        **spool,
         "kept": spool["kept"] + lane["kept"],
         "delivered": spool["delivered"] + lane["delivered"],
         "pending": spool["pending"] + lane["pending"],
@@ -40,9 +41,9 @@ def lane_with(spool: LaneStatus, figures: Figures, now_ms: int, state: LaneState
         "oldest_pending_age_s": max(ages, default=None),
         "state": state,
         "reason": reason,
-        "restarts": spool.get("restarts", 0),
-        "unnamed_refusals": spool.get("unnamed_refusals", 0),
     }
+    whole.pop("pending_bytes", None)  # of what an earlier release left in the spool alone
+    return whole
 
 
 def _age_s(since_ms: int | None, now_ms: int) -> float | None:

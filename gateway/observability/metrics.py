@@ -41,6 +41,15 @@ class LaneStatus(TypedDict):
     unnamed_refusals: NotRequired[int]
     """Of the delivered records, how many an OTLP upstream refused without naming them, since the
     gateway started."""
+    upstream: NotRequired[str]
+    """Address that the lane sends to, a file's path, or `unit-cost stream NAME`."""
+    last_success_at: NotRequired[str | None]
+    """When a batch was delivered last, RFC 3339; null for none since the gateway started."""
+    last_send_s: NotRequired[float | None]
+    """From the send of the last batch to its outcome; null before the first."""
+    send_p95_s: NotRequired[float | None]
+    """Within it, or less, 95 of 100 batches had their outcome; null before the first, and where it
+    is more than 60 s."""
 
 
 class SpoolStatus(TypedDict):

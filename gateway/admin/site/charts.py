@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Final, NamedTuple
 
-WIDTH: Final = 640
+WIDTH: Final = 460
 HEIGHT: Final = 190
-LEFT: Final = 58
+LEFT: Final = 52
 RIGHT: Final = 4
 TOP: Final = 8
 BOTTOM: Final = 24

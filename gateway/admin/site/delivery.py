@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 from aiohttp import web
 
 from gateway.admin.parts import PARTS
+from gateway.admin.site.verdict import adds_up
 from gateway.admin.site.view import View
 from gateway.observability.metrics import EDGE_OUTCOMES, LANE_OUTCOMES, Status
 
@@ -35,7 +36,9 @@ def delivery(status: Status) -> dict[str, Any]:
             Identity("kept", sums.pop("kept"), sums),
         ],
         "lanes": lanes,
-        "outcomes": LANE_OUTCOMES,
+        "balanced": {name: adds_up(lane) for name, lane in lanes.items()},
+        "outcomes": LANE_OUTCOMES[1:],
+        "resends": status.get("resends", {}),
         "reasons": reasons[:MOST_REASONS],
         "further_reasons": max(0, len(reasons) - MOST_REASONS),
         "spool": status.get("spool"),

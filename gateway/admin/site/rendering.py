@@ -30,6 +30,7 @@ TEMPLATES.filters.update(
     number=words.number,
     words=words.words,
     age=words.age,
+    duration=words.duration,
     size=words.size,
     when=words.when,
     money=words.money,

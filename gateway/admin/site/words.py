@@ -31,6 +31,13 @@ def age(seconds: float | None) -> str:
     return f"{seconds:.0f} s"
 
 
+def duration(seconds: float | None) -> str:
+    """`12 ms`, `1.2 s`; a dash for None."""
+    if seconds is None:
+        return NONE
+    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
+
+
 def size(n_bytes: int | None) -> str:
     """`3.2 MiB`."""
     if n_bytes is None:

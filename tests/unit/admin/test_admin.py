@@ -40,7 +40,8 @@ BEARER = {"Authorization": f"Bearer {TOKEN.reveal()}"}
 def lane(**fields: object) -> LaneStatus:
     made: LaneStatus = {
         "kept": 7, "delivered": 4, "pending": 3, "dead_lettered": 0, "expired": 0,
-        "oldest_pending_age_s": 12.5, "state": "ok", "reason": None,
+        "oldest_pending_age_s": 12.5, "state": "ok", "reason": None, "pending_bytes": 2048,
+        "upstream": "https://upstream.example", "last_success_at": "2026-01-05T10:00:00.000Z", "last_send_s": 0.012, "send_p95_s": 2.5,
     }  # fmt: skip
     return {**made, **fields}  # type: ignore[typeddict-item]  # the test's own keywords
 
@@ -342,7 +343,9 @@ def test_the_page_shows_both_identities_and_the_lanes() -> None:
     text = text_of(shown(delivery.VIEW, delivery.delivery(figures())))
     assert "received 20 = kept 7 + duplicate 2 + suppressed 5 + rejected 1 + ignored 5" in text
     assert "kept 7 = delivered 4 + pending 3 + dead lettered 0 + expired 0" in text
-    for word in ("ai_telemetry", "12 s", "4.0 KiB", "of 8.0 KiB"):
+    assert "ai_telemetry ok https://upstream.example 2026-01-05 10:00:00 UTC 12 ms 2.5 s 3 2.0 KiB 12 s" in text
+    assert "ai_telemetry 7 = 4 3 0 0 0" in text
+    for word in ("4.0 KiB", "of 8.0 KiB"):
         assert word in text
 
 
@@ -376,7 +379,7 @@ def test_everything_on_the_page_is_escaped() -> None:
         shown(delivery.VIEW, delivery.delivery(status)),
         shown(insights.VIEW, insights.insights(answer_of([insight(evil, "new")]))),
     ]
-    assert [text.count("&lt;img src=x") for text in pages] == [1, 2, 1]
+    assert [text.count("&lt;img src=x") for text in pages] == [1, 3, 1]
     assert not [text for text in pages if "<img src=x" in text]
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections import Counter
+from datetime import datetime
 from pathlib import Path
 
 import httpx
@@ -32,6 +33,13 @@ async def test_an_upstream_that_resets_fails_and_then_answers_is_counted_by_clas
             assert attempts.answers == Counter({"none": 1, "5xx": 1, "2xx": 1})
             assert attempts.outcomes == Counter({"retry": 2, "delivered": 1})
             assert attempts.seconds.read().buckets[-1][1] == 3
+            lane, other = (running.status.lanes()[name] for name in ("ai_telemetry", "usage_events"))
+            assert (lane["upstream"], other["upstream"]) == (upstream.base_url, upstream.base_url)
+            at = datetime.fromisoformat(lane["last_success_at"] or "")
+            assert abs(time.time() - at.timestamp()) < 30
+            assert lane["last_send_s"] is not None
+            assert lane["send_p95_s"] is not None
+            assert (other["last_success_at"], other["last_send_s"], other["send_p95_s"]) == (None, None, None)
 
 
 async def test_the_size_of_what_waits_is_about_that_of_its_records(tmp_path: Path) -> None:

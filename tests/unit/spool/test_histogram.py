@@ -12,3 +12,13 @@ def test_an_observation_counts_in_each_bucket_whose_bound_it_does_not_exceed() -
 
 def test_a_histogram_that_observed_nothing_has_its_buckets() -> None:
     assert Histogram((1.0,)).read() == Observed([(1.0, 0), (float("inf"), 0)], 0.0)
+
+
+def test_a_quantile_is_the_bound_that_so_many_do_not_exceed() -> None:
+    histogram = Histogram((0.25, 1.0))
+    assert histogram.quantile(0.95) is None
+    for value in (0.1, 0.1, 0.1, 0.5):
+        histogram.observe(value)
+    assert (histogram.quantile(0.5), histogram.quantile(0.75), histogram.quantile(0.95)) == (0.25, 0.25, 1.0)
+    histogram.observe(5.0)
+    assert histogram.quantile(0.95) == float("inf")
