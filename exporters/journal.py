@@ -19,6 +19,9 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
 
+from spool.system.files import BINARY, read_at
+from spool.system.sync import sync_data, sync_file, sync_path
+
 IDS_KEPT = 256
 """More batches than any lane has under way or unacked at once."""
 JOURNAL_LONGEST_LINES = 4096
@@ -67,9 +70,9 @@ class LineFile:
         journal_size = os.fstat(self._journal_fd).st_size
         try:
             _write_all(self._journal_fd, entry.line())
-            os.fdatasync(self._journal_fd)
+            sync_data(self._journal_fd)
             _write_all(self._data_fd, data)
-            os.fdatasync(self._data_fd)
+            sync_data(self._data_fd)
         except OSError:
             os.ftruncate(self._data_fd, start)
             os.ftruncate(self._journal_fd, journal_size)
@@ -94,14 +97,14 @@ class LineFile:
                 if last.start <= size <= last.end:
                     os.ftruncate(self._data_fd, last.start)
         self._cut_torn_line()
-        os.fdatasync(self._data_fd)
+        sync_data(self._data_fd)
 
     def _is_whole(self, entry: Entry, size: int) -> bool:
         if size < entry.end:
             return False
         crc32 = 0
         for position in range(entry.start, entry.end, _PIECE_BYTES):
-            crc32 = zlib.crc32(os.pread(self._data_fd, min(_PIECE_BYTES, entry.end - position), position), crc32)
+            crc32 = zlib.crc32(read_at(self._data_fd, min(_PIECE_BYTES, entry.end - position), position), crc32)
         return crc32 == entry.crc32
 
     def _cut_torn_line(self) -> None:
@@ -109,7 +112,7 @@ class LineFile:
         position = end
         while position > 0:
             start = max(0, position - _PIECE_BYTES)
-            newline = os.pread(self._data_fd, position - start, start).rfind(b"\n")
+            newline = read_at(self._data_fd, position - start, start).rfind(b"\n")
             if newline >= 0:
                 position = start + newline + 1
                 break
@@ -122,17 +125,17 @@ class LineFile:
         leaves the old or the new one.
         """
         fresh = self._journal_path.with_name(f"{self._journal_path.name}.new")
-        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | BINARY, 0o600)
         try:
             _write_all(fd, b"".join(entry.line() for entry in self._entries.values()))
-            os.fsync(fd)
+            sync_file(fd)
         finally:
             os.close(fd)
-        fresh.replace(self._journal_path)
-        _sync_folder(self._journal_path.parent)
-        if self._journal_fd >= 0:
+        if self._journal_fd >= 0:  # Windows replaces no file that is open
             os.close(self._journal_fd)
             self._journal_fd = -1
+        fresh.replace(self._journal_path)
+        sync_path(self._journal_path.parent)
         self._journal_fd = _open(self._journal_path)
         self._lines = len(self._entries)
 
@@ -163,18 +166,10 @@ def read_entries(path: Path) -> OrderedDict[str, Entry]:
 
 
 def _open(path: Path) -> int:
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | BINARY, 0o600)
 
 
 def _write_all(fd: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(fd, view) :]
-
-
-def _sync_folder(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

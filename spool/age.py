@@ -7,6 +7,7 @@ a day, and one that starts years behind makes nothing younger. It begins as the 
 differs from it only by what that jumped.
 """
 
+import sys
 import time
 from collections.abc import Callable
 from typing import Final, NamedTuple
@@ -15,8 +16,7 @@ LONGEST_STOP_MS: Final = 86_400_000
 """A stop counts as at most a day. A longer one keeps its records longer than `max_age`
 states, which loses nothing."""
 
-_CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""Goes on while the machine is suspended, where the system has such a clock."""
+_CLOCK: Final[int] = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", 0))
 
 
 class Seen(NamedTuple):
@@ -27,6 +27,11 @@ class Seen(NamedTuple):
 
 
 def monotonic_ms() -> int:
+    """Goes on while the machine is suspended: on Linux by a clock of its own, on macOS and Windows
+    the monotonic one does.
+    """
+    if sys.platform == "win32":
+        return time.monotonic_ns() // 1_000_000
     return time.clock_gettime_ns(_CLOCK) // 1_000_000
 
 

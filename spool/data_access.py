@@ -4,14 +4,14 @@ Files that another user made (a command that ran as root first, a restore) are s
 command that puts them right, all at once. Nothing is changed here.
 """
 
-import grp
 import os
-import pwd
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
 from spool.errors import SpoolError
+from spool.system.files import is_read_only
+from spool.system.users import HAS_MODES, group_name, is_superuser, user_id, user_name
 
 FOLDERS = ("service", "quarantine")
 FILES = (
@@ -39,7 +39,7 @@ def _fault(data_dir: Path) -> str | None:
             )
     if not data_dir.exists():
         return _why_not_made(data_dir)
-    if _is_read_only(data_dir):
+    if is_read_only(data_dir):
         return f"{data_dir}: the file system is mounted read-only: mount it for writing, or set another data_dir"
     closed = [path for path in _paths(data_dir) if not _is_ours(path)]
     closed = [path for path in closed if path.exists()]
@@ -50,9 +50,9 @@ def _why_not_made(data_dir: Path) -> str | None:
     above = next(folder for folder in data_dir.absolute().parents if folder.exists())
     if _may(above, os.W_OK | os.X_OK):
         return None
-    if _is_read_only(above):
+    if is_read_only(above):
         return f"{data_dir} cannot be made: the file system of {above} is mounted read-only"
-    user, group = _user(), _group()
+    user, group = _user(), group_name()
     return (
         f"{data_dir} cannot be made by user {user}, who may not write to {above}: as root type"
         f" `install -d -m 0700 -o {user} -g {group} {_quoted(data_dir)}`, or set another data_dir"
@@ -83,7 +83,7 @@ def _is_ours(path: Path) -> bool:
     """Whether this user may read and write it, and set its mode."""
     wanted = os.R_OK | os.W_OK | (os.X_OK if path.is_dir() else 0)
     try:
-        return (path.stat().st_uid == os.geteuid() or os.geteuid() == 0) and _may(path, wanted)
+        return (path.stat().st_uid == user_id() or is_superuser()) and _may(path, wanted)
     except FileNotFoundError:
         return True  # a running gateway deletes a log of its database now and then
 
@@ -93,13 +93,18 @@ def _may(path: Path, rights: int) -> bool:
 
 
 def _remedy(data_dir: Path, closed: list[Path]) -> str:
-    foreign = [path for path in closed if path.stat().st_uid != os.geteuid()]
+    foreign = [path for path in closed if path.stat().st_uid != user_id()]
     if foreign:
-        owners = ", ".join(sorted({_name_of(path.stat().st_uid) for path in foreign}))
+        owners = ", ".join(sorted({user_name(path.stat().st_uid) for path in foreign}))
         return (
             f"{data_dir}: user {_user()} cannot use {_named(data_dir, foreign)}, which belongs to {owners} (as after a"
             " command that ran as another user). If this is the gateway's data directory, as root type"
-            f" `chown -R {_user()}:{_group()} {_quoted(data_dir)}`; nothing is damaged, and nothing was changed"
+            f" `chown -R {_user()}:{group_name()} {_quoted(data_dir)}`; nothing is damaged, and nothing was changed"
+        )
+    if not HAS_MODES:
+        return (
+            f"{data_dir}: {_named(data_dir, closed)} is read-only for {_user()}: type"
+            f" `attrib -R {' '.join(map(_quoted, closed))}`; nothing is damaged, and nothing was changed"
         )
     return (
         f"{data_dir}: the mode of {_named(data_dir, closed)} keeps its owner {_user()} out: type"
@@ -113,27 +118,9 @@ def _named(data_dir: Path, paths: list[Path]) -> str:
     return ", ".join(names[:MOST_NAMED]) + more
 
 
-def _is_read_only(path: Path) -> bool:
-    return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
-
-
 def _quoted(path: Path) -> str:
     return shlex.quote(str(path))
 
 
 def _user() -> str:
-    return _name_of(os.geteuid())
-
-
-def _name_of(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
-
-
-def _group() -> str:
-    try:
-        return grp.getgrgid(os.getegid()).gr_name
-    except KeyError:
-        return str(os.getegid())
+    return user_name(user_id())

@@ -6,6 +6,8 @@ from pathlib import Path
 
 from spool.data_access import refuse_no_access
 from spool.errors import SpoolError
+from spool.system.files import BINARY
+from spool.system.users import HAS_MODES, is_superuser, user_id
 
 OWNER_ONLY = 0o600
 DATABASE = "spool.db"
@@ -48,7 +50,7 @@ def refuse_data_dir(path: Path) -> bool:
         refuse_no_access(path)
         return False
     status = path.stat()
-    if not status.st_mode & 0o077 or _is_closed(path, status):
+    if not HAS_MODES or not status.st_mode & 0o077 or _is_closed(path, status):
         refuse_no_access(path)
         return True
     fault = _why_not_ours(path, status)
@@ -74,9 +76,9 @@ def _is_closed(path: Path, status: os.stat_result) -> bool:
     """
     if status.st_mode & stat.S_ISVTX:
         return False
-    if status.st_uid == os.geteuid():
+    if status.st_uid == user_id():
         return status.st_mode & stat.S_IRWXU != stat.S_IRWXU
-    return os.geteuid() != 0 and os.access(path, os.R_OK | os.X_OK) and _holds_gateway(path)
+    return not is_superuser() and os.access(path, os.R_OK | os.X_OK) and _holds_gateway(path)
 
 
 def _holds_gateway(path: Path) -> bool:
@@ -86,7 +88,7 @@ def _holds_gateway(path: Path) -> bool:
 def _why_not_ours(path: Path, status: os.stat_result) -> str | None:
     if status.st_mode & stat.S_ISVTX:
         return "many use it (it has the sticky bit)"
-    if status.st_uid != os.geteuid():
+    if status.st_uid != user_id():
         return "it belongs to another user"
     is_used = any(found.name != LOST_AND_FOUND for found in path.iterdir())
     if is_used and not _holds_gateway(path):
@@ -104,6 +106,6 @@ def refuse_half_restored(path: Path) -> None:
 
 def touch_private(path: Path) -> None:
     """Make the file *path* if it is missing, 0600, before anything can write to it."""
-    os.close(os.open(path, os.O_CREAT | os.O_RDWR, OWNER_ONLY))
+    os.close(os.open(path, os.O_CREAT | os.O_RDWR | BINARY, OWNER_ONLY))
     if stat.S_IMODE(path.stat().st_mode) != OWNER_ONLY:
         path.chmod(OWNER_ONLY)

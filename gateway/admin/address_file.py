@@ -13,8 +13,8 @@ can be shared with a container. Where it speaks TLS three more: the files of cer
 and that of the clients' authority, empty for none.
 """
 
-import fcntl
 import os
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -25,6 +25,8 @@ import structlog
 
 from gateway.common.tls import TlsFiles
 from gateway.config.values import Address, TcpAddress, UnixAddress, parse_address
+from spool.system.files import BINARY
+from spool.system.locks import is_locked, lock
 
 log = structlog.get_logger()
 
@@ -41,11 +43,13 @@ class WrittenAddress:
         lines = [str(reachable(address)), network(), *(() if tls is None else lines_of(tls))]
         self._path, beside = data_dir / FILE, data_dir / _BESIDE
         beside.unlink(missing_ok=True)  # a killed gateway's
-        self._descriptor = os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        written = self._path if sys.platform == "win32" else beside  # it renames no file that is open
+        self._descriptor = os.open(written, os.O_CREAT | os.O_TRUNC | os.O_RDWR | BINARY, 0o600)
         try:
             os.write(self._descriptor, "".join(f"{line}\n" for line in lines).encode())
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            beside.replace(self._path)
+            lock(self._descriptor)
+            if written != self._path:
+                beside.replace(self._path)
         except BaseException:
             beside.unlink(missing_ok=True)
             self.close()
@@ -53,9 +57,12 @@ class WrittenAddress:
 
     def close(self) -> None:
         """Take it away; to be called while the listener still listens."""
+        if sys.platform == "win32":
+            os.close(self._descriptor)
         with suppress(OSError):
             self._path.unlink(missing_ok=True)
-        os.close(self._descriptor)
+        if sys.platform != "win32":
+            os.close(self._descriptor)
 
 
 def announce_address(
@@ -112,12 +119,10 @@ def running_listener(data_dir: Path) -> Written | None:
     """The same with its TLS."""
     try:
         with (data_dir / FILE).open("rb") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                address, of_network, *more = file.read(_MAX_BYTES).decode().split("\n")
-                return Written(parse_address(address), tls_in(more)) if of_network == network() else None
-            return None  # no one holds it
+            if not is_locked(file.fileno()):
+                return None  # no one holds it
+            address, of_network, *more = file.read(_MAX_BYTES).decode().split("\n")
+            return Written(parse_address(address), tls_in(more)) if of_network == network() else None
     except (OSError, ValueError):
         return None
 

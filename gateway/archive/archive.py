@@ -6,7 +6,6 @@ writing made: a changed byte anywhere is noticed, and so is a file that ends ear
 """
 
 import hashlib
-import os
 import tarfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from typing import Annotated, Any, BinaryIO, Final, Protocol
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from spool.data_dir import make_private_dir, touch_private
+from spool.system.sync import sync_file
 
 FORMAT: Final = 1
 MANIFEST: Final = "manifest.json"
@@ -231,4 +231,4 @@ def _private(path: Path) -> Iterator[BinaryIO]:
     with path.open("wb") as file:
         yield file
         file.flush()
-        os.fsync(file.fileno())
+        sync_file(file.fileno())

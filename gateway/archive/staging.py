@@ -5,7 +5,6 @@ alone. Left out is what belongs to this machine or this run (`lock`, `admin-addr
 what a restore makes anew (`spool.summary`, `state.summary`) and `quarantine/`.
 """
 
-import fcntl
 import os
 import secrets
 import shutil
@@ -20,6 +19,7 @@ from gateway.storage.private_files import write_private
 from spool.data_dir import DATABASE, make_private_dir
 from spool.errors import SpoolError
 from spool.store import Snapshots
+from spool.system.locks import hold_folder, released_folder
 
 CONTROL: Final = INBOUND.database
 SERVICE: Final = OF_SERVICE.database
@@ -79,9 +79,8 @@ def make_folder(work_dir: Path) -> Path:
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
     """Keep *folder* from `remove_left` until the end of the block. Raises OSError."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    descriptor = hold_folder(folder)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH)
         yield
     finally:
         os.close(descriptor)
@@ -90,13 +89,8 @@ def held(folder: Path) -> Iterator[None]:
 def remove_left(work_dir: Path) -> None:
     """Delete the folders of backups that were killed, as far as this user may."""
     for folder in work_dir.glob(f"{PREFIX}*"):
-        with suppress(OSError):
-            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(folder, ignore_errors=True)
-            finally:
-                os.close(descriptor)
+        with suppress(OSError), released_folder(folder):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _is_small_file(path: Path) -> bool:

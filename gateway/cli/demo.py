@@ -11,7 +11,6 @@ from typing import Any
 
 import aiohttp
 import click
-import uvloop
 from rich.console import Console
 from rich.table import Table
 
@@ -19,6 +18,7 @@ from gateway.app import Gateway
 from gateway.cli import samples
 from gateway.cli.logging import configure_logging
 from gateway.cli.running import signalled
+from gateway.common.event_loop import run as run_loop
 from gateway.config.loader import load_config
 from gateway.delivery.embedded import READ_KEY_FILE
 
@@ -44,7 +44,7 @@ def run_demo(*, keep: bool) -> int:
     """0 when everything that was sent arrived, once."""
     configure_logging(logging.WARNING)
     with tempfile.TemporaryDirectory(prefix="telemetry-gateway-demo-") as folder:
-        return uvloop.run(_demo(Path(folder), keep=keep))
+        return run_loop(_demo(Path(folder), keep=keep))
 
 
 async def _demo(data_dir: Path, *, keep: bool) -> int:

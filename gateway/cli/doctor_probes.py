@@ -15,6 +15,7 @@ import aiohttp
 
 from gateway.config.model import Upstream
 from gateway.delivery.lanes import upstream_settings
+from spool.system.sync import sync_file
 
 SYNCS: Final = 20
 SYNC_BYTES: Final = 4096
@@ -39,7 +40,7 @@ def sync_s(folder: Path) -> float:
         for _ in range(SYNCS):
             os.write(file, secrets.token_bytes(SYNC_BYTES))
             begun_s = time.perf_counter()
-            os.fsync(file)
+            sync_file(file)
             took.append(time.perf_counter() - begun_s)
     return median(took)
 

@@ -2,7 +2,6 @@
 
 import getpass
 import json
-import os
 import socket
 import sys
 from collections.abc import Mapping, Sequence
@@ -23,6 +22,7 @@ from gateway.config.model import Config
 from gateway.contract.scopes import CATALOGUE, USE_CASES, quoted, scope_name, use_case_name
 from gateway.keys.limits import NO_LIMITS
 from gateway.lists.conventions import MAX_LIMIT
+from spool.system.users import user_id
 
 LIMITS: Final = tuple(NO_LIMITS.as_json())
 FILTERS: Final = ("status", "mode", "managed", "scope")
@@ -55,8 +55,8 @@ def person(by: str | None) -> str:
         return by
     try:
         user = getpass.getuser()
-    except (KeyError, OSError):  # a container's user may have no name
-        user = f"uid-{os.getuid()}"
+    except (ImportError, KeyError, OSError):  # a container's user may have no name
+        user = f"uid-{user_id()}"
     return f"{user}@{socket.gethostname()}"
 
 

@@ -26,7 +26,7 @@ from spool.data_lock import DataLock
 from spool.errors import SpoolError
 from spool.sqlite.database import migrations
 from spool.sqlite.recovery.restoring import Restored, settle_restored
-from spool.sqlite.recovery.salvage import sync
+from spool.system.sync import sync_path
 
 NO_GATEWAY: Final = frozenset({LOCK, LOST_AND_FOUND, RESTORING})
 """Names in a directory that a restore may fill."""
@@ -99,7 +99,7 @@ def _unpacking(data_dir: Path) -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-        sync(data_dir)
+        sync_path(data_dir)
 
 
 def _settled(folder: Path) -> Restored | None:
@@ -119,7 +119,7 @@ def _move(folder: Path, data_dir: Path) -> None:
     """Everything in *folder* gets its place, the spool last."""
     for path in sorted(folder.iterdir(), key=lambda path: path.name == DATABASE):
         path.rename(data_dir / path.name)
-    sync(data_dir)
+    sync_path(data_dir)
 
 
 def print_restored(data_dir: Path, manifest: Manifest, restored: Restored | None, *, as_json: bool) -> None:

@@ -5,8 +5,6 @@ import gc
 import json
 import os
 import random
-import resource
-import signal
 import sys
 from collections.abc import Callable, Coroutine
 from importlib.metadata import version
@@ -15,12 +13,14 @@ from typing import Any
 
 import click
 import structlog
-import uvloop
 
 from gateway.app import Gateway, Ports
 from gateway.cli.logging import LEVELS, REPEATS, configure_logging
 from gateway.cli.options import with_remedy
+from gateway.common.event_loop import RELOAD, STOP, ignore, on_signal
+from gateway.common.event_loop import run as run_loop
 from gateway.common.heap import map_large_blocks
+from gateway.common.open_files import raise_open_files
 from gateway.common.traceback_summary import places
 from gateway.config.changes import changed
 from gateway.config.draft import ConfigFaults
@@ -42,7 +42,6 @@ NOT_RELOADED = "not reloaded: the configuration before stays"
 SWITCH_S = 0.0005
 """How long the event loop keeps the interpreter from the thread that waits to start a commit;
 Python's own 5 ms would be the answer's latency."""
-OPEN_FILES = 16_384
 GC_YOUNGEST = 50_000
 """Allocations between collections of the youngest generation: the hot path makes no
 cycles, so fewer are enough."""
@@ -54,7 +53,7 @@ def run_gateway(
     """*config_file* is named in the log; *read_again* reads the configuration anew, for SIGHUP; it
     raises ConfigFaults.
     """
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the loop runs: it must end nothing
+    ignore(RELOAD)  # until the loop runs: it must end nothing
     configure_logging(LEVELS[config.log_level], config.log_format)
     return _run(_gateway_until_signal(config, config_file, ports_file, read_again))
 
@@ -71,7 +70,7 @@ def _run(work: Coroutine[Any, Any, None]) -> int:
     raise_open_files()
     map_large_blocks()
     try:
-        uvloop.run(work)
+        run_loop(work)
     except SpoolLocked as error:
         click.echo(f"Error: data_dir {error}: stop it, or set another data_dir", err=True)
         return 1
@@ -81,21 +80,12 @@ def _run(work: Coroutine[Any, Any, None]) -> int:
     return 0
 
 
-def raise_open_files() -> None:
-    """As many as the system allows, up to OPEN_FILES: each sender's connection is one, and of the
-    usual 1024 a fleet soon takes all.
-    """
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
 async def _gateway_until_signal(
     config: Config, config_file: Path | None, ports_file: Path | None, read_again: Callable[[], Config]
 ) -> None:
     hung_up = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, hung_up.set)
+    if RELOAD is not None:
+        on_signal(RELOAD, hung_up.set)
     gateway = Gateway(config)
     ports = await gateway.start()
     stop_on_signals(gateway.stop_wanted)
@@ -220,9 +210,8 @@ async def signalled() -> None:
 
 def stop_on_signals(stop: asyncio.Event) -> None:
     """Set *stop* on SIGINT and SIGTERM, from now on."""
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
+    for number in STOP:
+        on_signal(number, stop.set)
 
 
 def address_text(address: Address, tls: TlsOptions | None = None) -> str:

@@ -9,6 +9,7 @@ use).
 
 import asyncio
 import ctypes
+import sys
 from collections.abc import Callable
 from typing import Final
 
@@ -29,7 +30,7 @@ def map_large_blocks() -> None:
     """From now on a large block is mapped by itself, in all threads. Another C library than glibc
     is left as it is.
     """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    mallopt = of_libc("mallopt")
     if mallopt is not None:
         mallopt(_M_MMAP_THRESHOLD, MAPPED_BYTES)
         mallopt(_M_TRIM_THRESHOLD, TOP_BYTES)
@@ -57,7 +58,15 @@ class Heap:
         asyncio.get_running_loop().run_in_executor(None, self._trim)
 
 
+def of_libc(name: str) -> Callable[..., None] | None:
+    """A function of glibc; None where the C library is another."""
+    if sys.platform == "win32":
+        return None
+    found: Callable[..., None] | None = getattr(ctypes.CDLL(None), name, None)
+    return found
+
+
 def trim_of_libc() -> Callable[[], None]:
     """Where the C library is another than glibc it does nothing."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    trim = of_libc("malloc_trim")
     return (lambda: None) if trim is None else (lambda: trim(0))

@@ -5,11 +5,19 @@ but its own.
 import errno
 import os
 import socket
+import sys
 from contextlib import suppress
 from pathlib import Path
 
 FileId = tuple[int, int]
 """Device and inode: of one socket alone for as long as that is open."""
+
+
+def new() -> socket.socket:
+    """A stream socket. Raises OSError where Python has none for this system: on Windows."""
+    if sys.platform == "win32":
+        raise OSError(errno.EAFNOSUPPORT, "this system has no Unix sockets: set host:port")
+    return socket.socket(socket.AF_UNIX)
 
 
 def clear(path: Path) -> None:
@@ -26,7 +34,7 @@ def clear(path: Path) -> None:
 
 def is_answered(path: Path) -> bool:
     """Whether a server listens on the socket at *path*; also where that cannot be found out."""
-    with socket.socket(socket.AF_UNIX) as tried:
+    with new() as tried:
         tried.settimeout(0)
         try:
             tried.connect(str(path))

@@ -5,6 +5,7 @@ secret put in the wrong place.
 """
 
 import re
+import socket
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
@@ -25,6 +26,7 @@ DURATION_PATTERN = r"^(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)$"
 SIZE_PATTERN = r"^(\d+(?:\.\d+)?)\s*([kKMGT]i?B|B)?$"
 
 MAX_PORT = 65535
+HAS_UNIX_SOCKETS: Final = hasattr(socket, "AF_UNIX")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,8 @@ def parse_address(value: object) -> Address:
         return value
     text = str(value).strip() if isinstance(value, str | int) and value is not True else ""
     if text.startswith("unix:") and len(text) > len("unix:"):
+        if not HAS_UNIX_SOCKETS:
+            raise ValueError("names a Unix socket, which Python has none of on this system: set host:port")
         return UnixAddress(Path(text.removeprefix("unix:")))
     host, _, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]") if host.startswith("[") else host

@@ -7,6 +7,7 @@ import os
 import re
 import socket
 import struct
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -47,7 +48,7 @@ class Connections:
 
     def _received(self, peer: Peer) -> int | None:
         file = self._files.get(peer)
-        if file is None:
+        if file is None or sys.platform != "linux":
             return None
         with suppress(OSError, ValueError, struct.error), socket_of(file) as connection:
             if peer_of(connection) == peer:

@@ -125,6 +125,7 @@ def add_unix(server: Any, path: Path, tls: ServerTls | None) -> None:
     """Bind to *path* by another name: when it binds and when it stops, grpc unlinks whatever socket
     has the name that it was given. Raises OSError, RuntimeError.
     """
+    unix_socket.new().close()
     given = path.with_name(f".{os.getpid():x}")
     with rights_of_files(OWNER_AND_GROUP):
         add_port(server, f"unix:{given}", tls)
@@ -176,7 +177,7 @@ def fault_of(address: TcpAddress | UnixAddress) -> OSError:
     """Why *address* cannot be bound: grpc itself does not say."""
     try:
         if isinstance(address, UnixAddress):
-            with socket.socket(socket.AF_UNIX) as tried:
+            with unix_socket.new() as tried:
                 tried.bind(str(address.path))
             address.path.unlink()
         else:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from gateway.common.maintenance import Maintained
+from gateway.common.processors import usable_processors
 from gateway.config.model import Config
 from gateway.contract.errors import CannotStart
 from gateway.devices.enrolment_hold import LONGEST_MS, MARGIN_MS, EnrolmentGate
@@ -189,7 +190,7 @@ def build_worker(config: Config, secrets: Secrets, own_device: str | None) -> Wo
     """The second process for large payloads, not started yet;
     None where there is no core for it.
     """
-    if config.workers == "off" or len(os.sched_getaffinity(0)) < CORES_FOR_WORKER:
+    if config.workers == "off" or usable_processors() < CORES_FOR_WORKER:
         return None
     return WorkerClient(
         Setup(

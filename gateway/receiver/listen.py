@@ -125,7 +125,7 @@ def bound_unix(path: Path, mode: int) -> socket.socket:
     No one can connect before the file has its rights: that begins with listening.
     """
     unix_socket.clear(path)
-    bound = socket.socket(socket.AF_UNIX)
+    bound = unix_socket.new()
     try:
         bound.bind(str(path))
         path.chmod(mode)

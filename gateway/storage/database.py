@@ -213,6 +213,8 @@ def _writing(path: Path, setup: Setup | None) -> sqlite3.Connection:
     try:
         connection.execute("PRAGMA journal_mode = WAL")  # raises for a file that is no database
         connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA fullfsync = ON")  # macOS: past the drive's cache, which fsync leaves it in
+        connection.execute("PRAGMA checkpoint_fullfsync = ON")
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
     except sqlite3.Error:

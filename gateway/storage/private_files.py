@@ -7,6 +7,8 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from spool.system.sync import sync_file, sync_path
+
 OWNER_ONLY = 0o600
 
 
@@ -16,7 +18,7 @@ def write_private(path: Path, content: bytes) -> None:
     """
     temporary = _written_beside(path, content)
     temporary.replace(path)
-    _sync_folder(path.parent)
+    sync_path(path.parent)
 
 
 def read_or_create(path: Path, make: Callable[[], bytes]) -> bytes:
@@ -31,7 +33,7 @@ def read_or_create(path: Path, make: Callable[[], bytes]) -> bytes:
             pass
         finally:
             temporary.unlink()
-        _sync_folder(path.parent)
+        sync_path(path.parent)
     restrict(path)
     return path.read_bytes()
 
@@ -48,13 +50,5 @@ def _written_beside(path: Path, content: bytes) -> Path:
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
         file.flush()
-        os.fsync(file.fileno())
+        sync_file(file.fileno())
     return Path(name)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -6,9 +6,9 @@ that a killed backup left has no lock any more: the next backup into that folder
 next start one in the data directory.
 """
 
-import fcntl
 import os
 import sqlite3
+import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -16,7 +16,8 @@ from pathlib import Path
 from spool.data_dir import touch_private
 from spool.errors import SpoolError
 from spool.sqlite.database import connect_to_read, mapped_errors, refuse_newer
-from spool.sqlite.recovery.salvage import sync
+from spool.system.locks import lock, lock_now
+from spool.system.sync import sync_path
 
 UNFINISHED = ".unfinished-backup"
 """How the name of a copy ends that is not whole."""
@@ -42,31 +43,39 @@ def written_whole(to: Path) -> Iterator[Path]:
         raise SpoolError(f"{to} exists already: name a file that does not")
     remove_unfinished(to.parent)
     touch_private(beside)
-    with beside.open("rb") as held:
-        try:
-            fcntl.flock(held, fcntl.LOCK_EX)
+    try:
+        with beside.open("rb") as held:
+            lock(held.fileno())
             yield beside
-            sync(beside)
+            sync_path(beside)
             os.link(beside, to)
-        finally:
-            beside.unlink(missing_ok=True)
-    sync(to.parent)
+    finally:
+        beside.unlink(missing_ok=True)
+    sync_path(to.parent)
 
 
 def remove_unfinished(folder: Path) -> None:
     """Delete what killed backups left in *folder*, as far as this user may."""
     for path in folder.glob(f".*{UNFINISHED}"):
         with suppress(OSError):
-            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                path.unlink()
-            finally:
-                os.close(descriptor)
+            _remove_unlocked(path)
     for path in folder.glob(f".*{UNFINISHED}-*"):  # SQLite's own files beside a copy
         if not path.with_name(path.name.rpartition("-")[0]).exists():
             with suppress(OSError):
                 path.unlink()
+
+
+def _remove_unlocked(path: Path) -> None:
+    """Raises OSError where another process writes it. Windows removes no file that is open."""
+    if sys.platform == "win32":
+        path.unlink()
+        return
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        lock_now(descriptor)
+        path.unlink()
+    finally:
+        os.close(descriptor)
 
 
 def _copy(data_dir: Path, to: Path) -> None:

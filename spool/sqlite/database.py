@@ -122,6 +122,8 @@ def prepare(connection: sqlite3.Connection, synchronous: str, log_pages: int) ->
         "auto_vacuum=INCREMENTAL",
         "journal_mode=WAL",
         f"synchronous={synchronous}",
+        "fullfsync=ON",  # macOS: past the drive's cache, which fsync leaves it in
+        "checkpoint_fullfsync=ON",
         f"wal_autocheckpoint={log_pages}",
         f"journal_size_limit={log_pages * PAGE_BYTES}",  # a log that one large commit made longer is cut again
         "cache_size=-4096",

@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 
 from spool.data_dir import touch_private
+from spool.system.files import allocate, allocated_bytes, free_bytes
 
 
 class Reserve:
@@ -30,7 +31,7 @@ class Reserve:
     def give_up(self) -> bool:
         """Free the room; whether there was any to free."""
         try:
-            was_bytes = self._path.stat().st_blocks
+            was_bytes = allocated_bytes(self._path)
             os.truncate(self._path, 0)
         except OSError:
             return False
@@ -44,9 +45,8 @@ class Reserve:
                 if file.seek(0, os.SEEK_END) > self.size_bytes:
                     file.truncate(self.size_bytes)
                 if self.size_bytes:
-                    os.posix_fallocate(file.fileno(), 0, self.size_bytes)
-                left = os.fstatvfs(file.fileno())
-                enough = left.f_bavail * left.f_frsize >= self.floor_bytes
+                    allocate(file, self.size_bytes)
+            enough = free_bytes(self._path) >= self.floor_bytes
         except OSError:
             enough = False
         if not enough:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from spool.data_dir import DATABASE
 from spool.sqlite.database import PAGE_BYTES
 from spool.status import Room
+from spool.system.files import free_bytes
 
 NOTHING_KNOWN = Room(0, 0, 0, 0)
 
@@ -32,13 +33,12 @@ def measure(connection: sqlite3.Connection, data_dir: Path, before: Room) -> Roo
     try:
         live, free = pages(connection)
         file_bytes, log_bytes = _size(path), _size(f"{path}-wal")
-        disk = os.statvfs(data_dir)
         still_bytes = max(0, (live + free) * PAGE_BYTES - file_bytes)
         return Room(
             live * PAGE_BYTES + log_bytes,
             file_bytes + log_bytes,
             log_bytes,
-            disk.f_bavail * disk.f_frsize - still_bytes,
+            free_bytes(data_dir) - still_bytes,
         )
     except (sqlite3.Error, OSError):
         return before

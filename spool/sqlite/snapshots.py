@@ -13,7 +13,7 @@ from pathlib import Path
 from spool.data_dir import make_private_dir, touch_private
 from spool.errors import SpoolCorrupt, SpoolFull
 from spool.sqlite.database import mapped_errors
-from spool.sqlite.recovery.salvage import sync
+from spool.system.sync import sync_path
 
 
 class SqliteSnapshots:
@@ -81,4 +81,4 @@ def _copy(source: sqlite3.Connection, to: Path) -> None:
         (found,) = target.execute("PRAGMA quick_check(1)").fetchone()
         if found != "ok":
             raise SpoolCorrupt(f"{to.name} is damaged, so it was not backed up: {str(found).splitlines()[-1]}")
-    sync(to)
+    sync_path(to)

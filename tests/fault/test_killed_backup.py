@@ -16,20 +16,20 @@ DIES = """
 import os, sys
 from pathlib import Path
 from spool.sqlite import backup
-backup.sync = lambda _: os.kill(os.getpid(), 9)
+backup.sync_path = lambda _: os.kill(os.getpid(), 9)
 backup.back_up(Path(sys.argv[1]), Path(sys.argv[2]))
 """
 WAITS = """
 import sys
 from pathlib import Path
 from spool.sqlite import backup
-copied = backup.sync
+copied = backup.sync_path
 def wait(path):
     print("copied", flush=True)
     sys.stdin.readline()
-    backup.sync = copied
+    backup.sync_path = copied
     copied(path)
-backup.sync = wait
+backup.sync_path = wait
 backup.back_up(Path(sys.argv[1]), Path(sys.argv[2]))
 print("done", flush=True)
 """

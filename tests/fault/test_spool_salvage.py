@@ -173,7 +173,7 @@ async def test_c03_whatever_table_is_lost_nothing_that_waits_is(tmp_path: Path, 
     await spool.close()
 
 
-@pytest.mark.parametrize("step", ["remove", "sync", "rename", "unlink"])
+@pytest.mark.parametrize("step", ["remove", "sync_path", "rename", "unlink"])
 async def test_c03_a_salvage_that_is_cut_short_anywhere_is_done_again(
     tmp_path: Path, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -208,7 +208,7 @@ def cut_short(patch: pytest.MonkeyPatch, step: str, nth: int) -> Callable[[], bo
     """The *nth* call of *step* by the salvage does not come to
     be; whether it was called as often.
     """
-    holder = salvage if step in {"remove", "sync"} else Path
+    holder = salvage if step in {"remove", "sync_path"} else Path
     real = getattr(holder, step)
     calls = 0
 

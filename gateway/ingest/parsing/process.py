@@ -28,6 +28,7 @@ MAX_BACKLOG = 12
 Measured: fewer leave a core idle."""
 PASSED_ON = frozenset(
     {"PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "VIRTUAL_ENV"}
+    | {"SYSTEMROOT", "TEMP", "TMP"}  # without the first, Python does not start on Windows
 )
 """All that a worker gets of the environment: keys of the gateway may stand in the rest."""
 STREAM_BYTES = 1 << 20

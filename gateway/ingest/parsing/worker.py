@@ -5,12 +5,12 @@ and answers each (`frames`).
 import gc
 import marshal
 import os
-import signal
 import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
+from gateway.common.event_loop import RELOAD, STOP, ignore
 from gateway.contract.errors import BadPayload, Overloaded, TooLarge
 from gateway.decode.limits import ParseLimits
 from gateway.ingest.parsing.frames import BEHIND, Answer, Job, Setup, opened, pack
@@ -28,12 +28,8 @@ def main() -> None:
     """The parser's process: frames from standard input, answers
     to standard output, until its end.
     """
-    for number in (
-        signal.SIGINT,
-        signal.SIGTERM,
-        signal.SIGHUP,
-    ):  # they reach the whole group; the gateway decides when to stop
-        signal.signal(number, signal.SIG_IGN)
+    for number in (*STOP, RELOAD):  # they reach the whole group; the gateway decides when to stop
+        ignore(number)
     source, target = os.fdopen(0, "rb", buffering=1 << 16), os.fdopen(1, "wb", buffering=0)
     setup: Setup = read(source)
     prices = Prices(has_list=setup["price_list"])

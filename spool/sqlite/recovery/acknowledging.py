@@ -21,5 +21,6 @@ def acknowledge_stopped(data_dir: Path) -> int:
         raise SpoolError(f"{path} is missing or empty: start the gateway, which reports what is lost, then acknowledge")
     with mapped_errors(str(path)), closing(sqlite3.connect(path, isolation_level=None)) as connection:
         refuse_newer(connection)
+        connection.execute("PRAGMA fullfsync=ON")
         with one_commit(connection):
             return acknowledge(connection)

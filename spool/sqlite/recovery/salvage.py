@@ -42,6 +42,8 @@ from spool.sqlite.recovery.pages import (
     rows_on,
     walk,
 )
+from spool.system.files import read_at
+from spool.system.sync import sync_path
 
 QUARANTINE = "quarantine"
 SALVAGING, SALVAGED = f"{DATABASE}.salvage", f"{DATABASE}.salvaged"
@@ -91,7 +93,7 @@ class Image:
     def _read_file(self, number: int) -> bytes:
         if self._file is None or not 0 < number <= self._file_pages:
             raise Damaged("a page beyond the file's end")
-        return os.pread(self._file.fileno(), PAGE_BYTES, (number - 1) * PAGE_BYTES)
+        return read_at(self._file.fileno(), PAGE_BYTES, (number - 1) * PAGE_BYTES)
 
     def in_file(self, number: int) -> bytes | None:
         """The file's own copy of a page that the log replaced."""
@@ -119,7 +121,7 @@ def salvage(data_dir: Path, now_ms: int, why: str) -> None:
     except BaseException:
         remove(path)
         raise
-    sync(path)
+    sync_path(path)
     path.rename(data_dir / SALVAGED)
     finish(data_dir, now_ms)
 
@@ -128,7 +130,7 @@ def finish(data_dir: Path, now_ms: int) -> None:
     """Steps 3 and 4, where a salvage came as far as that; also one that a crash cut short."""
     if not (data_dir / SALVAGED).exists():
         return
-    sync(data_dir)
+    sync_path(data_dir)
     place = data_dir / QUARANTINE / folder_name(data_dir, now_ms)
     for name in (f"{DATABASE}-wal", DATABASE):
         if (data_dir / name).exists():
@@ -137,10 +139,10 @@ def finish(data_dir: Path, now_ms: int) -> None:
             (data_dir / name).rename(place / name)
     (data_dir / f"{DATABASE}-shm").unlink(missing_ok=True)
     if place.exists():
-        sync(place)
-    sync(data_dir)
+        sync_path(place)
+    sync_path(data_dir)
     (data_dir / SALVAGED).rename(data_dir / DATABASE)
-    sync(data_dir)
+    sync_path(data_dir)
 
 
 def put_back(data_dir: Path, connection: sqlite3.Connection, now_ms: int) -> None:
@@ -159,7 +161,7 @@ def put_back(data_dir: Path, connection: sqlite3.Connection, now_ms: int) -> Non
     except BaseException:
         remove(path)
         raise
-    sync(path)
+    sync_path(path)
     connection.close()
     if not (data_dir / DATABASE).exists():
         remove(data_dir / DATABASE)  # its log, which the copy has
@@ -179,14 +181,6 @@ def folder_name(data_dir: Path, now_ms: int) -> str:
 def remove(path: Path) -> None:
     for suffix in ("", "-wal", "-shm", "-journal"):
         Path(f"{path}{suffix}").unlink(missing_ok=True)
-
-
-def sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _copy(data_dir: Path, path: Path) -> dict[str, int]:

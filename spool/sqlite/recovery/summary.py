@@ -7,7 +7,6 @@ what it said at most a minute before. It is kept twice, under names that one pat
 match. Only a salvage reads it, and the start, which takes its absence for a finding.
 """
 
-import os
 import sqlite3
 from dataclasses import asdict
 from pathlib import Path
@@ -20,6 +19,7 @@ from spool.data_dir import touch_private
 from spool.record import Lane
 from spool.sqlite import rows
 from spool.status import Quarantined
+from spool.system.sync import sync_file, sync_path
 
 FILE = "spool.summary"
 SECOND_FILE = "state.summary"
@@ -90,13 +90,9 @@ def write_summary(data_dir: Path, summary: Summary) -> None:
         with beside.open("wb") as file:
             file.write(content)
             file.flush()
-            os.fsync(file.fileno())
+            sync_file(file.fileno())
         beside.replace(data_dir / name)
-    folder = os.open(data_dir, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    sync_path(data_dir)
 
 
 def read_summary(data_dir: Path) -> Summary | None:

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import gateway.common.http_server
-from gateway.cli.running import OPEN_FILES
+from gateway.common.open_files import OPEN_FILES
 from gateway.receiver.body import Limits
 from tests.unit.receiver.conftest import Serve
 
@@ -95,7 +95,7 @@ async def test_a_connection_too_many_is_asked_to_come_again(serve: Serve) -> Non
 def test_the_gateway_may_open_more_files_than_the_usual_1024() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     script = (
-        "import resource; from gateway.cli.running import raise_open_files; limit = resource.RLIMIT_NOFILE;"
+        "import resource; from gateway.common.open_files import raise_open_files; limit = resource.RLIMIT_NOFILE;"
         f"resource.setrlimit(limit, (256, {hard})); raise_open_files(); print(resource.getrlimit(limit)[0])"
     )
     told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)

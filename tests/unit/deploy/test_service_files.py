@@ -1,0 +1,54 @@
+"""The files by which macOS, Windows and systemd start the gateway: well-formed, and their command
+lines are the program's own.
+"""
+
+import plistlib
+import re
+import shlex
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from gateway.cli.main import main
+
+DEPLOY = Path(__file__).parents[3] / "deploy"
+TASK = "{http://schemas.microsoft.com/windows/2004/02/mit/task}"
+
+
+def of_launchd() -> str:
+    plist = plistlib.loads((DEPLOY / "launchd/telemetry-gateway.device.plist").read_bytes())
+    _, _, script = plist["ProgramArguments"]
+    return script.partition(" 2>> ")[0].partition('telemetry-gateway" ')[2]
+
+
+def of_winsw() -> str:
+    return ET.parse(DEPLOY / "windows/telemetry-gateway-device.xml").findtext("arguments") or ""
+
+
+def of_task() -> str:
+    tree = ET.parse(DEPLOY / "windows/telemetry-gateway-device.task.xml")
+    return tree.findtext(f"{TASK}Actions/{TASK}Exec/{TASK}Arguments") or ""
+
+
+def of_systemd(name: str) -> str:
+    text = (DEPLOY / "systemd" / name).read_text()
+    found = re.search(r"^ExecStart=\S+/telemetry-gateway (.*)$", text, re.MULTILINE)
+    assert found is not None
+    return found[1]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        of_launchd(),
+        of_winsw(),
+        of_task(),
+        of_systemd("telemetry-gateway.service"),
+        of_systemd("telemetry-gateway-device.service"),
+    ],
+)
+def test_a_service_file_starts_the_gateway_with_options_that_it_has(arguments: str) -> None:
+    name, *options = shlex.split(arguments.replace("\\", "/"))
+    command = main.commands[name]
+    assert command.make_context(name, options).params["config_file"] is not None
