@@ -10,7 +10,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo run test check lock clean
+.PHONY: demo run test check dist lock clean
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/.run
@@ -42,6 +42,12 @@ $(VENV)/.run: $(VENV)/bin/python requirements.lock pyproject.toml
 $(VENV)/.dev: $(VENV)/.run requirements-dev.lock
 	$(PIP) install --require-hashes -r requirements-dev.lock
 	touch $@
+
+# Wheel and sdist, in dist/.
+dist: $(VENV)/.dev
+	rm -rf dist
+	$(BIN)/uv build --quiet --no-build-isolation --python $(BIN)/python --out-dir dist .
+	rm -rf build *.egg-info
 
 # Newer versions of everything, written to the two lock files.
 lock: $(VENV)/bin/python
