@@ -271,6 +271,7 @@ class Gateway:
             devices=self.devices,
             service=self.service,
             usage=self.usage,
+            now_ms=self._now_ms,
             backup=self._backup(),
         )
         http, admin = self._context_of("http"), self._context_of("admin")

@@ -1,5 +1,7 @@
 """Puts the admin application together."""
 
+from collections.abc import Callable
+
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
@@ -37,6 +39,7 @@ def build_admin(
     devices: DeviceStore,
     service: EmbeddedService | None,
     usage: UsageQueries,
+    now_ms: Callable[[], int],
     backup: BackupSource,
 ) -> web.Application:
     """The application of the admin listener; *service* is None where the upstream is elsewhere."""
@@ -50,6 +53,7 @@ def build_admin(
         access=access,
         unsettled=rounds.unsettled,
         gate=KeyAuthenticator(keys),
+        now_ms=now_ms,
     )
     stores = AdminStores(
         status=status,

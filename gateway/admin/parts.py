@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 from gateway.admin.registry import AdminStores
 from gateway.admin.role import Role
 from gateway.admin.session import AdminAccess
+from gateway.common.wall_clock import wall_ms
 from gateway.insights.finding import Insight
 from gateway.observability.metrics import Status
 from gateway.receiver.authenticator import Authenticator
@@ -26,6 +27,8 @@ class AdminParts:
     access: AdminAccess
     unsettled: Callable[[], Awaitable[Sequence[Insight]]]
     """Insights that someone should still look at."""
+    now_ms: Callable[[], int] = wall_ms
+    """The wall clock."""
     gate: Authenticator | None = None
     """Admits inbound keys to the operations that have a scope; None: no key opens anything."""
 

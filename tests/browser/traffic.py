@@ -30,12 +30,8 @@ CALLS = (
 
 def send_traffic(gateway: GatewayProcess) -> None:
     """Send `CALLS` and a heartbeat of `DEVICE`, and wait until the upstream has the calls."""
-    now_s = time.time() - EPOCH_MS / 1000
     for number, call in enumerate(CALLS):
-        more = {"gen_ai.response.model": call.model, "gen_ai.request.model": call.model}
-        resource = {"service.name": f"{call.team}-assistant", "team.id": call.team}
-        body = call_span(f"browser-{number}", call.tokens, at=now_s - 5, resource=resource, more=more)
-        post(gateway.intake_url + "/v1/traces", body, {"Content-Type": "application/x-protobuf"})
+        send_call(gateway, f"browser-{number}", call)
     beat = {"instance_id": "one", "sequence": 1}
     send_json(gateway, f"/v1/devices/{DEVICE}/heartbeat", beat)
     gateway.wait_until_delivered(at_least=len(CALLS))
@@ -47,6 +43,15 @@ def send_calls(gateway: GatewayProcess, count: int) -> None:
     for number in range(count):
         body = call_span(f"call-{number}", (101 + number, 10), at=now_s - 5)
         post(gateway.intake_url + "/v1/traces", body, {"Content-Type": "application/x-protobuf"})
+
+
+def send_call(gateway: GatewayProcess, name: str, call: SampleCall = CALLS[0]) -> None:
+    """One call of five seconds ago; *name* is of the span."""
+    at_s = time.time() - 5 - EPOCH_MS / 1000
+    more = {"gen_ai.response.model": call.model, "gen_ai.request.model": call.model}
+    resource = {"service.name": f"{call.team}-assistant", "team.id": call.team}
+    body = call_span(name, call.tokens, at=at_s, resource=resource, more=more)
+    post(gateway.intake_url + "/v1/traces", body, {"Content-Type": "application/x-protobuf"})
 
 
 def send_json(gateway: GatewayProcess, path: str, content: object) -> bytes:

@@ -161,6 +161,30 @@ class Browser:
         """Press a button or link with the mouse; the page that follows is loaded."""
         return self._leave(lambda: self.button(name).click())
 
+    def press_here(self, name: str) -> Self:
+        """Press what leads to no other page."""
+        self.button(name).click()
+        return self
+
+    def focus(self, name: str) -> Self:
+        """Give a button or link the focus."""
+        self.driver.execute_script("arguments[0].focus()", self.button(name))
+        return self
+
+    def focused(self) -> str:
+        """The name of what has the focus."""
+        return str(self.driver.switch_to.active_element.accessible_name)
+
+    def tab(self) -> Self:
+        """To the next stop of the keyboard."""
+        self.find("body").send_keys(Keys.TAB)
+        return self
+
+    def enter(self) -> Self:
+        """Press Enter on what has the focus."""
+        self.driver.switch_to.active_element.send_keys(Keys.ENTER)
+        return self
+
     def press_by_keyboard(self, name: str) -> Self:
         """The same with the keyboard alone: it takes the focus, and Enter."""
         return self._leave(lambda: self.button(name).send_keys(Keys.ENTER))

@@ -19,7 +19,6 @@ from gateway.admin.site.usage_figures import (
 from gateway.admin.site.usage_question import RANGES, SHOWN, Question, question_of
 from gateway.admin.site.verdict import faults_of
 from gateway.admin.site.view import View
-from gateway.common.wall_clock import wall_ms
 from gateway.insights.finding import Insight
 from gateway.observability.metrics import Status
 from gateway.usage.figures import Breakdown, Bucket, UsageSums
@@ -100,7 +99,8 @@ async def asked(queries: UsageQueries, question: Question, now_ms: int) -> Usage
 
 async def load(request: web.Request) -> dict[str, Any]:
     """Raises BadPayload, DatabaseUnavailable."""
-    parts, now_ms = request.app[PARTS], wall_ms()
+    parts = request.app[PARTS]
+    now_ms = parts.now_ms()
     question = question_of(list(request.query.items()))
     queries = request.app[STORES].usage
     usage = Usage(NO_USAGE, (), {}, None) if queries is None else await asked(queries, question, now_ms)

@@ -10,7 +10,6 @@ from gateway.admin.parts import PARTS, ROLE
 from gateway.admin.role import Role
 from gateway.admin.site.rendering import html, render
 from gateway.admin.site.view import Action, Context, FormFault, View
-from gateway.common.wall_clock import wall_ms
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 UPDATE: Final = "X-Live-Update"
@@ -58,7 +57,7 @@ def shell(request: web.Request, view: View, *, live: str, fault: FormFault | Non
         "role": role.name.lower(),
         "flashes": () if UPDATE in request.headers else parts.access.flashes(request),
         "version": parts.status().get("version", "unknown"),
-        "made_ms": wall_ms(),
+        "made_ms": parts.now_ms(),
         "live": live,
         "fault": None if fault is None else fault.message,
         "errors": {} if fault is None else fault.fields,

@@ -4,11 +4,10 @@ from typing import Any, Final, get_args
 
 from aiohttp import web
 
-from gateway.admin.parts import STORES
+from gateway.admin.parts import PARTS, STORES
 from gateway.admin.site.usage_figures import Row, cost_of, row_of
 from gateway.admin.site.usage_question import RANGES, SHOWN, Question, dimension_of, question_of
 from gateway.admin.site.view import View
-from gateway.common.wall_clock import wall_ms
 from gateway.contract.errors import BadPayload, NotFound
 from gateway.usage.figures import Breakdown
 from gateway.usage.grains import Dimension
@@ -64,7 +63,7 @@ async def load(request: web.Request) -> dict[str, Any]:
     first = first_of(query.get("first", "0"))
     await queries.refresh()
     found = await queries.by(
-        dimension, within=question.range.within(wall_ms()), where=question.where, order_by=order,
+        dimension, within=question.range.within(request.app[PARTS].now_ms()), where=question.where, order_by=order,
         ascending=order == "name", offset=first, limit=PER_PAGE,
     )  # fmt: skip
     return usage(question, dimension, order, first, found)
