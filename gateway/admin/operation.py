@@ -94,6 +94,8 @@ class Operation(Generic[S, B]):
     """Component of the 409, where it is more than an error."""
     parameters: Mapping[str, Json] = field(default_factory=dict)
     """Parameter of the path -> its schema, where that is not `NAMED`."""
+    query: Sequence[Json] = ()
+    """Parameters of the query that no list describes, as OpenAPI has them."""
     note: Note | None = None
 
     @property

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from gateway.admin import backup, dead_letters, devices, insights, keys, spool_files
+from gateway.admin import backup, dead_letters, devices, insights, keys, spool_files, usage
 from gateway.admin.backup import BackupSource
 from gateway.admin.dead_letters import DeadLetterRequests
 from gateway.admin.devices import Devices
@@ -22,6 +22,7 @@ SERVICE_KEY_OPERATIONS: Final[tuple[KeyOperation, ...]] = tuple(map(keys.of_serv
 
 OPERATIONS: Final[tuple[AnyOperation, ...]] = (
     spool_files.STATUS,
+    *usage.OPERATIONS,
     *insights.OPERATIONS,
     *keys.OPERATIONS,
     *SERVICE_KEY_OPERATIONS,
@@ -54,6 +55,7 @@ class AdminStores:
         yield from _bound(SERVICE_KEY_OPERATIONS, self.service_keys)
         yield from _bound(dead_letters.OPERATIONS, self.dead_letters)
         yield from _bound(devices.OPERATIONS, self.devices)
+        yield from _bound(usage.OPERATIONS, self.usage)
         yield from _bound(insights.OPERATIONS, self.insights)
         yield from _bound(spool_files.OPERATIONS, self.spool)
         yield from _bound(backup.OPERATIONS, self.backup)

@@ -28,8 +28,12 @@ from gateway.insights.changes import InsightError
 from gateway.keys.control_store import INBOUND, OF_SERVICE, KeyFiles, offline_keys
 from gateway.keys.errors import KeyStoreError
 from gateway.lists.conventions import BadListRequest
+from gateway.storage.database import Database
+from gateway.usage.query import UsageQueries
+from gateway.usage.rollups import make_rollup_tables
 from spool.data_access import refuse_no_access
 from spool.data_dir import DATABASE
+from spool.data_lock import DataLock
 from spool.errors import SpoolError, SpoolLocked
 from spool.sqlite.reading import age_at_rest
 from spool.sqlite.replay.operator import at_rest
@@ -91,6 +95,17 @@ async def _backup(config: Config) -> AsyncIterator[BackupSource]:
     yield OfflineBackup(config.data_dir)
 
 
+@asynccontextmanager
+async def _usage(config: Config) -> AsyncIterator[UsageQueries]:
+    with DataLock(config.data_dir):
+        database = await Database.open(config.data_dir / INBOUND.database)
+        try:
+            await make_rollup_tables(database)
+            yield UsageQueries(database, now_ms=wall_ms)
+        finally:
+            await database.close()
+
+
 KEYS: Final = Subject("keys", INBOUND.database, partial(_keys, INBOUND))
 SERVICE_KEYS: Final = Subject("keys", OF_SERVICE.database, partial(_keys, OF_SERVICE))
 DEVICES: Final = Subject("devices", INBOUND.database, _devices)
@@ -98,6 +113,8 @@ DEAD_LETTERS: Final = Subject("spool", DATABASE, _dead_letters)
 STATUS: Final = Subject("spool", DATABASE, _status)
 SPOOL: Final = Subject("spool", DATABASE, _spool)
 BACKUP: Final = Subject("gateway's files", INBOUND.database, _backup)
+
+USAGE: Final = Subject("usage", INBOUND.database, _usage)
 
 
 async def ask(

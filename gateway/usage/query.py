@@ -10,13 +10,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, Literal, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from gateway.storage.database import Database
 from gateway.usage.figures import Adder, Breakdown, Bucket, Cells, Group, UsageSums, less
 from gateway.usage.following import UsageFollower
 from gateway.usage.grains import OTHER_ID, Dimension
 from gateway.usage.names import ids_asked, names_of
+from gateway.usage.request import OrderBy
 from gateway.usage.rollups import hours_from
 from gateway.usage.rows import Filters, Rows, marks
 from gateway.usage.tally import HOUR_MS
@@ -24,7 +25,6 @@ from gateway.usage.timespan import SPANS, Interval, Segment, TimeRange, segments
 from spool.errors import SpoolError
 
 T = TypeVar("T")
-OrderBy = Literal["cost", "calls", "input_tokens", "output_tokens", "name"]
 NO_FILTERS: Final[Filters] = {}
 REFRESH_S: Final = 5.0
 """Each refresh may cost a sync of the disk."""
@@ -58,7 +58,7 @@ class UsageQueries:
     def __init__(self, database: Database, *, now_ms: Callable[[], int], follower: UsageFollower | None = None) -> None:
         """*follower* counts in a running gateway; None asks what a stopped one has counted."""
         self._database = database
-        self._now_ms = now_ms
+        self.now_ms = now_ms
         self._follower = follower
         self._refreshed_s = float("-inf")
 
@@ -104,13 +104,13 @@ class UsageQueries:
 
     async def as_of(self) -> AsOf:
         """Through when the sums are complete, and since when hours are kept."""
-        stored = await self._database.read(partial(as_of, now_hour=self._now_ms() // HOUR_MS))
+        stored = await self._database.read(partial(as_of, now_hour=self.now_ms() // HOUR_MS))
         if self._follower is None or self._follower.as_of_ms is None:
             return stored
         return stored._replace(counted_through_ms=self._follower.as_of_ms)
 
     async def _ask(self, question: Callable[..., T], within: TimeRange, **options: Any) -> T:
-        now_hour = self._now_ms() // HOUR_MS
+        now_hour = self.now_ms() // HOUR_MS
         return await self._database.read(partial(question, within=within, now_hour=now_hour, **options))
 
 

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 from typing import Final, Literal, NamedTuple
 
+from gateway.lists.conventions import BadListRequest
 from gateway.usage.grains import DAY, HOUR
 from gateway.usage.tally import HOUR_MS
 
@@ -10,7 +11,7 @@ Interval = Literal["hour", "day"]
 SPANS: Final[dict[Interval, int]] = {"hour": HOUR, "day": DAY}
 
 
-class BadRange(ValueError):
+class BadRange(BadListRequest):
     """A time for which no sums are kept, in words for the reader; they begin with the parameter's
     name.
     """

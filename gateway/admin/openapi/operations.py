@@ -50,6 +50,7 @@ def described(operation: AnyOperation) -> Json:
 def parameters_of(operation: AnyOperation) -> Iterator[Json]:
     for name in names_in(operation.path):
         yield {"name": name, "in": "path", "required": True, "schema": operation.parameters.get(name, NAMED)}
+    yield from operation.query
     if isinstance(operation.answer, Listed):
         yield from list_parameters(operation.answer.shape)
 

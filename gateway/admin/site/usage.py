@@ -11,7 +11,7 @@ from gateway.admin.site.view import View
 from gateway.contract.errors import BadPayload, NotFound
 from gateway.usage.figures import Breakdown
 from gateway.usage.grains import Dimension
-from gateway.usage.query import OrderBy
+from gateway.usage.request import OrderBy
 
 PATH: Final = "/usage"
 PER_PAGE: Final = 50

@@ -308,6 +308,14 @@ def check_insights(port: Port, document: Json, other_key: str) -> None:
         assert port.ask(method, gone, content).status_code == 404
 
 
+def test_usage_answers_as_described(gateway: GatewayPorts) -> None:
+    admin = gateway.admin
+    assert admin.ask("GET", "/v2/usage?group_by=team,model&limit=1").status_code == 200
+    assert admin.ask("GET", "/v2/usage?interval=day").status_code == 200
+    assert admin.ask("GET", "/v2/usage?interval=week").status_code == 400
+    assert admin.ask("GET", "/v2/usage?interval=hour&from=2020-01-01").status_code == 400
+
+
 def test_insights_of_the_gateway_answer_as_described(gateway: GatewayPorts) -> None:
     check_insights(gateway.admin, gateway_document(), gateway.other_key)
     made = gateway.admin.ask("POST", "/v2/insights", example(gateway_document(), "NewInsight")).json()["insight"]["id"]

@@ -1,0 +1,120 @@
+"""`usage`: calls, tokens and cost as a table of 80 columns."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import click
+from rich.table import Table
+
+from gateway.admin import usage
+from gateway.cli.printing import plain, print_table
+from gateway.cli.requests import USAGE, ask
+from gateway.common.plural import plural
+from gateway.config.model import Config
+from gateway.usage.grains import DIMENSIONS
+from gateway.usage.request import GROUP_BY
+
+LIMIT: Final = 20
+UNKNOWN: Final = "unknown"
+
+
+class Options(NamedTuple):
+    """Those of the command, as they were typed."""
+
+    since: str | None = None
+    until: str | None = None
+    group_by: str | None = None
+    interval: str | None = None
+    where: tuple[str, ...] = ()
+    sort: str | None = None
+    limit: int | None = None
+
+    def query(self) -> list[tuple[str, str]]:
+        """The parameters of the operation. Raises UsageError for a filter without a value."""
+        named = {
+            "from": self.since, "to": self.until, "group_by": self.group_by, "interval": self.interval,
+            "sort_key": self.sort, "limit": str(self.limit or LIMIT),
+        }  # fmt: skip
+        order = [] if self.sort is None else [("sort_order", "asc" if self.sort == "name" else "desc")]
+        return [*((name, value) for name, value in named.items() if value is not None), *order, *self._filters()]
+
+    def _filters(self) -> Iterator[tuple[str, str]]:
+        for text in self.where:
+            name, is_filter, value = text.partition("=")
+            if not is_filter or name not in DIMENSIONS:
+                raise click.UsageError(f"--where: NAME=VALUE is needed, NAME of {', '.join(DIMENSIONS)}")
+            yield name, value
+
+
+async def print_usage(config: Config, options: Options, *, as_json: bool) -> int:
+    """0 when the usage was printed."""
+    answer = await ask(config, USAGE, usage.SHOW, query=options.query())
+    if as_json:
+        click.echo(json.dumps(answer))
+    else:
+        names = ("start",) if options.interval else (options.group_by or ",".join(GROUP_BY)).split(",")
+        print_answer(answer, names)
+    return 0
+
+
+def print_answer(answer: Mapping[str, Any], names: Sequence[str]) -> None:
+    """The rows, what they leave, and the total."""
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for name in names:
+        table.add_column(name, overflow="fold")
+    for name in ("calls", "input", "output", "cost"):
+        table.add_column(name, justify="right", no_wrap=name != "cost")
+    for row in answer["usage"]:
+        table.add_row(*(plain(name_text(row, name)) for name in names), *sums_texts(row))
+    shown, count = len(answer["usage"]), answer["pagination"]["total_count"]
+    if answer["rest"]:
+        rest = f"{count - shown} more" if count > shown else "other"
+        table.add_row(rest, *([""] * (len(names) - 1)), *sums_texts(answer["rest"]))
+    table.add_row("total", *([""] * (len(names) - 1)), *sums_texts(answer["totals"]), style="bold")
+    print_table(table)
+    for line in notes(answer):
+        click.echo(line)
+
+
+def name_text(row: Mapping[str, Any], name: str) -> str:
+    value = row[name]
+    return str(value) if value is not None else f"({row['absent'][name]})"
+
+
+def sums_texts(sums: Mapping[str, Any]) -> list[str]:
+    """Calls, input, output, cost; a number that is not known is `unknown`."""
+    return [
+        f"{sums['calls']:,}",
+        tokens_text(sums["input_tokens"]),
+        tokens_text(sums["output_tokens"]),
+        cost_text(sums),
+    ]
+
+
+def tokens_text(count: int | None) -> str:
+    return UNKNOWN if count is None else f"{count:,}"
+
+
+def cost_text(sums: Mapping[str, Any]) -> str:
+    """Every currency, to four digits after the point where these are not all."""
+    if not sums["costs"]:
+        return UNKNOWN if sums["calls"] else "0"
+    texts = (f"{rounded(amount)} {plain(currency)}" for currency, amount in sums["costs"].items())
+    return " + ".join(texts)
+
+
+def rounded(amount: str) -> str:
+    whole, point, digits = amount.partition(".")
+    return amount if len(digits) <= 4 else f"{whole}{point}{digits[:4]}…"  # noqa: PLR2004 - digits that are shown
+
+
+def notes(answer: Mapping[str, Any]) -> Iterator[str]:
+    """What the figures leave out, and their time."""
+    totals = answer["totals"]
+    if totals["calls_without_cost"]:
+        without = plural(totals["calls_without_cost"], "call has no known cost", "calls have no known cost")
+        yield f"{without}; {totals['calls_without_price']} of them for want of a price"
+    if totals["calls_missing_usage"]:
+        yield plural(totals["calls_missing_usage"], "call came without its tokens", "calls came without their tokens")
+    yield f"From {answer['from']} to {answer['to']}, counted through {answer['counted_through'] or 'never'}"

@@ -1,0 +1,113 @@
+"""The gateway's own sums beside those of the service that received the records: the whole corpus,
+every dimension, to the last digit.
+"""
+
+import json
+import urllib.request
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.sources.catalogue import SOURCES
+from tests.e2e.test_canary import PAYLOADS, post
+from tests.support.commands import run_command
+from tests.support.corpus import CORPUS
+from tests.support.gateway_process import GatewayProcess, broken_identities
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+
+ALIKE = ("provider", "model", "operation", "service_name", "user", "team", "project", "device_id", "key")
+"""Dimensions that both have."""
+NAMES = {
+    "calls": "calls",
+    "calls_without_usage": "calls_without_usage",
+    "calls_without_cost": "calls_without_cost",
+    "input_tokens": "input_tokens",
+    "output_tokens": "output_tokens",
+    "cache_read_tokens": "cache_read_input_tokens",
+    "cache_creation_tokens": "cache_creation_input_tokens",
+    "reasoning_tokens": "reasoning_output_tokens",
+}
+"""A sum here -> the same in the service's summary, where unknown tokens add 0."""
+IN_EURO = {
+    "schema": "inference/1", "record_id": "e" * 32, "kind": "call", "billed": True, "operation": "chat",
+    "source": {"format": "otlp.traces", "convention": "gen_ai"}, "provider": "own", "request_model": "own-model",
+    "started_at": "2026-01-05T09:30:00.000Z", "duration_ms": 5, "usage": {"status": "reported", "input_tokens": 10},
+    "cost": {"amount": "100.001000000000000001", "currency": "EUR", "source": "reported", "price_version": None},
+    "status": "ok", "attribution": {"team": "(other)"}, "received_at": "2026-01-05T09:30:01.000Z", "flags": [],
+}  # fmt: skip
+Sums = dict[str, Any]
+Groups = dict[tuple[str | None, ...], Sums]
+
+
+def test_the_sums_equal_those_of_the_service_for_the_whole_corpus(tmp_path: Path) -> None:
+    with GatewayProcess(tmp_path, config={"counting": {"settle": "200ms", "metrics_settle": "200ms"}}) as gateway:
+        for payload in PAYLOADS.values():
+            post(f"{gateway.intake_url}/v1/{payload.signal}", payload)
+        for source, body, content_type in source_payloads():
+            ask(f"{gateway.intake_url}/v1/sources/{source}", body, {"Content-Type": content_type})
+        envelope = {"schema": "ai-telemetry/1", "batch_id": "b", "gateway_id": "g", "records": [IN_EURO]}
+        ask(
+            f"{gateway.intake_url}/v2/ai-telemetry/records",
+            json.dumps(envelope).encode(),
+            {"Content-Type": "application/json"},
+        )
+        assert not broken_identities(gateway.wait_until_delivered(at_least=300))
+        for dimensions in (("provider", "model"), *((name,) for name in ALIKE)):
+            assert of_gateway(gateway, dimensions) == of_service(gateway, dimensions), dimensions
+        totals = of_gateway(gateway, ())[()]
+        assert totals["calls"] > 300
+        assert totals["costs"]["EUR"] == "100.001000000000000001", "currencies are told apart"
+        gateway.kill()
+        gateway.start()
+        assert of_gateway(gateway, ("provider", "model")) == of_service(gateway, ("provider", "model"))
+        assert gateway.stop() == 0
+    assert sums_of(run_command(gateway, "usage", "--json", *EVER).json["totals"]) == totals
+    shown = run_command(gateway, "usage", "--group-by", "team", *EVER)
+    assert shown.code == 0
+    assert f"{totals['calls']:,}" in shown.out
+
+
+EVER = ("--from", "2025-11-01", "--limit", "500")
+
+
+def source_payloads() -> Iterator[tuple[str, bytes, str]]:
+    """(source, body, media type) of what gateways post in formats of their own."""
+    for path in sorted((CORPUS / "gateways").glob("*/*.meta.json")):
+        meta = json.loads(path.read_text())
+        name = path.parent.name
+        if name in SOURCES and not str(meta.get("path")).endswith(("/v1/traces", "/v1/logs", "/v1/metrics")):
+            yield name, (path.parent / meta["file"]).read_bytes(), meta.get("content_type") or "application/json"
+
+
+def of_gateway(gateway: GatewayProcess, dimensions: tuple[str, ...]) -> Groups:
+    group_by = ",".join(dimensions) or "provider"
+    token = (gateway.data_dir / "admin-token").read_text().strip()
+    url = f"{gateway.admin_url}/v2/usage?group_by={group_by}&from=2025-11-01&limit=500"
+    answer = ask(url, None, {"Authorization": token})
+    if not dimensions:
+        return {(): sums_of(answer["totals"])}
+    assert answer["rest"] is None
+    return {tuple(row[name] for name in dimensions): sums_of(row) for row in answer["usage"]}
+
+
+def sums_of(row: Mapping[str, Any]) -> Sums:
+    return {**{name: row[name] or 0 for name in NAMES}, "costs": row["costs"]}
+
+
+def of_service(gateway: GatewayProcess, dimensions: tuple[str, ...]) -> Groups:
+    found: Groups = {}
+    for row in gateway.summary(",".join(dimensions))["summary"]:
+        dollars = {} if row["cost"] is None else {"USD": row["cost"]}
+        costs = dict(sorted({**dollars, **row.get("other_costs", {})}.items()))
+        found[tuple(row[name] for name in dimensions)] = {
+            **{mine: row[theirs] for mine, theirs in NAMES.items()}, "costs": costs,
+        }  # fmt: skip
+    return found
+
+
+def ask(url: str, body: bytes | None, headers: Mapping[str, str]) -> Any:
+    with urllib.request.urlopen(urllib.request.Request(url, body, dict(headers)), timeout=30) as response:
+        return json.loads(response.read())
