@@ -18,6 +18,7 @@ import structlog
 from gateway.admin.address_file import announce_address
 from gateway.admin.assembly import build_admin
 from gateway.admin.backup import LiveBackup
+from gateway.admin.parts import Running
 from gateway.admin.session import open_access
 from gateway.archive.staging import CONTROL, SERVICE, remove_left
 from gateway.common.background import run_in_background
@@ -261,6 +262,7 @@ class Gateway:
         self.access = open_access(self.config.data_dir)
         self.admin = build_admin(
             self.config,
+            running=lambda: Running(self.config, self.ports.http, self.ports.grpc),
             status=self.status,
             latencies=self._latencies(),
             access=self.access,

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry
 from gateway.admin.backup import BackupSource
 from gateway.admin.dead_letters import DeadLetterRequests
 from gateway.admin.keys import KeyRequests
-from gateway.admin.parts import AdminParts
+from gateway.admin.parts import AdminParts, Running
 from gateway.admin.registry import AdminStores
 from gateway.admin.server import admin_app
 from gateway.admin.session import AdminAccess
@@ -29,6 +29,7 @@ from spool.store import Spool
 def build_admin(
     config: Config,
     *,
+    running: Callable[[], Running],
     status: StatusReport,
     latencies: Latencies,
     access: AdminAccess,
@@ -54,6 +55,7 @@ def build_admin(
         unsettled=rounds.unsettled,
         gate=KeyAuthenticator(keys),
         now_ms=now_ms,
+        running=running,
     )
     stores = AdminStores(
         status=status,

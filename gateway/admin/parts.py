@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry
@@ -11,9 +11,22 @@ from gateway.admin.registry import AdminStores
 from gateway.admin.role import Role
 from gateway.admin.session import AdminAccess
 from gateway.common.wall_clock import wall_ms
+from gateway.config.model import Config
+from gateway.config.values import Address
+from gateway.contract.errors import NotFound
 from gateway.insights.finding import Insight
 from gateway.observability.metrics import Status
 from gateway.receiver.authenticator import Authenticator
+
+
+class Running(NamedTuple):
+    """The gateway as it runs now."""
+
+    config: Config
+    """In force, after the last reload."""
+    http: Address
+    """Where senders reach it, with real ports; None for a listener that is off."""
+    grpc: Address
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,9 +44,18 @@ class AdminParts:
     """The wall clock."""
     gate: Authenticator | None = None
     """Admits inbound keys to the operations that have a scope; None: no key opens anything."""
+    running: Callable[[], Running] | None = None
 
 
 PARTS: Final = web.AppKey("parts", AdminParts)
 STORES: Final = web.AppKey("stores", AdminStores)
 ROLE: Final = web.RequestKey("role", Role)
 """In a request: the role that its credential has; absent where it shows none that is known."""
+
+
+def running_of(request: web.Request) -> Running:
+    """Raises NotFound where the application stands alone."""
+    running = request.app[PARTS].running
+    if running is None:
+        raise NotFound("no gateway runs behind this page")
+    return running()

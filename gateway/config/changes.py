@@ -67,7 +67,7 @@ def with_changes(running: Config, after: Config) -> Config:
 
 def _origins_of(taken: Config, running: Config, after: Config) -> Origins:
     """*after*'s of each value that it has in common with *taken*, else *running*'s."""
-    values, wanted = options_of(taken), options_of(after)
+    values, wanted = options_of(taken, "json"), options_of(after, "json")
     same = {name for name, value in values.items() if wanted.get(name) == value}
     kept = {name: origin for name, origin in running.origins.set_by.items() if name not in same}
     new = {name: origin for name, origin in after.origins.set_by.items() if name in same}

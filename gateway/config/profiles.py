@@ -48,6 +48,19 @@ def with_profile(options: Mapping[str, Any]) -> dict[str, Any]:
     return laid_under(options, _DEFAULTS[name]) if name in PROFILES else dict(options)
 
 
+def options_set_by(profile: Profile) -> frozenset[str]:
+    """Options, such as `limits.max_items`, whose defaults are the profile's own."""
+    return frozenset(_names(_DEFAULTS[profile], ""))
+
+
+def _names(defaults: Mapping[str, Any], above: str) -> list[str]:
+    return [
+        name
+        for key, default in defaults.items()
+        for name in (_names(default, f"{above}{key}.") if isinstance(default, Mapping) else [above + key])
+    ]
+
+
 def laid_under(options: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
     """*options*, and from *defaults* what they lack; in groups, option by option."""
     whole = dict(options)

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from gateway.admin.site import dead_letters, delivery, devices, insights, keys, overview, usage
+from gateway.admin.site import connect, dead_letters, delivery, devices, insights, keys, overview, settings, usage
 from gateway.admin.site.view import Action, View
 
 VIEWS: Final[tuple[View, ...]] = (
@@ -13,5 +13,7 @@ VIEWS: Final[tuple[View, ...]] = (
     *insights.VIEWS,
     *dead_letters.VIEWS,
     *keys.VIEWS,
+    settings.VIEW,
+    *connect.VIEWS,
 )
 ACTIONS: Final[tuple[Action, ...]] = (*devices.ACTIONS, *insights.ACTIONS, *dead_letters.ACTIONS, *keys.ACTIONS)

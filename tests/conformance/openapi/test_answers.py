@@ -196,6 +196,7 @@ def test_the_page_and_its_doors_answer_as_described(gateway: GatewayPorts) -> No
     key = admin.ask("POST", "/v2/keys", {"name": "of the page", "managed": ["send-billing-data"]}).json()["id"]
     assert admin.ask("GET", f"/keys/{key}").status_code == 200
     assert admin.ask("GET", "/keys/none").status_code == 404
+    assert [admin.ask("GET", f"/connect/{name}").status_code for name in ("litellm", "none")] == [200, 404]
     for view in VIEWS:
         assert "{" in view.path or admin.ask("GET", view.path).status_code == 200
     for asset in ASSETS.values():
