@@ -52,6 +52,18 @@ class Evidence(NamedTuple):
     decided before their own chunk settles."""
 
 
+class Outcomes(NamedTuple):
+    """What settling made of each record of some settled chunks, in order."""
+
+    items: list[tuple[str, bytes]]
+    """Outcome (`kept`, `kept.merged`, `duplicate.<reason>`, `suppressed.<reason>`, …), and the
+    record: as it stands, or as it was dropped. Moved ones come with their later chunk."""
+    through_seq: int
+    is_more: bool
+    skipped: int
+    """Records that were passed over, because the reader was too far behind."""
+
+
 class Settled(NamedTuple):
     """Settled records, in order."""
 

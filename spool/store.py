@@ -19,7 +19,7 @@ from spool.histogram import Histogram
 from spool.record import Batch, Lane
 from spool.series import Ending, Held, NewHeld, SeriesRow, SightingRow
 from spool.settings import SpoolSettings
-from spool.settling import Change, Evidence, Moved, Position, Settled
+from spool.settling import Change, Evidence, Moved, Outcomes, Position, Settled
 from spool.status import Quarantined, Room, Verified
 from spool.unit_cost import BaseRecord, Metered, Rules, Stream
 
@@ -333,6 +333,16 @@ class SettledReader(Protocol):
         came that far: then it is not the file that the reader knew. Chunks that every lane has
         delivered are deleted whether a reader reached them or not.
         """
+
+    async def settled_outcomes(self, lane: Lane, after_seq: int, *, most_bytes: int, most_behind: int) -> Outcomes:
+        """What became of each record of *lane*'s settled chunks after *after_seq*, dropped ones
+        too: whole chunks, until they hold *most_bytes*.
+
+        A reader that is more than *most_behind* chunks behind skips to there.
+        """
+
+    async def settled_seq(self, lane: Lane) -> int:
+        """The last settled chunk."""
 
     def pending_bodies(self, lane: Lane) -> Iterator[bytes]:
         """The records that *lane* did not deliver yet, a chunk at a

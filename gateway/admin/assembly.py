@@ -20,6 +20,7 @@ from gateway.keys.store import KeyStore
 from gateway.observability.latency import Latencies, register
 from gateway.observability.metrics import StatusCollector
 from gateway.observability.status import StatusReport
+from gateway.observability.tap import Tap
 from gateway.receiver.authenticator import KeyAuthenticator
 from gateway.receiver.server import Receiver
 from gateway.usage.query import UsageQueries
@@ -53,6 +54,7 @@ def build_admin(
         registry=registry,
         access=access,
         unsettled=rounds.unsettled,
+        tap=Tap(spool),
         gate=KeyAuthenticator(keys),
         now_ms=now_ms,
         running=running,

@@ -24,6 +24,7 @@ from gateway.admin.site.assets import serve_asset
 from gateway.admin.site.live import live
 from gateway.admin.site.shell import login_page
 from gateway.admin.site.view import FormFault, form_fields
+from gateway.admin.tap import tap
 from gateway.contract.errors import BadPayload
 from gateway.observability.lane_log import waiting_in_vain
 from gateway.observability.quarantine import degraded
@@ -142,6 +143,7 @@ PAGES: Final = (
     PageRoute("POST", "/login", login_with_token, Role.METRICS, "everywhere"),
     PageRoute("GET", ASSETS_ROUTE, serve_asset, Role.METRICS, "everywhere"),
     PageRoute("GET", "/live", live, Role.VIEWER),
+    PageRoute("GET", "/v2/tap", tap, Role.OPERATOR),
     PageRoute("POST", "/logout", logout, Role.VIEWER),
     PageRoute("POST", "/v2/login-links", login_link, Role.OPERATOR),
     PageRoute("GET", "/openapi.json", description, Role.VIEWER),

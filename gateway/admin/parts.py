@@ -16,6 +16,7 @@ from gateway.config.values import Address
 from gateway.contract.errors import NotFound
 from gateway.insights.finding import Insight
 from gateway.observability.metrics import Status
+from gateway.observability.tap import Tap
 from gateway.receiver.authenticator import Authenticator
 
 
@@ -42,6 +43,8 @@ class AdminParts:
     """Insights that someone should still look at."""
     now_ms: Callable[[], int] = wall_ms
     """The wall clock."""
+    tap: Tap | None = None
+    """Shows calls as they settle; None: there is no `/v2/tap`."""
     gate: Authenticator | None = None
     """Admits inbound keys to the operations that have a scope; None: no key opens anything."""
     running: Callable[[], Running] | None = None

@@ -154,6 +154,48 @@ def doctor(config_file: Path | None, data_dir: Path | None, as_json: bool) -> No
     sys.exit(asyncio.run(examine(config_file, data_dir, as_json=as_json)))
 
 
+@main.command("tap")
+@config_option
+@data_dir_option
+@click.option(
+    "--outcome",
+    multiple=True,
+    type=click.Choice(["kept", "duplicate", "suppressed"]),
+    help="May be repeated, as all filters.",
+)
+@click.option("--provider", multiple=True)
+@click.option("--model", multiple=True, help="That answered, else that was asked for.")
+@click.option("--team", multiple=True)
+@click.option("--project", multiple=True)
+@click.option("--key", multiple=True, help="Name of the inbound key.")
+@click.option("--service", multiple=True, help="service.name of the sender.")
+@click.option("--device", multiple=True)
+@click.option("--limit", type=click.IntRange(min=1), help="End after so many lines.")
+@json_option
+def tap(
+    config_file: Path | None,
+    data_dir: Path | None,
+    limit: int | None,
+    as_json: bool,  # noqa: FBT001 a flag of the command line
+    **filters: tuple[str, ...],
+) -> None:
+    """Show the running gateway's calls as they settle: tokens, cost, key, team, outcome.
+
+    Without content and users. A terminal that is too slow loses lines, and is told how many; the
+    gateway waits for none.
+
+    \b
+    Examples:
+      telemetry-gateway tap --team checkout
+      telemetry-gateway tap --outcome duplicate --outcome suppressed
+      telemetry-gateway tap --json --model gpt-4o | jq .cost
+    """
+    from gateway.cli.tap import print_tap  # noqa: PLC0415 as above
+
+    chosen = [(name, value) for name, values in filters.items() for value in values]
+    sys.exit(asyncio.run(print_tap(config_of(config_file, data_dir), chosen, most=limit, as_json=as_json)))
+
+
 @main.command("backup")
 @config_option
 @data_dir_option

@@ -6,9 +6,10 @@ with go whether it came that far or not.
 """
 
 import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
 
 from spool.record import Lane
-from spool.settling import Settled
+from spool.settling import MOVED, Outcomes, Settled
 from spool.sqlite import rows
 
 
@@ -37,3 +38,51 @@ def settled_records(connection: sqlite3.Connection, lane: Lane, after_seq: int, 
         if size >= most_bytes:
             return Settled(records, through_seq, is_more=True)
     return Settled(records, through_seq, is_more=False)
+
+
+def settled_outcomes(
+    connection: sqlite3.Connection, lane: Lane, after_seq: int, *, most_bytes: int, most_behind: int
+) -> Outcomes:
+    """What became of each record of *lane*'s settled chunks after *after_seq*; whole chunks, until
+    they hold *most_bytes*. A reader that is more than *most_behind* chunks behind skips to there.
+    """
+    settled_seq = rows.lane_row(connection, lane).settled_seq
+    from_seq = max(min(after_seq, settled_seq), settled_seq - most_behind)
+    skipped = _records_between(connection, lane, after_seq, from_seq)
+    items: list[tuple[str, bytes]] = []
+    size, through_seq = 0, from_seq
+    for seq, said, ends, body in connection.execute(
+        "SELECT seq, n, ends, body FROM chunk WHERE lane=? AND seq>? AND seq<=? ORDER BY seq",
+        (lane, from_seq, settled_seq),
+    ):
+        n = rows.record_count(said, ends)
+        stops = rows.record_stops(n, ends, body)
+        if stops is not None:
+            changes = rows.changes_between(connection, seq, seq).get(seq, {})
+            items += _outcomes(n, stops, body, changes)
+            size += len(body)
+        through_seq = seq
+        if size >= most_bytes:
+            return Outcomes(items, through_seq, is_more=True, skipped=skipped)
+    return Outcomes(items, through_seq, is_more=False, skipped=skipped)
+
+
+def _outcomes(
+    n: int, stops: Sequence[int], body: bytes, changes: Mapping[int, tuple[str, bytes | None]]
+) -> Iterator[tuple[str, bytes]]:
+    start = 0
+    for idx in range(n):
+        record = body[start : stops[idx]]
+        start = stops[idx]
+        outcome, changed = changes.get(idx, ("kept", None))
+        if outcome != MOVED:
+            yield outcome, record if changed is None else changed
+
+
+def _records_between(connection: sqlite3.Connection, lane: Lane, after_seq: int, through_seq: int) -> int:
+    if through_seq <= after_seq:
+        return 0
+    (found,) = connection.execute(
+        "SELECT coalesce(sum(n), 0) FROM chunk WHERE lane=? AND seq>? AND seq<=?", (lane, after_seq, through_seq)
+    ).fetchone()
+    return int(found)

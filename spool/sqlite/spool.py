@@ -29,7 +29,7 @@ from spool.errors import SpoolError, SpoolFull
 from spool.histogram import Histogram
 from spool.record import AI_TELEMETRY, OWN_LANES, USAGE_EVENTS, Batch, Lane
 from spool.settings import SpoolSettings
-from spool.settling import Change, Evidence, Moved, Position, Settled
+from spool.settling import Change, Evidence, Moved, Outcomes, Position, Settled
 from spool.sqlite import database, rows
 from spool.sqlite.aggregates import SqliteSeries
 from spool.sqlite.backup import back_up, remove_unfinished
@@ -44,7 +44,7 @@ from spool.sqlite.replay import dead_letters, ranges, side_counts
 from spool.sqlite.replay.operator import SqliteDeadLetters
 from spool.sqlite.room import pages
 from spool.sqlite.rows import Limits, Waiting
-from spool.sqlite.settled import settled_records
+from spool.sqlite.settled import settled_outcomes, settled_records
 from spool.sqlite.snapshots import SqliteSnapshots
 from spool.sqlite.unit_lane import SqliteUnitCostLane
 from spool.sqlite.writer import GroupResult, Operation, Writer
@@ -636,6 +636,11 @@ class SqliteSpool:
 
     async def settled_records(self, lane: Lane, after_seq: int, *, most_bytes: int) -> Settled:
         return await self.ask(lambda c, _: settled_records(c, lane, after_seq, most_bytes=most_bytes))
+
+    async def settled_outcomes(self, lane: Lane, after_seq: int, *, most_bytes: int, most_behind: int) -> Outcomes:
+        return await self.ask(
+            lambda c, _: settled_outcomes(c, lane, after_seq, most_bytes=most_bytes, most_behind=most_behind)
+        )
 
     def pending_bodies(self, lane: Lane) -> Iterator[bytes]:
         return pending_bodies(self._data_dir, lane)

@@ -26,8 +26,8 @@ EXAMPLES = int(os.environ.get("GENERATED_EXAMPLES", "8"))
 FAMILIES = ("litellm", "bedrock", "langfuse", "generic")
 """Of the AI gateways one of each kind of answer, and the two that read most;
 the others have the same routes."""
-LEFT_OUT = ("backUpSpool", "beginBackup")
-"""It writes to any path that a request names."""
+LEFT_OUT = ("backUpSpool", "beginBackup", "tap")
+"""They write to any path that a request names, or answer without an end."""
 BOUNDS = settings(
     max_examples=EXAMPLES,
     derandomize=True,
