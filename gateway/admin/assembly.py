@@ -21,6 +21,7 @@ from gateway.observability.latency import Latencies, register
 from gateway.observability.metrics import StatusCollector
 from gateway.observability.status import StatusReport
 from gateway.observability.tap import Tap
+from gateway.observability.usage_metrics import UsageCollector
 from gateway.receiver.authenticator import KeyAuthenticator
 from gateway.receiver.server import Receiver
 from gateway.usage.query import UsageQueries
@@ -48,6 +49,7 @@ def build_admin(
     registry = CollectorRegistry()
     registry.register(StatusCollector(status, receiver.figures))
     register(registry, latencies)
+    registry.register(UsageCollector(rounds.follower.counters))
     parts = AdminParts(
         status=status,
         not_ready=status.not_ready,

@@ -18,6 +18,7 @@ import structlog
 from gateway.common.traceback_summary import places
 from gateway.keys.errors import DatabaseUnavailable
 from gateway.storage.database import Database
+from gateway.usage.counters import UsageCounters, Values
 from gateway.usage.history import History, Usage
 from gateway.usage.rollups import add, make_rollup_tables, note_as_of, take_over
 from gateway.usage.table import make_usage_tables, read, through_no, write
@@ -57,6 +58,7 @@ class UsageFollower:
         self.as_of_ms: int | None = None
         """All calls whose outcome was final by then are counted; None before the first look."""
         self._turn = asyncio.Lock()
+        self._counters = UsageCounters()
         self.changes = 0
         """Increases when records were counted."""
 
@@ -70,6 +72,10 @@ class UsageFollower:
         follower._through_seq = await database.read(partial(through_no, source=spool.gateway_id))
         follower._written_seq = follower._through_seq
         return follower
+
+    def counters(self) -> Values:
+        """What was counted since the start, as of now."""
+        return self._counters.values(self._tally.sums)
 
     async def run(self) -> None:
         """Count settled records until cancelled."""
@@ -136,6 +142,7 @@ class UsageFollower:
             finally:  # a cancelled caller must know whether the sums are stored, else they are added twice
                 await asyncio.wait({writing})
                 if writing.exception() is None:
+                    self._counters.add(self._tally.sums)
                     self._tally, self._written_seq = Tally(), self._through_seq
 
 

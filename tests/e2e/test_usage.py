@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from gateway.sources.catalogue import SOURCES
 from tests.e2e.test_canary import PAYLOADS, post
@@ -60,6 +61,8 @@ def test_the_sums_equal_those_of_the_service_for_the_whole_corpus(tmp_path: Path
         totals = of_gateway(gateway, ())[()]
         assert totals["calls"] > 300
         assert totals["costs"]["EUR"] == "100.001000000000000001", "currencies are told apart"
+        assert scraped(gateway, "telemetry_gateway_ai_calls_total") == totals["calls"]
+        assert scraped(gateway, "telemetry_gateway_ai_cost_total", currency="EUR") == pytest.approx(100.001)
         gateway.kill()
         gateway.start()
         assert of_gateway(gateway, ("provider", "model")) == of_service(gateway, ("provider", "model"))
@@ -106,6 +109,14 @@ def of_service(gateway: GatewayProcess, dimensions: tuple[str, ...]) -> Groups:
             **{mine: row[theirs] for mine, theirs in NAMES.items()}, "costs": costs,
         }  # fmt: skip
     return found
+
+
+def scraped(gateway: GatewayProcess, name: str, **labels: str) -> float:
+    """The sum of a metric's samples with *labels*."""
+    with urllib.request.urlopen(f"{gateway.admin_url}/metrics", timeout=30) as response:
+        families = text_string_to_metric_families(response.read().decode())
+    samples = [sample for family in families for sample in family.samples if sample.name == name]
+    return sum(sample.value for sample in samples if labels.items() <= sample.labels.items())
 
 
 def ask(url: str, body: bytes | None, headers: Mapping[str, str]) -> Any:
