@@ -22,10 +22,12 @@ from gateway.admin.pages import PAGES, PageRoute
 from gateway.admin.parts import PARTS, STORES, AdminParts
 from gateway.admin.registry import AdminStores
 from gateway.admin.site.live import LIVE, Live
+from gateway.admin.site.overview import ANSWERS
 from gateway.admin.site.registry import ACTIONS
 from gateway.admin.site.registry import VIEWS as ALL_VIEWS
 from gateway.admin.site.rendering import CONTENT_SECURITY_POLICY
 from gateway.admin.site.shell import VIEWS, action_handler, error_page, view_handler, wants_html
+from gateway.admin.site.usage_answers import UsageAnswers
 from gateway.admin.tap import close_tap
 from gateway.common.traceback_summary import places
 from gateway.insights.changes import InsightError
@@ -68,6 +70,7 @@ def admin_app(
     app = web.Application(middlewares=[answering, *guards], client_max_size=MAX_BODY_BYTES)
     app[PARTS], app[STORES], app[VIEWS] = parts, stores, ALL_VIEWS
     app[LIVE] = streams = Live(parts.status)
+    app[ANSWERS] = UsageAnswers(stores.usage)
     app.on_shutdown.extend([streams.stop, close_tap])
     app.on_response_prepare.append(add_safe_headers)
     app.add_routes([route(row, row.handler) for row in (*PAGES, *SITE)])

@@ -1,13 +1,13 @@
 """The overview: whether all is well, and what AI costs, over time and by whom."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from aiohttp import web
 
-from gateway.admin.parts import PARTS, STORES
+from gateway.admin.parts import PARTS
+from gateway.admin.site.usage_answers import NO_USAGE, Usage, UsageAnswers
 from gateway.admin.site.usage_figures import (
-    NO_USAGE,
     Row,
     charts_of,
     cost_of,
@@ -21,23 +21,8 @@ from gateway.admin.site.verdict import faults_of
 from gateway.admin.site.view import View
 from gateway.insights.finding import Insight
 from gateway.observability.metrics import Status
-from gateway.usage.figures import Breakdown, Bucket, UsageSums
+from gateway.usage.figures import Breakdown
 from gateway.usage.grains import Dimension
-from gateway.usage.query import UsageQueries
-
-TOP: Final = 10
-"""Groups of each table; the list has the others."""
-BY: Final[tuple[Dimension, ...]] = ("provider", "model", "team", "project", "user", "device_id")
-
-
-class Usage(NamedTuple):
-    """The answers of `UsageQueries` to one question."""
-
-    total: UsageSums
-    buckets: Sequence[Bucket]
-    by: Mapping[Dimension, Breakdown]
-    counted_through_ms: int | None
-    """None before the first count."""
 
 
 class Table(NamedTuple):
@@ -73,6 +58,7 @@ def overview(
         "over_time": table_of(buckets),
         "tables": [table_by(question, dimension, found) for dimension, found in usage.by.items()],
         "counted_ms": usage.counted_through_ms,
+        "fresh_in_s": usage.fresh_in_s,
     }
 
 
@@ -84,27 +70,14 @@ def table_by(question: Question, dimension: Dimension, found: Breakdown) -> Tabl
     return Table(dimension, SHOWN[dimension], tuple(rows), found.count, rest, question.path("/usage", by=dimension))
 
 
-async def asked(queries: UsageQueries, question: Question, now_ms: int) -> Usage:
-    """Raises DatabaseUnavailable."""
-    await queries.refresh()
-    within, where = question.range.within(now_ms), question.where
-    told = [dimension for dimension in BY if dimension not in where]
-    return Usage(
-        await queries.totals(within, where=where),
-        await queries.over_time(within, interval=question.range.interval, where=where),
-        {each: await queries.by(each, within=within, where=where, limit=TOP) for each in told},
-        (await queries.as_of()).counted_through_ms,
-    )
-
-
 async def load(request: web.Request) -> dict[str, Any]:
     """Raises BadPayload, DatabaseUnavailable."""
     parts = request.app[PARTS]
     now_ms = parts.now_ms()
     question = question_of(list(request.query.items()))
-    queries = request.app[STORES].usage
-    usage = Usage(NO_USAGE, (), {}, None) if queries is None else await asked(queries, question, now_ms)
+    usage = await request.app[ANSWERS].answer(question, now_ms)
     return overview(parts.status(), await parts.unsettled(), question, usage, now_ms)
 
 
+ANSWERS: Final = web.AppKey("answers", UsageAnswers)
 VIEW: Final = View(path="/", title="Overview", template="overview.html", load=load)

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from gateway.admin.site import words
 from gateway.admin.site.charts import Chart, Series, Value, bar_chart
+from gateway.admin.site.usage_answers import NO_USAGE
 from gateway.admin.site.usage_question import Question
 from gateway.usage.figures import Bucket, UsageSums
 from gateway.usage.grains import Dimension
@@ -21,7 +22,6 @@ from gateway.usage.timespan import SPANS, Interval, TimeRange
 MOST_CURRENCIES: Final = 6
 """Of one figure: senders may make up any."""
 MOST_COST_CHARTS: Final = 3
-NO_USAGE: Final = UsageSums()
 
 
 class Amount(NamedTuple):

@@ -21,7 +21,7 @@ from gateway.admin.role import Role
 from gateway.admin.server import admin_app
 from gateway.admin.session import CODE_LIFE_S, COOKIE, MAX_ENTRIES, SESSION_LIFE_S, AdminAccess, Expiring, token_of
 from gateway.admin.site import delivery, insights, overview
-from gateway.admin.site.usage_figures import NO_USAGE
+from gateway.admin.site.usage_answers import NOTHING
 from gateway.admin.site.usage_question import question_of
 from gateway.config.values import TcpAddress
 from gateway.insights.finding import INSIGHT_LIST, Insight
@@ -324,7 +324,7 @@ async def test_insights_take_the_token_and_follow_the_list_conventions(
 
 def overview_of(status: Status) -> dict[str, Any]:
     """Without usage."""
-    return overview.overview(status, [], question_of([]), overview.Usage(NO_USAGE, (), {}, None), 1_767_607_200_000)
+    return overview.overview(status, [], question_of([]), NOTHING, 1_767_607_200_000)
 
 
 def test_the_page_lists_what_to_look_at() -> None:

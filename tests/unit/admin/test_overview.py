@@ -9,7 +9,7 @@ import pytest
 from gateway.admin.role import Role
 from gateway.admin.site import overview, usage, words
 from gateway.admin.site.charts import HEIGHT, PLOT_HEIGHT, Series, bar_chart, nice_top
-from gateway.admin.site.overview import Usage
+from gateway.admin.site.usage_answers import Usage
 from gateway.admin.site.usage_question import DEFAULT, RANGES, Filter, Question, question_of
 from gateway.contract.errors import BadPayload
 from gateway.usage.figures import Breakdown, Bucket, Group, UsageSums

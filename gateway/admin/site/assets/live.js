@@ -17,6 +17,7 @@
   let stream = null;
   let fetching = false;
   let again = false;
+  let waiting = 0;
 
   // What a person did stays: text in fields, ticked boxes, opened details.
   const isTouched = (node) =>
@@ -37,13 +38,20 @@
     }
   }
 
+  // Figures that are costly are shown again for a while: ask when newer ones can be had.
+  function later() {
+    const seconds = Number(document.getElementById("made").dataset.freshInS);
+    clearTimeout(waiting);
+    if (seconds > 0) waiting = setTimeout(() => { if (stream) update(); }, seconds * 1000);
+  }
+
   async function update() {
     if (fetching) { again = true; return; }
     fetching = true;
     try {
       const answer = await fetch(url, { headers: { Accept: "text/html", "X-Live-Update": "1" }, credentials: "same-origin" });
       if (answer.status === 401) { stop("Logged out"); return; }
-      if (answer.ok && !paused) morph(await answer.text());
+      if (answer.ok && !paused) { morph(await answer.text()); later(); }
     } catch { /* the stream connects again, and asks then */ } finally {
       fetching = false;
       if (again) { again = false; update(); }
@@ -66,7 +74,7 @@
 
   function apply() {
     button.setAttribute("aria-pressed", String(paused));
-    if (paused) stop("Paused"); else start();
+    if (paused) stop("Paused"); else { start(); later(); }
   }
 
   button.hidden = false;
