@@ -47,6 +47,7 @@ from gateway.receiver.assembly import build_gate, build_receiver, open_routes
 from gateway.receiver.authenticator import KeyAuthenticator
 from gateway.receiver.forwarded import liveness_route
 from gateway.receiver.listen import OWNER_AND_GROUP, OWNER_ONLY, Closing, bind
+from gateway.senders.store import WRITE_EVERY_S, SenderStore
 from gateway.usage.query import UsageQueries
 from spool.data_dir import make_data_dir
 from spool.errors import SpoolLocked
@@ -150,12 +151,21 @@ class Gateway:
             wall_ms=self._now_ms,
         )
         self._stack.push_async_callback(self.devices.close)
+        self._senders = await SenderStore.open(self._control, self._now_ms)
+        self._stack.push_async_callback(self._senders.close)
 
     async def _open_ingest(self) -> None:
         is_workstation = self.config.profile == "device"
         self._itself = own_device(self.spool.gateway_id, self.config.devices.own_id, is_workstation=is_workstation)
         self._ingest = await open_ingest(
-            self.config, self._stack, self.spool, self.prices, self.devices, self._itself, now_ms=self._now_ms
+            self.config,
+            self._stack,
+            self.spool,
+            self.prices,
+            self.devices,
+            self._itself,
+            now_ms=self._now_ms,
+            senders=self._senders.senders,
         )
         self.intake, self.settler = self._ingest.intake, self._ingest.settler
 
@@ -180,6 +190,7 @@ class Gateway:
             Maintained("unit cost", partial(self.lanes.unit_cost.run_maintenance, keep_totals_ms=keep_totals_ms)),
             Maintained("keys", self.keys.flush_last_accessed, every_s=NOTE_ACCESS_S),
             Maintained("lock", self._keep_lock),
+            Maintained("senders", self._senders.write, every_s=WRITE_EVERY_S),
         ]
         if self._price_file is not None:
             parts.append(Maintained("prices", self._price_file.run_maintenance))
@@ -258,7 +269,9 @@ class Gateway:
         addresses = self.config.listen
         self._further = [liveness_route(self._rounds, KeyAuthenticator(self.keys))]
         gate = build_gate(self.config, self.keys)
-        self.receiver = build_receiver(self.config, self.intake, gate, self._further, now_ms=self._now_ms)
+        self.receiver = build_receiver(
+            self.config, self.intake, gate, self._further, now_ms=self._now_ms, senders=self._senders.senders
+        )
         self.access = open_access(self.config.data_dir)
         self.admin = build_admin(
             self.config,
@@ -271,6 +284,7 @@ class Gateway:
             spool=self.spool,
             keys=self.keys,
             devices=self.devices,
+            senders=self._senders.senders,
             service=self.service,
             usage=self.usage,
             now_ms=self._now_ms,

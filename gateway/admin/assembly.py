@@ -24,6 +24,7 @@ from gateway.observability.tap import Tap
 from gateway.observability.usage_metrics import UsageCollector
 from gateway.receiver.authenticator import KeyAuthenticator
 from gateway.receiver.server import Receiver
+from gateway.senders.activity import Senders
 from gateway.usage.query import UsageQueries
 from spool.store import Spool
 
@@ -40,6 +41,7 @@ def build_admin(
     spool: Spool,
     keys: KeyStore,
     devices: DeviceStore,
+    senders: Senders,
     service: EmbeddedService | None,
     usage: UsageQueries,
     now_ms: Callable[[], int],
@@ -68,6 +70,7 @@ def build_admin(
         dead_letters=DeadLetterRequests(spool.operator(), spool.age_ms),
         devices=devices,
         insights=rounds,
+        senders=senders,
         spool=spool,
         usage=usage,
         backup=backup,

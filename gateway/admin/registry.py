@@ -6,13 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from gateway.admin import backup, dead_letters, devices, insights, keys, spool_files, usage
+from gateway.admin import backup, dead_letters, devices, insights, keys, senders, spool_files, usage
 from gateway.admin.backup import BackupSource
 from gateway.admin.dead_letters import DeadLetterRequests
 from gateway.admin.devices import Devices
 from gateway.admin.insights import Insights
 from gateway.admin.keys import KeyOperation, KeyRequests
 from gateway.admin.operation import AnyOperation, Operation
+from gateway.admin.senders import SenderSource
 from gateway.admin.spool_files import SpoolFiles, StatusSource
 from gateway.usage.query import UsageQueries
 
@@ -27,6 +28,7 @@ OPERATIONS: Final[tuple[AnyOperation, ...]] = (
     *keys.OPERATIONS,
     *SERVICE_KEY_OPERATIONS,
     *devices.OPERATIONS,
+    *senders.OPERATIONS,
     *dead_letters.OPERATIONS,
     *spool_files.OPERATIONS,
     *backup.OPERATIONS,
@@ -44,6 +46,7 @@ class AdminStores:
     dead_letters: DeadLetterRequests | None = None
     devices: Devices | None = None
     insights: Insights | None = None
+    senders: SenderSource | None = None
     spool: SpoolFiles | None = None
     usage: UsageQueries | None = None
     backup: BackupSource | None = None
@@ -57,6 +60,7 @@ class AdminStores:
         yield from _bound(devices.OPERATIONS, self.devices)
         yield from _bound(usage.OPERATIONS, self.usage)
         yield from _bound(insights.OPERATIONS, self.insights)
+        yield from _bound(senders.OPERATIONS, self.senders)
         yield from _bound(spool_files.OPERATIONS, self.spool)
         yield from _bound(backup.OPERATIONS, self.backup)
 

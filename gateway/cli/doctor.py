@@ -9,16 +9,17 @@ import json
 import os
 import sqlite3
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
 import click
 
-from gateway.admin import spool_files
+from gateway.admin import senders, spool_files
 from gateway.cli.doctor_probes import DISK_SLOW_S, clock_skew_s, free_bytes, network_file_system, sync_s
 from gateway.cli.options import read_config
 from gateway.cli.printing import harmless
-from gateway.cli.requests import STATUS, ask
+from gateway.cli.requests import SENDERS, STATUS, ask
 from gateway.cli.start_checks import Found, StartChecks, try_upstream
 from gateway.common.plural import plural
 from gateway.config.draft import ConfigFaults
@@ -36,6 +37,7 @@ SKEW_MOST_S: Final = 60.0
 """The service looks at times; a record from tomorrow is in no report of today."""
 OLDEST_SQLITE: Final = (3, 35, 0)
 MOST_REFUSALS: Final = 5
+SENDERS_TO_LOOK_AT: Final = (("warning", "silent"), ("warning", "missing_usage"), ("limit", "20"))
 
 REMEDIES: Final[Mapping[str, str]] = {
     "data directory": "put owner and mode right, or name a folder of the gateway's own in data_dir",
@@ -242,6 +244,20 @@ async def of_running(config: Config, owner: str | None) -> AsyncIterator[Finding
     yield Finding("ok", "gateway", f"process {owner} answers, version {status.get('version', 'unknown')}")
     for finding in of_status(status):
         yield finding
+    with suppress(click.ClickException):  # of an older release, which does not know
+        for finding in of_senders(await ask(config, SENDERS, senders.LIST, query=SENDERS_TO_LOOK_AT)):
+            yield finding
+
+
+def of_senders(answer: Mapping[str, Any]) -> Iterator[Finding]:
+    """Of the list of senders; what is refused is in the status."""
+    for each in answer["senders"]:
+        name = harmless(each["service_name"] or each["product"] or "unknown")
+        key = f" with key {each['key']}" if each["key"] else ""
+        for warned in each["warnings"]:
+            if warned["code"] != "refused":
+                text = f"{name} ({each['format']}){key}: {warned['text']}"
+                yield Finding("warning", "senders", text, warned["remedy"])
 
 
 def of_status(status: Mapping[str, Any]) -> Iterator[Finding]:

@@ -21,6 +21,7 @@ from gateway.cli.options import (
     profile_option,
     read_config,
 )
+from gateway.cli.senders_commands import senders
 from gateway.cli.usage_commands import usage
 from gateway.config.model import Config
 from gateway.local_service.misbehave import parse_misbehave
@@ -499,6 +500,7 @@ def dead_letters_drop(
 
 
 main.add_command(devices)
+main.add_command(senders)
 main.add_command(keys)
 main.add_command(usage)
 

@@ -17,6 +17,7 @@ from gateway.admin.dead_letters import DeadLetterRequests
 from gateway.admin.devices import Devices
 from gateway.admin.keys import KeyRequests
 from gateway.admin.operation import Operation
+from gateway.admin.senders import SenderSource
 from gateway.admin.spool_files import StatusSource
 from gateway.cli.offline_spool import OfflineBackup, OfflineSpool
 from gateway.cli.options import with_remedy
@@ -28,6 +29,7 @@ from gateway.insights.changes import InsightError
 from gateway.keys.control_store import INBOUND, OF_SERVICE, KeyFiles, offline_keys
 from gateway.keys.errors import KeyStoreError
 from gateway.lists.conventions import BadListRequest
+from gateway.senders.store import offline_senders
 from gateway.storage.database import Database
 from gateway.usage.query import UsageQueries
 from gateway.usage.rollups import make_rollup_tables
@@ -75,6 +77,13 @@ async def _devices(config: Config) -> AsyncIterator[Devices]:
 
 
 @asynccontextmanager
+async def _senders(config: Config) -> AsyncIterator[SenderSource]:
+    data_dir = config.data_dir
+    async with offline_senders(data_dir, data_dir / INBOUND.database, wall_ms) as senders:
+        yield senders
+
+
+@asynccontextmanager
 async def _dead_letters(config: Config) -> AsyncIterator[DeadLetterRequests]:
     with at_rest(config.data_dir, wall_ms) as letters:
         yield DeadLetterRequests(letters, wall_ms)
@@ -109,6 +118,7 @@ async def _usage(config: Config) -> AsyncIterator[UsageQueries]:
 KEYS: Final = Subject("keys", INBOUND.database, partial(_keys, INBOUND))
 SERVICE_KEYS: Final = Subject("keys", OF_SERVICE.database, partial(_keys, OF_SERVICE))
 DEVICES: Final = Subject("devices", INBOUND.database, _devices)
+SENDERS: Final = Subject("senders", INBOUND.database, _senders)
 DEAD_LETTERS: Final = Subject("spool", DATABASE, _dead_letters)
 STATUS: Final = Subject("spool", DATABASE, _status)
 SPOOL: Final = Subject("spool", DATABASE, _spool)

@@ -27,6 +27,8 @@ class Sender(NamedTuple):
     batch: tuple[str, str] | None = None
     """Ids of the gateway that forwards it and of its batch, the same on every try of it; None where
     the headers name no batch."""
+    product: str = ""
+    """What its User-Agent begins with; empty where it names none."""
 
 
 class Receipt(NamedTuple):

@@ -8,6 +8,11 @@ Used = tuple[str | None, str | None, int, str | None, str | None, int]
 """Service name, device, instance, session, model, and the tokens that calls of these used."""
 
 
+Reported = tuple[str | None, int, int, int]
+"""Service name, its items in the payload, its calls among them, and those of the calls that should
+state tokens and do not."""
+
+
 class ParsedPayload(NamedTuple):
     """Plain types only."""
 
@@ -31,3 +36,4 @@ class ParsedPayload(NamedTuple):
     ai_spans: list[tuple[str | None, str, int, list[bytes]]]
     """Service and scope of spans that look like AI work and are no calls, their number, and the
     traces of some of them."""
+    reported: list[Reported]

@@ -136,7 +136,7 @@ class GrpcReceiver:
         if isinstance(result, bytes):
             self._receiver.counts.answers[path, HTTP_OK] += 1
             return result
-        answer, message = self._receiver.decide(result, path, call.remote)
+        answer, message = self._receiver.decide(result, path, call.headers, call.remote)
         # grpc keeps how a call was ended, in a cycle, and so the frames of this error: its message.
         result.__traceback__ = result.__context__ = result.__cause__ = None
         self._receiver.counts.answers[path, answer.status] += 1

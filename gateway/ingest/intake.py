@@ -10,13 +10,15 @@ from typing import Final
 
 import orjson
 
+from gateway.common.wall_clock import wall_ms
 from gateway.contract.errors import BadPayload, NotFound
 from gateway.contract.intake import Receipt, Sender
 from gateway.contract.outcomes import Rejection
 from gateway.contract.unit_cost import Target
 from gateway.devices.intake import DeviceIntake
 from gateway.ingest.parsing.parse import Payload
-from gateway.ingest.pipeline import IngestPipeline
+from gateway.ingest.pipeline import IngestPipeline, Taken
+from gateway.senders.activity import Senders
 from gateway.sources.records.envelope import positions_in
 from gateway.usage_events.intake import Metering
 from spool.store import IntakeStore
@@ -32,32 +34,41 @@ class GatewayIntake:
     """Telemetry, usage events, unit cost and devices."""
 
     def __init__(
-        self, spool: IntakeStore, pipeline: IngestPipeline, metering: Metering, devices: DeviceIntake | None = None
+        self,
+        spool: IntakeStore,
+        pipeline: IngestPipeline,
+        metering: Metering,
+        devices: DeviceIntake | None = None,
+        senders: Senders | None = None,
     ) -> None:
-        """Without *devices* none is kept here: their routes are not found."""
+        """Without *devices* none is kept here: their routes are not found. *senders* notes who
+        sent what was taken.
+        """
         self._spool = spool
+        self._senders = senders or Senders(wall_ms)
         self.pipeline = pipeline
         self._metering = metering
         self._devices = devices
 
     async def traces(self, body: bytes, *, json: bool, sender: Sender) -> Receipt:
-        return (await self.pipeline.take(Payload("traces", body, json), sender)).receipt
+        return await self._take("otlp.traces", Payload("traces", body, json), sender)
 
     async def logs(self, body: bytes, *, json: bool, sender: Sender) -> Receipt:
-        return (await self.pipeline.take(Payload("logs", body, json), sender)).receipt
+        return await self._take("otlp.logs", Payload("logs", body, json), sender)
 
     async def metrics(self, body: bytes, *, json: bool, sender: Sender) -> Receipt:
-        return (await self.pipeline.take(Payload("metrics", body, json), sender)).receipt
+        return await self._take("otlp.metrics", Payload("metrics", body, json), sender)
 
     async def source(self, name: str, body: bytes, *, sender: Sender, first_line: int = 1) -> Receipt:
         otlp = OTLP_JSON.match(body, 0, LOOKED_AT_BYTES)
         if otlp is not None:
             with suppress(BadPayload):  # it may be several export requests, one a line
-                return (await self.pipeline.take(Payload(KINDS[otlp[1]], body), sender)).receipt
-        return (await self.pipeline.take(Payload(name, body, first_line=first_line), sender)).receipt
+                return await self._take(name, Payload(KINDS[otlp[1]], body), sender)
+        return await self._take(name, Payload(name, body, first_line=first_line), sender)
 
     async def forwarded(self, body: bytes, *, sender: Sender) -> Receipt:
         parsed, admitted = taken = await self.pipeline.take(Payload("forwarded", body), sender)
+        self._note_taken("records", len(body), taken, sender)
         if parsed.calls is None or admitted.calls is parsed.calls:
             return taken.receipt
         known = len(parsed.calls.rejected)
@@ -67,20 +78,41 @@ class GatewayIntake:
 
     async def events(self, body: bytes, *, sender: Sender, are_metered: bool = True) -> Receipt:
         self._spool.admit(len(body))
-        return await self._metering.events(body, are_metered=are_metered)
+        return self._noted(
+            "usage_events", len(body), await self._metering.events(body, are_metered=are_metered), sender
+        )
 
     async def unit_cost(self, target: Target, body: bytes, *, sender: Sender) -> Receipt:
         self._spool.admit(len(body))
-        return await self._metering.unit_cost(target, body, sender)
+        return self._noted("unit_cost", len(body), await self._metering.unit_cost(target, body, sender), sender)
 
     async def heartbeat(self, device_id: str, body: bytes, *, sender: Sender, enrolls: bool = True) -> Receipt:
-        return await self._known_devices.heartbeat(device_id, body, enrolls=enrolls)
+        receipt = await self._known_devices.heartbeat(device_id, body, enrolls=enrolls)
+        return self._noted("devices", len(body), receipt, sender)
 
     async def ping(self, device_id: str, body: bytes, *, sender: Sender, enrolls: bool = True) -> Receipt:
-        return await self._known_devices.ping(device_id, body, enrolls=enrolls)
+        receipt = await self._known_devices.ping(device_id, body, enrolls=enrolls)
+        return self._noted("devices", len(body), receipt, sender)
 
     async def enroll(self, body: bytes, *, sender: Sender) -> Receipt:
-        return await self._known_devices.enroll(body)
+        return self._noted("devices", len(body), await self._known_devices.enroll(body), sender)
+
+    async def _take(self, format_: str, payload: Payload, sender: Sender) -> Receipt:
+        taken = await self.pipeline.take(payload, sender)
+        self._note_taken(format_, len(payload.body), taken, sender, is_new=payload.first_line == 1)
+        return taken.receipt
+
+    def _note_taken(self, format_: str, size_bytes: int, taken: Taken, sender: Sender, *, is_new: bool = True) -> None:
+        calls, points, *_ = taken.parsed
+        reported = [] if calls is None else calls.reported
+        if points is not None:
+            reported = [*reported, *((service, n, 0, 0) for service, n in points.services.items())]
+        n = taken.receipt.items
+        self._senders.sent(sender.key, format_, sender.product, reported, size_bytes, n, is_new=is_new)
+
+    def _noted(self, format_: str, size_bytes: int, receipt: Receipt, sender: Sender) -> Receipt:
+        self._senders.sent(sender.key, format_, sender.product, (), size_bytes, receipt.items)
+        return receipt
 
     @property
     def _known_devices(self) -> DeviceIntake:

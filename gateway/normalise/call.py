@@ -94,6 +94,8 @@ class Normalised:
     """`LINK_BYTES` each: every span that is no call but has ids, AI or not (agents, tools, HTTP),
     so that ancestors are found."""
     items: int = 0
+    services: Counter[str | None] = field(default_factory=Counter)
+    """Service name of a resource -> its items; empty where the format has no resources."""
     suppressed: Counter[str] = field(default_factory=Counter)
     """Reason -> count: AI items that never bill (`not_a_call`: agent, workflow,
     chain, tool, retrieval …)."""

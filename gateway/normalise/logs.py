@@ -71,9 +71,10 @@ def normalise_logs(logs: Logs, context: Context) -> Normalised:
     run = _Run(Normalised(), logs.faults, context, {}, Meter(context.limits))
     for number, resource_logs in enumerate(logs.request.resource_logs):
         run.meter.take(1 + len(resource_logs.scope_logs))
-        made = resource_origin(resource_logs.resource, context)
+        made, before = resource_origin(resource_logs.resource, context), run.out.items
         for at, scope_logs in enumerate(resource_logs.scope_logs):
             _scope(run, scope_logs, f"resourceLogs[{number}].scopeLogs[{at}]", made)
+        run.out.services[made.attribution.get("service_name")] += run.out.items - before
     _name_asked(run)
     return run.out
 

@@ -87,7 +87,7 @@ def normalise_metrics(metrics: Metrics, context: Context) -> UsagePoints:
     out, meter, most_series = UsagePoints(), Meter(context.limits), context.limits.max_series
     for i, resource_metrics in enumerate(metrics.request.resource_metrics):
         meter.take(1 + len(resource_metrics.scope_metrics))
-        made = resource_origin(resource_metrics.resource, context)
+        made, before = resource_origin(resource_metrics.resource, context), out.items
         out.attributions.append(made.attribution)
         identity = attributes_hash(resource_metrics.resource.attributes)
         for j, scope_metrics in enumerate(resource_metrics.scope_metrics):
@@ -115,6 +115,7 @@ def normalise_metrics(metrics: Metrics, context: Context) -> UsagePoints:
                     hashed(identity, scope.encode("utf-8", "replace"), metric.name.encode("utf-8", "replace")),
                 )
                 _metric(out, metric, series, at, metrics.faults)
+        out.services[made.attribution.get("service_name")] += out.items - before
     if len(out.points) > most_series and len({point.key for point in out.points}) > most_series:
         raise too_many_series(most_series)
     return out

@@ -92,6 +92,8 @@ class UsagePoints:
     attributions: list[Attribution] = field(default_factory=list)
     """Of each resource of the request."""
     items: int = 0
+    services: Counter[str | None] = field(default_factory=Counter)
+    """As `Normalised.services`."""
     suppressed: Counter[str] = field(default_factory=Counter)
     ignored: int = 0
     rejected: list[Rejection] = field(default_factory=list)

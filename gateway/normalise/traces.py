@@ -105,12 +105,13 @@ def normalise_traces(traces: Traces, context: Context) -> Normalised:
     run = _Run(Normalised(), Companions(), traces.faults, context, [], Meter(context.limits))
     for number, resource_spans in enumerate(traces.request.resource_spans):
         run.meter.take(1 + len(resource_spans.scope_spans))
-        made = resource_origin(resource_spans.resource, context)
+        made, before = resource_origin(resource_spans.resource, context), run.out.items
         for at, scope_spans in enumerate(resource_spans.scope_spans):
             if scope_spans.scope.name == RECORDS_SCOPE:
                 _stated(run, scope_spans, (number, at), resource_spans.resource.attributes)
             else:
                 _scope(run, scope_spans, (number, at), made)
+        run.out.services[made.attribution.get("service_name")] += run.out.items - before
     if run.repeats:
         _drop_repeats(run.out)
     run.companions.complete(run.out.calls)

@@ -25,6 +25,7 @@ from gateway.receiver.routes import Route, RouteTable
 from gateway.receiver.server import Receiver
 from gateway.receiver.sources import SourceAccess, source_routes
 from gateway.receiver.telemetry import telemetry_routes
+from gateway.senders.activity import Senders
 from gateway.sources.catalogue import SOURCES
 
 
@@ -72,6 +73,7 @@ def build_receiver(
     *,
     now_ms: Callable[[], int] = wall_ms,
     monotonic_s: Callable[[], float] = time.monotonic,
+    senders: Senders | None = None,
 ) -> Receiver:
     """The receiver with OTLP, AI gateways, events, heartbeats, what other gateways
     forward, and *further* routes.
@@ -80,7 +82,7 @@ def build_receiver(
     recent = RecentSenders(now_ms, most=0 if config.auth == "none" else MAX_SENDERS)
     admission = Admission(gate, Quotas(monotonic_s), recent, subject_reader(config))
     routes, limits, cors = open_routes(config, intake, admission, further)
-    return Receiver(routes, admission, limits, cors, now_ms=now_ms)
+    return Receiver(routes, admission, limits, cors, now_ms=now_ms, senders=senders)
 
 
 def subject_reader(config: Config) -> Callable[[web.BaseRequest], str | None]:

@@ -25,6 +25,7 @@ from gateway.contract.scopes import Denied, decide
 from gateway.keys.key import LEGACY_MAX_CHARS
 from gateway.keys.record import KeyRecord
 from gateway.normalise.attribution import fixed_by
+from gateway.receiver.recent_senders import product_of
 
 MAX_HOST_CHARACTERS = 255
 MAX_KEY_CHARACTERS = LEGACY_MAX_CHARS
@@ -86,12 +87,13 @@ def credential(headers: Headers) -> str | None:
     return only_key(keys_in(headers))
 
 
-def sender_of(key: KeyRecord | None, peer: str | None) -> Sender:
+def sender_of(key: KeyRecord | None, headers: Headers, peer: str | None) -> Sender:
     """Who sends under *key*, None on open intake; *peer* as the transport knows it."""
+    product = product_of(headers.get("User-Agent", ""))
     if key is None:
-        return Sender(None, peer or "unix")
+        return Sender(None, peer or "unix", product=product)
     fixes = fixed_by(key.labels) if key.labels else ()
-    return Sender(key.name, peer or "unix", fixes, counted_as=key.counted_as)
+    return Sender(key.name, peer or "unix", fixes, counted_as=key.counted_as, product=product)
 
 
 class Keys(Protocol):

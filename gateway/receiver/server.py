@@ -34,7 +34,9 @@ from gateway.receiver.body import INLINE_BYTES, Budget, Hold, Limits, read_body
 from gateway.receiver.content_encoding import decoder_for
 from gateway.receiver.cors import Cors
 from gateway.receiver.otlp import OtlpManner
+from gateway.receiver.recent_senders import product_of
 from gateway.receiver.routes import POST_ONLY, BodyRoute, Manner, Route, RouteTable
+from gateway.senders.activity import Senders, format_of
 from spool.histogram import ANSWER_S, Histogram
 
 log = structlog.get_logger()
@@ -88,11 +90,14 @@ class Receiver:
         cors: Cors,
         *,
         now_ms: Callable[[], int] = wall_ms,
+        senders: Senders | None = None,
     ) -> None:
+        """*senders* notes what is refused of each."""
         self.counts = WebCounts(Counter())
         self.budget = Budget(limits.max_in_flight_bytes)
         self.admission = admission
         self.refused = Refused(now_ms)
+        self.senders = senders or Senders(now_ms)
         self.routes = routes
         self.limits = limits
         self.heap = Heap()
@@ -189,7 +194,8 @@ class Receiver:
 
     def refuse(self, request: web.BaseRequest, route: Route | None, error: Exception) -> web.Response:
         """The error's answer over HTTP."""
-        answer, message = self.decide(error, route.path if route else NO_ROUTE, request.remote)
+        path = route.path if route else NO_ROUTE
+        answer, message = self.decide(error, path, request.headers, request.remote)
         manner = route.manner if route else UNROUTED
         response = manner.failure(request.headers, answer, message, kind_of(error))
         if answer.retry_after_s is not None:
@@ -202,7 +208,7 @@ class Receiver:
             response.force_close()
         return response
 
-    def decide(self, error: Exception, path: str, peer: str | None) -> tuple[Answer, str]:
+    def decide(self, error: Exception, path: str, headers: Headers, peer: str | None) -> tuple[Answer, str]:
         """The answer to *error* and its text, whatever transport it goes out by; noted as refused.
 
         What no one foresaw is logged by class and place: its text may quote the payload.
@@ -213,7 +219,11 @@ class Receiver:
             self.counts.unforeseen += 1
             log.error("unforeseen error", error=type(error).__name__, at=places(error))
         key = error.key if isinstance(error, GatewayError) else None  # another's may quote the request
-        self.refused.note(answer.status, reason_of(error), path, peer or "unix", key)
+        reason = reason_of(error)
+        self.refused.note(answer.status, reason, path, peer or "unix", key)
+        # Who shows no key that is known may write what it likes into its headers.
+        product = "" if isinstance(error, Unauthenticated) else product_of(headers.get("User-Agent", ""))
+        self.senders.refused(key, format_of(path), product, reason)
         return answer, message
 
     def malformed(self, request: web.BaseRequest, status: int) -> web.Response:
@@ -249,7 +259,7 @@ class Receiver:
 
 def sender_with(key: KeyRecord | None, headers: Headers, peer: str | None) -> Sender:
     """Who sends, and what marks the request as a repeat."""
-    sender = sender_of(key, peer)
+    sender = sender_of(key, headers, peer)
     repeat_key = repeat_key_of(headers)
     return sender if repeat_key is None else sender._replace(repeat_key=repeat_key, batch=batch_of(headers))
 

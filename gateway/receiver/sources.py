@@ -101,7 +101,7 @@ class SourceReceiver:
             raise Unauthenticated(
                 f"the request is not signed: {self._signature.header} is missing", reason="not_signed"
             )
-        return sender_of(key, request.remote)
+        return sender_of(key, request.headers, request.remote)
 
     async def _take_whole(
         self, request: web.BaseRequest, shown: list[str], media: str, sender: Sender, hold: Hold, *, signed: bool

@@ -2,13 +2,25 @@
 
 from typing import Final
 
-from gateway.admin.site import connect, dead_letters, delivery, devices, insights, keys, overview, settings, usage
+from gateway.admin.site import (
+    connect,
+    dead_letters,
+    delivery,
+    devices,
+    insights,
+    keys,
+    overview,
+    senders,
+    settings,
+    usage,
+)
 from gateway.admin.site.view import Action, View
 
 VIEWS: Final[tuple[View, ...]] = (
     overview.VIEW,
     usage.VIEW,
     delivery.VIEW,
+    senders.VIEW,
     *devices.VIEWS,
     *insights.VIEWS,
     *dead_letters.VIEWS,

@@ -66,6 +66,7 @@ class PackedPoints(NamedTuple):
     ignored: int
     suppressed: dict[str, int]
     """Reason -> points."""
+    services: dict[str | None, int]
     tables: list[tuple[Any, ...]]
     rejected: Pieces
     """Reason and position."""
@@ -136,6 +137,7 @@ def pack_points(points: UsagePoints) -> PackedPoints:
         points.items,
         points.ignored,
         dict(points.suppressed),
+        dict(points.services),
         [tuple({**x._asdict(), "basis": x.basis.name}.values()) for x in tables],
         _cut([tuple(x) for x in points.rejected]),
         _cut(points.attributions),
@@ -148,6 +150,7 @@ def unpack_points(packed: PackedPoints) -> UsagePoints:
     """The inverse of `pack_points`."""
     points = UsagePoints(items=packed.items, ignored=packed.ignored, attributions=list(_joined(packed.attributions)))
     points.suppressed.update(packed.suppressed)
+    points.services.update(packed.services)
     points.rejected += [Rejection(*x) for x in _joined(packed.rejected)]
     labels = [Labels(MetricSource(*reporter), *rest) for reporter, *rest in _joined(packed.labels)]
     tables = [_table_in(fields) for fields in packed.tables]

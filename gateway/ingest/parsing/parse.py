@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, cast
 
 from gateway.contract.errors import BadPayload
 from gateway.contract.flags import UNPRICED
-from gateway.contract.parsed_payload import ParsedPayload, Used
+from gateway.contract.parsed_payload import ParsedPayload, Reported, Used
 from gateway.counting.calls.digest import digest_rows
 from gateway.decode.otlp_json import decode_logs_json, decode_metrics_json, decode_traces_json
 from gateway.decode.otlp_protobuf import decode_logs, decode_metrics, decode_traces
@@ -127,7 +127,7 @@ def _parse_forwarded(payload: Payload, context: Context, rules: ParseRules) -> P
 
 def parsed_calls(normalised: Normalised, context: Context, rules: ParseRules) -> ParsedPayload:
     """Price the calls, serialise them, and make the ledger's rows of them."""
-    used = tokens_used(normalised.calls)
+    used, reported = tokens_used(normalised.calls), reported_in(normalised)
     if rules.prefer_metrics:
         prefer_billed_calls(normalised, rules.prefer_metrics)
     calls = normalised.calls
@@ -154,6 +154,7 @@ def parsed_calls(normalised: Normalised, context: Context, rules: ParseRules) ->
         normalised.stated_at,
         [(span, cast("dict[str, str]", stated)) for span, stated in normalised.bearers.items()],
         packed(normalised),
+        reported,
     )
 
 
@@ -175,6 +176,28 @@ def tokens_used(calls: Sequence[Call]) -> list[Used]:
         used = (usage.get("input_tokens") or 0) + (usage.get("output_tokens") or 0)
         tokens[key] = tokens.get(key, 0) + used
     return [(*key, used) for key, used in tokens.items()]
+
+
+def reported_in(normalised: Normalised) -> list[Reported]:
+    """What each service reports in this payload. Items of a format without resources are of the
+    service that its calls name, where that is one.
+    """
+    counts: dict[str | None, list[int]] = {service: [items, 0, 0] for service, items in normalised.services.items()}
+    for call in normalised.calls:
+        record = call.record
+        if record["kind"] != "call":
+            continue
+        service = record["attribution"].get("service_name")
+        of_service = counts.get(service)
+        if of_service is None:
+            of_service = counts[service] = [0, 0, 0]
+        of_service[1] += 1
+        of_service[2] += record["usage"]["status"] == "missing"
+    rest = normalised.items - sum(max(items, calls) for items, calls, _ in counts.values())
+    if rest > 0:
+        owner = counts.setdefault(next(iter(counts)) if len(counts) == 1 else None, [0, 0, 0])
+        owner[0] = max(owner[0], owner[1]) + rest
+    return [(service, max(items, calls), calls, missing) for service, (items, calls, missing) in counts.items()]
 
 
 def prefer_billed_calls(normalised: Normalised, prefer_metrics: frozenset[str]) -> None:

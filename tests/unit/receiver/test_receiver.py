@@ -45,7 +45,9 @@ async def test_a_key_with_the_scope_is_let_in_under_its_name(serve: Serve, clien
     made = await keys.create("team-a", Managed(frozenset({SEND_AI_TELEMETRY})), by="ops@example.com")
     served = await serve(gate=KeyAuthenticator(keys))
     assert await status_of(client, f"{served.url}/v1/traces", Authorization=made.secret.reveal()) == 200
-    assert served.intake.kept[0].sender == Sender("team-a", "127.0.0.1", counted_as=made.key.key_id)
+    sender = served.intake.kept[0].sender
+    assert sender._replace(product="") == Sender("team-a", "127.0.0.1", counted_as=made.key.key_id)
+    assert sender.product.startswith("Python/")
 
 
 async def test_a_missing_or_unknown_key_is_401_and_says_how_to_authenticate(

@@ -1,0 +1,122 @@
+"""Who sends, as `GET /v2/senders`, the page and the command have it: by key, format, service and
+product, over a restart.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import httpx
+import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from gateway.contract.scopes import INGEST_SCOPE, Fixed
+from tests.support.commands import run_command
+from tests.support.gateway_process import GatewayProcess
+from tests.support.grpc_calls import TRACES
+from tests.support.metrics import attributes
+from tests.support.running_gateway import running_gateway
+from tests.support.spans import call_span
+
+PROTOBUF = {"Content-Type": "application/x-protobuf"}
+PYTHON = "OTel-OTLP-Exporter-Python/1.30.0"
+CORPUS = Path(__file__).parents[1] / "data/corpus/gateways"
+
+
+def silent_call(name: str) -> bytes:
+    """A call that succeeded and states no tokens, beside a span that is no AI work."""
+    request = ExportTraceServiceRequest.FromString(call_span(name, (1, 1), resource={"service.name": "app"}))
+    (span,) = request.resource_spans[0].scope_spans[0].spans
+    kept = [each for each in span.attributes if "usage" not in each.key]
+    del span.attributes[:]
+    span.attributes.extend(kept)
+    plain = request.resource_spans[0].scope_spans[0].spans.add()
+    plain.CopyFrom(span)
+    del plain.attributes[:]
+    plain.attributes.extend(attributes({"http.method": "GET"}))
+    plain.span_id = bytes(reversed(span.span_id))
+    return request.SerializeToString()
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+    any_port = "127.0.0.1:0"
+    listen = {"http": any_port, "grpc": any_port, "admin": any_port, "service": any_port}
+    with GatewayProcess(tmp_path_factory.mktemp("senders"), config={"listen": listen}) as gateway:
+        agent = {**PROTOBUF, "User-Agent": PYTHON}
+        url = gateway.intake_url
+        assert httpx.post(f"{url}/v1/traces", content=call_span("one", (5, 2)), headers=agent).status_code == 200
+        assert httpx.post(f"{url}/v1/traces", content=silent_call("two"), headers=agent).status_code == 200
+        assert httpx.post(f"{url}/v1/traces", content=b"\xff", headers=agent).status_code == 400
+        with grpc.insecure_channel(gateway.grpc_target) as channel:
+            body = call_span("three", (5, 2), resource={"service.name": "batch"})
+            channel.unary_unary(TRACES)(body, timeout=30)
+        litellm = json.loads((CORPUS / "litellm/generic_api_anthropic_nonstream.json").read_text())
+        assert httpx.post(f"{url}/v1/sources/litellm", json=litellm).status_code == 200
+        yield gateway
+
+
+def listed(gateway: GatewayProcess) -> dict[tuple[str, str | None], dict[str, Any]]:
+    """(format, service) -> item."""
+    token = (gateway.data_dir / "admin-token").read_text().strip()
+    answer = httpx.get(f"{gateway.admin_url}/v2/senders", headers={"Authorization": token}).json()
+    return {(each["format"], each["service_name"]): each for each in answer["senders"]}
+
+
+def test_each_sender_is_known_by_format_service_and_product(gateway: GatewayProcess) -> None:
+    found = listed(gateway)
+    app = found["otlp.traces", "app"]
+    assert (app["key"], app["product"]) == (None, PYTHON)
+    assert (app["requests"], app["items"], app["calls"], app["calls_without_usage"]) == (2, 3, 2, 1)
+    assert app["share_without_usage"] == 0.5
+    assert [(each["reason"], each["requests"]) for each in app["refusals"]] == [("bad_payload", 1)]
+    batch = found["otlp.traces", "batch"]
+    assert batch["product"].startswith("grpc-python/")
+    assert (batch["requests"], batch["calls"], batch["refused"]) == (1, 1, 0)
+    (litellm,) = (each for (kind, _), each in found.items() if kind == "litellm")
+    assert (litellm["requests"], litellm["calls"]) == (1, 1)
+
+
+def test_the_command_lists_them_in_80_columns(gateway: GatewayProcess) -> None:
+    ended = run_command(gateway, "senders")
+    assert ended.code == 0, ended.err
+    assert "3 of 3 senders" in ended.out
+    assert max(map(len, ended.out.splitlines()[:4])) <= 80
+    refused = run_command(gateway, "senders", "--warning", "refused", "--json").json["senders"]
+    assert [each["service_name"] for each in refused] == ["app"]
+
+
+def test_the_page_names_what_is_wrong_and_what_to_do(gateway: GatewayProcess) -> None:
+    token = (gateway.data_dir / "admin-token").read_text().strip()
+    page = httpx.get(f"{gateway.admin_url}/senders", headers={"Authorization": token}).text
+    assert "requests are refused: bad_payload" in page
+    assert "It sends what cannot be read" in page
+    assert PYTHON in page
+
+
+def test_a_restart_forgets_nothing_and_a_stopped_gateway_is_asked_by_its_file(gateway: GatewayProcess) -> None:
+    before = listed(gateway)
+    assert gateway.stop() == 0
+    offline = run_command(gateway, "senders", "--json").json["senders"]
+    assert {each["id"] for each in offline} == {each["id"] for each in before.values()}
+    gateway.start()
+    after = listed(gateway)
+    for each in (*before.values(), *after.values()):
+        del each["silent_s"]
+    assert after == before
+
+
+async def test_a_key_is_named_and_a_request_without_one_stands_apart(tmp_path: Path) -> None:
+    async with running_gateway(tmp_path) as running, httpx.AsyncClient() as client:
+        created = await running.keys.create("team-search", Fixed(frozenset({INGEST_SCOPE})), by="a@example.com")
+        url = f"http://{running.ports.http}/v1/traces"
+        with_key = {**PROTOBUF, "Authorization": created.secret.reveal(), "User-Agent": PYTHON}
+        await client.post(url, content=call_span("one", (5, 2)), headers=with_key)
+        bad = {**PROTOBUF, "Authorization": "sk-secret-of-someone", "User-Agent": "sk-secret-of-someone/1"}
+        refused = await client.post(url, content=call_span("one", (5, 2)), headers=bad)
+        assert refused.status_code == 401
+        known = running._senders.senders.known
+        assert [(x.key, x.service, x.product) for x in known] == [("team-search", "app", PYTHON), (None, None, "")]
+        assert "sk-secret" not in str(known)
