@@ -85,14 +85,17 @@ def chosen(connection: sqlite3.Connection, where: str, values: tuple[object, ...
     return [Device(*row) for row in connection.execute(f"{_SELECT} WHERE {where}", values)]
 
 
-def silent_for(connection: sqlite3.Connection, silent_ms: int, now_ms: int) -> list[tuple[str, int, int]]:
-    """Of those that the service knows: (device id, first contact, last
-    contact), where that is so long ago.
+def silent_for(
+    connection: sqlite3.Connection, silent_ms: int, at_most_ms: int, now_ms: int
+) -> list[tuple[str, int, int]]:
+    """Of those that the service knows: (device id, first contact, last contact), where that is
+    *silent_ms* ago or more, and less than *at_most_ms*.
     """
     states = ", ".join("?" * len(KNOWN))
     return connection.execute(
-        f"SELECT device_id, first_seen_ms, last_contact_ms FROM devices WHERE state IN ({states}) AND last_contact_ms <= ?",  # noqa: S608 own SQL
-        (*sorted(KNOWN), now_ms - silent_ms),
+        f"SELECT device_id, first_seen_ms, last_contact_ms FROM devices WHERE state IN ({states}) AND last_contact_ms <= ?"  # noqa: S608 own SQL
+        " AND last_contact_ms > ?",
+        (*sorted(KNOWN), now_ms - silent_ms, now_ms - at_most_ms),
     ).fetchall()
 
 

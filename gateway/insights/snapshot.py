@@ -13,7 +13,7 @@ from gateway.devices.rows import silent_for
 from gateway.devices.store import DeviceStore
 from gateway.insights.detect import Figures
 from gateway.insights.operations import DeadLetters, Device, LaneWaits
-from gateway.insights.thresholds import SILENT_DEVICE_HOURS
+from gateway.insights.thresholds import SILENT_DEVICE_HOURS, SILENT_DEVICE_REPORTED_HOURS
 from gateway.usage.tally import HOUR_MS
 from spool.store import StatusStore
 
@@ -54,5 +54,7 @@ class Snapshot:
         age_ms = self.spool.age_ms()
         ahead_ms = self.now_ms() - age_ms
         silent_ms = SILENT_DEVICE_HOURS * HOUR_MS
-        found = await self.devices.read(partial(silent_for, silent_ms=silent_ms, now_ms=age_ms))
+        at_most_ms = SILENT_DEVICE_REPORTED_HOURS * HOUR_MS
+        question = partial(silent_for, silent_ms=silent_ms, at_most_ms=at_most_ms, now_ms=age_ms)
+        found = await self.devices.read(question)
         return [Device(name, first_ms + ahead_ms, last_ms + ahead_ms) for name, first_ms, last_ms in found]

@@ -24,6 +24,8 @@ from spool.dead_letters import Chosen, ReasonCount
 LIST: Final = "/dead-letters"
 FILTERS: Final = ("lane", "reason", "since", "until")
 MOST_REASONS: Final = 50
+MOST_FIELDS: Final = 300
+"""Of a record, which may be a usage event with metadata of its own."""
 
 Pairs = Sequence[tuple[str, str]]
 
@@ -49,7 +51,8 @@ def url_of(each: ReasonCount) -> str:
 
 async def load_one(request: web.Request) -> dict[str, Any]:
     letter = await ask(request, operations.SHOW, store_of(request), query=())
-    return {"letter": letter, "fields": list(leaves(letter["record"] or {}))}
+    fields = list(leaves(letter["record"] or {}))
+    return {"letter": letter, "fields": fields[:MOST_FIELDS], "further_fields": max(0, len(fields) - MOST_FIELDS)}
 
 
 def leaves(record: Mapping[str, Any], name: str = "") -> Iterator[tuple[str, str]]:

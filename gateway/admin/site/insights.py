@@ -17,6 +17,8 @@ from gateway.insights.finding import STATUSES, InsightDetail
 
 LIST: Final = "/insights"
 ONE: Final = LIST + "/{insight_id}"
+COMMENTS: Final = (("limit", "20"),)
+"""A comment may have 10,000 characters."""
 
 
 async def load(request: web.Request) -> dict[str, Any]:
@@ -31,7 +33,7 @@ def insights(answer: Mapping[str, Any]) -> dict[str, Any]:
 async def load_one(request: web.Request) -> dict[str, Any]:
     store = request.app[STORES].insights
     found = (await ask(request, operations.SHOW, store, query=()))["insight"]
-    comments = await ask(request, operations.COMMENTS, store, query=query_of(request))
+    comments = await ask(request, operations.COMMENTS, store, query=query_of(request) or COMMENTS)
     return {**insight(found), "comments": listing(path_of(found["id"]), comments)}
 
 
