@@ -155,6 +155,20 @@ def doctor(config_file: Path | None, data_dir: Path | None, as_json: bool) -> No
     sys.exit(asyncio.run(examine(config_file, data_dir, as_json=as_json)))
 
 
+@main.command("top")
+@config_option
+@data_dir_option
+@click.option("--once", is_flag=True, help="Print one frame and end; so it does where stdout is no terminal.")
+def top(config_file: Path | None, data_dir: Path | None, once: bool) -> None:  # noqa: FBT001 a flag of the command line
+    """Watch the running gateway: lanes, rates, today's calls and cost, senders, the slowest calls.
+
+    A new frame every two seconds; q ends it.
+    """
+    from gateway.cli.top import show_top  # noqa: PLC0415 as above
+
+    sys.exit(asyncio.run(show_top(config_of(config_file, data_dir), once=once)))
+
+
 @main.command("tap")
 @config_option
 @data_dir_option

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Final
 
 import aiohttp
@@ -30,7 +30,7 @@ async def print_tap(config: Config, filters: Sequence[tuple[str, str]], *, most:
     if not as_json:
         click.echo(header())
     printed = 0
-    async for line in lines_of(config, filters):
+    async for line in lines_of(config, filters, _state_connected):
         click.echo(json.dumps(line) if as_json else shown(line))
         printed += "lost" not in line
         if printed == most:
@@ -38,8 +38,13 @@ async def print_tap(config: Config, filters: Sequence[tuple[str, str]], *, most:
     return 0
 
 
-async def lines_of(config: Config, filters: Sequence[tuple[str, str]]) -> AsyncIterator[Mapping[str, Any]]:
-    """Raises ClickException where no gateway runs, it cannot be asked, or it refuses."""
+async def lines_of(
+    config: Config, filters: Sequence[tuple[str, str]], connected: Callable[[str], None] = lambda _: None
+) -> AsyncIterator[Mapping[str, Any]]:
+    """*connected* gets the address once the gateway shows its calls.
+
+    Raises ClickException where no gateway runs, it cannot be asked, or it refuses.
+    """
     owner = held_by(config.data_dir)
     if owner is None:
         raise click.ClickException(f"no gateway runs on {config.data_dir}: start it with `telemetry-gateway run`")
@@ -55,12 +60,16 @@ async def lines_of(config: Config, filters: Sequence[tuple[str, str]]) -> AsyncI
         ):
             if not response.ok:
                 raise click.ClickException((await response.json())["error"]["message"])
-            click.echo(f"Connected to {url.origin()}: calls are shown as they settle.", err=True)
+            connected(str(url.origin()))
             async for raw in response.content:
                 if text := raw.strip():
                     yield json.loads(text)
     except (aiohttp.ClientError, TimeoutError) as error:
         raise click.ClickException(unanswered(locked, str(url.origin()), error)) from error
+
+
+def _state_connected(address: str) -> None:
+    click.echo(f"Connected to {address}: calls are shown as they settle.", err=True)
 
 
 def header() -> str:

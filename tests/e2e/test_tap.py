@@ -1,9 +1,12 @@
 """`tap` and `top`: the running gateway in a terminal, without content and without harm to it."""
 
 import json
+import os
+import pty
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -102,3 +105,48 @@ def test_without_a_gateway_or_its_token_nothing_is_shown(gateway: GatewayProcess
     ended = run_telemetry_gateway("tap", "--data-dir", str(tmp_path / "none"))
     assert ended.code == 1
     assert "no gateway runs" in ended.err
+
+
+# ---- top
+
+
+def test_one_frame_of_top_shows_lanes_today_models_senders_and_no_content(gateway: GatewayProcess) -> None:
+    send(gateway, "one", "two", service="checkout\x1b[31m-of-the-shop-with-a-long-name")
+    gateway.wait_until_delivered(at_least=2)
+    ended = run_telemetry_gateway(
+        "top", "--once", "--data-dir", str(gateway.data_dir), environ={"COLUMNS": "80", "LINES": "24"}
+    )
+    assert ended.code == 0, ended.err
+    lines = ended.out.splitlines()
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 80
+    for text in (
+        "ai_telemetry",
+        "usage_events",
+        "unit_cost",
+        "devices",
+        "lane",
+        "pending",
+        "today (UTC):",
+        "models of",
+    ):
+        assert text in ended.out
+    assert "\x1b" not in ended.out
+    assert CANARY not in ended.out
+
+
+def test_top_runs_in_a_terminal_until_q(gateway: GatewayProcess) -> None:
+    command = [sys.executable, "-m", "gateway.cli.main", "top", "--data-dir", str(gateway.data_dir)]
+    pid, terminal = pty.fork()
+    if pid == 0:  # the command, in a terminal of 80 columns
+        os.environ.update({"COLUMNS": "80", "LINES": "24", "TERM": "xterm"})
+        os.execv(sys.executable, command)
+    shown = b""
+    while b"ai_telemetry" not in shown:
+        shown += os.read(terminal, 65536)
+    os.write(terminal, b"q")
+    with suppress(OSError):  # the terminal's end
+        while os.read(terminal, 65536):
+            pass
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    os.close(terminal)
