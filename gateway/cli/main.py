@@ -69,6 +69,17 @@ def run(
 
 
 @main.command()
+@config_option
+@data_dir_option
+@click.option("--live", "is_alive_enough", is_flag=True, help="Ask whether it runs, not whether it takes data.")
+def healthcheck(config_file: Path | None, data_dir: Path | None, is_alive_enough: bool) -> None:  # noqa: FBT001 a flag of the command line
+    """Ask the running gateway whether it is ready; exit code 1 when it is not, or none answers."""
+    from gateway.cli.health import run_probe  # noqa: PLC0415 as above
+
+    sys.exit(run_probe(config_of(config_file, data_dir), is_alive_enough=is_alive_enough))
+
+
+@main.command()
 @click.option("--keep", is_flag=True, help="Stay up afterwards and print a login link to the status page.")
 def demo(keep: bool) -> None:  # noqa: FBT001 a flag of the command line
     """Send sample traffic through a gateway of its own and show what arrives."""

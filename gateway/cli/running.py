@@ -21,6 +21,7 @@ from gateway.common.event_loop import RELOAD, STOP, ignore, on_signal
 from gateway.common.event_loop import run as run_loop
 from gateway.common.heap import map_large_blocks
 from gateway.common.open_files import raise_open_files
+from gateway.common.service_manager import ServiceManager
 from gateway.common.traceback_summary import places
 from gateway.config.changes import changed
 from gateway.config.draft import ConfigFaults
@@ -86,7 +87,7 @@ async def _gateway_until_signal(
     hung_up = asyncio.Event()
     if RELOAD is not None:
         on_signal(RELOAD, hung_up.set)
-    gateway = Gateway(config)
+    gateway, manager = Gateway(config), ServiceManager()
     ports = await gateway.start()
     stop_on_signals(gateway.stop_wanted)
     try:
@@ -99,14 +100,17 @@ async def _gateway_until_signal(
             echo_addresses(config, ports)
         if ports_file is not None:
             write_ports(ports_file, http=ports.http, grpc=ports.grpc, admin=ports.admin, service=ports.service)
+        manager.ready()
         beside = [
-            asyncio.create_task(reload_on(hung_up, gateway, read_again), name="reload"),
+            asyncio.create_task(reload_on(hung_up, gateway, read_again, manager), name="reload"),
+            asyncio.create_task(manager.keep_alive(), name="signs of life"),
             asyncio.create_task(count_repeats(), name="repeats in the log"),
         ]
         await gateway.stop_wanted.wait()
         for task in beside:
             task.cancel()
     finally:
+        manager.stopping()
         log.info("gateway stopping", reason=gateway.stop_reason or "signal")
         await gateway.stop()
     log.info("gateway stopped")
@@ -146,11 +150,14 @@ def echo_addresses(config: Config, ports: Ports) -> None:
     click.echo(f"data: {config.data_dir.absolute()} (the status page's token is in admin-token there)", err=True)
 
 
-async def reload_on(hung_up: asyncio.Event, gateway: Gateway, read_again: Callable[[], Config]) -> None:
+async def reload_on(
+    hung_up: asyncio.Event, gateway: Gateway, read_again: Callable[[], Config], manager: ServiceManager
+) -> None:
     """Reload the configuration each time that *hung_up* is set; a bad one changes nothing."""
     while True:
         await hung_up.wait()
         hung_up.clear()
+        manager.reloading()
         try:
             config = await asyncio.to_thread(read_again)
             before = gateway.config
@@ -164,6 +171,7 @@ async def reload_on(hung_up: asyncio.Event, gateway: Gateway, read_again: Callab
             log.info("configuration reloaded", changed=changed(before, gateway.config))
             if left:
                 log.warning("changed options that need a restart", always=True, options=left)
+        manager.ready()
 
 
 async def count_repeats() -> None:

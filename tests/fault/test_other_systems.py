@@ -37,6 +37,10 @@ class GatewayElsewhere(GatewayProcess):
         python, _, *arguments = super().command()
         return [python, "-m", "tests.support.other_system", self._system, *arguments]
 
+    def spawn(self) -> Process:
+        """Not forked off a process that has imported this system's calls."""
+        return Process(self.command(), log=self.log, env=self._env)
+
     def ask(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """A command, on the same system and data directory."""
         return elsewhere(self._system, *arguments, data=self.data_dir, env=self._env)

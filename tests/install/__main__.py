@@ -7,17 +7,18 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.install import wheel
+from tests.install import systemd, wheel
 
 PARTS: dict[str, Callable[[Path], None]] = {
     "wheel": wheel.try_wheel,
+    "systemd": systemd.try_systemd,
 }
 
 
 def main() -> int:
     """Try the named parts, or all; 0 when each ends well."""
     for name in sys.argv[1:] or PARTS:
-        print(f"== {name}", flush=True)  # noqa: T201 a command
+        print(f"== {name}", flush=True)
         with tempfile.TemporaryDirectory(prefix=f"install-{name}-") as folder:
             PARTS[name](Path(folder))
     return 0

@@ -21,7 +21,7 @@ REGISTRIES = ("PIP_", "UV_", "SSL_CERT", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"
 
 
 def say(text: str) -> None:
-    print(f"   {text}", flush=True)  # noqa: T201 a command's progress
+    print(f"   {text}", flush=True)
 
 
 def clean_environment(**more: str) -> dict[str, str]:
@@ -92,10 +92,10 @@ def wait_until_delivered(process: Process, admin: str, *, calls: int = 1, token:
 
 def run_and_send(command: Sequence[object], folder: Path, env: Mapping[str, str] | None = None) -> None:
     """Start *command* (`… run`) on free ports, send one call, see it delivered, stop."""
-    http, admin, service = free_port(), free_port(), free_port()
+    http, grpc, admin, service = free_port(), free_port(), free_port(), free_port()
     listen = {
         "TELEMETRY_GATEWAY_LISTEN_HTTP": f"127.0.0.1:{http}",
-        "TELEMETRY_GATEWAY_LISTEN_GRPC": "off",
+        "TELEMETRY_GATEWAY_LISTEN_GRPC": f"127.0.0.1:{grpc}",
         "TELEMETRY_GATEWAY_LISTEN_ADMIN": f"127.0.0.1:{admin}",
         "TELEMETRY_GATEWAY_LISTEN_SERVICE": f"127.0.0.1:{service}",
         "TELEMETRY_GATEWAY_COUNTING_SETTLE": "200ms",
