@@ -22,7 +22,7 @@ from gateway.cli.options import (
     read_config,
 )
 from gateway.cli.senders_commands import senders
-from gateway.cli.usage_commands import usage
+from gateway.cli.usage_commands import export, usage
 from gateway.config.model import Config
 from gateway.local_service.misbehave import parse_misbehave
 
@@ -528,6 +528,7 @@ main.add_command(devices)
 main.add_command(senders)
 main.add_command(keys)
 main.add_command(usage)
+main.add_command(export)
 
 
 if __name__ == "__main__":

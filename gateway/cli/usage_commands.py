@@ -31,3 +31,41 @@ def usage(config_file: Path | None, data_dir: Path | None, as_json: bool, **opti
     from gateway.cli.usage import Options, print_usage  # noqa: PLC0415 starting the other commands must not cost its imports
 
     sys.exit(asyncio.run(print_usage(config_of(config_file, data_dir), Options(**options), as_json=as_json)))
+
+
+@click.command()
+@config_option
+@data_dir_option
+@click.option("--from", "since", required=True, help="The first day, such as 2026-01-05; UTC.")
+@click.option("--to", "until", required=True, help="The end, not included.")
+@click.option(
+    "--format", "form", type=click.Choice(["csv", "ndjson", "parquet", "focus"]), default="csv", show_default=True
+)
+@click.option("--interval", type=click.Choice(["day", "hour"]), default="day", show_default=True)
+@click.option("--group-by", help=f"Up to three of {_DIMENSIONS}, separated by commas; provider,model,team without it.")
+@click.option(
+    "-o", "--output", "to", type=click.Path(path_type=Path, dir_okay=False), help="The file; stdout without it."
+)
+def export(
+    config_file: Path | None,
+    data_dir: Path | None,
+    since: str,
+    until: str,
+    form: str,
+    interval: str,
+    group_by: str | None,
+    to: Path | None,
+) -> None:
+    """Write usage by day or hour to a file; focus is CSV as FOCUS 1.2 has it."""
+    from gateway.cli.exporting import DEFAULT_GROUPS, Export, moment  # noqa: PLC0415 as above
+    from gateway.cli.exporting import export as write  # noqa: PLC0415 as above
+
+    if form == "focus" and (group_by is not None or interval != "day"):
+        raise click.UsageError(
+            "--format focus is by day, provider, model and team: leave out --group-by and --interval"
+        )
+    if form == "parquet" and to is None:
+        raise click.UsageError("--format parquet: name a file with -o")
+    groups = DEFAULT_GROUPS if group_by is None else tuple(group_by.split(","))
+    asked = Export(moment("--from", since), moment("--to", until), form, interval, groups, to)
+    sys.exit(asyncio.run(write(config_of(config_file, data_dir), asked)))

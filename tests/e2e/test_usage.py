@@ -5,6 +5,7 @@ every dimension, to the last digit.
 import json
 import urllib.request
 from collections.abc import Iterator, Mapping
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,7 @@ def test_the_sums_equal_those_of_the_service_for_the_whole_corpus(tmp_path: Path
         assert totals["costs"]["EUR"] == "100.001000000000000001", "currencies are told apart"
         assert scraped(gateway, "telemetry_gateway_ai_calls_total") == totals["calls"]
         assert scraped(gateway, "telemetry_gateway_ai_cost_total", currency="EUR") == pytest.approx(100.001)
+        assert exported(gateway, tmp_path) == january(gateway)
         gateway.kill()
         gateway.start()
         assert of_gateway(gateway, ("provider", "model")) == of_service(gateway, ("provider", "model"))
@@ -109,6 +111,28 @@ def of_service(gateway: GatewayProcess, dimensions: tuple[str, ...]) -> Groups:
             **{mine: row[theirs] for mine, theirs in NAMES.items()}, "costs": costs,
         }  # fmt: skip
     return found
+
+
+def exported(gateway: GatewayProcess, folder: Path) -> Sums:
+    """The sums of a month's export, whose rows are of days."""
+    to = folder / "january.ndjson"
+    ended = run_command(gateway, "export", *JANUARY, "--format", "ndjson", "-o", str(to))
+    assert ended.code == 0, ended.err
+    rows = [json.loads(line) for line in to.read_text().splitlines()]
+    assert {row["period_start"] for row in rows} == {"2026-01-05T00:00:00Z"}
+    costs: dict[str, Decimal] = {}
+    for row in rows:
+        if row["currency"]:
+            costs[row["currency"]] = costs.get(row["currency"], Decimal(0)) + Decimal(row["cost"])
+    return {**{name: sum(row[name] or 0 for row in rows) for name in NAMES}, "costs": costs}
+
+
+def january(gateway: GatewayProcess) -> Sums:
+    found = sums_of(run_command(gateway, "usage", "--json", *JANUARY).json["totals"])
+    return found | {"costs": {currency: Decimal(cost) for currency, cost in found["costs"].items()}}
+
+
+JANUARY = ("--from", "2026-01-01", "--to", "2026-02-01")
 
 
 def scraped(gateway: GatewayProcess, name: str, **labels: str) -> float:

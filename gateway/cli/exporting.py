@@ -1,0 +1,112 @@
+"""`export`: usage by day or hour as a file."""
+
+import os
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import IO, Any, Final, NamedTuple
+
+import click
+
+from gateway.admin import usage
+from gateway.cli.requests import USAGE, ask
+from gateway.common.plural import plural
+from gateway.config.model import Config
+from gateway.usage.export import focus
+from gateway.usage.export.files import WRITERS, NoParquet
+from gateway.usage.export.rows import Row, columns, rows_of
+
+DEFAULT_GROUPS: Final = ("provider", "model", "team")
+_STEPS: Final = {"day": timedelta(days=1), "hour": timedelta(hours=1)}
+_PAGE: Final = "500"
+
+
+class Export(NamedTuple):
+    """The options of the command."""
+
+    since: datetime
+    until: datetime
+    form: str
+    interval: str = "day"
+    group_by: tuple[str, ...] = DEFAULT_GROUPS
+    to: Path | None = None
+    """None for stdout."""
+
+
+async def export(config: Config, asked: Export) -> int:
+    """0 when all of it was written. Raises ClickException."""
+    rows = [row async for row in _rows(config, asked)]
+    head: Sequence[str] = columns(asked.group_by)
+    if asked.form == "focus":
+        head, kept = focus.COLUMNS, list(focus.focus_rows(rows))
+        _note_left_out(focus.without_cost(rows))
+        rows = kept
+    try:
+        with _opened(asked.to) as to:
+            WRITERS[asked.form](to, head, rows)
+    except NoParquet as error:
+        raise click.ClickException(str(error)) from error
+    except OSError as error:
+        raise click.ClickException(f"{asked.to or 'stdout'}: {error.strerror}") from error
+    if asked.to is not None:
+        click.echo(f"{asked.to}: {plural(len(rows), 'row', 'rows')}", err=True)
+    return 0
+
+
+def _note_left_out(calls: int) -> None:
+    if calls:
+        left_out = plural(calls, "call has no known cost and is", "calls have no known cost and are")
+        click.echo(f"{left_out} in no row's cost: FOCUS knows no unknown cost", err=True)
+
+
+async def _rows(config: Config, asked: Export) -> AsyncIterator[Row]:
+    """The rows of one period after the other."""
+    step = _STEPS[asked.interval]
+    start = asked.since
+    while start < asked.until:
+        end = min(start + step, asked.until)
+        for row in rows_of(await _period(config, asked, start, end), asked.group_by):
+            yield row
+        start = end
+
+
+async def _period(config: Config, asked: Export, start: datetime, end: datetime) -> dict[str, Any]:
+    """The answer with the groups of all pages."""
+    question = [("from", start.isoformat()), ("to", end.isoformat()), ("group_by", ",".join(asked.group_by))]
+    page = await ask(
+        config, USAGE, usage.SHOW, query=[*question, ("sort_key", "name"), ("sort_order", "asc"), ("limit", _PAGE)]
+    )
+    groups = page["usage"]
+    while cursor := page["pagination"]["cursor"]["next_cursor"]:
+        page = await ask(config, USAGE, usage.SHOW, query=[*question, ("cursor", cursor)])
+        groups += page["usage"]
+    return {**page, "usage": groups}
+
+
+@contextmanager
+def _opened(path: Path | None) -> Iterator[IO[bytes]]:
+    """*path*, which appears whole or not at all; stdout where it is None."""
+    if path is None:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def moment(option: str, text: str) -> datetime:
+    """A date or time of ISO 8601, UTC where it has no offset. Raises UsageError."""
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise click.UsageError(f"{option}: a date or time is needed, such as 2026-01-05") from None
+    return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
