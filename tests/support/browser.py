@@ -148,7 +148,11 @@ class Browser:
         return [element.text for element in self.all(css)]
 
     def button(self, name: str) -> WebElement:
-        """The first button or link that is named so."""
+        """The first button or link that is named so: by its text, else by its accessible name."""
+        named = self.all_by_text("button", name) + self.all_by_text("a", name) + self.all_by_text("summary", name)
+        for element in named:
+            if element.is_displayed():
+                return element
         for element in self.all("button, a, summary, [role=button]"):
             if name in (element.accessible_name, element.text.strip()) and element.is_displayed():
                 return element
@@ -189,8 +193,18 @@ class Browser:
         """The same with the keyboard alone: it takes the focus, and Enter."""
         return self._leave(lambda: self.button(name).send_keys(Keys.ENTER))
 
+    def all_by_text(self, tag: str, text: str) -> list[WebElement]:
+        """Elements whose text is *text*, found in one step: to ask each for its name takes many."""
+        if "'" in text:
+            return []
+        return self.driver.find_elements(By.XPATH, f"//{tag}[normalize-space(.)='{text}']")
+
     def field(self, label: str) -> WebElement:
         """The field with this accessible name."""
+        for named in self.all_by_text("label", label):
+            of_id = named.get_attribute("for")
+            within = named.find_elements(By.CSS_SELECTOR, "input, textarea, select")
+            return self.driver.find_element(By.ID, of_id) if of_id else within[0]
         for element in self.all("input:not([type=hidden]), textarea, select"):
             if element.accessible_name == label:
                 return element
