@@ -97,7 +97,7 @@ class Browser:
 
     def __init__(self, driver: webdriver.Chrome) -> None:
         self.driver = driver
-        self._base_url = ""
+        self.base_url = ""
 
     def log_in(self, gateway: GatewayProcess) -> Self:
         """Open the page of *gateway* by a one-time link; later paths are its admin listener's."""
@@ -113,7 +113,7 @@ class Browser:
         return self.at(gateway).visit("/login").fill("Token", token).press("Log in")
 
     def at(self, gateway: GatewayProcess) -> Self:
-        self._base_url = gateway.admin_url
+        self.base_url = gateway.admin_url
         return self
 
     def forget_session(self) -> Self:
@@ -121,13 +121,13 @@ class Browser:
         return self
 
     def visit(self, path: str) -> Self:
-        self.driver.get(self._base_url + path)
+        self.driver.get(self.base_url + path)
         return self
 
     @property
     def path(self) -> str:
         """Of the page that is shown, with its query."""
-        return self.driver.current_url.removeprefix(self._base_url)
+        return self.driver.current_url.removeprefix(self.base_url)
 
     @property
     def text(self) -> str:
@@ -245,11 +245,11 @@ class Browser:
 
     # ---- what it reports
 
-    def show_as(self, scheme: Scheme, width_px: int) -> None:
-        """The colour scheme that the operator prefers, and the width of the window."""
+    def show_as(self, scheme: Scheme, width_px: int, height_px: int = HEIGHT_PX) -> None:
+        """The colour scheme that the operator prefers, and the size of the window."""
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
-        size = {"width": width_px, "height": HEIGHT_PX, "deviceScaleFactor": 1, "mobile": False}
+        size = {"width": width_px, "height": height_px, "deviceScaleFactor": 1, "mobile": False}
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
 
     def scripts(self, *, run: bool) -> None:
