@@ -6,11 +6,13 @@ A batch may take several requests, or none. The pump names the attempts that a s
 """
 
 from collections import Counter
+from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 from exporters.base import Delivered, Outcome
 from spool.histogram import SEND_S, Histogram
+from spool.record import Batch
 
 NO_ANSWER = "none"
 
@@ -31,8 +33,13 @@ class Attempts:
     last_took_s: float | None = None
     """How long the last batch took, however it ended."""
 
-    def ended(self, outcome: Outcome, took_s: float, now_s: float) -> None:
-        """A batch came back; *now_s* is monotonic."""
+    on_end: Callable[[Batch, Outcome, float], None] | None = None
+    """Called with each batch, its outcome and how long it took in seconds."""
+
+    def ended(self, batch: Batch, outcome: Outcome, took_s: float, now_s: float) -> None:
+        """*batch* came back; *now_s* is monotonic."""
+        if self.on_end is not None:
+            self.on_end(batch, outcome, took_s)
         self.seconds.observe(took_s)
         self.last_took_s = took_s
         if isinstance(outcome, Delivered):

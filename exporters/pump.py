@@ -252,7 +252,7 @@ class Pump:
         finally:
             self._destination.landed(probe=probe)
         now_s = self._clock.monotonic_s()
-        self.attempts.ended(outcome, now_s - began_s, now_s)
+        self.attempts.ended(batch, outcome, now_s - began_s, now_s)
         try:
             await self._settle(batch, outcome, epoch)
         except Exception as error:  # noqa: BLE001 - left leased, it would stand still until the next start

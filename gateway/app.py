@@ -8,6 +8,7 @@ way, let sends land, close the files.
 import asyncio
 import ssl
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ import structlog
 from gateway.admin.address_file import announce_address
 from gateway.admin.assembly import build_admin
 from gateway.admin.backup import LiveBackup
-from gateway.admin.parts import Running
+from gateway.admin.parts import PARTS, Running
 from gateway.admin.session import open_access
 from gateway.archive.staging import CONTROL, SERVICE, remove_left
 from gateway.common.background import run_in_background
@@ -42,6 +43,7 @@ from gateway.observability.lane_log import LaneLog
 from gateway.observability.latency import Latencies, LoopLag
 from gateway.observability.refusals import RefusedStatus
 from gateway.observability.status import StatusReport
+from gateway.observability.telemetry.assembly import build_push, tracer_of
 from gateway.pricing.file import open_prices
 from gateway.receiver.assembly import build_gate, build_receiver, open_routes
 from gateway.receiver.authenticator import KeyAuthenticator
@@ -86,6 +88,8 @@ class Gateway:
         self._now_ms = now_ms
         self._monotonic_s = monotonic_s
         self._stack = AsyncExitStack()
+        self._tracer = tracer_of(config.telemetry)
+        self._pushes: Counter[tuple[str, str]] = Counter()
         self.ports = Ports(None, None, None, None)
         self.stop_wanted = asyncio.Event()
         """Set with `stop_reason` when the gateway must not go on; its owner then stops it."""
@@ -168,6 +172,7 @@ class Gateway:
             senders=self._senders.senders,
         )
         self.intake, self.settler = self._ingest.intake, self._ingest.settler
+        self.intake.pipeline.tracer = self.settler.tracer = self._tracer
 
     async def _start_delivery(self) -> None:
         config = self.config
@@ -180,6 +185,7 @@ class Gateway:
             self._itself,
             now_ms=self._now_ms,
             service_tls=self._context_of("service"),
+            on_sent=None if self._tracer is None else self._tracer.sent,
         )
         if config.devices.enroll != "off":
             run_in_background(self._stack, add_named(self.spool, self.devices), "named devices")
@@ -258,8 +264,21 @@ class Gateway:
             self.settler.lag_seconds,
             self.lanes.attempts,
             lag.seconds,
+            self._pushes,
+            self._tracer,
             lambda: pipeline.parser.worker_pid,
         )
+
+    def _start_push(self) -> None:
+        """The gateway's own telemetry, where it goes to an endpoint; pushed last when all listeners
+        are closed.
+        """
+        if self.config.telemetry is None:
+            return
+        registry = self.admin[PARTS].registry
+        pushing = build_push(self.config.telemetry, registry, self._tracer, self.spool.gateway_id, self._pushes)
+        self._stack.push_async_callback(pushing.close)
+        run_in_background(self._stack, pushing.run(), "own telemetry")
 
     def _refused(self) -> list[RefusedStatus]:
         return self.receiver.refused.status()
@@ -270,7 +289,13 @@ class Gateway:
         self._further = [liveness_route(self._rounds, KeyAuthenticator(self.keys))]
         gate = build_gate(self.config, self.keys)
         self.receiver = build_receiver(
-            self.config, self.intake, gate, self._further, now_ms=self._now_ms, senders=self._senders.senders
+            self.config,
+            self.intake,
+            gate,
+            self._further,
+            now_ms=self._now_ms,
+            senders=self._senders.senders,
+            tracer=self._tracer,
         )
         self.access = open_access(self.config.data_dir)
         self.admin = build_admin(
@@ -290,6 +315,7 @@ class Gateway:
             now_ms=self._now_ms,
             backup=self._backup(),
         )
+        self._start_push()
         http, admin = self._context_of("http"), self._context_of("admin")
         served, closing = self.receiver.make_server(), Closing()
         self._stack.push_async_callback(closing.close)

@@ -5,6 +5,7 @@ anything is opened (`gateway.config.loader`). `docs/configuration.md` lists ever
 """
 
 import re
+import socket
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
@@ -49,6 +50,8 @@ SCOPE_NAMES = frozenset(scope.name for scope in CATALOGUE)
 KIB = 1024
 MIB = 1024 * KIB
 GIB = 1024 * MIB
+GRPC_PORT = 4317
+"""Of an OTLP/gRPC endpoint that names none."""
 HOUR_S = 3600.0
 DAY_S = 86400.0
 
@@ -432,13 +435,12 @@ class ConsoleExporter(Options):
     type: Literal["console"]
 
 
-class OtlpExporter(Options):
-    """A backend that takes OTLP: a Collector, an observability product, another gateway."""
+class OtlpTarget(Options):
+    """An endpoint that takes OTLP."""
 
-    type: Literal["otlp"]
     endpoint: str
-    """Base URL, such as `https://collector.example:4318`; `/v1/traces` follows. Of gRPC without a
-    path: `https://collector.example:4317`."""
+    """Base URL, such as `https://collector.example:4318`; OTLP's own path follows. Of gRPC without
+    a path: `https://collector.example:4317`."""
     protocol: Literal["http/protobuf", "grpc"] = "http/protobuf"
     headers: dict[str, SecretOption] = Field(default_factory=dict, repr=False)
     """Sent with every request, such as `Authorization: "Bearer ${env:TOKEN}"`."""
@@ -486,6 +488,22 @@ class OtlpExporter(Options):
 FRAMING_HEADERS = frozenset(
     {"content-type", "content-encoding", "content-length", "transfer-encoding", "connection", "host", "accept"}
 )
+
+
+class OtlpExporter(OtlpTarget):
+    """A backend that takes OTLP: a Collector, an observability product, another gateway."""
+
+    type: Literal["otlp"]
+
+
+class Telemetry(OtlpTarget):
+    """The gateway's own metrics and traces."""
+
+    timeout_s: DurationS = Field(default=10.0, alias="timeout", gt=0)
+    interval_s: DurationS = Field(default=60.0, alias="interval", ge=1)
+    """Between two pushes."""
+    sample_ratio: float = Field(default=0.0, ge=0, le=1)
+    """Of the requests, the share that is traced; 0: no traces."""
 
 
 class StreamExporter(Options):
@@ -548,6 +566,8 @@ class Config(Options):
     """Settings of AI gateways that push in shapes of their own, by the source's name."""
     exporters: dict[str, ExporterOptions] = Field(default_factory=dict)
     """Further destinations of the AI records, a lane each, by the lane's name."""
+    telemetry: Telemetry | None = None
+    """Where the gateway's own metrics and traces are pushed to; None: nowhere."""
     _origins: Origins = PrivateAttr(default=Origins())
 
     @property
@@ -599,6 +619,19 @@ class Config(Options):
                 raise ValueError(f"listen.{name}: {address} is listen.{owners[address]} already; set another one")
         return self
 
+    @model_validator(mode="after")
+    def telemetry_goes_elsewhere(self) -> Self:
+        """What the gateway sent to itself would be counted, and sent anew."""
+        if self.telemetry is not None:
+            url = parsed_url(self.telemetry.endpoint)
+            port = GRPC_PORT if self.telemetry.protocol == "grpc" and url.explicit_port is None else url.port or 0
+            for name, address in self.listeners().items():
+                if isinstance(address, TcpAddress) and is_at(address, url.host or "", port):
+                    raise ValueError(
+                        f"telemetry.endpoint: is this gateway's own listen.{name}: name a Collector or another backend"
+                    )
+        return self
+
     def listeners(self) -> dict[str, Address]:
         """What is listened on; None for a listener that is off, as the embedded service is
         where there is an upstream.
@@ -635,6 +668,17 @@ class Config(Options):
                 f"stream {twice[0]} is made by two exporters: a record adds to a stream once; name another"
             )
         return value
+
+
+def is_at(listener: TcpAddress, host: str, port: int) -> bool:
+    """Whether *listener*, of this machine, is reached by *host* and *port*, as far as the names
+    tell.
+    """
+    here = TcpAddress(host, port)
+    is_everywhere = listener.host in {"0.0.0.0", "::", ""}  # noqa: S104 - compared, not bound
+    is_same = host == listener.host or (here.is_loopback and (listener.is_loopback or is_everywhere))
+    own_names = {socket.gethostname(), socket.getfqdn()} if is_everywhere else set()
+    return port == listener.port and port != 0 and (is_same or host in own_names)
 
 
 def known(names: tuple[str, ...] | None, catalogue: AbstractSet[str], what: str) -> tuple[str, ...] | None:

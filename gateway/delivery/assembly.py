@@ -10,7 +10,7 @@ from exporters.clock import SystemClock
 from gateway.config.model import Config, refuse_shared_totals
 from gateway.contract.errors import CannotStart
 from gateway.delivery.embedded import EmbeddedService
-from gateway.delivery.lanes import Lanes
+from gateway.delivery.lanes import Lanes, OnSent
 from gateway.devices.lane import DeviceLane
 from gateway.devices.lane_store import EnrolmentRate
 from gateway.devices.legacy_lane import EarlierItems
@@ -37,6 +37,7 @@ async def start_delivery(
     *,
     now_ms: Callable[[], int],
     service_tls: ssl.SSLContext | None = None,
+    on_sent: OnSent = None,
 ) -> Delivery:
     """Start the lanes; *stack* stops them. *itself* is the gateway as a device.
     *service_tls* is of `listen.service`. Raises CannotStart, SpoolError.
@@ -46,7 +47,7 @@ async def start_delivery(
         service = await EmbeddedService.start(config.listen.service, config.data_dir, now_ms, service_tls)
         stack.push_async_callback(service.stop)
         upstream = await service.upstream()
-    lanes = Lanes(config, upstream, spool, events, EarlierItems(devices))
+    lanes = Lanes(config, upstream, spool, events, EarlierItems(devices), on_sent)
     stack.push_async_callback(lanes.stop)
     replaced = [stream.name for stream in await lanes.unit_cost.streams() if stream.ships == "replace"]
     if reason := refuse_shared_totals(config, replaced):

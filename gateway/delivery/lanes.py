@@ -12,7 +12,7 @@ from typing import Final, TypedDict, assert_never
 import structlog
 
 from exporters.attempts import Attempts
-from exporters.base import Exporter
+from exporters.base import Exporter, Outcome
 from exporters.clock import SystemClock
 from exporters.cost_service.client import CostServiceClient
 from exporters.cost_service.devices import DeviceCalls
@@ -53,10 +53,12 @@ from gateway.delivery.watchdog import LaneWatch
 from gateway.observability.metrics import LaneStatus
 from gateway.usage_events.derived import Derivation, DerivedStream
 from spool.clock import rfc3339_ms
-from spool.record import AI_TELEMETRY, DEVICES, OWN_LANES, UNIT_COST, USAGE_EVENTS, Lane
+from spool.record import AI_TELEMETRY, DEVICES, OWN_LANES, UNIT_COST, USAGE_EVENTS, Batch, Lane
 from spool.store import EventStore, Spool, SupervisedLaneStore
 
 log = structlog.get_logger()
+
+OnSent = Callable[[Batch, Outcome, float], None] | None
 
 LANE_NEEDS: Mapping[Lane, tuple[str, ...]] = {
     AI_TELEMETRY: (INGEST_SCOPE,),
@@ -92,9 +94,10 @@ class Lanes:
         spool: Spool,
         events: EventStore,
         devices: Exporter | None = None,
+        on_sent: OnSent = None,
     ) -> None:
         """*devices* takes what an earlier release left in the spool's lane of that name;
-        devices have a lane of their own.
+        devices have a lane of their own. *on_sent* is `Attempts.on_end` of every lane.
         """
         self._spool = spool
         clock = SystemClock()
@@ -123,7 +126,7 @@ class Lanes:
         self._stopping = False
         self._pumps: dict[Lane, Pump] = {}
         self._pumping: dict[Lane, asyncio.Task[None]] = {}
-        self.attempts: defaultdict[Lane, Attempts] = defaultdict(Attempts)
+        self.attempts: defaultdict[Lane, Attempts] = defaultdict(lambda: Attempts(on_end=on_sent))
         """Of every pump that a lane had."""
         self._restarts: Counter[Lane] = Counter()
         self._unnamed_before: Counter[Lane] = Counter()

@@ -118,7 +118,8 @@ class GrpcReceiver:
             """One call, from its metadata to its answer."""
             call = Call(headers_of(context.invocation_metadata()), peer_of(context.peer()), self._subject_in(context))
             self._calls += 1
-            began_s = perf_counter()
+            began_s, tracer = perf_counter(), self._receiver.tracer
+            span = None if tracer is None else tracer.begin()
             try:
                 result = await self._result(signal, path, call, context)
             except asyncio.CancelledError:  # by its sender, at its deadline, or by the transport
@@ -127,6 +128,9 @@ class GrpcReceiver:
             finally:
                 self._calls -= 1
             self._receiver.counts.seconds[path].observe(perf_counter() - began_s)
+            if tracer is not None and span is not None:
+                status = HTTP_OK if isinstance(result, bytes) else answer_for(result).status
+                tracer.end(span, began_s, path[1:], {"rpc.system": "grpc", "rpc.method": path[1:]}, status)
             return await self._answer(result, path, call, context)
 
         return export

@@ -20,6 +20,7 @@ from gateway.ingest.settle import Settler
 from gateway.ingest.trace_attributes import TraceAttributes
 from gateway.normalise.context import Context
 from gateway.normalise.metrics import sender_of
+from gateway.observability.telemetry.tracer import Tracer
 from spool.clock import rfc3339_ms
 from spool.histogram import ANSWER_S, Histogram
 from spool.record import AI_TELEMETRY
@@ -79,6 +80,7 @@ class IngestPipeline:
         self._now_ms = now_ms
         self._base = context or Context(0, "")
         self._devices = devices
+        self.tracer: Tracer | None = None
         self.append_seconds = Histogram(ANSWER_S)
         """Of each payload, from its count to the end of its last commit."""
         self._trace_attributes = TraceAttributes(settler.settle_ms)
@@ -153,8 +155,9 @@ class IngestPipeline:
         Other requests have their turn between two pieces, so a payload of several may be in several
         commits; where one fails the sender sends all again, and what was kept is a duplicate.
         """
-        now_ms = self._settler.now_ms()
-        first = call_ref(*self._spool.position(AI_TELEMETRY))
+        now_ms, began_s = self._settler.now_ms(), perf_counter()
+        position = self._spool.position(AI_TELEMETRY)
+        first = call_ref(*position)
         waiting = self._append_first(calls, context, now_ms)
         try:
             with self._settler.counting(first):
@@ -167,6 +170,8 @@ class IngestPipeline:
                 asyncio.ensure_future(appended).add_done_callback(_overlook)
             raise
         await (waiting[0] if len(waiting) == 1 else asyncio.gather(*waiting))
+        if self.tracer is not None:
+            self.tracer.appended(position[0], calls.records, began_s)
 
     def _append_first(self, calls: ParsedPayload, context: Context, now_ms: int) -> list[Awaitable[None]]:
         """Append the first piece, with what is to be written beside the calls, in one commit."""

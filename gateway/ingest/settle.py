@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
+from time import perf_counter
 
 import structlog
 
@@ -22,6 +23,7 @@ from gateway.ingest.late_chunks import LateChunks
 from gateway.ingest.metrics import MetricsPipeline, Price
 from gateway.ingest.metrics import Settings as MetricsSettings
 from gateway.ingest.settlement_pass import SettlementPass, loaded, position
+from gateway.observability.telemetry.tracer import Tracer
 from spool.errors import SpoolError
 from spool.histogram import LAG_S, Histogram
 from spool.record import AI_TELEMETRY, Record
@@ -91,6 +93,7 @@ class Settler:
         self._counting: list[int] = []
         """The first reference of each payload of which more is to be counted."""
         self._rebuilding: asyncio.Task[None] | None = None
+        self.tracer: Tracer | None = None
         self.lag_seconds = Histogram(LAG_S)
         """Of each chunk of calls, from its receipt until it may be sent."""
         self.rebuilds = 0
@@ -240,7 +243,7 @@ class Settler:
         due = ledger.due(await self._through_ms(now_ms), sealed_seq, most_reports=PASS_REPORTS)
         if not due:
             return 0
-        received = {seq: ledger.received_ms(seq) for seq in due}
+        received, began_s = {seq: ledger.received_ms(seq) for seq in due}, perf_counter()
         waiting = await self._waiting(ledger, due)
         waiting_refs = {ref for reports in waiting for ref in reports}
         settlement = SettlementPass(ledger, self._spool, self._price, self._late, due, waiting_refs, lost_appends, end)
@@ -253,6 +256,8 @@ class Settler:
         for seq, received_ms in received.items():
             self.lag_seconds.observe(max(0, self._now_ms() - received_ms) / 1000)
             ledger.settled(seq)
+        if self.tracer is not None:
+            self.tracer.settled(due, began_s)
         return len(due)
 
     async def _through_ms(self, now_ms: int) -> int:

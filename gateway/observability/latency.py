@@ -17,6 +17,7 @@ from prometheus_client.registry import Collector
 
 from exporters.attempts import Attempts
 from gateway.observability.metrics import Name, family
+from gateway.observability.telemetry.tracer import Tracer
 from spool.histogram import ANSWER_S, Histogram
 
 REQUEST_SECONDS: Final = Name(
@@ -60,8 +61,18 @@ LOOP_LAG: Final = Name(
     "histogram",
     "How late the event loop wakes what waited for a moment; looked at twice a second.",
 )
+PUSHES: Final = Name(
+    "telemetry_gateway_own_telemetry_pushes",
+    "counter",
+    "Requests with the gateway's own metrics and spans (telemetry.endpoint), by what became of them: sent or failed.",
+    ("signal", "outcome"),
+)
+DROPPED_SPANS: Final = Name(
+    "telemetry_gateway_own_spans_dropped", "counter", "Own spans that found no room until the next push."
+)
 NAMES: Final = (
     REQUEST_SECONDS, APPEND_SECONDS, COMMIT_SECONDS, SETTLE_LAG, SEND_SECONDS, SENDS, UPSTREAM_ANSWERS, LOOP_LAG,
+    PUSHES, DROPPED_SPANS,
 )  # fmt: skip
 
 LOOK_EVERY_S: Final = 0.5
@@ -95,6 +106,9 @@ class Latencies:
     attempts: Mapping[str, Attempts]
     """By lane."""
     loop_lag: Histogram
+    pushes: Mapping[tuple[str, str], int]
+    """(signal, outcome) -> requests with the gateway's own telemetry."""
+    tracer: Tracer | None
     parser_pid: Callable[[], int | None] = field(default=lambda: None)
     """Of the process that parses large payloads; None while there is none."""
 
@@ -121,6 +135,8 @@ class LatencyCollector(Collector):
         yield family(SENDS, [((lane, outcome), n) for lane, x in attempts for outcome, n in x.outcomes.items()])
         yield family(UPSTREAM_ANSWERS, [((lane, status), n) for lane, x in attempts for status, n in x.answers.items()])
         yield histograms(LOOP_LAG, [((), found.loop_lag)])
+        yield family(PUSHES, list(found.pushes.items()))
+        yield family(DROPPED_SPANS, [((), 0 if found.tracer is None else found.tracer.dropped)])
 
 
 def register(registry: CollectorRegistry, latencies: Latencies) -> None:

@@ -13,6 +13,7 @@ from gateway.common.wall_clock import wall_ms
 from gateway.config.model import Config, admits_by_certificate
 from gateway.config.values import Address, TcpAddress
 from gateway.contract.intake import Intake
+from gateway.observability.telemetry.tracer import Tracer
 from gateway.receiver.admission import Admission, no_subject
 from gateway.receiver.authenticator import Authenticator, IntakeGate, KeyAuthenticator, Keys, OpenIntakeAuthenticator
 from gateway.receiver.body import Limits
@@ -74,6 +75,7 @@ def build_receiver(
     now_ms: Callable[[], int] = wall_ms,
     monotonic_s: Callable[[], float] = time.monotonic,
     senders: Senders | None = None,
+    tracer: Tracer | None = None,
 ) -> Receiver:
     """The receiver with OTLP, AI gateways, events, heartbeats, what other gateways
     forward, and *further* routes.
@@ -82,7 +84,7 @@ def build_receiver(
     recent = RecentSenders(now_ms, most=0 if config.auth == "none" else MAX_SENDERS)
     admission = Admission(gate, Quotas(monotonic_s), recent, subject_reader(config))
     routes, limits, cors = open_routes(config, intake, admission, further)
-    return Receiver(routes, admission, limits, cors, now_ms=now_ms, senders=senders)
+    return Receiver(routes, admission, limits, cors, now_ms=now_ms, senders=senders, tracer=tracer)
 
 
 def subject_reader(config: Config) -> Callable[[web.BaseRequest], str | None]:

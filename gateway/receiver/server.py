@@ -27,6 +27,7 @@ from gateway.contract.intake import Sender
 from gateway.keys.record import KeyRecord
 from gateway.observability.metrics import WebFigures
 from gateway.observability.refusals import Refused
+from gateway.observability.telemetry.tracer import Tracer
 from gateway.receiver.admission import Admission
 from gateway.receiver.answers import Answer, answer_for, kind_of, reason_of
 from gateway.receiver.authenticator import Headers, sender_of
@@ -59,6 +60,7 @@ UNROUTED: Manner = OtlpManner("traces")
 """How errors are reported that belong to no route."""
 
 NO_ROUTE = "none"
+KNOWN_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"})
 
 TO_COME_AGAIN = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE})
 """Answers on which the sender is to send the same once more: it is
@@ -91,8 +93,10 @@ class Receiver:
         *,
         now_ms: Callable[[], int] = wall_ms,
         senders: Senders | None = None,
+        tracer: Tracer | None = None,
     ) -> None:
-        """*senders* notes what is refused of each."""
+        """*senders* notes what is refused of each; *tracer* samples requests."""
+        self.tracer = tracer
         self.counts = WebCounts(Counter())
         self.budget = Budget(limits.max_in_flight_bytes)
         self.admission = admission
@@ -142,6 +146,7 @@ class Receiver:
         that the sender went away.
         """
         began_s = perf_counter()
+        span = None if self.tracer is None else self.tracer.begin()
         route: Route | None = None
         hold = Hold(self.budget)
         try:
@@ -164,6 +169,8 @@ class Receiver:
         path = route.path if route else NO_ROUTE
         self.counts.answers[path, response.status] += 1
         self.counts.seconds[path].observe(perf_counter() - began_s)
+        if self.tracer is not None and span is not None:
+            self.tracer.end(span, began_s, *http_span(request.method, path, response.status), response.status)
         return self._cors.allowing(request, response)
 
     async def accept(
@@ -255,6 +262,13 @@ class Receiver:
         self.counts.answers[NO_ROUTE, status] += 1
         self.refused.note(status, "grpc_on_http_port", NO_ROUTE, peer or "unix", remedy=f"OTLP/gRPC {there}")
         return f"this port speaks OTLP over HTTP; OTLP/gRPC {there}"
+
+
+def http_span(method: str, path: str, status: int) -> tuple[str, dict[str, str]]:
+    """Name and attributes of a request's span; a method that is none of HTTP's is not repeated."""
+    known = method if method in KNOWN_METHODS else "_OTHER"
+    attributes = {"http.request.method": known, "http.route": path, "http.response.status_code": str(status)}
+    return f"{known} {path}", attributes
 
 
 def sender_with(key: KeyRecord | None, headers: Headers, peer: str | None) -> Sender:

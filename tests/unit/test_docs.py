@@ -61,7 +61,15 @@ def test_every_option_is_documented() -> None:
     options = {".".join(path) for path in leaf_options(schema, schema, ())}
     options |= {f"sources.generic.{name.rstrip('_')}" for name in MAPPING_OPTIONS}
     documented = set(re.findall(r"^\| `([\w.]+)`", CONFIGURATION, re.MULTILINE))
-    groups = {"upstream.keys", "upstream.names", "exporters", "sources", "http.cors_origins", "unit_cost.dimensions"}
+    groups = {
+        "upstream.keys",
+        "upstream.names",
+        "exporters",
+        "sources",
+        "http.cors_origins",
+        "unit_cost.dimensions",
+        "telemetry.headers",
+    }
     assert options - documented == set()
     assert documented - options - groups == set()
 
