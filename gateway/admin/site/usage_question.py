@@ -49,7 +49,7 @@ RANGES: Final = (
     Range("7d", "7 days", "day", 7 * 24),
     Range("30d", "30 days", "day", 30 * 24),
 )
-DEFAULT: Final = RANGES[1]
+DEFAULT: Final = RANGES[0]
 
 
 class Filter(NamedTuple):

@@ -101,7 +101,7 @@ def test_names_are_escaped_also_in_links() -> None:
     assert "<img src=x" not in html
     (path,) = re.findall(r'href="(/\?[^"]*model=[^"]*)"', html)
     assert path.startswith(
-        "/?range=24h&amp;team=%3Cimg+src%3Dx+onerror%3Dalert%281%29%3E%22%27%26%3D%23%3F&amp;model=%3Cimg"
+        "/?range=today&amp;team=%3Cimg+src%3Dx+onerror%3Dalert%281%29%3E%22%27%26%3D%23%3F&amp;model=%3Cimg"
     )
 
 

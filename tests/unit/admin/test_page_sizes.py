@@ -57,8 +57,8 @@ def records(count: int) -> Iterator[bytes]:
         who = {"team": f"team-{n % 300}", "project": f"project-{n % 900}", "user": name, "service_name": f"s-{n % 50}"}
         cost = {"amount": f"0.{n % 9999:06}", "currency": ("USD", "EUR", "GBP")[n % 3], "source": "estimated"}
         made = record(
-            ago_h=(n * 7919 % (30 * 24 * 60)) / 60, provider=f"provider-{n % 70}", response_model=name, attribution=who,
-            cost=cost if n % 10 else None, device_id=name,
+            ago_h=(n * 7919 % (30 * 24 * 60)) / 60, provider=f"provider-{n % 70}", response_model=name, attribution=who | {"device_id": name},
+            cost=cost if n % 10 else None,
         )  # fmt: skip
         yield orjson.dumps(made)
 
