@@ -21,6 +21,7 @@ from gateway.common.suggestions import nearest
 from gateway.config.model import Config
 from gateway.contract.scopes import CATALOGUE, USE_CASES, quoted, scope_name, use_case_name
 from gateway.keys.limits import NO_LIMITS
+from gateway.keys.record import LEGACY_NAME
 from gateway.lists.conventions import MAX_LIMIT
 from spool.system.users import user_id
 
@@ -75,6 +76,18 @@ async def create_key(place: KeyPlace, asked: Mapping[str, Any], *, is_sure: bool
         click.echo(key["secret"])
     else:
         click.echo(f"key {key['name']} ({key['id']}) is imported")
+    return 0
+
+
+async def import_missing(place: KeyPlace, asked: Mapping[str, Any], *, is_sure: bool, as_json: bool) -> int:
+    """`create_key` of a legacy key, unless there is one; the exit code."""
+    try:
+        return await create_key(place, asked, is_sure=is_sure, as_json=as_json)
+    except click.ClickException:
+        found = (await place.ask(keys.LIST, query=[("name", LEGACY_NAME)]))["keys"]
+        if not found:
+            raise
+    click.echo(json.dumps(found[0]) if as_json else f"key {LEGACY_NAME} ({found[0]['id']}) is there already")
     return 0
 
 

@@ -134,12 +134,14 @@ def create(place: "KeyPlace", as_json: bool, yes: bool, **asked: Any) -> None:  
 @description_option
 @label_option
 @_limit_options(may_go=False)
+@click.option("--if-missing", "if_missing", is_flag=True, help="Change nothing where there is one already.")
 @by_option
 @yes_option
 @json_option
 def import_legacy(
     place: "KeyPlace",
     secret_file: Any,
+    if_missing: bool,  # noqa: FBT001 as above
     as_json: bool,  # noqa: FBT001 as above
     yes: bool,  # noqa: FBT001 as above
     **asked: Any,
@@ -147,7 +149,7 @@ def import_legacy(
     """Take over the one key that your senders have from before there were several; it is
     listed as `Legacy API Key`.
     """
-    from gateway.cli.keys import create_key  # noqa: PLC0415 as above
+    from gateway.cli.keys import create_key, import_missing  # noqa: PLC0415 as above
 
     try:
         asked["secret"] = secret_file.read().strip()
@@ -155,7 +157,8 @@ def import_legacy(
         raise click.ClickException(
             "--secret-file: it is no text; the key alone is needed"
         ) from None  # the error quotes it
-    sys.exit(asyncio.run(create_key(place, asked, is_sure=yes, as_json=as_json)))
+    import_key = import_missing if if_missing else create_key
+    sys.exit(asyncio.run(import_key(place, asked, is_sure=yes, as_json=as_json)))
 
 
 @keys.command("list")

@@ -255,6 +255,15 @@ def test_the_key_from_before_there_were_several_is_taken_over_from_stdin(gateway
         assert sender.post(LEGACY) == 401
 
 
+def test_a_start_of_a_container_imports_its_key_once(stopped: GatewayProcess, tmp_path: Path) -> None:
+    (tmp_path / "key").write_text(LEGACY)
+    importing = ("import-legacy", *SENDING, "--if-missing", "--secret-file", str(tmp_path / "key"))
+    first, second = keys(stopped, *importing), keys(stopped, *importing)
+    assert (first.code, "is imported" in first.out) == (0, True), first.err
+    assert (second.code, "is there already" in second.out) == (0, True), second.err
+    assert keys(stopped, *importing[:-3], "--secret-file", str(tmp_path / "key")).code == 1
+
+
 def test_what_is_no_text_cannot_be_taken_over_and_is_not_quoted(stopped: GatewayProcess, tmp_path: Path) -> None:
     (tmp_path / "key").write_bytes(b"\xff" + LEGACY.encode())
     ended = keys(stopped, "import-legacy", *SENDING, "--secret-file", str(tmp_path / "key"))

@@ -7,11 +7,12 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.install import systemd, wheel
+from tests.install import helm, systemd, wheel
 
 PARTS: dict[str, Callable[[Path], None]] = {
     "wheel": wheel.try_wheel,
     "systemd": systemd.try_systemd,
+    "helm": helm.try_helm,
 }
 
 
