@@ -34,7 +34,7 @@ from gateway.delivery.assembly import start_delivery
 from gateway.devices.backfill import add_named
 from gateway.devices.own import own_device
 from gateway.devices.store import DeviceStore
-from gateway.ingest.assembly import maintained, open_ingest, spool_settings
+from gateway.ingest.assembly import USER_SECRET_FILE, maintained, open_ingest, spool_settings
 from gateway.insights.rounds import Rounds
 from gateway.insights.snapshot import Snapshot
 from gateway.keys.control_store import open_control, open_keys
@@ -50,6 +50,7 @@ from gateway.receiver.authenticator import KeyAuthenticator
 from gateway.receiver.forwarded import liveness_route
 from gateway.receiver.listen import OWNER_AND_GROUP, OWNER_ONLY, Closing, bind
 from gateway.senders.store import WRITE_EVERY_S, SenderStore
+from gateway.usage.forgetting import UserForgetter
 from gateway.usage.query import UsageQueries
 from spool.data_dir import make_data_dir
 from spool.errors import SpoolLocked
@@ -312,6 +313,9 @@ class Gateway:
             senders=self._senders.senders,
             service=self.service,
             usage=self.usage,
+            users=UserForgetter(
+                self.spool.operator(), self._control, self.usage, self.config.data_dir / USER_SECRET_FILE
+            ),
             now_ms=self._now_ms,
             backup=self._backup(),
         )

@@ -6,7 +6,7 @@ the change is on disk. Each raises SpoolError when the spool cannot keep or give
 """
 
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Protocol, TypeVar
 from spool.dead_letters import Chosen, DeadLetter, DeadLetterSummary, Place, ReasonCount, Requeued, SortKey
 from spool.errors import SpoolError
 from spool.events import IntakeOutcome, NewEvent, RepeatKey
+from spool.forgetting import Forgotten
 from spool.histogram import Histogram
 from spool.record import Batch, Lane
 from spool.series import Ending, Held, NewHeld, SeriesRow, SightingRow
@@ -393,6 +394,11 @@ class DeadLetterStore(Protocol):
         most: int,
     ) -> list[DeadLetter]:
         """As `DeadLetterSnapshot.find`."""
+
+    async def forget_user(self, users: Collection[str], *, dry_run: bool) -> Forgotten:
+        """Remove *users*, as records name them, from the records whose bytes nothing depends on.
+        With *dry_run* they are counted only.
+        """
 
     async def replay_dead_letters(self, chosen: Chosen, most: int | None = None) -> Requeued:
         """Make up to *most* of the *chosen* pending again, oldest first, under their own

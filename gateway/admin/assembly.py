@@ -25,6 +25,7 @@ from gateway.observability.usage_metrics import UsageCollector
 from gateway.receiver.authenticator import KeyAuthenticator
 from gateway.receiver.server import Receiver
 from gateway.senders.activity import Senders
+from gateway.usage.forgetting import UserForgetter
 from gateway.usage.query import UsageQueries
 from spool.store import Spool
 
@@ -44,6 +45,7 @@ def build_admin(
     senders: Senders,
     service: EmbeddedService | None,
     usage: UsageQueries,
+    users: UserForgetter,
     now_ms: Callable[[], int],
     backup: BackupSource,
 ) -> web.Application:
@@ -73,6 +75,7 @@ def build_admin(
         senders=senders,
         spool=spool,
         usage=usage,
+        users=users,
         backup=backup,
     )
     address = config.listen.admin

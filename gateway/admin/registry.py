@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from gateway.admin import backup, dead_letters, devices, insights, keys, senders, spool_files, usage
+from gateway.admin import backup, dead_letters, devices, insights, keys, senders, spool_files, usage, users
 from gateway.admin.backup import BackupSource
 from gateway.admin.dead_letters import DeadLetterRequests
 from gateway.admin.devices import Devices
@@ -15,6 +15,7 @@ from gateway.admin.keys import KeyOperation, KeyRequests
 from gateway.admin.operation import AnyOperation, Operation
 from gateway.admin.senders import SenderSource
 from gateway.admin.spool_files import SpoolFiles, StatusSource
+from gateway.usage.forgetting import UserForgetter
 from gateway.usage.query import UsageQueries
 
 S = TypeVar("S")
@@ -24,6 +25,7 @@ SERVICE_KEY_OPERATIONS: Final[tuple[KeyOperation, ...]] = tuple(map(keys.of_serv
 OPERATIONS: Final[tuple[AnyOperation, ...]] = (
     spool_files.STATUS,
     *usage.OPERATIONS,
+    *users.OPERATIONS,
     *insights.OPERATIONS,
     *keys.OPERATIONS,
     *SERVICE_KEY_OPERATIONS,
@@ -49,6 +51,7 @@ class AdminStores:
     senders: SenderSource | None = None
     spool: SpoolFiles | None = None
     usage: UsageQueries | None = None
+    users: UserForgetter | None = None
     backup: BackupSource | None = None
 
     def bound(self) -> Iterator[tuple[AnyOperation, Any]]:
@@ -59,6 +62,7 @@ class AdminStores:
         yield from _bound(dead_letters.OPERATIONS, self.dead_letters)
         yield from _bound(devices.OPERATIONS, self.devices)
         yield from _bound(usage.OPERATIONS, self.usage)
+        yield from _bound(users.OPERATIONS, self.users)
         yield from _bound(insights.OPERATIONS, self.insights)
         yield from _bound(senders.OPERATIONS, self.senders)
         yield from _bound(spool_files.OPERATIONS, self.spool)

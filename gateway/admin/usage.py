@@ -78,6 +78,7 @@ _PARAMETERS: Final = (
     ),
     _parameter("interval", "Hours or UTC days in place of groups.", {"type": "string", "enum": list(INTERVALS)}),
     _parameter("currency", "In which costs are compared; that of most calls without it.", {"type": "string"}),
+    _parameter("unknown", "Dimensions whose name is to be unknown, separated by commas.", {"type": "string"}),
     *(
         {**each, "schema": {"type": "string", "enum": [*GROUPS.sort_keys, "start"]}}
         if each.get("name") == "sort_key"
@@ -125,7 +126,7 @@ _ANSWER: Final = _object(_KEYS, _KEYS)
 SHOW: Final = Operation(
     method="GET", path=USAGE, id="showUsage", tag="Usage",
     summary="Calls, tokens and cost by dimensions, or by hour or day",
-    text="Billed calls by the start of the call, from the gateway's own sums. An empty filter value is an unknown name.",
+    text="Billed calls by the start of the call, from the gateway's own sums.",
     handler=show, query=_PARAMETERS, errors=(400, 503), answer=Answer("A page, with the totals.", _ANSWER),
 )  # fmt: skip
 OPERATIONS: Final[tuple[Operation[UsageQueries, Any], ...]] = (SHOW,)

@@ -25,12 +25,14 @@ from gateway.common.wall_clock import wall_ms
 from gateway.config.model import Config
 from gateway.contract.errors import GatewayError
 from gateway.devices.offline import offline_devices
+from gateway.ingest.assembly import USER_SECRET_FILE
 from gateway.insights.changes import InsightError
 from gateway.keys.control_store import INBOUND, OF_SERVICE, KeyFiles, offline_keys
 from gateway.keys.errors import KeyStoreError
 from gateway.lists.conventions import BadListRequest
 from gateway.senders.store import offline_senders
 from gateway.storage.database import Database
+from gateway.usage.forgetting import UserForgetter
 from gateway.usage.query import UsageQueries
 from gateway.usage.rollups import make_rollup_tables
 from spool.data_access import refuse_no_access
@@ -115,6 +117,19 @@ async def _usage(config: Config) -> AsyncIterator[UsageQueries]:
             await database.close()
 
 
+@asynccontextmanager
+async def _users(config: Config) -> AsyncIterator[UserForgetter]:
+    data_dir = config.data_dir
+    with at_rest(data_dir, wall_ms) as letters:
+        database = await Database.open(data_dir / INBOUND.database)
+        try:
+            await make_rollup_tables(database)
+            queries = UsageQueries(database, now_ms=wall_ms)
+            yield UserForgetter(letters, database, queries, data_dir / USER_SECRET_FILE)
+        finally:
+            await database.close()
+
+
 KEYS: Final = Subject("keys", INBOUND.database, partial(_keys, INBOUND))
 SERVICE_KEYS: Final = Subject("keys", OF_SERVICE.database, partial(_keys, OF_SERVICE))
 DEVICES: Final = Subject("devices", INBOUND.database, _devices)
@@ -125,6 +140,7 @@ SPOOL: Final = Subject("spool", DATABASE, _spool)
 BACKUP: Final = Subject("gateway's files", INBOUND.database, _backup)
 
 USAGE: Final = Subject("usage", INBOUND.database, _usage)
+USERS: Final = Subject("spool", DATABASE, _users)
 
 
 async def ask(

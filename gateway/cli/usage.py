@@ -44,7 +44,7 @@ class Options(NamedTuple):
             name, is_filter, value = text.partition("=")
             if not is_filter or name not in DIMENSIONS:
                 raise click.UsageError(f"--where: NAME=VALUE is needed, NAME of {', '.join(DIMENSIONS)}")
-            yield name, value
+            yield (name, value) if value else ("unknown", name)
 
 
 async def print_usage(config: Config, options: Options, *, as_json: bool) -> int:

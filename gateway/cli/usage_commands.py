@@ -22,7 +22,12 @@ to_option = click.option("--to", "until", help="The end, not included; without i
 @to_option
 @click.option("--group-by", help=f"Up to three of {_DIMENSIONS}, separated by commas; provider,model without it.")
 @click.option("--interval", type=click.Choice(["hour", "day"]), help="Hours or UTC days in place of groups.")
-@click.option("--where", multiple=True, metavar="NAME=VALUE", help="Only these, such as team=core; may be repeated.")
+@click.option(
+    "--where",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Only these, such as team=core, or team= for unknown; may be repeated.",
+)
 @click.option("--sort", help="cost, calls, input_tokens, output_tokens or name.")
 @click.option("--limit", type=click.IntRange(min=1, max=500), help="At most so many rows; 20 without it.")
 @json_option
@@ -69,3 +74,25 @@ def export(
     groups = DEFAULT_GROUPS if group_by is None else tuple(group_by.split(","))
     asked = Export(moment("--from", since), moment("--to", until), form, interval, groups, to)
     sys.exit(asyncio.run(write(config_of(config_file, data_dir), asked)))
+
+
+@click.command("forget-user")
+@config_option
+@data_dir_option
+@click.argument("user")
+@click.option("--dry-run", is_flag=True, help="Count what names the user, and change nothing.")
+@click.option("--yes", "is_agreed", is_flag=True, help="Do not ask.")
+@json_option
+def forget_user(
+    config_file: Path | None,
+    data_dir: Path | None,
+    user: str,
+    dry_run: bool,  # noqa: FBT001 as above
+    is_agreed: bool,  # noqa: FBT001 as above
+    as_json: bool,  # noqa: FBT001 as above
+) -> None:
+    """Remove USER from all that the gateway holds; totals stay exact."""
+    from gateway.cli.forgetting import forget  # noqa: PLC0415 as above
+
+    config = config_of(config_file, data_dir)
+    sys.exit(asyncio.run(forget(config, user, dry_run=dry_run, is_agreed=is_agreed, as_json=as_json)))

@@ -62,12 +62,12 @@ class UsageQueries:
         self._follower = follower
         self._refreshed_s = float("-inf")
 
-    async def refresh(self) -> None:
-        """Bring the sums up to date, at most once in `REFRESH_S`: for a reader, before the
-        questions.
+    async def refresh(self, *, at_once: bool = False) -> None:
+        """Bring the sums up to date, unless *at_once* at most once in `REFRESH_S`: for a reader,
+        before the questions.
         """
         now_s = time.monotonic()
-        if self._follower is not None and now_s - self._refreshed_s >= REFRESH_S:
+        if self._follower is not None and (at_once or now_s - self._refreshed_s >= REFRESH_S):
             self._refreshed_s = now_s
             with suppress(SpoolError):  # then without the records that are not counted yet
                 await self._follower.catch_up()

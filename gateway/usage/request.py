@@ -31,12 +31,12 @@ from gateway.usage.timespan import Interval, TimeRange
 OrderBy = Literal["cost", "calls", "input_tokens", "output_tokens", "name"]
 Json = dict[str, Any]
 
-GROUP_BY: Final = ("provider", "model")
+GROUP_BY: Final[tuple[Dimension, ...]] = ("provider", "model")
 INTERVALS: Final[tuple[Interval, ...]] = get_args(Interval)
 DEFAULT_DAYS: Final = 30
 MOST_GROUPED: Final = 3
 """Dimensions of one question."""
-OWN: Final = ("from", "to", "group_by", "interval", "currency")
+OWN: Final = ("from", "to", "group_by", "interval", "currency", "unknown")
 _DAY_MS: Final = 24 * HOUR_MS
 _LAST_MS: Final = 253_402_300_800_000
 """The year 10000."""
@@ -54,6 +54,8 @@ class Question(NamedTuple):
     """Empty with an interval."""
     interval: Interval | None
     currency: str | None
+    unknown: tuple[Dimension, ...]
+    """Dimensions whose name is to be unknown."""
     shape: ListShape
     request: ListRequest
 
@@ -63,11 +65,10 @@ class Question(NamedTuple):
 
     @property
     def where(self) -> Filters:
-        """The filters; an empty value is an unknown name."""
-        return {
-            cast("Dimension", name): [value or Absent.UNKNOWN for value in values]
-            for name, values in self.request.filters.items()
-        }
+        """The filters."""
+        names = {cast("Dimension", name): values for name, values in self.request.filters.items()}
+        unknown: dict[Dimension, tuple[Name, ...]] = dict.fromkeys(self.unknown, (Absent.UNKNOWN,))
+        return {name: (*names.get(name, ()), *unknown.get(name, ())) for name in (*names, *unknown)}
 
     @property
     def order_by(self) -> OrderBy:
@@ -87,6 +88,7 @@ def read_question(query: Iterable[tuple[str, str]], now_ms: int) -> Question:
     group_by = () if interval else _group_by(own["group_by"])
     if interval and own["group_by"] is not None:
         raise BadListRequest("interval: it cannot be asked for with group_by; filter by a name instead")
+    unknown = () if own["unknown"] is None else _dimensions("unknown", own["unknown"], len(DIMENSIONS))
     to_ms = _time("to", own["to"], now_ms)
     from_ms = _time("from", own["from"], (now_ms // _DAY_MS - DEFAULT_DAYS + 1) * _DAY_MS)
     if from_ms >= to_ms:
@@ -94,7 +96,7 @@ def read_question(query: Iterable[tuple[str, str]], now_ms: int) -> Question:
     told_apart = ",".join(str(own[name] or "") for name in OWN)
     shape = (BUCKETS if interval else GROUPS).of(told_apart)
     request = read_request(shape, [pair for pair in pairs if pair[0] not in OWN])
-    return Question(from_ms, to_ms, group_by, interval, own["currency"], shape, request)
+    return Question(from_ms, to_ms, group_by, interval, own["currency"], unknown, shape, request)
 
 
 def groups_json(question: Question, found: Breakdown) -> Json:
@@ -167,10 +169,13 @@ def _interval(text: str | None) -> Interval | None:
 
 
 def _group_by(text: str | None) -> tuple[Dimension, ...]:
-    names = tuple(dict.fromkeys((",".join(GROUP_BY) if text is None else text).split(",")))
-    found = tuple(name for name in DIMENSIONS if name in names)
-    if len(found) < len(names) or len(names) > MOST_GROUPED:
-        raise BadListRequest(f"group_by: up to {MOST_GROUPED} of {', '.join(DIMENSIONS)}, separated by commas")
+    return GROUP_BY if text is None else _dimensions("group_by", text, MOST_GROUPED)
+
+
+def _dimensions(parameter: str, text: str, most: int) -> tuple[Dimension, ...]:
+    names = tuple(dict.fromkeys(text.split(",")))
+    if not set(names) <= set(DIMENSIONS) or len(names) > most:
+        raise BadListRequest(f"{parameter}: up to {most} of {', '.join(DIMENSIONS)}, separated by commas")
     return tuple(cast("Dimension", name) for name in names)
 
 

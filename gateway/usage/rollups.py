@@ -81,7 +81,7 @@ def add(
     for span, periods in ((HOUR, hours), (DAY, days)):
         for hour, series in periods.items():
             for grain, of_grain in by_grain(series, span):
-                _add_series(connection, span, grain, hour, of_grain)
+                add_series(connection, span, grain, hour, of_grain)
     _delete_old(connection, now_hour)
     _keep_room(connection, now_hour)
 
@@ -112,7 +112,7 @@ def _numbered(connection: sqlite3.Connection, sums: Mapping[Key, Sums], is_other
     return [(key, tuple([ids[name] for name in key[1:]])) for key in sums if any(sums[key])]
 
 
-def _add_series(connection: sqlite3.Connection, span: int, grain: Grain, hour: int, series: Mapping[Ids, Sums]) -> None:
+def add_series(connection: sqlite3.Connection, span: int, grain: Grain, hour: int, series: Mapping[Ids, Sums]) -> None:
     """Add *series* to one period; those beyond its bound are folded."""
     (held,) = connection.execute(f"SELECT count(*) {_ONE_PERIOD}", (span, grain.id, hour)).fetchone()
     if held + len(series) > grain.most(span):
@@ -204,4 +204,4 @@ def _fold_day(connection: sqlite3.Connection, grain: Grain, hour: int, columns: 
         *counts, micro, rest = row[width:]
         add_up(series, folded(row[:width], columns), [*counts, micro * REST + rest])
     connection.execute(f"DELETE {_ONE_PERIOD}", period)
-    _add_series(connection, DAY, grain, hour, series)
+    add_series(connection, DAY, grain, hour, series)

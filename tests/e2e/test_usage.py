@@ -33,12 +33,13 @@ NAMES = {
     "reasoning_tokens": "reasoning_output_tokens",
 }
 """A sum here -> the same in the service's summary, where unknown tokens add 0."""
+USER = "zoe@example.com"
 IN_EURO = {
     "schema": "inference/1", "record_id": "e" * 32, "kind": "call", "billed": True, "operation": "chat",
     "source": {"format": "otlp.traces", "convention": "gen_ai"}, "provider": "own", "request_model": "own-model",
     "started_at": "2026-01-05T09:30:00.000Z", "duration_ms": 5, "usage": {"status": "reported", "input_tokens": 10},
     "cost": {"amount": "100.001000000000000001", "currency": "EUR", "source": "reported", "price_version": None},
-    "status": "ok", "attribution": {"team": "(other)"}, "received_at": "2026-01-05T09:30:01.000Z", "flags": [],
+    "status": "ok", "attribution": {"team": "(other)", "user": USER}, "received_at": "2026-01-05T09:30:01.000Z", "flags": [],
 }  # fmt: skip
 Sums = dict[str, Any]
 Groups = dict[tuple[str | None, ...], Sums]
@@ -69,6 +70,8 @@ def test_the_sums_equal_those_of_the_service_for_the_whole_corpus(tmp_path: Path
         gateway.start()
         assert of_gateway(gateway, ("provider", "model")) == of_service(gateway, ("provider", "model"))
         assert gateway.stop() == 0
+    assert sums_of(run_command(gateway, "usage", "--json", *EVER).json["totals"]) == totals
+    forget_user(gateway)
     assert sums_of(run_command(gateway, "usage", "--json", *EVER).json["totals"]) == totals
     shown = run_command(gateway, "usage", "--group-by", "team", *EVER)
     assert shown.code == 0
@@ -111,6 +114,19 @@ def of_service(gateway: GatewayProcess, dimensions: tuple[str, ...]) -> Groups:
             **{mine: row[theirs] for mine, theirs in NAMES.items()}, "costs": costs,
         }  # fmt: skip
     return found
+
+
+def forget_user(gateway: GatewayProcess) -> None:
+    """Of a stopped gateway, after a dry run and a question that was declined."""
+    found = run_command(gateway, "forget-user", USER, "--dry-run", "--json").json
+    assert (found["records"], found["waiting"], found["usage_rows"] > 0) == (1, 0, True)
+    assert run_command(gateway, "forget-user", USER, answer="n\n").code == 1
+    ended = run_command(gateway, "forget-user", USER, answer="y\n")
+    assert ended.code == 0, ended.err
+    assert "the upstream and every exporter's target" in ended.out
+    assert run_command(gateway, "forget-user", USER, "--dry-run", "--json").json["usage_rows"] == 0
+    held = [gateway.data_dir / "spool.db", gateway.data_dir / "control.db"]
+    assert not any(USER.encode() in file.read_bytes() for file in held)
 
 
 def exported(gateway: GatewayProcess, folder: Path) -> Sums:

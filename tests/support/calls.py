@@ -70,6 +70,7 @@ def call(
     product: str = "",
     session: str | None = None,
     rank: int = 0,
+    user: str | None = None,
 ) -> Call:
     """One report. *at*: start and end in ms after `EPOCH_MS`; *event*: the sender's own
     id of a report without a span.
@@ -100,7 +101,7 @@ def call(
         "usage": usage(tokens, cache_read=cache_read, reasoning=reasoning),
         "cost": billed_cost,
         "status": "error" if failed else "ok",
-        "attribution": {"service_name": service, "team": team},
+        "attribution": {"service_name": service, "team": team, **({"user": user} if user else {})},
         "received_at": rfc3339_ms(EPOCH_MS + at[1]),
         "flags": ["gateway_cache_hit"] if hit else [],
     }

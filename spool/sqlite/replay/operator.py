@@ -7,7 +7,7 @@ in one place, and the rest to be asked for again.
 """
 
 import sqlite3
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -17,8 +17,9 @@ from spool.counters import Counters
 from spool.data_lock import DataLock
 from spool.dead_letters import Chosen, DeadLetter, Place, ReasonCount, Requeued, SortKey
 from spool.errors import NoSuchLane, SpoolError
+from spool.forgetting import Forgotten
 from spool.record import DEVICES, UNIT_COST, Lane
-from spool.sqlite import database, rows
+from spool.sqlite import database, forgetting, rows
 from spool.sqlite.replay import dead_letters, ranges
 from spool.sqlite.writer import load_counters, save_counters
 
@@ -89,6 +90,23 @@ class SqliteDeadLetters:
         """Up to *most* of the *chosen* in order, from the first *beyond* a place on."""
         found = partial(dead_letters.find, sort=sort, descending=descending, beyond=beyond, most=most)
         return await self._ask(lambda connection, _: found(connection, chosen))
+
+    async def forget_user(self, users: Collection[str], *, dry_run: bool) -> Forgotten:
+        """Remove *users*, as records name them, from what nothing depends on."""
+        found, through_seq = Forgotten(), -1
+        while True:
+            page = await self._ask(
+                lambda connection, _, after=through_seq: forgetting.forget_in_chunks(  # type: ignore[misc]  # the default binds the loop's page
+                    connection, users, after, dry_run=dry_run
+                )
+            )
+            found += page.found
+            if page.through_seq is None:
+                break
+            through_seq = page.through_seq
+        return found + await self._ask(
+            lambda connection, _: forgetting.forget_in_dead_letters(connection, users, dry_run=dry_run)
+        )
 
     async def replay_dead_letters(self, chosen: Chosen, most: int | None = None) -> Requeued:
         """Make up to *most* of the *chosen* pending again, oldest first, under their own record ids

@@ -315,6 +315,8 @@ def test_usage_answers_as_described(gateway: GatewayPorts) -> None:
     assert admin.ask("GET", "/v2/usage?interval=day").status_code == 200
     assert admin.ask("GET", "/v2/usage?interval=week").status_code == 400
     assert admin.ask("GET", "/v2/usage?interval=hour&from=2020-01-01").status_code == 400
+    assert admin.ask("POST", "/v2/users/forget", {"user": "nobody", "dry_run": True}).status_code == 200
+    assert admin.ask("POST", "/v2/users/forget", {}).status_code == 400
 
 
 def test_insights_of_the_gateway_answer_as_described(gateway: GatewayPorts) -> None:

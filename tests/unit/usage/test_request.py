@@ -24,9 +24,9 @@ def test_dates_and_times_are_utc_where_they_state_no_offset() -> None:
     assert read_question([("to", "2026-01-02T01:00:00 01:00")], NOW_MS).to_ms == asked.to_ms, "a plus that was no %2B"
 
 
-def test_an_empty_filter_is_an_unknown_name() -> None:
-    asked = read_question([("team", ""), ("team", "core"), ("user", "a")], NOW_MS)
-    assert asked.where == {"team": [Absent.UNKNOWN, "core"], "user": ["a"]}
+def test_an_unknown_name_is_asked_for_by_its_dimension() -> None:
+    asked = read_question([("unknown", "team,project"), ("team", "core"), ("user", "a")], NOW_MS)
+    assert asked.where == {"team": ("core", Absent.UNKNOWN), "user": ("a",), "project": (Absent.UNKNOWN,)}
 
 
 @pytest.mark.parametrize(
@@ -35,6 +35,7 @@ def test_an_empty_filter_is_an_unknown_name() -> None:
         ([("group_by", "colour")], "group_by: up to 3 of provider"),
         ([("group_by", "")], "group_by: "),
         ([("group_by", "team,user,model,provider")], "group_by: up to 3"),
+        ([("unknown", "colour")], "unknown: up to 10 of provider"),
         ([("interval", "week")], "interval: of hour, day"),
         ([("interval", "day"), ("group_by", "team")], "interval: it cannot be asked for with group_by"),
         ([("interval", "day"), ("sort_key", "cost")], "sort_key: "),

@@ -1,0 +1,63 @@
+"""The operation that forgets a user."""
+
+from typing import Annotated, Any, Final
+
+from pydantic import Field
+
+from gateway.admin.operation import Answer, Call, Operation
+from gateway.common.body import Body
+from gateway.usage.forgetting import UserForgetter
+
+BEYOND: Final = (
+    "the upstream and every exporter's target: they keep what was delivered; ask them to delete or anonymise the user",
+    "the embedded local service, where the gateway has one: its service.db keeps what was delivered",
+    "backups of this gateway, and files that an exporter wrote",
+    "what senders put into usage events, unit-cost records, device labels, names of keys and comments",
+)
+"""What a user's name may be in that the gateway does not remove it from."""
+
+
+class ForgetUser(Body):
+    """Whom to forget."""
+
+    user: Annotated[
+        str,
+        Field(
+            min_length=1,
+            max_length=1024,
+            description="the name as the sender states it, not hashed, of 1 to 1024 characters,",
+        ),
+    ]
+    dry_run: Annotated[bool, Field(description="true, to count only, or false")] = False
+
+
+async def forget(users: UserForgetter, call: Call[ForgetUser]) -> dict[str, Any]:
+    """What named the user, and what is beyond reach."""
+    removed = await users.forget(call.body.user, dry_run=call.body.dry_run)
+    return {
+        "dry_run": call.body.dry_run,
+        "usage_rows": removed.usage_rows,
+        "records": removed.spool.records,
+        "dead_letters": removed.spool.dead_letters,
+        "waiting": removed.spool.waiting,
+        "beyond_reach": list(BEYOND),
+    }
+
+
+_COUNT: Final = {"type": "integer", "minimum": 0}
+
+FORGET: Final = Operation(
+    method="POST", path="/v2/users/forget", id="forgetUser", tag="Usage",
+    summary="Remove a user from sums and records; totals stay as they are",
+    text="`waiting` records settle or are in a batch that is being sent, whose bytes never change: ask again later.",
+    handler=forget, body=ForgetUser,
+    answer=Answer("What named the user.", {
+        "type": "object",
+        "required": ["dry_run", "usage_rows", "records", "dead_letters", "waiting", "beyond_reach"],
+        "properties": {
+            "dry_run": {"type": "boolean"}, "usage_rows": _COUNT, "records": _COUNT, "dead_letters": _COUNT,
+            "waiting": _COUNT, "beyond_reach": {"type": "array", "items": {"type": "string"}},
+        },
+    }),
+)  # fmt: skip
+OPERATIONS: Final[tuple[Operation[UserForgetter, Any], ...]] = (FORGET,)
