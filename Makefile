@@ -10,7 +10,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo run test check dist lock clean
+.PHONY: demo run test check docs dist lock clean
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/.run
@@ -22,7 +22,11 @@ run: $(VENV)/.run
 test: $(VENV)/.dev
 	$(if $(TEST_TMP),TMPDIR=$(TEST_TMP)) $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(TESTS)
 
-check: $(VENV)/.dev
+# The site, into build/site; a broken link is an error.
+docs: $(VENV)/.dev
+	$(BIN)/mkdocs build --strict --quiet
+
+check: $(VENV)/.dev docs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

@@ -1,0 +1,44 @@
+"""Hooks of MkDocs: pages that are made of the code, and links that lead out of docs/."""
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from reference import pages
+
+_OUT = re.compile(r"\[([^\]]+)\]\(((?:\.\./)+(?:deploy|tests|benchmarks|gateway|spool|exporters|[A-Z]+\.md)[^)]*)\)")
+
+
+SHIM = "https://unpkg.com/iframe-worker/shim"
+"""What the plugin `offline` would load from elsewhere."""
+
+
+def on_files(files: Files, config: MkDocsConfig, **_: Any) -> Files:
+    for path, content in pages().items():
+        files.append(File.generated(config, path, content=content))
+    return files
+
+
+def on_page_markdown(markdown: str, *, page: Page, **_: Any) -> str:
+    """A link to a file of the repository becomes its path: the site does not hold it."""
+    return _OUT.sub(lambda link: f"{link[1]} (`{link[2].replace('../', '')}` in the repository)", markdown)
+
+
+def on_post_page(output: str, *, page: Page, **_: Any) -> str:
+    return with_own_shim(output, page.url.count("/"))
+
+
+def on_post_template(output_content: str, **_: Any) -> str:
+    return with_own_shim(output_content, 0)
+
+
+def with_own_shim(html: str, depth: int) -> str:
+    """The page with the copy in docs/assets; *depth*: folders above it."""
+    return html.replace(SHIM, f"{'../' * depth}assets/iframe-worker.js")
