@@ -87,6 +87,12 @@ def test_every_command_is_documented() -> None:
     assert [name for name in commands(main) if f"telemetry-gateway {name}" not in pages] == []
 
 
+def test_every_page_has_its_place_on_the_site() -> None:
+    nav = (ROOT / "mkdocs.yml").read_text().partition("\nnav:")[2]
+    pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
+    assert {page for page in pages if page not in nav} == set(), "name them under `nav` in mkdocs.yml"
+
+
 def test_links_between_pages_lead_somewhere() -> None:
     for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]:
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
