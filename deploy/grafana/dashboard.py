@@ -39,6 +39,17 @@ def total(metric: str, by: str, legend: str, more: str = "") -> Query:
     return Query(f"sum by ({by}) ({metric}{{{OF}{more}}})", legend)
 
 
+def per_hour(metric: str, by: str) -> str:
+    return f"3600 * sum by ({by}) (rate({metric}{{{OF}}}[$__rate_interval]))"
+
+
+def share(metric: str) -> str:
+    """Of all AI calls."""
+    return " / ".join(
+        f"sum(rate({name}{{{OF}}}[$__rate_interval]))" for name in (metric, "telemetry_gateway_ai_calls_total")
+    )
+
+
 def quantiles(metric: str, by: str = "", legend: str = "") -> list[Query]:
     """p50 and p99 of a histogram."""
     labels = ", ".join(filter(None, ("le", by)))
@@ -49,11 +60,41 @@ def quantiles(metric: str, by: str = "", legend: str = "") -> list[Query]:
 ROWS: dict[str, list[Panel]] = {
     "Bill": [
         Panel(
-            "Calls without a price",
-            "short",
-            [total("telemetry_gateway_unpriced_calls", "model", "{{model}}")],
-            "Their cost is unknown and in no total; since the start of the process.",
+            "Cost per hour by model",
+            "none",
+            [Query(per_hour("telemetry_gateway_ai_cost_total", "currency, model"), "{{currency}} {{model}}")],
+            "In the currency of the calls; calls whose cost is not known are not in it.",
             stacked=True,
+        ),
+        Panel(
+            "Cost per hour by team",
+            "none",
+            [Query(per_hour("telemetry_gateway_ai_cost_total", "currency, team"), "{{currency}} {{team}}")],
+            "An empty name is an unknown team.",
+            stacked=True,
+        ),
+        Panel(
+            "Tokens per hour",
+            "short",
+            [Query(per_hour("telemetry_gateway_ai_tokens_total", "type"), "{{type}}")],
+            "Input includes cache_read and cache_creation, output includes reasoning.",
+        ),
+        Panel(
+            "Calls per hour by provider",
+            "short",
+            [
+                Query(per_hour("telemetry_gateway_ai_calls_total", "provider"), "{{provider}}"),
+                Query(per_hour("telemetry_gateway_ai_failed_calls_total", "provider"), "failed: {{provider}}"),
+            ],
+        ),
+        Panel(
+            "Share of calls without cost or usage",
+            "percentunit",
+            [
+                Query(share("telemetry_gateway_ai_calls_without_cost_total"), "no known cost"),
+                Query(share("telemetry_gateway_ai_calls_missing_usage_total"), "no tokens stated"),
+            ],
+            "They are missing from the bill.",
         ),
         Panel(
             "Items by outcome",
@@ -61,11 +102,6 @@ ROWS: dict[str, list[Panel]] = {
             [total("telemetry_gateway_items", "fate", "{{fate}}")],
             "received = kept + duplicate + suppressed + rejected + ignored",
             stacked=True,
-        ),
-        Panel(
-            "Rejected, duplicate and suppressed by reason",
-            "short",
-            [total("telemetry_gateway_item_reasons", "fate, reason", "{{fate}}: {{reason}}", ', fate!="kept"')],
         ),
     ],
     "Traffic": [

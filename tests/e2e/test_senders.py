@@ -108,6 +108,16 @@ def test_a_restart_forgets_nothing_and_a_stopped_gateway_is_asked_by_its_file(ga
     assert after == before
 
 
+def test_doctor_names_who_leaves_usage_out_with_the_remedy(gateway: GatewayProcess) -> None:
+    for number in range(25):
+        httpx.post(f"{gateway.intake_url}/v1/traces", content=silent_call(f"more-{number}"), headers=PROTOBUF)
+    ended = run_command(gateway, "doctor", "--json")
+    found = [each for each in ended.json["findings"] if "state no tokens" in each["text"]]
+    assert [each["level"] for each in found] == ["warning"]
+    assert found[0]["text"].startswith("app (otlp.traces)")
+    assert "stream_options.include_usage" in found[0]["remedy"]
+
+
 async def test_a_key_is_named_and_a_request_without_one_stands_apart(tmp_path: Path) -> None:
     async with running_gateway(tmp_path) as running, httpx.AsyncClient() as client:
         created = await running.keys.create("team-search", Fixed(frozenset({INGEST_SCOPE})), by="a@example.com")
