@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,7 +19,12 @@ class Logged(NamedTuple):
     fields: frozenset[str]
 
 
-def logged() -> Iterator[Logged]:
+@cache
+def logged() -> tuple[Logged, ...]:
+    return tuple(read_packages())
+
+
+def read_packages() -> Iterator[Logged]:
     for package in PACKAGES:
         for path in (ROOT / package).rglob("*.py"):
             tree = ast.parse(path.read_text())
