@@ -37,6 +37,15 @@ class Insight(TypedDict):
     last_updated: str
 
 
+class StatusChange(TypedDict):
+    """One entry of an insight's history."""
+
+    status: Status
+    at: str
+    by: str | None
+    """Name of the key that set it; None when the rules set it."""
+
+
 class InsightDetail(Insight):
     """One insight as it is read by its id."""
 
@@ -45,6 +54,8 @@ class InsightDetail(Insight):
     status_set_by: str | None
     """Name of the key that set the status; None when the rules set it."""
     status_set_at: str | None
+    history: list[StatusChange]
+    """The statuses that it had, the oldest first; at most 50."""
 
 
 class Finding(NamedTuple):

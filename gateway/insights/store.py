@@ -29,10 +29,10 @@ from gateway.insights.tables import (
     every_insight,
     find_insight,
     forget_old_settlements,
-    insight_detail,
     insight_item,
     make_insight_tables,
     note_findings,
+    read_insight,
 )
 from gateway.lists.conventions import ListRequest, Page
 from gateway.lists.table import fetch_page
@@ -96,7 +96,7 @@ class InsightStore:
         return [insight_item(row) for row in sorted(rows, key=lambda row: -row.last_updated_ms)]
 
     async def read(self, insight_id: str) -> InsightDetail:
-        return insight_detail(await self._database.read(partial(find_insight, insight_id=insight_id)))
+        return await self._database.read(partial(read_insight, insight_id=insight_id))
 
     async def create(self, content: Content) -> InsightDetail:
         """Raises InvalidInsight, TooMany."""

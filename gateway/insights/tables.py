@@ -24,7 +24,7 @@ from gateway.insights.changes import (
     status_when_found,
     status_when_gone,
 )
-from gateway.insights.finding import Finding, Insight, InsightDetail, Status
+from gateway.insights.finding import Finding, Insight, InsightDetail, Status, StatusChange
 from gateway.storage.database import Database, scripts_of
 from spool.clock import rfc3339_ms
 
@@ -109,13 +109,19 @@ def insight_item(row: InsightRow) -> Insight:
     )
 
 
-def insight_detail(row: InsightRow) -> InsightDetail:
+def read_insight(connection: sqlite3.Connection, insight_id: str) -> InsightDetail:
+    """Raises NoSuchInsight."""
+    row = find_insight(connection, insight_id)
     set_at_ms = row.status_set_at_ms
+    changes = connection.execute(
+        "SELECT status, at_ms, set_by FROM insight_history WHERE insight_id = ? ORDER BY change_no", (insight_id,)
+    )
     return InsightDetail(
         **insight_item(row),
         cause=row.cause or None,
         status_set_by=row.status_set_by,
         status_set_at=None if set_at_ms is None else rfc3339_ms(set_at_ms),
+        history=[StatusChange(status=status, at=rfc3339_ms(at_ms), by=by) for status, at_ms, by in changes],
     )
 
 
@@ -157,7 +163,7 @@ def create_insight(
     if made >= MOST_MADE:
         raise TooMany(f"insights: {MOST_MADE} were made by hand already; delete some first")
     put_insight(connection, InsightRow(insight_id, None, "", **new.model_dump(), last_updated_ms=now_ms))
-    return insight_detail(find_insight(connection, insight_id))
+    return read_insight(connection, insight_id)
 
 
 def change_insight(
@@ -173,7 +179,7 @@ def change_insight(
         change |= {"status_set_by": by, "status_set_at_ms": now_ms}
     changed = row._replace(**change, last_updated_ms=now_ms)  # type: ignore[arg-type]  # checked: the names are columns, the values their types
     put_insight(connection, changed)
-    return insight_detail(changed)
+    return read_insight(connection, insight_id)
 
 
 def delete_insight(connection: sqlite3.Connection, insight_id: str) -> None:

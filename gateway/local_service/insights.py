@@ -73,8 +73,7 @@ def create(connection: sqlite3.Connection, call: Call) -> Answer:
 
 @_as_service_errors
 def read(connection: sqlite3.Connection, call: Call) -> Answer:
-    row = tables.find_insight(connection, call.params["insight_id"])
-    return json_answer(200, {"insight": tables.insight_detail(row)})
+    return json_answer(200, {"insight": tables.read_insight(connection, call.params["insight_id"])})
 
 
 @_as_service_errors

@@ -57,6 +57,8 @@ def test_the_status_is_set_and_a_comment_written_by_the_keyboard(
     browser.press_by_keyboard("in progress")
     assert "The status is “in progress” now." in browser.text
     assert not browser.has_button("in progress")
+    assert [entry.split()[0] for entry in browser.texts(".history li")] == ["new", "in"]
+    assert browser.texts(".history li")[1].endswith("by operator")
     browser.fill("Your comment", COMMENT).press_by_keyboard("Add the comment")
     assert browser.texts(".comment .text") == [COMMENT]
     assert looks.faults("insight") == []

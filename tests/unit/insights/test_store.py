@@ -151,6 +151,26 @@ async def test_a_status_tells_who_set_it_and_moves_the_date(store: InsightStore,
     assert changed["status_set_at"] == changed["last_updated"] == "2026-01-05T10:01:00.000Z"
 
 
+async def test_the_history_holds_each_status_with_who_set_it(store: InsightStore, clock: Clock) -> None:
+    await store.note([finding()])
+    for status in ("on_hold", "on_hold", "in_progress"):
+        clock.now_ms += 60_000
+        await store.change(finding().insight_id, {"status": status}, by="ops")
+    clock.now_ms += 60_000
+    await store.note([])
+    history = (await store.read(finding().insight_id))["history"]
+    assert [(each["status"], each["by"], each["at"][14:16]) for each in history] == [
+        ("new", None, "00"), ("on_hold", "ops", "01"), ("in_progress", "ops", "03"), ("addressed", None, "04"),
+    ]  # fmt: skip
+    for number in range(60):
+        await store.change(finding().insight_id, {"status": ("new", "ignored")[number % 2]}, by=f"ops {number}")
+    kept = (await store.read(finding().insight_id))["history"]
+    assert [each["by"] for each in kept] == [f"ops {number}" for number in range(10, 60)]
+    await store.delete(finding().insight_id)
+    await store.note([finding()])
+    assert len((await store.read(finding().insight_id))["history"]) == 1
+
+
 @pytest.mark.parametrize("field", ["title", "category", "effort", "cost_impact"])
 async def test_of_what_was_found_only_the_status_is_changed_by_hand(store: InsightStore, field: str) -> None:
     await store.note([finding()])

@@ -64,6 +64,7 @@ async def test_what_was_made_is_read_listed_changed_and_deleted(client: Client, 
         "cause": None,
         "status_set_by": None,
         "status_set_at": None,
+        "history": [{"status": "new", "at": "2026-01-05T10:00:00.000Z", "by": None}],
     }
     assert (await client.get(path)).json == {"insight": insight}
     (item,) = (await client.get(INSIGHTS)).json["insights"]
@@ -72,6 +73,7 @@ async def test_what_was_made_is_read_listed_changed_and_deleted(client: Client, 
     reply = await client.patch(path, {"status": "in_progress", "cost_impact": None})
     later = "2026-01-05T10:00:01.000Z"
     changed = {**insight, "status": "in_progress", "cost_impact": None, "last_updated": later}
+    changed["history"] = [*insight["history"], {"status": "in_progress", "at": later, "by": "everything"}]
     assert reply.json == {"insight": {**changed, "status_set_by": "everything", "status_set_at": later}}
     gone = await client.delete(path)
     assert (gone.status, gone.body) == (204, b"")
