@@ -50,7 +50,7 @@ def browser(window: Browser, gateway: GatewayProcess) -> Iterator[Browser]:
     window.show_as("light", 1280)
     yield window.at(gateway)
     complaints = window.console()
-    window.forget_session()
+    window.forget_session().console()
     assert complaints == []
 
 

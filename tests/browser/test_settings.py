@@ -4,8 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.browser.traffic import post
 from tests.support.browser import Browser, Looks, Programs
 from tests.support.gateway_process import GatewayProcess
+from tests.support.spans import call_span
 
 SECRET = "CANARY-7Q-of-a-source"
 
@@ -42,6 +44,10 @@ def test_a_snippet_with_the_address_of_this_gateway_is_copied(
     assert f"{gateway.intake_url}/otlp/v1/sources/litellm" in browser.find("pre").text
     assert looks.faults("connect-one") == []
     browser.show_as("light", 1280)
+    made = browser.find("#made").text
+    body = call_span("a change that the page learns of", (7, 3))
+    post(f"{gateway.intake_url}/otlp/v1/traces", body, {"Content-Type": "application/x-protobuf"})
+    browser.until(lambda: browser.find("#made").text != made, "up to date")
     browser.button("Copy").click()
     browser.until(lambda: "Copied" in browser.find(".snippet").text, "copied")
 

@@ -117,7 +117,11 @@ class Browser:
         return self
 
     def forget_session(self) -> Self:
-        self.driver.delete_all_cookies()
+        """Leave the page, whose live updates would be refused without its session, and forget the
+        cookies.
+        """
+        self.driver.get("about:blank")
+        self.driver.execute_cdp_cmd("Network.clearBrowserCookies", {})
         return self
 
     def visit(self, path: str) -> Self:
