@@ -3,12 +3,10 @@ keys that are damaged, verify and backup.
 """
 
 import asyncio
-import json
 import os
 import secrets
 import sqlite3
 import subprocess
-import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -20,6 +18,7 @@ import pytest
 from benchmarks.bodies import Shape, Template
 from benchmarks.processes import Process
 from benchmarks.scenario import fetch, running_sink
+from tests.support.commands import Ended, run_telemetry_gateway
 from tests.support.damage import PAGE_BYTES
 from tests.support.gateway_process import GatewayProcess, Upstream, broken_identities
 from tests.support.kill_load import Load
@@ -45,19 +44,12 @@ async def _send(gateway: GatewayProcess) -> None:
         await load.send_one()
 
 
-def command(gateway: GatewayProcess, *words: str) -> subprocess.CompletedProcess[str]:
+def command(gateway: GatewayProcess, *words: str) -> Ended:
     """A command on the gateway's configuration."""
     config = gateway.data_dir.parent / "config.yaml"
     admin = gateway.admin_url.removeprefix("http://")
-    env = {**os.environ, "TEST_UPSTREAM_KEY": "x" * 32, "TELEMETRY_GATEWAY_LISTEN_ADMIN": admin}
-    return subprocess.run(
-        [sys.executable, "-m", "gateway.cli.main", *words, "--config", str(config)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        env=env,
-    )
+    environ = {"TEST_UPSTREAM_KEY": "x" * 32, "TELEMETRY_GATEWAY_LISTEN_ADMIN": admin}
+    return run_telemetry_gateway(*words, "--config", str(config), environ=environ)
 
 
 def zero_a_page_of_records(data_dir: Path) -> None:
@@ -72,11 +64,11 @@ def zero_a_page_of_records(data_dir: Path) -> None:
 
 def test_c03_a_gateway_on_a_damaged_spool_starts_and_says_what_is_gone(gateway: GatewayProcess) -> None:
     assert gateway.stop() == 0
-    kept = json.loads(command(gateway, "spool", "status", "--json").stdout)["lanes"]["ai_telemetry"]["kept"]
+    kept = command(gateway, "spool", "status", "--json").json["lanes"]["ai_telemetry"]["kept"]
     zero_a_page_of_records(gateway.data_dir)
     checked = command(gateway, "spool", "verify", "--json")
-    assert checked.returncode == 1
-    assert {finding["of"] for finding in json.loads(checked.stdout)["findings"]} == {"pages"}
+    assert checked.code == 1
+    assert {finding["of"] for finding in checked.json["findings"]} == {"pages"}
 
     gateway.start()
     status = gateway.status()
@@ -96,7 +88,7 @@ def test_c03_a_gateway_on_a_damaged_spool_starts_and_says_what_is_gone(gateway: 
     for kept_file in (gateway.data_dir / "quarantine").glob("*/*"):
         kept_file.unlink()
     assert fetch(gateway.admin_url + "/readyz") == b"ready\n"
-    assert command(gateway, "spool", "verify").returncode == 0, "asked of the running gateway"
+    assert command(gateway, "spool", "verify").code == 0, "asked of the running gateway"
 
 
 def page(gateway: GatewayProcess) -> bytes:
@@ -107,15 +99,15 @@ def page(gateway: GatewayProcess) -> bytes:
 def test_a_backup_of_a_running_gateway_is_a_spool_of_its_own(gateway: GatewayProcess, tmp_path: Path) -> None:
     kept = gateway.status()["lanes"]["ai_telemetry"]["kept"]
     done = command(gateway, "spool", "backup", str(tmp_path / "restored" / "spool.db"))
-    assert done.returncode == 1, "the folder is not there, and is not made"
+    assert done.code == 1, "the folder is not there, and is not made"
     (tmp_path / "restored").mkdir()
     done = command(gateway, "spool", "backup", str(tmp_path / "restored" / "spool.db"), "--json")
-    assert done.returncode == 0, done.stderr
+    assert done.code == 0, done.err
     assert (tmp_path / "restored" / "spool.db").stat().st_mode & 0o777 == 0o600
-    assert json.loads(done.stdout)["bytes"] == (tmp_path / "restored" / "spool.db").stat().st_size
+    assert done.json["bytes"] == (tmp_path / "restored" / "spool.db").stat().st_size
     again = command(gateway, "spool", "backup", str(tmp_path / "restored" / "spool.db"))
-    assert again.returncode == 1
-    assert "exists already" in again.stderr
+    assert again.code == 1
+    assert "exists already" in again.err
     gateway.kill()
     (tmp_path / "restored").rename(gateway.data_dir.parent / "restored-data")
     for name in ("spool.db", "spool.db-wal", "spool.db-shm"):
@@ -129,11 +121,11 @@ def test_a_backup_of_a_running_gateway_is_a_spool_of_its_own(gateway: GatewayPro
 
 def test_verify_says_that_all_is_well(gateway: GatewayProcess) -> None:
     running = command(gateway, "spool", "verify", "--json")
-    assert running.returncode == 0, running.stdout + running.stderr
-    assert json.loads(running.stdout)["records"] == REQUESTS * 20
+    assert running.code == 0, running.out + running.err
+    assert running.json["records"] == REQUESTS * 20
     gateway.kill()
     stopped = command(gateway, "spool", "verify", "--json")
-    assert json.loads(stopped.stdout) == json.loads(running.stdout), "the log is read too"
+    assert stopped.json == running.json, "the log is read too"
 
 
 def test_verify_and_backup_need_the_admin_token(gateway: GatewayProcess) -> None:
@@ -191,9 +183,9 @@ def test_damaged_keys_do_not_open_the_intake(tmp_path: Path, what: str) -> None:
 def test_keys_that_lost_their_write_ahead_log_do_not_open_the_intake(tmp_path: Path, *, is_revoked: bool) -> None:
     gateway = GatewayProcess(tmp_path, upstream=Upstream("http://127.0.0.1:9", secrets.token_hex(16)))
     with gateway:
-        assert command(gateway, "keys", "create", "--name", "sender", "--managed", "send-ai-telemetry").returncode == 0
+        assert command(gateway, "keys", "create", "--name", "sender", "--managed", "send-ai-telemetry").code == 0
         if is_revoked:
-            assert command(gateway, "keys", "delete", "sender", "--confirm", "sender").returncode == 0
+            assert command(gateway, "keys", "delete", "sender", "--confirm", "sender").code == 0
         gateway.kill()
         (gateway.data_dir / "control.db-wal").unlink()
         gateway.start()

@@ -5,10 +5,7 @@ until all of it is answered.
 import asyncio
 import itertools
 import json
-import os
 import sqlite3
-import subprocess
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -20,6 +17,7 @@ from urllib.parse import quote
 
 import aiohttp
 
+from tests.support.commands import Ended, run_telemetry_gateway
 from tests.support.gateway_process import GatewayProcess
 
 JSON = {"Content-Type": "application/json"}
@@ -167,21 +165,13 @@ def most_over_bucket(times_ms: list[int], per_s: float) -> float:
     return most
 
 
-class Ended(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
 def run_devices(gateway: GatewayProcess, *arguments: str, runs: bool = True) -> Ended:
     """`telemetry-gateway devices …` as an operator has it; *runs*: the gateway does."""
     return run_command(gateway, "devices", *arguments, runs=runs)
 
 
 def run_command(gateway: GatewayProcess, *arguments: str, runs: bool = True) -> Ended:
-    command = [sys.executable, "-m", "gateway.cli.main", *arguments]
-    environ = {**os.environ, "COLUMNS": "200", "TELEMETRY_GATEWAY_DATA": str(gateway.data_dir)}
+    environ = {"TELEMETRY_GATEWAY_DATA": str(gateway.data_dir)}
     if runs:
         environ["TELEMETRY_GATEWAY_LISTEN_ADMIN"] = gateway.admin_url.removeprefix("http://")
-    ended = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=False)
-    return Ended(ended.returncode, ended.stdout, ended.stderr)
+    return run_telemetry_gateway(*arguments, environ=environ)
