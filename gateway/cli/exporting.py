@@ -38,7 +38,7 @@ class Export(NamedTuple):
 
 async def export(config: Config, asked: Export) -> int:
     """0 when all of it was written. Raises ClickException."""
-    rows = [row async for row in _rows(config, asked)]
+    rows = [row async for row in export_rows(config, asked)]
     head: Sequence[str] = columns(asked.group_by)
     if asked.form == "focus":
         head, kept = focus.COLUMNS, list(focus.focus_rows(rows))
@@ -62,7 +62,7 @@ def _note_left_out(calls: int) -> None:
         click.echo(f"{left_out} in no row's cost: FOCUS knows no unknown cost", err=True)
 
 
-async def _rows(config: Config, asked: Export) -> AsyncIterator[Row]:
+async def export_rows(config: Config, asked: Export) -> AsyncIterator[Row]:
     """The rows of one period after the other."""
     step = _STEPS[asked.interval]
     start = asked.since

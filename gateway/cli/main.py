@@ -22,7 +22,7 @@ from gateway.cli.options import (
     read_config,
 )
 from gateway.cli.senders_commands import senders
-from gateway.cli.usage_commands import export, forget_user, usage
+from gateway.cli.usage_commands import export, forget_user, reconcile, usage
 from gateway.config.model import Config
 from gateway.local_service.misbehave import parse_misbehave
 
@@ -530,6 +530,7 @@ main.add_command(keys)
 main.add_command(usage)
 main.add_command(export)
 main.add_command(forget_user)
+main.add_command(reconcile)
 
 
 if __name__ == "__main__":

@@ -37,14 +37,24 @@ class Options(NamedTuple):
             "sort_key": self.sort, "limit": str(self.limit or LIMIT),
         }  # fmt: skip
         order = [] if self.sort is None else [("sort_order", "asc" if self.sort == "name" else "desc")]
-        return [*((name, value) for name, value in named.items() if value is not None), *order, *self._filters()]
+        return [
+            *((name, value) for name, value in named.items() if value is not None),
+            *order,
+            *self._filters(),
+            *self._unknown(),
+        ]
 
     def _filters(self) -> Iterator[tuple[str, str]]:
         for text in self.where:
             name, is_filter, value = text.partition("=")
             if not is_filter or name not in DIMENSIONS:
                 raise click.UsageError(f"--where: NAME=VALUE is needed, NAME of {', '.join(DIMENSIONS)}")
-            yield (name, value) if value else ("unknown", name)
+            if value:
+                yield name, value
+
+    def _unknown(self) -> list[tuple[str, str]]:
+        names = [text.removesuffix("=") for text in self.where if text.endswith("=")]
+        return [("unknown", ",".join(names))] if names else []
 
 
 async def print_usage(config: Config, options: Options, *, as_json: bool) -> int:

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
 
@@ -96,3 +97,65 @@ def forget_user(
 
     config = config_of(config_file, data_dir)
     sys.exit(asyncio.run(forget(config, user, dry_run=dry_run, is_agreed=is_agreed, as_json=as_json)))
+
+
+@click.command()
+@config_option
+@data_dir_option
+@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--provider", help="Whose export it is, as records name it; needed for a CSV with columns of its own.")
+@click.option(
+    "--column",
+    "columns",
+    multiple=True,
+    metavar="NAME=COLUMN",
+    help="Of such a CSV, such as date=Day; may be repeated.",
+)
+@click.option(
+    "--tolerance", default="1%", show_default=True, help="Differences up to this share of the larger are none."
+)
+@click.option("--currency", default="USD", show_default=True, help="Costs in others are left out.")
+@json_option
+def reconcile(
+    config_file: Path | None,
+    data_dir: Path | None,
+    files: tuple[Path, ...],
+    provider: str | None,
+    columns: tuple[str, ...],
+    tolerance: str,
+    currency: str,
+    as_json: bool,  # noqa: FBT001 as above
+) -> None:
+    """Compare a provider's usage export with what was counted, by day and model."""
+    from gateway.cli.reconciling import reconcile as compare  # noqa: PLC0415 as above
+
+    config = config_of(config_file, data_dir)
+    asked = compare(
+        config,
+        files,
+        provider=provider,
+        columns=_columns(columns),
+        tolerance=_share(tolerance),
+        currency=currency.upper(),
+        as_json=as_json,
+    )
+    sys.exit(asyncio.run(asked))
+
+
+def _columns(texts: tuple[str, ...]) -> dict[str, str]:
+    from gateway.usage.reconcile.statements import COLUMNS  # noqa: PLC0415 as above
+
+    found = dict(text.split("=", 1) for text in texts if "=" in text)
+    if len(found) < len(texts) or not found.keys() <= set(COLUMNS):
+        raise click.UsageError(f"--column: NAME=COLUMN is needed, NAME of {', '.join(COLUMNS)}")
+    return found
+
+
+def _share(text: str) -> Decimal:
+    try:
+        share = Decimal(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except InvalidOperation:
+        raise click.UsageError("--tolerance: a share is needed, such as 1% or 0.01") from None
+    if not 0 <= share <= 1:
+        raise click.UsageError("--tolerance: from 0 to 100% is needed")
+    return share
