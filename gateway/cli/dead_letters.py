@@ -10,6 +10,7 @@ from rich.table import Table
 
 from gateway.admin import dead_letters
 from gateway.cli.printing import plain, print_table
+from gateway.cli.progress import waiting
 from gateway.cli.requests import DEAD_LETTERS, ask
 from gateway.common.plural import plural
 from gateway.config.model import Config
@@ -87,7 +88,8 @@ async def print_letter(config: Config, id_: int, *, as_json: bool) -> int:
 
 async def replay(config: Config, choice: Choice, ids: Sequence[int], *, as_json: bool) -> int:
     """0 when every chosen dead letter is pending again, and some of *ids* exist."""
-    answer = await ask(config, DEAD_LETTERS, dead_letters.REPLAY, body=choice.body(ids))
+    with waiting("Putting back"):
+        answer = await ask(config, DEAD_LETTERS, dead_letters.REPLAY, body=choice.body(ids))
     if as_json:
         click.echo(json.dumps(answer))
     else:
@@ -107,7 +109,8 @@ async def drop(config: Config, choice: Choice, ids: Sequence[int], *, is_sure: b
         await confirm(config, choice, ids)
     chosen = choice.body(ids)
     is_all = not chosen.keys() - {"limit"}
-    answer = await ask(config, DEAD_LETTERS, dead_letters.DROP, body={**chosen, "all": True} if is_all else chosen)
+    with waiting("Dropping"):
+        answer = await ask(config, DEAD_LETTERS, dead_letters.DROP, body={**chosen, "all": True} if is_all else chosen)
     if as_json:
         click.echo(json.dumps(answer))
     else:
@@ -150,7 +153,8 @@ async def replay_delivered(config: Config, lanes: Sequence[str], since: str, *, 
                 f"Send {records} delivered records again? An upstream that does not know their ids counts them twice."
             )
             click.confirm(text, abort=True, err=True)
-    answer = await ask(config, DEAD_LETTERS, dead_letters.RESEND, body=body)
+    with waiting("Putting back"):
+        answer = await ask(config, DEAD_LETTERS, dead_letters.RESEND, body=body)
     if as_json:
         click.echo(json.dumps(answer))
     else:

@@ -110,7 +110,7 @@ async def create_or_ask(place: KeyPlace, body: Mapping[str, Any], *, is_sure: bo
 def print_senders(senders: Sequence[Mapping[str, Any]]) -> None:
     """Print who sent without a key in the last hour."""
     click.echo(
-        "From the first key on, senders without one are refused. These posted without one in the last hour:", err=True
+        "From the first key on, senders without one are refused.\nThese posted without one in the last hour:", err=True
     )
     table = Table(box=None, padding=(0, 2, 0, 2))
     for name in ("address", "product", "requests", "last seen", "paths"):

@@ -1,11 +1,14 @@
 """Texts of others on a terminal, and tables of them."""
 
 import sys
+from textwrap import wrap
 from typing import TextIO
 
+import click
 from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
+from rich.text import Text
 
 WIDEST = 1 << 20
 """Columns of a terminal; no table has so many."""
@@ -26,12 +29,36 @@ def harmless(text: str) -> str:
 def print_table(table: Table, to: TextIO | None = None) -> None:
     """*table* on stdout, or on *to*; nothing in it is cut.
 
-    It fits a terminal where its columns can be wrapped at blanks to do so; else, and where there is
-    no terminal, a row is one line.
+    On a terminal it fits: its columns are wrapped at blanks, or, where that is not enough, each row
+    is a block with a line for each column. Where there is no terminal, a row is one line.
     """
     to = to or sys.stdout
     console = Console(file=to)
     needed = Measurement.get(console, console.options.update(max_width=WIDEST), table)
-    if not to.isatty() or needed.minimum > console.width:
+    if not to.isatty():
         console.width = needed.maximum
+    elif needed.minimum > console.width:
+        print_blocks(table, to, console.width)
+        return
     console.print(table)
+
+
+def print_blocks(table: Table, to: TextIO, columns: int) -> None:
+    """Each row as lines of a column's name and its value, which is broken at blanks alone: what is
+    one word can be copied.
+    """
+    names = [_text(column.header) for column in table.columns]
+    width = max(map(len, names))
+    if table.title:
+        click.echo(_text(table.title), file=to)
+    for cells in zip(*(column.cells for column in table.columns), strict=True):
+        for name, cell in zip(names, cells, strict=True):
+            if text := _text(cell):
+                lines = wrap(text, columns - width - 2, break_long_words=False, break_on_hyphens=False)
+                click.echo(f"{name:{width}}  " + f"\n{'':{width}}  ".join(lines), file=to)
+        click.echo(file=to)
+
+
+def _text(cell: object) -> str:
+    """A cell or a header without its markup."""
+    return Text.from_markup(cell).plain if isinstance(cell, str) else str(cell)

@@ -9,7 +9,15 @@ from typing import Final, Protocol
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 LINE_EVERY_S: Final = 5.0
 LOOK_EVERY_S: Final = 0.25
@@ -79,19 +87,47 @@ def progress() -> Iterator[Shown]:
 @contextmanager
 def watched(measure: Callable[[], int], advance: Callable[[int], None]) -> Iterator[None]:
     """Report to *advance*, every quarter of a second, what *measure* has grown by."""
-    over, before = threading.Event(), 0
+    before = 0
 
-    def watch() -> None:
+    def look() -> None:
         nonlocal before
-        while not over.wait(LOOK_EVERY_S):
-            now = measure()
-            advance(max(0, now - before))
-            before = max(now, before)
+        now = measure()
+        advance(max(0, now - before))
+        before = max(now, before)
 
-    watching = threading.Thread(target=watch, daemon=True)
-    watching.start()
+    with every(LOOK_EVERY_S, look):
+        yield
+
+
+@contextmanager
+def waiting(step: str) -> Iterator[None]:
+    """Show that *step* goes on where nothing states how far it is: the time on a terminal, else a
+    line every few seconds.
+    """
+    if sys.stderr.isatty():
+        columns = (TextColumn("{task.description}"), SpinnerColumn("line"), TimeElapsedColumn())
+        with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+            bars.add_task(step, total=None)
+            yield
+        return
+    began_s = time.monotonic()
+    with every(LINE_EVERY_S, lambda: click.echo(f"{step}: {time.monotonic() - began_s:.0f} s", err=True)):
+        yield
+
+
+@contextmanager
+def every(pause_s: float, act: Callable[[], None]) -> Iterator[None]:
+    """Call *act* again and again, on a thread of its own, until the block ends."""
+    over = threading.Event()
+
+    def repeat() -> None:
+        while not over.wait(pause_s):
+            act()
+
+    repeating = threading.Thread(target=repeat, daemon=True)
+    repeating.start()
     try:
         yield
     finally:
         over.set()
-        watching.join()
+        repeating.join()

@@ -11,6 +11,7 @@ from rich.table import Table
 from gateway.admin import spool_files
 from gateway.cli.offline_spool import LANE_COLUMNS
 from gateway.cli.printing import print_table
+from gateway.cli.progress import waiting
 from gateway.cli.requests import SPOOL, STATUS, ask
 from gateway.common.plural import plural
 from gateway.config.model import Config
@@ -28,7 +29,8 @@ async def print_status(config: Config, *, as_json: bool) -> int:
 
 async def print_verified(config: Config, *, as_json: bool) -> int:
     """0 when nothing was found."""
-    verified = await ask(config, SPOOL, spool_files.VERIFY)
+    with waiting("Reading the spool"):
+        verified = await ask(config, SPOOL, spool_files.VERIFY)
     if as_json:
         click.echo(json.dumps(verified))
     else:
@@ -43,7 +45,8 @@ async def print_verified(config: Config, *, as_json: bool) -> int:
 
 async def print_backup(config: Config, to: Path, *, as_json: bool) -> int:
     """0 when the copy is on disk."""
-    done = await ask(config, SPOOL, spool_files.BACK_UP, body={"file": str(to)})
+    with waiting("Copying the spool"):
+        done = await ask(config, SPOOL, spool_files.BACK_UP, body={"file": str(to)})
     click.echo(json.dumps(done) if as_json else f"{done['file']}: {done['bytes']} bytes")
     return 0
 
