@@ -83,4 +83,5 @@ def _run_module(module: str, arguments: Sequence[str], log: Path, environ: Envir
     os.environ.update(environ)
     os.chdir(PROJECT_ROOT)
     sys.argv = [module, *arguments]
+    sys.modules.pop(module, None)  # else runpy warns on stderr, which is the log
     runpy.run_module(module, run_name="__main__", alter_sys=True)
