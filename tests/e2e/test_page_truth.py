@@ -87,7 +87,7 @@ class Rows(HTMLParser):
 def rows_of(html: str) -> Iterator[tuple[str, Shown]]:
     parser = Rows()
     parser.feed(html)
-    for name, calls, input_tokens, output_tokens, cost in parser.rows:
+    for name, cost, calls, input_tokens, output_tokens in parser.rows:
         costs = {currency: Decimal(amount) for currency, amount in map(str.split, cost[1])}
         yield name[0].strip(), (count(calls[0]), count(input_tokens[0]), count(output_tokens[0]), costs)
 

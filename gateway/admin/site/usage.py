@@ -18,9 +18,9 @@ PER_PAGE: Final = 50
 MAX_DIGITS: Final = 9
 ORDERS: Final[tuple[OrderBy, ...]] = get_args(OrderBy)
 SORTED: Final[dict[OrderBy, str]] = {
-    "name": "Name", "calls": "Calls", "input_tokens": "Input tokens", "output_tokens": "Output tokens", "cost": "Cost",
+    "name": "Name", "cost": "Cost", "calls": "Calls", "input_tokens": "Input tokens", "output_tokens": "Output tokens",
 }  # fmt: skip
-"""Column -> its head; in the order of the table, where cache reads stand before the output."""
+"""Column -> its head, in the order of the table."""
 
 
 def usage(question: Question, dimension: Dimension, order: OrderBy, first: int, found: Breakdown) -> dict[str, Any]:

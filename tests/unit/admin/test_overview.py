@@ -9,6 +9,7 @@ import pytest
 from gateway.admin.role import Role
 from gateway.admin.site import overview, usage, words
 from gateway.admin.site.charts import HEIGHT, PLOT_HEIGHT, Series, bar_chart, nice_top
+from gateway.admin.site.registry import VIEWS
 from gateway.admin.site.usage_answers import Usage
 from gateway.admin.site.usage_question import DEFAULT, RANGES, Filter, Question, question_of
 from gateway.contract.errors import BadPayload
@@ -76,12 +77,12 @@ def test_a_table_has_the_largest_the_rest_and_a_link_to_all() -> None:
     assert 'href="/usage?range=7d&amp;by=model">All 70<' in html
     assert 'href="/?range=7d&amp;model=m-1">m-1</a>' in html
     assert 'href="/?range=7d&amp;without=model">unknown</a>' in html
-    assert "68 more 7 1,200 300 USD 0.5000" in text_of(html)
+    assert "68 more USD 0.5000 7 1,200 300" in text_of(html)
 
 
 def test_what_is_folded_is_no_group_of_its_own() -> None:
     found = text(sums(), breakdown([("m-1", sums())], rest=sums(3)))
-    assert "not told apart 3" in found
+    assert "not told apart USD 1.23 3" in found
     assert "0 more" not in found
 
 
@@ -208,3 +209,16 @@ def test_a_viewer_sees_the_overview_and_no_more_views_than_it_may() -> None:
     )
     assert ">Viewer<" in html
     assert 'action="/logout"' in html
+
+
+def test_every_link_of_the_overview_leads_to_a_view() -> None:
+    by = breakdown([("m-1", sums())], 70)
+    edge = dict.fromkeys(figures()["edge"], 0)
+    contexts = [
+        overview.overview(figures(), [], WEEK, Usage(sums(), [], {"model": by}, None), NOW_MS),
+        overview.overview(figures(edge=edge), [], WEEK, Usage(NOTHING, [], {}, None), NOW_MS),
+    ]
+    paths = {view.path for view in VIEWS}
+    for context in contexts:
+        links = re.findall(r'<a [^>]*href="([^"?]*)', shown(overview.VIEW, context))
+        assert not [link for link in links if link != "#content" and link not in paths]
