@@ -7,12 +7,15 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.install import helm, systemd, wheel
+from tests.install import container, helm, proxies, systemd, wheel
 
 PARTS: dict[str, Callable[[Path], None]] = {
     "wheel": wheel.try_wheel,
     "systemd": systemd.try_systemd,
     "helm": helm.try_helm,
+    "nginx": proxies.try_nginx,
+    "caddy": proxies.try_caddy,
+    "container": container.try_container,
 }
 
 
