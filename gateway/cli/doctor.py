@@ -8,15 +8,18 @@ import asyncio
 import json
 import os
 import sqlite3
+import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final
 
 import click
 
 from gateway.admin import senders, spool_files
+from gateway.cli.doctor_exporters import of_exporters
 from gateway.cli.doctor_probes import DISK_SLOW_S, clock_skew_s, free_bytes, network_file_system, sync_s
+from gateway.cli.finding import Finding, Level
 from gateway.cli.options import read_config
 from gateway.cli.printing import harmless
 from gateway.cli.requests import SENDERS, STATUS, ask
@@ -30,12 +33,12 @@ from gateway.delivery.lanes import lanes_without_scope
 from gateway.observability.lane_log import is_closed
 from gateway.observability.metrics import EDGE_OUTCOMES, LaneStatus
 from gateway.observability.quarantine import degraded
-
-Level = Literal["ok", "warning", "fault"]
+from spool.sqlite.recovery.summary import read_summary
 
 SKEW_MOST_S: Final = 60.0
 """The service looks at times; a record from tomorrow is in no report of today."""
-OLDEST_SQLITE: Final = (3, 35, 0)
+OLDEST_SQLITE: Final = (3, 37, 0)
+"""The first with STRICT tables."""
 MOST_REFUSALS: Final = 5
 SENDERS_TO_LOOK_AT: Final = (("warning", "silent"), ("warning", "missing_usage"), ("limit", "20"))
 
@@ -82,15 +85,6 @@ REFUSAL_REMEDIES: Final[Mapping[str, str]] = {
 }
 
 
-class Finding(NamedTuple):
-    """What was looked at, and what was found there."""
-
-    level: Level
-    what: str
-    text: str
-    remedy: str | None = None
-
-
 async def examine(config_file: Path | None, data_dir: Path | None, *, as_json: bool) -> int:
     """Print each finding as it is made; 1 where one is a fault."""
     found: list[Finding] = []
@@ -135,9 +129,12 @@ async def findings(config_file: Path | None, data_dir: Path | None) -> AsyncIter
         yield finding
     for finding in of_disk(config):
         yield finding
+    yield of_clock(config.data_dir)
     if config.upstream is not None:
         async for finding in of_upstream(config.upstream):
             yield finding
+    async for finding in of_exporters(config):
+        yield finding
     async for finding in of_running(config, checks.owner):
         yield finding
 
@@ -152,7 +149,20 @@ def of_sqlite() -> Finding:
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
         oldest = ".".join(map(str, OLDEST_SQLITE))
         return Finding("fault", "SQLite", f"{version} is older than {oldest}", "run a Python with a newer SQLite")
+    if not sqlite3.threadsafety:
+        return Finding("fault", "SQLite", f"{version} is built without threads", "run a Python with another SQLite")
     return Finding("ok", "SQLite", version)
+
+
+def of_clock(data_dir: Path) -> Finding:
+    """Whether the clock is behind the time that the spool last noted."""
+    summary = read_summary(data_dir)
+    noted_ms = None if summary is None else summary.written_ms
+    behind_s = 0.0 if noted_ms is None else noted_ms / 1000 - time.time()
+    if behind_s > SKEW_MOST_S:
+        text = f"{behind_s:.0f} s behind what the spool noted last: it was set back"
+        return Finding("warning", "clock", text, "set the machine's clock by NTP (`timedatectl`)")
+    return Finding("ok", "clock", "is not behind what the spool noted last")
 
 
 def of_start(checks: StartChecks) -> Iterator[Finding]:

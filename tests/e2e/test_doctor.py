@@ -6,8 +6,9 @@ import secrets
 import shutil
 import socket
 import ssl
-from collections.abc import Callable
-from contextlib import AsyncExitStack
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,32 @@ def reach_no_upstream(setup: Setup) -> None:
     setup.options["upstream"] = {"base_url": f"http://127.0.0.1:{port}", "keys": [TELEMETRY]}
 
 
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def reach_no_collector(setup: Setup) -> None:
+    endpoint = f"http://127.0.0.1:{free_port()}"
+    setup.options["exporters"] = {"traces": {"type": "otlp", "endpoint": endpoint}}
+
+
+def push_telemetry_nowhere(setup: Setup) -> None:
+    setup.options["telemetry"] = {"endpoint": f"http://127.0.0.1:{free_port()}", "protocol": "grpc"}
+
+
+def write_records_nowhere(setup: Setup) -> None:
+    setup.options["exporters"] = {"archive": {"type": "file", "path": str(setup.folder / "none" / "records.ndjson")}}
+
+
+def set_the_clock_back(setup: Setup) -> None:
+    """The spool was written by a clock that was an hour ahead."""
+    for name in ("spool.summary", "state.summary"):
+        summary = json.loads((setup.data_dir / name).read_text())
+        summary["written_ms"] += 3_600_000
+        (setup.data_dir / name).write_text(json.dumps(summary))
+
+
 BROKEN: dict[Callable[[Setup], None], tuple[str, str, str]] = {
     misspell_an_option: ("configuration", "spool.max_byte: unknown option", "correct it in"),
     name_no_secret: ("configuration", "NO_SUCH_VARIABLE is not set", "correct it in"),
@@ -117,6 +144,10 @@ BROKEN: dict[Callable[[Setup], None], tuple[str, str, str]] = {
     turn_the_service_off: ("listeners", "listen.service must be host:port", "set another address"),
     name_a_long_socket: ("listeners", "the path is longer", "set another address"),
     open_to_all: ("open intake", "no key is enabled", "keys create"),
+    reach_no_collector: ("exporter traces", "cannot be reached: Connection refused", "correct its endpoint"),
+    push_telemetry_nowhere: ("telemetry", "cannot be reached: Connection refused", "correct its endpoint"),
+    write_records_nowhere: ("exporter archive", "none does not exist", "make the folder"),
+    set_the_clock_back: ("clock", "behind what the spool noted last", "by NTP"),
     want_more_than_the_disk_has: ("disk", "spool.max_bytes", "set spool.max_bytes below"),
 }
 """What is broken -> where it is found, what is said of it, and what to do."""
@@ -236,3 +267,36 @@ def test_a_network_file_system_is_known_by_the_mount_that_is_nearest(tmp_path: P
     mounts = tmp_path / "mounts"
     mounts.write_text(f"/dev/root / ext4 rw 0 0\n{line}\n")
     assert doctor_probes.network_file_system(Path("/srv/data/gateway"), mounts) == kind
+
+
+def test_a_collector_that_listens_is_well_and_one_of_an_unknown_authority_is_not(setup: Setup) -> None:
+    pair = Authority(setup.folder / "tls").signed("collector")
+    with socket.create_server(("127.0.0.1", 0)) as plain, tls_server(shown(pair)) as port:
+        setup.options["exporters"] = {
+            "plain": {"type": "otlp", "endpoint": f"http://127.0.0.1:{plain.getsockname()[1]}"},
+            "secret": {"type": "otlp", "endpoint": f"https://127.0.0.1:{port}"},
+        }
+        found = {x["what"]: x for x in json.loads(setup.command("doctor", "--json").out)["findings"]}
+    assert found["exporter plain"]["level"] == "ok"
+    assert found["exporter secret"]["level"] == "fault"
+    assert "its certificate is not trusted" in found["exporter secret"]["text"]
+    assert "ca_file" in found["exporter secret"]["remedy"]
+
+
+@contextmanager
+def tls_server(context: ssl.SSLContext) -> Iterator[int]:
+    """Takes TLS connections, and closes them; its port."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            with suppress(OSError):
+                while True:
+                    connection, _ = listening.accept()
+                    with suppress(OSError), context.wrap_socket(connection, server_side=True):
+                        pass
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield int(listening.getsockname()[1])
+        listening.shutdown(socket.SHUT_RDWR)
+        thread.join()
