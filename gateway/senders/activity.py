@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from gateway.contract.parsed_payload import Reported
+from gateway.sources.catalogue import SOURCES
 
 MOST: Final = 1000
 """The one that was silent longest goes first."""
@@ -179,24 +180,36 @@ def group_of(sender: SenderId) -> tuple[str | None, str, str]:
     return sender.key, sender.format, sender.product
 
 
-FORMATS: Final = {
+OTLP: Final = {
     "/v1/traces": "otlp.traces",
     "/v1/logs": "otlp.logs",
     "/v1/metrics": "otlp.metrics",
-    "/v1/events": "usage_events",
-    "/v1/records": "records",
-    "/opentelemetry.proto.collector.trace.v1.TraceService/Export": "otlp.traces",
-    "/opentelemetry.proto.collector.logs.v1.LogsService/Export": "otlp.logs",
-    "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export": "otlp.metrics",
+    "TraceService/Export": "otlp.traces",
+    "LogsService/Export": "otlp.logs",
+    "MetricsService/Export": "otlp.metrics",
 }
-PREFIXES: Final = {"/v1/unit-cost/": "unit_cost", "/v1/devices": "devices"}
+"""End of a route -> format, also below the path of a source or of a gateway that forwards."""
+PREFIXES: Final = {
+    "/v1/events": "usage_events",
+    "/events/v1/events": "usage_events",
+    "/v1/unit-cost/": "unit_cost",
+    "/unit-cost/v1/": "unit_cost",
+    "/v1/devices": "devices",
+    "/v2/ai-control-plane/devices": "devices",
+    "/v2/ai-telemetry/records": "records",
+}
 SOURCE: Final = "/v1/sources/"
+NATIVE: Final = {path: source.name for source in SOURCES.values() for path in source.native_paths}
+"""Paths that clients choose themselves."""
 
 
 def format_of(route: str) -> str:
     """The format that a *route*, as it is listed, takes; `unknown` for what is no route's."""
-    if route in FORMATS:
-        return FORMATS[route]
+    for end, name in OTLP.items():
+        if route.endswith(end):
+            return name
     if route.startswith(SOURCE):
         return route.removeprefix(SOURCE).partition("/")[0]
+    if route in NATIVE:
+        return NATIVE[route]
     return next((name for prefix, name in PREFIXES.items() if route.startswith(prefix)), "unknown")

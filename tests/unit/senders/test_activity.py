@@ -5,11 +5,21 @@ from pathlib import Path
 
 import pytest
 
+from gateway.receiver.admission import Admission
+from gateway.receiver.authenticator import OpenIntakeAuthenticator
+from gateway.receiver.body import Limits
+from gateway.receiver.cors import Cors
+from gateway.receiver.forwarded import forwarded_routes
+from gateway.receiver.otlp import otlp_routes
+from gateway.receiver.sources import source_routes
+from gateway.receiver.telemetry import telemetry_routes
 from gateway.senders.activity import MOST, MOST_SERVICES, OTHER, SenderId, Senders, format_of
 from gateway.senders.listing import sender_page
 from gateway.senders.store import SenderStore
 from gateway.senders.warning import warnings_of
+from gateway.sources.catalogue import SOURCES
 from gateway.storage.database import Database
+from tests.conformance.otlp_http.recording import RecordingIntake
 from tests.support.grpc_calls import TRACES
 
 HOUR_MS = 3_600_000
@@ -159,13 +169,22 @@ async def test_a_write_that_fails_loses_nothing(database: Database, clock: Clock
 
 def test_each_route_has_its_format() -> None:
     routes = {
-        "/v1/traces": "otlp.traces",
         TRACES: "otlp.traces",
         "/v1/sources/litellm": "litellm",
-        "/v1/sources/langfuse/v1/traces": "langfuse",
+        "/v1/sources/langfuse/v1/traces": "otlp.traces",
+        "/v2/ai-telemetry/otlp/v1/traces": "otlp.traces",
+        "/v2/ai-telemetry/records": "records",
         "/v1/unit-cost/value/{stream}/sum": "unit_cost",
         "/v1/devices/{device_id}/ping": "devices",
-        "/v1/events": "usage_events",
         "none": "unknown",
     }
     assert {route: format_of(route) for route in routes} == routes
+
+
+def test_no_route_of_the_receiver_is_unknown() -> None:
+    intake = RecordingIntake()
+    own = [*otlp_routes(intake), *telemetry_routes(intake), *forwarded_routes(intake)]
+    admission = Admission(OpenIntakeAuthenticator(check_host=False))
+    pushed = source_routes(tuple(SOURCES.values()), {}, intake, admission, Limits(), Cors(frozenset()))
+    assert len(pushed) > 50
+    assert [route.path for route in (*own, *pushed) if format_of(route.path) == "unknown"] == []
