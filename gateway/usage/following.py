@@ -39,7 +39,7 @@ later, from disk.
 """
 WRITE_SHARE: Final = 0.2
 """Of the time, for writes of traffic whose every call is a series of its own."""
-MOST_UNWRITTEN: Final = 5_000
+MOST_UNWRITTEN: Final = 1_000
 """Series in memory; beyond it they are written at once."""
 CATCH_UP_S: Final = 0.5
 """How long a request for insights waits for records that are not counted yet."""

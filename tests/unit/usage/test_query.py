@@ -2,6 +2,7 @@
 lose nothing.
 """
 
+import time
 from collections.abc import AsyncIterator, Mapping
 from decimal import Decimal
 from functools import partial
@@ -18,6 +19,7 @@ from gateway.usage.names import Absent, Name
 from gateway.usage.query import UsageQueries
 from gateway.usage.tally import HOUR_MS
 from gateway.usage.timespan import BadRange, TimeRange
+from tests.support.growth import LEAST_S, LINEAR
 from tests.unit.usage.test_tally import NOW_HOUR, NOW_MS, counted, record
 
 TODAY = TimeRange.last_days(1, NOW_MS)
@@ -290,3 +292,20 @@ def bound(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
 
 def replaced(grain: grains.Grain, most: int) -> grains.Grain:
     return grain._replace(most_of_day=most, most_of_hour=most if grain.most_of_hour else 0)
+
+
+async def test_a_question_costs_as_much_as_the_bounds_admit(database: Database, queries: UsageQueries) -> None:
+    """Four times the models beyond the bound are the same rows."""
+    costs_s = []
+    for n in (1500, 6000):
+        await add(database, *(of(response_model=f"m{k}") for k in range(n)))
+        found = await queries.by("model", within=TODAY)
+        assert found.count <= 1500
+        costs_s.append(min([await cpu_of(queries) for _ in range(5)]))
+    assert costs_s[1] < LINEAR / 2 * max(costs_s[0], LEAST_S)
+
+
+async def cpu_of(queries: UsageQueries) -> float:
+    begun_s = time.process_time()
+    await queries.by("model", within=TODAY)
+    return time.process_time() - begun_s
