@@ -1,19 +1,22 @@
 """Each route of the admin listener admits the roles that its row names, and no other."""
 
+import os
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import aiohttp
 import pytest
+from aiohttp.test_utils import make_mocked_request
 
+from exporters.secret import Secret
 from gateway.admin.guard import Row
 from gateway.admin.operation import Operation
 from gateway.admin.pages import PAGES
 from gateway.admin.registry import OPERATIONS
 from gateway.admin.role import Role
 from gateway.admin.server import SITE
-from gateway.admin.session import COOKIE, TOKEN_FILES
+from gateway.admin.session import COOKIE, MOST_FLASH_CHARS, MOST_FLASHES, TOKEN_FILES, AdminAccess, Flash
 from gateway.app import Gateway
 from gateway.config.loader import load_config
 
@@ -82,3 +85,16 @@ async def test_the_metrics_token_is_a_bearer_token_of_prometheus(gateway: Gatewa
             assert "telemetry_gateway_info" in await response.text()
         async with client.post(url + "/login", data={"token": token}, allow_redirects=False) as response:
             assert response.status == 401, "it opens no session"
+
+
+async def test_a_message_is_shown_once_and_is_bounded() -> None:
+    """Also where a live page asks in between; no cookie holds it."""
+    access = AdminAccess(Secret("admin-token-of-the-test"), lambda: 0.0, os.urandom)
+    session = access.session_for_code(access.login_path().partition("=")[2])
+    mine, nobody = (make_mocked_request("GET", "/", {"Cookie": f"{COOKIE}={each}"}) for each in (session, "nobody"))
+    for n in range(MOST_FLASHES + 3):
+        access.flash(mine, Flash("done", f"{n}" * 2 * MOST_FLASH_CHARS))
+    access.flash(nobody, Flash("done", "lost"))
+    shown = access.flashes(mine)
+    assert [flash.text for flash in shown] == [f"{n}" * MOST_FLASH_CHARS for n in range(3, MOST_FLASHES + 3)]
+    assert access.flashes(mine) == access.flashes(nobody) == ()
