@@ -53,6 +53,9 @@ def test_a_device_is_blocked_and_unblocked(browser: Browser, looks: Looks, gatew
     browser.press_by_keyboard("Block")
     assert "The device is blocked." in browser.text
     assert "an operator blocked it" in browser.text
+    assert f"device_id={quote(name).replace('%20', '+')}" in str(
+        browser.button("of the last 30 days").get_attribute("href")
+    )
     assert not browser.has_button("Block")
     browser.press_by_keyboard("Unblock")
     assert "The device is enrolled anew." in browser.text

@@ -61,6 +61,10 @@ def test_the_status_is_set_and_a_comment_written_by_the_keyboard(
     assert browser.texts(".history li")[1].endswith("by operator")
     browser.fill("Your comment", COMMENT).press_by_keyboard("Add the comment")
     assert browser.texts(".comment .text") == [COMMENT]
+    browser.find(".comment summary").click()
+    browser.fill("New text", "Changed.").press("Save the comment")
+    assert browser.texts(".comment .text") == ["Changed."]
+    assert "changed by operator" in browser.find(".comment").text
     assert looks.faults("insight") == []
 
 

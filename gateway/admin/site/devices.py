@@ -11,6 +11,7 @@ from gateway.admin.operation import AnyOperation
 from gateway.admin.parts import STORES
 from gateway.admin.site.listing import listing
 from gateway.admin.site.operating import ask, change
+from gateway.admin.site.usage_question import usage_of
 from gateway.admin.site.view import Action, View, see
 from gateway.devices.states import State
 
@@ -59,7 +60,7 @@ async def load(request: web.Request) -> dict[str, Any]:
 
 async def load_one(request: web.Request) -> dict[str, Any]:
     found = await ask(request, operations.SHOW, request.app[STORES].devices, query=())
-    return {"device": found, "actions": actions_in(found["state"])}
+    return {"device": found, "usage": usage_of("device_id", found["device_id"]), "actions": actions_in(found["state"])}
 
 
 def actions_in(state: State) -> list[DeviceAction]:

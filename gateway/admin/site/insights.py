@@ -62,6 +62,12 @@ async def add_comment(request: web.Request) -> web.Response:
     return see(request, path_of(request.match_info["insight_id"]), "The comment was added.")
 
 
+async def change_comment(request: web.Request) -> web.Response:
+    text = (await form_fields(request)).get("text", "").replace("\r\n", "\n")
+    await change(request, operations.CHANGE_COMMENT, request.app[STORES].insights, {"text": text})
+    return see(request, path_of(request.match_info["insight_id"]), "The comment was changed.")
+
+
 def path_of(insight_id: str) -> str:
     return ONE.format(insight_id=insight_id)
 
@@ -72,4 +78,7 @@ VIEWS: Final = (VIEW, DETAIL)
 ACTIONS: Final = (
     Action(path=ONE + "/status", title="Set the status of an insight", handler=set_status, view=DETAIL),
     Action(path=ONE + "/comments", title="Comment on an insight", handler=add_comment, view=DETAIL),
+    Action(
+        path=ONE + "/comments/{comment_id}", title="Change a comment on an insight", handler=change_comment, view=DETAIL
+    ),
 )

@@ -19,6 +19,7 @@ from gateway.admin.site.listing import listing
 from gateway.admin.site.operating import ask, change, posted, present
 from gateway.admin.site.rendering import html
 from gateway.admin.site.shell import whole_page
+from gateway.admin.site.usage_question import usage_of
 from gateway.admin.site.view import Action, View, form_fields, see
 from gateway.contract.scopes import CATALOGUE, USE_CASES
 from gateway.keys.limits import NO_LIMITS
@@ -50,7 +51,14 @@ async def load_new(request: web.Request) -> dict[str, Any]:
 
 async def load_one(request: web.Request) -> dict[str, Any]:
     found = await ask(request, operations.SHOW, store_of(request), query=())
-    return {**choices(), "key": found, "values": values_of(found), "is_enabled": found["status"] == "Enabled"}
+    usage = usage_of("key", found["name"])
+    return {
+        **choices(),
+        "key": found,
+        "usage": usage,
+        "values": values_of(found),
+        "is_enabled": found["status"] == "Enabled",
+    }
 
 
 def choices() -> dict[str, Any]:

@@ -10,7 +10,7 @@ from gateway.admin.calling import perform
 from gateway.admin.operation import AnyOperation
 from gateway.admin.site.view import FormFault
 from gateway.contract.errors import GatewayError, NotFound
-from gateway.insights.changes import InsightError, NoSuchInsight
+from gateway.insights.changes import InsightError, NoSuchComment, NoSuchInsight
 from gateway.keys.errors import KeyRefused, NoSuchKey
 from gateway.lists.conventions import BadListRequest
 from gateway.receiver.answers import answer_for
@@ -18,7 +18,7 @@ from spool.errors import NoSuchLane
 
 MENDABLE = (GatewayError, KeyRefused, InsightError, BadListRequest, NoSuchLane)
 """What the person at a form can correct, or repeat later."""
-GONE = (NotFound, NoSuchKey, NoSuchInsight)
+GONE = (NotFound, NoSuchKey, NoSuchInsight, NoSuchComment)
 """Then there is no page with the form any more."""
 
 

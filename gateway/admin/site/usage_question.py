@@ -89,6 +89,11 @@ class Question(NamedTuple):
         return self._replace(filters=tuple(each for each in self.filters if each.dimension != dimension))
 
 
+def usage_of(dimension: Dimension, name: str) -> str:
+    """Path of the overview for what *name* alone used in 30 days."""
+    return Question(RANGES[-1], (Filter(dimension, name),)).path()
+
+
 def question_of(query: Sequence[tuple[str, str]]) -> Question:
     """Parameters that are not of a question are left alone. Raises BadPayload."""
     chosen, filters = DEFAULT, dict[Dimension, Filter]()
