@@ -192,6 +192,8 @@ def test_health_and_figures_answer_as_described(gateway: GatewayPorts) -> None:
 
 def test_the_page_and_its_doors_answer_as_described(gateway: GatewayPorts) -> None:
     admin = gateway.admin
+    assert admin.ask("GET", "/v2/senders?limit=5").status_code == 200
+    assert admin.ask("GET", "/v2/senders?odd=1").status_code == 400
     form = {"Content-Type": "application/x-www-form-urlencoded"}
     key = admin.ask("POST", "/v2/keys", {"name": "of the page", "managed": ["send-billing-data"]}).json()["id"]
     assert admin.ask("GET", f"/keys/{key}").status_code == 200
@@ -500,11 +502,12 @@ def answered(port: Port, method: str, path: str, headers: Mapping[str, str]) -> 
 def test_head_is_answered_as_get_without_the_body(gateway: GatewayPorts, service: ServicePort, listener: str) -> None:
     port = {"senders": gateway.senders, "admin": gateway.admin, "service": service.port}[listener]
     document = service_document() if listener == "service" else gateway_document()
-    for path in sorted({*document["paths"], "/", "/no/such/path"}):
+    for path in sorted({*document["paths"], "/", "/no/such/path"} - {"/v2/tap"}):  # which does not end
         asked = re.sub(r"\{\w+\}", "none", path)
         for headers in (port.headers, {}, {"Host": "evil.example"}):
             get, head = (answered(port, method, asked, headers) for method in ("GET", "HEAD"))
-            if "/metrics" not in path and path != "/v2/status":  # their lengths follow from what was asked before
+            # Their lengths follow from what was asked before.
+            if "/metrics" not in path and path not in ("/v2/status", "/v2/senders", "/senders"):
                 assert head[:2] == get[:2], asked
             assert (head[0], head[2]) == (get[0], 0), asked
 

@@ -349,6 +349,14 @@ def test_the_page_shows_both_identities_and_the_lanes() -> None:
         assert word in text
 
 
+def test_a_lane_whose_bytes_are_not_counted_has_unknown_ones() -> None:
+    """The lane of devices has rows of control.db."""
+    devices = lane()
+    del devices["pending_bytes"]
+    text = text_of(shown(delivery.VIEW, delivery.delivery(figures(lanes={"devices": devices}))))
+    assert "3 unknown 12 s" in text
+
+
 def test_the_overview_states_that_all_is_well() -> None:
     assert "Every item is accounted for" in text_of(shown(overview.VIEW, overview_of(figures())))
 

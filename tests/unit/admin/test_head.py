@@ -60,7 +60,8 @@ async def test_every_get_of_the_admin_listener(gateway: Gateway) -> None:
     every = Fixed(frozenset(scope.name for scope in CATALOGUE))
     key = (await gateway.keys.create("every scope", every, by="test")).secret.reveal()
     paths = [row.path.replace("{", "").replace("}", "") for row in (*PAGES, *SITE, *OPERATIONS) if row.method == "GET"]
-    paths.remove("/live")  # a GET that does not end
+    for endless in ("/live", "/v2/tap"):
+        paths.remove(endless)
     statuses: dict[str, list[int]] = {path: [] for path in paths}
     for path in paths:
         for headers in ({"Authorization": token}, {}, {"Authorization": key}):
