@@ -13,7 +13,6 @@ from typing import Annotated, Any, Literal, Self
 
 from platformdirs import user_state_path
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, field_validator, model_validator
-from yarl import URL
 
 from exporters.cost_service.preset import preset_with
 from exporters.secret import Secret
@@ -26,9 +25,11 @@ from gateway.config.values import (
     Address,
     AddressOption,
     DurationS,
+    ProxyOption,
     SecretOption,
     SizeBytes,
     TcpAddress,
+    parsed_url,
     word_for_off,
     word_for_switch,
 )
@@ -332,7 +333,7 @@ class Upstream(Options):
     event is ever set aside for that."""
     ca_file: Path | None = None
     """PEM of a private certificate authority."""
-    proxy: str | None = None
+    proxy: ProxyOption = None
     names: dict[str, str] = Field(default_factory=dict)
     """Paths and header names that differ from the preset's."""
 
@@ -359,13 +360,6 @@ class Upstream(Options):
         if isinstance(options, dict) and options.get("preset") == "cloudzero":
             return {"encoding": "otlp", **options}
         return options
-
-    @field_validator("proxy")
-    @classmethod
-    def proxy_url(cls, value: str | None) -> str | None:
-        if value is not None and parsed_url(value).scheme not in {"http", "https"}:
-            raise ValueError("must be an http or https URL")
-        return value
 
     @model_validator(mode="after")
     def names_belong_to_a_preset(self) -> Self:
@@ -447,7 +441,7 @@ class OtlpTarget(Options):
     compression: Literal["gzip", "none"] = "gzip"
     ca_file: Path | None = None
     """PEM of a private certificate authority."""
-    proxy: str | None = Field(default=None, repr=False)
+    proxy: ProxyOption = None
     timeout_s: DurationS = Field(default=60.0, alias="timeout", gt=0)
     """Of one request."""
 
@@ -687,16 +681,6 @@ def known(names: tuple[str, ...] | None, catalogue: AbstractSet[str], what: str)
         if name not in catalogue:
             raise ValueError(f"unknown {what} {name!r}{did_you_mean(name, catalogue)}")
     return names
-
-
-def parsed_url(value: str) -> URL:
-    try:
-        url = URL(value)
-    except ValueError:
-        raise ValueError("must be a URL") from None
-    if not url.host:
-        raise ValueError("must be a URL")
-    return url
 
 
 def config_schema() -> dict[str, Any]:

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Annotated, Final
 
 from pydantic import BeforeValidator, PlainSerializer, PlainValidator, WithJsonSchema
+from yarl import URL
 
-from exporters.secret import Secret
+from exporters.secret import MASK, Secret
 
 SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 BYTES: Final = {
@@ -26,6 +27,7 @@ DURATION_PATTERN = r"^(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)$"
 SIZE_PATTERN = r"^(\d+(?:\.\d+)?)\s*([kKMGT]i?B|B)?$"
 
 MAX_PORT = 65535
+IN_CREDENTIALS: Final = "in whose user and password @ stands as %40, / as %2F, ? as %3F and # as %23"
 HAS_UNIX_SOCKETS: Final = hasattr(socket, "AF_UNIX")
 
 
@@ -114,6 +116,40 @@ def parse_secret(value: object) -> Secret:
     return Secret(value.strip())
 
 
+def parsed_url(value: str) -> URL:
+    try:
+        url = URL(value)
+    except ValueError:
+        raise ValueError("must be a URL") from None
+    if not url.host:
+        raise ValueError("must be a URL")
+    return url
+
+
+def parse_proxy(value: object) -> Secret | None:
+    """The URL of an HTTP proxy, in which credentials may stand."""
+    if value is None or isinstance(value, Secret):
+        return value
+    if not isinstance(value, str) or not value.startswith(("http://", "https://")):
+        raise ValueError("must be an http or https URL")
+    try:
+        url = parsed_url(value)
+    except ValueError as error:
+        raise ValueError(f"{error}, {IN_CREDENTIALS}") from None
+    if url.path != "/" or url.query_string or url.fragment:
+        raise ValueError(f"must end after the host and port, {IN_CREDENTIALS}")
+    return Secret(value)
+
+
+def proxy_text(proxy: Secret | None) -> str | None:
+    """Host and port alone, and whether credentials stand before them."""
+    if proxy is None:
+        return None
+    url = URL(proxy.reveal())
+    has_credentials = url.user is not None or url.password is not None
+    return str(url.origin().with_user(MASK) if has_credentials else url.origin())
+
+
 def duration_text(seconds: float) -> str:
     return f"{seconds:.12g}s"
 
@@ -155,3 +191,10 @@ SecretOption = Annotated[
     PlainSerializer(str, return_type=str),
     WithJsonSchema({"type": "string", "examples": ["${env:NAME}", "${file:path}"]}),
 ]
+ProxyOption = Annotated[
+    Secret | None,
+    PlainValidator(parse_proxy),
+    PlainSerializer(proxy_text, return_type=str | None, when_used="json"),
+    WithJsonSchema({"anyOf": [{"type": "string", "examples": ["http://proxy.example:3128"]}, {"type": "null"}]}),
+]
+"""Masked as `proxy_text` has it wherever the configuration is written."""

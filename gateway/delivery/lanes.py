@@ -23,7 +23,6 @@ from exporters.otlp.exporter import OtlpSettings
 from exporters.pacing import LaneState
 from exporters.pump import Limits, Pump
 from exporters.registry import LanePlan, UpstreamSettings, build_client, build_extra, build_otlp, build_upstream
-from exporters.secret import Secret
 from gateway.common.traceback_summary import places
 from gateway.common.wall_clock import wall_ms
 from gateway.config.model import (
@@ -369,7 +368,7 @@ def upstream_settings(upstream: Upstream) -> UpstreamSettings:
         sum_retry=upstream.sum_retry,
         knows_event_ids=upstream.knows_event_ids,
         ca_file=upstream.ca_file,
-        proxy=None if upstream.proxy is None else Secret(upstream.proxy),
+        proxy=upstream.proxy,
     )
 
 
@@ -400,7 +399,7 @@ def otlp_settings(options: OtlpExporter) -> OtlpSettings:
         options.headers,
         packs=options.compression == "gzip",
         ca_file=options.ca_file,
-        proxy=None if options.proxy is None else Secret(options.proxy),
+        proxy=options.proxy,
         timeout_s=options.timeout_s,
     )
 

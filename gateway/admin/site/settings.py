@@ -14,7 +14,6 @@ from gateway.config.model import Config
 from gateway.config.origins import DEFAULT, Origin
 from gateway.config.profiles import options_set_by
 
-_CREDENTIALS: Final = re.compile(r"://[^/@\s]*@")
 _SECONDS: Final = re.compile(r"(\d+)s")
 UNITS_S: Final = (("d", 86400), ("h", 3600), ("m", 60))
 UNITS_BYTES: Final = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
@@ -61,7 +60,7 @@ def origin_of(name: str, config: Config, of_profile: frozenset[str]) -> Origin:
 
 
 def value_text(name: str, value: object) -> str:
-    """As the file has it. Credentials within an address are masked."""
+    """As the file has it."""
     match value:
         case None | "" | [] | {}:
             return "none"
@@ -72,10 +71,9 @@ def value_text(name: str, value: object) -> str:
         case str() if (seconds := _SECONDS.fullmatch(value)) is not None:
             return in_units(int(seconds[1]), UNITS_S, "s")
         case list() | dict():
-            text = orjson.dumps(without_none(value)).decode()
+            return orjson.dumps(without_none(value)).decode()
         case _:
-            text = str(value)
-    return _CREDENTIALS.sub("://***@", text)
+            return str(value)
 
 
 def in_units(n: int, units: tuple[tuple[str, int], ...], smallest: str) -> str:

@@ -10,7 +10,6 @@ from prometheus_client import CollectorRegistry
 
 from exporters.http_client import PRODUCT
 from exporters.otlp.exporter import OtlpSettings
-from exporters.secret import Secret
 from gateway.config.model import Telemetry
 from gateway.contract.errors import CannotStart
 from gateway.observability.telemetry.tracer import Tracer
@@ -45,7 +44,7 @@ def build_push(
         options.headers,
         packs=options.compression == "gzip",
         ca_file=options.ca_file,
-        proxy=None if options.proxy is None else Secret(options.proxy),
+        proxy=options.proxy,
         timeout_s=options.timeout_s,
     )
     try:

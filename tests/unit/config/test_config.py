@@ -585,6 +585,25 @@ def test_an_otlp_exporter_that_cannot_be_is_a_fault_that_names_the_option(
 
 
 @pytest.mark.parametrize(
+    ("proxy", "said"),
+    [
+        ("http://user:pass@ss/w@proxy.example:8080", "@ stands as %40, / as %2F"),
+        ("http://user:pass?w@proxy.example:8080", "must be a URL, in whose user and password"),
+        ("http://proxy.example:8080/path", "must end after the host and port"),
+        ("http://proxy.example:8080?x=y", "must end after the host and port"),
+        ("socks5://proxy.example:1080", "must be an http or https URL"),
+        ("proxy.example:3128", "must be an http or https URL"),
+    ],
+)
+def test_a_proxy_is_the_url_of_a_host(tmp_path: Path, proxy: str, said: str) -> None:
+    exporter = f'exporters: {{a: {{type: otlp, endpoint: "https://b.example", proxy: "{proxy}"}}}}'
+    (fault,) = faults(tmp_path, exporter)
+    assert "exporters.a.proxy" in fault
+    assert said in fault
+    assert "pass" not in fault.replace("password", "")
+
+
+@pytest.mark.parametrize(
     ("text", "said"),
     [
         ("devices: {gate: hold, enroll: off}", "gate: hold waits for enrolments"),

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from exporters.secret import Secret
 from gateway.admin.parts import Running
 from gateway.admin.site import settings
 from gateway.admin.site.settings import Setting, settings_of, value_text
@@ -11,6 +12,7 @@ from gateway.config.changes import options_of
 from gateway.config.loader import load_config
 from gateway.config.model import Config
 from gateway.config.origins import DEFAULT, Origin
+from gateway.delivery.lanes import upstream_settings
 from tests.support.shown import shown, text_of
 
 SECRET = "CANARY-7Q-secret"
@@ -54,6 +56,15 @@ def test_no_secret_is_shown(tmp_path: Path) -> None:
     assert SECRET not in html
     assert "http://***@proxy.example:8080" in html
     assert "send-ai-telemetry" in text_of(html)
+
+
+@pytest.mark.parametrize("password", ["p@CANARY", "p%40%2FCANARY", "CANARY@@", "p@CANARY:9"])
+def test_of_a_proxy_host_and_port_alone_are_shown(tmp_path: Path, password: str) -> None:
+    proxy = f"http://CANARY-user:{password}@proxy.example:8080"
+    config = loaded(tmp_path, FILE.replace(f"http://user:{SECRET}@proxy.example:8080", proxy))
+    assert by_option(config)["upstream.proxy"].value == "http://***@proxy.example:8080"
+    assert "CANARY" not in f"{config!r} {config.model_dump()} {config.model_dump_json()}"
+    assert upstream_settings(config.upstream).proxy == Secret(proxy)
 
 
 def test_the_defaults_of_a_profile_are_from_it(tmp_path: Path) -> None:
