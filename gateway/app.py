@@ -38,6 +38,7 @@ from gateway.ingest.assembly import USER_SECRET_FILE, maintained, open_ingest, s
 from gateway.insights.rounds import Rounds
 from gateway.insights.snapshot import Snapshot
 from gateway.keys.control_store import open_control, open_keys
+from gateway.local_service.forgetting import forget_user
 from gateway.observability.intake_log import IntakeLog
 from gateway.observability.lane_log import LaneLog
 from gateway.observability.latency import Latencies, LoopLag
@@ -50,7 +51,7 @@ from gateway.receiver.authenticator import KeyAuthenticator
 from gateway.receiver.forwarded import liveness_route
 from gateway.receiver.listen import OWNER_AND_GROUP, OWNER_ONLY, Closing, bind
 from gateway.senders.store import WRITE_EVERY_S, SenderStore
-from gateway.usage.forgetting import UserForgetter
+from gateway.usage.forgetting import Delivered, UserForgetter
 from gateway.usage.query import UsageQueries
 from spool.data_dir import make_data_dir
 from spool.errors import SpoolLocked
@@ -313,9 +314,7 @@ class Gateway:
             senders=self._senders.senders,
             service=self.service,
             usage=self.usage,
-            users=UserForgetter(
-                self.spool.operator(), self._control, self.usage, self.config.data_dir / USER_SECRET_FILE
-            ),
+            users=self._user_forgetter(),
             now_ms=self._now_ms,
             backup=self._backup(),
         )
@@ -339,6 +338,11 @@ class Gateway:
         if self.service is not None:
             databases[SERVICE] = self.service.database
         return LiveBackup(self.config.data_dir, self.spool, databases, self._now_ms)
+
+    def _user_forgetter(self) -> UserForgetter:
+        service = None if self.service is None else Delivered(self.service.database, forget_user)
+        secret_file = self.config.data_dir / USER_SECRET_FILE
+        return UserForgetter(self.spool.operator(), self._control, self.usage, secret_file, service)
 
     def _context_of(self, listener: str) -> ssl.SSLContext | None:
         """None for a listener without TLS."""

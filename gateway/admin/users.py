@@ -10,7 +10,6 @@ from gateway.usage.forgetting import UserForgetter
 
 BEYOND: Final = (
     "the upstream and every exporter's target: they keep what was delivered; ask them to delete or anonymise the user",
-    "the embedded local service, where the gateway has one: its service.db keeps what was delivered",
     "backups of this gateway, and files that an exporter wrote",
     "what senders put into usage events, unit-cost records, device labels, names of keys and comments",
 )
@@ -39,6 +38,7 @@ async def forget(users: UserForgetter, call: Call[ForgetUser]) -> dict[str, Any]
         "usage_rows": removed.usage_rows,
         "records": removed.spool.records,
         "dead_letters": removed.spool.dead_letters,
+        "delivered_records": removed.delivered,
         "waiting": removed.spool.waiting,
         "beyond_reach": list(BEYOND),
     }
@@ -53,10 +53,12 @@ FORGET: Final = Operation(
     handler=forget, body=ForgetUser,
     answer=Answer("What named the user.", {
         "type": "object",
-        "required": ["dry_run", "usage_rows", "records", "dead_letters", "waiting", "beyond_reach"],
+        "required": [
+            "dry_run", "usage_rows", "records", "dead_letters", "delivered_records", "waiting", "beyond_reach",
+        ],
         "properties": {
             "dry_run": {"type": "boolean"}, "usage_rows": _COUNT, "records": _COUNT, "dead_letters": _COUNT,
-            "waiting": _COUNT, "beyond_reach": {"type": "array", "items": {"type": "string"}},
+            "delivered_records": _COUNT | {"description": "In the embedded local service."}, "waiting": _COUNT, "beyond_reach": {"type": "array", "items": {"type": "string"}},
         },
     }),
 )  # fmt: skip

@@ -30,9 +30,11 @@ from gateway.insights.changes import InsightError
 from gateway.keys.control_store import INBOUND, OF_SERVICE, KeyFiles, offline_keys
 from gateway.keys.errors import KeyStoreError
 from gateway.lists.conventions import BadListRequest
+from gateway.local_service.amounts import add_sql_functions
+from gateway.local_service.forgetting import forget_user
 from gateway.senders.store import offline_senders
 from gateway.storage.database import Database
-from gateway.usage.forgetting import UserForgetter
+from gateway.usage.forgetting import Delivered, UserForgetter
 from gateway.usage.query import UsageQueries
 from gateway.usage.rollups import make_rollup_tables
 from spool.data_access import refuse_no_access
@@ -118,6 +120,19 @@ async def _usage(config: Config) -> AsyncIterator[UsageQueries]:
 
 
 @asynccontextmanager
+async def _delivered(data_dir: Path) -> AsyncIterator[Delivered | None]:
+    """What an embedded service holds; None where there never was one."""
+    if not _holds(data_dir, OF_SERVICE.database):
+        yield None
+        return
+    database = await Database.open(data_dir / OF_SERVICE.database, setup=add_sql_functions)
+    try:
+        yield Delivered(database, forget_user)
+    finally:
+        await database.close()
+
+
+@asynccontextmanager
 async def _users(config: Config) -> AsyncIterator[UserForgetter]:
     data_dir = config.data_dir
     with at_rest(data_dir, wall_ms) as letters:
@@ -125,7 +140,8 @@ async def _users(config: Config) -> AsyncIterator[UserForgetter]:
         try:
             await make_rollup_tables(database)
             queries = UsageQueries(database, now_ms=wall_ms)
-            yield UserForgetter(letters, database, queries, data_dir / USER_SECRET_FILE)
+            async with _delivered(data_dir) as service:
+                yield UserForgetter(letters, database, queries, data_dir / USER_SECRET_FILE, service)
         finally:
             await database.close()
 

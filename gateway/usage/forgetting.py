@@ -6,7 +6,7 @@ The sums of the user become those of "forgotten", so that every total stays exac
 import hmac
 import sqlite3
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -37,13 +37,31 @@ class Removed(NamedTuple):
 
     usage_rows: int
     spool: Forgotten
+    delivered: int = 0
+    """Records in the embedded local service."""
+
+
+class Delivered(NamedTuple):
+    """The records of an embedded local service."""
+
+    database: Database
+    forget: Callable[..., int]
+    """(connection, users, dry_run=…) -> records."""
 
 
 class UserForgetter:
     """The sums and the spool of a running gateway, or of the files of a stopped one."""
 
-    def __init__(self, spool: DeadLetterStore, database: Database, queries: UsageQueries, secret_file: Path) -> None:
+    def __init__(
+        self,
+        spool: DeadLetterStore,
+        database: Database,
+        queries: UsageQueries,
+        secret_file: Path,
+        delivered: Delivered | None = None,
+    ) -> None:
         """*secret_file* keys the hashes of users, where they are hashed."""
+        self._delivered = delivered
         self._spool = spool
         self._database = database
         self._queries = queries
@@ -55,11 +73,20 @@ class UserForgetter:
         """
         names = self._names_of(user)
         await self._queries.refresh(at_once=True)  # else a sum that is not stored yet brings the name back
-        spool = await self._spool.forget_user({name[:MOST_RECORD_CHARS] for name in names}, dry_run=dry_run)
+        in_records = {name[:MOST_RECORD_CHARS] for name in names}
+        spool = await self._spool.forget_user(in_records, dry_run=dry_run)
+        delivered = await self._forget_delivered(in_records, dry_run=dry_run)
         cut = {name[:MOST_NAME_CHARS] for name in names}
         if dry_run:
-            return Removed(await self._database.read(partial(count_rows, users=cut)), spool)
-        return Removed(await self._database.write(partial(forget_in_sums, users=cut)), spool)
+            return Removed(await self._database.read(partial(count_rows, users=cut)), spool, delivered)
+        return Removed(await self._database.write(partial(forget_in_sums, users=cut)), spool, delivered)
+
+    async def _forget_delivered(self, users: Collection[str], *, dry_run: bool) -> int:
+        if self._delivered is None:
+            return 0
+        database, forget = self._delivered
+        ask = database.read if dry_run else database.write
+        return await ask(partial(forget, users=users, dry_run=dry_run))
 
     def _names_of(self, user: str) -> set[str]:
         if not self._secret_file.exists():

@@ -125,8 +125,9 @@ def forget_user(gateway: GatewayProcess) -> None:
     assert ended.code == 0, ended.err
     assert "the upstream and every exporter's target" in ended.out
     assert run_command(gateway, "forget-user", USER, "--dry-run", "--json").json["usage_rows"] == 0
-    held = [gateway.data_dir / "spool.db", gateway.data_dir / "control.db"]
-    assert not any(USER.encode() in file.read_bytes() for file in held)
+    assert found["delivered_records"] == 1
+    files = [file for file in gateway.data_dir.rglob("*") if file.is_file()]
+    assert [file for file in files if USER.encode() in file.read_bytes()] == []
 
 
 def exported(gateway: GatewayProcess, folder: Path) -> Sums:

@@ -9,7 +9,7 @@ import pytest
 from gateway.normalise.context import UserPolicy
 from gateway.storage.database import Database
 from gateway.usage.following import UsageFollower
-from gateway.usage.forgetting import UserForgetter
+from gateway.usage.forgetting import Removed, UserForgetter
 from gateway.usage.names import Absent
 from gateway.usage.query import UsageQueries
 from gateway.usage.timespan import TimeRange
@@ -74,7 +74,7 @@ async def test_a_settled_record_loses_its_user_and_keeps_its_id_and_numbers(
     batch = await rig.spool.freeze(AI_TELEMETRY, max_records=10, max_bytes=1 << 20)
     assert batch is not None
     assert sorted(map(str, map(user_of, batch.records))) == ["None", "other"]
-    assert (await forgetter.forget(USER, dry_run=False)) == (0, Forgotten())
+    assert (await forgetter.forget(USER, dry_run=False)) == Removed(0, Forgotten())
 
 
 async def test_a_batch_on_its_way_keeps_its_bytes_until_it_is_acked(rig: Rig, forgetter: UserForgetter) -> None:
