@@ -55,7 +55,13 @@ def run(
     listen_admin: str | None,
     ports_file: Path | None,
 ) -> None:
-    """Run the gateway until SIGINT or SIGTERM; SIGHUP reloads the configuration."""
+    """Run the gateway until SIGINT or SIGTERM; SIGHUP reloads the configuration.
+
+    \b
+    Examples:
+      telemetry-gateway run
+      telemetry-gateway run --config gateway.yaml --ports-file ports.json
+    """
     from gateway.cli.running import run_gateway  # noqa: PLC0415 starting the other commands must not cost its imports
 
     flags: dict[str, object] = {
@@ -98,7 +104,7 @@ def demo(keep: bool) -> None:  # noqa: FBT001 a flag of the command line
 
 @main.command()
 @click.option("--path", default="/v1/traces", show_default=True, help="Where the payload would be posted.")
-@click.option("--content-type", default="application/x-protobuf", show_default=True)
+@click.option("--content-type", default="application/x-protobuf", show_default=True, help="Of the payload.")
 @click.option("--content-encoding", default="", help="gzip, deflate, zstd; empty for none.")
 @click.option("--explain", is_flag=True, help="Tell of each item what became of it, and which name gave each field.")
 @click.option("--json", "as_json", is_flag=True, help="With --explain: one JSON object an item.")
@@ -121,6 +127,11 @@ def normalise(
     """Print the records of one payload as NDJSON, and its rejections on stderr.
 
     FILE: `-` reads stdin.
+
+    \b
+    Examples:
+      telemetry-gateway normalise --path /v1/traces payload.bin
+      telemetry-gateway normalise --explain --content-type application/json payload.json
     """
     if explain:
         from gateway.cli.explaining import print_explanations  # noqa: PLC0415 as above
@@ -160,6 +171,11 @@ def doctor(config_file: Path | None, data_dir: Path | None, as_json: bool) -> No
     and name for each fault what to do.
 
     Exit code 1: something is a fault.
+
+    \b
+    Examples:
+      telemetry-gateway doctor --config gateway.yaml
+      telemetry-gateway doctor --json
     """
     from gateway.cli.doctor import examine  # noqa: PLC0415 as above
 
@@ -189,13 +205,13 @@ def top(config_file: Path | None, data_dir: Path | None, once: bool) -> None:  #
     type=click.Choice(["kept", "duplicate", "suppressed"]),
     help="May be repeated, as all filters.",
 )
-@click.option("--provider", multiple=True)
+@click.option("--provider", multiple=True, help="Such as openai, aws.bedrock.")
 @click.option("--model", multiple=True, help="That answered, else that was asked for.")
-@click.option("--team", multiple=True)
-@click.option("--project", multiple=True)
+@click.option("--team", multiple=True, help="Of the call's attribution.")
+@click.option("--project", multiple=True, help="As --team.")
 @click.option("--key", multiple=True, help="Name of the inbound key.")
 @click.option("--service", multiple=True, help="service.name of the sender.")
-@click.option("--device", multiple=True)
+@click.option("--device", multiple=True, help="Id of the device.")
 @click.option("--limit", type=click.IntRange(min=1), help="End after so many lines.")
 @json_option
 def tap(
@@ -308,7 +324,13 @@ def check(
     connects: bool,  # noqa: FBT001 a flag of the command line
     schema: bool,  # noqa: FBT001 the same
 ) -> None:
-    """Check all that `run` checks, and state all faults at once. Changes nothing."""
+    """Check all that `run` checks, and state all faults at once. Changes nothing.
+
+    \b
+    Examples:
+      telemetry-gateway check --config gateway.yaml --connect
+      telemetry-gateway check --schema
+    """
     from gateway.cli.checking import check_whole, print_schema  # noqa: PLC0415 as above
 
     if schema:
@@ -323,8 +345,10 @@ def service() -> None:
 
 
 @service.command("run")
-@click.option("--data-dir", type=click.Path(path_type=Path, file_okay=False), required=True)
-@click.option("--listen", default="127.0.0.1:4320", show_default=True)
+@click.option(
+    "--data-dir", type=click.Path(path_type=Path, file_okay=False), required=True, help="Where everything is kept."
+)
+@click.option("--listen", default="127.0.0.1:4320", show_default=True, help="host:port; port 0 picks a free one.")
 @click.option("--fail", default="", help="Misbehave: status:share, such as 429:0.1,500:0.05.")
 @click.option("--latency", default="", help="Misbehave: wait before each answer, such as 200ms.")
 @click.option("--reset", default="", help="Misbehave: share of connections cut without an answer.")
@@ -356,7 +380,13 @@ def sources(
     grpc_address: str,
     as_json: bool,  # noqa: FBT001 a flag of the command line
 ) -> None:
-    """List what can send here, or show what to paste into the one called NAME."""
+    """List what can send here, or show what to paste into the one called NAME.
+
+    \b
+    Examples:
+      telemetry-gateway sources
+      telemetry-gateway sources litellm --address https://gateway.example
+    """
     from gateway.cli.sources import print_source, print_sources  # noqa: PLC0415 as above
 
     if name is None:
@@ -434,6 +464,11 @@ def spool_replay(
 ) -> None:
     """Send again what was delivered and is still kept (spool.keep_delivered),
     to an upstream that lost it. Asks first where that is more than 1000 records.
+
+    \b
+    Examples:
+      telemetry-gateway spool replay --since 6h --dry-run
+      telemetry-gateway spool replay --since 2026-01-05T10:00:00Z --lane archive
     """
     from gateway.cli.dead_letters import count_delivered, replay_delivered  # noqa: PLC0415 as above
 
@@ -498,6 +533,11 @@ def dead_letters_replay(
 ) -> None:
     """Put them back to be sent, under their own record ids: all, or those that
     the filters and IDs name.
+
+    \b
+    Examples:
+      telemetry-gateway spool dead-letters replay --lane ai_telemetry
+      telemetry-gateway spool dead-letters replay 17 18
     """
     from gateway.cli.dead_letters import Choice, replay  # noqa: PLC0415 as above
 

@@ -45,9 +45,20 @@ def usage(config_file: Path | None, data_dir: Path | None, as_json: bool, **opti
 @click.option("--from", "since", required=True, help="The first day, such as 2026-01-05; UTC.")
 @click.option("--to", "until", required=True, help="The end, not included.")
 @click.option(
-    "--format", "form", type=click.Choice(["csv", "ndjson", "parquet", "focus"]), default="csv", show_default=True
+    "--format",
+    "form",
+    type=click.Choice(["csv", "ndjson", "parquet", "focus"]),
+    default="csv",
+    show_default=True,
+    help="Of the rows.",
 )
-@click.option("--interval", type=click.Choice(["day", "hour"]), default="day", show_default=True)
+@click.option(
+    "--interval",
+    type=click.Choice(["day", "hour"]),
+    default="day",
+    show_default=True,
+    help="Of one row: a UTC day or an hour.",
+)
 @click.option("--group-by", help=f"Up to three of {_DIMENSIONS}, separated by commas; provider,model,team without it.")
 @click.option(
     "-o", "--output", "to", type=click.Path(path_type=Path, dir_okay=False), help="The file; stdout without it."
