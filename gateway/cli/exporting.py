@@ -3,7 +3,7 @@
 import os
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import IO, Any, Final, NamedTuple
 import click
 
 from gateway.admin import usage
+from gateway.cli.printing import harmless
 from gateway.cli.requests import USAGE, ask
 from gateway.common.plural import plural
 from gateway.config.model import Config
@@ -46,7 +47,7 @@ async def export(config: Config, asked: Export) -> int:
         rows = kept
     try:
         with _opened(asked.to) as to:
-            WRITERS[asked.form](to, head, rows)
+            write_rows(asked.form, to, head, rows)
     except NoParquet as error:
         raise click.ClickException(str(error)) from error
     except OSError as error:
@@ -54,6 +55,15 @@ async def export(config: Config, asked: Export) -> int:
     if asked.to is not None:
         click.echo(f"{asked.to}: {plural(len(rows), 'row', 'rows')}", err=True)
     return 0
+
+
+def write_rows(form: str, to: IO[bytes], head: Sequence[str], rows: Iterable[Row]) -> None:
+    """A terminal would obey control characters of names: it gets none."""
+    WRITERS[form](to, head, map(_harmless, rows) if to.isatty() else rows)
+
+
+def _harmless(row: Row) -> Row:
+    return {name: harmless(value) if isinstance(value, str) else value for name, value in row.items()}
 
 
 def _note_left_out(calls: int) -> None:

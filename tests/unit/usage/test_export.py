@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 import sys
 from decimal import Decimal
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from gateway.cli.exporting import write_rows
 from gateway.usage.export import focus
 from gateway.usage.export.files import NoParquet, write_csv, write_ndjson, write_parquet
 from gateway.usage.export.rows import columns, rows_of
@@ -124,3 +126,15 @@ FOCUS_NOT_NULL = {
     "ServiceCategory", "ServiceName", "ServiceSubcategory",
 }  # fmt: skip
 """What FOCUS 1.2 requires of a usage charge."""
+
+
+def test_a_terminal_is_written_no_control_characters() -> None:
+    rows = [{"model": "m\x1b]0;x\x07\u202e\nend", "calls": 3}]
+    main, terminal = os.openpty()
+    with os.fdopen(main, "rb") as screen, os.fdopen(terminal, "wb") as to:
+        write_rows("csv", to, ["model", "calls"], rows)
+        to.flush()
+        assert [screen.readline().strip() for _ in range(2)] == [b"model,calls", "m�]0;x���end,3".encode()]
+    file = io.BytesIO()
+    write_rows("csv", file, ["model", "calls"], rows)
+    assert list(csv.reader(io.StringIO(file.getvalue().decode(), newline="")))[1] == [rows[0]["model"], "3"]
