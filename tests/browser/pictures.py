@@ -44,7 +44,7 @@ def first_insight(browser: Browser) -> str:
 
 
 PICTURES: Final = (
-    Picture("overview", "/"),
+    Picture("overview", "/?range=24h"),
     Picture("delivery", "/delivery"),
     Picture("insight", first_insight, "dark"),
     Picture("key", "/keys/new"),
