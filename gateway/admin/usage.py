@@ -19,7 +19,8 @@ from gateway.usage.request import (
     read_question,
     time_text,
 )
-from gateway.usage.tally import INPUT
+from gateway.usage.tally import HOUR_MS, INPUT
+from gateway.usage.timespan import TimeRange
 
 
 async def show(queries: UsageQueries, call: Call[None]) -> dict[str, Any]:
@@ -45,14 +46,15 @@ async def show(queries: UsageQueries, call: Call[None]) -> dict[str, Any]:
     else:
         buckets = await queries.over_time(asked.within, interval=asked.interval, where=asked.where)
         answer = buckets_json(asked, buckets, await queries.totals(asked.within, where=asked.where))
-    return {**answer, **await _state(queries, asked.from_ms, asked.to_ms)}
+    return {**answer, **await _state(queries, asked.within)}
 
 
-async def _state(queries: UsageQueries, from_ms: int, to_ms: int) -> Json:
+async def _state(queries: UsageQueries, within: TimeRange) -> Json:
+    """Through when the sums are counted, and the hours that they cover."""
     as_of = await queries.as_of()
     return {
-        "from": time_text(from_ms),
-        "to": time_text(to_ms),
+        "from": time_text(within.first_hour * HOUR_MS),
+        "to": time_text(within.end_hour * HOUR_MS),
         "counted_through": time_text(as_of.counted_through_ms),
         "hours_from": time_text(as_of.hours_from_ms),
     }

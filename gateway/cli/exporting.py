@@ -74,13 +74,18 @@ def _note_left_out(calls: int) -> None:
 
 async def export_rows(config: Config, asked: Export) -> AsyncIterator[Row]:
     """The rows of one period after the other."""
-    step = _STEPS[asked.interval]
     start = asked.since
     while start < asked.until:
-        end = min(start + step, asked.until)
+        end = min(_end_of_period(start, asked.interval), asked.until)
         for row in rows_of(await _period(config, asked, start, end), asked.group_by):
             yield row
         start = end
+
+
+def _end_of_period(start: datetime, interval: str) -> datetime:
+    """The end of the UTC day or hour that *start* is in."""
+    begins = start.replace(minute=0) if interval == "hour" else start.replace(hour=0, minute=0)
+    return begins + _STEPS[interval]
 
 
 async def _period(config: Config, asked: Export, start: datetime, end: datetime) -> dict[str, Any]:
@@ -111,6 +116,14 @@ def _opened(path: Path | None) -> Iterator[IO[bytes]]:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def full_hour(option: str, text: str) -> datetime:
+    """As `moment`. Raises UsageError where it is within an hour: usage is kept by UTC hours."""
+    time = moment(option, text)
+    if time.minute or time.second or time.microsecond:
+        raise click.UsageError(f"{option}: a full hour of UTC is needed, such as 2026-01-05T10:00Z")
+    return time
 
 
 def moment(option: str, text: str) -> datetime:

@@ -109,7 +109,8 @@ def tokens_text(count: int | None) -> str:
 def cost_text(sums: Mapping[str, Any]) -> str:
     """Every currency, to four digits after the point where these are not all."""
     if not sums["costs"]:
-        return UNKNOWN if sums["calls"] else "0"
+        is_nothing = not sums["calls"] and sums["input_tokens"] is None and sums["output_tokens"] is None
+        return "0" if is_nothing else UNKNOWN
     texts = (f"{rounded(amount)} {plain(currency)}" for currency, amount in sums["costs"].items())
     return " + ".join(texts)
 

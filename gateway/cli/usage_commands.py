@@ -74,7 +74,7 @@ def export(
     to: Path | None,
 ) -> None:
     """Write usage by day or hour to a file; focus is CSV as FOCUS 1.2 has it."""
-    from gateway.cli.exporting import DEFAULT_GROUPS, Export, moment  # noqa: PLC0415 as above
+    from gateway.cli.exporting import DEFAULT_GROUPS, Export, full_hour  # noqa: PLC0415 as above
     from gateway.cli.exporting import export as write  # noqa: PLC0415 as above
 
     if form == "focus" and (group_by is not None or interval != "day"):
@@ -84,7 +84,7 @@ def export(
     if form == "parquet" and to is None:
         raise click.UsageError("--format parquet: name a file with -o")
     groups = DEFAULT_GROUPS if group_by is None else tuple(group_by.split(","))
-    asked = Export(moment("--from", since), moment("--to", until), form, interval, groups, to)
+    asked = Export(full_hour("--from", since), full_hour("--to", until), form, interval, groups, to)
     sys.exit(asyncio.run(write(config_of(config_file, data_dir), asked)))
 
 

@@ -115,10 +115,12 @@ class Rounds:
 
     async def last(self) -> None:
         """Count and note everything once more, so that it outlives the process."""
-        with suppress(SpoolError, DatabaseUnavailable):
+        try:
             await self.follower.catch_up()
             await self.follower.write()
             await self._round(0)
+        except Exception as error:  # noqa: BLE001 - a stop goes on; what is not stored is counted at the next start
+            log.warning("usage and insights were not stored at the stop", error=type(error).__name__)
 
     async def _round(self, usage_s: float) -> None:
         async with self._turn:

@@ -1,5 +1,6 @@
 """Money as the record has it: a decimal string. Pure."""
 
+import re
 from decimal import Decimal
 
 from spool.record import Cost
@@ -7,6 +8,9 @@ from spool.record import Cost
 _DIGITS = ".15g"
 """What a double holds for sure; the 16th and 17th digit of its repr are binary
 noise (0.020348750000000003)."""
+
+_CODE = re.compile(r"[A-Za-z]{3}")
+_DOLLARS = frozenset({"$", "us$", "u$d", "dollar", "dollars", "us dollar", "us dollars"})
 
 _MAX_AMOUNT = 1e9
 """No call costs a billion; such a number is another unit."""
@@ -24,13 +28,22 @@ def decimal_string(amount: float) -> str:
 
 
 def reported_cost(amount: float | None, currency: str | None) -> Cost | None:
-    """The cost as the sender said it, in USD unless it named a currency; None
-    when it is no amount of money.
+    """The cost as the sender states it, in USD unless it names a currency; None when it is no
+    amount of money, or one of a currency that nobody knows.
     """
     if amount is None or not 0 <= amount <= _MAX_AMOUNT:
         return None
-    code = currency.upper() if currency and len(currency) == 3 and currency.isalpha() else "USD"  # noqa: PLR2004 - ISO 4217
+    code = currency_code(currency)
+    if code is None:
+        return None
     return {"amount": decimal_string(amount), "currency": code, "source": "reported", "price_version": None}
+
+
+def currency_code(name: str | None) -> str | None:
+    """As ISO 4217 has codes; US dollars where none is named, None for another word."""
+    if not name or name.lower() in _DOLLARS:
+        return "USD"
+    return name.upper() if _CODE.fullmatch(name) else None
 
 
 def no_cost() -> Cost:

@@ -136,7 +136,7 @@ def less(total: UsageSums, parts: Iterable[UsageSums]) -> UsageSums | None:
     for part in parts:
         for name in COUNTS:
             if left[name] is not None:
-                left[name] -= getattr(part, name) or 0
+                left[name] = max(0, left[name] - (getattr(part, name) or 0))
         _take(costs, part.costs)
         _take(estimated, part.estimated_costs)
     if not any(left.values()) and not costs:
@@ -146,11 +146,13 @@ def less(total: UsageSums, parts: Iterable[UsageSums]) -> UsageSums | None:
 
 
 def _take(costs: dict[str, Decimal], part: Mapping[str, Decimal]) -> None:
-    """Take *part* from *costs*; a currency of which nothing is left is left out."""
+    """Take *part* from *costs*; a currency of which nothing is left is left out. Beyond the bounds
+    on series *costs* may lack a currency of *part*.
+    """
     for currency, cost in part.items():
-        costs[currency] = EXACT.subtract(costs[currency], cost)
-        if not costs[currency]:
-            del costs[currency]
+        left = EXACT.subtract(costs.pop(currency, cost), cost)
+        if left:
+            costs[currency] = left
 
 
 def money_text(amount: Decimal) -> str:

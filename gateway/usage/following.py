@@ -23,7 +23,6 @@ from gateway.usage.history import History, Usage
 from gateway.usage.rollups import add, make_rollup_tables, note_as_of, take_over
 from gateway.usage.table import make_usage_tables, read, through_no, write
 from gateway.usage.tally import ATTO, HOUR_MS, PICO, Key, Sums, Tally
-from spool.errors import SpoolError
 from spool.record import AI_TELEMETRY
 from spool.store import SettledReader
 
@@ -88,7 +87,7 @@ class UsageFollower:
                     await self.write()
                     wrote_s = time.monotonic() - written_s
                     await asyncio.sleep(min(wrote_s * (1 / WRITE_SHARE - 1), WRITE_S))
-            except (SpoolError, DatabaseUnavailable) as error:
+            except Exception as error:  # noqa: BLE001 - the next round repeats the work
                 log.warning(
                     "usage was not counted; the next round retries", error=type(error).__name__, at=places(error)
                 )
@@ -128,22 +127,38 @@ class UsageFollower:
         async with self._turn:
             if self._through_seq == self._written_seq:
                 return
-            change = partial(
-                store,
-                tally=self._tally,
-                source=self._spool.gateway_id,
-                through_no=self._through_seq,
-                now_ms=self._now_ms(),
-                as_of_ms=self.as_of_ms,
-            )
-            writing = asyncio.ensure_future(self._database.write(change))
             try:
-                await asyncio.shield(writing)
-            finally:  # a cancelled caller must know whether the sums are stored, else they are added twice
-                await asyncio.wait({writing})
-                if writing.exception() is None:
-                    self._counters.add(self._tally.sums)
-                    self._tally, self._written_seq = Tally(), self._through_seq
+                await self._store(self._tally)
+            except DatabaseUnavailable:
+                raise
+            except Exception as error:  # noqa: BLE001 - whatever it is, later calls have to be counted
+                log.error(  # noqa: TRY400 - the error's text may quote a name
+                    "sums of usage cannot be stored, and are left out",
+                    always=True,
+                    series=len(self._tally.sums),
+                    error=type(error).__name__,
+                    at=places(error),
+                )
+                await self._store(Tally())
+
+    async def _store(self, tally: Tally) -> None:
+        """Store *tally*, and that everything counted so far is stored."""
+        change = partial(
+            store,
+            tally=tally,
+            source=self._spool.gateway_id,
+            through_no=self._through_seq,
+            now_ms=self._now_ms(),
+            as_of_ms=self.as_of_ms,
+        )
+        writing = asyncio.ensure_future(self._database.write(change))
+        try:
+            await asyncio.shield(writing)
+        finally:  # a cancelled caller must know whether the sums are stored, else they are added twice
+            await asyncio.wait({writing})
+            if writing.exception() is None:
+                self._counters.add(self._tally.sums)
+                self._tally, self._written_seq = Tally(), self._through_seq
 
 
 def store(

@@ -53,7 +53,7 @@ def _of(grain_id: int, *dimensions: Dimension, most_of_day: int) -> Grain:
 
 
 SERIES: Final = Grain(0, frozenset(DIMENSIONS), 4000, most_of_hour=1000)
-TOTAL: Final = Grain(1, frozenset(), 100, most_of_hour=100)
+TOTAL: Final = Grain(1, frozenset(), 1000, most_of_hour=1000)
 GRAINS: Final = (
     TOTAL,
     _of(2, "provider", most_of_day=200),

@@ -6,7 +6,7 @@ taken for one of these.
 
 import json
 import sqlite3
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Final
 
@@ -27,6 +27,11 @@ class Absent(Enum):
 Name = str | Absent
 
 MOST_NAMES: Final = 200_000
+MOST_NAMES_WITH_MANY: Final = 150_000
+"""From here on users and devices have no new names, so that they leave room for models, keys, …"""
+MOST_NAMES_WITH_CURRENCIES: Final = MOST_NAMES + 20_000
+"""Room for every word of three letters."""
+_MOST_PARAMETERS: Final = 500
 _ABSENT: Final[Mapping[int, Absent]] = {
     UNKNOWN_ID: Absent.UNKNOWN,
     OTHER_ID: Absent.OTHER,
@@ -37,15 +42,15 @@ _NO_NAME: Final = -1
 _IN_USE: Final = " UNION ".join(f"SELECT {name} FROM usage_rollups" for name in COLUMNS)  # noqa: S608 - own SQL
 
 
-def ids_of(connection: sqlite3.Connection, names: Iterable[str]) -> dict[str, int]:
+def ids_of(connection: sqlite3.Connection, names: Iterable[str], *, most: int | None = None) -> dict[str, int]:
     """The number of each of *names*, made where it has none yet; "" is unknown, and a name beyond
-    `MOST_NAMES` is other.
+    *most* (`MOST_NAMES` where it is None) is other.
     """
     wanted = set(names) - {""}
     found = _known(connection, wanted)
     if new := sorted(wanted - found.keys()):
         (held,) = connection.execute("SELECT count(*) FROM usage_names").fetchone()
-        room = max(0, MOST_NAMES - held)
+        room = max(0, (MOST_NAMES if most is None else most) - held)
         connection.executemany("INSERT INTO usage_names (name) VALUES (?)", ((name,) for name in new[:room]))
         found |= _known(connection, new[:room]) | dict.fromkeys(new[room:], OTHER_ID)
     return {**found, "": UNKNOWN_ID}
@@ -75,8 +80,13 @@ def drop_unused(connection: sqlite3.Connection) -> None:
 
 
 def _known(connection: sqlite3.Connection, names: Iterable[str]) -> dict[str, int]:
-    return dict(
-        connection.execute(
-            "SELECT name, id FROM usage_names WHERE name IN (SELECT value FROM json_each(?))", (json.dumps([*names]),)
-        )
-    )
+    found: dict[str, int] = {}
+    for some in _parts([*names]):
+        marks = ", ".join("?" * len(some))
+        found.update(connection.execute(f"SELECT name, id FROM usage_names WHERE name IN ({marks})", some))  # noqa: S608 - own SQL
+    return found
+
+
+def _parts(names: Sequence[str]) -> Iterator[Sequence[str]]:
+    """*names* in parts of which each is few parameters of one statement."""
+    return (names[start : start + _MOST_PARAMETERS] for start in range(0, len(names), _MOST_PARAMETERS))

@@ -34,7 +34,8 @@ MOST_GROUPS: Final = 500
 _REST: Final = -1
 """Id of the groups that are not on the page."""
 _ORDERS: Final[dict[OrderBy, str]] = {
-    "cost": "sum(cost_micro) FILTER (WHERE currency = ?) + sum(cost_rest) FILTER (WHERE currency = ?) / 1000000000000",
+    "cost": "sum(cost_micro / 1000000) FILTER (WHERE currency = ?) * 1e6 + sum(cost_micro % 1000000) FILTER (WHERE currency = ?)"
+    " + sum(cost_rest) FILTER (WHERE currency = ?) / 1e12",
     "calls": "sum(calls)",
     "input_tokens": "sum(input_tokens)",
     "output_tokens": "sum(output_tokens)",
@@ -197,7 +198,7 @@ def _order(
     if order_by != "cost":
         return _Order(f"{_ORDERS[order_by]} {direction}, {columns}")
     asked = _main_currency(connection, parts) if currency is None else ids_asked(connection, [currency])[0]
-    return _Order(f"{_ORDERS[order_by]} {direction}, sum(calls) {direction}, {columns}", (asked, asked))
+    return _Order(f"{_ORDERS[order_by]} {direction}, sum(calls) {direction}, {columns}", (asked,) * 3)
 
 
 def _main_currency(connection: sqlite3.Connection, parts: Sequence[Segment]) -> int:

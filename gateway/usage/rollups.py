@@ -40,17 +40,21 @@ MOST_DAY_ROWS: Final = 800_000
 REST: Final = 10**12
 """Parts of `cost_micro` that `cost_rest` counts."""
 
-_INT64 = 2**63 - 1
+MOST_COUNT: Final = 2**43
+"""Of one row: 8.8e12 tokens. As many rows as there may be add up within 64 bits."""
+MOST_MICRO: Final = 10**18
+"""1e12 units of money, of one row."""
 _PERIOD = ("span", "grain", "hour")
 _ALL = (*_PERIOD, *COLUMNS, *COUNTS, "cost_micro", "cost_rest")
-_WHOLE_COUNTS = ", ".join(f"{name} = min({name} + excluded.{name}, {_INT64})" for name in COUNTS[:INPUT])
+_WHOLE_COUNTS = ", ".join(f"{name} = min({name} + excluded.{name}, {MOST_COUNT})" for name in COUNTS[:INPUT])
 _TOKENS = ", ".join(
-    f"{name} = coalesce(min({name} + excluded.{name}, {_INT64}), {name}, excluded.{name})" for name in COUNTS[INPUT:]
+    f"{name} = coalesce(min({name} + excluded.{name}, {MOST_COUNT}), {name}, excluded.{name})"
+    for name in COUNTS[INPUT:]
 )
 _ADD = (
     f"INSERT INTO usage_rollups ({', '.join(_ALL)}) VALUES ({', '.join('?' * len(_ALL))})"  # noqa: S608 - own SQL
     f" ON CONFLICT DO UPDATE SET {_WHOLE_COUNTS}, {_TOKENS},"
-    f" cost_micro = min(cost_micro + excluded.cost_micro + (cost_rest + excluded.cost_rest) / {REST}, {_INT64}),"
+    f" cost_micro = max(-{MOST_MICRO}, min(cost_micro + excluded.cost_micro + (cost_rest + excluded.cost_rest) / {REST}, {MOST_MICRO})),"
     f" cost_rest = (cost_rest + excluded.cost_rest) % {REST}"
 )
 _ONE_PERIOD = "FROM usage_rollups WHERE span = ? AND grain = ? AND hour = ?"
@@ -106,7 +110,13 @@ def hours_from(connection: sqlite3.Connection, now_hour: int) -> int:
 
 
 def _numbered(connection: sqlite3.Connection, sums: Mapping[Key, Sums], is_other: str | None) -> list[tuple[Key, Ids]]:
-    ids = names.ids_of(connection, {name for key in sums for name in key[1:] if name != is_other})
+    """The ids of each series. Users and devices, of which there are most, take numbers last."""
+    words = {word for key in sums for word in (key.currency, key.cost_source)}
+    few = {name for key in sums for name in key._replace(user="", device_id="")[1:]} - words
+    many = {name for key in sums for name in (key.user, key.device_id)}
+    ids = names.ids_of(connection, words, most=names.MOST_NAMES_WITH_CURRENCIES)
+    ids |= names.ids_of(connection, few - {is_other})
+    ids |= names.ids_of(connection, many - {is_other}, most=names.MOST_NAMES_WITH_MANY)
     if is_other is not None:
         ids[is_other] = OTHER_ID
     return [(key, tuple([ids[name] for name in key[1:]])) for key in sums if any(sums[key])]
@@ -117,8 +127,14 @@ def add_series(connection: sqlite3.Connection, span: int, grain: Grain, hour: in
     (held,) = connection.execute(f"SELECT count(*) {_ONE_PERIOD}", (span, grain.id, hour)).fetchone()
     if held + len(series) > grain.most(span):
         series = _within_bounds(connection, span, grain, hour, series)
-    rows = ((span, grain.id, hour, *ids, *sums[:COST], *divmod(sums[COST] or 0, REST)) for ids, sums in series.items())
-    connection.executemany(_ADD, rows)
+    connection.executemany(_ADD, ((span, grain.id, hour, *ids, *_cells(sums)) for ids, sums in series.items()))
+
+
+def _cells(sums: Sums) -> list[int | None]:
+    """*sums* as a row holds them; beyond its bounds is the bound."""
+    counts = [None if count is None else min(count, MOST_COUNT) for count in sums[:COST]]
+    micro, rest = divmod(sums[COST] or 0, REST)
+    return [*counts, max(-MOST_MICRO, min(micro, MOST_MICRO)), rest]
 
 
 def _within_bounds(

@@ -14,7 +14,9 @@ Filters = Mapping[Dimension, Collection[Name]]
 Value = int | str | None
 
 _NUMBERS: Final = (*COUNTS, "cost_micro", "cost_rest")
-_SUMS: Final = ", ".join(f"sum({name})" for name in _NUMBERS)
+_MONEY: Final = ("cost_micro / 1000000", "cost_micro % 1000000", "cost_rest")
+"""In parts, so that no sum exceeds 64 bits."""
+_SUMS: Final = ", ".join(f"sum({name})" for name in (*COUNTS, *_MONEY))
 _NO_ROWS: Final = f"SELECT hour, {', '.join((*COLUMNS, *_NUMBERS))} FROM usage_rollups WHERE 0"  # noqa: S608 - own SQL
 _ESTIMATED: Final = "estimated"
 
@@ -61,9 +63,9 @@ class Rows:
         names = names_of(self._connection, {each for row in found for each in row[width : width + 2]})
         for row in found:
             currency, source = row[width : width + 2]
-            *counts, micro, rest = row[width + 2 :]
+            *counts, whole, micro, rest = row[width + 2 :]
             known = None if currency in {UNKNOWN_ID, OTHER_ID} else str(names[currency])
-            yield row[:width], Cells(counts, known, money(micro, rest), names[source] == _ESTIMATED)
+            yield row[:width], Cells(counts, known, money(whole * 1_000_000 + micro, rest), names[source] == _ESTIMATED)
 
 
 def marks(count: int) -> str:

@@ -5,6 +5,7 @@ count, as everywhere. Unknown counts add nothing, and the base of each share is 
 them.
 """
 
+import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from decimal import Context, Decimal, InvalidOperation
@@ -20,6 +21,8 @@ ATTO: Final = 10**18
 MOST_NAME_CHARS: Final = 120
 MOST_WORD_CHARS: Final = 16
 """Of a currency."""
+CONTROLS: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+"""Control characters; each stands as U+FFFD in a name."""
 OTHER: Final = "(other)"
 """Name of the series beyond the bound, among those of the detectors."""
 
@@ -90,7 +93,7 @@ class Tally:
 
     def add(self, records: Iterable[bytes], *, now_ms: int) -> None:
         """Count *records*; an unreadable one is skipped."""
-        now_hour = now_ms // HOUR_MS
+        now_hour = hour_text(now_ms)
         loads, add = orjson.loads, self._add
         for record in records:
             try:
@@ -98,7 +101,7 @@ class Tally:
             except (orjson.JSONDecodeError, AttributeError, KeyError, TypeError, ValueError, OverflowError):
                 continue
 
-    def _add(self, record: dict[str, Any], now_hour: int) -> None:  # noqa: C901, PLR0912 - flat, as it says
+    def _add(self, record: dict[str, Any], now_hour: str) -> None:  # noqa: C901, PLR0912 - flat, as it says
         """One flat function: it runs once for every record. All that may raise comes before the
         first sum.
         """
@@ -107,8 +110,12 @@ class Tally:
             return
         usage, cost = record["usage"].get, known("cost")
         who = (known("attribution") or _NOBODY).get
+        hour = record["started_at"][:13]
+        if hour > now_hour:  # a sender's clock may be ahead
+            hour_of(hour)
+            hour = now_hour
         names = (
-            record["started_at"][:13],
+            hour,
             known("provider"),
             known("response_model") or known("request_model"),
             who("team"),
@@ -121,7 +128,7 @@ class Tally:
             (known("source") or _NOBODY).get("format"),
             *((cost["currency"], cost.get("source")) if cost else _NO_COST),
         )
-        sums: list[Any] = self._by_names.get(names) or self._open(names, now_hour)
+        sums: list[Any] = self._by_names.get(names) or self._open(names)
         atto = atto_of(cost["amount"]) if cost else 0
         is_call = record["kind"] == "call"
         calls = 1 if is_call else _count(known("calls")) or 0
@@ -156,15 +163,14 @@ class Tally:
         if reasoning is not None:
             sums[REASONING] = reasoning + (sums[REASONING] or 0)
 
-    def _open(self, names: tuple[Any, ...], now_hour: int) -> Sums:
+    def _open(self, names: tuple[Any, ...]) -> Sums:
         """The sums of a series, whose *names* are those of a record. Raises TypeError, ValueError
         for invalid ones.
         """
         hour, *texts, currency, cost_source = names
         source = "" if currency is None else (cost_source or "reported")[:MOST_WORD_CHARS]
-        shown = [(text or "")[:MOST_NAME_CHARS] for text in texts]
-        hour = min(hour_of(hour), now_hour)  # a sender's clock may go ahead
-        key = Key._make((hour, *shown, (currency or "")[:MOST_WORD_CHARS], source))
+        shown = [CONTROLS.sub("\ufffd", (text or "")[:MOST_NAME_CHARS]) for text in texts]
+        key = Key._make((hour_of(hour), *shown, (currency or "")[:MOST_WORD_CHARS], source))
         if not all(isinstance(name, str) for name in key[1:]):
             raise TypeError
         sums = self._by_names[names] = self.sums.setdefault(key, list(NOTHING))
@@ -187,6 +193,11 @@ class Tally:
 def is_of_success(sums: Sums) -> bool:
     """Whether not all its calls failed; or it has none, and other sums."""
     return (sums[CALLS] or 0) > (sums[FAILED] or 0) or (not sums[CALLS] and any(sums))
+
+
+def hour_text(ms: int) -> str:
+    """The hour of a time, as records have it: `2026-01-05T10`."""
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%dT%H")
 
 
 @lru_cache(maxsize=4096)

@@ -115,8 +115,13 @@ def test_what_is_no_amount_is_no_cost(amount: float | None) -> None:
     assert reported_cost(amount, None) is None
 
 
-@pytest.mark.parametrize("currency", [None, "", "dollars", "12", "U$D"])
-def test_unreadable_currency_is_usd(currency: str | None) -> None:
+@pytest.mark.parametrize("currency", ["人民币", "ßßß", "EURO", "12", "credits"])
+def test_the_cost_in_a_currency_that_nobody_knows_is_unknown(currency: str) -> None:
+    assert reported_cost(1.0, currency) is None
+
+
+@pytest.mark.parametrize("currency", [None, "", "dollars", "usd", "U$D"])
+def test_a_cost_without_a_currency_is_in_dollars(currency: str | None) -> None:
     cost = reported_cost(1.0, currency)
     assert cost is not None
     assert cost["currency"] == "USD"

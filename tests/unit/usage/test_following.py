@@ -4,13 +4,14 @@ and whenever the gateway dies.
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
 
 import orjson
 import pytest
+from structlog.testing import capture_logs
 
 from gateway.keys.errors import DatabaseUnavailable
 from gateway.storage.database import Database
@@ -260,3 +261,24 @@ async def test_the_sums_state_through_when_they_are_complete(
     assert (await queries.as_of()).counted_through_ms == counted_ms
     assert (await UsageQueries(database, now_ms=clock).as_of()).counted_through_ms == counted_ms, "also when stopped"
     assert (await queries.totals(TimeRange.last_days(1, clock()))).calls == 1
+
+
+async def test_sums_that_cannot_be_stored_stop_no_later_ones(
+    rig: Rig, database: Database, follower: UsageFollower, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await rig.send(call("a", trace="a"))
+    await rig.settle()
+    await follower.catch_up()
+    with monkeypatch.context() as broken:
+        broken.setattr(following, "add", _refuse_sums)
+        with capture_logs() as lines:
+            await follower.write()
+    assert [line["event"] for line in lines] == ["sums of usage cannot be stored, and are left out"]
+    await rig.send(call("b", trace="b"))
+    await rig.settle()
+    assert sums(await written(follower, database, clock)) == (1, 100)
+
+
+def _refuse_sums(connection: object, tallied: Mapping[object, object], **_: object) -> None:
+    if tallied:
+        raise OverflowError

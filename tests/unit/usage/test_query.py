@@ -280,7 +280,7 @@ async def test_sums_beyond_what_a_column_holds_stop_there(database: Database, qu
     sums[6] = 2**62
     for _ in range(3):
         await database.write(partial(rollups.add, sums=tally.sums, now_hour=NOW_HOUR))
-    assert (await queries.totals(TODAY)).input_tokens == 2**63 - 1
+    assert (await queries.totals(TODAY)).input_tokens == rollups.MOST_COUNT
 
 
 def bound(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
@@ -309,3 +309,50 @@ async def cpu_of(queries: UsageQueries) -> float:
     begun_s = time.process_time()
     await queries.by("model", within=TODAY)
     return time.process_time() - begun_s
+
+
+async def test_names_with_any_character_are_found_again(database: Database, queries: UsageQueries) -> None:
+    teams = ["'; --", '"', "\u2028", "\ufffd", "Ä" * 120, "1", "null"]
+    for _ in range(2):
+        await add(database, *[of(team) for team in teams])
+    found = await queries.by("team", within=TODAY, limit=100)
+    assert {group.names[0]: group.sums.calls for group in found.groups} == dict.fromkeys(teams, 2)
+
+
+async def test_sums_beyond_64_bits_are_answered(database: Database, queries: UsageQueries) -> None:
+    """A sender with the wrong unit: the row has its bound, and every question its answer."""
+    tokens = {"status": "reported", "input_tokens": 1 << 40, "output_tokens": 1 << 40}
+    for n in range(12):
+        await add(
+            database, *[of(cost="999999999999", usage=tokens, ago_h=n % 3) for _ in range(12)], of("b", ago_h=n % 3)
+        )
+    total = await queries.totals(TODAY)
+    assert total.calls == 12 * 13
+    assert total.costs["USD"] >= 10**12
+    assert total.input_tokens is not None
+    assert total.input_tokens >= 1 << 43
+    assert [group.names for group in (await queries.by("team", within=TODAY)).groups] == [("core",), ("b",)]
+
+
+async def test_hundreds_of_currencies_have_an_answer(database: Database, queries: UsageQueries) -> None:
+    letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+    names = [f"Q{x}{y}" for x in letters for y in letters]
+    for some in (names[:300], names[300:]):
+        prices = [{"amount": "1", "currency": name, "source": "reported"} for name in some]
+        await add(database, *[record(cost=price, response_model=f"m{n % 40}") for n, price in enumerate(prices)])
+    found = await queries.by("model", within=TODAY, currency="QAA")
+    assert sum(group.sums.calls for group in found.groups) + (found.rest.calls if found.rest else 0) == len(names)
+    assert found.total.calls == len(names)
+    assert found.total.costs == dict.fromkeys(names, Decimal(1))
+
+
+async def test_users_leave_room_for_models_and_currencies(
+    database: Database, queries: UsageQueries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(names, "MOST_NAMES_WITH_MANY", 100)
+    await add(database, *[of(attribution={"user": f"u{n}"}) for n in range(300)])
+    euro = {"amount": "1000", "currency": "EUR", "source": "reported"}
+    await add(database, of(attribution={"user": "new"}) | {"cost": euro, "response_model": "new-model"})
+    found = await queries.by("model", within=TODAY)
+    assert ("new-model",) in [group.names for group in found.groups]
+    assert found.total.costs["EUR"] == 1000

@@ -212,3 +212,15 @@ async def test_sums_never_exceed_what_a_column_holds(database: Database, monkeyp
     monkeypatch.setattr(tally, "_MOST_COUNT", 2**63)
     huge = record(usage={"status": "reported", "input_tokens": 2**62, "output_tokens": 0})
     assert (await only(database, *[huge] * 5)).input_tokens == 2**63 - 1
+
+
+def test_a_clock_ahead_moves_no_later_call_into_an_earlier_hour() -> None:
+    made = Tally()
+    for now_ms in (NOW_MS, NOW_MS + HOUR_MS):  # the second call is of the hour that the first one claims
+        made.add([orjson.dumps(record(ago_h=-1))], now_ms=now_ms)
+    assert {key.hour: sums[0] for key, sums in made.sums.items()} == {NOW_HOUR: 1, NOW_HOUR + 1: 1}
+
+
+def test_a_control_character_is_no_part_of_a_name() -> None:
+    made = counted(record(attribution={"user": "a\x00b\x1b[31m", "team": "x\ty\x85"}))
+    assert {(key.user, key.team) for key in made.sums} == {("a\ufffdb\ufffd[31m", "x\ufffdy\ufffd")}
