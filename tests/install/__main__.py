@@ -7,11 +7,12 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.install import container, helm, proxies, systemd, wheel
+from tests.install import container, deb, helm, proxies, systemd, wheel
 
 PARTS: dict[str, Callable[[Path], None]] = {
     "wheel": wheel.try_wheel,
     "systemd": systemd.try_systemd,
+    "deb": deb.try_deb,
     "helm": helm.try_helm,
     "nginx": proxies.try_nginx,
     "caddy": proxies.try_caddy,
