@@ -11,12 +11,12 @@ writing connection writes or checkpoints: SQLite before 3.51.3 can lose a WAL re
 import asyncio
 import os
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
-from typing import NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import aiosqlite
 
@@ -124,6 +124,15 @@ class Database:
 
         async with self._held(self._reader):
             return await _completed(asyncio.to_thread(snapshot))
+
+    async def pieces(self, sql: str, rows: int) -> AsyncGenerator[list[tuple[Any, ...]]]:
+        """What *sql* selects, *rows* at a time, on one snapshot and a connection of its own: no
+        other question waits for it.
+        """
+        with _unavailable(self.path), closing(read_only(self.path)) as connection:
+            cursor = connection.execute(sql)
+            while piece := await _completed(asyncio.to_thread(cursor.fetchmany, rows)):
+                yield piece
 
     @asynccontextmanager
     async def paused(self) -> AsyncIterator[None]:

@@ -23,6 +23,7 @@ from gateway.usage.history import History, Usage
 from gateway.usage.rollups import add, make_rollup_tables, note_as_of, take_over
 from gateway.usage.table import make_usage_tables, read, through_no, write
 from gateway.usage.tally import ATTO, HOUR_MS, PICO, Key, Sums, Tally
+from gateway.usage.unused_names import drop_unused_names
 from spool.record import AI_TELEMETRY
 from spool.store import SettledReader
 
@@ -58,6 +59,7 @@ class UsageFollower:
         """All calls whose outcome was final by then are counted; None before the first look."""
         self._turn = asyncio.Lock()
         self._counters = UsageCounters()
+        self._names_checked_hour = 0
         self.changes = 0
         """Increases when records were counted."""
 
@@ -87,6 +89,7 @@ class UsageFollower:
                     await self.write()
                     wrote_s = time.monotonic() - written_s
                     await asyncio.sleep(min(wrote_s * (1 / WRITE_SHARE - 1), WRITE_S))
+                    await self._drop_unused_names()
             except Exception as error:  # noqa: BLE001 - the next round repeats the work
                 log.warning(
                     "usage was not counted; the next round retries", error=type(error).__name__, at=places(error)
@@ -94,6 +97,14 @@ class UsageFollower:
                 is_more = False
             if not is_more:
                 await asyncio.sleep(LOOK_S)
+
+    async def _drop_unused_names(self) -> None:
+        """Once an hour, while nothing is counted. Raises DatabaseUnavailable."""
+        hour = self._now_ms() // HOUR_MS
+        if hour != self._names_checked_hour:
+            self._names_checked_hour = hour
+            async with self._turn:
+                await drop_unused_names(self._database)
 
     async def catch_up(self) -> None:
         """Count the records settled so far, for at most `CATCH_UP_S`. Raises SpoolError."""

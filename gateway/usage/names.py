@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Final
 
-from gateway.usage.grains import COLUMNS, FORGOTTEN_ID, OTHER_ID, UNKNOWN_ID
+from gateway.usage.grains import FORGOTTEN_ID, OTHER_ID, UNKNOWN_ID
 
 
 class Absent(Enum):
@@ -39,7 +39,6 @@ _ABSENT: Final[Mapping[int, Absent]] = {
 }
 _IDS_OF_ABSENT: Final = {absent: number for number, absent in _ABSENT.items()}
 _NO_NAME: Final = -1
-_IN_USE: Final = " UNION ".join(f"SELECT {name} FROM usage_rollups" for name in COLUMNS)  # noqa: S608 - own SQL
 
 
 def ids_of(connection: sqlite3.Connection, names: Iterable[str], *, most: int | None = None) -> dict[str, int]:
@@ -74,9 +73,13 @@ def count(connection: sqlite3.Connection) -> int:
     return int(held)
 
 
-def drop_unused(connection: sqlite3.Connection) -> None:
-    """Delete the names that no row has; reads every row."""
-    connection.execute(f"DELETE FROM usage_names WHERE id > 15 AND id NOT IN ({_IN_USE})")  # noqa: S608 - own SQL
+def all_ids(connection: sqlite3.Connection) -> set[int]:
+    """Of names, without those below 16."""
+    return {number for (number,) in connection.execute("SELECT id FROM usage_names WHERE id > 15")}
+
+
+def drop(connection: sqlite3.Connection, ids: Collection[int]) -> None:
+    connection.executemany("DELETE FROM usage_names WHERE id = ?", ((number,) for number in ids))
 
 
 def _known(connection: sqlite3.Connection, names: Iterable[str]) -> dict[str, int]:

@@ -166,7 +166,7 @@ def _delete_hours(connection: sqlite3.Connection, span: int, through_hour: int) 
 
 
 def _keep_room(connection: sqlite3.Connection, now_hour: int) -> None:
-    """Once an hour: keep the bounds on rows and names."""
+    """Once an hour: keep the bounds on rows."""
     (checked_hour,) = connection.execute("SELECT room_checked FROM usage_rollup_state").fetchone()
     if checked_hour == now_hour:
         return
@@ -175,8 +175,6 @@ def _keep_room(connection: sqlite3.Connection, now_hour: int) -> None:
     for _ in range(_MOST_FOLDS_AT_ONCE):
         if _rows(connection, DAY) <= MOST_DAY_ROWS or not _fold_oldest_day(connection, now_hour):
             break
-    if names.count(connection) > names.MOST_NAMES // 2:
-        names.drop_unused(connection)
 
 
 def _rows(connection: sqlite3.Connection, span: int) -> int:
