@@ -238,16 +238,13 @@ async def _followed(config: Config, seen: Seen) -> AsyncIterator[None]:
 @contextmanager
 def _keys(over: asyncio.Event) -> Iterator[None]:
     """`q` sets *over*; where the terminal gives no single keys, only Ctrl-C ends."""
-    try:
-        import termios  # noqa: PLC0415 not on every system
-        import tty  # noqa: PLC0415 as above
-    except ImportError:
+    if sys.platform == "win32" or not sys.stdin.isatty():
         yield
         return
+    import termios  # noqa: PLC0415 Windows has none
+    import tty  # noqa: PLC0415 as above
+
     descriptor, loop = sys.stdin.fileno(), asyncio.get_running_loop()
-    if not sys.stdin.isatty():
-        yield
-        return
     before = termios.tcgetattr(descriptor)
 
     def pressed() -> None:
