@@ -356,3 +356,12 @@ async def test_users_leave_room_for_models_and_currencies(
     found = await queries.by("model", within=TODAY)
     assert ("new-model",) in [group.names for group in found.groups]
     assert found.total.costs["EUR"] == 1000
+
+
+async def test_a_model_that_costs_nothing_stands_beside_one_that_costs(
+    database: Database, queries: UsageQueries
+) -> None:
+    await add(database, of(response_model="paid"), of(response_model="free", cost="0"))
+    found = await queries.by("model", within=TODAY)
+    assert costs(found) == {("paid",): "0.5", ("free",): "0"}
+    assert found.rest is None
