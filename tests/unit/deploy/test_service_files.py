@@ -9,6 +9,7 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 
 from gateway.cli.main import main
 
@@ -52,3 +53,15 @@ def test_a_service_file_starts_the_gateway_with_options_that_it_has(arguments: s
     name, *options = shlex.split(arguments.replace("\\", "/"))
     command = main.commands[name]
     assert command.make_context(name, options).params["config_file"] is not None
+
+
+@pytest.mark.parametrize("name", ["telemetry-gateway.service", "telemetry-gateway-device.service"])
+def test_a_unit_leaves_the_metrics_of_the_process(name: str, tmp_path: Path) -> None:
+    """`ProcSubset=pid` hides /proc/stat, without which no `process_*` is known."""
+    proc = Path("/proc")
+    if "\nProcSubset=pid" in (DEPLOY / "systemd" / name).read_text():
+        (tmp_path / "self").symlink_to("/proc/self")
+        proc = tmp_path
+    registry = CollectorRegistry()
+    ProcessCollector(proc=str(proc), registry=registry)
+    assert b"process_resident_memory_bytes" in generate_latest(registry)
