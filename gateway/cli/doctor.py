@@ -56,6 +56,7 @@ REMEDIES: Final[Mapping[str, str]] = {
 """Part of `gateway.cli.start_checks` -> what to do."""
 
 KEY_REMEDIES: Final[Mapping[str, str]] = {
+    "the proxy": "correct upstream.proxy, and see whether the proxy runs and lets this machine through",
     "401": "put a key that the service knows in its place: it may be mistyped, disabled or deleted there",
     "403": "have the key given the scope at the service, or name another one",
     "404": "correct upstream.base_url, and upstream.preset",

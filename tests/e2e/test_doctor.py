@@ -77,6 +77,11 @@ def name_no_secret(setup: Setup) -> None:
     setup.options["upstream"] = {"base_url": "http://127.0.0.1:9", "keys": [key]}
 
 
+def name_a_proxy_that_is_down(setup: Setup) -> None:
+    upstream = {"base_url": "https://service.example", "proxy": "http://127.0.0.1:9", "keys": [TELEMETRY]}
+    setup.options["upstream"] = upstream
+
+
 def lose_the_price_file(setup: Setup) -> None:
     setup.options["pricing"] = {"file": str(setup.folder / "prices.yaml")}
 
@@ -136,6 +141,7 @@ BROKEN: dict[Callable[[Setup], None], tuple[str, str, str]] = {
     empty_token: ("secrets", "admin-token holds no token", "is made anew"),
     renew_spool: ("spool", "run a newer release", "run the release that wrote it"),
     damage_spool: ("spool", "is damaged", "is salvaged by `run`"),
+    name_a_proxy_that_is_down: ("upstream key telemetry", "the proxy cannot be reached", "correct upstream.proxy"),
     exchange_certificates: ("TLS", "tls.grpc.key_file", "of one pair"),
     lose_a_key: ("TLS", "tls.http.key_file", "of one pair"),
     let_a_certificate_end: ("TLS", "it end", "renewed"),
