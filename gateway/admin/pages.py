@@ -105,7 +105,8 @@ async def logout(request: web.Request) -> web.Response:
 
 async def login_link(request: web.Request) -> web.Response:
     """A one-time link for a browser; `{"role": "viewer"}` for one that changes nothing."""
-    role = LINK_ROLES.get((await json_body(request)).get("role", "operator"))
+    asked = (await json_body(request)).get("role", "operator")
+    role = LINK_ROLES.get(asked) if isinstance(asked, str) else None
     if role is None:
         raise BadPayload(f"role: one of {', '.join(LINK_ROLES)} is needed")
     return json_answer({"path": request.app[PARTS].access.login_path(role)}, HTTPStatus.CREATED)

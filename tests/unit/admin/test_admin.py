@@ -270,6 +270,14 @@ async def test_whoever_has_the_token_can_ask_for_a_link(start: Start, client: ai
     assert await status_of(client, admin.url + path) == 303
 
 
+@pytest.mark.parametrize("role", ["root", ["viewer"], {"viewer": 1}, 1, None])
+async def test_a_link_is_of_a_role_that_exists(start: Start, client: aiohttp.ClientSession, role: object) -> None:
+    admin = await start()
+    async with client.post(admin.url + "/v2/login-links", headers=BEARER, json={"role": role}) as response:
+        assert response.status == 400
+        assert "role: one of operator, viewer is needed" in await response.text()
+
+
 async def test_errors_of_the_listener_are_json_and_tell_no_cause(start: Start, client: aiohttp.ClientSession) -> None:
     admin = await start()
     async with client.post(admin.url + "/healthz") as response:
