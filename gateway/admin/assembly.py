@@ -53,7 +53,7 @@ def build_admin(
     registry = CollectorRegistry()
     registry.register(StatusCollector(status, receiver.figures))
     register(registry, latencies)
-    registry.register(UsageCollector(rounds.follower.counters))
+    registry.register(UsageCollector(rounds.follower.counters, rounds.follower.age_s))
     parts = AdminParts(
         status=status,
         not_ready=status.not_ready,

@@ -1,4 +1,4 @@
-"""Metrics of what the calls used and cost, by provider, model and team."""
+"""Metrics of what the calls used and cost, by provider, model and team, and their age."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
@@ -32,7 +32,10 @@ AI_TOKENS: Final = Name(
 AI_COST: Final = Name(
     "telemetry_gateway_ai_cost", "counter", f"Cost of billed calls, in the currency {_SINCE}", (*_SERIES, "currency")
 )
-USAGE_NAMES: Final = (AI_CALLS, AI_FAILED, AI_WITHOUT_COST, AI_MISSING_USAGE, AI_TOKENS, AI_COST)
+USAGE_AGE: Final = Name(
+    "telemetry_gateway_usage_age_seconds", "gauge", "Seconds since every final call was in the stored sums of usage."
+)
+USAGE_NAMES: Final = (USAGE_AGE, AI_CALLS, AI_FAILED, AI_WITHOUT_COST, AI_MISSING_USAGE, AI_TOKENS, AI_COST)
 
 _CALLS: Final = {
     "calls": AI_CALLS,
@@ -47,14 +50,15 @@ _TOKENS: Final = tuple(name for name in COUNTED if name not in _CALLS)
 class UsageCollector(Collector):
     """Give it to a prometheus-client registry."""
 
-    def __init__(self, values: Callable[[], Values]) -> None:
-        self._values = values
+    def __init__(self, values: Callable[[], Values], age_s: Callable[[], float]) -> None:
+        self._values, self._age_s = values, age_s
 
     def describe(self) -> Iterable[Metric]:
         """The names without samples, so that registering reads no figure."""
         return [family(name, []) for name in USAGE_NAMES]
 
     def collect(self) -> Iterator[Metric]:
+        yield family(USAGE_AGE, [((), self._age_s())])
         values = self._values()
         for counted, name in _CALLS.items():
             column = _COLUMNS[counted]

@@ -59,6 +59,7 @@ class UsageFollower:
         """All calls whose outcome was final by then are counted; None before the first look."""
         self._turn = asyncio.Lock()
         self._counters = UsageCounters()
+        self._stored_as_of_ms = now_ms()
         self._names_checked_hour = 0
         self.changes = 0
         """Increases when records were counted."""
@@ -77,6 +78,10 @@ class UsageFollower:
     def counters(self) -> Values:
         """What was counted since the start, as of now."""
         return self._counters.values(self._tally.sums)
+
+    def age_s(self) -> float:
+        """How old the stored sums are: seconds since every final call was in them."""
+        return max(0.0, (self._now_ms() - self._stored_as_of_ms) / 1000)
 
     async def run(self) -> None:
         """Count settled records until cancelled."""
@@ -126,6 +131,8 @@ class UsageFollower:
             self._through_seq = page.through_seq
             if not page.is_more:
                 self.as_of_ms = asked_ms
+                if self._through_seq == self._written_seq:
+                    self._stored_as_of_ms = asked_ms
             took_s = time.perf_counter() - began_s
         if page.is_more:
             await asyncio.sleep(took_s * (1 / SHARE - 1))
@@ -170,6 +177,7 @@ class UsageFollower:
             if writing.exception() is None:
                 self._counters.add(self._tally.sums)
                 self._tally, self._written_seq = Tally(), self._through_seq
+                self._stored_as_of_ms = self.as_of_ms or self._stored_as_of_ms
 
 
 def store(

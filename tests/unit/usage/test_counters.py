@@ -61,7 +61,7 @@ def cost(made: UsageCounters) -> float:
 def test_a_scrape_has_calls_tokens_by_type_and_cost_by_currency() -> None:
     made, registry = UsageCounters(), CollectorRegistry()
     made.add(counted(of("a"), record(response_model="a", cost=None, status="error")).sums)
-    registry.register(UsageCollector(lambda: made.values({})))
+    registry.register(UsageCollector(lambda: made.values({}), lambda: 2.5))
     text = generate_latest(registry).decode()
     labels = 'model="a",provider="openai",team="core"'
     assert f"telemetry_gateway_ai_calls_total{{{labels}}} 2.0" in text

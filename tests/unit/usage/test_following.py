@@ -282,3 +282,27 @@ async def test_sums_that_cannot_be_stored_stop_no_later_ones(
 def _refuse_sums(connection: object, tallied: Mapping[object, object], **_: object) -> None:
     if tallied:
         raise OverflowError
+
+
+async def test_the_age_is_that_of_the_stored_sums(
+    rig: Rig, database: Database, follower: UsageFollower, clock: Clock
+) -> None:
+    clock.now_ms += 5_000
+    assert follower.age_s() == 5
+    await follower.catch_up()
+    assert follower.age_s() == 0, "no call waits"
+    await rig.send(call("a"))
+    await rig.settle()
+    clock.now_ms += 7_000
+    await follower.catch_up()
+    assert follower.age_s() >= 7, "counted, and not stored"
+    await follower.write()
+    assert follower.age_s() == 0
+    await rig.send(call("b"))
+    await rig.settle()
+    await follower.catch_up()
+    clock.now_ms += 9_000
+    await database.close()
+    with pytest.raises(DatabaseUnavailable):
+        await follower.write()
+    assert follower.age_s() >= 9
