@@ -19,6 +19,7 @@ from gateway.usage.names import Absent, Name
 from gateway.usage.query import UsageQueries
 from gateway.usage.tally import HOUR_MS
 from gateway.usage.timespan import BadRange, TimeRange
+from gateway.usage.unused_names import drop_unused_names
 from tests.support.growth import LEAST_S, LINEAR
 from tests.unit.usage.test_tally import NOW_HOUR, NOW_MS, counted, record
 
@@ -265,6 +266,7 @@ async def test_names_are_bounded_and_unused_ones_go(
     later_ms = NOW_MS + (rollups.KEPT_DAYS + 2) * 24 * HOUR_MS
     await add(database, now_ms=later_ms)
     await add(database, now_ms=later_ms + HOUR_MS)
+    await drop_unused_names(database)
     assert await database.read(names.count) <= 1
 
 
