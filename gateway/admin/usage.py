@@ -14,6 +14,7 @@ from gateway.usage.request import (
     GROUPS,
     INTERVALS,
     MOST_GROUPED,
+    Question,
     buckets_json,
     groups_json,
     read_question,
@@ -25,28 +26,29 @@ from gateway.usage.timespan import TimeRange
 
 async def show(queries: UsageQueries, call: Call[None]) -> dict[str, Any]:
     """A page of groups, or of hours or days; with totals and the time of the sums. Raises
-    BadListRequest.
+    BadListRequest, Overloaded.
     """
     asked = read_question(call.query, queries.now_ms())
     await queries.refresh()
-    if asked.interval is None:
-        answer = groups_json(
-            asked,
-            await queries.by(
-                *asked.group_by,
-                within=asked.within,
-                where=asked.where,
-                order_by=asked.order_by,
-                currency=asked.currency,
-                ascending=asked.request.sort.order == "asc",
-                offset=asked.offset,
-                limit=asked.request.limit,
-            ),
-        )
-    else:
+    async with queries.apart() as apart:
+        return {**await _answer(apart, asked), **await _state(apart, asked.within)}
+
+
+async def _answer(queries: UsageQueries, asked: Question) -> Json:
+    if asked.interval is not None:
         buckets = await queries.over_time(asked.within, interval=asked.interval, where=asked.where)
-        answer = buckets_json(asked, buckets, await queries.totals(asked.within, where=asked.where))
-    return {**answer, **await _state(queries, asked.within)}
+        return buckets_json(asked, buckets, await queries.totals(asked.within, where=asked.where))
+    found = await queries.by(
+        *asked.group_by,
+        within=asked.within,
+        where=asked.where,
+        order_by=asked.order_by,
+        currency=asked.currency,
+        ascending=asked.request.sort.order == "asc",
+        offset=asked.offset,
+        limit=asked.request.limit,
+    )
+    return groups_json(asked, found)
 
 
 async def _state(queries: UsageQueries, within: TimeRange) -> Json:

@@ -125,6 +125,17 @@ class Database:
         async with self._held(self._reader):
             return await _completed(asyncio.to_thread(snapshot))
 
+    async def read_apart(self, question: Callable[[sqlite3.Connection], T]) -> T:
+        """As `read`, on a connection of its own: no other question waits for this one."""
+
+        def snapshot() -> T:
+            with closing(read_only(self.path)) as connection:
+                connection.execute("BEGIN")
+                return question(connection)
+
+        with _unavailable(self.path):
+            return await _completed(asyncio.to_thread(snapshot))
+
     async def pieces(self, sql: str, rows: int) -> AsyncGenerator[list[tuple[Any, ...]]]:
         """What *sql* selects, *rows* at a time, on one snapshot and a connection of its own: no
         other question waits for it.

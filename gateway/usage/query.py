@@ -4,14 +4,17 @@ Sums are of billed calls whose outcome is final, by the start of the call, UTC. 
 the interface; the functions below it run on one snapshot of control.db.
 """
 
+import asyncio
 import sqlite3
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager, suppress
+from copy import copy
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
+from gateway.contract.errors import Overloaded
 from gateway.storage.database import Database
 from gateway.usage.figures import Adder, Breakdown, Bucket, Cells, Group, UsageSums, less
 from gateway.usage.following import UsageFollower
@@ -30,6 +33,8 @@ REFRESH_S: Final = 5.0
 """Each refresh may cost a sync of the disk."""
 MOST_GROUPS: Final = 500
 """Of one page."""
+MOST_ASKERS: Final = 8
+"""Of the interface at once; one is answered at a time."""
 
 _REST: Final = -1
 """Id of the groups that are not on the page."""
@@ -59,6 +64,9 @@ class UsageQueries:
     def __init__(self, database: Database, *, now_ms: Callable[[], int], follower: UsageFollower | None = None) -> None:
         """*follower* counts in a running gateway; None asks what a stopped one has counted."""
         self._database = database
+        self._read = database.read
+        self._turn = asyncio.Lock()
+        self._askers = 0
         self.now_ms = now_ms
         self._follower = follower
         self._refreshed_s = float("-inf")
@@ -73,6 +81,22 @@ class UsageQueries:
             with suppress(SpoolError):  # then without the records that are not counted yet
                 await self._follower.catch_up()
             await self._follower.write()
+
+    @asynccontextmanager
+    async def apart(self) -> AsyncIterator["UsageQueries"]:
+        """The same questions on a connection of their own, for one asker at a time: they may take
+        seconds, and the page waits for none. Raises Overloaded beyond `MOST_ASKERS`.
+        """
+        if self._askers >= MOST_ASKERS:
+            raise Overloaded("too many questions about usage are asked at once: ask again later")
+        self._askers += 1
+        try:
+            async with self._turn:
+                apart = copy(self)
+                apart._read = self._database.read_apart  # noqa: SLF001 - its own
+                yield apart
+        finally:
+            self._askers -= 1
 
     async def totals(self, within: TimeRange, *, where: Filters = NO_FILTERS) -> UsageSums:
         """Everything that *where* keeps."""
@@ -105,14 +129,14 @@ class UsageQueries:
 
     async def as_of(self) -> AsOf:
         """Through when the sums are complete, and since when hours are kept."""
-        stored = await self._database.read(partial(as_of, now_hour=self.now_ms() // HOUR_MS))
+        stored = await self._read(partial(as_of, now_hour=self.now_ms() // HOUR_MS))
         if self._follower is None or self._follower.as_of_ms is None:
             return stored
         return stored._replace(counted_through_ms=self._follower.as_of_ms)
 
     async def _ask(self, question: Callable[..., T], within: TimeRange, **options: Any) -> T:
         now_hour = self.now_ms() // HOUR_MS
-        return await self._database.read(partial(question, within=within, now_hour=now_hour, **options))
+        return await self._read(partial(question, within=within, now_hour=now_hour, **options))
 
 
 def totals(

@@ -2,8 +2,11 @@
 lose nothing.
 """
 
+import asyncio
+import threading
 import time
 from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -11,12 +14,15 @@ from typing import Any
 
 import pytest
 
+from gateway.admin.operation import Call
+from gateway.admin.usage import show
+from gateway.contract.errors import Overloaded
 from gateway.storage.database import Database
 from gateway.usage import grains, names, rollups
 from gateway.usage.figures import Breakdown, UsageSums, money_text
 from gateway.usage.grains import DIMENSIONS, Dimension
 from gateway.usage.names import Absent, Name
-from gateway.usage.query import UsageQueries
+from gateway.usage.query import MOST_ASKERS, UsageQueries
 from gateway.usage.tally import HOUR_MS
 from gateway.usage.timespan import BadRange, TimeRange
 from gateway.usage.unused_names import drop_unused_names
@@ -367,3 +373,27 @@ async def test_a_model_that_costs_nothing_stands_beside_one_that_costs(
     found = await queries.by("model", within=TODAY)
     assert costs(found) == {("paid",): "0.5", ("free",): "0"}
     assert found.rest is None
+
+
+async def test_the_interface_asks_beside_the_page(database: Database) -> None:
+    queries, ended = UsageQueries(database, now_ms=lambda: NOW_MS), threading.Event()
+    slow_page = asyncio.create_task(database.read(lambda _: ended.wait(30)))
+    try:
+        async with asyncio.timeout(20):
+            answer = await show(queries, Call(None))
+        assert answer["usage"] == []
+        assert not slow_page.done()
+    finally:
+        ended.set()
+        await slow_page
+
+
+async def test_few_ask_at_once(database: Database) -> None:
+    queries = UsageQueries(database, now_ms=lambda: NOW_MS)
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(queries.apart())
+        waiting = [asyncio.create_task(show(queries, Call(None))) for _ in range(MOST_ASKERS - 1)]
+        await asyncio.sleep(0)
+        with pytest.raises(Overloaded):
+            await show(queries, Call(None))
+    assert len(await asyncio.gather(*waiting)) == MOST_ASKERS - 1
