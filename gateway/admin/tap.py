@@ -25,8 +25,10 @@ async def tap(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": NDJSON, "X-Accel-Buffering": "no"})
         await response.prepare(request)
         with suppress(ConnectionResetError):  # the client left
-            while request.method != "HEAD" and not found.is_closed and is_admitted(request):
+            while request.method != "HEAD" and not found.is_closed:
                 lines, lost = await watcher.take(HEARTBEAT_S)
+                if not is_admitted(request):
+                    break
                 await response.write(encoded(lines, lost))
     return response
 

@@ -87,6 +87,19 @@ def test_filters_are_of_one_field_each_and_all_hold(gateway: GatewayProcess) -> 
     assert line["service"] == "shop"
 
 
+def test_a_tap_ends_with_its_session(gateway: GatewayProcess) -> None:
+    token = {"Authorization": (gateway.data_dir / "admin-token").read_text().strip()}
+    with httpx.Client(base_url=gateway.admin_url, timeout=30) as browser:
+        browser.get(httpx.post(f"{gateway.admin_url}/v2/login-links", headers=token).json()["path"])
+        with browser.stream("GET", "/v2/tap?service=app") as tapped:
+            send(gateway, "one")
+            lines = tapped.iter_lines()
+            assert json.loads(next(filter(None, lines)))["service"] == "app"
+            assert browser.post("/logout", headers={"Origin": gateway.admin_url}).status_code == 303
+            send(gateway, "two")
+            assert not any(lines)
+
+
 def test_a_tap_ends_with_the_gateway_and_the_gateway_ends_in_spite_of_it(gateway: GatewayProcess) -> None:
     with Tapped(gateway) as tapped:
         assert gateway.stop() == 0
