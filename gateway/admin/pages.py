@@ -75,7 +75,7 @@ async def login(request: web.Request) -> web.Response:
     session = access.session_for_code(code)
     if session is None:
         return login_page("This link was already used or has expired.", HTTPStatus.UNAUTHORIZED)
-    return session_opened(session, "/")
+    return session_opened(request, session, "/")
 
 
 async def login_with_token(request: web.Request) -> web.Response:
@@ -88,7 +88,7 @@ async def login_with_token(request: web.Request) -> web.Response:
     if session is None:
         message = "That is no token of this gateway: it is the text of admin-token or viewer-token."
         return login_page(message, HTTPStatus.UNAUTHORIZED, then=then, is_fault=True)
-    return session_opened(session, then)
+    return session_opened(request, session, then)
 
 
 def own_path(path: str) -> str:
@@ -112,9 +112,9 @@ async def login_link(request: web.Request) -> web.Response:
     return json_answer({"path": request.app[PARTS].access.login_path(role)}, HTTPStatus.CREATED)
 
 
-def session_opened(session: str, then: str) -> web.Response:
+def session_opened(request: web.Request, session: str, then: str) -> web.Response:
     response = redirect(then)
-    set_cookie(response, session)
+    set_cookie(response, session, over_tls=request.secure)
     return response
 
 

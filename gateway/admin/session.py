@@ -186,8 +186,10 @@ def open_access(data_dir: Path) -> AdminAccess:
     return AdminAccess(tokens[Role.OPERATOR], time.monotonic, os.urandom, tokens)
 
 
-def set_cookie(response: web.StreamResponse, session: str) -> None:
-    response.set_cookie(COOKIE, session, max_age=int(SESSION_LIFE_S), path="/", httponly=True, samesite="Strict")
+def set_cookie(response: web.StreamResponse, session: str, *, over_tls: bool) -> None:
+    """*over_tls*: browsers then send it over TLS alone."""
+    life_s = int(SESSION_LIFE_S)
+    response.set_cookie(COOKIE, session, max_age=life_s, path="/", httponly=True, samesite="Strict", secure=over_tls)
 
 
 def is_same_origin(request: web.BaseRequest) -> bool:

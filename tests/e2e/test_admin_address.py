@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from gateway.admin.address_file import FILE, WrittenAddress, running_address
@@ -159,4 +160,13 @@ def test_a_listener_with_tls_is_found_and_trusted_by_its_own_certificate(tmp_pat
         assert f"admin: https://{gateway.admin_url.removeprefix('http://')}" in gateway.log.read_text()
         named = ask(gateway, "keys", "list", TELEMETRY_GATEWAY_LISTEN_ADMIN=gateway.admin_url.removeprefix("http://"))
         assert named.code == 0, named.err
+        if not has_clients:
+            assert "Secure" in cookie_of(gateway), "a browser sends it over TLS alone"
         assert gateway.stop() == 0
+
+
+def cookie_of(gateway: GatewayProcess) -> str:
+    """Of a browser that logged in over TLS."""
+    url = gateway.admin_url.replace("http://", "https://")
+    token = (gateway.data_dir / "admin-token").read_text().strip()
+    return httpx.post(f"{url}/login", data={"token": token}, verify=False).headers["Set-Cookie"]

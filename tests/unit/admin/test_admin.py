@@ -221,6 +221,7 @@ async def test_a_one_time_link_opens_a_session_once(start: Start, client: aiohtt
         assert response.headers["Location"] == "/"
         cookie = response.headers["Set-Cookie"]
     assert "HttpOnly" in cookie
+    assert "Secure" not in cookie, "over HTTP a browser would not send it"
     assert "SameSite=Strict" in cookie
     assert await status_of(client, admin.url + "/") == 200
     async with aiohttp.ClientSession() as other:
