@@ -56,14 +56,20 @@ class UsageAnswers:
         if self._queries is None:
             return NOTHING
         key = question, question.range.within(now_ms)
+        if (kept := self._kept_answer(key)) is not None:
+            return kept
         async with self._turn:
-            ends_s, usage = self._kept.get(key, (0.0, NOTHING))
+            if (kept := self._kept_answer(key)) is not None:  # another request asked the same
+                return kept
             began_s = self._monotonic_s()
-            if began_s < ends_s:
-                return usage._replace(fresh_in_s=ends_s - began_s)
             usage = await asked(self._queries, question, now_ms)
             self._keep(key, usage, self._monotonic_s() - began_s)
             return usage
+
+    def _kept_answer(self, key: tuple[Question, TimeRange]) -> Usage | None:
+        ends_s, usage = self._kept.get(key, (0.0, NOTHING))
+        left_s = ends_s - self._monotonic_s()
+        return usage._replace(fresh_in_s=left_s) if left_s > 0 else None
 
     def _keep(self, key: tuple[Question, TimeRange], usage: Usage, took_s: float) -> None:
         self._kept.pop(key, None)

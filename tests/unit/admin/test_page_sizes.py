@@ -4,6 +4,7 @@
 view at a million records.
 """
 
+import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -142,6 +143,8 @@ async def test_a_slow_answer_is_shown_again_and_states_for_how_long(tmp_path: Pa
     again = await answers.answer(question, NOW_MS)
     assert again == slow._replace(fresh_in_s=again.fresh_in_s)
     assert 9 < again.fresh_in_s < 0.2 / SHARE
+    async with answers._turn, asyncio.timeout(20):
+        assert (await answers.answer(question, NOW_MS)).fresh_in_s > 0, "waits for no other question"
     now_s += again.fresh_in_s
     assert (await answers.answer(question, NOW_MS)).fresh_in_s == 0
     await database.close()
