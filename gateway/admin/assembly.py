@@ -64,6 +64,7 @@ def build_admin(
         gate=KeyAuthenticator(keys),
         now_ms=now_ms,
         running=running,
+        note_unforeseen=receiver.counts.note_unforeseen,
     )
     stores = AdminStores(
         status=status,

@@ -48,6 +48,8 @@ class AdminParts:
     gate: Authenticator | None = None
     """Admits inbound keys to the operations that have a scope; None: no key opens anything."""
     running: Callable[[], Running] | None = None
+    note_unforeseen: Callable[[], None] = lambda: None
+    """Counts an error that no table entry foresaw."""
 
 
 PARTS: Final = web.AppKey("parts", AdminParts)

@@ -123,6 +123,7 @@ async def answering(request: web.Request, handler: Handler) -> web.StreamRespons
     except Exception as error:  # noqa: BLE001 - an unforeseen error must not end in a traceback that quotes data
         answer = answer_for(error)
         if not answer.show_text:
+            request.app[PARTS].note_unforeseen()
             # Not `exception`: the error's text may quote data.
             log.error("unforeseen error", error=type(error).__name__, at=places(error))  # noqa: TRY400
         message = str(error) if answer.show_text else "an unforeseen error"

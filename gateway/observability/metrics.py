@@ -251,7 +251,9 @@ OVER_QUOTA: Final = Name(
     ("key", "quota"),
 )
 UNFORESEEN: Final = Name(
-    "telemetry_gateway_unforeseen_errors", "counter", "Errors nobody foresaw, reported to the sender as retryable."
+    "telemetry_gateway_unforeseen_errors",
+    "counter",
+    "Errors nobody foresaw, of a sender's request or the admin listener's; reported as retryable.",
 )
 IN_FLIGHT_BYTES: Final = Name(
     "telemetry_gateway_http_in_flight_bytes", "gauge", "Bytes of request bodies that have no answer yet."

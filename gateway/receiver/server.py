@@ -80,6 +80,9 @@ class WebCounts:
     seconds: defaultdict[str, Histogram] = field(default_factory=lambda: defaultdict(lambda: Histogram(ANSWER_S)))
     """Route's path -> from the headers of its requests to their answers."""
 
+    def note_unforeseen(self) -> None:
+        self.unforeseen += 1
+
 
 class Receiver:
     """Takes requests for *routes*; give `make_server()` to a runner."""
@@ -223,7 +226,7 @@ class Receiver:
         answer = answer_for(error)
         message = str(error) if answer.show_text else "an unforeseen error; send the same again later"
         if not answer.show_text:
-            self.counts.unforeseen += 1
+            self.counts.note_unforeseen()
             log.error("unforeseen error", error=type(error).__name__, at=places(error))
         key = error.key if isinstance(error, GatewayError) else None  # another's may quote the request
         reason = reason_of(error)

@@ -98,6 +98,10 @@ class Admin:
     now_s: float = 1000.0
     not_ready: str | None = None
     insights: Sequence[Insight] = ()
+    unforeseen: int = 0
+
+    def note_unforeseen(self) -> None:
+        self.unforeseen += 1
 
 
 Start = Callable[..., Awaitable[Admin]]
@@ -134,6 +138,7 @@ async def start() -> AsyncIterator[Start]:
             registry=registry,
             access=admin.access,
             unsettled=unsettled,
+            note_unforeseen=admin.note_unforeseen,
         )
         stores = AdminStores(status=lambda: admin.status, insights=Found(insights, None))  # type: ignore[arg-type]  # only the list is asked for
         app = admin_app(parts, stores, loopback=loopback, host_names=host_names)
@@ -291,6 +296,7 @@ async def test_errors_of_the_listener_are_json_and_tell_no_cause(start: Start, c
     async with client.get(admin.url + "/", headers=BEARER) as response:
         assert response.status == 503
         assert "edge" not in await response.text()
+    assert admin.unforeseen == 1
 
 
 async def test_the_page_needs_nothing_from_elsewhere_and_cannot_be_framed(
