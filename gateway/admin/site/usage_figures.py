@@ -7,13 +7,12 @@ unknown.
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from gateway.admin.site import words
 from gateway.admin.site.charts import Chart, Series, Value, bar_chart
-from gateway.admin.site.usage_answers import NO_USAGE
 from gateway.admin.site.usage_question import Question
-from gateway.usage.figures import Bucket, UsageSums
+from gateway.usage.figures import COUNTS, Bucket, UsageSums
 from gateway.usage.grains import Dimension
 from gateway.usage.names import Absent, Name
 from gateway.usage.tally import HOUR_MS
@@ -22,6 +21,9 @@ from gateway.usage.timespan import SPANS, Interval, TimeRange
 MOST_CURRENCIES: Final = 6
 """Of one figure: senders may make up any."""
 MOST_COST_CHARTS: Final = 3
+_NOTHING: Final[dict[str, Any]] = dict.fromkeys(COUNTS, 0)
+NO_CALL: Final = UsageSums(**_NOTHING)
+"""Of an hour without a call: what it used is known."""
 
 
 class Amount(NamedTuple):
@@ -69,7 +71,7 @@ def every_bucket(buckets: Sequence[Bucket], within: TimeRange, interval: Interva
     span_ms, there = SPANS[interval] * HOUR_MS, {bucket.start_ms: bucket for bucket in buckets}
     end_ms = min(within.end_hour * HOUR_MS, now_ms + 1)
     starts = range(within.first_hour * HOUR_MS, end_ms, span_ms)
-    return [there.get(start_ms) or Bucket(start_ms, NO_USAGE) for start_ms in starts]
+    return [there.get(start_ms) or Bucket(start_ms, NO_CALL) for start_ms in starts]
 
 
 def charts_of(buckets: Sequence[Bucket], total: UsageSums, interval: Interval) -> list[Chart]:
@@ -82,9 +84,14 @@ def charts_of(buckets: Sequence[Bucket], total: UsageSums, interval: Interval) -
 
 def cost_chart(total: Amount, times: Sequence[str], sums: Sequence[UsageSums]) -> Chart:
     currency = total.currency
-    series = Series("cost", "c1", [each.costs.get(currency) for each in sums])
+    series = Series("cost", "c1", [cost_in(currency, each) for each in sums])
     written = f"{currency} {words.money(total.amount)}"
     return bar_chart(f"cost-{currency}", f"Cost in {currency}", written, times, [series], money_value)
+
+
+def cost_in(currency: str, sums: UsageSums) -> Decimal | None:
+    """None where calls without a known cost are all that could have one."""
+    return sums.costs.get(currency, None if sums.calls_without_cost else Decimal(0))
 
 
 def token_chart(total: UsageSums, times: Sequence[str], sums: Sequence[UsageSums]) -> Chart:

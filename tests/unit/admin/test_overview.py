@@ -11,11 +11,13 @@ from gateway.admin.site import overview, usage, words
 from gateway.admin.site.charts import HEIGHT, PLOT_HEIGHT, Series, bar_chart, nice_top
 from gateway.admin.site.registry import VIEWS
 from gateway.admin.site.usage_answers import Usage
+from gateway.admin.site.usage_figures import charts_of, every_bucket
 from gateway.admin.site.usage_question import DEFAULT, RANGES, Filter, Question, question_of
 from gateway.contract.errors import BadPayload
 from gateway.usage.figures import Breakdown, Bucket, Group, UsageSums
 from gateway.usage.names import Absent, Name
 from gateway.usage.tally import HOUR_MS
+from gateway.usage.timespan import TimeRange
 from tests.support.shown import shown, text_of
 from tests.unit.admin.test_admin import figures
 
@@ -61,6 +63,20 @@ def test_tokens_that_no_call_states_are_unknown() -> None:
     found = text(sums(input_tokens=None, output_tokens=None, cacheable_tokens=None, calls_without_usage=4))
     assert "Input tokens unknown Output tokens unknown Input read from cache unknown" in found
     assert "Calls without usage 4 100.0 % of calls" in found
+
+
+def test_an_hour_without_a_call_used_and_cost_nothing() -> None:
+    stated = UsageSums(calls=2, input_tokens=9, output_tokens=3, cache_read_tokens=4, costs={"USD": Decimal("0.5")})
+    silent = UsageSums(calls=1, calls_without_cost=1, calls_without_usage=1)
+    there = [Bucket(0, stated), Bucket(2 * HOUR_MS, silent)]
+    buckets = every_bucket(there, TimeRange(0, 3), "hour", 3 * HOUR_MS - 1)
+    cost, used, _ = charts_of(buckets, stated, "hour")
+    assert [bar.title for bar in cost.bars] == ["00:00: cost 0.5000", "01:00: cost 0.00", "02:00: cost unknown"]
+    assert [bar.title.partition(": ")[2] for bar in used.bars] == [
+        "input 5, cache reads 4, output 3",
+        "input 0, cache reads 0, output 0",
+        "input unknown, cache reads unknown, output unknown",
+    ]
 
 
 def test_shares_and_the_time_of_the_figures_are_stated() -> None:
