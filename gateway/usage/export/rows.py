@@ -5,10 +5,11 @@ that every column can be added up.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from decimal import Decimal
 from typing import Any, Final
 
-from gateway.usage.figures import COUNTS
+from gateway.usage.figures import COUNTS, UsageSums, less
 
 Row = dict[str, Any]
 """Column -> text, whole number, Decimal, or None for unknown."""
@@ -49,22 +50,15 @@ def _rows(
 
 def _other(answer: Mapping[str, Any]) -> dict[str, Any] | None:
     """What is in no group, since it was beyond the bounds on names; None where that is nothing."""
-    left = {name: answer["totals"][name] for name in COUNTS}
+    left = less(_sums_of(answer["totals"]), map(_sums_of, answer["usage"]))
+    return None if left is None else asdict(left)
+
+
+def _sums_of(group: Mapping[str, Any]) -> UsageSums:
     costs, estimated = [
-        {currency: Decimal(amount) for currency, amount in answer["totals"][name].items()}
-        for name in ("costs", "estimated_costs")
+        {currency: Decimal(amount) for currency, amount in group[name].items()} for name in ("costs", "estimated_costs")
     ]
-    for group in answer["usage"]:
-        for name in COUNTS:
-            if left[name] is not None:
-                left[name] -= group[name] or 0
-        for amounts, name in ((costs, "costs"), (estimated, "estimated_costs")):
-            for currency, amount in group[name].items():
-                amounts[currency] -= Decimal(amount)
-    if not any(left.values()):
-        return None
-    known = {name: value if name.startswith(("calls", "failed")) else value or None for name, value in left.items()}
-    return {**known, "costs": {c: a for c, a in costs.items() if a}, "estimated_costs": estimated}
+    return UsageSums(**{name: group[name] for name in COUNTS}, costs=costs, estimated_costs=estimated)
 
 
 def decimal_of(amount: str | Decimal | None) -> Decimal | None:

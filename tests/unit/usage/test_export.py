@@ -51,6 +51,20 @@ def test_what_is_beyond_the_bound_is_a_row_of_its_own() -> None:
     assert (rows[-1]["model"], rows[-1]["absent"]) == (None, "provider=other model=other team=other")
 
 
+def test_a_cost_beyond_the_bound_stands_alone_where_no_call_is_left() -> None:
+    costs = {"EUR": "0.75", "USD": "1.000000000000000001"}
+    rows = list(rows_of(answer(EURO, total=sums(3, costs, input_tokens=100, output_tokens=20)), GROUPS))
+    assert [(row["cost"], row["currency"], row["calls"]) for row in rows[2:]] == [(Decimal("0.25"), "EUR", 0)]
+
+
+def test_a_currency_that_the_total_folded_is_no_fault() -> None:
+    rows = list(rows_of(answer(EURO, total=sums(3, {"USD": "1.000000000000000001"})), GROUPS))
+    assert [(row["cost"], row["currency"]) for row in rows] == [
+        (Decimal("1.000000000000000001"), "USD"),
+        (Decimal("0.5"), "EUR"),
+    ]
+
+
 def test_unknown_is_empty_and_not_0() -> None:
     unpriced = group("m", 1, {}, calls_without_cost=1, input_tokens=None)
     (row,) = rows_of(answer(unpriced, total=sums(1, {}, calls_without_cost=1, input_tokens=None)), GROUPS)
