@@ -3,7 +3,6 @@ is reported until an operator acknowledges it, and not laid upon the upstream.
 """
 
 import asyncio
-import json
 import re
 import secrets
 import shutil
@@ -110,8 +109,8 @@ def assert_acknowledged_by_an_operator_only(gateway: GatewayProcess) -> None:
     gateway.start()
     assert readyz(gateway).startswith("ready, degraded: "), "a restart forgets nothing"
     done = command(gateway, "spool", "acknowledge", "--json")
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["acknowledged"] == 1
+    assert done.code == 0, done.err
+    assert done.json["acknowledged"] == 1
     assert readyz(gateway) == "ready\n"
     assert metrics(gateway)["telemetry_gateway_spool_unacknowledged_losses"] == 0
     gateway.kill()
@@ -122,7 +121,7 @@ def assert_acknowledged_by_an_operator_only(gateway: GatewayProcess) -> None:
 def test_a_new_data_directory_has_lost_nothing(gateway: GatewayProcess) -> None:
     assert gateway.stop() == 0
     shutil.rmtree(gateway.data_dir)
-    assert command(gateway, "keys", "create", "--name", "first", "--managed", "send-ai-telemetry").returncode == 0
+    assert command(gateway, "keys", "create", "--name", "first", "--managed", "send-ai-telemetry").code == 0
     gateway.start()
     assert readyz(gateway) == "ready\n"
     assert quarantine(gateway)["salvages"] == 0
@@ -229,7 +228,7 @@ def test_a_spool_that_is_taken_away_while_it_runs_is_put_back(
 ) -> None:
     path = gateway.data_dir / "spool.db"
     old = gateway.data_dir.parent / "old.db"
-    assert command(gateway, "spool", "backup", str(old)).returncode == 0
+    assert command(gateway, "spool", "backup", str(old)).code == 0
     sender.send()
     if how != "emptied, and all in the log":
         assert gateway.stop() == 0  # now spool.db holds it
@@ -253,4 +252,4 @@ def test_a_spool_that_is_taken_away_while_it_runs_is_put_back(
         assert readyz(gateway) == "ready, degraded: there are damaged files in quarantine/ in the data directory\n"
     else:
         assert readyz(gateway) == "ready\n"
-        assert command(gateway, "spool", "verify").returncode == 0
+        assert command(gateway, "spool", "verify").code == 0
