@@ -17,7 +17,7 @@ from gateway.insights.finding import STATUSES, InsightDetail
 
 LIST: Final = "/insights"
 ONE: Final = LIST + "/{insight_id}"
-COMMENTS: Final = (("limit", "20"),)
+COMMENTS: Final = (("limit", "10"),)
 """A comment may have 10,000 characters."""
 
 
