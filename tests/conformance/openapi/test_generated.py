@@ -95,7 +95,7 @@ def is_described(port: Port, method: str, path: str) -> bool:
 
 def a_key(admin: Port, path: str) -> str:
     """The id of one that nothing else needs."""
-    keys = path.partition("/keys")[0] + "/keys"
+    keys = (path.partition("/keys")[0] or "/v2") + "/keys"  # the page's own paths begin with /keys
     new = {"name": f"for {path}"[:60], "scopes": ["ai-hub:mcp"], "confirmed": True}
     admin.ask("POST", keys, new)
     key_id: str = admin.ask("GET", f"{keys}?scope=ai-hub:mcp&sort_key=created_at&sort_order=desc").json()["keys"][0][
