@@ -333,7 +333,7 @@ OTLP_SENDERS: dict[str, OtlpSender] = {
             "opentelemetry",
             "OpenTelemetry SDK and its own GenAI instrumentations",
             run_with="opentelemetry-sdk 1.45.2, opentelemetry-instrumentation-openai-v2 2.4b0, openai 3.54.0",
-            needs="opentelemetry-instrumentation-openai-v2 2.4b0 or later",
+            needs="opentelemetry-instrumentation-openai-v2 2.4b0 or later, with opentelemetry-util-genai 1.1b0: 1.3b0, which it accepts, makes it silent",
             pastes=(
                 Paste("sh", _ENDPOINT + 'export OTEL_SEMCONV_STABILITY_OPT_IN="gen_ai_latest_experimental"\n'),
                 _PYTHON_SDK,
