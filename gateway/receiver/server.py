@@ -21,7 +21,7 @@ from gateway.common.heap import Heap
 from gateway.common.http_server import KEEP_ALIVE_S, QuietServer
 from gateway.common.traceback_summary import places
 from gateway.common.wall_clock import wall_ms
-from gateway.contract.errors import BadPayload, GatewayError, MethodNotAllowed, Unauthenticated
+from gateway.contract.errors import BadPayload, GatewayError, MethodNotAllowed, NotFound, Unauthenticated
 from gateway.contract.headers import REPEAT_KEY_HEADERS
 from gateway.contract.intake import Sender
 from gateway.keys.record import KeyRecord
@@ -132,7 +132,16 @@ class Receiver:
             read_bufsize=READ_AHEAD_BYTES,
             for_grpc=self.for_grpc,
             is_full=self.is_full,
+            is_direct=self.is_direct,
         )
+
+    def is_direct(self, target: str) -> bool:
+        """Whether a request there, whose body came with its head, is handled without a task."""
+        try:
+            route, _ = self.routes.find(target)
+        except NotFound:
+            return False
+        return self.tracer is None and isinstance(route, BodyRoute)
 
     def figures(self) -> WebFigures:
         """What `gateway.observability.metrics` shows."""

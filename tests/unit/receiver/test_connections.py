@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-import gateway.common.http_server
+import gateway.common.http_connection
 from gateway.common.open_files import OPEN_FILES
 from gateway.receiver.body import Limits
 from tests.unit.receiver.conftest import Serve
@@ -20,7 +20,7 @@ HEAD = b"GET /v1/traces HTTP/1.1\r\nHost: localhost\r\n"
 async def test_a_connection_that_never_asks_for_anything_is_ended(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, sent: bytes
 ) -> None:
-    monkeypatch.setattr(gateway.common.http_server, "FIRST_REQUEST_S", 0.2)
+    monkeypatch.setattr(gateway.common.http_connection, "FIRST_REQUEST_S", 0.2)
     served = await serve()
     host, _, port = served.url.removeprefix("http://").rpartition(":")
     silent, its_writer = await asyncio.open_connection(host, port)
@@ -48,7 +48,7 @@ async def test_headers_that_stop_half_way_end_their_connection_also_after_other_
     for _ in range(2):
         await reader.readuntil(b"HTTP/1.1 405")
         await reader.readuntil(b"}")
-    monkeypatch.setattr(gateway.common.http_server, "FIRST_REQUEST_S", 0.2)
+    monkeypatch.setattr(gateway.common.http_connection, "FIRST_REQUEST_S", 0.2)
     writer.write(HEAD)
     async with asyncio.timeout(WAIT_S):
         assert await reader.read() == b""

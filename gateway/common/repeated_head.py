@@ -1,0 +1,95 @@
+"""Request heads that repeat the one before them on their connection, byte for byte but for the
+digits of `Content-Length`: exporters send the same head with every payload. Pure.
+
+Such a head needs no second look by the HTTP parser: what it made of the first one is true of each
+repeat, and the length of the body follows from the digits alone. Only a head that the parser read
+as a plain POST of HTTP/1.1 with one `Content-Length` is learned: without transfer coding,
+expectation, upgrade and closing of the connection.
+"""
+
+import re
+from typing import Final, NamedTuple
+
+from aiohttp.http_parser import RawRequestMessage
+from multidict import CIMultiDict, CIMultiDictProxy
+
+MAX_HEAD_BYTES: Final = 2048
+"""Of a head that is kept for as long as its connection."""
+MAX_DIGITS: Final = 9
+END: Final = b"\r\n\r\n"
+
+_LENGTH = re.compile(rb"\r\ncontent-length: ?([0-9]{1,%d})(?=\r\n)" % MAX_DIGITS, re.IGNORECASE)
+_LENGTH_NAME: Final = "Content-Length"
+_FORBIDDEN: Final = ("Transfer-Encoding", "Expect", "Upgrade")
+
+
+class RepeatedHead(NamedTuple):
+    """A head as it was read once."""
+
+    before: bytes
+    """Its bytes up to the digits of the length."""
+    digits: bytes
+    after: bytes
+    """From behind the digits to the empty line."""
+    message: RawRequestMessage
+    """What the parser made of it."""
+
+    def request_in(self, data: bytes) -> tuple[RawRequestMessage, bytes] | None:
+        """The message and the body, where *data* is exactly one request with this head."""
+        before, after = self.before, self.after
+        if not data.startswith(before):
+            return None
+        at = len(before)
+        stop = data.find(b"\r", at, at + MAX_DIGITS + 1)
+        digits = data[at:stop]
+        if stop < 0 or not digits.isdigit() or not data.startswith(after, stop):
+            return None
+        start = stop + len(after)
+        if len(data) - start != int(digits):
+            return None
+        return self._message_with(digits), data[start:]
+
+    def _message_with(self, digits: bytes) -> RawRequestMessage:
+        """The message with the length that *digits* state."""
+        if digits == self.digits:
+            return self.message
+        headers = CIMultiDict(self.message.headers)
+        headers[_LENGTH_NAME] = digits.decode()
+        return self.message._replace(headers=CIMultiDictProxy(headers))
+
+
+def learned(data: bytes, message: RawRequestMessage) -> RepeatedHead | None:
+    """The head that *data* begins with and that the parser read as *message*; None where a repeat
+    of it must be parsed again.
+    """
+    end = data.find(END, 0, MAX_HEAD_BYTES)
+    if end < 0 or not _is_plain(message):
+        return None
+    head = data[: end + 2]
+    lengths = _LENGTH.findall(head)
+    is_single = head.lower().count(b"content-length") == len(message.headers.getall(_LENGTH_NAME, ())) == 1
+    is_by_lines = head.count(b"\n") == head.count(b"\r") == head.count(b"\r\n") == len(message.raw_headers) + 1
+    if not is_single or not is_by_lines or len(lengths) != 1:
+        return None
+    found = _LENGTH.search(head)
+    if found is None or found[1].decode() != message.headers[_LENGTH_NAME]:
+        return None
+    return RepeatedHead(data[: found.start(1)], found[1], data[found.end(1) : end + len(END)], message)
+
+
+def _is_plain(message: RawRequestMessage) -> bool:
+    return (
+        message.method == "POST"
+        and message.version == (1, 1)
+        and not (message.should_close or message.upgrade or message.chunked)
+        and not any(name in message.headers for name in _FORBIDDEN)
+    )
+
+
+def size_of(data: bytes, message: RawRequestMessage) -> int | None:
+    """Bytes of the whole request that *data* begins with; None where its head does not state it."""
+    end = data.find(END)
+    if end < 0 or message.chunked or message.upgrade:
+        return None
+    length = message.headers.get(_LENGTH_NAME, "0")
+    return end + len(END) + int(length) if length.isdigit() else None
