@@ -9,6 +9,7 @@ JSON, with the ratio of the p99s.
 import argparse
 import asyncio
 import json
+import os
 import sys
 import tempfile
 import time
@@ -26,7 +27,7 @@ MIB = 1 << 20
 DAY_MS = 86_400_000
 QUIET_S = 10.0
 LONGEST_S_PER_MIB = 0.3
-RECORD = b"x" * 700
+RECORD = os.urandom(700)
 PAUSE_S = 0.002
 """Between two appends, so that what they bring is small beside what leaves."""
 ROUND_S = 1.0
@@ -45,8 +46,8 @@ class Clock:
 
 async def backlog(spool: SqliteSpool, mib: int) -> None:
     """So many MiB that were delivered."""
-    chunk = [b"x" * (MIB // 512)] * 512
     for _ in range(mib):
+        chunk = [os.urandom(MIB // 512) for _ in range(512)]  # that no compression makes smaller
         await spool.append(AI_TELEMETRY, chunk, ItemCounts(received=len(chunk), kept=len(chunk)))
         while (batch := await spool.freeze(AI_TELEMETRY, max_records=1000, max_bytes=8 * MIB)) is not None:
             await spool.ack(batch)

@@ -8,14 +8,13 @@ operation with the counters.
 """
 
 import sqlite3
-from array import array
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 from spool.counters import Counters
 from spool.record import AI_TELEMETRY, Lane
 from spool.series import FORGET_AT_ONCE, KEYS_AT_ONCE, Ending, Held, NewHeld, SeriesRow, SightingRow
-from spool.sqlite import rows
+from spool.sqlite.chunks import chunk_of, insert_chunk
 from spool.sqlite.commits import Commits
 from spool.store import ItemCounts
 
@@ -179,17 +178,7 @@ def end_held(
         else:
             counters.drop(lanes, ending.outcome)
     if promoted:
-        rows.insert_chunk(connection, chunk_of(promoted, seq, now_ms))
-
-
-def chunk_of(records: Sequence[bytes], seq: int, received_ms: int) -> rows.ChunkRow:
-    """A chunk of AI records without evidence."""
-    ends = array("I")
-    stop = 0
-    for record in records:
-        stop += len(record)
-        ends.append(stop)
-    return rows.ChunkRow(seq, AI_TELEMETRY, received_ms, ends.tobytes(), b"", b"", b"".join(records), len(records))
+        insert_chunk(connection, chunk_of(seq, AI_TELEMETRY, now_ms, promoted))
 
 
 def forget(connection: sqlite3.Connection, now_ms: int, seen_before_ms: int) -> int:

@@ -15,10 +15,12 @@ from pathlib import Path
 from spool.data_dir import DATABASE, touch_private
 from spool.errors import SpoolCorrupt, SpoolError, SpoolFull, SpoolTooNew
 
-WAL_CHECKPOINT_PAGES = 4000
-"""32 MiB of WAL: measured, larger gains nothing and makes recovery at start slower."""
-LEAST_LOG_PAGES = 16
-PAGE_BYTES = 8192
+LOG_BYTES = 32 << 20
+"""Of write-ahead log: measured, more gains nothing and makes recovery at start slower."""
+LEAST_LOG_BYTES = 128 << 10
+PAGE_BYTES = 4096
+"""Of a new file; one that an earlier release made keeps its 8192. A commit writes whole pages, and
+a disk whole sectors of this size: what a power cut tears is then of one page, which the log has."""
 IMPLAUSIBLE_VERSION = 10_000
 """A layout's number that no release will have: the header is damaged."""
 
@@ -43,7 +45,7 @@ def migrations() -> list[tuple[int, str]]:
     return sorted(found)
 
 
-def connect(data_dir: Path, *, synchronous: str = "FULL", log_pages: int = WAL_CHECKPOINT_PAGES) -> sqlite3.Connection:
+def connect(data_dir: Path, *, synchronous: str = "FULL", log_bytes: int = LOG_BYTES) -> sqlite3.Connection:
     """Open spool.db in *data_dir*, made and migrated if need be; for
     the one thread that will own it.
 
@@ -59,7 +61,7 @@ def connect(data_dir: Path, *, synchronous: str = "FULL", log_pages: int = WAL_C
         connection.text_factory = lambda text: text.decode("utf-8", "replace")
         try:
             refuse_newer(connection)
-            prepare(connection, synchronous, log_pages)
+            prepare(connection, synchronous, log_bytes)
             migrate(connection)
         except BaseException:
             connection.close()
@@ -103,17 +105,17 @@ def is_full(error: BaseException) -> bool:
     return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
 
 
-def log_pages_for(max_bytes: int) -> int:
-    """Pages of write-ahead log that a spool of *max_bytes* keeps: at most an eighth of
+def log_bytes_for(max_bytes: int) -> int:
+    """Bytes of write-ahead log that a spool of *max_bytes* keeps: at most an eighth of
     it, for the log counts too.
 
     Asked with four times the reserve, it is half of that: what a full disk must have room for
     before deletions free anything.
     """
-    return max(LEAST_LOG_PAGES, min(WAL_CHECKPOINT_PAGES, max_bytes // 8 // PAGE_BYTES))
+    return max(LEAST_LOG_BYTES, min(LOG_BYTES, max_bytes // 8))
 
 
-def prepare(connection: sqlite3.Connection, synchronous: str, log_pages: int) -> None:
+def prepare(connection: sqlite3.Connection, synchronous: str, log_bytes: int) -> None:
     """Set what a connection needs each time; page size and vacuum mode
     count only for a new file.
     """
@@ -124,13 +126,19 @@ def prepare(connection: sqlite3.Connection, synchronous: str, log_pages: int) ->
         f"synchronous={synchronous}",
         "fullfsync=ON",  # macOS: past the drive's cache, which fsync leaves it in
         "checkpoint_fullfsync=ON",
-        f"wal_autocheckpoint={log_pages}",
-        f"journal_size_limit={log_pages * PAGE_BYTES}",  # a log that one large commit made longer is cut again
+        f"journal_size_limit={log_bytes}",  # a log that one large commit made longer is cut again
         "cache_size=-4096",
         "temp_store=MEMORY",
         "foreign_keys=ON",
     ):
         connection.execute(f"PRAGMA {pragma}").fetchall()
+    connection.execute(f"PRAGMA wal_autocheckpoint={log_bytes // page_bytes(connection)}").fetchall()
+
+
+def page_bytes(connection: sqlite3.Connection) -> int:
+    """Of the file that is open."""
+    (size,) = connection.execute("PRAGMA page_size").fetchone()
+    return int(size)
 
 
 def layout_version(connection: sqlite3.Connection) -> int:

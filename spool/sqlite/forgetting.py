@@ -6,22 +6,20 @@ counted as waiting: pending aggregates, chunks that settle, batches on their way
 """
 
 import sqlite3
-from array import array
 from collections.abc import Collection, Iterable
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import NamedTuple
-from zlib import crc32
 
 import orjson
 
 from spool.forgetting import Forgotten
 from spool.record import AI_TELEMETRY
-from spool.sqlite import rows
+from spool.sqlite import chunks, rows
 
 PAGE_BYTES = 4 << 20
 """Looked through in one commit."""
 
-_CHUNKS = "SELECT seq, lane, n, ends, body FROM chunk WHERE seq > ? AND (lane = ? OR lane LIKE 'again:%') ORDER BY seq"
+_CHUNKS = "SELECT seq, lane, n, ends, body, packed FROM chunk WHERE seq > ? AND (lane = ? OR lane LIKE 'again:%') ORDER BY seq"
 _IS_FROZEN = (
     "SELECT 1 FROM batch JOIN lane ON lane.name = batch.lane WHERE seq_lo <= ? AND (seq_hi > ? OR (seq_hi = ? AND idx_hi > 0))"
     " AND CASE batch.origin WHEN 'dead_letter' THEN 'again:' || batch.lane ELSE lane.source END = ? LIMIT 1"
@@ -40,12 +38,15 @@ def forget_in_chunks(connection: sqlite3.Connection, users: Collection[str], aft
     connection.execute("PRAGMA secure_delete = ON")  # what is written over is no longer in the file
     settled_seq = rows.lane_row(connection, AI_TELEMETRY).settled_seq
     found, size = Forgotten(), 0
-    for seq, lane, said, ends, body in connection.execute(_CHUNKS, (after_seq, AI_TELEMETRY)):
-        if holds_any(body, needles) or _has_change(connection, seq):
+    for seq, lane, said, ends, stored, packed in connection.execute(_CHUNKS, (after_seq, AI_TELEMETRY)):
+        body = chunks.read_body(chunks.record_count(said, ends), ends, stored, packed)
+        if body is None:  # its records become dead letters when they are due
+            continue
+        if holds_any(body.content, needles) or _has_change(connection, seq):
             may_change = (lane != AI_TELEMETRY or seq <= settled_seq) and not _is_frozen(connection, seq, lane)
-            n = _forget_in_chunk(connection, users, (seq, said, ends, body), writes=may_change and not dry_run)
+            n = _forget_in_chunk(connection, users, seq, body, writes=may_change and not dry_run)
             found += Forgotten(records=n) if may_change else Forgotten(waiting=n)
-        size += len(body)
+        size += len(body.content)
         if size >= PAGE_BYTES:
             return Page(found, seq)
     return Page(found, None)
@@ -94,14 +95,10 @@ def holds_any(body: bytes, needles: Iterable[bytes]) -> bool:
 
 
 def _forget_in_chunk(
-    connection: sqlite3.Connection, users: Collection[str], chunk: tuple[int, object, bytes, bytes], *, writes: bool
+    connection: sqlite3.Connection, users: Collection[str], seq: int, body: chunks.Body, *, writes: bool
 ) -> int:
     """How many of its records name one of *users*; each counts once, merged or not."""
-    seq, said, ends, body = chunk
-    stops = rows.record_stops(rows.record_count(said, ends), ends, body)
-    if stops is None:
-        return 0
-    records = [body[start:stop] for start, stop in pairwise([0, *stops])]
+    records = [body.content[start:stop] for start, stop in pairwise([0, *body.stops])]
     changed = {idx for idx, record in enumerate(records) if names_user(record, users)}
     merged = {
         idx: record
@@ -110,18 +107,12 @@ def _forget_in_chunk(
     }
     if writes:
         if changed:
-            _write(connection, seq, [without_user(record, users) for record in records])
+            chunks.replace_body(connection, seq, [without_user(record, users) for record in records])
         for idx, record in merged.items():
             connection.execute(
                 "UPDATE change SET record=? WHERE seq=? AND idx=?", (without_user(record, users), seq, idx)
             )
     return len(changed | merged.keys())
-
-
-def _write(connection: sqlite3.Connection, seq: int, records: list[bytes]) -> None:
-    body = b"".join(records)
-    ends = array("I", accumulate(map(len, records))).tobytes() + crc32(body).to_bytes(rows.CHECKSUM_BYTES, "little")
-    connection.execute("UPDATE chunk SET ends=?, body=? WHERE seq=?", (ends, body, seq))
 
 
 def _has_change(connection: sqlite3.Connection, seq: int) -> bool:

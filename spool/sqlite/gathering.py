@@ -2,20 +2,22 @@
 writer's whenever that is free.
 
 So commits follow each other without a turn of the loop between them, and what one commit holds is
-what came while the one before it was on its way to the disk. A lock keeps the two apart; who needs
-a position to stay true until its append holds it in between (`turn`). Chunk numbers are handed out
-here, so a record can be named before it is on disk.
+what came while the one before it was on its way to the disk. A writer that sleeps is woken when an
+iteration of the loop ends: all requests that it brought share a commit. A lock keeps the two apart;
+who needs a position to stay true until its append holds it in between (`reserve`). Chunk numbers
+are handed out here, so a record can be named before it is on disk.
 """
 
 import asyncio
 import threading
-from array import array
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from spool.record import Lane
-from spool.sqlite import rows
+from spool.sqlite.chunks import ChunkRow, chunk_of
+from spool.sqlite.commit_delay import MOST_APPENDS
 from spool.sqlite.writer import Group, Operation
 from spool.store import ItemCounts
 
@@ -34,22 +36,10 @@ class _OpenChunk:
     links: list[bytes] = field(default_factory=list)
     size: int = 0
 
-    def row(self, lane: Lane, received_ms: int) -> rows.ChunkRow:
+    def row(self, lane: Lane, received_ms: int) -> ChunkRow:
         """The row of table `chunk`."""
-        ends = array("I")
-        stop = 0
-        for record in self.records:
-            stop += len(record)
-            ends.append(stop)
-        return rows.ChunkRow(
-            self.seq,
-            lane,
-            received_ms,
-            ends.tobytes(),
-            b"".join(self.facts),
-            b"".join(self.links),
-            b"".join(self.records),
-            len(self.records),
+        return chunk_of(
+            self.seq, lane, received_ms, self.records, facts=b"".join(self.facts), links=b"".join(self.links)
         )
 
 
@@ -66,10 +56,21 @@ class Gathered:
 
 
 class Gathering:
-    def __init__(self, next_seq: int, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, next_seq: int, now_ms: Callable[[], int], call_soon: Callable[[Callable[[], None]], object]
+    ) -> None:
+        """*call_soon* is the event loop's."""
+        self._call_soon = call_soon
+        self._wakes_soon = False
         self.lock = threading.RLock()
         self.waiting = threading.Event()
         """Set while there is something to take; the writer's thread sleeps on it."""
+        self.urgent = threading.Event()
+        """Set while what waits should not wait for more: an operation, or enough appends."""
+        self.enough = MOST_APPENDS
+        """So many appends wait for no more; the writer's thread sets it."""
+        self.since_s = 0.0
+        """`time.monotonic()` when the first of what waits came."""
         self.sealed_seq = next_seq - 1
         """Chunks up to here take no more records: they are on disk or on their way."""
         self._next_seq = next_seq
@@ -128,14 +129,30 @@ class Gathering:
                 gathered.size += size
             gathered.group.counts.append(counts)
             gathered.appenders.append(appender)
+            self._wake_soon()
+
+    def _wake_soon(self) -> None:
+        """Wake the writer when this iteration of the loop ends. Woken at once, it would ask for the
+        interpreter in the middle of it, and commit the first of many alone.
+        """
+        if not self._wakes_soon:
+            self._wakes_soon = True
             if not self.waiting.is_set():
-                self.waiting.set()
+                self.since_s = time.monotonic()
+            self._call_soon(self._wake)
+
+    def _wake(self) -> None:
+        with self.lock:
+            self._wakes_soon = False
+            if self._open.askers or len(self._open.appenders) >= self.enough:
+                self.urgent.set()
+            self.waiting.set()
 
     def ask(self, operation: Operation, asker: asyncio.Future[Any]) -> None:
         with self.lock:
             self._open.group.operations.append(operation)
             self._open.askers.append(asker)
-            self.waiting.set()
+            self._wake_soon()
 
     def take(self) -> Gathered:
         """All that waits; on the writer's thread.
@@ -148,6 +165,7 @@ class Gathering:
             self._open = Gathered()
             self.sealed_seq = self._next_seq - 1
             self.waiting.clear()
+            self.urgent.clear()
             now_ms = self._now_ms()
         for lane, chunks in gathered.chunks.items():
             gathered.group.chunks += [chunk.row(lane, now_ms) for chunk in chunks if chunk.records or chunk.links]

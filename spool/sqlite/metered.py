@@ -7,15 +7,14 @@ the outcome states whether both are the same.
 """
 
 import sqlite3
-from array import array
 from collections import Counter
 from collections.abc import Sequence
-from itertools import accumulate
 
 from spool.counters import Counters
 from spool.events import FORGET_AT_ONCE, EventOutcome, IntakeOutcome, NewEvent, RepeatKey
 from spool.record import UNIT_COST, USAGE_EVENTS
-from spool.sqlite import rows, unit_totals
+from spool.sqlite import unit_totals
+from spool.sqlite.chunks import chunk_of, insert_chunk
 from spool.sqlite.commits import Commits
 from spool.sqlite.gathering import CHUNK_RECORDS
 from spool.store import ItemCounts
@@ -132,10 +131,7 @@ def _insert_events(
 ) -> None:
     for seq, start in zip(seqs, range(0, len(records), CHUNK_RECORDS), strict=False):
         some = records[start : start + CHUNK_RECORDS]
-        ends = array("I", accumulate(map(len, some))).tobytes()
-        rows.insert_chunk(
-            connection, rows.ChunkRow(seq, USAGE_EVENTS, now_ms, ends, b"", b"", b"".join(some), len(some))
-        )
+        insert_chunk(connection, chunk_of(seq, USAGE_EVENTS, now_ms, some))
     counters.keep(USAGE_EVENTS, len(records))
 
 

@@ -14,6 +14,7 @@ from spool.data_lock import DataLock
 from spool.errors import SpoolError
 from spool.record import OWN_LANES, Lane
 from spool.sqlite import database, rows
+from spool.sqlite.chunks import read_body, record_count
 from spool.sqlite.writer import load_counters
 
 CHUNKS_READ = 2
@@ -79,7 +80,11 @@ def pending_bodies(data_dir: Path, lane: Lane) -> Iterator[bytes]:
         ).fetchone()
         while seq is not None:
             found = connection.execute(
-                "SELECT seq, body FROM chunk WHERE lane = ? AND seq >= ? ORDER BY seq LIMIT ?", (lane, seq, CHUNKS_READ)
+                "SELECT seq, n, ends, body, packed FROM chunk WHERE lane = ? AND seq >= ? ORDER BY seq LIMIT ?",
+                (lane, seq, CHUNKS_READ),
             ).fetchall()
-            yield from (body for _, body in found)
+            for _, said, ends, stored, packed in found:
+                body = read_body(record_count(said, ends), ends, stored, packed)
+                if body is not None:  # else its records become dead letters when they are due
+                    yield body.content
             seq = found[-1][0] + 1 if found else None

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from spool.data_dir import DATABASE
-from spool.sqlite.database import PAGE_BYTES
 from spool.status import Room
 from spool.system.files import free_bytes
 
@@ -18,24 +17,25 @@ class Pages(NamedTuple):
 
     live: int
     free: int
+    page_bytes: int
 
 
 def pages(connection: sqlite3.Connection) -> Pages:
-    total, free = connection.execute(
-        "SELECT page_count, freelist_count FROM pragma_page_count, pragma_freelist_count"
+    total, free, page_bytes = connection.execute(
+        "SELECT page_count, freelist_count, page_size FROM pragma_page_count, pragma_freelist_count, pragma_page_size"
     ).fetchone()
-    return Pages(int(total) - int(free), int(free))
+    return Pages(int(total) - int(free), int(free), int(page_bytes))
 
 
 def measure(connection: sqlite3.Connection, data_dir: Path, before: Room) -> Room:
     """The room now; *before* where it cannot be reported."""
     path = f"{data_dir}/{DATABASE}"
     try:
-        live, free = pages(connection)
+        live, free, page_bytes = pages(connection)
         file_bytes, log_bytes = _size(path), _size(f"{path}-wal")
-        still_bytes = max(0, (live + free) * PAGE_BYTES - file_bytes)
+        still_bytes = max(0, (live + free) * page_bytes - file_bytes)
         return Room(
-            live * PAGE_BYTES + log_bytes,
+            live * page_bytes + log_bytes,
             file_bytes + log_bytes,
             log_bytes,
             free_bytes(data_dir) - still_bytes,

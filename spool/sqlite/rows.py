@@ -7,23 +7,27 @@ records from one position up to, not including, another, less those that settlin
 
 import sqlite3
 import time
-from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import accumulate
 from typing import Literal, NamedTuple
-from zlib import crc32
 
 from spool.age import Seen, age_at_start
 from spool.counters import Counters
 from spool.record import AI_TELEMETRY, UNIT_COST, Batch, Lane
-from spool.settling import MERGED, MOVED, Change, Evidence, Moved, Position
+from spool.settling import MERGED, MOVED, Change, Evidence, Position
 from spool.sqlite import room
+from spool.sqlite.chunks import (
+    BODY_BYTES,
+    PACKED_FACTS,
+    PACKED_LINKS,
+    body_bytes,
+    chunk_records,
+    evidence_of,
+    read_body,
+    record_count,
+)
 from spool.sqlite.replay import side_counts
 from spool.store import Refusal
 
-CHECKSUM_BYTES = 4
-"""After the ends of the records in a chunk's `ends`."""
 NEVER_SETTLES = 1 << 62
 """settled_seq of a lane whose records may be frozen as soon as they are committed."""
 CHANGES_SEQS = 256
@@ -40,46 +44,6 @@ Origin = Literal["", "dead_letter", "delivered"]
 """Why a batch is sent: for the first time; because its dead letters were requeued,
 which makes them pending again; or once more what was delivered, which no figure of
 the two identities knows of."""
-
-
-@dataclass(frozen=True, slots=True)
-class ChunkRow:
-    """One chunk as it is inserted."""
-
-    seq: int
-    lane: Lane
-    received_ms: int
-    ends: bytes
-    """n little-endian uint32: where each record ends in the body."""
-    facts: bytes
-    links: bytes
-    body: bytes
-    n: int
-
-
-def insert_chunk(connection: sqlite3.Connection, chunk: ChunkRow) -> None:
-    """Insert one row of table `chunk`."""
-    connection.execute(
-        "INSERT INTO chunk (seq, lane, received_ms, n, ends, facts, links, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            chunk.seq,
-            chunk.lane,
-            chunk.received_ms,
-            chunk.n,
-            chunk.ends + crc32(chunk.body).to_bytes(4, "little"),
-            chunk.facts,
-            chunk.links,
-            chunk.body,
-        ),
-    )
-
-
-def insert_moved(connection: sqlite3.Connection, lane: Lane, moved: Moved) -> None:
-    """Write the chunk of *moved*; `settle` took its records out of theirs in the same commit."""
-    ends = array("I", accumulate(map(len, moved.records)))
-    body = b"".join(moved.records)
-    row = ChunkRow(moved.seq, lane, moved.received_ms, ends.tobytes(), moved.facts, b"", body, len(moved.records))
-    insert_chunk(connection, row)
 
 
 def open_lane(connection: sqlite3.Connection, counters: Counters, name: Lane, source: Lane, *, settles: bool) -> None:
@@ -200,16 +164,17 @@ def records_in(
     """
     changes = changes_between(connection, lo.seq, hi.seq)
     rows = connection.execute(
-        "SELECT seq, n, ends, body FROM chunk WHERE lane=? AND seq BETWEEN ? AND ? ORDER BY seq",
+        "SELECT seq, n, ends, body, packed FROM chunk WHERE lane=? AND seq BETWEEN ? AND ? ORDER BY seq",
         (source, lo.seq, hi.seq),
     )
-    for seq, said, ends, body in rows:
+    for seq, said, ends, stored, packed in rows:
         n = record_count(said, ends)
         first = lo.idx if seq == lo.seq else 0
         after = min(n, hi.idx) if seq == hi.seq else n
-        stops = record_stops(n, ends, body)
-        if stops is not None:
-            yield from chunk_records(seq, stops, body, first, after, changes.get(seq))
+        body = read_body(n, ends, stored, packed)
+        if body is not None:
+            for idx, record in chunk_records(body, first, after, changes.get(seq, {})):
+                yield Position(seq, idx), record
 
 
 def records_at(connection: sqlite3.Connection, source: Lane, positions: Sequence[Position]) -> list[bytes | None]:
@@ -224,44 +189,6 @@ def records_at(connection: sqlite3.Connection, source: Lane, positions: Sequence
         lo, hi = Position(seq, min(indexes)), Position(seq, max(indexes) + 1)
         found |= {at: record for at, record in records_in(connection, source, lo, hi) if at.idx in indexes}
     return [found.get(Position(*at)) for at in positions]
-
-
-def record_count(said: object, ends: object) -> int:
-    """How many records a row holds: as many as it states the ends of, which its checksum
-    proves; else what it states, if that is a number.
-    """
-    if isinstance(ends, bytes) and len(ends) >= CHECKSUM_BYTES and not len(ends) % 4:
-        return (len(ends) - CHECKSUM_BYTES) // 4
-    return max(0, _whole(said))
-
-
-def record_stops(n: int, ends: bytes, body: bytes) -> "array[int] | None":
-    """Where each of a row's records ends in its body; None when the row does not hold together."""
-    if not (isinstance(ends, bytes) and isinstance(body, bytes)) or len(ends) != 4 * n + 4:
-        return None  # a damaged column may come back as any of SQLite's types
-    stops = array("I", ends)
-    if stops.pop() != crc32(body) or (n and stops[-1] != len(body)) or stops != array("I", sorted(stops)):
-        return None
-    return stops
-
-
-def chunk_records(
-    seq: int,
-    stops: "array[int]",
-    body: bytes,
-    first: int,
-    after: int,
-    changes: dict[int, tuple[str, bytes | None]] | None,
-) -> Iterator[tuple[Position, bytes]]:
-    """The records *first* to *after* of one chunk, as settling left them."""
-    start = stops[first - 1] if first else 0
-    for idx in range(first, after):
-        stop = stops[idx]
-        if changes is None or idx not in changes:
-            yield Position(seq, idx), body[start:stop]
-        elif (record := changes[idx][1]) is not None:
-            yield Position(seq, idx), record
-        start = stop
 
 
 class LaneRow(NamedTuple):
@@ -393,8 +320,8 @@ def take(
     upto = row.next
     changes: dict[int, dict[int, tuple[str, bytes | None]]] = {}
     changes_through = row.next.seq - 1
-    for seq, said, ends, body in connection.execute(
-        "SELECT seq, n, ends, body FROM chunk WHERE lane=? AND seq BETWEEN ? AND ? ORDER BY seq",
+    for seq, said, ends, stored, packed in connection.execute(
+        "SELECT seq, n, ends, body, packed FROM chunk WHERE lane=? AND seq BETWEEN ? AND ? ORDER BY seq",
         (row.source, row.next.seq, row.settled_seq),
     ):
         if len(taken) >= limits.max_records:
@@ -404,14 +331,14 @@ def take(
             changes = changes_between(connection, seq, changes_through)
         first = row.next.idx if seq == row.next.seq else 0
         n = record_count(said, ends)
-        stops = record_stops(n, ends, body)
-        if stops is None:
+        body = read_body(n, ends, stored, packed)
+        if body is None:
             dropped = sum(idx >= first for idx in dropped_in(changes.get(seq, {})))
-            set_unreadable_aside(connection, counters, lane, n - first - dropped, body, now_ms)
+            set_unreadable_aside(connection, counters, lane, n - first - dropped, stored, now_ms)
         else:
-            for position, record in chunk_records(seq, stops, body, first, n, changes.get(seq)):
+            for idx, record in chunk_records(body, first, n, changes.get(seq, {})):
                 if taken and (len(taken) == limits.max_records or size + len(record) + 1 > limits.max_bytes):
-                    return taken, position
+                    return taken, Position(seq, idx)
                 taken.append(record)
                 size += len(record) + 1
         upto = Position(seq + 1, 0)
@@ -424,13 +351,13 @@ def too_early(connection: sqlite3.Connection, row: LaneRow, limits: Limits, now_
     """
     records = size = 0
     oldest: int | None = None
-    for seq, n, received_ms, body_bytes in connection.execute(
-        "SELECT seq, n, received_ms, length(body) FROM chunk WHERE lane=? AND seq BETWEEN ? AND ? ORDER BY seq",
+    for seq, n, received_ms, end in connection.execute(
+        f"SELECT seq, n, received_ms, {BODY_BYTES} FROM chunk WHERE lane=? AND seq BETWEEN ? AND ? ORDER BY seq",  # noqa: S608 - own SQL
         (row.source, row.next.seq, row.settled_seq),
     ):
         oldest = _whole(received_ms) if oldest is None else oldest
         records += _whole(n) - (row.next.idx if seq == row.next.seq else 0)
-        size += body_bytes
+        size += body_bytes(end)
         # What came at a later time than now came before the clock jumped back: it waits no
         # longer.
         waited = oldest > now_ms or oldest + limits.linger_ms <= now_ms
@@ -744,18 +671,18 @@ def mean_pending_bytes(connection: sqlite3.Connection, lane: Lane) -> float | No
     Only lengths are read.
     """
     row = lane_row(connection, lane)
-    size_bytes, n = connection.execute(
-        "SELECT sum(size), sum(n) FROM (SELECT length(body) AS size, n FROM chunk WHERE lane=? AND seq>=? AND n>0"
-        " ORDER BY seq LIMIT ?)",
+    found = connection.execute(
+        f"SELECT {BODY_BYTES}, n FROM chunk WHERE lane=? AND seq>=? AND n>0 ORDER BY seq LIMIT ?",  # noqa: S608 - own SQL
         (row.source, first_pending_seq(connection, lane, row), MEASURED_CHUNKS),
-    ).fetchone()
-    return size_bytes / n if n else None
+    ).fetchall()
+    records = sum(_whole(n) for _, n in found)
+    return sum(body_bytes(end) for end, _ in found) / records if records else None
 
 
 def evidence(connection: sqlite3.Connection, lane: Lane, from_seq: int, *, most: int) -> list[Evidence]:
     """Up to *most* chunks of *lane* from *from_seq* on, as the ledger needs them."""
     rows = connection.execute(
-        "SELECT seq, received_ms, n, facts, links FROM chunk WHERE lane=? AND seq>=? ORDER BY seq LIMIT ?",
+        "SELECT seq, received_ms, n, facts, links, packed FROM chunk WHERE lane=? AND seq>=? ORDER BY seq LIMIT ?",
         (lane, from_seq, most),
     ).fetchall()
     if not rows:
@@ -763,20 +690,21 @@ def evidence(connection: sqlite3.Connection, lane: Lane, from_seq: int, *, most:
     changes = changes_between(connection, rows[0][0], rows[-1][0])
     return [
         Evidence(
-            seq, _whole(received_ms), _whole(n), _blob(facts), _blob(links), dropped_in(of_chunk), merged_in(of_chunk)
+            seq,
+            _whole(received_ms),
+            _whole(n),
+            evidence_of(facts, packed, PACKED_FACTS),
+            evidence_of(links, packed, PACKED_LINKS),
+            dropped_in(of_chunk),
+            merged_in(of_chunk),
         )
-        for seq, received_ms, n, facts, links in rows
+        for seq, received_ms, n, facts, links, packed in rows
         for of_chunk in (changes.get(seq, {}),)
     ]
 
 
-def _blob(value: object) -> bytes:
-    """A column's bytes; none for a damaged one, which may come back as any of SQLite's types."""
-    return value if isinstance(value, bytes) else b""
-
-
 def _whole(value: object) -> int:
-    """The same for a number."""
+    """A column's number; 0 for a damaged one, which may come back as any of SQLite's types."""
     return value if isinstance(value, int) else 0
 
 

@@ -6,11 +6,11 @@ with go whether it came that far or not.
 """
 
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from spool.record import Lane
 from spool.settling import MOVED, Outcomes, Settled
-from spool.sqlite import rows
+from spool.sqlite import chunks, rows
 
 
 def settled_records(connection: sqlite3.Connection, lane: Lane, after_seq: int, *, most_bytes: int) -> Settled:
@@ -24,16 +24,16 @@ def settled_records(connection: sqlite3.Connection, lane: Lane, after_seq: int, 
     through_seq = min(after_seq, settled_seq)
     records: list[bytes] = []
     size = 0
-    for seq, said, ends, body in connection.execute(
-        "SELECT seq, n, ends, body FROM chunk WHERE lane=? AND seq>? AND seq<=? ORDER BY seq",
+    for seq, said, ends, stored, packed in connection.execute(
+        "SELECT seq, n, ends, body, packed FROM chunk WHERE lane=? AND seq>? AND seq<=? ORDER BY seq",
         (lane, after_seq, settled_seq),
     ):
-        n = rows.record_count(said, ends)
-        stops = rows.record_stops(n, ends, body)
-        if stops is not None:
-            changes = rows.changes_between(connection, seq, seq).get(seq)
-            records += [record for _, record in rows.chunk_records(seq, stops, body, 0, n, changes)]
-            size += len(body)
+        n = chunks.record_count(said, ends)
+        body = chunks.read_body(n, ends, stored, packed)
+        if body is not None:
+            changes = rows.changes_between(connection, seq, seq).get(seq, {})
+            records += [record for _, record in chunks.chunk_records(body, 0, n, changes)]
+            size += len(body.content)
         through_seq = seq
         if size >= most_bytes:
             return Settled(records, through_seq, is_more=True)
@@ -51,29 +51,25 @@ def settled_outcomes(
     skipped = _records_between(connection, lane, after_seq, from_seq)
     items: list[tuple[str, bytes]] = []
     size, through_seq = 0, from_seq
-    for seq, said, ends, body in connection.execute(
-        "SELECT seq, n, ends, body FROM chunk WHERE lane=? AND seq>? AND seq<=? ORDER BY seq",
+    for seq, said, ends, stored, packed in connection.execute(
+        "SELECT seq, n, ends, body, packed FROM chunk WHERE lane=? AND seq>? AND seq<=? ORDER BY seq",
         (lane, from_seq, settled_seq),
     ):
-        n = rows.record_count(said, ends)
-        stops = rows.record_stops(n, ends, body)
-        if stops is not None:
-            changes = rows.changes_between(connection, seq, seq).get(seq, {})
-            items += _outcomes(n, stops, body, changes)
-            size += len(body)
+        body = chunks.read_body(chunks.record_count(said, ends), ends, stored, packed)
+        if body is not None:
+            items += _outcomes(body, rows.changes_between(connection, seq, seq).get(seq, {}))
+            size += len(body.content)
         through_seq = seq
         if size >= most_bytes:
             return Outcomes(items, through_seq, is_more=True, skipped=skipped)
     return Outcomes(items, through_seq, is_more=False, skipped=skipped)
 
 
-def _outcomes(
-    n: int, stops: Sequence[int], body: bytes, changes: Mapping[int, tuple[str, bytes | None]]
-) -> Iterator[tuple[str, bytes]]:
+def _outcomes(body: chunks.Body, changes: Mapping[int, tuple[str, bytes | None]]) -> Iterator[tuple[str, bytes]]:
     start = 0
-    for idx in range(n):
-        record = body[start : stops[idx]]
-        start = stops[idx]
+    for idx, stop in enumerate(body.stops):
+        record = body.content[start:stop]
+        start = stop
         outcome, changed = changes.get(idx, ("kept", None))
         if outcome != MOVED:
             yield outcome, record if changed is None else changed

@@ -1,8 +1,8 @@
 """The embedded spool: `spool.store.Spool` on one SQLite file.
 
 The event loop's thread gathers appends and operations (`gathering`); the writer's thread takes
-all that waits whenever it is free, and commits it, so under load many requests share one fsync,
-and a lone request waits for no timer.
+all that waits whenever it is free, and commits it, so under load many requests share one fsync.
+While appends keep coming a commit waits a moment for them (`commit_delay`).
 """
 
 import asyncio
@@ -33,6 +33,8 @@ from spool.settling import Change, Evidence, Moved, Outcomes, Position, Settled
 from spool.sqlite import database, rows
 from spool.sqlite.aggregates import SqliteSeries
 from spool.sqlite.backup import back_up, remove_unfinished
+from spool.sqlite.chunks import insert_moved
+from spool.sqlite.commit_delay import CommitDelay
 from spool.sqlite.gathering import Gathered, Gathering
 from spool.sqlite.metered import SqliteEvents
 from spool.sqlite.reading import pending_bodies
@@ -63,8 +65,8 @@ of an append behind it short."""
 RECLAIM_SHARE_S = 0.25
 CROWDED_SHARE_S = 1.0
 """While senders are refused, or soon will be, room comes before latency."""
-VACUUM_PAGES = 8
-SHORT_VACUUM_PAGES = 64
+VACUUM_PAGES = 16
+SHORT_VACUUM_PAGES = 128
 """Pages given back to the system in one commit, and while the disk is short of room: an append
 waits for one such commit at most (`benchmarks.reclaim`). It is synced as every commit is: what
 looks at a log after a power cut takes no more than the last commit for one that may be torn."""
@@ -75,7 +77,7 @@ SLACK_BYTES = 1 << 20
 """A file larger than so many times what it holds, and this much more, has become
 shorter in its write-ahead log only. An idle spool cuts a log that is this much
 larger than what the file holds."""
-SPARE_PAGES = 32
+SPARE_PAGES = 64
 """Free pages that are kept, whatever the file holds."""
 NOTE_TIME_MS = 60_000
 """How often an idle spool writes down what time it is."""
@@ -112,6 +114,7 @@ class SqliteSpool:
         self.settings = settings
         self._data_dir = data_dir
         self._wall_ms = now_ms
+        self._settling = frozenset(settling)
         with database.mapped_errors(str(data_dir)):
             make_data_dir(data_dir)
         self._lock = DataLock(data_dir)
@@ -140,7 +143,7 @@ class SqliteSpool:
             raise
         self._now_ms = AgeClock(start_ms, monotonic_ms)
         self._noted_ms = start_ms - NOTE_TIME_MS
-        self._gathering = Gathering(next_seq, self._now_ms)
+        self._gathering = Gathering(next_seq, self._now_ms, asyncio.get_running_loop().call_soon)
         self._room = self.writer.room
         self._drain = Drain(time.monotonic)
         self._upkept_seq = 0
@@ -224,12 +227,13 @@ class SqliteSpool:
         """Raise SpoolFull when *size* more bytes may not be kept, SpoolError
         while the spool cannot be trusted.
         """
-        lacking_bytes = self.writer.floor_bytes + self._gathering.size + size - self._room.free_bytes
+        room, gathered_bytes = self._room, self._gathering.size
+        lacking_bytes = self.writer.floor_bytes + gathered_bytes + size - room.free_bytes
         if self.writer.is_disk_full or lacking_bytes > 0:
             raise self._full("the disk is full", lacking_bytes)
         self._refuse_if_lost()
-        log_grows_bytes = max(0, self._gathering.size - self._room.log_bytes)  # what gathers may become one commit
-        over_bytes = self.used_bytes + log_grows_bytes + size - self.settings.max_bytes
+        log_grows_bytes = max(0, gathered_bytes - room.log_bytes)  # what gathers may become one commit
+        over_bytes = room.used_bytes + gathered_bytes + log_grows_bytes + size - self.settings.max_bytes
         if over_bytes > 0:
             raise self._full("the spool holds as much as spool.max_bytes allows", over_bytes)
 
@@ -291,11 +295,16 @@ class SqliteSpool:
 
     def _write(self) -> None:
         """The writer's thread: commit what was gathered, for as long as the spool is open."""
-        gathering, loop = self._gathering, self._loop
+        gathering, loop, delay = self._gathering, self._loop, CommitDelay()
         while True:
             gathering.waiting.wait()
+            if not gathering.urgent.is_set():
+                gathering.urgent.wait(max(0.0, delay.until_s(gathering.since_s) - time.monotonic()))
             gathered = gathering.take()
             result = self.writer.run(gathered.group)
+            if gathered.appenders:
+                delay.committed(len(gathered.appenders), time.monotonic())
+                gathering.enough = delay.enough
             if not loop.is_closed():
                 loop.call_soon_threadsafe(self._done, result, gathered)
             if self._is_closed and not gathering.waiting.is_set():
@@ -323,7 +332,8 @@ class SqliteSpool:
         if self.writer.refuses_appends and self._lost is None:
             self._lose(SpoolError("the spool was damaged and is salvaged"), [])
         for own in gathered.chunks:
-            self.wake(own)
+            if own not in self._settling:  # of what settles nothing is ready before `settle`
+                self.wake(own)
 
     def _lose(self, error: SpoolError, appenders: list[asyncio.Future[None]]) -> None:
         """A commit of appends failed: those waiting, and those
@@ -380,7 +390,7 @@ class SqliteSpool:
                 raise SpoolError("what was decided upon did not come to disk")
             rows.settle(connection, counters, lane, through_seq, changes, self._followers)
             if moved is not None:
-                rows.insert_moved(connection, lane, moved)
+                insert_moved(connection, lane, moved)
 
         return self._settled(lane, self.ask(settle))
 
@@ -753,6 +763,7 @@ class SqliteSpool:
         await self._write_summary(is_final=True)
         self._is_closed = True
         self._lost = SpoolError("the spool is closed")
+        self._gathering.urgent.set()
         self._gathering.waiting.set()
         await asyncio.to_thread(self._thread.join)
         self._lock.close()

@@ -24,7 +24,8 @@ from spool.data_dir import DATABASE, RESERVE
 from spool.errors import SpoolCorrupt, SpoolError, SpoolLocked, SpoolTooNew
 from spool.histogram import ANSWER_S, Histogram
 from spool.record import Lane
-from spool.sqlite import database, rows
+from spool.sqlite import database
+from spool.sqlite.chunks import ChunkRow, insert_chunk
 from spool.sqlite.recovery import opening, salvage
 from spool.sqlite.reserve import Reserve
 from spool.sqlite.room import NOTHING_KNOWN, measure
@@ -46,7 +47,7 @@ only if the commit succeeds."""
 class Group:
     """What goes into one commit."""
 
-    chunks: list[rows.ChunkRow] = field(default_factory=list)
+    chunks: list[ChunkRow] = field(default_factory=list)
     counts: list[ItemCounts] = field(default_factory=list)
     operations: list[Operation] = field(default_factory=list)
 
@@ -95,7 +96,7 @@ class Writer:
         self._is_unsynced = False
         """Set by a sync that failed, until all was written again."""
         self._synchronous = synchronous
-        self._log_pages = database.log_pages_for(min(max_bytes, 4 * reserve_bytes) if reserve_bytes else max_bytes)
+        self._log_bytes = database.log_bytes_for(min(max_bytes, 4 * reserve_bytes) if reserve_bytes else max_bytes)
         self._followers = followers
         self._reserve = Reserve(data_dir / RESERVE, reserve_bytes)
         self.commit_seconds = Histogram(ANSWER_S)
@@ -154,7 +155,7 @@ class Writer:
         log.warning("spool salvaged", took_s=round(time.monotonic() - began_s, 1), kept_in=salvage.QUARANTINE)
 
     def _open_file(self) -> tuple[sqlite3.Connection, Counters]:
-        connection = database.connect(self._data_dir, synchronous=self._synchronous, log_pages=self._log_pages)
+        connection = database.connect(self._data_dir, synchronous=self._synchronous, log_bytes=self._log_bytes)
         try:
             with database.mapped_errors(str(self._data_dir)):
                 self._file_id = file_id(self._data_dir / DATABASE)
@@ -275,7 +276,7 @@ class Writer:
         began_s = time.perf_counter()
         with database.one_commit(connection):
             for chunk in group.chunks:
-                rows.insert_chunk(connection, chunk)
+                insert_chunk(connection, chunk)
                 for lane in self._followers[chunk.lane]:
                     counters.keep(lane, chunk.n)
             for counts in group.counts:

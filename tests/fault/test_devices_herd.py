@@ -74,7 +74,7 @@ async def test_thousands_of_devices_at_once_are_enrolled_once_each_whatever_fail
     assert set(answered.statuses) <= {200, 202}
     assert len(answered.statuses) == 2 * DEVICES
     assert answered.took_s - down_s < POSTED_WITHIN_S
-    assert sorted(answered.waited_s)[-len(answered.waited_s) // 100] < 5.0
+    assert sorted(answered.waited_s)[-len(answered.waited_s) // 100] < 1.0
     assert len({device.device_id for device in found}) == len(found) == DEVICES
     assert {device.enrolments for device in found} == {1}
     assert {device.epoch for device in found} == {1}

@@ -18,7 +18,18 @@ from spool.errors import SpoolError, SpoolFull
 from spool.record import AI_TELEMETRY
 from spool.sqlite.spool import SqliteSpool
 from tests.support.calls import call
-from tests.support.spool_rig import SETTINGS, Clock, Rig, append, assert_balanced, drained, freeze, frozen, open_spool
+from tests.support.spool_rig import (
+    SETTINGS,
+    Clock,
+    Rig,
+    append,
+    assert_balanced,
+    drained,
+    freeze,
+    frozen,
+    noise,
+    open_spool,
+)
 
 DISK_BYTES = 32 << 20
 RESERVED = replace(SETTINGS, reserve_bytes=9 << 20, max_bytes=64 << 20, keep_delivered_ms=0, window_ms=0)
@@ -62,7 +73,7 @@ def free_bytes(place: Path) -> int:
 
 
 def record(n: int) -> bytes:
-    return b"%08d" % n + b"x" * RECORD_BYTES
+    return b"%08d" % n + noise(RECORD_BYTES, n)
 
 
 async def append_until_refused(spool: SqliteSpool, first: int = 0, *, asking: bool = True) -> list[bytes]:

@@ -23,8 +23,9 @@ FROZEN = {
     1: "019b8d99-9010-71a8-9fad-1a4f5ad7a817",
     2: "019b8d99-9010-7038-9b64-15d0e19cb7e5",
     3: "019b8d99-9010-7a5c-a4a5-3fd0611ba627",
+    4: "019b8d99-9010-7a96-b1fa-ddead206d1a8",
 }
-GATEWAY_IDS = {1: "gw-2c05a998a3a56d35", 2: "gw-3513bcba8d613320", 3: "gw-7a9393eb2576d53e"}
+GATEWAY_IDS = {1: "gw-2c05a998a3a56d35", 2: "gw-3513bcba8d613320", 3: "gw-7a9393eb2576d53e", 4: "gw-8325d8cd7fefa5d8"}
 
 
 def laid_out(number: int, data_dir: Path) -> Path:

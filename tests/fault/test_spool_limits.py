@@ -12,7 +12,7 @@ import pytest
 from spool.errors import SpoolFull
 from spool.record import AI_TELEMETRY
 from spool.sqlite.spool import SqliteSpool
-from tests.support.spool_rig import SETTINGS, Clock, append, assert_balanced, drained, open_spool
+from tests.support.spool_rig import SETTINGS, Clock, append, assert_balanced, drained, noise, open_spool
 
 MIB = 1 << 20
 LIMIT_BYTES = 48 * MIB
@@ -28,7 +28,7 @@ async def fill(spool: SqliteSpool, data_dir: Path, *, record_bytes: int, batch_b
 
     The figure is compared at each step.
     """
-    records = [b"x" * record_bytes] * max(1, batch_bytes // record_bytes)
+    records = [noise(record_bytes, n) for n in range(max(1, batch_bytes // record_bytes))]
     largest = 0
     while True:
         try:
@@ -66,7 +66,7 @@ async def test_appends_under_way_count_against_the_limit(tmp_path: Path) -> None
     with suppress(SpoolFull):
         for _ in range(1000):
             spool.admit(100_000)
-            waiting.append(append(spool, [b"x" * 100_000]))
+            waiting.append(append(spool, [noise(100_000)]))
     assert len(waiting) < 1000
     await asyncio.gather(*waiting)
     assert size_bytes(tmp_path) <= 8 * MIB + 2 * MIB
@@ -77,7 +77,7 @@ async def test_a_limit_below_the_backlog_starts_drains_and_then_takes_new_data(t
     """C20."""
     clock = Clock()
     spool = open_spool(tmp_path, clock)
-    records = [b"%08d" % n + b"x" * 50_000 for n in range(400)]
+    records = [b"%08d" % n + noise(50_000, n) for n in range(400)]
     for record in records:
         await append(spool, [record])
     await spool.close()

@@ -11,9 +11,10 @@ import pytest
 
 from spool.errors import SpoolCorrupt, SpoolError
 from spool.record import AI_TELEMETRY
+from spool.sqlite.database import PAGE_BYTES
 from spool.sqlite.spool import SqliteSpool
 from tests.support.calls import call
-from tests.support.spool_rig import Rig, append, assert_balanced, drained, open_spool
+from tests.support.spool_rig import Rig, append, assert_balanced, drained, noise, open_spool
 
 
 async def break_appends(spool: SqliteSpool) -> None:
@@ -77,6 +78,7 @@ async def test_what_was_counted_while_the_commit_failed_is_refused_with_it(rig: 
     blocker = sqlite3.connect(rig.data_dir / "spool.db", isolation_level=None)
     blocker.execute("BEGIN IMMEDIATE")
     first = rig.append(call("a"))
+    await asyncio.sleep(0)  # the writer is woken when this iteration of the loop ends
     while rig.spool._gathering.waiting.is_set():  # noqa: ASYNC110 until the writer took it, which cannot go on
         await asyncio.sleep(0)
     others = [rig.append(call("b", trace="u")), rig.append(call("a"))]
@@ -151,20 +153,20 @@ async def test_c03_a_file_that_rots_while_it_is_open_is_salvaged_and_ends_no_thr
     data_dir = tmp_path / "data"
     spool = open_spool(data_dir)
     for n in range(50):
-        await append(spool, [b"%d" % n * 2000])
+        await append(spool, [noise(2000, n)])
     await spool.close()
     spool = open_spool(data_dir)
     root = await spool.ask(
         lambda c, _: c.execute("SELECT rootpage FROM sqlite_master WHERE name='chunk'").fetchone()[0]
     )
     with (data_dir / "spool.db").open("r+b") as file:
-        file.seek((root - 1) * 8192)
+        file.seek((root - 1) * PAGE_BYTES)
         file.write(b"\xee" * 100)
     await spool.ask(lambda c, _: c.execute("PRAGMA shrink_memory").fetchall())
     with pytest.raises(SpoolError):
         await _run(spool, "SELECT sum(length(body)) FROM chunk NOT INDEXED")
     await append(spool, [b"after"])
-    assert await drained(spool) == [*(b"%d" % n * 2000 for n in range(50)), b"after"]
+    assert await drained(spool) == [*(noise(2000, n) for n in range(50)), b"after"]
     assert [entry.records for entry in spool.quarantined] == [0]
     await assert_balanced(spool)
     await spool.close()

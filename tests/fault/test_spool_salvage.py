@@ -17,9 +17,19 @@ import pytest
 from structlog.testing import capture_logs
 
 from spool.record import AI_TELEMETRY
+from spool.sqlite import database, packing
+from spool.sqlite.packing import LEAST_BYTES
 from spool.sqlite.recovery import salvage
 from spool.sqlite.spool import SqliteSpool
-from tests.support.damage import FRAME_BYTES, LOG_HEADER_BYTES, PAGE_BYTES, damage, damaged_copy, pages_of
+from tests.support.damage import (
+    FRAME_BYTES,
+    FRAME_HEADER_BYTES,
+    LOG_HEADER_BYTES,
+    PAGE_BYTES,
+    damage,
+    damaged_copy,
+    pages_of,
+)
 from tests.support.spool_rig import append, assert_balanced, copied, drained, frozen, open_spool
 
 SEEDS = int(os.environ.get("SALVAGE_SEEDS", "120"))
@@ -62,25 +72,32 @@ def numbers_in(content: bytes) -> set[int]:
     return {int(n) for n in re.findall(rb"<(\d{6})>", content)}
 
 
-def touched(before: Path, after: Path) -> set[int]:
+def touched(before: Path, after: Path, page_bytes: int) -> set[int]:
     """Records of which any page or frame is not what it was."""
-    now = dict(pages_of(after))
-    return {n for where, page in pages_of(before) if now.get(where) != page for n in numbers_in(page)}
+    now = dict(pages_of(after, page_bytes))
+    return {n for where, page in pages_of(before, page_bytes) if now.get(where) != page for n in numbers_in(page)}
 
 
 @pytest.mark.timeout(0 if SEEDS > 200 else 120)
-@pytest.mark.parametrize("logged", [0, 60], ids=["in the file", "partly in the log"])
+@pytest.mark.parametrize(
+    ("logged", "least_packed", "page_bytes"),
+    [(0, LEAST_BYTES, PAGE_BYTES), (30, 1 << 30, PAGE_BYTES), (30, 1 << 30, 8192)],
+    ids=["in the file", "partly in the log, over several pages", "the same in larger pages"],
+)
 async def test_c03_a_damaged_spool_starts_and_gives_every_record_whose_pages_are_whole(
-    tmp_path: Path, logged: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, logged: int, least_packed: int, page_bytes: int
 ) -> None:
-    crashed = await written(tmp_path, logged=logged)
+    with monkeypatch.context() as before:
+        before.setattr(packing, "LEAST_BYTES", least_packed)
+        before.setattr(database, "PAGE_BYTES", page_bytes)
+        crashed = await written(tmp_path, logged=logged)
     waiting = set(range(DELIVERED + REFUSED, RECORDS))
     lost = again = salvaged = 0
     slowest_s = 0.0
-    for seed in range(FIRST_SEED, FIRST_SEED + SEEDS // 2):
+    for seed in range(FIRST_SEED, FIRST_SEED + SEEDS // 3):
         data_dir = damaged_copy(crashed, tmp_path / "damaged")
-        what = f"seed {seed}: {damage(data_dir, random.Random(seed))}"
-        safe = waiting - touched(crashed, data_dir) - last_commits()
+        what = f"seed {seed}: {damage(data_dir, random.Random(seed), page_bytes)}"
+        safe = waiting - touched(crashed, data_dir, page_bytes) - last_commits()
         began_s = time.monotonic()
         spool = open_spool(data_dir)
         slowest_s = max(slowest_s, time.monotonic() - began_s)
@@ -107,7 +124,7 @@ async def test_c03_a_damaged_spool_starts_and_gives_every_record_whose_pages_are
         await spool.close()
     assert slowest_s < START_S
     sys.stderr.write(
-        f"{SEEDS // 2} seeds: {salvaged} salvaged, {lost} records gone, {again} again; slowest start {slowest_s:.2f} s\n"
+        f"{SEEDS // 3} seeds: {salvaged} salvaged, {lost} records gone, {again} again; slowest start {slowest_s:.2f} s\n"
     )
 
 
@@ -190,6 +207,7 @@ async def test_c03_a_salvage_that_is_cut_short_anywhere_is_done_again(
             with suppress(Killed):
                 await open_spool(data_dir).close()
             if not is_cut():
+                assert nth > 1, "no salvage was begun"
                 break
         spool = open_spool(data_dir)
         assert spool.quarantined, f"{step} {nth}"
@@ -231,7 +249,7 @@ def damage_root(data_dir: Path) -> None:
     for frame in range((len(log) - LOG_HEADER_BYTES) // FRAME_BYTES):
         at = LOG_HEADER_BYTES + frame * FRAME_BYTES
         if int.from_bytes(log[at : at + 4], "big") == root:
-            log[at + 100 : at + 200] = bytes(100)
+            log[at + FRAME_HEADER_BYTES : at + FRAME_HEADER_BYTES + 100] = b"\xee" * 100
     (data_dir / "spool.db-wal").write_bytes(log)
     with (data_dir / "spool.db").open("r+b") as file:
         file.seek((root - 1) * PAGE_BYTES)

@@ -16,7 +16,7 @@ import pytest
 from spool.record import AI_TELEMETRY
 from spool.sqlite import rows
 from spool.sqlite.spool import RECLAIM_BYTES, VACUUM_PAGES, SqliteSpool
-from tests.support.spool_rig import Clock, append, assert_balanced, drained, open_spool
+from tests.support.spool_rig import Clock, append, assert_balanced, drained, noise, open_spool
 
 MIB = 1 << 20
 DAY_MS = 86_400_000
@@ -29,7 +29,7 @@ measured is a tenth of that."""
 async def delivered_backlog(spool: SqliteSpool, clock: Clock, mib: int) -> None:
     """*mib* MiB that were delivered long ago."""
     for n in range(mib):
-        await append(spool, [b"%06d" % n + b"x" * (MIB // 4)] * 4)
+        await append(spool, [b"%06d" % n + noise(MIB // 4, 4 * n + i) for i in range(4)])
     assert len(await drained(spool, max_records=64)) == 4 * mib
     clock.now_ms += 2 * DAY_MS
 

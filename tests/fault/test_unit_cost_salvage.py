@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 from spool.data_dir import DATABASE
-from spool.sqlite.recovery.pages import PAGE_BYTES
+from spool.sqlite.database import PAGE_BYTES
 from spool.sqlite.recovery.summary import FILE as SUMMARY
 from tests.support.unit_streams import UnitRig, metered, place
 

@@ -9,12 +9,15 @@ import asyncio
 import sys
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 from tests.support.appending import say
 from tests.support.spool_rig import SETTINGS, Clock, append, freeze, open_spool
 
-RECORDS, DELIVERED, RECORD_BYTES = 300, 260, 20_000
-"""What is not delivered lies at the end of the file, so that giving pages back moves it."""
+RECORDS, DELIVERED, RECORD_BYTES = 300, 260, 60_000
+"""What is not delivered lies at the end of the file, so that giving pages back moves it. A
+record is a number and spaces, which compress to a third."""
+SPACES = b" \t\n\v\f\r"
 ROUNDS = 12
 AGE_MS = 1000
 
@@ -24,7 +27,7 @@ async def main(data_dir: Path) -> None:
     settings = replace(SETTINGS, max_bytes=64 << 20, keep_delivered_ms=AGE_MS, window_ms=0)
     spool = open_spool(data_dir, clock, settings=settings)
     for n in range(RECORDS):
-        await append(spool, [(b"%08d" % n).ljust(RECORD_BYTES)])
+        await append(spool, [b"%08d" % n + bytes(Random(n).choices(SPACES, k=RECORD_BYTES))])
         say(f"{n}")
     for _ in range(0, DELIVERED, 20):
         batch = await freeze(spool, max_records=20)

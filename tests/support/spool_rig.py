@@ -6,6 +6,7 @@ import shutil
 from collections import Counter
 from collections.abc import Awaitable, Sequence
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import orjson
@@ -104,6 +105,11 @@ async def assert_balanced(spool: SqliteSpool) -> None:
     for lane, counted in (await spool.recount()).items():
         depth = spool.depth(lane)
         assert (depth.pending, depth.dead_lettered) == (counted["pending"], counted["dead_lettered"]), lane
+
+
+def noise(size_bytes: int, seed: int = 0) -> bytes:
+    """A record that compression makes no shorter, the same for each seed."""
+    return Random(seed).randbytes(size_bytes)
 
 
 def copied(data_dir: Path, to: Path) -> Path:

@@ -15,11 +15,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from spool.sqlite.recovery.pages import PAGE_BYTES
+from spool.sqlite.recovery.page_size import page_bytes_of
+from spool.sqlite.recovery.pages import PAGE_SIZES
 
 HEADER_BYTES = 32
 FRAME_HEADER_BYTES = 24
-FRAME_BYTES = FRAME_HEADER_BYTES + PAGE_BYTES
 _MAGIC = 0x377F0682
 """Its last bit states that the checksums are of big-endian words."""
 _LATEST_COMMITS = 2
@@ -38,31 +38,33 @@ class FrameHead(NamedTuple):
 class Log:
     """The frames of one log that are of its present round: those with the salts of its header."""
 
-    def __init__(self, content: bytes) -> None:
+    def __init__(self, content: bytes, page_bytes: int) -> None:
         self._content = content
+        self._page_bytes = page_bytes
+        self._frame_bytes = FRAME_HEADER_BYTES + page_bytes
         head = content[:HEADER_BYTES]
         self._words = ">" if head[3:4] == b"\x83" else "<"
         # The header's magic is stored big-endian; its own checksum states whether it is whole.
         self.is_header_whole = len(head) == HEADER_BYTES and _checksum(head[:24], b"\0" * 8, self._words) == head[24:]
-        every = [self._head(i) for i in range((len(content) - HEADER_BYTES) // FRAME_BYTES)]
+        every = [self._head(i) for i in range((len(content) - HEADER_BYTES) // self._frame_bytes)]
         salts = head[16:24] if self.is_header_whole else _first(every)
         self.heads = {i: frame for i, frame in enumerate(every) if frame.salts == salts}
         self.commits = [i for i, frame in self.heads.items() if frame.size_pages]
 
     def _head(self, i: int) -> FrameHead:
-        at = HEADER_BYTES + i * FRAME_BYTES
+        at = HEADER_BYTES + i * self._frame_bytes
         page, size = struct.unpack_from(">II", self._content, at)
         return FrameHead(page, size, self._content[at + 8 : at + 16], self._content[at + 16 : at + 24])
 
     def page(self, i: int) -> bytes:
         """The page in frame *i*."""
-        at = HEADER_BYTES + i * FRAME_BYTES + FRAME_HEADER_BYTES
-        return self._content[at : at + PAGE_BYTES]
+        at = HEADER_BYTES + i * self._frame_bytes + FRAME_HEADER_BYTES
+        return self._content[at : at + self._page_bytes]
 
     def is_whole(self, i: int) -> bool:
         """Whether the frame's checksum follows from the one before."""
         before = self._content[24:HEADER_BYTES] if i == 0 else self._head(i - 1).checksum
-        at = HEADER_BYTES + i * FRAME_BYTES
+        at = HEADER_BYTES + i * self._frame_bytes
         seeded = _checksum(self._content[at : at + 8], before, self._words)
         return _checksum(self.page(i), seeded, self._words) == self.heads[i].checksum
 
@@ -97,9 +99,10 @@ def forgets_commits(database: Path) -> bool:
     file cannot be opened at all.
     """
     path = Path(f"{database}-wal")
-    if not path.exists() or path.stat().st_size < HEADER_BYTES + FRAME_BYTES:
+    if not path.exists() or path.stat().st_size < HEADER_BYTES + FRAME_HEADER_BYTES + min(PAGE_SIZES):
         return False
-    log = Log(path.read_bytes())
+    content = path.read_bytes()
+    log = Log(content, page_bytes_of(database, content))
     if not log.is_header_whole:
         return bool(log.commits)
     if len(log.commits) < _LATEST_COMMITS:

@@ -9,17 +9,14 @@ UTF-8, no reserved bytes at the end of pages, as `database` makes files.
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-PAGE_BYTES = 8192
+PAGE_SIZES = (4096, 8192)
+"""Bytes of a page: of files that this release makes, and of those that earlier ones made."""
 TABLE_INTERIOR, TABLE_LEAF, INDEX_INTERIOR, INDEX_LEAF = 0x05, 0x0D, 0x02, 0x0A
 TREE_PAGES = frozenset({TABLE_INTERIOR, TABLE_LEAF, INDEX_INTERIOR, INDEX_LEAF})
 FREE_PAGE = 2
 """A free page's kind in the pointer map."""
 FILE_HEADER_BYTES = 100
 _MAP_ENTRY_BYTES = 5
-_PAGES_OF_MAP = PAGE_BYTES // _MAP_ENTRY_BYTES
-_LARGEST_TABLE_CELL = PAGE_BYTES - 35
-_LARGEST_INDEX_CELL = (PAGE_BYTES - 12) * 64 // 255 - 23
-_SMALLEST_CELL = (PAGE_BYTES - 12) * 32 // 255 - 23
 _INTEGER_BYTES = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8}
 _FIRST_BLOB_TYPE = 12
 _MOST_VARINT_BYTES = 9
@@ -77,10 +74,10 @@ def _cells(number: int, page: bytes) -> list[int]:
     count = int.from_bytes(page[at + 3 : at + 5], "big")
     first = at + (12 if kind in {TABLE_INTERIOR, INDEX_INTERIOR} else 8)
     after = first + 2 * count
-    if after > PAGE_BYTES:
+    if after > len(page):
         raise Damaged("more cells than a page holds")
     cells = [int.from_bytes(page[i : i + 2], "big") for i in range(first, after, 2)]
-    if any(not after <= cell < PAGE_BYTES for cell in cells):
+    if any(not after <= cell < len(page) for cell in cells):
         raise Damaged("a cell outside of its page")
     return cells
 
@@ -93,7 +90,7 @@ def _row(kind: int, page: bytes, at: int, read: ReadPage) -> Row:
     if kind == TABLE_LEAF:
         rowid, at = _varint(page, at)
         rowid -= (rowid >> 63) << 64
-    largest = _LARGEST_TABLE_CELL if kind == TABLE_LEAF else _LARGEST_INDEX_CELL
+    largest = len(page) - 35 if kind == TABLE_LEAF else (len(page) - 12) * 64 // 255 - 23
     return Row(rowid, _values(_payload(page, at, size, largest, read)))
 
 
@@ -101,9 +98,10 @@ def _payload(page: bytes, at: int, size: int, largest: int, read: ReadPage) -> b
     """A cell's content, with what overflows the page."""
     local = size
     if size > largest:
-        local = _SMALLEST_CELL + (size - _SMALLEST_CELL) % (PAGE_BYTES - 4)
-        local = _SMALLEST_CELL if local > largest else local
-    if at + local > PAGE_BYTES:
+        smallest = (len(page) - 12) * 32 // 255 - 23
+        local = smallest + (size - smallest) % (len(page) - 4)
+        local = smallest if local > largest else local
+    if at + local > len(page):
         raise Damaged("a cell that leaves its page")
     parts = [page[at : at + local]]
     left = size - local
@@ -192,9 +190,10 @@ def walk(root: int, read: ReadPage) -> Iterator[tuple[int, bytes | None]]:
             yield number, page
 
 
-def is_free(number: int, read: ReadPage) -> bool:
+def is_free(number: int, page: bytes, read: ReadPage) -> bool:
     """Whether the pointer map calls the page free; not when the map itself cannot be read."""
-    mapped_by = (number - 2) // (_PAGES_OF_MAP + 1) * (_PAGES_OF_MAP + 1) + 2
+    stride = len(page) // _MAP_ENTRY_BYTES + 1
+    mapped_by = (number - 2) // stride * stride + 2
     at = (number - mapped_by - 1) * _MAP_ENTRY_BYTES
     if at < 0:
         return False

@@ -27,10 +27,10 @@ from spool.counters import Counters
 from spool.data_dir import DATABASE, make_private_dir, touch_private
 from spool.sqlite import database
 from spool.sqlite.recovery.log_file import Log
+from spool.sqlite.recovery.page_size import page_bytes_of
 from spool.sqlite.recovery.pages import (
     INDEX_INTERIOR,
     INDEX_LEAF,
-    PAGE_BYTES,
     TABLE_LEAF,
     Column,
     Damaged,
@@ -66,23 +66,24 @@ class Table(NamedTuple):
 class Image:
     """The pages of a database as its last commit left them, so far as they are whole."""
 
-    def __init__(self, file: BinaryIO | None, log: Log | None) -> None:
+    def __init__(self, file: BinaryIO | None, log: Log, page_bytes: int) -> None:
         """*file* is read by pages, since it may be larger than
         the memory; None when there is none.
         """
         self._file = file
-        self._file_pages = 0 if file is None else file.seek(0, os.SEEK_END) // PAGE_BYTES
+        self._page_bytes = page_bytes
+        self._file_pages = 0 if file is None else file.seek(0, os.SEEK_END) // page_bytes
         self._latest: dict[int, bytes] = {}
         self.earlier: list[tuple[int, bytes]] = []
         """Pages that a later frame of the log replaced."""
         self.lost_frames = 0
         """Frames of committed pages that do not hold together."""
-        for _, number, page in [] if log is None else log.committed():
+        for _, number, page in log.committed():
             if number in self._latest:
                 self.earlier.append((number, self._latest[number]))
             self._latest[number] = page
         self.pages = max(self._file_pages, max(self._latest, default=0))
-        if log is not None and log.commits:
+        if log.commits:
             self.lost_frames = sum(not log.is_whole(i) for i in log.heads if i <= log.commits[-1])
 
     def read(self, number: int) -> bytes:
@@ -93,7 +94,7 @@ class Image:
     def _read_file(self, number: int) -> bytes:
         if self._file is None or not 0 < number <= self._file_pages:
             raise Damaged("a page beyond the file's end")
-        return read_at(self._file.fileno(), PAGE_BYTES, (number - 1) * PAGE_BYTES)
+        return read_at(self._file.fileno(), self._page_bytes, (number - 1) * self._page_bytes)
 
     def in_file(self, number: int) -> bytes | None:
         """The file's own copy of a page that the log replaced."""
@@ -188,17 +189,19 @@ def _copy(data_dir: Path, path: Path) -> dict[str, int]:
     what could not be read of it.
     """
     source, log = data_dir / DATABASE, data_dir / f"{DATABASE}-wal"
-    frames = Log(log.read_bytes()) if log.exists() else None
+    content = log.read_bytes() if log.exists() else b""
+    page_bytes = page_bytes_of(source, content)
+    frames = Log(content, page_bytes)
     if not source.exists():
-        return _copy_image(Image(None, frames), path)
+        return _copy_image(Image(None, frames, page_bytes), path)
     with source.open("rb") as file:
-        return _copy_image(Image(file, frames), path)
+        return _copy_image(Image(file, frames, page_bytes), path)
 
 
 def _copy_image(image: Image, path: Path) -> dict[str, int]:
     connection = sqlite3.connect(path, isolation_level=None)
     try:
-        database.prepare(connection, "OFF", database.WAL_CHECKPOINT_PAGES)
+        database.prepare(connection, "OFF", database.LOG_BYTES)
         # No journal: a copy that did not come to its end is thrown away whole.
         connection.execute("PRAGMA journal_mode=OFF").fetchall()
         database.migrate(connection, through=version_of(image))
@@ -289,7 +292,7 @@ class Copying:
         try:
             page = self._image.read(number)
             if kind_of(number, page) in {TABLE_LEAF, INDEX_LEAF, INDEX_INTERIOR} and not is_free(
-                number, self._image.read
+                number, page, self._image.read
             ):
                 self._by_shape(self._rows(number, page))
         except Damaged:

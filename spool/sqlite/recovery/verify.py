@@ -13,6 +13,7 @@ from spool.errors import SpoolCorrupt, SpoolError
 from spool.record import OWN_LANES
 from spool.settling import Position
 from spool.sqlite import database, rows
+from spool.sqlite.chunks import read_body
 from spool.sqlite.database import connect_to_read, mapped_errors
 from spool.sqlite.recovery import opening
 from spool.sqlite.recovery.log_file import forgets_commits
@@ -88,9 +89,9 @@ def read_chunks(connection: sqlite3.Connection) -> tuple[list[Finding], int, int
     """Each chunk's bytes against their checksum."""
     found: list[Finding] = []
     chunks = records = 0
-    for seq, n, ends, body in connection.execute("SELECT seq, n, ends, body FROM chunk ORDER BY seq"):
+    for seq, n, ends, body, packed in connection.execute("SELECT seq, n, ends, body, packed FROM chunk ORDER BY seq"):
         chunks += 1
-        if isinstance(n, int) and rows.record_stops(n, ends, body) is not None:
+        if isinstance(n, int) and read_body(n, ends, body, packed) is not None:
             records += n
         else:
             found.append(

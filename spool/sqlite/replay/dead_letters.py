@@ -7,14 +7,13 @@ only its bytes go, counted beside the counters. Every function runs inside the w
 """
 
 import sqlite3
-from array import array
 from collections.abc import Sequence
-from itertools import accumulate
 
 from spool.counters import Counters
 from spool.dead_letters import Chosen, DeadLetter, Place, ReasonCount, SortKey
 from spool.record import UNIT_COST, Lane
 from spool.sqlite import rows, unit_totals
+from spool.sqlite.chunks import chunk_of
 from spool.sqlite.replay import ranges, side_counts
 
 PAGE_RECORDS = 500
@@ -164,7 +163,7 @@ def requeue(
         ids.append(id_)
         records.append(record)
     if records:
-        ranges.insert_requeued(connection, lane, chunk_of(rows.replay_lane(lane), records, seq, now_ms))
+        ranges.insert_requeued(connection, lane, chunk_of(seq, rows.replay_lane(lane), now_ms, records))
         delete(connection, ids)
         counters.lane(lane).dead_lettered -= len(ids)
         counters.lane(lane).pending += len(ids)
@@ -190,11 +189,6 @@ def _put_back_totals(
     counters.lane(UNIT_COST).pending += records
     side_counts.add(connection, UNIT_COST, "dead_letters.replayed", records)
     return len(back)
-
-
-def chunk_of(lane: Lane, records: Sequence[bytes], seq: int, received_ms: int) -> rows.ChunkRow:
-    ends = array("I", accumulate(map(len, records))).tobytes()
-    return rows.ChunkRow(seq, lane, received_ms, ends, b"", b"", b"".join(records), len(records))
 
 
 def delete(connection: sqlite3.Connection, ids: Sequence[int]) -> None:

@@ -18,8 +18,9 @@ from spool.counters import Counters
 from spool.record import Batch, Lane
 from spool.settling import Position
 from spool.sqlite import rows
+from spool.sqlite.chunks import ChunkRow, insert_chunk
 from spool.sqlite.replay import side_counts
-from spool.sqlite.rows import ChunkRow, Limits, Origin
+from spool.sqlite.rows import Limits, Origin
 
 STRETCH_CHUNKS = 64
 """Chunks that one stretch names at most: what a freeze has to look at."""
@@ -28,7 +29,7 @@ RECLAIM_CHUNKS = 64
 
 def insert_requeued(connection: sqlite3.Connection, lane: Lane, chunk: ChunkRow) -> None:
     """Keep *chunk*, of `again_lane(lane)`, and send it."""
-    rows.insert_chunk(connection, chunk)
+    insert_chunk(connection, chunk)
     _insert(connection, lane, "dead_letter", Position(chunk.seq, 0), Position(chunk.seq + 1, 0), chunk.n)
 
 

@@ -16,7 +16,7 @@ from spool.settling import Position
 from spool.sqlite.gathering import CHUNK_RECORDS
 from spool.sqlite.spool import SqliteSpool
 from spool.store import ItemCounts
-from tests.support.spool_rig import SETTINGS, Clock, append, copied, drained, open_spool
+from tests.support.spool_rig import SETTINGS, Clock, append, copied, drained, noise, open_spool
 
 
 def chunks_on_disk(data_dir: Path) -> list[tuple[str, int]]:
@@ -116,7 +116,7 @@ async def test_a_full_spool_refuses_at_once_and_keeps_nothing_of_it(tmp_path: Pa
             spool.admit(20_000)
         except SpoolFull:
             break
-        await append(spool, [b"x" * 20_000])
+        await append(spool, [noise(20_000)])
     assert 250_000 < spool.used_bytes <= 400_000 + 20_000 + 3 * 8192, "stops within the limit and one payload"
     assert len(await drained(spool)) == spool.depth(AI_TELEMETRY).delivered
     await spool.close()
@@ -124,7 +124,7 @@ async def test_a_full_spool_refuses_at_once_and_keeps_nothing_of_it(tmp_path: Pa
 
 async def test_what_waits_for_its_commit_counts_against_the_limit(tmp_path: Path) -> None:
     spool = open_spool(tmp_path, settings=replace(SETTINGS, max_bytes=1_000_000))
-    waiting = append(spool, [b"x" * 900_000])
+    waiting = append(spool, [noise(900_000)])
     with pytest.raises(SpoolFull):
         spool.admit(200_000)
     await waiting
@@ -134,7 +134,7 @@ async def test_what_waits_for_its_commit_counts_against_the_limit(tmp_path: Path
 async def test_a_lower_limit_does_not_stop_a_start_and_is_left_by_draining(data_dir: Path) -> None:
     spool = open_spool(data_dir)
     for _ in range(40):
-        await append(spool, [b"x" * 50_000])
+        await append(spool, [noise(50_000)])
     await spool.close()
     clock = Clock()
     clock.now_ms += 1000

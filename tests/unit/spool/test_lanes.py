@@ -14,7 +14,7 @@ from spool.record import AI_TELEMETRY, DEVICES
 from spool.settling import Change, Position
 from spool.sqlite.spool import SqliteSpool
 from spool.store import Refusal
-from tests.support.spool_rig import SETTINGS, Clock, append, assert_balanced, drained, freeze, frozen, open_spool
+from tests.support.spool_rig import SETTINGS, Clock, append, assert_balanced, drained, freeze, frozen, noise, open_spool
 
 ARCHIVE = "archive"
 DAY_MS = 86_400_000
@@ -306,7 +306,7 @@ class TestUpkeep:
     async def test_a_crowded_spool_deletes_what_is_delivered_at_once(self, data_dir: Path, clock: Clock) -> None:
         spool = open_spool(data_dir, clock, settings=replace(SETTINGS, max_bytes=4_000_000))
         for _ in range(100):
-            await append(spool, [b"x" * 35_000])
+            await append(spool, [noise(35_000)])
         assert spool.used_bytes > 3_000_000
         await drained(spool)
         clock.now_ms += 1
@@ -318,7 +318,7 @@ class TestUpkeep:
     async def test_the_file_shrinks_when_it_is_emptied(self, data_dir: Path, clock: Clock) -> None:
         spool = open_spool(data_dir, clock)
         for _ in range(60):
-            await append(spool, [b"x" * 100_000])
+            await append(spool, [noise(100_000)])
         await drained(spool)
         clock.now_ms += 2 * DAY_MS
         for _ in range(10):

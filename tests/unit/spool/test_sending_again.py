@@ -29,6 +29,7 @@ from tests.support.spool_rig import (
     drained,
     freeze,
     frozen,
+    noise,
     open_spool,
 )
 
@@ -481,7 +482,7 @@ async def test_a_spool_that_fills_gives_up_sending_again_before_it_refuses_new_d
     settings = replace(SETTINGS, max_bytes=4 << 20)
     spool = open_spool(data_dir, clock, settings=settings)
     for n in range(32):
-        await deliver(spool, [b"%d" % (n % 10) * 100_000])
+        await deliver(spool, [noise(100_000, n)])
     assert (await spool.operator().replay_delivered([AI_TELEMETRY], 0))[AI_TELEMETRY] == 32
     under_way = await frozen(spool, max_records=1)
     await spool.run_maintenance()
