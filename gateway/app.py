@@ -228,6 +228,7 @@ class Gateway:
             uncovered=self.settler.uncovered,
             key_names=self.keys.names,
             refused=self._refused,
+            reader=self.intake.pipeline.parser.reader.status,
         )
         intake_log = IntakeLog(self.status.not_ready, self.spool.commit_seconds, lambda: self.settler.held_s)
         logs = [

@@ -223,7 +223,7 @@ def tap(
 ) -> None:
     """Show the running gateway's calls as they settle: tokens, cost, key, team, outcome.
 
-    Without content and users. A terminal that is too slow loses lines, and is told how many; the
+    Without content and users. A terminal that is too slow loses lines, and shows how many; the
     gateway waits for none.
 
     \b

@@ -4,6 +4,7 @@ by the listeners of the gateway and by the local service.
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final, Literal
 
 from gateway.contract.outcomes import Rejection
@@ -24,6 +25,7 @@ REJECTED_FIELD: Final[dict[Signal, str]] = {
 MAX_REASONS: Final = 5
 
 
+@lru_cache(maxsize=256)
 def media_of(content_type: str) -> Media | None:
     """The encoding that a Content-Type names, whatever its case and
     parameters; None when it is neither.

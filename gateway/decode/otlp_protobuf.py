@@ -21,6 +21,11 @@ def decode_traces(body: bytes, limits: ParseLimits = DEFAULT_LIMITS) -> Traces:
     return Traces(*_decoded(wire.TRACES, slices.TRACES, body, limits))
 
 
+def decode_raw_traces(body: bytes, limits: ParseLimits = DEFAULT_LIMITS) -> Any:
+    """The same request as `RawTraces` (`gateway.decode.wire`). Raises as above."""
+    return _decoded(wire.RAW_TRACES, slices.RAW_TRACES, body, limits)[0]
+
+
 def decode_logs(body: bytes, limits: ParseLimits = DEFAULT_LIMITS) -> Logs:
     """An ExportLogsServiceRequest. Raises BadPayload, TooLarge."""
     return Logs(*_decoded(wire.LOGS, slices.LOGS, body, limits))

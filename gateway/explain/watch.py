@@ -6,10 +6,12 @@ where no one asks for one.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from types import ModuleType
 from typing import NamedTuple, cast
 
 import orjson
 
+from gateway.common.native import NATIVE
 from gateway.counting.calls.cluster import Cluster
 from gateway.counting.calls.digest import REF_STEP, CallDigest, call_ref, keys_of
 from gateway.counting.calls.ledger import Counted, Ledger
@@ -45,8 +47,8 @@ class Outcome(NamedTuple):
 
 
 class WatchedLedger(Ledger):
-    def __init__(self, max_keys: int) -> None:
-        super().__init__(max_keys)
+    def __init__(self, max_keys: int, *, native: ModuleType | None = NATIVE) -> None:
+        super().__init__(max_keys, native=native)
         self.reports: list[Report] = []
         self.outcomes: dict[int, Outcome] = {}
         self.merged: dict[int, list[int]] = {}

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from gateway.common.maintenance import Maintained
+from gateway.common.native import NATIVE
 from gateway.common.processors import usable_processors
 from gateway.config.model import Config
 from gateway.contract.errors import CannotStart
@@ -108,7 +109,7 @@ async def open_ingest(
     secrets = read_secrets(config)
     worker = build_worker(config, secrets, own_device)
     if worker is not None:
-        worker.start()
+        worker.start() if NATIVE is None else worker.start_later()
         stack.push_async_callback(worker.stop)
     events = spool.events(Rules(config.unit_cost.operation, config.unit_cost.max_streams))
     metering = Metering(events, event_rules(config), now_ms=now_ms)

@@ -68,13 +68,13 @@ class GatewayIntake:
 
     async def forwarded(self, body: bytes, *, sender: Sender) -> Receipt:
         parsed, admitted = taken = await self.pipeline.take(Payload("forwarded", body), sender)
-        self._note_taken("records", len(body), taken, sender)
+        receipt = self._note_taken("records", len(body), taken, sender)
         if parsed.calls is None or admitted.calls is parsed.calls:
-            return taken.receipt
+            return receipt
         known = len(parsed.calls.rejected)
-        rejected = taken.receipt.rejected
+        rejected = receipt.rejected
         blocked = blocked_records(parsed.calls.records, body, rejected[known:])
-        return taken.receipt._replace(rejected=(*rejected[:known], *blocked))
+        return receipt._replace(rejected=(*rejected[:known], *blocked))
 
     async def events(self, body: bytes, *, sender: Sender, are_metered: bool = True) -> Receipt:
         self._spool.admit(len(body))
@@ -99,16 +99,19 @@ class GatewayIntake:
 
     async def _take(self, format_: str, payload: Payload, sender: Sender) -> Receipt:
         taken = await self.pipeline.take(payload, sender)
-        self._note_taken(format_, len(payload.body), taken, sender, is_new=payload.first_line == 1)
-        return taken.receipt
+        return self._note_taken(format_, len(payload.body), taken, sender, is_new=payload.first_line == 1)
 
-    def _note_taken(self, format_: str, size_bytes: int, taken: Taken, sender: Sender, *, is_new: bool = True) -> None:
+    def _note_taken(
+        self, format_: str, size_bytes: int, taken: Taken, sender: Sender, *, is_new: bool = True
+    ) -> Receipt:
+        """Note what was taken; its receipt."""
         calls, points, *_ = taken.parsed
         reported = [] if calls is None else calls.reported
         if points is not None:
             reported = [*reported, *((service, n, 0, 0) for service, n in points.services.items())]
-        n = taken.receipt.items
-        self._senders.sent(sender.key, format_, sender.product, reported, size_bytes, n, is_new=is_new)
+        receipt = taken.receipt
+        self._senders.sent(sender.key, format_, sender.product, reported, size_bytes, receipt.items, is_new=is_new)
+        return receipt
 
     def _noted(self, format_: str, size_bytes: int, receipt: Receipt, sender: Sender) -> Receipt:
         self._senders.sent(sender.key, format_, sender.product, (), size_bytes, receipt.items)

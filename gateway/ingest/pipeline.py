@@ -4,7 +4,7 @@ It ends when the commit is on disk.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from time import perf_counter
 from typing import Final, NamedTuple
 
@@ -107,13 +107,20 @@ class IngestPipeline:
 
     def context_of(self, sender: Sender) -> Context:
         """What normalisers get besides the payload of *sender*."""
-        now_ms = self._now_ms()
-        context = self._base._replace(
-            received_at_ms=now_ms, received_at=rfc3339_ms(now_ms), key=sender.key, peer=sender.peer
+        now_ms, base = self._now_ms(), self._base
+        return Context(
+            now_ms,
+            rfc3339_ms(now_ms),
+            sender.key,
+            base.counted_as if sender.counted_as is None else sender.counted_as,
+            base.device_id,
+            dict(sender.fixes) if sender.fixes else base.key_fixes,
+            base.users,
+            sender.peer,
+            base.machines,
+            base.own_device,
+            base.limits,
         )
-        if sender.counted_as is not None:
-            context = context._replace(counted_as=sender.counted_as)
-        return context._replace(key_fixes=dict(sender.fixes)) if sender.fixes else context
 
     async def _admit(self, parsed: Parsed, context: Context) -> Parsed:
         """*parsed* without the items of blocked devices, attributed by its devices; new
@@ -156,9 +163,23 @@ class IngestPipeline:
         commits; where one fails the sender sends all again, and what was kept is a duplicate.
         """
         now_ms, began_s = self._settler.now_ms(), perf_counter()
+        if (
+            len(calls.records) <= PIECE_CALLS and self.tracer is None
+        ):  # the common request: no one asks for its position
+            await all_of(self._append_first(calls, context, now_ms))
+            return
         position = self._spool.position(AI_TELEMETRY)
-        first = call_ref(*position)
         waiting = self._append_first(calls, context, now_ms)
+        if len(calls.records) > PIECE_CALLS:
+            await self._append_rest(calls, now_ms, call_ref(*position), waiting)
+        await all_of(waiting)
+        if self.tracer is not None:
+            self.tracer.appended(position[0], calls.records, began_s)
+
+    async def _append_rest(self, calls: ParsedPayload, now_ms: int, first: int, waiting: list[Awaitable[None]]) -> None:
+        """Append all pieces but the first, which is *waiting*; *first*: the reference of its first
+        call.
+        """
         try:
             with self._settler.counting(first):
                 for start in range(PIECE_CALLS, len(calls.records), PIECE_CALLS):
@@ -169,9 +190,6 @@ class IngestPipeline:
             for appended in waiting:  # no one waits for them any more
                 asyncio.ensure_future(appended).add_done_callback(_overlook)
             raise
-        await (waiting[0] if len(waiting) == 1 else asyncio.gather(*waiting))
-        if self.tracer is not None:
-            self.tracer.appended(position[0], calls.records, began_s)
 
     def _append_first(self, calls: ParsedPayload, context: Context, now_ms: int) -> list[Awaitable[None]]:
         """Append the first piece, with what is to be written beside the calls, in one commit."""
@@ -205,6 +223,11 @@ class IngestPipeline:
             raise
 
 
+def all_of(waiting: Sequence[Awaitable[None]]) -> Awaitable[object]:
+    """To be awaited for all of them."""
+    return waiting[0] if len(waiting) == 1 else asyncio.gather(*waiting)
+
+
 def _overlook(appended: "asyncio.Future[None]") -> None:
     """Its error is that of the piece that was reported."""
     if not appended.cancelled():
@@ -230,4 +253,6 @@ def counts_of(calls: ParsedPayload) -> ItemCounts:
 def piece_of(calls: ParsedPayload, start: int) -> tuple[list[bytes], bytes]:
     """The records from *start* on that go into one append, and their rows."""
     stop = start + PIECE_CALLS
+    if start == 0 and stop >= len(calls.records):
+        return calls.records, calls.rows
     return calls.records[start:stop], calls.rows[start * DIGEST_BYTES : stop * DIGEST_BYTES]

@@ -117,6 +117,7 @@ class Settler:
                     merged=chunk.merged,
                     settled=chunk.seq <= settled_seq,
                 )
+                await asyncio.sleep(0)
         ledger.turn_back(now_ms)
         ledger.take_over(self.ledger)
         await self.aggregates.load()

@@ -81,7 +81,7 @@ def count_page(connection: sqlite3.Connection, now_ms: int) -> int:
     ).fetchall()
     if rows:
         tally = Tally()
-        tally.add((record for _, record in rows), now_ms=now_ms)
+        tally.add([record for _, record in rows], now_ms=now_ms)
         table.write(connection, tally, source=SOURCE, through_no=rows[-1][0], now_ms=now_ms)
     return len(rows)
 

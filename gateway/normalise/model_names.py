@@ -70,7 +70,7 @@ _ROUTES = frozenset(
 model."""
 _INNER_ROUTES = ("converse/", "converse_like/", "invoke/")
 """Of Bedrock, behind its own prefix."""
-_PLACEHOLDERS = frozenset(
+PLACEHOLDERS = frozenset(
     form
     for word in ("none", "null", "nil", "undefined", "unknown", "unspecified", "n/a", "-")
     for form in (word, word.capitalize(), word.upper())
@@ -86,10 +86,10 @@ _ROUTERS = frozenset({"openrouter", "vercel"})
 
 def drop_placeholders(texts: dict[str, str]) -> None:
     """Rule 5, in place."""
-    if _PLACEHOLDERS.isdisjoint(texts.values()):
+    if PLACEHOLDERS.isdisjoint(texts.values()):
         return
     for field in _IDENTIFYING:
-        if texts.get(field) in _PLACEHOLDERS:
+        if texts.get(field) in PLACEHOLDERS:
             del texts[field]
 
 

@@ -40,6 +40,11 @@ class Companions:
         self._usages: dict[str, Extracted] = {}
         """Response id -> counts."""
 
+    @property
+    def are_known(self) -> bool:
+        """Whether any step states something about a call."""
+        return bool(self._models or self._usages)
+
     def note(self, span: Span) -> None:
         """Take the facts of a step."""
         is_raw = span.name == RAW_REQUEST
@@ -67,7 +72,7 @@ class Companions:
         """Fill in what *calls* lack, in place: they were made a moment ago and
         no one else has seen them.
         """
-        if not self._models and not self._usages:
+        if not self.are_known:
             return
         for call in calls:
             record = call.record

@@ -2,7 +2,9 @@
 
 from datetime import UTC, datetime
 from functools import lru_cache
+from typing import cast
 
+from gateway.common.varying import Varying
 from spool.record import Flag
 
 NS_PER_MS = 1_000_000
@@ -25,8 +27,10 @@ def _seconds(second: int) -> str:
     return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
-def rfc3339(ms: int) -> str:
+def rfc3339(ms: int | Varying) -> str:
     """*ms* since the epoch as RFC 3339 UTC with milliseconds."""
+    if isinstance(ms, Varying):
+        return cast("str", ms.as_time())
     return _seconds(ms // 1000) + _MS[ms % 1000]
 
 

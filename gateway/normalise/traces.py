@@ -31,7 +31,15 @@ from gateway.normalise.conventions.native import take_object
 from gateway.normalise.conventions.openinference import RAW_METADATA, read_metadata
 from gateway.normalise.conventions.shared import NEUTRAL
 from gateway.normalise.conventions.table import Convention, StreamPart
-from gateway.normalise.extract import MAX_TEXT_CHARS, NO_PLAN, AttributeTable, Extracted, pick, pick_planned
+from gateway.normalise.extract import (
+    MAX_TEXT_CHARS,
+    NO_PLAN,
+    AttributeTable,
+    Extracted,
+    ExtractionPlan,
+    pick,
+    pick_planned,
+)
 from gateway.normalise.fingerprint import fingerprint, scope_fingerprint
 from gateway.normalise.operation import Outcome
 from gateway.normalise.record import call_record, error_name, event_record_id, title
@@ -85,7 +93,7 @@ class Scope(NamedTuple):
     """None where each span's attributes choose the convention."""
 
 
-class _Run(NamedTuple):
+class SpansRead(NamedTuple):
     """One request while it is read."""
 
     out: Normalised
@@ -96,13 +104,29 @@ class _Run(NamedTuple):
     """Spans that repeat their parent."""
     meter: Meter
 
+    @property
+    def is_related(self) -> bool:
+        """Whether a span states something about others of the payload."""
+        return bool(self.repeats or self.out.bearers or self.out.stated) or self.companions.are_known
+
 
 def normalise_traces(traces: Traces, context: Context) -> Normalised:
     """Calls, links and outcomes of one request.
 
     Raises TooLarge; BadPayload where the view is parsed while it is read.
     """
-    run = _Run(Normalised(), Companions(), traces.faults, context, [], Meter(context.limits))
+    run = read_spans(traces, context)
+    if run.repeats:
+        _drop_repeats(run.out)
+    run.companions.complete(run.out.calls)
+    if run.out.bearers:
+        inherit(run.out.calls, run.out.links, run.out.bearers, context.key_fixes)
+    return run.out
+
+
+def read_spans(traces: Traces, context: Context) -> SpansRead:
+    """What each span is by itself, and what spans state about others. Raises as above."""
+    run = SpansRead(Normalised(), Companions(), traces.faults, context, [], Meter(context.limits))
     for number, resource_spans in enumerate(traces.request.resource_spans):
         run.meter.take(1 + len(resource_spans.scope_spans))
         made, before = resource_origin(resource_spans.resource, context), run.out.items
@@ -112,12 +136,7 @@ def normalise_traces(traces: Traces, context: Context) -> Normalised:
             else:
                 _scope(run, scope_spans, (number, at), made)
         run.out.services[made.attribution.get("service_name")] += run.out.items - before
-    if run.repeats:
-        _drop_repeats(run.out)
-    run.companions.complete(run.out.calls)
-    if run.out.bearers:
-        inherit(run.out.calls, run.out.links, run.out.bearers, context.key_fixes)
-    return run.out
+    return run
 
 
 def _drop_repeats(out: Normalised) -> None:
@@ -186,7 +205,7 @@ def _is_another(record: Record, repeated: Record) -> bool:
     return any(None not in counts and counts[0] != counts[1] for counts in (inputs, outputs))
 
 
-def _scope(run: _Run, scope_spans: ScopeSpans, at: tuple[int, int], made: ResourceContext) -> None:  # noqa: C901, PLR0912 - the hot loop
+def _scope(run: SpansRead, scope_spans: ScopeSpans, at: tuple[int, int], made: ResourceContext) -> None:  # noqa: C901, PLR0912 - the hot loop
     """The spans of one scope; *at* is the number of their resource and of the scope in it."""
     sent = scope_spans.scope
     scope = scope_of(sent.name[:MAX_TEXT_CHARS], sent.version[:MAX_TEXT_CHARS])
@@ -257,7 +276,7 @@ def read_details(span: Span, picked: Extracted, pick_event: Callable[[Attributes
             picked.complete(pick_event(event.attributes))
 
 
-def _placed(run: _Run, call: Call, span: Span, picked: Extracted, reader: Reader, made: ResourceContext) -> Call:
+def _placed(run: SpansRead, call: Call, span: Span, picked: Extracted, reader: Reader, made: ResourceContext) -> Call:
     """The call with its place among the other ways to report it."""
     if reader.convention.stream_part is not None:
         part = reader.convention.stream_part(picked, span, failed=call.record["status"] == "error")
@@ -286,7 +305,7 @@ def _streamed(call: Call, part: StreamPart) -> Call:
     return call._replace(marks=STREAM_PART, session=identity)
 
 
-def _stated(run: _Run, scope_spans: ScopeSpans, at: tuple[int, int], resource: Attributes) -> None:
+def _stated(run: SpansRead, scope_spans: ScopeSpans, at: tuple[int, int], resource: Attributes) -> None:
     """The spans of another gateway, each a record of it; *resource*: their attributes."""
     out, spans = run.out, scope_spans.spans
     run.meter.take(len(spans))
@@ -316,14 +335,14 @@ def _invalid_id(trace_id: bytes, span_id: bytes, position: str, faults: Faults) 
     return "invalid_parent_span_id"
 
 
-def _bear(run: _Run, span: bytes, who: Mapping[str, str]) -> None:
+def _bear(run: SpansRead, span: bytes, who: Mapping[str, str]) -> None:
     """Note what calls below the span inherit."""
     inherited = inheritable(who, run.context)
     if inherited:
         run.out.bearers[span] = inherited
 
 
-def _see(run: _Run, span: Span, names: tuple[str, ...], scope: Scope, made: ResourceContext) -> None:
+def _see(run: SpansRead, span: Span, names: tuple[str, ...], scope: Scope, made: ResourceContext) -> None:
     """A span that no convention reads, of which something is of interest."""
     if not STATING.isdisjoint(names):
         _bear(run, span.trace_id + span.span_id, pick(span.attributes, names, INTERESTS).who)
@@ -331,7 +350,7 @@ def _see(run: _Run, span: Span, names: tuple[str, ...], scope: Scope, made: Reso
         note_ai_span(run.out, made.attribution.get("service_name"), scope.name, span.trace_id)
 
 
-def _step(run: _Run, span: Span, picked: Extracted, outcome: Outcome, scope: Scope, made: ResourceContext) -> None:
+def _step(run: SpansRead, span: Span, picked: Extracted, outcome: Outcome, scope: Scope, made: ResourceContext) -> None:
     """A span that is no call: a step of AI work, or nothing of AI at all."""
     if outcome == "not_a_call" or picked.other or _has_ai_mark(picked):
         run.out.suppressed["not_a_call"] += 1
@@ -350,6 +369,12 @@ def _has_ai_mark(picked: Extracted) -> bool:
         field not in NEUTRAL and not field.startswith("raw_")
         for field in (*picked.texts, *picked.counts, *picked.numbers)
     )
+
+
+def plan_of(scope: Scope, names: tuple[str, ...]) -> ExtractionPlan | None:
+    """How spans of *scope* with these *names* are read; None where no convention reads them."""
+    reader = scope.reader or reader_by_names(scope, names)
+    return None if reader is None else reader.interests.plan(names)
 
 
 @lru_cache(maxsize=4096)

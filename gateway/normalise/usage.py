@@ -211,11 +211,11 @@ def _by_total(counts: dict[str, int], cached: int, basis: Basis, output_basis: B
     if total == counts.get("whole_input", 0) + counts.get("whole_output", 0):
         return _SAME  # as the provider's own object adds up
     beside, reasoning = total - given - output, counts.get("reasoning", 0)
-    readings = {(cached if c else 0) + (reasoning if r else 0): (c, r) for c, r in _READINGS}
     if cached and reasoning and cached == reasoning and beside == cached:
         return _SAME  # either may be meant
-    if beside in readings:
-        return *readings[beside], 0, True
+    for adds_cache, adds_reasoning in _READINGS:
+        if beside == (cached if adds_cache else 0) + (reasoning if adds_reasoning else 0):
+            return adds_cache, adds_reasoning, 0, True
     if output_basis is EXCLUSIVE and not reasoning:
         rest = beside - (cached if basis is EXCLUSIVE and beside > cached else 0)
         if rest > 0:
@@ -223,8 +223,8 @@ def _by_total(counts: dict[str, int], cached: int, basis: Basis, output_basis: B
     return False, False, 0, False
 
 
-_READINGS = ((True, True), (False, True), (True, False))
-"""Whether cache, and whether reasoning, stand beside their wholes; of equal sums the last one."""
+_READINGS = ((True, False), (False, True), (True, True))
+"""Whether cache, and whether reasoning, stand beside their wholes; of equal sums the first one."""
 
 
 def _add_cache(usage: Usage, counts: dict[str, int]) -> int:

@@ -93,7 +93,21 @@ class Status(TypedDict):
     """Requests that senders made in vain since the start, the last one
     first: why nothing arrives."""
     devices: NotRequired["DeviceStatus"]
+    reader: NotRequired["ReaderStatus"]
     version: NotRequired[str]
+
+
+class ReaderStatus(TypedDict):
+    """What reads payloads of spans in protobuf."""
+
+    name: Literal["native", "python"]
+    why_not_native: str | None
+    native_spans: int
+    """Read by it since the start."""
+    python_spans: Mapping[str, int]
+    """Reason -> single spans that Python read among others."""
+    python_payloads: Mapping[str, int]
+    """Reason -> payloads of spans that Python read as a whole."""
 
 
 class DeviceStatus(TypedDict):

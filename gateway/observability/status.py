@@ -11,7 +11,7 @@ from gateway.devices.own import DISTRIBUTION
 from gateway.devices.store import DeviceStore
 from gateway.observability.dead_letters import reason_figures, resend_figures
 from gateway.observability.devices import device_status, edge_with, lane_with
-from gateway.observability.metrics import LaneStatus, SpoolStatus, Status
+from gateway.observability.metrics import LaneStatus, ReaderStatus, SpoolStatus, Status
 from gateway.observability.quarantine import quarantine_status
 from gateway.observability.refusals import RefusedStatus
 from spool.errors import SpoolError
@@ -39,6 +39,7 @@ class StatusReport:
     key_names: Callable[[], Mapping[str, str]]
     refused: Callable[[], Sequence[RefusedStatus]]
     """As `Refused.status`."""
+    reader: Callable[[], ReaderStatus]
 
     def __call__(self) -> Status:
         devices, dead_letters = self.devices.figures, self.spool.dead_letter_summary()
@@ -56,6 +57,7 @@ class StatusReport:
             "dead_letters": reason_figures(dead_letters),
             "resends": resend_figures(dead_letters),
             "refused": self.refused(),
+            "reader": self.reader(),
             "version": version(DISTRIBUTION),
         }
 

@@ -1,4 +1,4 @@
-"""The tap: each call as it settles, without its content, for whoever watches.
+"""The tap: each call as it settles, without its content, for operators.
 
 One task reads settled chunks while someone watches, and only then, for a small share of the loop's
 time. What it cannot keep up with it skips, and a watcher that reads slowly loses lines; both are

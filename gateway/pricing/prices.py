@@ -10,6 +10,7 @@ loaded.
 """
 
 from collections import Counter
+from copy import copy
 from typing import NamedTuple
 
 from gateway.contract.flags import UNPRICED
@@ -39,13 +40,22 @@ class Prices:
         self._own = own or OwnPrices()
         self._has_list = has_list
         self._known: dict[tuple[object, ...], _Tariff | None] = {}
+        self.changes = 0
+        """How often the prices changed: what was computed with others does not hold any more."""
         self.unpriced: Counter[str] = Counter()
         """Model -> calls without a price."""
 
     def use(self, own: OwnPrices) -> None:
         """Use the operator's changed file for records from now on."""
         self._own = own
-        self._known.clear()
+        self._known = {}
+        self.changes += 1
+
+    def silent(self) -> "Prices":
+        """The same prices, which count the calls without one by themselves."""
+        made = copy(self)
+        made.unpriced = Counter()
+        return made
 
     def price(self, record: Record, at_ms: int) -> None:
         """Put the estimate on *record*, which is not yet kept, unless it has a cost or is not
@@ -96,10 +106,10 @@ class Prices:
 
     def _look_up(self, key: tuple[object, ...], record: Record, at_ms: int) -> _Tariff | None:
         """The tariff for *record*, remembered under *key*."""
-        tariff = self._find(record, at_ms)
-        if len(self._known) >= MAX_KNOWN:
-            self._known.clear()
-        self._known[key] = tariff
+        known, tariff = self._known, self._find(record, at_ms)  # of one file, whatever another thread does
+        if len(known) >= MAX_KNOWN:
+            known.clear()
+        known[key] = tariff
         return tariff
 
     def _find(self, record: Record, at_ms: int) -> _Tariff | None:

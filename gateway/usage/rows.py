@@ -22,7 +22,7 @@ _ESTIMATED: Final = "estimated"
 
 
 class Rows:
-    """The rows of *parts* that *where* keeps, told apart by *dimensions* at least."""
+    """The rows of *parts* that *where* keeps, separated by *dimensions* at least."""
 
     def __init__(
         self,

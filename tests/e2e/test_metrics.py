@@ -13,6 +13,7 @@ from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks.bodies import Shape, Template
+from gateway.common.native import VARIABLE
 from tests.support.gateway_process import GatewayProcess
 from tests.support.grpc_calls import TRACES
 from tests.support.promtool import needs_promtool, promtool
@@ -24,7 +25,15 @@ TEMPLATE = Template(Shape(spans=SPANS, attributes=15))
 
 
 @pytest.fixture(scope="module")
-def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+def with_worker() -> Iterator[None]:
+    """The worker process runs from the start, as without the native extension."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(VARIABLE, "python")
+        yield
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory, with_worker: None) -> Iterator[GatewayProcess]:
     """One that took two payloads over HTTP and one over gRPC, refused one, and delivered all."""
     any_port = "127.0.0.1:0"
     listen = {"http": any_port, "grpc": any_port, "admin": any_port, "service": any_port}

@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
+from gateway.common.native import VARIABLE
 from tests.support.canary import files_with_canary
 from tests.support.corpus import CORPUS
 from tests.support.gateway_process import GatewayProcess, broken_identities
@@ -81,7 +82,18 @@ def test_another_products_payload_is_told_to_be_none_of_this_source(gateway: Gat
     assert (status, answer["ignored"], "message" in answer) == (200, lines, False)
 
 
-def test_a_body_of_40_mb_is_taken_in_little_memory_and_bad_lines_cost_only_themselves(gateway: GatewayProcess) -> None:
+@pytest.fixture
+def gateway_with_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[GatewayProcess]:
+    """One whose worker runs from the start, so that its memory is in all figures."""
+    monkeypatch.setenv(VARIABLE, "python")
+    with GatewayProcess(tmp_path) as running:
+        yield running
+
+
+def test_a_body_of_40_mb_is_taken_in_little_memory_and_bad_lines_cost_only_themselves(
+    gateway_with_worker: GatewayProcess,
+) -> None:
+    gateway = gateway_with_worker
     started_ms = int(time.time() * 1000) - 60_000
     lines = [entry(n, started_ms) for n in range(3000)]
     for n in (7, 1500, 2999):

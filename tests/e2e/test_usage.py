@@ -62,7 +62,7 @@ def test_the_sums_equal_those_of_the_service_for_the_whole_corpus(tmp_path: Path
             assert of_gateway(gateway, dimensions) == of_service(gateway, dimensions), dimensions
         totals = of_gateway(gateway, ())[()]
         assert totals["calls"] > 300
-        assert totals["costs"]["EUR"] == "100.001000000000000001", "currencies are told apart"
+        assert totals["costs"]["EUR"] == "100.001000000000000001", "each currency has a sum of its own"
         assert scraped(gateway, "telemetry_gateway_ai_calls_total") == totals["calls"]
         assert scraped(gateway, "telemetry_gateway_ai_cost_total", currency="EUR") == pytest.approx(100.001)
         assert exported(gateway, tmp_path) == january(gateway)

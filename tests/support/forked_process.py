@@ -15,6 +15,7 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 from benchmarks.processes import PROJECT_ROOT, Process
+from gateway.common.native import VARIABLE as READER
 
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["tests.support.preloaded", "tests.support.commands"])
@@ -79,9 +80,17 @@ def _run_module(module: str, arguments: Sequence[str], log: Path, environ: Envir
         os.dup2(stream, number)
     for stream in {*streams}:
         os.close(stream)
+    if environ.get(READER) != os.environ.get(READER):
+        _forget_imports()
     os.environ.clear()
     os.environ.update(environ)
     os.chdir(PROJECT_ROOT)
     sys.argv = [module, *arguments]
     sys.modules.pop(module, None)  # else runpy warns on stderr, which is the log
     runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+def _forget_imports() -> None:
+    """The gateway's modules are imported anew: which reader they use is settled then."""
+    for name in [name for name in sys.modules if name.partition(".")[0] in {"gateway", "spool"}]:
+        del sys.modules[name]

@@ -44,8 +44,8 @@ async def change(
 ) -> dict[str, Any]:
     """The answer of an *operation* that changes something, with *fields* as its body.
 
-    Raises FormFault for what the person can mend; the form then holds *typed* again. *names*: name
-    in the body -> in the form, where they differ.
+    Raises FormFault for what the person can correct; the form then holds *typed* again. *names*:
+    name in the body -> in the form, where they differ.
     """
     try:
         return dict(await perform(operation, present(store), path=request.match_info, fields=fields) or {})

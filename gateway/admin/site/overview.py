@@ -65,7 +65,7 @@ def overview(
 def table_by(question: Question, dimension: Dimension, found: Breakdown) -> Table:
     rows = [row_of(question, dimension, group.names[0], group.sums) for group in found.groups]
     others = found.count - len(rows)
-    name = f"{others:,} more" if others > 0 else "not told apart"
+    name = f"{others:,} more" if others > 0 else "other"
     rest = None if found.rest is None else Row((name,), "", found.rest, cost_of(found.rest))
     return Table(dimension, SHOWN[dimension], tuple(rows), found.count, rest, question.path("/usage", by=dimension))
 

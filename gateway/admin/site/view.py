@@ -44,7 +44,7 @@ class Action:
     title: str
     """What it does, for the description of the API."""
     handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
-    """Raises FormFault for what the person at the form can mend."""
+    """Raises FormFault for what the person at the form can correct."""
     view: View
     """The form's view. Parameters of its path stand in the action's path too."""
     role: Role = Role.OPERATOR

@@ -9,7 +9,7 @@ of equal calls (embeddings of equal chunks, health checks) is paired as well as 
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from operator import attrgetter
 from types import MappingProxyType
@@ -183,10 +183,10 @@ class Source:
         """None while only one scope reports."""
         self.prune_at = 4096
 
-    def remember(self, refs: Sequence[int], oldest_seq: int) -> None:
+    def remember(self, refs: Sequence[int], oldest_seq: Callable[[], int]) -> None:
         self.refs.extend(refs)
         if len(self.refs) >= self.prune_at:
-            self.prune(oldest_seq)
+            self.prune(oldest_seq())
             self.prune_at = 2 * len(self.refs) + 4096
 
     def prune(self, oldest_seq: int) -> bool:

@@ -10,9 +10,9 @@ link (a span that is no call).
 """
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from gateway.counting.calls.models import fingerprint, model_fingerprint
 from gateway.normalise.call import LINK_BYTES, RANK_MASK, RANK_SHIFT, STATES_SHIFT, UNFINISHED, Call
@@ -20,18 +20,29 @@ from gateway.normalise.call import LINK_BYTES, RANK_MASK, RANK_SHIFT, STATES_SHI
 _FACT = struct.Struct("<16s8s8sqqQQQQQiiiiiHHQIIQQQQ")
 _ROW = struct.Struct("<24s8sqqQQQQQiiiiiHHQIIQQQQ")
 """The same bytes, with trace and span id as one."""
-_KEYS = struct.Struct("<24s8s16xQQQ36xH2xQI4xQ24x")
+_ROW_FORMATS = ("24s", "8s", *"qqQQQQQiiiiiHHQIIQQQQ")
+ROW_FIELDS: Final = tuple(
+    (struct.calcsize("<" + "".join(_ROW_FORMATS[:number])), kind) for number, kind in enumerate(_ROW_FORMATS)
+)
+"""Place in the row and kind of each field that `fact_row` packs."""
+pack_row: Final = _ROW.pack
+_KEYS = struct.Struct("<24s8s16xQQQ36xH18xQ24x")
 """The same bytes again, of which only what the ledger looks up is read."""
+_SPANS = struct.Struct("<24s8s128x")
+_REMEMBERED = struct.Struct("<24s8s32xQ40xQ8xQ24x")
 DIGEST_BYTES = _FACT.size
 TRACE_ID_BYTES = 16
 """With which a row begins."""
+IDENTITY_BYTES = 24
+"""Trace and span id, with which a row begins."""
 _BEFORE_REQUESTS = DIGEST_BYTES - 16
 """A row as it was before it had `request` and `prev_request`, as a spool may still hold it."""
 _CHAINS = struct.Struct("<QQQ")
 CHAINS_BYTES = _CHAINS.size
+_NO_CHAINS = bytes(CHAINS_BYTES)
 NO_SPAN = bytes(8)
 _MOST = (1 << 31) - 1
-_OF_A_FAILURE = 0x5A5A_5A5A_5A5A_5A5A
+OF_A_FAILURE = 0x5A5A_5A5A_5A5A_5A5A
 """The failed and the successful attempt of a fallback share their id and are two calls."""
 
 HIT = 1
@@ -111,8 +122,10 @@ def digest_rows(calls: Sequence[Call]) -> bytes:
     return b"".join([fact_row(call) for call in calls])
 
 
-def fact_row(call: Call) -> bytes:
-    """The row of *call*. One flat function: it runs once for every call."""
+def fact_row(call: Call, pack: Callable[..., bytes] = _ROW.pack) -> bytes:
+    """The row of *call*, whose fields *pack* takes. One flat function: it runs once for every
+    call.
+    """
     (
         record,
         trace_id,
@@ -150,7 +163,7 @@ def fact_row(call: Call) -> bytes:
     request = fingerprint(request_id) if request_id else 0
     if record["status"] == "error":
         marks |= FAILED
-        request = request and request ^ _OF_A_FAILURE
+        request = request and request ^ OF_A_FAILURE
     who = record["attribution"]
     marks |= (
         ("user" in who) | ("session" in who) << 1 | ("team" in who) << 2 | ("project" in who) << 3
@@ -180,9 +193,9 @@ def fact_row(call: Call) -> bytes:
         model_fingerprint(response_model) if response_model else 0,
     )
     try:
-        return _ROW.pack(*row, *counts, marks, score, group, session, place, request, 0, 0, 0)
+        return pack(*row, *counts, marks, score, group, session, place, request, 0, 0, 0)
     except struct.error:  # a count beyond 2^31: compared as the largest that fits
-        return _ROW.pack(*row, *(min(x, _MOST) for x in counts), marks, score, group, session, place, request, 0, 0, 0)
+        return pack(*row, *(min(x, _MOST) for x in counts), marks, score, group, session, place, request, 0, 0, 0)
 
 
 def rank(fact: CallDigest) -> int:
@@ -190,11 +203,19 @@ def rank(fact: CallDigest) -> int:
     return fact.marks >> RANK_SHIFT & RANK_MASK
 
 
-def keys_of(rows: bytes) -> Iterator[tuple[bytes, bytes, int, int, int, int, int, int, int]]:
-    """Of each row: its identity, parent span id, source, scope, response,
-    marks, group, session and request.
-    """
+def keys_of(rows: bytes) -> Iterator[tuple[bytes, bytes, int, int, int, int, int]]:
+    """Of each row: its identity, parent span id, source, scope, response, marks and request."""
     return _KEYS.iter_unpack(rows)
+
+
+def spans_of(rows: bytes | bytearray) -> Iterator[tuple[bytes, bytes]]:
+    """Of each row: its identity and parent span id."""
+    return _SPANS.iter_unpack(rows)
+
+
+def remembered_of(rows: bytes) -> Iterator[tuple[bytes, bytes, int, int, int]]:
+    """Of each row: its identity, parent span id, response, group and request."""
+    return _REMEMBERED.iter_unpack(rows)
 
 
 def chained(rows: bytes, chains: Sequence[tuple[int, int, int, int]], left_out: AbstractSet[int]) -> bytes:
@@ -242,6 +263,14 @@ def with_chains(row: bytes | bytearray | memoryview, prev_child: int, prev_respo
     return bytes(row[: DIGEST_BYTES - _CHAINS.size]) + _CHAINS.pack(prev_child, prev_response, prev_request)
 
 
+def unchained(rows: bytes) -> bytes:
+    """The same rows with empty chains."""
+    bare = bytearray(rows)
+    for end in range(DIGEST_BYTES, len(bare) + 1, DIGEST_BYTES):
+        bare[end - CHAINS_BYTES : end] = _NO_CHAINS
+    return bytes(bare)
+
+
 # ---- links
 
 _LINK = struct.Struct("<16s8s8sQ")
@@ -261,9 +290,9 @@ def iter_links(links: bytes) -> Iterator[tuple[bytes, bytes, bytes]]:
     return _LINK_IDS.iter_unpack(links)
 
 
-def link_row(link: bytes, prev_child: int) -> bytes:
-    """The row of one link as the normaliser gives it (`LINK_BYTES`)."""
-    return link[:LINK_BYTES] + prev_child.to_bytes(8, "little")
+def links_of(rows: bytes) -> bytes:
+    """The links of whole *rows*, as the normaliser gives them (`LINK_BYTES` each)."""
+    return b"".join([rows[at : at + LINK_BYTES] for at in range(0, len(rows), LINK_ROW_BYTES)])
 
 
 def unpack_link(rows: bytes | bytearray, index: int) -> Link:

@@ -9,7 +9,7 @@ after `MAX_DEPTH` spans.
 from collections.abc import Callable, Iterable, Mapping
 
 from gateway.common.lru import forget_oldest
-from gateway.counting.calls.table import Table
+from gateway.counting.calls.table import new_table
 from gateway.normalise.ancestors import MAX_DEPTH
 
 MAX_BEARERS = 20_000
@@ -22,7 +22,7 @@ class Inheritance:
     __slots__ = ("above", "bearers")
 
     def __init__(self, max_keys: int) -> None:
-        self.above = Table(max_keys, with_values=True)
+        self.above = new_table(max_keys, with_values=True)
         """Key of a span that is no call -> key of the span above it."""
         self.bearers: dict[int, Mapping[str, str]] = {}
         """Key of a span -> what it states."""

@@ -11,21 +11,29 @@ Per report this costs: the row (`DIGEST_BYTES`) while it settles, 22 bytes for i
 its parent, 22 for its response id, each table within `max_keys`.
 """
 
+from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
+from types import ModuleType
+from typing import Protocol
 
+from gateway.common.native import NATIVE
 from gateway.counting.calls.agreement import is_co_instrumented
 from gateway.counting.calls.cluster import Cluster, gather
 from gateway.counting.calls.co_instrumented import CoInstrumentedIndex, Source
 from gateway.counting.calls.digest import (
     CHAINS_BYTES,
     DIGEST_BYTES,
+    IDENTITY_BYTES,
     LINK_ROW_BYTES,
     MAX_IDX,
     NO_SPAN,
     REF_STEP,
     SEQ_SHIFT,
+    TRACE_ID_BYTES,
     CallDigest,
     call_ref,
     chained,
@@ -33,9 +41,12 @@ from gateway.counting.calls.digest import (
     iter_links,
     keys_of,
     link_ref,
-    link_row,
+    links_of,
     rank,
+    remembered_of,
+    spans_of,
     split_ref,
+    unchained,
     unpack_fact,
     unpack_link,
     with_chains,
@@ -49,14 +60,16 @@ from gateway.counting.calls.rows import (
     KEPT,
     MOVED_ON,
     OPEN,
+    SPAN_KEYS,
     LateChunk,
     Rows,
     Settling,
     Tables,
+    span_hash,
     span_key,
 )
 from gateway.counting.calls.stream_parts import StreamParts, is_end
-from gateway.counting.calls.table import MASK, Table
+from gateway.counting.calls.table import MASK, Table, new_table
 from gateway.counting.calls.versions import MAX_VERSIONS, SAME_SPAN, Versions, fold
 from gateway.normalise.call import (
     LOG,
@@ -80,6 +93,10 @@ BEYOND_CHUNKS = 1 << 41
 """A number that no chunk has."""
 
 
+Group = tuple[int, int, Sequence[int]]
+"""Source, scope, and references of their rows."""
+
+
 @dataclass(slots=True)
 class Counted:
     """What `count` made of one payload's calls."""
@@ -94,12 +111,14 @@ class Counted:
 class Ledger:
     """See the module's docstring. *max_keys* bounds the tables."""
 
-    def __init__(self, max_keys: int) -> None:
-        self._spans = Table(max_keys, with_values=True)
-        self._children = Table(max_keys, with_values=True)
-        self._responses = Table(max_keys, with_values=True)
-        self._requests = Table(max_keys, with_values=True)
-        self._tables = Tables(self._spans, self._children, self._responses, self._requests)
+    def __init__(self, max_keys: int, *, native: ModuleType | None = NATIVE) -> None:
+        self._spans, self._children, self._responses, self._requests = self._tables = Tables(
+            *(new_table(max_keys, with_values=True, native=native) for _ in Tables._fields)
+        )
+        self._native: NativeLoops | None = None
+        if native is not None:
+            self._native = native.CallTables(SPAN_KEYS, *self._tables)
+        """The same tables, with the hot loops of this module over them."""
         self._chunks: dict[int, Settling] = {}
         self._sources: dict[int, Source] = {}
         self._order = SignalPrecedence(max_keys)
@@ -125,104 +144,111 @@ class Ledger:
         if chunk is None:
             chunk = self._chunks[seq] = Settling(seq, received_ms)
         if rows:
-            counted.facts = self._count_calls(rows, chunk, first, counted.duplicates)
+            counted.facts, groups = self._count(_Payload(self, rows, chunk, first, counted.duplicates))
+            self._take(chunk, counted.facts, groups)
         if links:
             counted.links = self._count_links(links, chunk)
         return counted
 
-    def _count_calls(self, rows: bytes, chunk: Settling, first: int, duplicates: set[int]) -> bytes:  # noqa: C901, PLR0912 - the hot loop
-        """The rows of the calls that are kept.
+    def _count(self, payload: "_Payload") -> tuple[bytes, list[Group]]:
+        """The rows of the calls that are kept, and their groups."""
+        return self._count_calls(payload) if self._native is None else self._count_natively(self._native, payload)
+
+    def _count_calls(self, payload: "_Payload") -> tuple[bytes, list[Group]]:
+        """`_count` without the extension.
 
         The hot loop: what it calls is inlined where that was measured to matter.
         """
         add_span, swap_child, swap_response = self._spans.add, self._children.swap, self._responses.swap
-        swap_request = self._requests.swap
+        swap_request, key = self._requests.swap, span_hash
         chains: list[tuple[int, int, int, int]] = []
         sources: dict[tuple[int, int], list[int]] = {}
-        ref = call_ref(chunk.seq, first)
-        places: list[int] | None = None
-        for i, (own, parent, source, scope, response, marks, group, session, request) in enumerate(keys_of(rows)):
-            if not add_span(hash(own) & MASK or 1, ref):
-                if places is None:
-                    places = [k for k in range(i) if k not in duplicates]
-                if not self._is_news(own, ref, rows, i, first, places):
-                    duplicates.add(i)
-                    continue
-            if places is not None:
-                places.append(i)
-            prev_child = swap_child(hash(own[:16] + parent) & MASK or 1, ref) if parent != NO_SPAN else 0
+        ref = payload.first
+        for i, (own, parent, source, scope, response, marks, request) in enumerate(keys_of(payload.rows)):
+            if not add_span(key(own) & MASK or 1, ref) and not payload.is_news(i, ref):
+                continue
+            prev_child = swap_child(key(own[:16] + parent) & MASK or 1, ref) if parent != NO_SPAN else 0
             prev_response = swap_response(response, ref) if response else 0
             prev_request = swap_request(request, ref) if request else 0
             if prev_child or prev_response or prev_request:
                 chains.append((i, prev_child, prev_response, prev_request))
             if prev_response or prev_request or marks & REPEATS_OTHERS:
-                idx = first + i - len(duplicates)
-                if prev_response or prev_request:
-                    self._relate(prev_response)
-                    self._relate(prev_request)
-                    chunk.related.add(idx)
-                if marks & REPEATS_OTHERS:
-                    chunk.marked.add(idx)
-                    if marks & UNFINISHED:
-                        self._begun.setdefault(chunk.seq, set()).add(idx)
-                    if marks & STREAM_PART:
-                        self._add_stream_part(unpack_fact(rows, i), ref, chunk, idx)
-                    if group:
-                        place = unpack_fact(rows, i).place
-                        self._order.see(group, session, marks >> RANK_SHIFT & RANK_MASK, chunk.received_ms, place=place)
+                payload.note(i, ref, prev_response, prev_request)
             try:
                 sources[source, scope].append(ref)
             except KeyError:
                 sources[source, scope] = [ref]
             ref += REF_STEP
-        facts = chained(rows, chains, duplicates)
+        facts = chained(payload.rows, chains, payload.duplicates)
+        return facts, [(*key, refs) for key, refs in sources.items()]
+
+    def _count_natively(self, native: "NativeLoops", payload: "_Payload") -> tuple[bytes, list[Group]]:
+        """`_count_calls` by the extension, which hands back the rows that are rare, in order."""
+        facts, groups = native.count(payload.rows, payload.first, REPEATS_OTHERS, payload)
+        return facts, [(source, scope, array("Q", refs)) for source, scope, refs in groups]
+
+    def _take(self, chunk: Settling, facts: bytes, groups: Iterable[Group]) -> None:
+        """The kept rows stand in *chunk*."""
         chunk.facts += facts
         chunk.outcomes += bytes(len(facts) // DIGEST_BYTES)
-        for (source, scope), refs in sources.items():
+        for source, scope, refs in groups:
             self._watch_co_instrumented(source, scope, refs)
-        return facts
 
-    def _is_news(self, own: bytes, ref: int, rows: bytes, i: int, first: int, places: Sequence[int]) -> bool:
-        """Whether the known span *own* is reported anew by row *i*: its first report is open,
+    def _note(self, rows: bytes, i: int, ref: int, chunk: Settling) -> None:
+        """Row *i*, which stands at *ref*, has marks of `REPEATS_OTHERS`."""
+        fact = unpack_fact(rows, i)
+        self._note_marks(fact, ref, chunk, split_ref(ref).idx)
+        if fact.group:
+            self._order.see(fact.group, fact.session, rank(fact), chunk.received_ms, place=fact.place)
+
+    def _is_news(self, rows: bytes, i: int, ref: int, places: Sequence[int], first: int) -> bool:
+        """Whether row *i* reports its span, which is known, anew: the span's first report is open,
         and none of its reports said the same.
 
-        *places*: row of each report of this payload that is kept, from index *first* of the
-        chunk on. What is news is remembered as a version, to be decided with the first report.
+        *places*: row of each report of this payload that is kept, from the reference *first* on.
+        What is news is remembered as a version, to be decided with the first report.
         """
-        known = self._versions.of(self._spans.find(hash(own) & MASK or 1))
-        seq = split_ref(ref).seq
-        said = [self._said(x, rows, seq, first, places) for x in known]
+        own = rows[i * DIGEST_BYTES : i * DIGEST_BYTES + IDENTITY_BYTES]
+        known = self._versions.of(self._spans.find(span_key(own)))
+        said = [self._said(x, rows, first, places) for x in known]
         if len(known) >= MAX_VERSIONS or None in said or _without_chains(rows, i) in said:
             return False
-        self._versions.add(known[0], ref)
-        self._chunks[seq].related.add(split_ref(ref).idx)
-        self._relate(known[0])
+        self._add_version(known[0], ref)
         return True
 
-    def _said(self, ref: int, rows: bytes, seq: int, first: int, places: Sequence[int]) -> bytes | None:
+    def _add_version(self, first: int, ref: int) -> None:
+        """The report at *ref* is another one of the span reported at *first*."""
+        self._versions.add(first, ref)
+        self._relate(ref)
+        self._relate(first)
+
+    def _said(self, ref: int, rows: bytes, first: int, places: Sequence[int]) -> bytes | None:
         """What the report at *ref* said; None where it was decided about, or let go."""
-        where = split_ref(ref)
-        if where.seq == seq and where.idx >= first:
-            return _without_chains(rows, places[where.idx - first])
+        where, began = split_ref(ref), split_ref(first)
+        if where.seq == began.seq and where.idx >= began.idx:
+            return _without_chains(rows, places[where.idx - began.idx])
         return _without_chains(self._chunks[where.seq].facts, where.idx) if self.is_open(ref) else None
 
     def _count_links(self, links: bytes, chunk: Settling) -> bytes:
         """The rows of the links that lead upwards; a root's leads nowhere."""
+        first = link_ref(chunk.seq, len(chunk.links) // LINK_ROW_BYTES)
+        ways_up = self.inheritance.above if self.inheritance else None
+        rows = (self._native.count_links if self._native else self._link_rows)(links, first, ways_up)
+        chunk.links += rows
+        return rows
+
+    def _link_rows(self, links: bytes, ref: int, ways_up: Table | None) -> bytes:
         swap_child = self._children.swap
-        add_above = self.inheritance.above.add if self.inheritance else None
         rows: list[bytes] = []
-        ref = link_ref(chunk.seq, len(chunk.links) // LINK_ROW_BYTES)
         for trace_id, span_id, parent_span_id in iter_links(links):
             if parent_span_id != NO_SPAN:
-                above = hash(trace_id + parent_span_id) & MASK or 1
+                above = span_key(trace_id + parent_span_id)
                 prev = swap_child(above, ref)
-                if add_above is not None:
-                    add_above(hash(trace_id + span_id) & MASK or 1, above)
+                if ways_up is not None:
+                    ways_up.add(span_key(trace_id + span_id), above)
                 rows.append(trace_id + span_id + parent_span_id + prev.to_bytes(8, "little"))
                 ref += REF_STEP
-        joined = b"".join(rows)
-        chunk.links += joined
-        return joined
+        return b"".join(rows)
 
     def restore(
         self,
@@ -243,54 +269,59 @@ class Ledger:
         chunk = Settling(seq, received_ms)
         if not settled:
             self._chunks[seq] = chunk
-        for idx in range(len(facts) // DIGEST_BYTES):
-            row = facts[idx * DIGEST_BYTES : (idx + 1) * DIGEST_BYTES]
-            if dropped.get(idx) != MOVED:
-                self._restore_call(chunk, idx, row, dropped.get(idx), settled=settled)
-            elif not settled:
-                chunk.facts += row
-                chunk.outcomes.append(MOVED_ON)
+        n = len(facts) // DIGEST_BYTES
+        moved = [idx for idx in sorted(dropped) if idx < n and dropped[idx] == MOVED]
+        for begin, end in zip([0, *(idx + 1 for idx in moved)], [*moved, n], strict=True):
+            rows = facts[begin * DIGEST_BYTES : end * DIGEST_BYTES]
+            if settled:
+                self._restore_settled(chunk, begin, rows, dropped)
+            else:
+                self._restore_settling(chunk, begin, rows)
+                chunk.facts += facts[end * DIGEST_BYTES : (end + 1) * DIGEST_BYTES] if end < n else b""
+                chunk.outcomes += bytes([MOVED_ON]) if end < n else b""
         if not settled:
-            for idx in merged:
-                if idx < len(chunk.outcomes):
-                    chunk.outcomes[idx] = KEPT
-        for n in range(len(links) // LINK_ROW_BYTES):
-            link = unpack_link(links, n)
-            prev = self._children.swap(span_key(link.trace_id + link.parent_span_id), link_ref(seq, n))
-            if not settled:
-                chunk.links += link_row(link.trace_id + link.span_id + link.parent_span_id, prev)
+            _restore_outcomes(chunk, dropped, merged)
+        link_rows = self._native.count_links if self._native else self._link_rows
+        chunk.links += link_rows(
+            links_of(links[: len(links) // LINK_ROW_BYTES * LINK_ROW_BYTES]), link_ref(seq, 0), None
+        )
 
-    def _restore_call(self, chunk: Settling, idx: int, row: bytes, dropped: str | None, *, settled: bool) -> None:
-        """Take back one call, or one that was dropped with that outcome; of a settled chunk
-        only what the tables hold.
+    def _restore_settled(self, chunk: Settling, begin: int, rows: bytes, dropped: Mapping[int, str]) -> None:
+        """The tables know the calls of *rows*, which stand in *chunk*, a settled one, from index
+        *begin* on.
         """
-        fact = unpack_fact(row, 0)
-        ref = call_ref(chunk.seq, idx)
-        key = span_key(fact.trace_id + fact.span_id)
-        is_version = not self._spans.add(key, ref) and not settled
-        if is_version:
-            self._versions.add(self._spans.find(key), ref)
-        if fact.group:
+        remember = self._native.remember if self._native else self._remember
+        for i in remember(rows, call_ref(chunk.seq, begin)):
+            fact, outcome = unpack_fact(rows, i), dropped.get(begin + i)
             self._order.see(fact.group, fact.session, rank(fact), chunk.received_ms, place=fact.place)
-            if settled and (dropped is None or dropped.startswith("duplicate.")):
+            if outcome is None or outcome.startswith("duplicate."):
                 self._order.fix_again(fact.group, fact.session, rank(fact), place=fact.place)
-        prev_child = 0
-        if any(fact.parent_span_id):
-            prev_child = self._children.swap(span_key(fact.trace_id + fact.parent_span_id), ref)
-        prev_response = self._responses.swap(fact.response, ref) if fact.response else 0
-        prev_request = self._requests.swap(fact.request, ref) if fact.request else 0
-        if settled:
-            return
-        chunk.facts += with_chains(row, prev_child, prev_response, prev_request)
-        chunk.outcomes.append(OPEN if dropped is None else DROPPED)
-        self._relate(prev_response)
-        self._relate(prev_request)
-        if is_version:
-            self._relate(self._spans.find(key))
-        if prev_response or prev_request or is_version:
-            chunk.related.add(idx)
-        self._note_marks(fact, ref, chunk, idx)
-        self._watch_co_instrumented(fact.source, fact.scope, (ref,))
+
+    def _remember(self, rows: bytes, ref: int) -> list[int]:
+        """The tables know *rows*, the first of which stands at *ref*; indexes of those that are one
+        of a product's ways to report.
+        """
+        add_span, swap_child, swap_response = self._spans.add, self._children.swap, self._responses.swap
+        swap_request, key = self._requests.swap, span_hash
+        grouped: list[int] = []
+        for i, (own, parent, response, group, request) in enumerate(remembered_of(rows)):
+            add_span(key(own) & MASK or 1, ref)
+            if parent != NO_SPAN:
+                swap_child(key(own[:TRACE_ID_BYTES] + parent) & MASK or 1, ref)
+            if response:
+                swap_response(response, ref)
+            if request:
+                swap_request(request, ref)
+            if group:
+                grouped.append(i)
+            ref += REF_STEP
+        return grouped
+
+    def _restore_settling(self, chunk: Settling, begin: int, rows: bytes) -> None:
+        """Take back *rows*, which stand in *chunk* from index *begin* on: all of them are kept."""
+        restored = _Restored(self, unchained(rows), chunk, begin, set())
+        facts, _ = self._count(restored)
+        self._take(chunk, facts, _groups_in_order(rows, restored.first))
 
     def _note_marks(self, fact: CallDigest, ref: int, chunk: Settling, idx: int) -> None:
         if fact.marks & REPEATS_OTHERS:
@@ -338,7 +369,7 @@ class Ledger:
             seen = self._sources[source] = Source(scope)
         if seen.index is None:
             if seen.scope == scope:
-                seen.remember(refs, self._oldest())
+                seen.remember(refs, self._oldest)
                 return
             seen.index = self._indexed(seen.refs)
             del seen.refs[:]
@@ -437,20 +468,34 @@ class Ledger:
         in is the one that counts.
         """
         chunk = self._chunks[seq]
-        find = self._children.find
-        found: list[int] = []
-        facts, outcomes, related, marked = chunk.facts, chunk.outcomes, chunk.related, chunk.marked
-        for idx in range(len(outcomes)):
-            if outcomes[idx] == OPEN:
-                at = idx * DIGEST_BYTES
-                if (
-                    idx in related
-                    or find(span_key(bytes(facts[at : at + 24])))
-                    or self._is_below_settled(bytes(facts[at : at + 16]), bytes(facts[at + 24 : at + 32]))
-                    or (idx in marked and self._is_told_elsewhere(unpack_fact(facts, idx)))
-                ):
-                    found.append(call_ref(seq, idx))
-        return found
+        near_others = self._native.near_others if self._native else self._near_others
+        near = near_others(chunk.facts, chunk.outcomes)
+        maybe = {*near, *chunk.related, *chunk.marked}
+        return [
+            call_ref(seq, idx)
+            for idx in sorted(maybe)
+            if chunk.outcomes[idx] == OPEN and self._needs_verdict(chunk, idx)
+        ]
+
+    def _near_others(self, facts: bytearray, outcomes: bytearray) -> list[int]:
+        """Indexes of the open calls below which a report stands, or above which a call."""
+        find, find_span, key = self._children.find, self._spans.find, span_hash
+        return [
+            idx
+            for idx, (own, parent) in enumerate(spans_of(facts))
+            if outcomes[idx] == OPEN
+            and (find(key(own) & MASK or 1) or (parent != NO_SPAN and find_span(key(own[:16] + parent) & MASK or 1)))
+        ]
+
+    def _needs_verdict(self, chunk: Settling, idx: int) -> bool:
+        if idx in chunk.related:
+            return True
+        ((own, parent),) = spans_of(chunk.facts[idx * DIGEST_BYTES : (idx + 1) * DIGEST_BYTES])
+        return (
+            self._children.find(span_key(own)) != 0
+            or self._is_below_settled(own[:16], parent)
+            or (idx in chunk.marked and self._is_told_elsewhere(unpack_fact(chunk.facts, idx)))
+        )
 
     def _is_below_settled(self, trace_id: bytes, parent_span_id: bytes) -> bool:
         """Whether the span above is a call that may have been forwarded."""
@@ -737,6 +782,94 @@ class Ledger:
             "settling": sum(len(chunk.outcomes) for chunk in self._chunks.values()),
             "evicted": self._spans.evicted,
         }
+
+
+class NativeLoops(Protocol):
+    """The hot loops of `Ledger` over its tables, as the extension has them."""
+
+    def count(
+        self, rows: bytes, first: int, special: int, payload: "_Payload", /
+    ) -> tuple[bytes, list[tuple[int, int, bytes]]]:
+        """The kept rows of *payload*; source, scope and references of each group of them.
+
+        *special*: marks of rows that are noted.
+        """
+
+    def count_links(self, links: bytes, ref: int, ways_up: Table | None, /) -> bytes:
+        """`Ledger._link_rows`."""
+
+    def remember(self, rows: bytes, ref: int, /) -> list[int]:
+        """`Ledger._remember`."""
+
+    def near_others(self, facts: bytearray, outcomes: bytearray, /) -> list[int]:
+        """`Ledger._near_others`."""
+
+
+class _Payload:
+    """Rows that are being counted, and what is rare of them."""
+
+    __slots__ = ("_kept", "_ledger", "_through", "chunk", "duplicates", "first", "rows")
+
+    def __init__(self, ledger: Ledger, rows: bytes, chunk: Settling, first: int, duplicates: set[int]) -> None:
+        """*first*: index in *chunk* of the first row that is kept."""
+        self._ledger = ledger
+        self.rows = rows
+        self.chunk = chunk
+        self.first = call_ref(chunk.seq, first)
+        self.duplicates = duplicates
+        self._kept: list[int] = []
+        self._through = 0
+
+    def is_news(self, i: int, ref: int) -> bool:
+        """Row *i* is of a known span: whether it is kept, at *ref*. Asked in the order of rows."""
+        self._kept += [k for k in range(self._through, i) if k not in self.duplicates]
+        self._through = i
+        if self._ledger._is_news(self.rows, i, ref, self._kept, self.first):  # noqa: SLF001 - a part of it
+            return True
+        self.duplicates.add(i)
+        return False
+
+    def note(self, i: int, ref: int, prev_response: int, prev_request: int) -> None:
+        """Row *i*, which stands at *ref*, names a response or request that others named before, or
+        has marks of `REPEATS_OTHERS`.
+        """
+        if prev_response or prev_request:
+            for related in (ref, prev_response, prev_request):
+                self._ledger._relate(related)  # noqa: SLF001
+        self._ledger._note(self.rows, i, ref, self.chunk)  # noqa: SLF001
+
+
+class _Restored(_Payload):
+    """Rows that the spool has, each of which was kept."""
+
+    __slots__ = ()
+
+    def is_news(self, i: int, ref: int) -> bool:
+        """Row *i*, which stands at *ref*, is a version of the span's first report."""
+        own = self.rows[i * DIGEST_BYTES : i * DIGEST_BYTES + IDENTITY_BYTES]
+        self._ledger._add_version(self._ledger._spans.find(span_key(own)), ref)  # noqa: SLF001 - a part of it
+        return True
+
+
+def _groups_in_order(rows: bytes, ref: int) -> Iterator[Group]:
+    """The groups of *rows*, the first of which stands at *ref*; each is of rows in a row:
+    co-instrumented spans are looked for in the order in which they came.
+    """
+    for (source, scope), of_group in groupby(keys_of(rows), key=itemgetter(2, 3)):
+        end = ref + REF_STEP * sum(1 for _ in of_group)
+        yield source, scope, range(ref, end, REF_STEP)
+        ref = end
+
+
+def _restore_outcomes(chunk: Settling, dropped: Mapping[int, str], merged: AbstractSet[int]) -> None:
+    """What the spool states of the calls of *chunk*; none is stated of the others."""
+    n = len(chunk.outcomes)
+    for idx in dropped:
+        if idx < n and chunk.outcomes[idx] == OPEN:
+            chunk.outcomes[idx] = DROPPED
+    for idx in merged:
+        if idx < n:
+            chunk.outcomes[idx] = KEPT
 
 
 def _without_chains(rows: bytes | bytearray, idx: int) -> bytes:

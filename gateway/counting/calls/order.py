@@ -15,7 +15,7 @@ bit 16), the rank that is fixed, and the lowest seen.
 from collections.abc import Iterable
 from itertools import product
 
-from gateway.counting.calls.table import MASK, Table
+from gateway.counting.calls.table import MASK, new_table
 
 HOLD_MS = 5 * 60 * 1000
 """Longer than two exporters of one process are apart, retries included; shorter than
@@ -41,7 +41,7 @@ class SignalPrecedence:
     __slots__ = ("_now_s", "_table")
 
     def __init__(self, max_keys: int) -> None:
-        self._table = Table(max_keys, with_values=True)
+        self._table = new_table(max_keys, with_values=True)
         self._now_s = 0
 
     def __len__(self) -> int:
@@ -50,7 +50,7 @@ class SignalPrecedence:
     def see(self, group: int, session: int, rank: int, now_ms: int, *, place: int = 0) -> None:
         """A report of *rank* was received."""
         self._now_s = now_ms // _MS_PER_S
-        for key in _told(group, session, place):
+        for key in _remembered_keys(group, session, place):
             state = self._fresh(key)
             seen = min(state & _RANK or rank, rank)
             fixed = state >> _FIXED_BIT & _RANK
@@ -66,7 +66,7 @@ class SignalPrecedence:
         Returns the keys that this fixed, for `unfix`.
         """
         fixed: list[int] = []
-        for key in _told(group, session, place):
+        for key in _remembered_keys(group, session, place):
             state = self._fresh(key)
             if not state >> _FIXED_BIT & _RANK:
                 self._set(key, state, fixed=rank)
@@ -77,7 +77,7 @@ class SignalPrecedence:
         """A report of *rank* is known to have been taken, alone or with others of its call:
         of these the lowest counts.
         """
-        for key in _told(group, session, place):
+        for key in _remembered_keys(group, session, place):
             state = self._fresh(key)
             self._set(key, state, fixed=min(state >> _FIXED_BIT & _RANK or rank, rank))
 
@@ -105,7 +105,7 @@ class SignalPrecedence:
         self._table.swap(key, at_s << _TIME_BIT | fixed << _FIXED_BIT | (state & _RANK or fixed))
 
 
-def _told(group: int, session: int, place: int) -> Iterable[int]:
+def _remembered_keys(group: int, session: int, place: int) -> Iterable[int]:
     """The keys under which a report is remembered."""
     return (_key(group, *stated) for stated in product((session or _NONE, _ANY), (place or _NONE, _ANY)))
 

@@ -3,10 +3,11 @@
 Pure.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from gateway.common.native import NATIVE
 from gateway.counting.calls.digest import (
     DIGEST_BYTES,
     LINK_ROW_BYTES,
@@ -27,11 +28,14 @@ MAX_LOOKS = 8
 OPEN, KEPT, DROPPED, MOVED_ON = 0, 1, 2, 3
 
 
+SPAN_KEYS = None if NATIVE is None else NATIVE.SpanKeys()
+span_hash: Callable[[bytes], int] = hash if SPAN_KEYS is None else SPAN_KEYS.key
+"""Keyed by a number of this process, so no one can aim at it."""
+
+
 def span_key(identity: bytes) -> int:
-    """The tables' key of a report's identity or of a span (trace id + span id); of this
-    process, so no one can aim at it.
-    """
-    return hash(identity) & MASK or 1
+    """The tables' key of a report's identity or of a span (trace id + span id)."""
+    return span_hash(identity) & MASK or 1
 
 
 @dataclass(slots=True)

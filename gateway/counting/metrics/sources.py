@@ -14,6 +14,7 @@ there are more than `MAX_SIGHTINGS`.
 """
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from itertools import product
 from typing import Final
 
@@ -63,8 +64,7 @@ class SourceActivity:
 
     def is_fresh(self, topic: str, reporter: MetricSource, since_ms: int) -> bool:
         """Whether this very reporter was noted since then."""
-        exact = next(_as_noted(topic, reporter))
-        return self._last_ms.get(exact, since_ms - 1) >= since_ms
+        return self._last_ms.get(_exact(topic, reporter), since_ms - 1) >= since_ms
 
     def seen_since(self, topic: str, reporter: MetricSource, since_ms: int) -> bool:
         """Whether the source was seen to report *topic* since then: by a reporter that contradicts
@@ -77,6 +77,12 @@ class SourceActivity:
 def _as_noted(topic: str, reporter: MetricSource) -> Iterator[int]:
     """The keys under which a sighting is kept; the one that states all comes first."""
     return _keys(topic, reporter, [(_STATED + value, _ANY) for value in reporter[2:]])
+
+
+@lru_cache(maxsize=1024)
+def _exact(topic: str, reporter: MetricSource) -> int:
+    """The key that states all."""
+    return next(_as_noted(topic, reporter))
 
 
 def _as_asked(topic: str, reporter: MetricSource) -> Iterator[int]:

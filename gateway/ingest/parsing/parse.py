@@ -130,10 +130,7 @@ def parsed_calls(normalised: Normalised, context: Context, rules: ParseRules) ->
     used, reported = tokens_used(normalised.calls), reported_in(normalised)
     if rules.prefer_metrics:
         prefer_billed_calls(normalised, rules.prefer_metrics)
-    calls = normalised.calls
-    if context.key_fixes:  # the key has labels
-        stamp = STAMPED | sum(1 << STATES_SHIFT + i for i, field in enumerate(PEOPLE) if field in context.key_fixes)
-        calls = [call._replace(marks=call.marks | stamp) for call in calls]
+    calls = stamped(normalised.calls, context)
     price = rules.prices.price
     for call in calls:
         record = call.record
@@ -156,6 +153,14 @@ def parsed_calls(normalised: Normalised, context: Context, rules: ParseRules) ->
         packed(normalised),
         reported,
     )
+
+
+def stamped(calls: list[Call], context: Context) -> list[Call]:
+    """*calls*, marked where their key has labels."""
+    if not context.key_fixes:
+        return calls
+    stamp = STAMPED | sum(1 << STATES_SHIFT + i for i, field in enumerate(PEOPLE) if field in context.key_fixes)
+    return [call._replace(marks=call.marks | stamp) for call in calls]
 
 
 def tokens_used(calls: Sequence[Call]) -> list[Used]:

@@ -1,5 +1,5 @@
-"""Where a payload is parsed: in the worker process where that pays, in a thread where
-it takes long, else here.
+"""Where a payload is parsed: by the native reader where there is one, in the worker process where
+that pays, in a thread where it takes long, else here.
 """
 
 import asyncio
@@ -7,6 +7,7 @@ from typing import Final
 
 from gateway.ingest.parsing.parse import Parsed, ParseRules, Payload, parse
 from gateway.ingest.parsing.process import WorkerGone
+from gateway.ingest.parsing.reader import ShapeReader
 from gateway.ingest.parsing.worker_client import WorkerClient
 from gateway.normalise.context import Context
 
@@ -21,6 +22,7 @@ class Parser:
 
     def __init__(self, rules: ParseRules, worker: WorkerClient | None = None) -> None:
         self._rules = rules
+        self.reader = ShapeReader(rules)
         self._worker = worker
         self._one_large = asyncio.Lock()
 
@@ -33,8 +35,12 @@ class Parser:
         """Raises BadPayload for a body that can never be read, TooLarge for one over the limits,
         Overloaded where the worker died over it.
         """
+        if self.reader.is_native and self.reader.reads(payload):
+            parsed = await self._natively(payload, context)
+            if parsed is not None:
+                return parsed
         worker = self._worker
-        if worker is not None and worker.is_free:
+        if worker is not None and worker.takes(payload):
             try:
                 parsed, unpriced = await worker.parse(payload, context)
             except WorkerGone:
@@ -45,5 +51,17 @@ class Parser:
                 return parsed
         if len(payload.body) > LONG_BYTES:
             async with self._one_large:
-                return await asyncio.to_thread(parse, payload, context, self._rules)
-        return parse(payload, context, self._rules)
+                return await asyncio.to_thread(self._here, payload, context)
+        return self._here(payload, context)
+
+    def _here(self, payload: Payload, context: Context) -> Parsed:
+        if self.reader.is_native:  # it was asked before
+            return parse(payload, context, self._rules)
+        return self.reader.parse_all(payload, context)
+
+    async def _natively(self, payload: Payload, context: Context) -> Parsed | None:
+        """None where Python has to read it."""
+        if len(payload.body) > LONG_BYTES:
+            async with self._one_large:
+                return await asyncio.to_thread(self.reader.parse, payload, context)
+        return self.reader.parse(payload, context)

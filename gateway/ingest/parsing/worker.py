@@ -14,8 +14,9 @@ from gateway.common.event_loop import RELOAD, STOP, ignore
 from gateway.contract.errors import BadPayload, Overloaded, TooLarge
 from gateway.decode.limits import ParseLimits
 from gateway.ingest.parsing.frames import BEHIND, Answer, Job, Setup, opened, pack
-from gateway.ingest.parsing.parse import ParseRules, Payload, parse
+from gateway.ingest.parsing.parse import ParseRules, Payload
 from gateway.ingest.parsing.process import HEADER, frame
+from gateway.ingest.parsing.reader import ShapeReader
 from gateway.normalise.context import Context, Machines, UserPolicy
 from gateway.pricing.file import PriceFile
 from gateway.pricing.prices import Prices
@@ -43,6 +44,7 @@ def main() -> None:
         own_device=setup["own_device"],
         limits=ParseLimits(*setup["limits"]),
     )
+    reader = ShapeReader(rules)
     gc.collect()
     gc.freeze()
     gc.set_threshold(GC_YOUNGEST, 50, 100)
@@ -54,14 +56,16 @@ def main() -> None:
             jobs = [(tuple(Payload(*fields)._replace(body=read_bytes(source))), rest)]
         if price_file is not None:
             price_file.reload_if_changed()
-        write(target, [answer(job, context, rules) for job in jobs])
+        write(target, [answer(job, context, rules, reader) for job in jobs])
         del jobs  # else a body stays until the next one
 
 
-def answer(job: Job, context: Context, rules: ParseRules) -> Answer:
-    """The answer to one job; *context* has what is the same for all payloads."""
+def answer(job: Job, context: Context, rules: ParseRules, reader: ShapeReader) -> Answer:
+    """The answer to one job; *context* has what is the same for all payloads, and *reader* is of
+    *rules*.
+    """
     try:
-        packed = pack(parse(*opened(job, context), rules))
+        packed = pack(reader.parse_all(*opened(job, context)))
     except (BadPayload, TooLarge) as error:
         return None, ((TooLarge if isinstance(error, TooLarge) else BadPayload).__name__, str(error))
     except MemoryError:

@@ -2,7 +2,8 @@
 
 A large payload goes by itself. Small ones that arrive in one iteration of the event loop go
 together, since handing over costs more than parsing one of them; with fewer than
-`TOGETHER_LEAST` it is not worth it.
+`TOGETHER_LEAST` it is not worth it. The iteration before states how many will arrive: at a
+moderate load nothing is prepared for the worker that does not go there.
 """
 
 import asyncio
@@ -23,6 +24,8 @@ LARGE_BYTES: Final = 8 * 1024
 BEHIND_BYTES: Final = 256 * 1024
 """The body of such a payload follows its frame as it is: in the frame it would be copied three
 times, on the loop."""
+FIRST_WORK_BYTES: Final = 1024 * 1024
+"""A worker that starts later starts after so many bytes of payloads that Python reads."""
 DIED: Final = "the process that reads bodies ended over this one: send it again later, or less in one request"
 DIED_RETRY_S: Final = 10
 TOGETHER_LEAST: Final = 4
@@ -34,11 +37,27 @@ class WorkerClient:
 
     def __init__(self, setup: Setup) -> None:
         self.worker = Worker("gateway.ingest.parsing.worker", lambda: setup)
+        self._waits_for_bytes = 0
         self._small: list[tuple[Job, asyncio.Future[Answer]]] = []
         self._handing: set[asyncio.Task[None]] = set()
+        self._arrived = 0
+        """Small payloads in this iteration of the loop."""
+        self._arrived_before = 0
+        """The same in the last iteration that brought any."""
 
     def start(self) -> None:
         self.worker.start()
+
+    def start_later(self) -> None:
+        """Start it once there is work for it: beside the native reader there may be none."""
+        self._waits_for_bytes = FIRST_WORK_BYTES
+
+    def _note_work(self, n_bytes: int) -> None:
+        """A payload of that size is for Python to read."""
+        if self._waits_for_bytes > 0:
+            self._waits_for_bytes -= n_bytes
+            if self._waits_for_bytes <= 0:
+                self.start()
 
     async def stop(self) -> None:
         await self.worker.stop()
@@ -47,6 +66,21 @@ class WorkerClient:
     def is_free(self) -> bool:
         """Whether the worker runs and its backlog is short."""
         return self.worker.is_free
+
+    def takes(self, payload: Payload) -> bool:
+        """Whether handing it over is likely to pay; ask once a payload."""
+        self._note_work(len(payload.body))
+        if not self.worker.is_free:
+            return False
+        if len(payload.body) >= LARGE_BYTES:
+            return True
+        self._arrived += 1
+        if self._arrived == 1:
+            asyncio.get_running_loop().call_soon(self._end_iteration)
+        return self._arrived_before >= TOGETHER_LEAST
+
+    def _end_iteration(self) -> None:
+        self._arrived_before, self._arrived = self._arrived, 0
 
     async def parse(self, payload: Payload, context: Context) -> tuple[Parsed, Mapping[str, int]]:
         """The payload, parsed, and model -> calls without a price.

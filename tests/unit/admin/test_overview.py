@@ -98,7 +98,7 @@ def test_a_table_has_the_largest_the_rest_and_a_link_to_all() -> None:
 
 def test_what_is_folded_is_no_group_of_its_own() -> None:
     found = text(sums(), breakdown([("m-1", sums())], rest=sums(3)))
-    assert "not told apart USD 1.23 3" in found
+    assert "other USD 1.23 3" in found
     assert "0 more" not in found
 
 

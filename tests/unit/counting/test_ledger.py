@@ -20,6 +20,8 @@ from tests.support.growth import assert_linear
 from tests.support.scenarios import ALL
 from tests.support.spool_rig import Rig
 
+pytestmark = pytest.mark.usefixtures("each_ledger")
+
 
 def count(ledger: Ledger, seq: int, *calls: Call, links: Sequence[bytes] = (), first: int = 0) -> set[int]:
     """The indexes of duplicates."""

@@ -9,6 +9,8 @@ from gateway.normalise.call import Call
 from tests.support.calls import call
 from tests.support.spool_rig import Rig
 
+pytestmark = pytest.mark.usefixtures("each_ledger")
+
 
 def callback(
     name: str, *, response: str | None = None, failed: bool = False, tokens: tuple[int | None, int | None] = (100, 20)

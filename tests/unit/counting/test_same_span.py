@@ -11,6 +11,8 @@ from gateway.counting.calls.versions import MAX_VERSIONS
 from tests.support.calls import call, link
 from tests.support.spool_rig import Rig
 
+pytestmark = pytest.mark.usefixtures("each_ledger")
+
 BARE = (None, None)
 
 

@@ -14,6 +14,8 @@ from spool.clock import rfc3339_ms
 from tests.support.calls import EPOCH_MS, call, link, stream_begin, stream_end
 from tests.support.spool_rig import Rig
 
+pytestmark = pytest.mark.usefixtures("each_ledger")
+
 BEGIN = stream_begin("begin", trace="one", at=(0, 300))
 END = stream_end("end", trace="other", at=(301, 2500))
 

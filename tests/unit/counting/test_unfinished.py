@@ -13,6 +13,8 @@ from spool.clock import rfc3339_ms
 from tests.support.calls import EPOCH_MS, call, link
 from tests.support.spool_rig import Rig
 
+pytestmark = pytest.mark.usefixtures("each_ledger")
+
 
 def begun(span: str, **more: Any) -> Call:
     """Only that it began, with what model."""

@@ -2,7 +2,7 @@
 file.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from gateway.usage.history import History, Usage
 from gateway.usage.tally import HOUR_MS, MOST_NAME_CHARS, OTHER, PICO, Tally
 from spool.clock import rfc3339_ms
 from tests.support.calls import EPOCH_MS
+from tests.support.native import IMPLEMENTATIONS
 
 NOW_MS = EPOCH_MS + HOUR_MS // 2
 NOW_HOUR = NOW_MS // HOUR_MS
@@ -38,6 +39,14 @@ def record(*, ago_h: float = 0, **changes: Any) -> dict[str, Any]:
         "flags": [],
         **changes,
     }
+
+
+@pytest.fixture(autouse=True, params=IMPLEMENTATIONS)
+def each_tally(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Tallies without the native extension, and with it."""
+    before, Tally.__init__.__defaults__ = Tally.__init__.__defaults__, (request.param,)
+    yield
+    Tally.__init__.__defaults__ = before
 
 
 @pytest.fixture
@@ -210,8 +219,10 @@ async def test_long_names_are_cut_and_take_one_place(database: Database) -> None
 
 async def test_sums_never_exceed_what_a_column_holds(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tally, "_MOST_COUNT", 2**63)
-    huge = record(usage={"status": "reported", "input_tokens": 2**62, "output_tokens": 0})
-    assert (await only(database, *[huge] * 5)).input_tokens == 2**63 - 1
+    made = Tally(native=None)
+    usage = {"status": "reported", "input_tokens": 2**62, "output_tokens": 0}
+    made.add([orjson.dumps(record(usage=usage))] * 5, now_ms=NOW_MS)
+    assert [x.input_tokens for x in (await kept(database, made)).usage] == [2**63 - 1]
 
 
 def test_a_clock_ahead_moves_no_later_call_into_an_earlier_hour() -> None:

@@ -1,0 +1,352 @@
+"""Spans in protobuf, read by what Python's rules taught of their shapes: by the native extension,
+or without it by `gateway.ingest.parsing.replay`.
+
+Neither knows a rule. What it cannot read it leaves to the rules span by span (a gap), and then
+learns the span's shape (`gateway.ingest.parsing.lessons`). Spans that state something about others,
+and what is odd in any way, leave the whole payload to the rules.
+"""
+
+import itertools
+import secrets
+from collections import Counter
+from collections.abc import Sequence
+from threading import Lock
+from time import thread_time_ns
+from typing import Any, Final
+
+from google.protobuf.message import DecodeError
+
+from gateway.common.native import NATIVE, WHY_NOT
+from gateway.common.varying import Computation
+from gateway.contract.errors import BadPayload, TooLarge
+from gateway.contract.parsed_payload import ParsedPayload, Reported, Used
+from gateway.counting.calls.digest import DIGEST_BYTES
+from gateway.decode import wire
+from gateway.decode.otlp_protobuf import decode_traces
+from gateway.ingest.parsing.attribute_bytes import request_of
+from gateway.ingest.parsing.lessons import lesson_of, refusal
+from gateway.ingest.parsing.parse import Parsed, ParseRules, Payload, parse, parsed_calls
+from gateway.ingest.parsing.replay import ReplayReader
+from gateway.normalise.ai_spans import MAX_TRACES
+from gateway.normalise.attribution import resource_origin
+from gateway.normalise.context import Context
+from gateway.normalise.templates import WORDS, Refused, represent, roles_of, stand
+from gateway.normalise.traces import read_spans
+from gateway.observability.metrics import ReaderStatus
+from spool.span_form import SCOPE as RECORDS_SCOPE
+
+MAX_BYTES: Final = 32 * 1024 * 1024
+"""Of templates; with more, all are forgotten."""
+MAX_CONTEXTS: Final = 16_384
+"""Senders whose templates are known; with more, the one known longest is forgotten."""
+MAX_GAPS: Final = 64
+"""Of one payload; with more, Python reads all of it."""
+LESSONS_EACH: Final = 4
+"""Shapes learnt of one payload at most."""
+LESSONS_NS: Final = 500_000_000
+"""Time for lessons at the start, and the most that is saved up."""
+LESSONS_NS_PER_BYTE: Final = 3
+"""Time for lessons that a payload brings: a tenth of what Python needs to read it. A
+sender of a new shape with each span makes reading little slower."""
+MISSES: Final = 32
+"""After so many payloads that the rules had to read, Python tries one of `TRIED_EACH`."""
+TRIED_EACH: Final = 8
+DIFFERS: Final = "differs"
+NOT_RECORDED: Final = "not_recorded"
+ODD: Final = "odd"
+UNKNOWN: Final = "unknown"
+
+_GapOf = tuple[bytes, bytes, bytes, int, int, str, bool]
+"""Resource, scope and span; calls and bytes of links before it; why Python reads it, "" where it
+may teach; whether another gap of the payload is alike."""
+
+
+class ShapeReader:
+    """Reads payloads of spans in protobuf, in any thread."""
+
+    def __init__(self, rules: ParseRules, *, lessons_ns: int = LESSONS_NS, misses: int = MISSES) -> None:
+        self._rules = rules
+        self._stands = stand(secrets.token_bytes(32))
+        self.is_native = NATIVE is not None
+        self._reader: Any = ReplayReader(MAX_BYTES)
+        if NATIVE is not None:
+            self._reader = NATIVE.Reader(sorted(WORDS), RECORDS_SCOPE, MAX_BYTES)
+        self._contexts: dict[tuple[object, ...], int] = {}
+        self._numbers = itertools.count()
+        """Of contexts; none is given twice, as templates are of one context."""
+        self._changes = rules.prices.changes
+        self._lock = Lock()
+        self._left_ns = self._most_ns = lessons_ns
+        self._most_misses = misses
+        self._misses = self._tries = 0
+        """Payloads that the rules read since one that was known; all."""
+        self.native_spans = 0
+        self.python_spans: Counter[str] = Counter()
+        """Reason -> single spans that Python read among others."""
+        self.python_payloads: Counter[str] = Counter()
+        """Reason -> payloads that Python read as a whole."""
+
+    def status(self) -> ReaderStatus:
+        """As `GET /v2/status` shows it."""
+        return {
+            "name": "native" if self.is_native else "python",
+            "why_not_native": WHY_NOT or None,
+            "native_spans": self.native_spans if self.is_native else 0,
+            "python_spans": dict(self.python_spans) if self.is_native else {},
+            "python_payloads": dict(self.python_payloads) if self.is_native else {},
+        }
+
+    @property
+    def template_bytes(self) -> int:
+        """About how many the templates take."""
+        return int(self._reader.bytes)
+
+    def reads(self, payload: Payload) -> bool:
+        """Whether `parse` takes *payload*."""
+        return payload.kind == "traces" and not payload.json and not self._rules.prefer_metrics
+
+    def parse_all(self, payload: Payload, context: Context) -> Parsed:
+        """As `parse`, and by the rules what that does not read. Raises as these do."""
+        parsed = self.parse(payload, context) if self.reads(payload) else None
+        return parse(payload, context, self._rules) if parsed is None else parsed
+
+    def parse(self, payload: Payload, context: Context) -> Parsed | None:
+        """As `gateway.ingest.parsing.parse.parse`, byte for byte; None where Python has to read
+        all of *payload*. Ask only where it `reads`.
+        """
+        if not self._is_tried():
+            return None
+        number = self._number_of(context)
+        found = self._reader.read(
+            number, payload.body, context.received_at_ms, context.received_at, context.limits.max_items, MAX_GAPS
+        )
+        if found is None:
+            self._misses += 1
+            self.python_payloads[ODD] += 1
+            return None
+        *parts, unpriced, gaps, is_whole = found
+        calls = _calls(*parts)
+        if gaps:
+            silent = self._rules.prices.silent()
+            filled = None if is_whole else self._fill(calls, gaps, context, self._rules._replace(prices=silent))
+            self._earn(len(payload.body))
+            self._learn(gaps, number, context)
+            if filled is None:
+                self._misses += 1
+                self.python_payloads[gaps[-1][5] or UNKNOWN] += 1
+                return None
+            calls = filled
+            unpriced += silent.unpriced.items()
+        self._misses = 0
+        self.native_spans += calls.items - len(gaps)
+        for model, n in unpriced:
+            self._rules.prices.note_unpriced(model, n)
+        return Parsed(calls)
+
+    def _is_tried(self) -> bool:
+        """Where payload after payload is left to the rules, looking at each costs more than it
+        saves; the extension looks for next to nothing.
+        """
+        self._tries += 1
+        return self.is_native or self._misses < self._most_misses or self._tries % TRIED_EACH == 0
+
+    def _earn(self, n_bytes: int) -> None:
+        """Python reads a payload of that size."""
+        self._left_ns = min(self._left_ns + n_bytes * LESSONS_NS_PER_BYTE, self._most_ns)
+
+    def _number_of(self, context: Context) -> int:
+        """The number of all in *context* but its time."""
+        if self._rules.prices.changes != self._changes:
+            self._forget()
+        key = _sender(context)
+        known = self._contexts.get(key)
+        if known is not None:
+            return known
+        with self._lock:
+            if len(self._contexts) >= MAX_CONTEXTS:
+                del self._contexts[next(iter(self._contexts))]
+            return self._contexts.setdefault(key, next(self._numbers))
+
+    def _forget(self) -> None:
+        """Prices changed."""
+        self._changes = self._rules.prices.changes
+        self._contexts = {}
+        self._reader.clear()
+
+    # ---- gaps
+
+    def _fill(
+        self, calls: ParsedPayload, gaps: Sequence[_GapOf], context: Context, rules: ParseRules
+    ) -> ParsedPayload | None:
+        """*calls* with what Python reads in the *gaps*; None where it has to read all."""
+        parts = [self._one(gap, context, rules) for gap in gaps]
+        if None in parts:
+            return None
+        for gap in gaps:
+            self.python_spans[gap[5] or UNKNOWN] += 1
+        return _joined(calls, [(*gap[3:5], part) for gap, part in zip(gaps, parts, strict=True) if part is not None])
+
+    def _one(self, gap: _GapOf, context: Context, rules: ParseRules) -> ParsedPayload | None:
+        """The span of *gap* by itself; None where it states something about others."""
+        try:
+            read = read_spans(decode_traces(request_of(*gap[:3]), context.limits), context)
+        except (BadPayload, TooLarge):
+            return None
+        if read.is_related or read.out.rejected:
+            return None
+        return parsed_calls(read.out, context, rules)
+
+    # ---- lessons
+
+    def _learn(self, gaps: Sequence[_GapOf], number: int, context: Context) -> None:
+        """Teach the shapes of *gaps*, as long as there is time for it."""
+        new = [gap[:3] for gap in gaps if not gap[5] and not gap[6]]
+        for parts in new[:LESSONS_EACH]:
+            if self._left_ns <= 0:
+                return
+            began_ns = thread_time_ns()
+            self._teach(parts, number, context)
+            self._left_ns -= thread_time_ns() - began_ns
+
+    def _teach(self, parts: tuple[bytes, bytes, bytes], number: int, context: Context) -> None:
+        """Teach the shape of one span, and look whether both readers then agree on it."""
+        try:
+            sent = tuple(kind.FromString(part) for kind, part in zip(_KINDS, parts, strict=True))
+        except DecodeError:
+            return
+        resource, scope, span = sent
+        roles = roles_of(scope.name, scope.version, tuple(span.attributes))
+        service = resource_origin(resource, context).attribution.get("service_name")
+        reader: Any = self._reader
+        listed = [(name, *role) for name, role in roles.of.items()]
+        reader.learn(number, *parts, service, listed, roles.reads_name, roles.refused or None)
+        if roles.refused:
+            return
+        computation = Computation()
+        try:
+            payload = Payload("traces", request_of(*parts), json=False)
+            true = parse(payload, context, self._rules._replace(prices=self._rules.prices.silent()))
+            shape = represent(span, resource, scope, roles, context, self._stands, computation)
+            lesson = lesson_of(shape, self._rules.prices, self._stands)
+            reader.teach(number, *parts, lesson, "")
+        except Refused as refused:
+            self._refuse(parts, number, computation, refused.reason)
+            return
+        except Exception:  # noqa: BLE001 a rule may do anything with what stands for a value; an error's text may quote it
+            self._refuse(parts, number, computation, NOT_RECORDED)
+            return
+        if not self._agree(payload, true, number, context):
+            reader.teach(number, *parts, None, DIFFERS)
+
+    def _refuse(self, parts: tuple[bytes, bytes, bytes], number: int, computation: Computation, reason: str) -> None:
+        """Leave spans to Python of which all that was computed until the refusal comes out so."""
+        reader: Any = self._reader
+        try:
+            reader.teach(number, *parts, refusal(computation), reason)
+        except (ValueError, TypeError, OverflowError):  # a number that is no computation's
+            reader.teach(number, *parts, None, reason)
+
+    def _agree(self, payload: Payload, true: Parsed, number: int, context: Context) -> bool:
+        reader: Any = self._reader
+        found = reader.read(
+            number, payload.body, context.received_at_ms, context.received_at, context.limits.max_items, 1
+        )
+        if found is None or found[6] or true.calls is None:
+            return False
+        return _calls(*found[:5]) == true.calls
+
+
+_KINDS: Final[tuple[Any, ...]] = (
+    wire.class_of("Resource"),
+    wire.class_of("InstrumentationScope"),
+    wire.class_of("Span"),
+)
+
+
+def _calls(
+    counts: tuple[int, int, int],
+    parts: tuple[list[bytes], bytes, bytes],
+    used: list[Used],
+    reported: list[Reported],
+    ai_spans: list[tuple[str | None, str, int, list[bytes]]],
+) -> ParsedPayload:
+    """*counts*: items, ignored, suppressed; *parts*: records, rows, links."""
+    items, ignored, suppressed = counts
+    return ParsedPayload(
+        items,
+        ignored,
+        {"not_a_call": suppressed} if suppressed else {},
+        [],
+        *parts,
+        used,
+        {},
+        [],
+        ai_spans,
+        reported,
+    )
+
+
+def _joined(calls: ParsedPayload, parts: Sequence[tuple[int, int, ParsedPayload]]) -> ParsedPayload:
+    """*calls* with *parts* in their places: calls and bytes of links before each."""
+    records: list[bytes] = []
+    rows: list[bytes] = []
+    links: list[bytes] = []
+    n_calls = n_links = 0
+    for calls_before, links_before, part in (*parts, (len(calls.records), len(calls.links), None)):
+        records += calls.records[n_calls:calls_before]
+        rows.append(calls.rows[n_calls * DIGEST_BYTES : calls_before * DIGEST_BYTES])
+        links.append(calls.links[n_links:links_before])
+        n_calls, n_links = calls_before, links_before
+        if part is not None:
+            records += part.records
+            rows.append(part.rows)
+            links.append(part.links)
+    every = [calls, *(part for *_, part in parts)]
+    suppressed: Counter[str] = Counter()
+    for part in every:
+        suppressed.update(part.suppressed)
+    return calls._replace(
+        ignored=sum(part.ignored for part in every),
+        suppressed=dict(suppressed),
+        records=records,
+        rows=b"".join(rows),
+        links=b"".join(links),
+        used=_used(every),
+        ai_spans=_ai_spans(every),
+        reported=_reported(every),
+    )
+
+
+def _used(parts: Sequence[ParsedPayload]) -> list[Any]:
+    sums: Counter[tuple[Any, ...]] = Counter()
+    for part in parts:
+        for *key, tokens in part.used:
+            sums[tuple(key)] += tokens
+    return [(*key, tokens) for key, tokens in sums.items()]
+
+
+def _reported(parts: Sequence[ParsedPayload]) -> list[tuple[str | None, int, int, int]]:
+    sums: dict[str | None, list[int]] = {}
+    for part in parts:
+        for service, *counts in part.reported:
+            known = sums.setdefault(service, [0, 0, 0])
+            for i, count in enumerate(counts):
+                known[i] += count
+    return [(service, items, calls, missing) for service, (items, calls, missing) in sums.items()]
+
+
+def _ai_spans(parts: Sequence[ParsedPayload]) -> list[tuple[str | None, str, int, list[bytes]]]:
+    sums: dict[tuple[str | None, str], tuple[int, list[bytes]]] = {}
+    for part in parts:
+        for service, scope, n, traces in part.ai_spans:
+            known, before = sums.get((service, scope), (0, []))
+            sums[service, scope] = known + n, sorted({*before, *traces})[:MAX_TRACES]
+    return [(*key, n, traces) for key, (n, traces) in sums.items()]
+
+
+def _sender(context: Context) -> tuple[object, ...]:
+    """All of *context* that templates depend on; who sends a product's several ways is not in it,
+    as such calls have no template.
+    """
+    known = (context.key, context.counted_as, context.device_id, context.users, context.machines, context.own_device)
+    return (*known, *context.key_fixes.items()) if context.key_fixes else known
