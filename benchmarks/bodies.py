@@ -62,6 +62,16 @@ class Patch(NamedTuple):
     response_id: int | None
 
 
+class Place(NamedTuple):
+    """Where the number of one item is written into a body."""
+
+    offset: int
+    item: int
+    """Its index in the request."""
+    digits: int
+    """How many hex digits, from the right; 0 for eight bytes, big endian."""
+
+
 class Template:
     """The serialised request of a shape, and where its ids are."""
 
@@ -101,6 +111,15 @@ class Template:
         """Content-Type and Content-Encoding of the bodies."""
         media = "application/json" if self._hex else "application/x-protobuf"
         return {"Content-Type": media} | ({"Content-Encoding": "gzip"} if self.shape.gzip else {})
+
+    def places(self) -> list["Place"]:
+        """Where the numbers of AI spans stand, for a sender that writes them itself."""
+        found: list[Place] = []
+        for item, patch in enumerate(patch for patch in self._patches if patch.is_ai):
+            digits = 16 if self._hex else 0
+            found += [Place(patch.trace_id + (digits or 8), item, digits), Place(patch.span_id, item, digits)]
+            found += [Place(patch.response_id, item, 24)] if patch.response_id is not None else []
+        return found
 
     def _write(self, out: bytearray, patch: Patch, ident: int) -> None:
         raw = ident.to_bytes(8, "big")

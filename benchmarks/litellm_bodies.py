@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.attributes import tokens_of
-from benchmarks.bodies import AI_SPAN_ID_BASE, Shape, find_once
+from benchmarks.bodies import AI_SPAN_ID_BASE, Place, Shape, find_once
 
 CAPTURED = Path(__file__).parents[1] / "tests/data/corpus/gateways/litellm/generic_api_single.json"
 PATH: Final = "/v1/sources/litellm"
@@ -56,6 +56,13 @@ class LiteLLMTemplate:
             out[call : call + 12] = b"%012x" % (ident & 0xFFFF_FFFF_FFFF)
             ident += 1
         return gzip.compress(bytes(out), compresslevel=1, mtime=0) if self.shape.gzip else bytes(out)
+
+    def places(self) -> list[Place]:
+        """Where the numbers of records stand, for a sender that writes them itself."""
+        found: list[Place] = []
+        for item, (responses, call) in enumerate(self._patches):
+            found += [*(Place(at, item, 24) for at in responses), Place(call, item, 12)]
+        return found
 
     def headers(self) -> dict[str, str]:
         """Content-Type and Content-Encoding of the bodies."""

@@ -113,6 +113,10 @@ class Process:
         """
         return sum(_cpu_s(pid) for pid in (self.pid, *_children(self.pid)))
 
+    def cpu_ns(self) -> int:
+        """The same from schedstat, to the nanosecond, of threads that still run."""
+        return sum(_scheduled_ns(pid) for pid in (self.pid, *_children(self.pid)))
+
     def rss_bytes(self, field: str = "VmHWM") -> int:
         """Peak resident memory so far, its children's added (more than ever was at one time);
         `VmRSS` for the present one.
@@ -120,11 +124,8 @@ class Process:
         return sum(_rss_bytes(pid, field) for pid in (self.pid, *_children(self.pid)))
 
     def written_bytes(self) -> int:
-        """Bytes it caused to be sent to the block layer (proc(5), io)."""
-        for line in Path(f"/proc/{self.pid}/io").read_text().splitlines():
-            if line.startswith("write_bytes:"):
-                return int(line.split()[1])
-        raise ProcessFailed(f"no write_bytes of pid {self.pid}")
+        """Bytes that it and its children caused to be sent to the block layer (proc(5), io)."""
+        return sum(_written_bytes(pid) for pid in (self.pid, *_children(self.pid)))
 
     def pin(self, cores: set[int]) -> None:
         """Let it run on these cores only, its threads to come too."""
@@ -153,6 +154,18 @@ def _children(pid: int) -> list[int]:
 def _cpu_s(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _scheduled_ns(pid: int) -> int:
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks)
+
+
+def _written_bytes(pid: int) -> int:
+    for line in Path(f"/proc/{pid}/io").read_text().splitlines():
+        if line.startswith("write_bytes:"):
+            return int(line.split()[1])
+    raise ProcessFailed(f"no write_bytes of pid {pid}")
 
 
 def _rss_bytes(pid: int, field: str) -> int:

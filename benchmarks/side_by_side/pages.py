@@ -1,0 +1,137 @@
+"""The pages that state figures: docs/benchmarks.md and its plots, and the blocks of other pages.
+
+A block stands between `<!-- figures: NAME -->` and `<!-- end of figures -->`, and is made of the
+stored results alone; a test compares.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from benchmarks.processes import PROJECT_ROOT
+from benchmarks.side_by_side.plots import Chart, svg
+from benchmarks.side_by_side.report import REFERENCE, conditions, growth_table, load_tables, markdown
+from benchmarks.side_by_side.results import Median, Results, medians
+
+RESULTS: Final = Path(__file__).with_name("results.json")
+PAGES: Final = ("README.md", "docs/benchmarks.md", "docs/sizing.md", "benchmarks/README.md")
+IMAGES: Final = "docs/images/benchmarks"
+_BLOCK: Final = re.compile(r"(<!-- figures: (\w+) -->\n).*?(<!-- end of figures -->)", re.DOTALL)
+_PLOTTED: Final = ("1", "10", "64", "100", "512")
+
+
+def write_pages(results: Results) -> None:
+    """Write all blocks and plots anew."""
+    for name in PAGES:
+        path = PROJECT_ROOT / name
+        path.write_text(with_blocks(path.read_text("utf-8"), results), "utf-8")
+    for name, text in plots(results).items():
+        path = PROJECT_ROOT / IMAGES / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
+
+
+def with_blocks(page: str, results: Results) -> str:
+    """*page* with each block as *results* have it. Raises KeyError for a block without a maker."""
+    return _BLOCK.sub(lambda found: f"{found[1]}\n{BLOCKS[found[2]](results)}\n\n{found[3]}", page)
+
+
+def summary(results: Results) -> str:
+    """The gateway beside the durable collector, a line a load."""
+    found = medians(results.runs)
+    rows = []
+    for load in dict.fromkeys(load for load, _ in found):
+        ours, other = _ours(found, load), found.get((load, REFERENCE))
+        if ours is not None and other is not None:
+            rows.append([load, *_pairs(ours, other)])
+    return markdown(
+        ["spans a request", "taken/s", "delivered/s", "CPU µs a span", "p99 ms", "RSS MiB", "written x"], rows
+    )
+
+
+def _pairs(ours: Median, other: Median) -> list[str]:
+    a, b = ours.run, other.run
+    return [
+        f"{a.taken_per_s:,.0f} : {b.taken_per_s:,.0f}",
+        f"{a.delivered_per_s:,.0f} : {b.delivered_per_s:,.0f}",
+        f"{a.cpu_us_per_item:.1f} : {b.cpu_us_per_item:.1f}",
+        f"{a.p99_ms:.1f} : {b.p99_ms:.1f}",
+        f"{a.peak_rss_mib:.0f} : {b.peak_rss_mib:.0f}",
+        f"{a.written_per_body_byte:.1f} : {b.written_per_body_byte:.1f}",
+    ]
+
+
+def _ours(found: Mapping[tuple[str, str], Median], load: str) -> Median | None:
+    return found.get((load, "gateway")) or found.get((load, "gateway-python"))
+
+
+def paragraph(results: Results) -> str:
+    """One sentence a load that matters, for the README."""
+    found = medians(results.runs)
+    one, many = _ours(found, "1"), _ours(found, "64")
+    if one is None or many is None:
+        return ""
+    text = (
+        f"On two cores that it shares with the sender and the upstream it takes {one.run.taken_per_s:,.0f} requests of"
+        f" one span a second, and {many.run.taken_per_s:,.0f} spans a second at 64 a request, each synced to disk before"
+        f" its answer."
+    )
+    other_one, other_many = found.get(("1", REFERENCE)), found.get(("64", REFERENCE))
+    if other_one is None or other_many is None:
+        return text
+    return text + (
+        f" The OpenTelemetry Collector with a durable queue takes {other_one.run.taken_per_s:,.0f} and"
+        f" {other_many.run.taken_per_s:,.0f} there, and counts and prices nothing."
+    )
+
+
+def sizes(results: Results) -> str:
+    """Rates and CPU of the gateway, a row a load."""
+    found = medians(results.runs)
+    names = {"100": "spans, 100 a request", "1": "spans, one a request", "100 litellm": "records of LiteLLM's callback, 100 a request",
+             "100 claude_code": "log records of Claude Code, 100 a request", "10000 metrics": "sessions of Claude Code, 10,000 data points a request"}  # fmt: skip
+    rows = []
+    for load, name in names.items():
+        ours = _ours(found, load)
+        if ours is not None:
+            run = ours.run
+            rows.append(
+                [
+                    name,
+                    f"{run.taken_per_s:,.0f}",
+                    f"{run.delivered_per_s:,.0f}",
+                    f"{run.cpu_us_per_item:.0f}",
+                    f"{run.peak_rss_mib:.0f}",
+                ]
+            )
+    return markdown(["what", "accepted a second", "delivered a second", "CPU µs each", "memory, MiB"], rows)
+
+
+BLOCKS: Final[Mapping[str, Callable[[Results], str]]] = {
+    "conditions": conditions,
+    "summary": summary,
+    "tables": load_tables,
+    "growth": lambda results: growth_table(results.growth),
+    "paragraph": paragraph,
+    "sizes": sizes,
+}
+
+
+def plots(results: Results) -> dict[str, str]:
+    """File name -> SVG."""
+    found = {key: median for key, median in medians(results.runs).items() if key[0] in _PLOTTED}
+    groups = [load for load in _PLOTTED if any(load == each for each, _ in found)]
+
+    def chart(title: str, figure: Callable[[Median], float], shown: str, *, logarithmic: bool = False) -> str:
+        values = {key: figure(median) for key, median in found.items()}
+        named = [f"{load} a request" for load in groups]
+        renamed = {(f"{load} a request", name): value for (load, name), value in values.items()}
+        return svg(Chart(title, named, renamed, lambda value: format(value, shown), logarithmic))
+
+    return {
+        "taken.svg": chart("Spans taken a second", lambda m: m.run.taken_per_s, ",.0f", logarithmic=True),
+        "delivered.svg": chart("Spans delivered a second", lambda m: m.run.delivered_per_s, ",.0f", logarithmic=True),
+        "cpu.svg": chart("CPU, µs a span", lambda m: m.run.cpu_us_per_item, ".1f", logarithmic=True),
+        "memory.svg": chart("Peak memory, MiB", lambda m: m.run.peak_rss_mib, ".0f"),
+    }
