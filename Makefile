@@ -6,11 +6,12 @@ JOBS ?= 3
 TEST_TMP ?= $(shell [ "$$(df -k --output=avail /dev/shm 2>/dev/null | tail -1)" -gt 8000000 ] 2>/dev/null && echo /dev/shm)
 # Byte code is kept whatever the environment says: a test run starts hundreds of processes, and each would compile anew.
 export PYTHONDONTWRITEBYTECODE :=
+PYTHON_TESTS := tests/e2e/test_canary.py tests/e2e/test_renamed_keys.py $(addprefix tests/unit/ingest/test_,workers.py ancestors.py stamped.py large_payloads.py)
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo run test check docs dist lock clean
+.PHONY: demo run test python-test check docs dist native native-wheels native-check go-check bench-guard lock clean
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/.run
@@ -22,17 +23,50 @@ run: $(VENV)/.run
 test: $(VENV)/.dev
 	$(if $(TEST_TMP),TMPDIR=$(TEST_TMP)) $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(TESTS)
 
+# What the native extension does where it is built, done in Python.
+python-test: $(VENV)/.dev
+	TELEMETRY_GATEWAY_READER=python $(MAKE) test TESTS="$(PYTHON_TESTS)"
+
 # The site, into build/site; a broken link is an error.
 docs: $(VENV)/.dev
 	$(BIN)/mkdocs build --strict --quiet
 
-check: $(VENV)/.dev docs
+check: $(VENV)/.dev docs native-check go-check
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/mypy --platform darwin --no-warn-unreachable --cache-dir .mypy_cache/darwin
 	$(BIN)/mypy --platform win32 --no-warn-unreachable --cache-dir .mypy_cache/win32
 	$(BIN)/lint-imports
+
+# The native extension (docs/install.md), into the virtual environment; nothing where there is no cargo.
+native: $(VENV)/.dev
+	@if command -v cargo >/dev/null; then $(BIN)/maturin develop --release --locked --quiet --manifest-path native/Cargo.toml; \
+	else echo "no native extension: cargo is not installed. Everything works without it."; fi
+
+# Its wheels for Linux (glibc 2.17 or newer) on x86_64 and aarch64, into dist/: rustup brings the targets, Zig links.
+native-wheels: $(VENV)/.dev
+	rustup target add x86_64-unknown-linux-gnu aarch64-unknown-linux-gnu
+	$(PIP) install ziglang==0.17.1
+	for machine in x86_64 aarch64; do \
+	  PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/maturin build --release --locked --manifest-path native/Cargo.toml \
+	    --target $$machine-unknown-linux-gnu --compatibility manylinux2014 --zig --out dist || exit 1; \
+	done
+
+native-check: $(VENV)/.dev
+	@if command -v cargo >/dev/null; then cd native && cargo fmt --check && cargo clippy --quiet --release --locked -- -D warnings; fi
+
+# Whether a hot path became markedly slower than the committed ratio to a reference loop, without the native extension and, where
+# it is installed, with it. `$(BIN)/python -m benchmarks.guard --update` writes the ratios.
+bench-guard: $(VENV)/.dev
+	TELEMETRY_GATEWAY_READER=python $(BIN)/python -m benchmarks.guard
+	@if $(BIN)/python -c 'import telemetry_gateway_native' 2>/dev/null; then TELEMETRY_GATEWAY_READER=native $(BIN)/python -m benchmarks.guard; fi
+
+# The sender and sink of the side-by-side benchmark; nothing where there is no Go.
+GO_CODE := benchmarks/side_by_side/peerbench
+go-check:
+	@if command -v gofmt >/dev/null; then files=$$(gofmt -l $(GO_CODE)); [ -z "$$files" ] || { echo "gofmt -w $$files"; exit 1; }; fi
+	@if command -v go >/dev/null; then cd $(GO_CODE) && go vet ./... && go test ./...; fi
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11")'
@@ -60,4 +94,4 @@ lock: $(VENV)/bin/python
 	$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-emit-index-url --no-header --extra demo --extra build --group dev -o requirements-dev.lock pyproject.toml
 
 clean:
-	rm -rf $(VENV) .venv-clients build dist *.egg-info
+	rm -rf $(VENV) .venv-clients build dist native/target *.egg-info

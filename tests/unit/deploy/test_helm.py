@@ -4,7 +4,6 @@ manifests against the Kubernetes schemas.
 """
 
 import json
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ import yaml
 
 from gateway.cli.main import main
 from gateway.config.loader import load_config
+from tests.support.programs import needs_program
 
 CHART = Path(__file__).parents[3] / "deploy/helm/telemetry-gateway"
 KUBERNETES = "1.31.0"
@@ -33,7 +33,7 @@ INSTALLATIONS: dict[str, dict[str, Any]] = {
     "sidecar": {"mode": "sidecar", "config": HUB},
 }  # fmt: skip
 
-needs_helm = pytest.mark.skipif(shutil.which("helm") is None, reason="helm is not on PATH")
+needs_helm = needs_program("helm", get="minutes of `go install`; `python -m tests.install helm` is the whole check")
 
 
 def rendered(tmp_path: Path, values: dict[str, Any]) -> list[dict[str, Any]]:

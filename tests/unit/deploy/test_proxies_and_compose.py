@@ -2,7 +2,6 @@
 nginx caddy` sends through the real ones.
 """
 
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from gateway.cli.main import main
 from gateway.config.environment import misspelt_texts
 from tests.install.proxies import Ports, nginx_config
 from tests.support.certificates import Authority
+from tests.support.programs import needs_program
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 
@@ -49,7 +49,7 @@ def test_the_compose_file_imports_the_one_key_that_litellm_sends_with(services: 
     assert services["litellm"]["secrets"] == services["sender-key"]["secrets"]
 
 
-@pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not on PATH")
+@needs_program("nginx", get="Debian's package nginx-light")
 def test_nginx_takes_the_example(tmp_path: Path) -> None:
     config = nginx_config(tmp_path, Authority(tmp_path / "tls"), Ports(14318, 14317, 14443))
     done = subprocess.run(["nginx", "-t", "-c", config], capture_output=True, text=True, check=False)
