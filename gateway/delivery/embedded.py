@@ -45,7 +45,16 @@ CONTROL_SCOPES = (
     UNIT_COST_SCOPE,
     READ_UNIT_COST_SCOPE,
 )
-READ_SCOPES = (READ_COSTS_SCOPE, "insights:read_insight", "insights:read_insights", READ_UNIT_COST_SCOPE)
+READ_SCOPES = (
+    READ_COSTS_SCOPE,
+    "insights:read_insight",
+    "insights:read_insights",
+    READ_UNIT_COST_SCOPE,
+    "connections:read_billings",
+    "connections:read_billing",
+    "connections:read_billing_external_billing_drops",
+    "connections:read_billing_external_billing_drops_month",
+)
 
 
 async def prepare_keys(service: Service, data_dir: Path) -> tuple[UpstreamKey, ...]:

@@ -1,107 +1,202 @@
-"""Billing drops: every row is validated; of a drop only the number of rows is stored (wire contract
-6.5).
+"""Billing drops to an established connection: validated, kept, read back (wire contract 6.5).
+
+The Common Bill Format replaces a month, replaces hours, or adds. FOCUS rows replace one UTC day of
+one sender (`gateway.contract.billing`): parts wait until the last one is there, then the day is put
+into force in one transaction.
 """
 
-import re
 import sqlite3
-from datetime import datetime
+from itertools import chain
+from typing import Final
 
-from gateway.local_service.amounts import parse_decimal
+import orjson
+
+from gateway.contract.billing import FOCUS, MAX_ROWS, MONTH, REPLACE_DAILY
+from gateway.lists.conventions import Filterable, ListShape, Sort
+from gateway.lists.table import ListTable
+from gateway.local_service.billing_bodies import OPERATIONS, Drop, Manifest, read_drop, refuse_other_sums
+from gateway.local_service.billing_connections import Connection, find
 from gateway.local_service.call import Answer, Call, json_answer
-from gateway.local_service.checks import Fields, as_list, as_object, choice, decoded_object, present, text
-from gateway.local_service.errors import Invalid
-from gateway.local_service.times import parse_utc
+from gateway.local_service.checks import Fields, decoded_object
+from gateway.local_service.errors import Invalid, TooLarge
+from gateway.local_service.lists import list_answer
+from gateway.local_service.times import DAY_MS, parse_ms
+from spool.clock import rfc3339_ms
 
-MAX_BYTES = 5_000_000
-MAX_ROWS = 1_000_000
-OPERATIONS = ("replace_drop", "replace_hourly", "sum")
-DEFAULT_OPERATION = "replace_drop"
-LINE_ITEM_TYPES = (
-    *("Usage", "Tax", "Support", "Purchase", "CommittedUsePurchase", "Discount", "Credit", "Fee", "Adjustment"),
+_OF_CONNECTION: Final = "connection_id = ?"
+
+
+def _drop_item(row: tuple[object, ...]) -> dict[str, object]:
+    drop_id, month, operation, format_, row_count, stored_at_ms, day, source, revision = row
+    return {
+        "id": drop_id,
+        "month": month,
+        "operation": operation,
+        "format": format_,
+        "row_count": row_count,
+        "stored_at": rfc3339_ms(stored_at_ms),  # type: ignore[arg-type]  # an INTEGER column
+        "day": day,
+        "source": source,
+        "revision": revision,
+    }
+
+
+DROPS: Final = ListTable(
+    shape=ListShape(
+        root="billing_drops",
+        sort_keys=("month", "stored_at"),
+        default_sort=Sort("stored_at", "asc"),
+        filters=(Filterable("format", ("cbf", FOCUS)), Filterable("operation", (*OPERATIONS, REPLACE_DAILY))),
+    ),
+    source="billing_drops",
+    row_id="drop_no",
+    expressions={"month": "month", "stored_at": "stored_at_ms", "format": "format", "operation": "operation"},
+    select="drop_id, month, operation, format, row_count, stored_at_ms, day, source, revision",
+    item_of=_drop_item,
 )
-_COSTS = (
-    "cost/cost",
-    "cost/discounted_cost",
-    "cost/amortized_cost",
-    "cost/discounted_amortized_cost",
-    "cost/on_demand_cost",
+ROWS: Final = ListTable(
+    shape=ListShape(root="rows", name="billing", sort_keys=("starts_at",), default_sort=Sort("starts_at", "asc")),
+    source="billing_rows",
+    row_id="row_no",
+    expressions={"starts_at": "starts_at_ms"},
+    select="row",
+    item_of=lambda row: orjson.Fragment(row[0]),  # type: ignore[arg-type]  # the column is a BLOB
 )
-_NUMBERS = frozenset({*_COSTS, "usage/amount"})
-_COLUMNS = _NUMBERS | {
-    *("time/usage_start", "lineitem/type", "usage/units", "bill/invoice_id"),
-    *("resource/id", "resource/service", "resource/account", "resource/region", "resource/usage_family"),
-    *("action/operation", "action/usage_type", "action/region", "action/account"),
-}
-_FREE_COLUMN = re.compile(r"(?:resource/tag:|k8s/).{1,256}", re.DOTALL)
-_PLAIN_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
 
 def validate(connection: sqlite3.Connection, call: Call) -> Answer:
     """The dry run: the same checks, nothing stored."""
-    month, _, row_count = _checked(decoded_object(call.body))
-    return json_answer(200, {"connection": {"month": month, "row_count": row_count}})
+    drop = read_drop(decoded_object(call.body))
+    if drop.manifest is not None and drop.manifest.parts == 1:
+        refuse_other_sums(drop.rows, drop.manifest)
+    return json_answer(200, {"connection": {"month": drop.month, "row_count": len(drop.rows)}})
 
 
 def drop(connection: sqlite3.Connection, call: Call) -> Answer:
-    month, operation, row_count = _checked(decoded_object(call.body))
-    connection.execute(
-        "INSERT INTO billing_drops (drop_id, connection_id, month, operation, row_count, stored_at_ms)"
-        " VALUES (?, ?, ?, ?, ?, ?)",
-        (call.request_id, call.params["connection_id"], month, operation, row_count, call.now_ms),
+    """Take a drop, or a part of one. Raises Invalid: 404 for a connection that is not established,
+    423 for one that is paused.
+    """
+    body = decoded_object(call.body)
+    to = find(connection, call.params["connection_id"])
+    if to.status != "active":
+        raise Invalid("connection_paused", "the billing connection is paused: it takes no drop", status=423)
+    taken = read_drop(body)
+    if taken.manifest is not None:
+        return _take_part(connection, call, to, taken, taken.manifest)
+    _replace_cbf(connection, to, taken)
+    _add_rows(connection, to, taken, "")
+    _note_drop(connection, call, to, taken, len(taken.rows))
+    return _taken(taken, {"drop_id": call.request_id})
+
+
+def drops(connection: sqlite3.Connection, call: Call) -> Answer:
+    """What was dropped to the connection; of FOCUS one a day and revision."""
+    to = find(connection, call.params["connection_id"]).connection_id
+    return list_answer(connection, DROPS.of(to), call, only=_OF_CONNECTION, params=(to,))
+
+
+def month_rows(connection: sqlite3.Connection, call: Call) -> Answer:
+    """The rows of a month that are in force."""
+    to, month = find(connection, call.params["connection_id"]), call.params["month"]
+    if MONTH.fullmatch(month) is None:
+        raise Invalid("invalid_month", "month: YYYY-MM is needed")
+    table = ROWS.of(f"{to.connection_id}/{month}")
+    return list_answer(
+        connection, table, call, only="connection_no = ? AND month = ?", params=(to.connection_no, month)
     )
-    return json_answer(200, {"connection": {"drop_id": call.request_id, "month": month, "row_count": row_count}})
 
 
-def _checked(body: Fields) -> tuple[str, str, int]:
-    """(month as YYYY-MM, operation, number of rows). Raises Invalid with the row's position."""
-    month = _month(text(body, "month"))
-    operation = DEFAULT_OPERATION if body.get("operation") is None else choice(body, "operation", OPERATIONS)
-    rows = as_list(present(body, "data"), "data")
-    if not 1 <= len(rows) <= MAX_ROWS:
-        raise Invalid("invalid_data", f"data: 1 to {MAX_ROWS} rows are needed")
-    for index, row in enumerate(rows):
-        try:
-            _check_row(as_object(row, "row"), month)
-        except Invalid as error:
-            raise Invalid(error.code, f"data[{index}]: {error}") from error
-    return month, operation, len(rows)
+def _taken(drop: Drop, more: dict[str, object]) -> Answer:
+    return json_answer(200, {"connection": {"month": drop.month, "row_count": len(drop.rows), **more}})
 
 
-def _month(value: str) -> str:
-    """Both forms are seen in the wild: a full time, and YYYY-MM."""
-    time = parse_utc(f"{value}-01" if re.fullmatch(r"\d{4}-\d\d", value) else value)
-    if time is None:
-        raise Invalid("invalid_month", "month: YYYY-MM or an ISO 8601 time is needed")
-    return _month_of(time)
+# ---- Common Bill Format
 
 
-def _month_of(time: datetime) -> str:
-    return f"{time.year:04}-{time.month:02}"
+def _replace_cbf(connection: sqlite3.Connection, to: Connection, drop: Drop) -> None:
+    whole_month = "DELETE FROM billing_rows WHERE connection_no = ? AND source = '' AND month = ?"
+    if drop.operation == "replace_drop":
+        connection.execute(whole_month, (to.connection_no, drop.month))
+    elif drop.operation == "replace_hourly":
+        hours = [(to.connection_no, drop.month, hour) for hour in set(drop.starts_at_ms)]
+        connection.executemany(f"{whole_month} AND starts_at_ms = ?", hours)
 
 
-def _check_row(row: Fields, month: str) -> None:
-    for name, value in row.items():
-        _check_cell(name, value)
-    _check_usage_start(text(row, "time/usage_start"), month)
-    present(row, "cost/cost")
-    if "lineitem/type" in row:
-        choice(row, "lineitem/type", LINE_ITEM_TYPES)
-    if "resource/id" not in row and any(name.startswith("resource/tag:") for name in row):
-        raise Invalid("missing_resource/id", "resource/id: it is needed beside a tag")
+# ---- FOCUS
 
 
-def _check_cell(name: str, value: object) -> None:
-    if name not in _COLUMNS and _FREE_COLUMN.fullmatch(name) is None:
-        raise Invalid("unknown_column", "a column is none of the Common Bill Format")
-    if not isinstance(value, str):
-        raise Invalid(f"invalid_{name}", f"{name}: all values are strings")
-    if name in _NUMBERS and (_PLAIN_NUMBER.fullmatch(value) is None or parse_decimal(value) is None):
-        raise Invalid(f"invalid_{name}", f"{name}: a plain decimal without exponent is needed")
+def _take_part(connection: sqlite3.Connection, call: Call, to: Connection, drop: Drop, manifest: Manifest) -> Answer:
+    of_day = (to.connection_no, manifest.source, manifest.day)
+    in_force = connection.execute(
+        "SELECT revision, drop_id FROM billing_days WHERE connection_no = ? AND source = ? AND day = ?", of_day
+    ).fetchone()
+    if in_force is not None and in_force[0] == manifest.revision:
+        return _taken(drop, {"drop_id": in_force[1], "state": "complete", "parts_received": manifest.parts})
+    connection.execute(
+        "INSERT INTO billing_parts (connection_no, source, day, revision, part, rows) VALUES (?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT DO UPDATE SET rows = excluded.rows",
+        (*of_day, manifest.revision, manifest.part, orjson.dumps(drop.rows)),
+    )
+    parts = connection.execute(
+        "SELECT rows FROM billing_parts WHERE connection_no = ? AND source = ? AND day = ? AND revision = ?"
+        " AND part <= ? ORDER BY part",
+        (*of_day, manifest.revision, manifest.parts),
+    ).fetchall()
+    if len(parts) < manifest.parts:
+        return _taken(drop, {"state": "partial", "parts_received": len(parts)})
+    whole = chain.from_iterable(orjson.loads(rows) for (rows,) in parts)
+    _put_in_force(connection, call, to, drop, manifest, tuple(whole))
+    return _taken(drop, {"drop_id": call.request_id, "state": "complete", "parts_received": len(parts)})
 
 
-def _check_usage_start(value: str, month: str) -> None:
-    time = parse_utc(value)
-    if time is None or (time.minute, time.second, time.microsecond) != (0, 0, 0):
-        raise Invalid("invalid_time/usage_start", "time/usage_start: a full hour in UTC is needed")
-    if _month_of(time) != month:
-        raise Invalid("invalid_time/usage_start", "time/usage_start: it is outside the month of the request")
+def _put_in_force(
+    connection: sqlite3.Connection, call: Call, to: Connection, part: Drop, manifest: Manifest, rows: tuple[Fields, ...]
+) -> None:
+    """Replace the day by the *rows* of all its parts. Raises Invalid where they are not what the
+    manifest states.
+    """
+    refuse_other_sums(rows, manifest)
+    of_day = (to.connection_no, manifest.source, manifest.day)
+    day_ms = parse_ms(manifest.day) or 0
+    connection.execute(
+        "DELETE FROM billing_rows WHERE connection_no = ? AND source = ? AND month = ?"
+        " AND starts_at_ms >= ? AND starts_at_ms < ?",
+        (to.connection_no, manifest.source, part.month, day_ms, day_ms + DAY_MS),
+    )
+    starts = tuple(parse_ms(str(row["ChargePeriodStart"])) or 0 for row in rows)
+    _add_rows(connection, to, part._replace(rows=rows, starts_at_ms=starts), manifest.source)
+    connection.execute("DELETE FROM billing_parts WHERE connection_no = ? AND source = ? AND day = ?", of_day)
+    connection.execute(
+        "INSERT INTO billing_days (connection_no, source, day, revision, drop_id) VALUES (?, ?, ?, ?, ?)"
+        " ON CONFLICT DO UPDATE SET revision = excluded.revision, drop_id = excluded.drop_id",
+        (*of_day, manifest.revision, call.request_id),
+    )
+    _note_drop(connection, call, to, part, len(rows))
+
+
+# ---- both
+
+
+def _add_rows(connection: sqlite3.Connection, to: Connection, drop: Drop, source: str) -> None:
+    connection.executemany(
+        "INSERT INTO billing_rows (connection_no, source, month, starts_at_ms, row) VALUES (?, ?, ?, ?, ?)",
+        [
+            (to.connection_no, source, drop.month, starts_at_ms, orjson.dumps(row))
+            for row, starts_at_ms in zip(drop.rows, drop.starts_at_ms, strict=True)
+        ],
+    )
+    (count,) = connection.execute(
+        "SELECT count(*) FROM billing_rows WHERE connection_no = ? AND month = ?", (to.connection_no, drop.month)
+    ).fetchone()
+    if count > MAX_ROWS:
+        raise TooLarge(f"the month would have {count} rows; {MAX_ROWS} are the most")
+
+
+def _note_drop(connection: sqlite3.Connection, call: Call, to: Connection, drop: Drop, row_count: int) -> None:
+    manifest = drop.manifest
+    of_focus = (None, None, None) if manifest is None else (manifest.day, manifest.source, manifest.revision)
+    connection.execute(
+        "INSERT INTO billing_drops (drop_id, connection_id, month, operation, row_count, stored_at_ms, format, day,"
+        " source, revision) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (call.request_id, to.connection_id, drop.month, drop.operation, row_count, call.now_ms, drop.format, *of_focus),
+    )

@@ -6,6 +6,7 @@ exist for checks of what arrived, need `billing:read_costs`, and never misbehave
 
 from typing import NamedTuple
 
+from gateway.contract.billing import MAX_BYTES as BILLING_MAX_BYTES
 from gateway.contract.scopes import (
     ENROLL_SCOPE,
     EVENT_SCOPE,
@@ -20,6 +21,7 @@ from gateway.contract.unit_cost import MAX_BYTES as UNIT_COST_MAX_BYTES
 from gateway.local_service import (
     ai_telemetry,
     billing,
+    billing_connections,
     devices,
     events,
     insights,
@@ -34,6 +36,8 @@ from spool.unit_cost import Operation as Action
 
 SMALL_BODY_BYTES = 1024 * 1024
 _INSIGHT = "/v2/insights/{insight_id}"
+_CONNECTIONS = "/v2/connections/billing"
+_CONNECTION = "/v2/connections/billing/{connection_id}"
 
 
 class Route(NamedTuple):
@@ -67,20 +71,18 @@ def _otlp(signal: Taken) -> Route:
     return Route("POST", path, INGEST_SCOPE, otlp.ingest(signal), otlp.MAX_BYTES, signal=signal)
 
 
-def _billing(connection: str) -> tuple[Route, Route]:
-    base = f"/v2/connections/billing/{connection}"
-    scope = "connections:create_billing_external_"
+def _drops(kind: str) -> tuple[Route, ...]:
+    """Of connections under one of their two names: `external` is the document's, `anycost` that of
+    the preset `cloudzero`.
+    """
+    base, size = f"/v2/connections/billing/{kind}", BILLING_MAX_BYTES
+    of_one = f"{base}/{{connection_id}}/billing_drops"
+    creating, reading = "connections:create_billing_external_", "connections:read_billing_external_"
     return (
-        Route(
-            "POST",
-            f"{base}/validate_billing_drop",
-            f"{scope}validate_billing_drop",
-            billing.validate,
-            billing.MAX_BYTES,
-        ),
-        Route(
-            "POST", f"{base}/{{connection_id}}/billing_drops", f"{scope}billing_drop", billing.drop, billing.MAX_BYTES
-        ),
+        Route("POST", f"{base}/validate_billing_drop", f"{creating}validate_billing_drop", billing.validate, size),
+        Route("POST", of_one, f"{creating}billing_drop", billing.drop, size),
+        Route("GET", of_one, f"{reading}billing_drops", billing.drops),
+        Route("GET", f"{of_one}/{{month}}", f"{reading}billing_drops_month", billing.month_rows),
     )
 
 
@@ -114,8 +116,13 @@ ROUTES: tuple[Route, ...] = (
     _unit_cost("metric", "replace"),
     _unit_cost("metric", "delete"),
     Route("GET", "/unit-cost/v1/telemetry/{stream}/records", READ_UNIT_COST_SCOPE, unit_cost.stream_records),
-    *_billing("external"),
-    *_billing("anycost"),
+    Route("GET", _CONNECTIONS, "connections:read_billings", billing_connections.connections),
+    Route("POST", _CONNECTIONS, "connections:create_billing", billing_connections.create),
+    Route("GET", _CONNECTION, "connections:read_billing", billing_connections.read),
+    Route("PATCH", _CONNECTION, "connections:update_billing", billing_connections.change),
+    Route("DELETE", _CONNECTION, "connections:delete_billing", billing_connections.delete),
+    *_drops("external"),
+    *_drops("anycost"),
     Route("GET", "/v2/insights", "insights:read_insights", insights.insights),
     Route("POST", "/v2/insights", "insights:create_insight", insights.create),
     Route("GET", _INSIGHT, "insights:read_insight", insights.read),

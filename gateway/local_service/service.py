@@ -11,6 +11,7 @@ import secrets
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from random import Random
@@ -25,6 +26,7 @@ from gateway.keys.pepper import load_pepper
 from gateway.keys.store import KeyStore, make_tables
 from gateway.local_service import devices
 from gateway.local_service.amounts import add_sql_functions
+from gateway.local_service.billing_connections import establish
 from gateway.local_service.finding import Finder
 from gateway.local_service.insights import Insight, add_insight, open_insights
 from gateway.local_service.misbehave import Misbehave
@@ -36,7 +38,7 @@ PEPPER_NAME = "service.pepper"
 FLUSH_INTERVAL_S = 60
 FINDER = web.AppKey("finder", Finder)
 
-MIGRATIONS = ("0001_service.sql", "0002_insights_aside.sql", "0004_idempotency_by_key.sql")
+MIGRATIONS = ("0001_service.sql", "0002_insights_aside.sql", "0004_idempotency_by_key.sql", "0005_billing.sql")
 """0003 moves insights into a part of their own (`open_insights`)."""
 
 
@@ -144,6 +146,13 @@ class Service:
     async def look_for_insights(self) -> None:
         """Run the detectors now. Raises DatabaseUnavailable."""
         await self._app[FINDER].look()
+
+    async def establish_connection(self, connection_id: str) -> None:
+        """A billing connection under this id, unless it is there. Raises DatabaseUnavailable."""
+        context = self._context
+        await context.database.write(
+            partial(establish, connection_id=connection_id, name=connection_id, by="", now_ms=context.now_ms())
+        )
 
     async def block_device(self, device_id: str) -> bool:
         """False when there is no such device."""

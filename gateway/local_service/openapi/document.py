@@ -9,6 +9,8 @@ from gateway.insights.finding import INSIGHT_LIST
 from gateway.insights.listing import comments_list
 from gateway.lists.openapi.document import Json, document, model_schemas, read_folder, written_out
 from gateway.local_service.ai_telemetry import RECORDS
+from gateway.local_service.billing import DROPS, ROWS
+from gateway.local_service.billing_connections import CONNECTIONS
 from gateway.local_service.devices import DEVICES
 from gateway.local_service.events import EVENTS
 from gateway.local_service.unit_cost import RECORDS as STREAM_RECORDS
@@ -28,6 +30,9 @@ SHAPES = {
     "events": EVENTS.shape,
     "devices": DEVICES.shape,
     "stream_records": STREAM_RECORDS.shape,
+    "connections": CONNECTIONS.shape,
+    "billing_drops": DROPS.shape,
+    "billing_rows": ROWS.shape,
 }
 
 

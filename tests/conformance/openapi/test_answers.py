@@ -446,11 +446,32 @@ def test_unit_cost_of_the_service_answers_as_described(service: ServicePort) -> 
 
 @pytest.mark.parametrize("name", ["external", "anycost"])
 def test_billing_drops_of_the_service_answer_as_described(service: ServicePort, name: str) -> None:
-    port, body = service.port, example(service_document(), "BillingDrop")
-    base = f"/v2/connections/billing/{name}"
-    assert port.ask("POST", f"{base}/validate_billing_drop", body).json()["connection"]["row_count"] == 1
-    assert port.ask("POST", f"{base}/7/billing_drops", body).json()["connection"]["month"] == "2026-01"
-    assert port.ask("POST", f"{base}/7/billing_drops", {"month": "x"}).status_code == 400
+    port, document = service.port, service_document()
+    connections = "/v2/connections/billing"
+    made = port.ask("POST", connections, example(document, "NewBillingConnection") | {"id": name + "-1", "name": name})
+    assert made.status_code == 201
+    assert port.ask("POST", connections, {"id": name + "-1", "name": "again"}).status_code == 409
+    base, one = f"{connections}/{name}", f"{connections}/{name}-1"
+    drops = f"{base}/{name}-1/billing_drops"
+    for format_ in ("BillingDrop", "FocusDrop"):
+        body = example(document, format_)
+        assert port.ask("POST", f"{base}/validate_billing_drop", body).json()["connection"]["month"] == "2026-01"
+        assert port.ask("POST", drops, body).json()["connection"]["month"] == "2026-01"
+    assert port.ask("POST", drops, {"month": "x"}).status_code == 400
+    assert port.ask("POST", f"{base}/none/billing_drops", body).status_code == 404
+    assert len(port.ask("GET", f"{drops}?sort_key=month&format=cbf&format=focus").json()["billing_drops"]) == 2
+    assert len(port.ask("GET", f"{drops}/2026-01").json()["rows"]) == 1
+    for path in (f"{base}/none/billing_drops", f"{base}/none/billing_drops/2026-01", f"{connections}/none"):
+        assert port.ask("GET", path).status_code == 404
+    assert port.ask("GET", f"{drops}/x").status_code == 400
+    assert port.ask("GET", f"{connections}?status=active&sort_key=created_at").json()["connections"]
+    paused = port.ask("PATCH", one, example(document, "BillingConnectionChange"))
+    assert paused.json() == port.ask("GET", one).json()
+    assert port.ask("POST", drops, body).status_code == 423
+    assert port.ask("PATCH", one, {"name": "x"}).status_code == 400
+    assert port.ask("PATCH", f"{connections}/none", {"status": "active"}).status_code == 404
+    assert port.ask("DELETE", one).status_code == 204
+    assert port.ask("DELETE", one).status_code == 404
 
 
 SERVICE_OPERATIONS = [(method, path) for method, path, _ in operations(service_document())]

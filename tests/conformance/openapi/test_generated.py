@@ -126,5 +126,6 @@ def test_the_admin_port_meets_its_description(gateway: GatewayPorts, operation: 
 def test_the_local_service_meets_its_description(service: ServicePort, operation: Operation) -> None:
     port, enrolment = service.port, service_document()["components"]["schemas"]["Enrolment"]["example"]
     port.ask("POST", "/v2/ai-control-plane/devices", enrolment)
-    known = {"device_id": enrolment["device_id"], "stream": "known", "connection_id": "7"}
+    port.ask("POST", "/v2/connections/billing", {"id": "7", "name": "known"})
+    known = {"device_id": enrolment["device_id"], "stream": "known", "connection_id": "7", "month": "2026-01"}
     try_out(port, operation, known | of_insights(port))

@@ -16,21 +16,16 @@ HOUR = {
     "value": "12",
 }
 DAY = {"timestamp": "2026-01-05T00:00:00Z", "associated_cost": {"custom:Product": "chat"}, "value": "4"}
-DROP = {
-    "month": "2026-01-01T00:00:00Z",
-    "operation": "replace_hourly",
-    "data": [
-        {
-            "lineitem/type": "Usage",
-            "time/usage_start": "2026-01-05T10:00:00Z",
-            "resource/id": "ai/x",
-            "resource/service": "x",
-            "usage/amount": "120",
-            "usage/units": "tokens",
-            "cost/cost": "0.1",
-        }
-    ],
+DROP_ROW = {
+    "lineitem/type": "Usage",
+    "time/usage_start": "2026-01-05T10:00:00Z",
+    "resource/id": "ai/x",
+    "resource/service": "x",
+    "usage/amount": "120",
+    "usage/units": "tokens",
+    "cost/cost": "0.1",
 }
+DROP = {"month": "2026-01-01T00:00:00Z", "operation": "replace_hourly", "data": [DROP_ROW]}
 ENROLMENT = {
     "enrollment_id": "e-1",
     "epoch": 1,
@@ -41,6 +36,7 @@ ENROLMENT = {
 }
 BEAT = {"instance_id": "i-1", "sequence": 1, "observed_at": "2026-01-05T10:00:00Z", "status": "healthy"}
 EVENT = {"title": "tokens.used", "source": "gw", "timestamp": "2026-01-05T10:00:00Z"}
+CONNECTION = {"id": "conn-1", "name": "the connection"}
 INSIGHT = {"title": "spans are lost", "category": "quality", "effort": "low"}
 
 
@@ -59,6 +55,7 @@ class Made(NamedTuple):
             "device_id": "dev-1",
             "stream": "metric" if "/metric/" in route.path else "allocation",
             "connection_id": "conn-1",
+            "month": "2026-01",
             "insight_id": self.insight_id,
             "comment_id": self.comment_id,
         }
@@ -66,10 +63,12 @@ class Made(NamedTuple):
 
 
 async def prepared(client: Client) -> Made:
-    """A device, two streams, an insight with a comment."""
+    """A device, two streams, a billing connection with a drop, an insight with a comment."""
     await client.post("/v2/ai-control-plane/devices", ENROLMENT)
     await client.post("/unit-cost/v1/telemetry/allocation/allocation/sum", {"records": [HOUR]})
     await client.post("/unit-cost/v1/telemetry/metric/metric/sum", {"records": [DAY]})
+    await client.post("/v2/connections/billing", CONNECTION)
+    await client.post("/v2/connections/billing/external/conn-1/billing_drops", DROP)
     insight_id = (await client.post("/v2/insights", INSIGHT)).json["insight"]["id"]
     commented = await client.post(f"/v2/insights/{insight_id}/comments", {"text": "looked at"})
     return Made(insight_id, commented.json["comment"]["id"])
@@ -88,6 +87,8 @@ def body_of(route: Route) -> object:
         "heartbeat": BEAT,
         "validate_billing_drop": DROP,
         "billing_drops": DROP,
+        "connections/billing": {"name": "another connection"},
+        "billing/{connection_id}": {"status": "active"},
         "v2/insights": INSIGHT,
         "{insight_id}": {"status": "ignored"},
         "comments": {"text": "again"},
@@ -116,5 +117,7 @@ async def ask(client: Client, route: Route, made: Made) -> Reply:
             return await client.post(path, b"" if body is None else body, headers)
 
 
-LISTS = [route for route in ROUTES if route.method == "GET" and route.path.endswith(("s", "records"))]
-"""`/v2/ai-telemetry/summary` and one insight are no lists."""
+LISTS = [
+    route for route in ROUTES if route.method == "GET" and route.path.endswith(("s", "records", "/billing", "{month}"))
+]
+"""`/v2/ai-telemetry/summary`, one insight and one connection are no lists."""

@@ -15,15 +15,17 @@ OWN_KEYS = {"pagination", "filtering", "sorting"}
 
 async def empty(client: Client, route: Route) -> dict[str, Any]:
     """The list without an item; a stream is there once something was sent to it, and
-    empty when that is deleted.
+    empty when that is deleted. Drops are of a connection.
     """
+    if "{connection_id}" in route.path:
+        await client.post("/v2/connections/billing", {"id": "c", "name": "connection"})
     insight = await client.post("/v2/insights", {"title": "t", "category": "c", "effort": "low"})
     insight_id = insight.json["insight"]["id"]
     stream = "/unit-cost/v1/telemetry/allocation/s"
     record = {name: value for name, value in HOUR.items() if name != "value"}
     await client.post(f"{stream}/sum", {"records": [HOUR]})
     await client.post(f"{stream}/delete", {"records": [record]})
-    path = route.path.format_map({"stream": "s", "insight_id": insight_id})
+    path = route.path.format_map({"stream": "s", "insight_id": insight_id, "connection_id": "c", "month": "2026-01"})
     reply = await client.get(path, **({"status": "on_hold"} if path == "/v2/insights" else {}))
     assert reply.status == 200
     body: dict[str, Any] = reply.json
