@@ -342,6 +342,12 @@ class SettledReader(Protocol):
         A reader that is more than *most_behind* chunks behind skips to there.
         """
 
+    async def outcomes_before(self, lane: Lane, before_seq: int, *, most_bytes: int) -> Outcomes:
+        """The same of the settled chunks before *before_seq*, the newest record first.
+
+        `through_seq` is the oldest chunk that was read.
+        """
+
     async def settled_seq(self, lane: Lane) -> int:
         """The last settled chunk."""
 

@@ -77,7 +77,9 @@ def build_admin(
         spool=spool,
         usage=usage,
         users=users,
+        calls=spool,
         backup=backup,
     )
     address = config.listen.admin
-    return admin_app(parts, stores, loopback=address is None or address.is_loopback)
+    is_loopback = address is None or address.is_loopback
+    return admin_app(parts, stores, loopback=is_loopback, has_mcp=config.mcp == "on")

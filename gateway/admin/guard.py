@@ -79,7 +79,7 @@ class AccessRules:
         DatabaseUnavailable.
         """
         row, gate = self._rows.get(row_of(request)), request.app[PARTS].gate
-        scope = None if row is None or isinstance(row, PageRoute) else row.scope
+        scope = None if row is None else row.scope
         if scope is None or gate is None or credential(request.headers) is None:
             return False
         key = gate.admit(request.headers, scope)

@@ -134,6 +134,8 @@ class PageRoute(NamedTuple):
     role: Role
     """The least that may call it."""
     open: Opened = None
+    scope: str | None = None
+    """Lets an inbound key in beside the tokens."""
 
 
 PAGES: Final = (

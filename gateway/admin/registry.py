@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from gateway.admin import backup, dead_letters, devices, insights, keys, senders, spool_files, usage, users
+from gateway.admin import backup, calls, dead_letters, devices, insights, keys, senders, spool_files, usage, users
 from gateway.admin.backup import BackupSource
 from gateway.admin.dead_letters import DeadLetterRequests
 from gateway.admin.devices import Devices
@@ -17,6 +17,7 @@ from gateway.admin.senders import SenderSource
 from gateway.admin.spool_files import SpoolFiles, StatusSource
 from gateway.usage.forgetting import UserForgetter
 from gateway.usage.query import UsageQueries
+from spool.store import SettledReader
 
 S = TypeVar("S")
 
@@ -25,6 +26,7 @@ SERVICE_KEY_OPERATIONS: Final[tuple[KeyOperation, ...]] = tuple(map(keys.of_serv
 OPERATIONS: Final[tuple[AnyOperation, ...]] = (
     spool_files.STATUS,
     *usage.OPERATIONS,
+    *calls.OPERATIONS,
     *users.OPERATIONS,
     *insights.OPERATIONS,
     *keys.OPERATIONS,
@@ -52,6 +54,7 @@ class AdminStores:
     spool: SpoolFiles | None = None
     usage: UsageQueries | None = None
     users: UserForgetter | None = None
+    calls: SettledReader | None = None
     backup: BackupSource | None = None
 
     def bound(self) -> Iterator[tuple[AnyOperation, Any]]:
@@ -62,6 +65,7 @@ class AdminStores:
         yield from _bound(dead_letters.OPERATIONS, self.dead_letters)
         yield from _bound(devices.OPERATIONS, self.devices)
         yield from _bound(usage.OPERATIONS, self.usage)
+        yield from _bound(calls.OPERATIONS, self.calls)
         yield from _bound(users.OPERATIONS, self.users)
         yield from _bound(insights.OPERATIONS, self.insights)
         yield from _bound(senders.OPERATIONS, self.senders)

@@ -17,6 +17,7 @@ from aiohttp.typedefs import Handler
 from gateway.admin.calling import perform
 from gateway.admin.guard import BY, AccessRules, Row, access_guard, host_guard, is_of_page
 from gateway.admin.json_body import encoded_answer, json_answer, json_body
+from gateway.admin.mcp.route import MCP_ROUTE, add_mcp
 from gateway.admin.operation import AnyOperation
 from gateway.admin.pages import PAGES, PageRoute
 from gateway.admin.parts import PARTS, STORES, AdminParts
@@ -57,15 +58,21 @@ SITE: Final = (
 
 
 def admin_app(
-    parts: AdminParts, stores: AdminStores, *, loopback: bool, host_names: AbstractSet[str] = frozenset()
+    parts: AdminParts,
+    stores: AdminStores,
+    *,
+    loopback: bool,
+    host_names: AbstractSet[str] = frozenset(),
+    has_mcp: bool = False,
 ) -> web.Application:
     """The listener's application: the pages, and each operation whose store is in *stores*.
 
     *loopback*: bound to loopback or a unix socket. *host_names*: names beside IP
-    addresses that others reach it by.
+    addresses that others reach it by. Raises CannotStart where MCP is wanted and not installed.
     """
     served = list(stores.bound())
-    rows: list[Row] = [*PAGES, *SITE, *(operation for operation, _ in served)]
+    pages = (*PAGES, *SITE, *((MCP_ROUTE,) if has_mcp else ()))
+    rows: list[Row] = [*pages, *(operation for operation, _ in served)]
     guards = [host_guard(loopback=loopback, host_names=host_names), access_guard(AccessRules(rows, loopback=loopback))]
     app = web.Application(middlewares=[answering, *guards], client_max_size=MAX_BODY_BYTES)
     app[PARTS], app[STORES], app[VIEWS] = parts, stores, ALL_VIEWS
@@ -73,7 +80,9 @@ def admin_app(
     app[ANSWERS] = UsageAnswers(stores.usage)
     app.on_shutdown.extend([streams.stop, close_tap])
     app.on_response_prepare.append(add_safe_headers)
-    app.add_routes([route(row, row.handler) for row in (*PAGES, *SITE)])
+    if has_mcp:
+        add_mcp(app, parts, served)
+    app.add_routes([route(row, row.handler) for row in pages])
     app.add_routes([route(operation, endpoint(operation, store)) for operation, store in served])
     return app
 

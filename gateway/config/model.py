@@ -562,6 +562,8 @@ class Config(Options):
     """Further destinations of the AI records, a lane each, by the lane's name."""
     telemetry: Telemetry | None = None
     """Where the gateway's own metrics and traces are pushed to; None: nowhere."""
+    mcp: Annotated[Literal["on", "off"], BeforeValidator(word_for_switch)] = "off"
+    """`on`: the admin listener serves tools that read, for AI assistants, at `/mcp`."""
     _origins: Origins = PrivateAttr(default=Origins())
 
     @property

@@ -22,6 +22,7 @@ ENROLL_SCOPE = "ai-control-plane:enroll-device"
 HEARTBEAT_SCOPE = "ai-control-plane:heartbeat-device"
 PING_SCOPE = "ai-control-plane:ping-device"
 READ_COSTS_SCOPE = "billing:read_costs"
+MCP_SCOPE = "ai-hub:mcp"
 
 SEND_AI_TELEMETRY = "send-ai-telemetry"
 SEND_BILLING_DATA = "send-billing-data"
@@ -117,7 +118,7 @@ CATALOGUE: tuple[Scope, ...] = (
     Scope("connections:read_billing_external_billing_drops_month", "Manage Billing Connections"),
     Scope("connections:read_billings", "Manage Billing Connections"),
     Scope("connections:update_billing", "Manage Billing Connections"),
-    Scope("ai-hub:mcp", "AI Hub (MCP)"),
+    Scope(MCP_SCOPE, "AI Hub (MCP)"),
     # Enrolment and heartbeats answer with the device's state, so they are not write-only.
     Scope(ENROLL_SCOPE, "AI Device Control Plane"),
     Scope(HEARTBEAT_SCOPE, "AI Device Control Plane"),

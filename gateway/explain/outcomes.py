@@ -7,7 +7,7 @@ while they were counted (`watch`).
 
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from gateway.counting.metrics.grouping import Aggregate, best_ranks
 from gateway.explain.points import aggregate_fields
@@ -25,7 +25,7 @@ Records = Mapping[str, dict[str, Any]]
 """Record id -> the record as it would be forwarded."""
 
 _REPEATED_ABOVE = "it repeats the call of the span above it, which came along"
-_BECAUSE = {
+BECAUSE: Final = {
     "same_span": "a report with the same identity, or of the span that it was emitted in, is counted already",
     "response_id": "another report has its response id, at the same time, with agreeing usage: it is the same call",
     "request_id": "another report of another scope has its request id and ended alike: it is the same call",
@@ -38,6 +38,7 @@ _BECAUSE = {
     "folded": "its numbers are in the record of the points that belong together",
     "repeated": "it adds nothing to what its series reported before",
 }
+"""The reason of an outcome -> why, in words."""
 
 
 # ---- calls
@@ -120,7 +121,7 @@ def _why(product: str | None, outcome: Outcome) -> str:
         ways = ORDER.get(product or "", ())
         better = ways[outcome.rank - 1] if 0 < outcome.rank <= len(ways) else "another way"
         return f"its product reports a call in several ways, and {better} is the one that counts in this session"
-    return _BECAUSE.get(reason, "")
+    return BECAUSE.get(reason, "")
 
 
 def _keep(explanation: Explanation, reports: Sequence[_Own], records: Records) -> None:
@@ -216,7 +217,7 @@ def _complete_grouped(aggregate: Aggregate, at: Mapping[int, Single], ending: st
 
 
 def _counting(explanation: Explanation, reason: str) -> str:
-    return f"{_BECAUSE[reason.partition('.')[2]]}; {_counted(explanation)}"
+    return f"{BECAUSE[reason.partition('.')[2]]}; {_counted(explanation)}"
 
 
 def _counted(explanation: Explanation) -> str:

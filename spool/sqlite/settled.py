@@ -65,6 +65,26 @@ def settled_outcomes(
     return Outcomes(items, through_seq, is_more=False, skipped=skipped)
 
 
+def outcomes_before(connection: sqlite3.Connection, lane: Lane, before_seq: int, *, most_bytes: int) -> Outcomes:
+    """What became of each record of *lane*'s settled chunks before *before_seq*, the newest first;
+    whole chunks, until they hold *most_bytes*. `through_seq` is the oldest chunk that was read.
+    """
+    items: list[tuple[str, bytes]] = []
+    size, through_seq = 0, before_seq
+    for seq, said, ends, stored, packed in connection.execute(
+        "SELECT seq, n, ends, body, packed FROM chunk WHERE lane=? AND seq<? AND seq<=? ORDER BY seq DESC",
+        (lane, before_seq, rows.lane_row(connection, lane).settled_seq),
+    ):
+        body = chunks.read_body(chunks.record_count(said, ends), ends, stored, packed)
+        if body is not None:
+            items += reversed([*_outcomes(body, rows.changes_between(connection, seq, seq).get(seq, {}))])
+            size += len(body.content)
+        through_seq = seq
+        if size >= most_bytes:
+            return Outcomes(items, through_seq, is_more=True, skipped=0)
+    return Outcomes(items, through_seq, is_more=False, skipped=0)
+
+
 def _outcomes(body: chunks.Body, changes: Mapping[int, tuple[str, bytes | None]]) -> Iterator[tuple[str, bytes]]:
     start = 0
     for idx, stop in enumerate(body.stops):

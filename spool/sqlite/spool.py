@@ -46,7 +46,7 @@ from spool.sqlite.replay import dead_letters, ranges, side_counts
 from spool.sqlite.replay.operator import SqliteDeadLetters
 from spool.sqlite.room import pages
 from spool.sqlite.rows import Limits, Waiting
-from spool.sqlite.settled import settled_outcomes, settled_records
+from spool.sqlite.settled import outcomes_before, settled_outcomes, settled_records
 from spool.sqlite.snapshots import SqliteSnapshots
 from spool.sqlite.unit_lane import SqliteUnitCostLane
 from spool.sqlite.writer import GroupResult, Operation, Writer
@@ -651,6 +651,9 @@ class SqliteSpool:
         return await self.ask(
             lambda c, _: settled_outcomes(c, lane, after_seq, most_bytes=most_bytes, most_behind=most_behind)
         )
+
+    async def outcomes_before(self, lane: Lane, before_seq: int, *, most_bytes: int) -> Outcomes:
+        return await self.ask(lambda c, _: outcomes_before(c, lane, before_seq, most_bytes=most_bytes))
 
     def pending_bodies(self, lane: Lane) -> Iterator[bytes]:
         return pending_bodies(self._data_dir, lane)

@@ -78,7 +78,9 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayPorts]:
     """What is off by default is on, so that all that is described can be asked."""
     ways = {name: {"url_token": True, "verify": "proof"} for name in SOURCES}
     with (
-        GatewayProcess(tmp_path_factory.mktemp("gateway"), settle="0s", config={"sources": ways}) as process,
+        GatewayProcess(
+            tmp_path_factory.mktemp("gateway"), settle="0s", config={"sources": ways, "mcp": "on"}
+        ) as process,
         httpx.Client() as client,
     ):
         described = Described(gateway_document())

@@ -317,6 +317,12 @@ def test_usage_answers_as_described(gateway: GatewayPorts) -> None:
     assert admin.ask("GET", "/v2/usage?interval=day").status_code == 200
     assert admin.ask("GET", "/v2/usage?interval=week").status_code == 400
     assert admin.ask("GET", "/v2/usage?interval=hour&from=2020-01-01").status_code == 400
+    assert admin.ask("GET", "/v2/calls?limit=1").status_code == 200
+    assert admin.ask("GET", "/v2/calls?limit=0").status_code == 400
+    accept = {"Accept": "application/json"}
+    ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    assert admin.ask("POST", "/mcp", ping, accept).status_code == 200
+    assert admin.ask("POST", "/mcp", [], accept).status_code == 400
     assert admin.ask("POST", "/v2/users/forget", {"user": "nobody", "dry_run": True}).status_code == 200
     assert admin.ask("POST", "/v2/users/forget", {}).status_code == 400
 

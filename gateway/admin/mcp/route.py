@@ -1,0 +1,36 @@
+"""The route of MCP on the admin listener. The SDK is loaded where it is wanted alone."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from importlib.util import find_spec
+from typing import Any, Final
+
+from aiohttp import web
+
+from gateway.admin.mcp.tools import tools_of
+from gateway.admin.openapi.document import gateway_document
+from gateway.admin.operation import AnyOperation
+from gateway.admin.pages import PageRoute
+from gateway.admin.parts import AdminParts
+from gateway.admin.role import Role
+from gateway.contract.errors import CannotStart
+from gateway.contract.scopes import MCP_SCOPE
+
+ANSWER: Final = web.AppKey[Callable[[web.Request], Awaitable[web.StreamResponse]]]("mcp")
+
+
+async def mcp(request: web.Request) -> web.StreamResponse:
+    return await request.app[ANSWER](request)
+
+
+MCP_ROUTE: Final = PageRoute("POST", "/mcp", mcp, Role.VIEWER, scope=MCP_SCOPE)
+
+
+def add_mcp(app: web.Application, parts: AdminParts, served: Sequence[tuple[AnyOperation, Any]]) -> None:
+    """Serve *served* as tools. Raises CannotStart where the SDK is not installed."""
+    if find_spec("mcp") is None:
+        raise CannotStart("mcp: on needs the MCP SDK: pip install 'ai-telemetry-gateway[mcp]'")
+    from gateway.admin.mcp.server import McpEndpoint  # noqa: PLC0415 - 30 MiB that are spared where it is off
+
+    endpoint = McpEndpoint(lambda: tools_of(served, gateway_document()), parts.note_unforeseen)
+    app.cleanup_ctx.append(endpoint.running)
+    app[ANSWER] = endpoint.answer
