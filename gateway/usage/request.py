@@ -21,7 +21,7 @@ from gateway.lists.conventions import (
     envelope,
     read_request,
 )
-from gateway.usage.figures import COUNTS, Breakdown, Bucket, UsageSums, money_text
+from gateway.usage.figures import COUNTS, Breakdown, Bucket, Group, UsageSums, money_text
 from gateway.usage.grains import DIMENSIONS, Dimension
 from gateway.usage.names import Absent, Name
 from gateway.usage.rows import Filters
@@ -101,9 +101,14 @@ def read_question(query: Iterable[tuple[str, str]], now_ms: int) -> Question:
 
 def groups_json(question: Question, found: Breakdown) -> Json:
     """The answer to a question by dimensions."""
-    rows = [{**names_json(question.group_by, group.names), **sums_json(group.sums)} for group in found.groups]
+    rows = [group_json(question.group_by, group) for group in found.groups]
     rest = None if found.rest is None else sums_json(found.rest)
     return {**_page(question, rows, found.count), "rest": rest, "totals": sums_json(found.total)}
+
+
+def group_json(group_by: Sequence[Dimension], group: Group) -> Json:
+    """One group: its names and its sums."""
+    return {**names_json(group_by, group.names), **sums_json(group.sums)}
 
 
 def buckets_json(question: Question, found: Sequence[Bucket], total: UsageSums) -> Json:

@@ -9,7 +9,7 @@ series are; the sums of a day never change by that. At worst some 150 MiB.
 
 import sqlite3
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from gateway.storage.database import Database, scripts_of
@@ -86,6 +86,7 @@ def add(
         for hour, series in periods.items():
             for grain, of_grain in by_grain(series, span):
                 add_series(connection, span, grain, hour, of_grain)
+    _note_changes(connection, days)
     _delete_old(connection, now_hour)
     _keep_room(connection, now_hour)
 
@@ -154,10 +155,19 @@ def _within_bounds(
     return kept
 
 
+def _note_changes(connection: sqlite3.Connection, days: Iterable[int]) -> None:
+    """Usage was added to *days*, which are named by their first hour."""
+    connection.executemany(
+        "INSERT INTO usage_days (hour, revision) VALUES (?, 1) ON CONFLICT DO UPDATE SET revision = revision + 1",
+        [(day,) for day in days],
+    )
+
+
 def _delete_old(connection: sqlite3.Connection, now_hour: int) -> None:
     _delete_hours(connection, HOUR, now_hour - KEPT_HOURS)
     _delete_hours(connection, DAY, now_hour - KEPT_DAYS * DAY - DAY)
-    connection.execute("DELETE FROM usage_folded WHERE hour <= ?", (now_hour - KEPT_DAYS * DAY - DAY,))
+    for table in ("usage_folded", "usage_days"):
+        connection.execute(f"DELETE FROM {table} WHERE hour <= ?", (now_hour - KEPT_DAYS * DAY - DAY,))  # noqa: S608 - own SQL
 
 
 def _delete_hours(connection: sqlite3.Connection, span: int, through_hour: int) -> None:

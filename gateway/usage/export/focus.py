@@ -1,9 +1,13 @@
 """Usage as rows of FOCUS 1.2, the FinOps Open Cost and Usage Specification. Pure.
 
-One row is what one model of one provider cost one team in one day. The cost of a call is known as
-a whole, so a row holds all its tokens; the kinds of tokens stand in columns of our own (`x_`). A
-charge whose cost is not known is no row, since FOCUS knows no unknown cost: `without_cost` counts
-the calls that are left out.
+One row is what one model of one provider cost one team in one day, in one currency. The cost of a
+call is known as a whole: a row for each kind of tokens would need a share of it that nobody stated,
+so a row holds all tokens, and the kinds stand in columns of our own (`x_`). A charge whose cost is
+not known is no row, since FOCUS knows no unknown cost: `without_cost` counts the calls that are
+left out.
+
+Every column is there that version 1.0 requires, the newest that `focus-validator` checks. Prices of
+a unit, regions, resources and commitments are not known, and null.
 """
 
 import json
@@ -33,6 +37,11 @@ SERVICES: Final = {
 }
 """Provider -> its name; others stand as they are."""
 UNKNOWN: Final = "Unknown"
+_NOT_KNOWN: Final = dict.fromkeys((
+    "AvailabilityZone", "CommitmentDiscountCategory", "CommitmentDiscountId", "CommitmentDiscountName",
+    "CommitmentDiscountStatus", "CommitmentDiscountType", "ContractedUnitPrice", "ListUnitPrice", "RegionId", "RegionName",
+    "ResourceId", "ResourceName", "ResourceType",
+))  # fmt: skip
 _OWN: Final = {
     "x_Provider": "provider", "x_Model": "model", "x_Calls": "calls", "x_FailedCalls": "failed_calls",
     "x_CallsWithoutCost": "calls_without_cost", "x_InputTokens": "input_tokens", "x_OutputTokens": "output_tokens",
@@ -57,6 +66,7 @@ def focus_row(row: Row) -> Row:
     tokens = None if row["input_tokens"] is None else row["input_tokens"] + (row["output_tokens"] or 0)
     unit = None if tokens is None else "Tokens"
     month_start, month_end = _month(row["period_start"])
+    sku = f"{row['provider'] or UNKNOWN}/{row['model'] or UNKNOWN}"
     costs = dict.fromkeys(("BilledCost", "EffectiveCost", "ListCost", "ContractedCost"), row["cost"])
     return {
         **costs,
@@ -82,13 +92,14 @@ def focus_row(row: Row) -> Row:
         "ServiceCategory": "AI and Machine Learning",
         "ServiceSubcategory": "Generative AI",
         "ServiceName": f"{issuer} inference",
-        "SkuId": row["model"],
+        "SkuId": row["model"] or UNKNOWN,
         "SkuMeter": "Tokens",
-        "SkuPriceId": None,
+        "SkuPriceId": f"{sku}/{row['currency']}",
         "SubAccountId": row["team"],
         "SubAccountName": row["team"],
         "SubAccountType": None if row["team"] is None else "Team",
         "Tags": json.dumps({} if row["team"] is None else {"team": row["team"]}),
+        **_NOT_KNOWN,
         **{name: row[of] for name, of in _OWN.items()},
         "x_EstimatedCost": row["estimated_cost"] or Decimal(0),
     }

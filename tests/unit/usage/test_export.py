@@ -16,6 +16,7 @@ from gateway.usage.export import focus
 from gateway.usage.export.files import NoParquet, write_csv, write_ndjson, write_parquet
 from gateway.usage.export.rows import columns, rows_of
 from gateway.usage.figures import COUNTS
+from tests.support.focus import focus_faults
 
 GROUPS = ("provider", "model", "team")
 
@@ -127,6 +128,7 @@ def test_focus_has_its_mandatory_columns_and_no_cost_that_is_not_known() -> None
     assert (first["BillingPeriodStart"], first["BillingPeriodEnd"]) == ("2025-12-01T00:00:00Z", "2026-01-01T00:00:00Z")
     assert (first["ChargePeriodStart"], first["ChargePeriodEnd"]) == ("2025-12-31T00:00:00Z", "2026-01-01T00:00:00Z")
     assert (first["ProviderName"], first["SkuId"], first["Tags"]) == ("OpenAI", "a", '{"team": "core"}')
+    assert first["SkuPriceId"] == "openai/a/USD"
     assert (first["ServiceCategory"], first["ServiceSubcategory"]) == ("AI and Machine Learning", "Generative AI")
     assert {name for name, value in first.items() if value is not None} >= FOCUS_NOT_NULL
     (read, _) = as_csv(charges, list(focus.COLUMNS))
@@ -137,9 +139,25 @@ FOCUS_NOT_NULL = {
     "BilledCost", "BillingAccountId", "BillingAccountName", "BillingCurrency", "BillingPeriodEnd", "BillingPeriodStart",
     "ChargeCategory", "ChargeDescription", "ChargePeriodEnd", "ChargePeriodStart", "ContractedCost", "EffectiveCost",
     "InvoiceIssuerName", "ListCost", "PricingQuantity", "PricingUnit", "ProviderName", "PublisherName",
-    "ServiceCategory", "ServiceName", "ServiceSubcategory",
+    "ServiceCategory", "ServiceName", "ServiceSubcategory", "SkuId", "SkuPriceId",
 }  # fmt: skip
 """What FOCUS 1.2 requires of a usage charge."""
+
+
+@pytest.mark.slow
+def test_the_specifications_own_validator_finds_no_fault_and_would() -> None:
+    nobody = {"provider": None, "model": None, "team": None, **sums(1, {"USD": "7"}, input_tokens=None)}
+    nobody["absent"] = dict.fromkeys(GROUPS, "unknown")
+    total = sums(5, {"EUR": "0.5", "USD": "9.000000000000000001"}, input_tokens=150, output_tokens=20)
+    charges = list(focus.focus_rows(rows_of(answer(EURO, nobody, total=total), GROUPS)))
+    assert [row["BilledCost"] for row in charges] == [
+        Decimal("1.000000000000000001"), Decimal("0.5"), Decimal(7), Decimal(1),
+    ]  # fmt: skip
+    assert focus_faults(charges) == []
+    charges[0] |= {"BillingCurrency": "dollars", "BilledCost": None, "PricingCategory": "Cheap"}
+    assert [fault.partition(":")[0] for fault in focus_faults(charges)] == [
+        "BilledCost_NotNull", "BillingCurrency_IsCurrencyCode", "PricingCategory_Enum_1.0",
+    ]  # fmt: skip
 
 
 def test_a_terminal_is_written_no_control_characters() -> None:

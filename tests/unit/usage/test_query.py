@@ -17,8 +17,9 @@ import pytest
 from gateway.admin.operation import Call
 from gateway.admin.usage import show
 from gateway.contract.errors import Overloaded
-from gateway.storage.database import Database
+from gateway.storage.database import Database, scripts_of
 from gateway.usage import grains, names, rollups
+from gateway.usage.export.period import period_rows
 from gateway.usage.figures import Breakdown, UsageSums, money_text
 from gateway.usage.grains import DIMENSIONS, Dimension
 from gateway.usage.names import Absent, Name
@@ -397,3 +398,46 @@ async def test_few_ask_at_once(database: Database) -> None:
         with pytest.raises(Overloaded):
             await show(queries, Call(None))
     assert len(await asyncio.gather(*waiting)) == MOST_ASKERS - 1
+
+
+async def test_the_rows_of_a_day_are_the_same_however_many_pages_they_take(
+    database: Database, queries: UsageQueries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = [of(f"team {n}", cost=f"0.{n:02}") for n in range(1, 12)]
+    await add(database, *calls, of(None, cost=None), of(None, cost="2"))
+    read = partial(period_rows, within=TODAY, group_by=("provider", "model", "team"), now_hour=NOW_MS // HOUR_MS)
+    rows = await database.read(read)
+    assert {row["period_start"] for row in rows} == {"2026-01-05T00:00:00Z"}
+    monkeypatch.setattr("gateway.usage.export.period.MOST_GROUPS", 5)
+    assert await database.read(read) == rows
+    total = await queries.totals(TODAY)
+    assert sum(row["cost"] for row in rows if row["cost"] is not None) == total.costs["USD"] == Decimal("2.66")
+    assert sum(row["calls"] for row in rows) == total.calls == 13
+
+
+async def test_a_day_states_by_its_revision_that_usage_was_added(database: Database) -> None:
+    async def revisions() -> list[int]:
+        found = await database.read(lambda sql: sql.execute("SELECT revision FROM usage_days ORDER BY hour").fetchall())
+        return [revision for (revision,) in found]
+
+    await add(database, of())
+    await add(database, of(ago_h=30))
+    assert await revisions() == [1, 1]
+    await add(database, of(ago_h=30))
+    assert await revisions() == [2, 1]
+    await add(database, of(), now_ms=NOW_MS + 402 * 24 * HOUR_MS)
+    assert await revisions() == [], "days that are no longer kept state nothing"
+
+
+async def test_days_of_an_earlier_release_have_a_revision(tmp_path: Path) -> None:
+    database = await Database.open(tmp_path / "earlier.db")
+    await database.migrate("usage_rollups", scripts_of("gateway.usage.rollup_migrations")[:1])
+    await database.write(
+        lambda sql: sql.execute(
+            f"INSERT INTO usage_rollups SELECT 24, 1, 490896, {', '.join('0' * 27)} UNION ALL"
+            f" SELECT 1, 1, 490900, {', '.join('0' * 27)}"
+        )
+    )
+    await rollups.make_rollup_tables(database)
+    assert await database.read(lambda sql: sql.execute("SELECT * FROM usage_days").fetchall()) == [(490896, 1)]
+    await database.close()

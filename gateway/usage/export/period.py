@@ -1,0 +1,34 @@
+"""The rows of one period from the sums in control.db, on the caller's snapshot."""
+
+import sqlite3
+from collections.abc import Sequence
+
+from gateway.usage.export.rows import Row, rows_of
+from gateway.usage.figures import Group
+from gateway.usage.grains import Dimension
+from gateway.usage.query import MOST_GROUPS, breakdown
+from gateway.usage.request import group_json, sums_json, time_text
+from gateway.usage.tally import HOUR_MS
+from gateway.usage.timespan import TimeRange
+
+
+def period_rows(
+    connection: sqlite3.Connection, within: TimeRange, group_by: Sequence[Dimension], *, now_hour: int
+) -> list[Row]:
+    """All groups of *within*, as an export has them. Raises BadRange."""
+    groups: list[Group] = []
+    while True:
+        found = breakdown(
+            connection, within=within, now_hour=now_hour, group_by=group_by, order_by="name", ascending=True,
+            offset=len(groups), limit=MOST_GROUPS,
+        )  # fmt: skip
+        groups += found.groups
+        if not found.groups or len(groups) >= found.count:
+            break
+    answer = {
+        "from": time_text(within.first_hour * HOUR_MS),
+        "to": time_text(within.end_hour * HOUR_MS),
+        "usage": [group_json(group_by, group) for group in groups],
+        "totals": sums_json(found.total),
+    }
+    return list(rows_of(answer, group_by))
