@@ -18,6 +18,8 @@ INGEST_SCOPE = "ai-telemetry-ingest:ingest-ai-telemetry"
 EVENT_SCOPE = "events_v1:create_event"
 UNIT_COST_SCOPE = "unit-cost_v1:manage_telemetry_records"
 READ_UNIT_COST_SCOPE = "unit-cost_v1:read_telemetry"
+CREATE_STREAM_SCOPE = "unit-cost_v1:create_telemetry_stream"
+DELETE_STREAM_SCOPE = "unit-cost_v1:delete_telemetry_stream"
 ENROLL_SCOPE = "ai-control-plane:enroll-device"
 HEARTBEAT_SCOPE = "ai-control-plane:heartbeat-device"
 PING_SCOPE = "ai-control-plane:ping-device"
@@ -124,8 +126,8 @@ CATALOGUE: tuple[Scope, ...] = (
     Scope(HEARTBEAT_SCOPE, "AI Device Control Plane"),
     Scope(PING_SCOPE, "AI Device Control Plane", write_only=True),
     Scope(EVENT_SCOPE, "Telemetry & Usage Streams", write_only=True),
-    Scope("unit-cost_v1:create_telemetry_stream", "Telemetry & Usage Streams"),
-    Scope("unit-cost_v1:delete_telemetry_stream", "Telemetry & Usage Streams"),
+    Scope(CREATE_STREAM_SCOPE, "Telemetry & Usage Streams"),
+    Scope(DELETE_STREAM_SCOPE, "Telemetry & Usage Streams"),
     Scope(UNIT_COST_SCOPE, "Telemetry & Usage Streams"),
     Scope(READ_UNIT_COST_SCOPE, "Telemetry & Usage Streams"),
     Scope("access-control:create_role", "Roles & Access Control"),

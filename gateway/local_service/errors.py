@@ -52,6 +52,17 @@ class Invalid(ServiceError):
         return json_answer(self.status, {"error": {"message": str(self), "type": self.code}})
 
 
+class StreamBlocked(Invalid):
+    """A stream of this name was deleted a short while ago."""
+
+    def __init__(self, retry_after_s: int) -> None:
+        super().__init__("stream_blocked", "a stream of this name was deleted: the name is blocked", status=409)
+        self._retry_after_s = retry_after_s
+
+    def answer(self) -> Answer:
+        return super().answer()._replace(retry_after_s=self._retry_after_s)
+
+
 class DeviceUnknown(Invalid):
     def __init__(self) -> None:
         super().__init__("device_unknown", "no device has this id", status=404)

@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 from gateway.contract.billing import MAX_BYTES as BILLING_MAX_BYTES
 from gateway.contract.scopes import (
+    CREATE_STREAM_SCOPE,
+    DELETE_STREAM_SCOPE,
     ENROLL_SCOPE,
     EVENT_SCOPE,
     HEARTBEAT_SCOPE,
@@ -28,6 +30,7 @@ from gateway.local_service import (
     otlp,
     summary,
     unit_cost,
+    unit_cost_streams,
 )
 from gateway.local_service.call import Operation
 from gateway.local_service.otlp import Taken
@@ -35,6 +38,8 @@ from spool.unit_cost import Kind
 from spool.unit_cost import Operation as Action
 
 SMALL_BODY_BYTES = 1024 * 1024
+_STREAMS = "/unit-cost/v1/telemetry"
+_STREAM = "/unit-cost/v1/telemetry/{stream}"
 _INSIGHT = "/v2/insights/{insight_id}"
 _CONNECTIONS = "/v2/connections/billing"
 _CONNECTION = "/v2/connections/billing/{connection_id}"
@@ -59,11 +64,16 @@ class Route(NamedTuple):
 def _unit_cost(kind: Kind, action: Action) -> Route:
     return Route(
         "POST",
-        f"/unit-cost/v1/telemetry/{kind}/{{stream}}/{action}",
+        f"{_STREAMS}/{kind}/{{stream}}/{action}",
         UNIT_COST_SCOPE,
         unit_cost.manage(kind, action),
         UNIT_COST_MAX_BYTES,
     )
+
+
+def _posted(kind: Kind) -> Route:
+    """Without an operation: a `sum`, as earlier clients post it."""
+    return _unit_cost(kind, "sum")._replace(path=f"{_STREAMS}/{kind}/{{stream}}")
 
 
 def _otlp(signal: Taken) -> Route:
@@ -115,7 +125,15 @@ ROUTES: tuple[Route, ...] = (
     _unit_cost("metric", "sum"),
     _unit_cost("metric", "replace"),
     _unit_cost("metric", "delete"),
-    Route("GET", "/unit-cost/v1/telemetry/{stream}/records", READ_UNIT_COST_SCOPE, unit_cost.stream_records),
+    _posted("allocation"),
+    _posted("metric"),
+    Route("POST", _STREAMS, UNIT_COST_SCOPE, unit_cost.post, UNIT_COST_MAX_BYTES),
+    Route("GET", _STREAMS, READ_UNIT_COST_SCOPE, unit_cost_streams.streams),
+    Route("GET", f"{_STREAM}/records", READ_UNIT_COST_SCOPE, unit_cost.stream_records),
+    Route("GET", f"{_STREAMS}/metric/{{stream}}", READ_UNIT_COST_SCOPE, unit_cost.metric_records),
+    Route("GET", _STREAM, READ_UNIT_COST_SCOPE, unit_cost_streams.read),
+    Route("PUT", _STREAM, CREATE_STREAM_SCOPE, unit_cost_streams.create),
+    Route("DELETE", _STREAM, DELETE_STREAM_SCOPE, unit_cost_streams.delete),
     Route("GET", _CONNECTIONS, "connections:read_billings", billing_connections.connections),
     Route("POST", _CONNECTIONS, "connections:create_billing", billing_connections.create),
     Route("GET", _CONNECTION, "connections:read_billing", billing_connections.read),

@@ -38,7 +38,13 @@ PEPPER_NAME = "service.pepper"
 FLUSH_INTERVAL_S = 60
 FINDER = web.AppKey("finder", Finder)
 
-MIGRATIONS = ("0001_service.sql", "0002_insights_aside.sql", "0004_idempotency_by_key.sql", "0005_billing.sql")
+MIGRATIONS = (
+    "0001_service.sql",
+    "0002_insights_aside.sql",
+    "0004_idempotency_by_key.sql",
+    "0005_billing.sql",
+    "0006_unit_cost_streams.sql",
+)
 """0003 moves insights into a part of their own (`open_insights`)."""
 
 

@@ -1,44 +1,34 @@
-"""Unit-cost telemetry streams: sum, replace, delete, and the list of a stream's records (wire
-contract 6.3).
+"""Records of unit-cost streams: sum, replace, delete, post, and the list of a stream's records
+(wire contract 2.1 and 6.3).
 
-A stream is made by its first `sum` or `replace`, which fixes its kind, granularity and filter keys.
+A stream is made by its first `sum` or `replace`, which fixes its kind, granularity and filter keys
+(`unit_cost_streams`). A *post* is a `sum`, as earlier clients send it.
 The key of a record is (bucket, element, filter): `sum` adds to its value, `replace` overwrites it,
 `delete` marks it deleted; a later record of a deleted key starts from 0.
 """
 
 import sqlite3
 from functools import partial
-from typing import NamedTuple
 
 import orjson
 
+from gateway.contract.unit_cost import STREAM_IN_RECORD, kind_of_record
 from gateway.lists.conventions import ListShape, Sort
 from gateway.lists.table import ListTable
 from gateway.local_service.call import Answer, Call, Operation, json_answer
-from gateway.local_service.checks import decoded_object
+from gateway.local_service.checks import as_list, as_object, decoded_object, present
 from gateway.local_service.errors import Invalid
 from gateway.local_service.lists import list_answer
-from gateway.local_service.unit_cost_records import (
-    STREAM_NAME,
-    UnitRecord,
-    one_shape,
-    unit_records,
-)
+from gateway.local_service.unit_cost_records import UnitRecord, located_record, one_shape, unit_records
+from gateway.local_service.unit_cost_streams import Stream, checked_name, existing, find, make, name_in
 from spool.clock import rfc3339_ms
-from spool.unit_cost import Kind
+from spool.unit_cost import Kind, Shape
 from spool.unit_cost import Operation as Action
 
 _ON_CONFLICT = {
     "replace": "excluded.value",
     "sum": "iif(deleted, excluded.value, decimal_add(value, excluded.value))",
 }
-
-
-class _Stream(NamedTuple):
-    stream_no: int
-    kind: str
-    granularity: str
-    dimensions: str
 
 
 def _item(row: tuple[object, ...]) -> dict[str, object]:
@@ -70,30 +60,60 @@ def manage(kind: Kind, action: Action) -> Operation:
     return partial(_manage, kind, action)
 
 
+def post(connection: sqlite3.Connection, call: Call) -> Answer:
+    """Sum records of several streams, each named in its record; whole or not at all."""
+    records = as_list(present(decoded_object(call.body), "records"), "records")
+    if not records:
+        raise Invalid("invalid_records", "records: at least one is needed")
+    by_stream: dict[tuple[str, Kind], list[UnitRecord]] = {}
+    for index, record in enumerate(records):
+        name, kind, read = _posted(record, index, call.now_ms)
+        by_stream.setdefault((name, kind), []).append(read)
+    for (name, kind), some in by_stream.items():
+        _put(connection, _fitting(connection, name, kind, some, call.now_ms), "sum", some, call.now_ms)
+    return json_answer(200, {"records": len(records)})
+
+
 def stream_records(connection: sqlite3.Connection, call: Call) -> Answer:
     """The stream's current records. 404 when there is no such stream."""
-    name = _stream_name(call)
-    stream = _stream(connection, name)
-    if stream is None:
-        raise Invalid("stream_unknown", "no stream has this name", status=404)
-    return list_answer(
-        connection, RECORDS.of(name), call, only="stream_no = ? AND NOT deleted", params=(stream.stream_no,)
-    )
+    return _records_of(connection, existing(connection, name_in(call)), call)
+
+
+def metric_records(connection: sqlite3.Connection, call: Call) -> Answer:
+    """The same, of a metric stream only."""
+    stream = existing(connection, name_in(call))
+    if stream.kind != "metric":
+        raise Invalid("stream_unknown", "no metric stream has this name", status=404)
+    return _records_of(connection, stream, call)
+
+
+def _records_of(connection: sqlite3.Connection, stream: Stream, call: Call) -> Answer:
+    table = RECORDS.of(stream.name)
+    return list_answer(connection, table, call, only="stream_no = ? AND NOT deleted", params=(stream.stream_no,))
+
+
+def _posted(value: object, index: int, now_ms: int) -> tuple[str, Kind, UnitRecord]:
+    """(stream, kind, record): a record with an element or a filter is an allocation's."""
+    fields = as_object(value, f"records[{index}]")
+    name = checked_name(fields.get(STREAM_IN_RECORD))
+    kind = kind_of_record(fields)
+    rest = {field: each for field, each in fields.items() if field != STREAM_IN_RECORD}
+    return name, kind, located_record(rest, index, kind, "sum", now_ms)
 
 
 def _manage(kind: Kind, action: Action, connection: sqlite3.Connection, call: Call) -> Answer:
-    name = _stream_name(call)
+    name = name_in(call)
     records = unit_records(decoded_object(call.body), kind, action, call.now_ms)
     if action == "delete":
         _delete(connection, _existing(connection, name, kind), records, call.now_ms)
     else:
-        _put(connection, _fitting(connection, name, kind, records), action, records, call.now_ms)
+        _put(connection, _fitting(connection, name, kind, records, call.now_ms), action, records, call.now_ms)
     status = 201 if (kind, action) == ("allocation", "delete") else 200  # as the service's pages list it
     return json_answer(status, {"records": len(records)})
 
 
 def _put(
-    connection: sqlite3.Connection, stream: _Stream, action: Action, records: list[UnitRecord], now_ms: int
+    connection: sqlite3.Connection, stream: Stream, action: Action, records: list[UnitRecord], now_ms: int
 ) -> None:
     connection.executemany(
         "INSERT INTO unit_cost_records (stream_no, bucket_ms, element_name, filter, value, deleted, updated_at_ms)"  # noqa: S608 - from _ON_CONFLICT
@@ -103,7 +123,7 @@ def _put(
     )
 
 
-def _delete(connection: sqlite3.Connection, stream: _Stream, records: list[UnitRecord], now_ms: int) -> None:
+def _delete(connection: sqlite3.Connection, stream: Stream, records: list[UnitRecord], now_ms: int) -> None:
     """Mark the records that match the given properties; an absent property matches everything."""
     connection.executemany(
         "UPDATE unit_cost_records SET deleted = 1, updated_at_ms = ?1 WHERE stream_no = ?2 AND bucket_ms = ?3"
@@ -112,46 +132,23 @@ def _delete(connection: sqlite3.Connection, stream: _Stream, records: list[UnitR
     )
 
 
-def _existing(connection: sqlite3.Connection, name: str, kind: Kind) -> _Stream:
-    stream = _stream(connection, name)
+def _existing(connection: sqlite3.Connection, name: str, kind: Kind) -> Stream:
+    stream = find(connection, name)
     if stream is None or stream.kind != kind:
         raise Invalid("stream_unknown", "the stream must exist")
     return stream
 
 
-def _fitting(connection: sqlite3.Connection, name: str, kind: Kind, records: list[UnitRecord]) -> _Stream:
-    """The stream, created when it is new. Raises Invalid when the records are of another kind or
-    shape than the stream.
+def _fitting(connection: sqlite3.Connection, name: str, kind: Kind, records: list[UnitRecord], now_ms: int) -> Stream:
+    """The stream, made when it is new. Raises Invalid when the records are of another kind or
+    shape than the stream, or its name is blocked.
     """
-    granularity, dimensions = one_shape(records)
-    shape = (kind, granularity, orjson.dumps(dimensions).decode())
-    stream = _stream(connection, name) or _made(connection, name, shape)
+    shape = Shape(kind, *one_shape(records))
+    stream = find(connection, name) or make(connection, name, shape, now_ms)
     if stream.kind != kind:
         raise Invalid("stream_mismatch", f"the stream is of kind {stream.kind}")
-    if stream.granularity != granularity:
+    if stream.granularity != shape.granularity:
         raise Invalid("stream_mismatch", f"granularity: the stream's is {stream.granularity}")
-    if stream[1:] != shape:
+    if orjson.loads(stream.dimensions) != list(shape.dimensions):
         raise Invalid("stream_mismatch", "filter: the stream has another set of filter keys")
     return stream
-
-
-def _made(connection: sqlite3.Connection, name: str, shape: tuple[str, str, str]) -> _Stream:
-    row = connection.execute(
-        "INSERT INTO unit_cost_streams (name, kind, granularity, dimensions) VALUES (?, ?, ?, ?) RETURNING stream_no",
-        (name, *shape),
-    ).fetchone()
-    return _Stream(row[0], *shape)
-
-
-def _stream(connection: sqlite3.Connection, name: str) -> _Stream | None:
-    row = connection.execute(
-        "SELECT stream_no, kind, granularity, dimensions FROM unit_cost_streams WHERE name = ?", (name,)
-    ).fetchone()
-    return None if row is None else _Stream(*row)
-
-
-def _stream_name(call: Call) -> str:
-    name = call.params["stream"]
-    if STREAM_NAME.fullmatch(name) is None:
-        raise Invalid("invalid_stream", "stream: only letters, digits, _ . and - are allowed")
-    return name

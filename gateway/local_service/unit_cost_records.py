@@ -23,7 +23,7 @@ from gateway.local_service.amounts import decimal_text, parse_decimal
 from gateway.local_service.checks import Fields, as_list, as_object, choice, optional_text, present, text
 from gateway.local_service.errors import Invalid
 from gateway.local_service.times import parse_utc
-from spool.unit_cost import DIGITS, Kind, Operation
+from spool.unit_cost import DIGITS, Granularity, Kind, Operation
 
 STREAM_NAME = re.compile(r"[A-Za-z0-9_.-]{1,256}")
 _EVERYTHING = "*"
@@ -31,7 +31,7 @@ _EVERYTHING = "*"
 
 class UnitRecord(NamedTuple):
     bucket_ms: int
-    granularity: str
+    granularity: Granularity
     element_name: str | None
     """"" in a metric stream; None: a delete of every element."""
     filter: str | None
@@ -47,10 +47,11 @@ def unit_records(body: Fields, kind: Kind, action: Operation, now_ms: int) -> li
     records = as_list(present(body, "records"), "records")
     if not records:
         raise Invalid("invalid_records", "records: at least one is needed")
-    return [_located(record, index, kind, action, now_ms) for index, record in enumerate(records)]
+    return [located_record(record, index, kind, action, now_ms) for index, record in enumerate(records)]
 
 
-def _located(value: object, index: int, kind: Kind, action: Operation, now_ms: int) -> UnitRecord:
+def located_record(value: object, index: int, kind: Kind, action: Operation, now_ms: int) -> UnitRecord:
+    """One record; a fault names its position. Raises Invalid."""
     try:
         return _unit_record(as_object(value, "record"), kind, action, now_ms)
     except Invalid as error:
@@ -58,7 +59,7 @@ def _located(value: object, index: int, kind: Kind, action: Operation, now_ms: i
 
 
 def _unit_record(record: Fields, kind: Kind, action: Operation, now_ms: int) -> UnitRecord:
-    granularity = _granularity(record, kind)
+    granularity = granularity_of(record, kind)
     filter_ = _filter(record, kind, required=action != "delete")
     return UnitRecord(
         bucket_ms=_bucket_ms(text(record, "timestamp"), granularity, now_ms),
@@ -70,10 +71,12 @@ def _unit_record(record: Fields, kind: Kind, action: Operation, now_ms: int) -> 
     )
 
 
-def _granularity(record: Fields, kind: Kind) -> str:
+def granularity_of(record: Fields, kind: Kind) -> Granularity:
+    """A metric's has a default. Raises Invalid."""
     if kind == "metric" and record.get("granularity") is None:
         return METRIC_DEFAULT
-    return choice(record, "granularity", GRANULARITIES[kind])
+    stated = choice(record, "granularity", GRANULARITIES[kind])
+    return next(known for known in GRANULARITIES[kind] if known == stated)
 
 
 def _bucket_ms(timestamp: str, granularity: str, now_ms: int) -> int:
@@ -146,7 +149,7 @@ def _no_value(record: Fields) -> str:
     return ""
 
 
-def one_shape(records: Iterable[UnitRecord]) -> tuple[str, tuple[str, ...]]:
+def one_shape(records: Iterable[UnitRecord]) -> tuple[Granularity, tuple[str, ...]]:
     """(granularity, dimensions) that all *records* share. Raises Invalid when they differ."""
     shapes = {(record.granularity, record.dimensions) for record in records}
     if len(shapes) > 1:

@@ -14,6 +14,7 @@ from gateway.local_service.billing_connections import CONNECTIONS
 from gateway.local_service.devices import DEVICES
 from gateway.local_service.events import EVENTS
 from gateway.local_service.unit_cost import RECORDS as STREAM_RECORDS
+from gateway.local_service.unit_cost_streams import STREAMS
 
 TEXT = """The stand-in for the cost management service that a gateway embeds, or that `telemetry-gateway service run` runs.
 
@@ -30,6 +31,7 @@ SHAPES = {
     "events": EVENTS.shape,
     "devices": DEVICES.shape,
     "stream_records": STREAM_RECORDS.shape,
+    "streams": STREAMS.shape,
     "connections": CONNECTIONS.shape,
     "billing_drops": DROPS.shape,
     "billing_rows": ROWS.shape,

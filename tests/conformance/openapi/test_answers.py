@@ -450,6 +450,25 @@ def test_unit_cost_of_the_service_answers_as_described(service: ServicePort) -> 
     assert port.ask("GET", "/unit-cost/v1/telemetry/none/records").status_code == 404
 
 
+def test_streams_of_the_service_answer_as_described(service: ServicePort) -> None:
+    port, document = service.port, service_document()
+    streams, shape = "/unit-cost/v1/telemetry", example(document, "NewStream")
+    assert [port.ask("PUT", f"{streams}/made", shape).status_code for _ in range(2)] == [201, 200]
+    assert port.ask("PUT", f"{streams}/made", {"kind": "metric"}).status_code == 409
+    assert port.ask("PUT", f"{streams}/made", {}).status_code == 400
+    assert port.ask("POST", f"{streams}/allocation/made", example(document, "AllocationRecords")).status_code == 200
+    assert port.ask("POST", f"{streams}/metric/days", example(document, "MetricRecords")).status_code == 200
+    assert port.ask("POST", streams, example(document, "PostedRecords")).status_code == 200
+    assert port.ask("GET", f"{streams}/metric/days").json()["records"]
+    assert port.ask("GET", f"{streams}/metric/none").status_code == 404
+    assert port.ask("GET", f"{streams}?kind=metric").json()["streams"]
+    assert port.ask("GET", f"{streams}/made").json()["stream"] == {"name": "made", **shape, "records": 1}
+    assert port.ask("DELETE", f"{streams}/made").status_code == 409
+    assert port.ask("DELETE", f"{streams}/made?force=true").status_code == 204
+    assert port.ask("GET", f"{streams}/made").status_code == 404
+    assert port.ask("DELETE", f"{streams}/made").status_code == 404
+
+
 @pytest.mark.parametrize("name", ["external", "anycost"])
 def test_billing_drops_of_the_service_answer_as_described(service: ServicePort, name: str) -> None:
     port, document = service.port, service_document()

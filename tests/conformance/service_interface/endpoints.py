@@ -99,6 +99,10 @@ def body_of(route: Route) -> object:
         "metric/{stream}/sum": {"records": [DAY]},
         "metric/{stream}/replace": {"records": [DAY]},
         "metric/{stream}/delete": {"records": [{"timestamp": DAY["timestamp"]}]},
+        "allocation/{stream}": {"records": [HOUR]},
+        "metric/{stream}": {"records": [DAY]},
+        "v1/telemetry": {"records": [HOUR | {"telemetry-stream": "allocation"}, DAY | {"telemetry-stream": "metric"}]},
+        "telemetry/{stream}": {"kind": "allocation", "granularity": "HOURLY", "dimensions": ["custom:Product"]},
     }
     return next(body for end, body in by_end.items() if route.path.endswith(end))
 
@@ -111,13 +115,18 @@ async def ask(client: Client, route: Route, made: Made) -> Reply:
         case "PATCH":
             return await client.patch(path, body)
         case "DELETE":
-            return await client.delete(path)
+            return await client.delete(path + "?force=true" * route.path.endswith("{stream}"))
+        case "PUT":
+            return await client.put(path, body)
         case _:
             headers = {} if route.signal is None else {"Content-Type": "application/json"}
             return await client.post(path, b"" if body is None else body, headers)
 
 
 LISTS = [
-    route for route in ROUTES if route.method == "GET" and route.path.endswith(("s", "records", "/billing", "{month}"))
+    route
+    for route in ROUTES
+    if route.method == "GET" and route.path.endswith(("s", "records", "/billing", "{month}", "v1/telemetry"))
 ]
-"""`/v2/ai-telemetry/summary`, one insight and one connection are no lists."""
+"""`/v2/ai-telemetry/summary`, one insight and one connection are no lists; a metric stream's
+records have two addresses."""

@@ -25,6 +25,8 @@ async def empty(client: Client, route: Route) -> dict[str, Any]:
     record = {name: value for name, value in HOUR.items() if name != "value"}
     await client.post(f"{stream}/sum", {"records": [HOUR]})
     await client.post(f"{stream}/delete", {"records": [record]})
+    if route.path == "/unit-cost/v1/telemetry":
+        await client.delete("/unit-cost/v1/telemetry/s")
     path = route.path.format_map({"stream": "s", "insight_id": insight_id, "connection_id": "c", "month": "2026-01"})
     reply = await client.get(path, **({"status": "on_hold"} if path == "/v2/insights" else {}))
     assert reply.status == 200

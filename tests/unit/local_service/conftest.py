@@ -67,6 +67,9 @@ class Client:
     async def patch(self, path: str, content: object, headers: Mapping[str, str] | None = None) -> Reply:
         return await self._send("PATCH", path, body=orjson.dumps(content), headers=headers)
 
+    async def put(self, path: str, content: object, headers: Mapping[str, str] | None = None) -> Reply:
+        return await self._send("PUT", path, body=orjson.dumps(content), headers=headers)
+
     async def delete(self, path: str) -> Reply:
         return await self._send("DELETE", path)
 
