@@ -17,7 +17,7 @@ from aiohttp.typedefs import Handler
 from gateway.admin.calling import perform
 from gateway.admin.guard import BY, AccessRules, Row, access_guard, host_guard, is_of_page
 from gateway.admin.json_body import encoded_answer, json_answer, json_body
-from gateway.admin.mcp.route import MCP_ROUTE, add_mcp
+from gateway.admin.mcp.route import MCP_ROUTES, add_mcp
 from gateway.admin.operation import AnyOperation
 from gateway.admin.pages import PAGES, PageRoute
 from gateway.admin.parts import PARTS, STORES, AdminParts
@@ -71,7 +71,7 @@ def admin_app(
     addresses that others reach it by. Raises CannotStart where MCP is wanted and not installed.
     """
     served = list(stores.bound())
-    pages = (*PAGES, *SITE, *((MCP_ROUTE,) if has_mcp else ()))
+    pages = (*PAGES, *SITE, *(MCP_ROUTES if has_mcp else ()))
     rows: list[Row] = [*pages, *(operation for operation, _ in served)]
     guards = [host_guard(loopback=loopback, host_names=host_names), access_guard(AccessRules(rows, loopback=loopback))]
     app = web.Application(middlewares=[answering, *guards], client_max_size=MAX_BODY_BYTES)

@@ -207,6 +207,17 @@ def test_what_is_no_message_is_refused_and_a_large_body_is_not_read(running: Run
     assert "Traceback" not in log
 
 
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+def test_there_is_no_stream_and_no_session_to_end(running: Running, method: str) -> None:
+    """401 would send clients to look for OAuth."""
+    headers = {"Authorization": f"Bearer {running.keys['assistant']}", "Accept": "text/event-stream"}
+    request = urllib.request.Request(f"{running.gateway.admin_url}/mcp", None, headers, method=method)
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(request)
+    with refused.value as error:
+        assert (error.code, error.headers["Allow"]) == (405, "POST")
+
+
 def test_it_is_off_by_default(tmp_path: Path) -> None:
     with GatewayProcess(tmp_path) as gateway:
         token = (gateway.data_dir / "admin-token").read_text().strip()

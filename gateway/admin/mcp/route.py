@@ -22,7 +22,19 @@ async def mcp(request: web.Request) -> web.StreamResponse:
     return await request.app[ANSWER](request)
 
 
-MCP_ROUTE: Final = PageRoute("POST", "/mcp", mcp, Role.VIEWER, scope=MCP_SCOPE)
+async def no_stream(request: web.Request) -> web.StreamResponse:
+    """Clients ask for a stream of the server's own messages, and for the end of a session, and
+    take 405 as there being none; 401 would make them look for OAuth.
+    """
+    raise web.HTTPMethodNotAllowed(request.method, ("POST",))
+
+
+PATH: Final = "/mcp"
+MCP_ROUTES: Final = (
+    PageRoute("POST", PATH, mcp, Role.VIEWER, scope=MCP_SCOPE),
+    PageRoute("GET", PATH, no_stream, Role.VIEWER, scope=MCP_SCOPE),
+    PageRoute("DELETE", PATH, no_stream, Role.VIEWER, scope=MCP_SCOPE),
+)
 
 
 def add_mcp(app: web.Application, parts: AdminParts, served: Sequence[tuple[AnyOperation, Any]]) -> None:
