@@ -32,10 +32,12 @@ class Histogram:
         self._counts = [0] * (len(bounds) + 1)
         self._sum = 0.0
 
-    def observe(self, value: float) -> None:
-        """Count *value* in the first bucket whose bound it does not exceed."""
-        self._counts[bisect_left(self._bounds, value)] += 1
-        self._sum += value
+    def observe(self, value: float, times: int = 1) -> None:
+        """Count *value* in the first bucket whose bound it does not exceed; *times* for so many
+        observations of it.
+        """
+        self._counts[bisect_left(self._bounds, value)] += times
+        self._sum += value * times
 
     def quantile(self, share: float) -> float | None:
         """The least bound that *share* (0 to 1) of the observations do not exceed, infinity beyond

@@ -16,6 +16,7 @@ from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
 from gateway.common.http_connection import Connection, ForGrpc, Malformed
+from gateway.common.repeated_requests import RepeatedRequests, Taker
 from gateway.common.repeating_connection import RepeatingConnection
 
 HANDSHAKE_S = 10.0
@@ -39,7 +40,7 @@ def not_here(_: str | None) -> str:
 
 class QuietServer(web.Server):
     """*options* are aiohttp's. With *is_direct*, requests whose head repeats the one before are
-    handled as `RepeatingConnection` states.
+    handled as `RepeatingConnection` states, and with *taker* together.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class QuietServer(web.Server):
         for_grpc: ForGrpc = not_here,
         is_full: IsFull = never_full,
         is_direct: Callable[[str], bool] | None = None,
+        taker: Taker | None = None,
         **options: Any,
     ) -> None:
         super().__init__(handler, **options)
@@ -57,6 +59,7 @@ class QuietServer(web.Server):
         self._for_grpc = for_grpc
         self._is_full = is_full
         self._is_direct = is_direct
+        self._together = None if taker is None else RepeatedRequests(taker, self._loop)
         self._open = 0
         """Connections."""
 
@@ -64,7 +67,7 @@ class QuietServer(web.Server):
         options = {"loop": self._loop, **self._kwargs}
         if self._is_direct is None:
             return Connection(self, self._malformed, self._for_grpc, **options)
-        return RepeatingConnection(self._is_direct, self, self._malformed, self._for_grpc, **options)
+        return RepeatingConnection(self._is_direct, self._together, self, self._malformed, self._for_grpc, **options)
 
     def opened(self, peer: str | None) -> bool:
         """Note one more connection; whether it is one too many."""

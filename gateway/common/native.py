@@ -12,7 +12,7 @@ from typing import Final
 
 VARIABLE: Final = "TELEMETRY_GATEWAY_READER"
 MODULE: Final = "telemetry_gateway_native"
-INTERFACE: Final = 6
+INTERFACE: Final = 7
 """The `INTERFACE` of the extension that this code was written for: raised with every change of what
 it exports."""
 

@@ -34,8 +34,10 @@ class RepeatedHead(NamedTuple):
     message: RawRequestMessage
     """What the parser made of it."""
 
-    def request_in(self, data: bytes) -> tuple[RawRequestMessage, bytes] | None:
-        """The message and the body, where *data* is exactly one request with this head."""
+    def request_in(self, data: bytes) -> tuple[bytes, bytes] | None:
+        """The digits of the length and the body, where *data* is exactly one request with this
+        head.
+        """
         before, after = self.before, self.after
         if not data.startswith(before):
             return None
@@ -47,9 +49,9 @@ class RepeatedHead(NamedTuple):
         start = stop + len(after)
         if len(data) - start != int(digits):
             return None
-        return self._message_with(digits), data[start:]
+        return digits, data[start:]
 
-    def _message_with(self, digits: bytes) -> RawRequestMessage:
+    def message_with(self, digits: bytes) -> RawRequestMessage:
         """The message with the length that *digits* state."""
         if digits == self.digits:
             return self.message

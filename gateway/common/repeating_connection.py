@@ -2,27 +2,32 @@
 the HTTP parser, and without a task.
 
 aiohttp parses each head anew, wakes the connection's own task, and starts another one for the
-request. Here the handler runs at once, in the callback that brought the bytes, up to what it waits
-for (the commit), and goes on when that is done. Whatever is not exactly one whole request with the
-known head takes aiohttp's way: another head, a body that is still to come, requests in a pipeline.
-While a request is handled, aiohttp's task finds no next one, as if it handled it itself.
+request. Here small requests are taken together with those that other connections brought in the
+same iteration of the loop (`repeated_requests`). Of others the handler runs at once, in the
+callback that brought the bytes, up to what it waits for (the commit), and goes on when that is
+done. Whatever is not exactly one whole request with the known head takes aiohttp's way: another
+head, a body that is still to come, requests in a pipeline. While a request is handled, aiohttp's
+task finds no next one, as if it handled it itself.
 """
 
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from contextvars import Context, copy_context
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 from aiohttp import StreamReader, web
 from aiohttp.http import StreamWriter
 from aiohttp.http_parser import RawRequestMessage
 
-from gateway.common.http_connection import Connection
+from gateway.common.http_connection import Connection, peer_of
 from gateway.common.repeated_head import RepeatedHead, learned, size_of
+from gateway.common.repeated_requests import MAX_BODY_BYTES, Handler, HeadKey, RepeatedRequests
 
 MAX_LEARNED: Final = 8
 """Heads of one connection. A sender whose heads all differ is not looked at for longer."""
+MAX_UNSENT_BYTES: Final = 64 * 1024
+"""Of answers on one connection: with more, the next one waits for the client to read."""
 
 Handling = Coroutine[Any, Any, tuple[web.StreamResponse, bool]]
 """aiohttp's handling of one request, to the end of its answer; and whether the sender went away."""
@@ -46,33 +51,55 @@ class WholeBody:
         """Nothing waits for more of it."""
 
 
+class _Waiting(NamedTuple):
+    """A request that is to be taken with others."""
+
+    head: RepeatedHead
+    peer: str | None
+    digits: bytes
+    body: bytes
+
+
 class RepeatingConnection(Connection):
     """*is_direct*: whether requests for a raw target need no task of their own, as a timeout or a
-    cancellation would.
+    cancellation would. *together*: takes those that come at the same time, where that is.
     """
 
-    def __init__(self, is_direct: Callable[[str], bool], *args: Any, **options: Any) -> None:
+    def __init__(
+        self, is_direct: Callable[[str], bool], together: RepeatedRequests | None, *args: Any, **options: Any
+    ) -> None:
         super().__init__(*args, **options)
         self._is_direct = is_direct
+        self._together = together
         self._head: RepeatedHead | None = None
+        self._key: HeadKey | None = None
+        """Of requests with that head; None where they are not taken together."""
         self._learned = 0
         self._missing_bytes: int | None = 0
         """Of the request that the parser is at; 0 between two, None once that is not known."""
+        self._waiting: _Waiting | None = None
         self._handling: Handling | None = None
         self._context: Context | None = None
         self._idle: asyncio.Future[None] | None = None
         """On what aiohttp's task waits, while a request is handled here."""
 
     def data_received(self, data: bytes) -> None:
-        waiter = self._waiter
-        if waiter is None or waiter.done() or self._missing_bytes != 0 or self._close or self._force_close:
+        waiter, head = self._waiter, self._head
+        if (
+            head is None
+            or waiter is None
+            or waiter.done()
+            or self._missing_bytes != 0
+            or self._close
+            or self._force_close
+        ):
             self._pass_on(data)
             return
-        found = None if self._head is None else self._head.request_in(data)
+        found = head.request_in(data)
         if found is None:
             self._pass_on(data)
         else:
-            self._begin(waiter, *found)
+            self._begin(waiter, head, *found)
 
     def _pass_on(self, data: bytes) -> None:
         """To the parser; note where it then stands, and the head that it read."""
@@ -89,20 +116,82 @@ class RepeatingConnection(Connection):
         self._missing_bytes = None if size is None or size < len(data) else size - len(data)
         if size == len(data) and self._learned < MAX_LEARNED and isinstance(message, RawRequestMessage):
             self._learned += 1
-            self._head = learned(data, message) if self._is_direct(message.path) else None
+            self._learn(learned(data, message) if self._is_direct(message.path) else None)
 
-    def _begin(self, waiter: "asyncio.Future[None]", message: RawRequestMessage, body: bytes) -> None:
-        """Handle a request up to what it waits for."""
-        manager, factory, task = self._manager, self._request_factory, self._task_handler
+    def _learn(self, head: RepeatedHead | None) -> None:
+        self._head, self._key = head, None
+        if head is not None and self._together is not None and self._together.takes(head.message):
+            self._key = HeadKey(head.before, head.after, peer_of(self.transport))
+
+    def _begin(self, waiter: "asyncio.Future[None]", head: RepeatedHead, digits: bytes, body: bytes) -> None:
+        """Take a request with others, or handle it up to what it waits for."""
+        manager = self._manager
         assert manager is not None  # noqa: S101 as long as the connection is open
-        assert factory is not None  # noqa: S101 as above
-        assert self._request_handler is not None  # noqa: S101 as above
         self._idle, self._waiter = waiter, None
         self._request_count += 1
         manager.requests_count += 1
+        if self._together is None or self._key is None or len(body) > MAX_BODY_BYTES:
+            self._handle(head.message_with(digits), body, self._request_handler)
+        else:
+            self._waiting = _Waiting(head, self._key.peer, digits, body)
+            self._request_in_progress = True  # so that a shutdown waits for it
+            self._together.add(self, self._key, len(body))
+
+    # ---- a request that is taken with others
+
+    @property
+    def message(self) -> RawRequestMessage:
+        assert self._waiting is not None  # noqa: S101 `RepeatedRequest` ends with its answer
+        return self._waiting.head.message
+
+    @property
+    def body(self) -> bytes:
+        assert self._waiting is not None  # noqa: S101 as above
+        return self._waiting.body
+
+    @property
+    def peer(self) -> str | None:
+        assert self._waiting is not None  # noqa: S101 as above
+        return self._waiting.peer
+
+    def answer(self, answer: bytes) -> bool:
+        transport = self.transport
+        if transport is not None:
+            if transport.get_write_buffer_size() >= MAX_UNSENT_BYTES:
+                return False
+            transport.write(answer)
+        self._waited()
+        if self._idle is not None:  # else it took longer than a shutdown may
+            self._end(keeps_alive=transport is not None)
+        return True
+
+    def handle(self, handler: Handler | None = None) -> bool:
+        waiting = self._waiting
+        self._waited()
+        if self._idle is None:
+            return False
+        if waiting is None or self._manager is None:
+            self._end(keeps_alive=False)
+            return False
+        self._handle(waiting.head.message_with(waiting.digits), waiting.body, handler or self._request_handler)
+        return True
+
+    def _waited(self) -> None:
+        self._waiting = None
+        self._request_in_progress = False
+        if self._handler_waiter is not None and not self._handler_waiter.done():
+            self._handler_waiter.set_result(None)
+
+    # ---- a request that is handled by itself
+
+    def _handle(self, message: RawRequestMessage, body: bytes, handler: Handler | None) -> None:
+        """Handle a request up to what it waits for."""
+        factory, task = self._request_factory, self._task_handler
+        assert factory is not None  # noqa: S101 as long as the connection is open
+        assert handler is not None  # noqa: S101 as above
         payload = cast("StreamReader", WholeBody(body))
         request = factory(message, payload, self, StreamWriter(self, self._loop), cast("asyncio.Task[None]", task))
-        self._handling = self._handle_request(request, None, self._request_handler)
+        self._handling = self._handle_request(request, None, handler)
         self._context = copy_context()
         self._context.run(self._go_on)
 
@@ -114,11 +203,12 @@ class RepeatingConnection(Connection):
         try:
             waits_for = handling.send(None)
         except StopIteration as end:
-            self._end(*end.value)
+            response, is_gone = end.value
+            self._end(keeps_alive=bool(response.keep_alive) and not is_gone)
         except (ConnectionError, asyncio.CancelledError):
-            self._end(None, is_gone=True)
+            self._end(keeps_alive=False)
         except BaseException:
-            self._end(None, is_gone=True)
+            self._end(keeps_alive=False)
             raise
         else:
             self._wait_for(waits_for)
@@ -131,12 +221,12 @@ class RepeatingConnection(Connection):
             awaited._asyncio_future_blocking = False  # noqa: SLF001 as a task does: it was yielded to be awaited
             awaited.add_done_callback(self._go_on, context=self._context)
 
-    def _end(self, response: web.StreamResponse | None, is_gone: bool) -> None:  # noqa: FBT001 - aiohttp's own pair
+    def _end(self, *, keeps_alive: bool) -> None:
         """Behind the answer: wait for the next request, or close, as aiohttp's task would."""
         idle, self._idle, self._handling, self._context = self._idle, None, None, None
         assert idle is not None  # noqa: S101 since `_begin`
-        self._keepalive = response is not None and bool(response.keep_alive)
-        if is_gone or not self._keepalive or self._close or self._force_close:
+        self._keepalive = keeps_alive
+        if not keeps_alive or self._close or self._force_close:
             idle.cancel()
             if self.transport is not None and not self._force_close:
                 self.transport.close()
@@ -154,4 +244,5 @@ class RepeatingConnection(Connection):
         if handling is not None:  # it took longer than the shutdown may
             with suppress(asyncio.CancelledError, Exception):
                 handling.throw(asyncio.CancelledError())
-            self._end(None, is_gone=True)
+        if self._idle is not None:
+            self._end(keeps_alive=False)

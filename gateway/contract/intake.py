@@ -2,7 +2,8 @@
 `gateway.ingest.pipeline` fills.
 """
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
@@ -44,6 +45,15 @@ class Receipt(NamedTuple):
     """Of a source's items, those that are no AI usage."""
 
 
+class TakenTogether(NamedTuple):
+    """Payloads that go to disk in one commit."""
+
+    kept: "asyncio.Future[object]"
+    """Done when they are on disk; otherwise it raises what `gateway.contract.errors` names."""
+    left: Sequence[int]
+    """Places of the payloads of which nothing was done: each is to be taken by itself."""
+
+
 class Intake(Protocol):
     """What the web code calls.
 
@@ -52,6 +62,12 @@ class Intake(Protocol):
 
     async def traces(self, body: bytes, *, json: bool, sender: Sender) -> Receipt:
         """An ExportTraceServiceRequest, decompressed; *json* for OTLP/JSON, else protobuf."""
+
+    def traces_together(self, bodies: Sequence[bytes], *, sender: Sender) -> TakenTogether | None:
+        """What `traces` takes of several protobuf payloads without waiting for anything but their
+        commit, and without a word in the answer; None, with nothing done, where each is to be taken
+        by itself.
+        """
 
     async def logs(self, body: bytes, *, json: bool, sender: Sender) -> Receipt:
         """An ExportLogsServiceRequest."""

@@ -12,6 +12,10 @@ Reported = tuple[str | None, int, int, int]
 """Service name, its items in the payload, its calls among them, and those of the calls that should
 state tokens and do not."""
 
+Sent = tuple[str | None, int, int, int, int, int]
+"""Service name, and of several payloads those that name it, its items, its calls, those of the
+calls that should state tokens and do not, and bytes."""
+
 
 class ParsedPayload(NamedTuple):
     """Plain types only."""

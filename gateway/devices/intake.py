@@ -96,12 +96,25 @@ class DeviceIntake:
 
         A new device is on disk when this returns. Raises DatabaseUnavailable where it must be.
         """
-        services = {used[1]: used[0] for used in packed.used if used[1] is not None} | of_sums(packed.records)
+        services = devices_in(packed)
         if not services:
             return packed
         blocked = await self._met(services)
         if blocked:
             packed = without(packed, blocked)
+        return self._attributed(packed, services, context)
+
+    def admitted_at_once(self, packed: ParsedPayload, context: Context) -> ParsedPayload | None:
+        """As `admitted`, where each device is known and none is blocked; None where one is not."""
+        services = devices_in(packed)
+        if not services:
+            return packed
+        if self._store.strangers(services) or any(map(self._store.is_blocked, services)):
+            return None
+        return self._attributed(packed, services, context)
+
+    def _attributed(self, packed: ParsedPayload, services: Mapping[str, str | None], context: Context) -> ParsedPayload:
+        """*packed* with what the devices in it state of themselves."""
         labels = self._labels_of(services)
         return attribute_calls(packed, labels, context) if labels else packed
 
@@ -171,6 +184,11 @@ def checked(device_id: str) -> str:
 def client_of(service_name: str | None) -> bytes:
     """What is known of a device that only sends telemetry."""
     return orjson.dumps({"client": {"name": service_name}} if service_name else {})
+
+
+def devices_in(packed: ParsedPayload) -> dict[str, str | None]:
+    """Device -> the name of its service."""
+    return {used[1]: used[0] for used in packed.used if used[1] is not None} | of_sums(packed.records)
 
 
 def of_sums(records: Sequence[bytes]) -> dict[str, str | None]:

@@ -26,13 +26,13 @@ from gateway.grpc.arrival import Arrivals, Arrived, read_message
 from gateway.grpc.connections import Connections
 from gateway.keys.record import KeyRecord
 from gateway.receiver.admission import Admission, no_subject
-from gateway.receiver.answers import Answer, answer_for
+from gateway.receiver.answers import TO_COME_AGAIN, Answer, answer_for
 from gateway.receiver.authenticator import Headers
 from gateway.receiver.body import INLINE_BYTES, Hold, decompressed
 from gateway.receiver.content_encoding import gzip_blocks
 from gateway.receiver.otlp import SignalIntake, remark_on
 from gateway.receiver.responses import partial_success, retry_info, rpc_status
-from gateway.receiver.server import TO_COME_AGAIN, Receiver, sender_with
+from gateway.receiver.server import Receiver, sender_with
 
 SERVICES: Final[dict[Signal, str]] = {
     "traces": "opentelemetry.proto.collector.trace.v1.TraceService",

@@ -3,6 +3,7 @@
 It fills `gateway.contract.intake.Intake`.
 """
 
+import asyncio
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -10,9 +11,10 @@ from typing import Final
 
 import orjson
 
+from gateway.common.futures import failure_of
 from gateway.common.wall_clock import wall_ms
 from gateway.contract.errors import BadPayload, NotFound
-from gateway.contract.intake import Receipt, Sender
+from gateway.contract.intake import Receipt, Sender, TakenTogether
 from gateway.contract.outcomes import Rejection
 from gateway.contract.unit_cost import Target
 from gateway.devices.intake import DeviceIntake
@@ -52,6 +54,19 @@ class GatewayIntake:
 
     async def traces(self, body: bytes, *, json: bool, sender: Sender) -> Receipt:
         return await self._take("otlp.traces", Payload("traces", body, json), sender)
+
+    def traces_together(self, bodies: Sequence[bytes], *, sender: Sender) -> TakenTogether | None:
+        appended = self.pipeline.take_together(bodies, sender)
+        if appended is None:
+            return None
+        together, sent = appended
+
+        def note(done: "asyncio.Future[object]") -> None:
+            if failure_of(done) is None:
+                self._senders.sent_together(sender.key, "otlp.traces", sender.product, sent)
+
+        together.kept.add_done_callback(note)
+        return together
 
     async def logs(self, body: bytes, *, json: bool, sender: Sender) -> Receipt:
         return await self._take("otlp.logs", Payload("logs", body, json), sender)

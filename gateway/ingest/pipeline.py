@@ -8,10 +8,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from time import perf_counter
 from typing import Final, NamedTuple
 
+from gateway.common.futures import failure_of
 from gateway.contract.errors import DeviceBlocked
-from gateway.contract.intake import Receipt, Sender
+from gateway.contract.intake import Receipt, Sender, TakenTogether
 from gateway.contract.outcomes import Rejection
-from gateway.contract.parsed_payload import ParsedPayload
+from gateway.contract.parsed_payload import ParsedPayload, Sent
 from gateway.counting.calls.digest import DIGEST_BYTES, TRACE_ID_BYTES, call_ref
 from gateway.devices.intake import DeviceIntake
 from gateway.ingest.parsing.parse import Parsed, Payload
@@ -22,6 +23,7 @@ from gateway.normalise.context import Context
 from gateway.normalise.metrics import sender_of
 from gateway.observability.telemetry.tracer import Tracer
 from spool.clock import rfc3339_ms
+from spool.errors import SpoolError
 from spool.histogram import ANSWER_S, Histogram
 from spool.record import AI_TELEMETRY
 from spool.store import IntakeStore, ItemCounts
@@ -57,6 +59,13 @@ class Taken(NamedTuple):
             items, ignored = items + points.items, ignored + points.ignored
             rejected += points.rejected
         return Receipt(items, tuple(rejected), answer=self.admitted.answer, ignored=ignored)
+
+
+class Appended(NamedTuple):
+    """Payloads that were appended together."""
+
+    together: TakenTogether
+    sent: Sequence[Sent]
 
 
 class IngestPipeline:
@@ -104,6 +113,37 @@ class IngestPipeline:
         if payload.kind in REFUSED_WHOLE and had_usage and not admitted.has_usage and not parsed.is_stated:
             raise DeviceBlocked(BLOCKED)
         return Taken(parsed, admitted)
+
+    def take_together(self, bodies: Sequence[bytes], sender: Sender) -> Appended | None:
+        """`take` of several payloads of spans in protobuf, where nothing but their commit is to be
+        waited for: one commit for all. None, with nothing done, where each is to be taken by
+        itself. Raises SpoolError.
+        """
+        if self.tracer is not None:
+            return None
+        try:
+            self._spool.admit(sum(map(len, bodies)))
+        except SpoolError:  # one of them may still be small enough
+            return None
+        context, reader = self.context_of(sender), self.parser.reader
+        read = reader.read_together(bodies, context)
+        if read is None or len(read.left) == len(bodies) or len(read.calls.records) > PIECE_CALLS:
+            return None
+        calls = read.calls if self._devices is None else self._devices.admitted_at_once(read.calls, context)
+        if calls is None:
+            return None
+        reader.note_together(read)
+        began_s = perf_counter()
+        kept = asyncio.ensure_future(all_of(self._append_first(calls, context, self._settler.now_ms())))
+
+        def note(done: "asyncio.Future[object]") -> None:
+            if failure_of(done) is None:
+                self._settler.counted()
+                self._see(calls)
+                self.append_seconds.observe(perf_counter() - began_s, len(bodies) - len(read.left))
+
+        kept.add_done_callback(note)
+        return Appended(TakenTogether(kept, read.left), read.sent)
 
     def context_of(self, sender: Sender) -> Context:
         """What normalisers get besides the payload of *sender*."""
@@ -230,8 +270,7 @@ def all_of(waiting: Sequence[Awaitable[None]]) -> Awaitable[object]:
 
 def _overlook(appended: "asyncio.Future[None]") -> None:
     """Its error is that of the piece that was reported."""
-    if not appended.cancelled():
-        appended.exception()
+    failure_of(appended)
 
 
 def counts_of(calls: ParsedPayload) -> ItemCounts:

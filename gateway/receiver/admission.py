@@ -11,7 +11,7 @@ from gateway.common.wall_clock import wall_ms
 from gateway.keys.record import KeyRecord
 from gateway.receiver.authenticator import Authenticator, Headers
 from gateway.receiver.body import Hold
-from gateway.receiver.quotas import Quotas
+from gateway.receiver.quotas import Charge, Quotas
 from gateway.receiver.recent_senders import RecentSenders
 
 
@@ -71,6 +71,28 @@ class Admission:
             is_bounded = key.limits.bytes_per_minute is not None
             hold.charge = self.quotas.charge(key, announced_bytes(request) if is_bounded else 1)
         return key
+
+    @property
+    def asks_headers_alone(self) -> bool:
+        """Whether nothing else of a request can state its key."""
+        return self._subject_in is no_subject
+
+    def key_of(self, headers: Headers, scope: str) -> KeyRecord | None:
+        """The inbound key of requests with these *headers*, as `admit` finds it; nothing is noted
+        or taken of its quota.
+        """
+        return self._gate.admit(headers, scope)
+
+    def admitted(
+        self, key: KeyRecord | None, headers: Headers, peer: str, path: str, *, n_requests: int, n_bytes: int
+    ) -> Charge | None:
+        """Note requests of *key* that were taken together, and take them of its quota, which is
+        known to `have` them.
+        """
+        if key is None:
+            self.recent.note(peer, headers.get("User-Agent", ""), path, n_requests)
+            return None
+        return self.quotas.charge_together(key, n_requests, n_bytes)
 
     def ask_again(self, request: Request, scope: str, shown: Sequence[str] | None = None) -> None:
         """Whether it would be let in now as well: for a body that took its time, in which its

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from http import HTTPStatus
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -83,6 +84,10 @@ ANSWERS: dict[type[BaseException], Answer] = {
 UNFORESEEN = Answer(503, 14, retry_after_s=5, show_text=False)
 """What we did not think of is counted apart and stated as retryable, so that our bug loses nothing.
 """
+
+TO_COME_AGAIN = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE})
+"""Answers on which the sender is to send the same once more: it is
+charged for the one that is kept."""
 
 
 def answer_for(error: BaseException) -> Answer:

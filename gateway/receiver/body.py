@@ -86,29 +86,32 @@ class Budget:
         self._shares: dict[str, Share] = {}
         """Of those that have a request under way."""
 
-    def join(self, owner: str) -> Share:
-        """The share of *owner*, with one more request."""
+    def join(self, owner: str, n_requests: int = 1) -> Share:
+        """The share of *owner*, with so many more requests."""
         share = self._shares.get(owner)
         if share is None:
             share = self._shares[owner] = Share()
-        share.requests += 1
+        share.requests += n_requests
         return share
 
-    def leave(self, owner: str) -> None:
-        """One request less."""
+    def leave(self, owner: str, n_requests: int = 1) -> None:
+        """So many requests less."""
         share = self._shares[owner]
-        share.requests -= 1
+        share.requests -= n_requests
         if not share.requests:
             del self._shares[owner]
 
 
 class Hold:
-    """One request's share of the budget, and what it took of its key's quota."""
+    """The share of the budget of one request, or of several that are taken together, and what it
+    took of its key's quota.
+    """
 
-    __slots__ = ("_budget", "_held_bytes", "_owner", "_share", "charge")
+    __slots__ = ("_budget", "_held_bytes", "_n_requests", "_owner", "_share", "charge")
 
-    def __init__(self, budget: Budget) -> None:
+    def __init__(self, budget: Budget, n_requests: int = 1) -> None:
         self._budget = budget
+        self._n_requests = n_requests
         self._held_bytes = 0
         self._owner: str | None = None
         self._share: Share | None = None
@@ -119,7 +122,7 @@ class Hold:
         """From now on it counts among the requests of *owner*. To be called once, before a byte is
         taken.
         """
-        self._owner, self._share = owner, self._budget.join(owner)
+        self._owner, self._share = owner, self._budget.join(owner, self._n_requests)
 
     def take(self, n_bytes: int) -> None:
         """Raises Overloaded, with nothing taken, when the budget has no room, or none for this
@@ -154,6 +157,13 @@ class Hold:
         if self._share is not None:
             self._share.held_bytes -= n_bytes
 
+    def let_go(self, n_requests: int, n_bytes: int) -> None:
+        """So many of its requests, with what was taken for them, belong to it no more."""
+        self.give(n_bytes)
+        if self._owner is not None and n_requests:
+            self._budget.leave(self._owner, n_requests)
+            self._n_requests -= n_requests
+
     def take_of_quota(self, n_bytes: int) -> None:
         """The plain body, or its next piece. Raises OverQuota."""
         if self.charge is not None:
@@ -176,7 +186,7 @@ class Hold:
             self._budget.drain.left(held_bytes)
             self.give(held_bytes)
         if self._owner is not None:
-            self._budget.leave(self._owner)
+            self._budget.leave(self._owner, self._n_requests)
             self._owner = self._share = None
         return held_bytes
 

@@ -4,14 +4,15 @@ Success is a constant. A refusal is a google.rpc.Status in the encoding of the r
 JSON where that is unknown.
 """
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from typing import Final, Protocol
 
 from aiohttp import web
 
 from gateway.contract.errors import BadPayload, UnsupportedMedia
-from gateway.contract.intake import Intake, Receipt, Sender
+from gateway.contract.intake import Intake, Receipt, Sender, TakenTogether
 from gateway.contract.otlp import CONTENT_TYPES, Media, Signal, media_of, rejection_message
 from gateway.contract.scopes import INGEST_SCOPE
 from gateway.receiver.answers import Answer
@@ -76,8 +77,12 @@ def otlp_routes(
     intake: Intake, prefix: str = "", methods: AbstractSet[str] = POST_ONLY, shown: ShownIn | None = None
 ) -> list[Route]:
     """`/v1/traces`, `/v1/logs` and `/v1/metrics`, behind *prefix*; *shown* as in `BodyRoute`."""
+
+    def traces_together(bodies: Sequence[bytes], sender: Sender) -> TakenTogether | None:
+        return intake.traces_together(bodies, sender=sender)
+
     return [
-        signal_route("traces", intake.traces, prefix, methods, shown),
+        replace(signal_route("traces", intake.traces, prefix, methods, shown), call_together=traces_together),
         signal_route("logs", intake.logs, prefix, methods, shown),
         signal_route("metrics", intake.metrics, prefix, methods, shown),
     ]

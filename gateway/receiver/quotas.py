@@ -59,12 +59,20 @@ class Bucket:
 
 
 class Charge:
-    """What one request took from its key's buckets."""
+    """What one request, or several together, took from their key's buckets."""
 
-    __slots__ = ("_begun", "_bytes", "_is_spent", "_quotas", "_requests", "key", "taken_bytes")
+    __slots__ = ("_begun", "_bytes", "_is_spent", "_n_requests", "_quotas", "_requests", "key", "taken_bytes")
 
-    def __init__(self, quotas: "Quotas", key: KeyRecord, in_requests: Bucket | None, in_bytes: Bucket | None) -> None:
+    def __init__(
+        self,
+        quotas: "Quotas",
+        key: KeyRecord,
+        in_requests: Bucket | None,
+        in_bytes: Bucket | None,
+        n_requests: int = 1,
+    ) -> None:
         self.key = key
+        self._n_requests = n_requests
         self.taken_bytes = 0
         self._quotas = quotas
         self._requests = in_requests
@@ -99,7 +107,7 @@ class Charge:
 
     def give_back(self) -> None:
         """Rule 4."""
-        self._quotas.give_back(self.key, self.taken_bytes, n_requests=0 if self._is_spent else 1)
+        self._quotas.give_back(self.key, self.taken_bytes, n_requests=0 if self._is_spent else self._n_requests)
         self.taken_bytes = 0
 
 
@@ -134,6 +142,34 @@ class Quotas:
         if in_requests is not None:
             in_requests.left -= 1
         return Charge(self, key, in_requests, in_bytes)
+
+    def have(self, key: KeyRecord, n_requests: int, n_bytes: int) -> bool:
+        """Whether each of *n_requests* with bodies of *n_bytes* in all would be taken now."""
+        limits = key.limits
+        if limits.requests_per_minute is None and limits.bytes_per_minute is None:
+            return True
+        in_requests, in_bytes = self._of(key)
+        now_s = self.now_s()
+        for bucket, size, wanted in (
+            (in_requests, limits.requests_per_minute, n_requests),
+            (in_bytes, limits.bytes_per_minute, n_bytes),
+        ):
+            if bucket is not None and size is not None:
+                bucket.fill(size, now_s)
+                if bucket.left < wanted:
+                    return False
+        return True
+
+    def charge_together(self, key: KeyRecord, n_requests: int, n_bytes: int) -> Charge | None:
+        """Take requests and bytes that it is known to `have`; None where it has no limits."""
+        if key.limits.requests_per_minute is None and key.limits.bytes_per_minute is None:
+            return None
+        in_requests, in_bytes = self._of(key)
+        if in_requests is not None:
+            in_requests.left -= n_requests
+        charge = Charge(self, key, in_requests, in_bytes, n_requests)
+        charge.take_body(n_bytes)
+        return charge
 
     def give_back(self, key: KeyRecord, n_bytes: int, *, n_requests: int = 1) -> None:
         """To *key*; a bucket never holds more than a minute's worth."""

@@ -12,11 +12,9 @@ from http import HTTPStatus
 from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
 
-SERVER = "telemetry-gateway"
+from gateway.common.repeating_connection import MAX_UNSENT_BYTES
 
-MAX_BUFFERED_BYTES = 64 * 1024
-"""Unsent answers on one connection above which the ordinary answer is used,
-which waits for the sender to read."""
+SERVER = "telemetry-gateway"
 
 
 class Ready(web.StreamResponse):
@@ -40,14 +38,18 @@ class Ready(web.StreamResponse):
         transport = request.transport
         if transport is None:
             raise ConnectionResetError("the sender went away")
-        second = int(time.time())
-        if second != self._second:
-            self._second, self._bytes = second, self.message(second)
-        transport.write(self._bytes)
+        transport.write(self.bytes_now())
         return None
 
     async def write_eof(self, data: bytes = b"") -> None:
         """Everything went out with `prepare`."""
+
+    def bytes_now(self) -> bytes:
+        """The whole answer with the date of now."""
+        second = int(time.time())
+        if second != self._second:
+            self._second, self._bytes = second, self.message(second)
+        return self._bytes
 
     def message(self, unix_s: int) -> bytes:
         head = (
@@ -61,14 +63,14 @@ class Ready(web.StreamResponse):
 
     def for_request(self, request: web.BaseRequest) -> web.StreamResponse:
         """This, where the connection stays open and is read; else an ordinary
-        answer with the same content.
+        answer with the same content, which waits for the sender to read.
         """
         transport = request.transport
         if (
             request.keep_alive
             and request.version == (1, 1)
             and transport is not None
-            and transport.get_write_buffer_size() < MAX_BUFFERED_BYTES
+            and transport.get_write_buffer_size() < MAX_UNSENT_BYTES
         ):
             return self
         return self.ordinary()

@@ -53,8 +53,8 @@ class RecentSenders:
         self._seen: dict[tuple[str, str], _Seen] = {}
         """The one seen last stands last."""
 
-    def note(self, peer: str, user_agent: str, path: str) -> None:
-        """Remember who sent a request without a key."""
+    def note(self, peer: str, user_agent: str, path: str, n_requests: int = 1) -> None:
+        """Remember who sent requests without a key."""
         if not self._most:
             return
         now_ms = self._now_ms()
@@ -66,7 +66,7 @@ class RecentSenders:
                 del self._seen[next(iter(self._seen))]
         self._seen[who] = seen
         seen.last_seen_ms = now_ms
-        seen.requests += 1
+        seen.requests += n_requests
         if len(seen.paths) < MAX_PATHS:
             seen.paths.add(path)
 

@@ -15,7 +15,7 @@ from aiohttp import web
 
 from gateway.common.suggestions import did_you_mean
 from gateway.contract.errors import NotFound
-from gateway.contract.intake import Receipt, Sender
+from gateway.contract.intake import Receipt, Sender, TakenTogether
 from gateway.receiver.answers import Answer
 from gateway.receiver.authenticator import Headers
 from gateway.receiver.body import Hold
@@ -57,6 +57,9 @@ class BodyRoute:
     """Whether any Content-Type is taken; pages of origins that are not allowed are then refused."""
     shown: ShownIn | None = None
     """None where a key counts only in the headers that all routes take."""
+    call_together: Callable[[Sequence[bytes], Sender], TakenTogether | None] | None = None
+    """As `call`, of plain protobuf bodies without a parameter that came at the same time
+    (`Intake.traces_together`); None where each is taken by itself."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from multidict import CIMultiDict
 
 from gateway.common.heap import Heap
 from gateway.common.http_server import KEEP_ALIVE_S, QuietServer
+from gateway.common.repeated_requests import Handler
 from gateway.common.traceback_summary import places
 from gateway.common.wall_clock import wall_ms
 from gateway.contract.errors import BadPayload, GatewayError, MethodNotAllowed, NotFound, Unauthenticated
@@ -29,7 +30,7 @@ from gateway.observability.metrics import WebFigures
 from gateway.observability.refusals import Refused
 from gateway.observability.telemetry.tracer import Tracer
 from gateway.receiver.admission import Admission
-from gateway.receiver.answers import Answer, answer_for, kind_of, reason_of
+from gateway.receiver.answers import TO_COME_AGAIN, Answer, answer_for, kind_of, reason_of
 from gateway.receiver.authenticator import Headers, sender_of
 from gateway.receiver.body import INLINE_BYTES, Budget, Hold, Limits, read_body
 from gateway.receiver.content_encoding import decoder_for
@@ -37,6 +38,7 @@ from gateway.receiver.cors import Cors
 from gateway.receiver.otlp import OtlpManner
 from gateway.receiver.recent_senders import product_of
 from gateway.receiver.routes import POST_ONLY, BodyRoute, Manner, Route, RouteTable
+from gateway.receiver.together import TogetherReceiver
 from gateway.senders.activity import Senders, format_of
 from spool.histogram import ANSWER_S, Histogram
 
@@ -61,10 +63,6 @@ UNROUTED: Manner = OtlpManner("traces")
 
 NO_ROUTE = "none"
 KNOWN_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"})
-
-TO_COME_AGAIN = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE})
-"""Answers on which the sender is to send the same once more: it is
-charged for the one that is kept."""
 
 
 @dataclass(slots=True)
@@ -133,6 +131,7 @@ class Receiver:
             for_grpc=self.for_grpc,
             is_full=self.is_full,
             is_direct=self.is_direct,
+            taker=TogetherReceiver(self),
         )
 
     def is_direct(self, target: str) -> bool:
@@ -179,11 +178,24 @@ class Receiver:
         finally:
             self.heap.freed(hold.release())
         path = route.path if route else NO_ROUTE
-        self.counts.answers[path, response.status] += 1
-        self.counts.seconds[path].observe(perf_counter() - began_s)
+        self._count(path, response.status, began_s)
         if self.tracer is not None and span is not None:
             self.tracer.end(span, began_s, *http_span(request.method, path, response.status), response.status)
         return self._cors.allowing(request, response)
+
+    def _count(self, path: str, status: int, began_s: float) -> None:
+        self.counts.answers[path, status] += 1
+        self.counts.seconds[path].observe(perf_counter() - began_s)
+
+    def refusing(self, route: BodyRoute, error: Exception, began_s: float) -> Handler:
+        """What answers a request of *route* with *error*, in place of `receive`."""
+
+        async def refuse(request: web.BaseRequest) -> web.StreamResponse:
+            response = self.refuse(request, route, error)
+            self._count(route.path, response.status, began_s)
+            return self._cors.allowing(request, response)
+
+        return refuse
 
     async def accept(
         self, request: web.BaseRequest, route: BodyRoute, parameter: str, hold: Hold

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from gateway.contract.parsed_payload import Reported
+from gateway.contract.parsed_payload import Reported, Sent
 from gateway.sources.catalogue import SOURCES
 
 MOST: Final = 1000
@@ -104,13 +104,23 @@ class Senders:
         it is one that states none. Unless it *is_new*, it is more of the request before.
         """
         share = size_bytes if len(reported) <= 1 else size_bytes // len(reported)
-        for service, n_items, calls, without_usage in reported or ((None, items, 0, 0),):
+        services = reported or ((None, items, 0, 0),)
+        self.sent_together(
+            key,
+            format_,
+            product,
+            [(service, int(is_new), n_items, calls, missing, share) for service, n_items, calls, missing in services],
+        )
+
+    def sent_together(self, key: str | None, format_: str, product: str, services: Iterable[Sent]) -> None:
+        """Note requests that were taken, with what each of the *services* sent in them."""
+        for service, requests, items, calls, without_usage, size_bytes in services:
             activity = self._seen(key, format_, service, product)
-            activity.requests += is_new
-            activity.items += n_items
+            activity.requests += requests
+            activity.items += items
             activity.calls += calls
             activity.without_usage += without_usage
-            activity.size_bytes += share
+            activity.size_bytes += size_bytes
 
     def refused(self, key: str | None, format_: str, product: str, reason: str) -> None:
         """Note a request that was refused; whose service it is of no one read."""

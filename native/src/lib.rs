@@ -8,7 +8,7 @@ mod table;
 mod tally;
 
 /// What the gateway asks for: `gateway/common/native.py` uses no extension with another number.
-const INTERFACE: u32 = 6;
+const INTERFACE: u32 = 7;
 
 #[pymodule(gil_used = true)]
 fn telemetry_gateway_native(module: &Bound<'_, PyModule>) -> PyResult<()> {

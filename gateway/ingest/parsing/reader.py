@@ -12,14 +12,14 @@ from collections import Counter
 from collections.abc import Sequence
 from threading import Lock
 from time import thread_time_ns
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from google.protobuf.message import DecodeError
 
 from gateway.common.native import NATIVE, WHY_NOT
 from gateway.common.varying import Computation
 from gateway.contract.errors import BadPayload, TooLarge
-from gateway.contract.parsed_payload import ParsedPayload, Reported, Used
+from gateway.contract.parsed_payload import ParsedPayload, Reported, Sent, Used
 from gateway.counting.calls.digest import DIGEST_BYTES
 from gateway.decode import wire
 from gateway.decode.otlp_protobuf import decode_traces
@@ -59,6 +59,18 @@ UNKNOWN: Final = "unknown"
 _GapOf = tuple[bytes, bytes, bytes, int, int, str, bool]
 """Resource, scope and span; calls and bytes of links before it; why Python reads it, "" where it
 may teach; whether another gap of the payload is alike."""
+
+
+class ReadTogether(NamedTuple):
+    """Payloads that were read together."""
+
+    calls: ParsedPayload
+    """Of all of them; what each service reported is in `sent`."""
+    sent: Sequence[Sent]
+    unpriced: Sequence[tuple[str, int]]
+    """Model and calls of it without a price."""
+    left: Sequence[int]
+    """Places of the payloads that are to be read one by one."""
 
 
 class ShapeReader:
@@ -142,6 +154,24 @@ class ShapeReader:
         for model, n in unpriced:
             self._rules.prices.note_unpriced(model, n)
         return Parsed(calls)
+
+    def read_together(self, bodies: Sequence[bytes], context: Context) -> ReadTogether | None:
+        """*bodies* of spans in protobuf of one sender, each of which is read whole or left; None
+        where each is to be read by itself. Nothing is noted of it until `note_together`.
+        """
+        if not self.is_native or self._rules.prefer_metrics:
+            return None
+        limits = context.limits
+        counts, parts, used, ai_spans, unpriced, sent, left = self._reader.read_together(
+            self._number_of(context), bodies, context.received_at_ms, context.received_at, limits.max_items
+        )
+        return ReadTogether(_calls(counts, parts, used, [], ai_spans), sent, unpriced, left)
+
+    def note_together(self, read: ReadTogether) -> None:
+        """What was *read* is taken."""
+        self.native_spans += read.calls.items
+        for model, n in read.unpriced:
+            self._rules.prices.note_unpriced(model, n)
 
     def _is_tried(self) -> bool:
         """Where payload after payload is left to the rules, looking at each costs more than it

@@ -18,11 +18,12 @@ use std::sync::{Arc, RwLock};
 use ahash::AHashSet;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 
 use lesson::{Lesson, RoleOf};
 use memory::{Memory, Profile};
-use read::{Output, Request};
+use read::{Output, Request, Together};
 use span::{key_of, Span, Varying};
 
 /// Reads payloads by the templates that it was taught. Shared by threads.
@@ -82,6 +83,48 @@ impl Reader {
             Ok(Ok(output)) => shown(py, &output, body).map(Some),
             _ => Ok(None),
         }
+    }
+
+    /// What the spans of several *bodies* come to together, what each service sent in them, and the
+    /// places of the bodies that are to be read one by one: each by itself, as `read` has gaps in it
+    /// or takes none of it.
+    fn read_together<'py>(
+        &self,
+        py: Python<'py>,
+        context: u32,
+        bodies: Vec<PyBackedBytes>,
+        received_ms: i64,
+        received_at: &str,
+        max_items: usize,
+    ) -> PyResult<Bound<'py, PyTuple>> {
+        let is_word = |text: &[u8]| self.words.contains(text);
+        let size = bodies.iter().map(|body| body.len()).sum();
+        let run = || {
+            let mut together = Together::new(size);
+            for (place, body) in bodies.iter().enumerate() {
+                let request = Request {
+                    context,
+                    body,
+                    received_ms,
+                    received_at: received_at.as_bytes(),
+                    max_items,
+                    records_scope: &self.records_scope,
+                    max_gaps: 1,
+                };
+                let read = || read::read(&request, &self.memory, &is_word);
+                match catch_unwind(AssertUnwindSafe(read)) {
+                    Ok(Ok(one)) if one.can_be_added() => together.add(one, body.len()),
+                    _ => together.left.push(place),
+                }
+            }
+            together
+        };
+        let done = if size > SMALL_BYTES {
+            py.detach(run)
+        } else {
+            run()
+        };
+        shown_together(py, &done)
     }
 
     /// Note how spans of a scope with the names of *span* are read.
@@ -185,30 +228,65 @@ fn walked(message: &[u8]) -> PyResult<Span<'_>> {
     Ok(span)
 }
 
+/// The parts of what was read that one payload and several have in common.
+struct Shown<'py> {
+    counts: (usize, usize, usize),
+    /// Records, rows and links.
+    parts: Bound<'py, PyTuple>,
+    used: Bound<'py, PyList>,
+    ai_spans: Bound<'py, PyList>,
+    unpriced: Bound<'py, PyList>,
+}
+
+impl<'py> Shown<'py> {
+    fn of(py: Python<'py>, out: &Output) -> PyResult<Self> {
+        let mut begin = 0;
+        let records = PyList::empty(py);
+        for end in &out.ends {
+            records.append(PyBytes::new(py, &out.records[begin..*end]))?;
+            begin = *end;
+        }
+        let used = PyList::empty(py);
+        for ((by, session), tokens) in &out.used.entries {
+            let varying = std::str::from_utf8(session).unwrap_or_default();
+            let session = if by.session_hole.is_some() {
+                Some(varying)
+            } else {
+                by.session.as_deref()
+            };
+            used.append((
+                by.service.as_deref(),
+                by.device.as_deref(),
+                by.instance,
+                session,
+                by.model.as_deref(),
+                *tokens,
+            ))?;
+        }
+        let ai_spans = PyList::empty(py);
+        for (source, spans) in &out.ai_spans.entries {
+            let mut traces: Vec<&Vec<u8>> = spans.traces.iter().collect();
+            traces.sort_unstable();
+            let traces = PyList::new(py, traces.iter().map(|trace| PyBytes::new(py, trace)))?;
+            ai_spans.append((source.0.as_deref(), &source.1, spans.n, traces))?;
+        }
+        let unpriced = PyList::empty(py);
+        for (model, calls) in &out.unpriced.entries {
+            unpriced.append((&**model, *calls))?;
+        }
+        let rows = PyBytes::new(py, &out.rows);
+        let links = PyBytes::new(py, &out.links);
+        Ok(Shown {
+            counts: (out.items, out.ignored, out.suppressed),
+            parts: (records, rows, links).into_pyobject(py)?,
+            used,
+            ai_spans,
+            unpriced,
+        })
+    }
+}
+
 fn shown<'py>(py: Python<'py>, out: &Output, body: &[u8]) -> PyResult<Bound<'py, PyTuple>> {
-    let mut begin = 0;
-    let records = PyList::empty(py);
-    for end in &out.ends {
-        records.append(PyBytes::new(py, &out.records[begin..*end]))?;
-        begin = *end;
-    }
-    let used = PyList::empty(py);
-    for ((by, session), tokens) in &out.used.entries {
-        let varying = std::str::from_utf8(session).unwrap_or_default();
-        let session = if by.session_hole.is_some() {
-            Some(varying)
-        } else {
-            by.session.as_deref()
-        };
-        used.append((
-            by.service.as_deref(),
-            by.device.as_deref(),
-            by.instance,
-            session,
-            by.model.as_deref(),
-            *tokens,
-        ))?;
-    }
     let reported = PyList::empty(py);
     for (service, sums) in &out.reported.entries {
         reported.append((
@@ -217,17 +295,6 @@ fn shown<'py>(py: Python<'py>, out: &Output, body: &[u8]) -> PyResult<Bound<'py,
             sums.calls,
             sums.missing,
         ))?;
-    }
-    let ai_spans = PyList::empty(py);
-    for (source, spans) in &out.ai_spans.entries {
-        let mut traces: Vec<&Vec<u8>> = spans.traces.iter().collect();
-        traces.sort_unstable();
-        let traces = PyList::new(py, traces.iter().map(|trace| PyBytes::new(py, trace)))?;
-        ai_spans.append((source.0.as_deref(), &source.1, spans.n, traces))?;
-    }
-    let unpriced = PyList::empty(py);
-    for (model, calls) in &out.unpriced.entries {
-        unpriced.append((&**model, *calls))?;
     }
     let gaps = PyList::empty(py);
     let last = out.gaps.len().saturating_sub(1);
@@ -248,21 +315,41 @@ fn shown<'py>(py: Python<'py>, out: &Output, body: &[u8]) -> PyResult<Bound<'py,
             gap.is_repeated,
         ))?;
     }
-    let counts = (out.items, out.ignored, out.suppressed);
-    let parts = (
-        records,
-        PyBytes::new(py, &out.rows),
-        PyBytes::new(py, &out.links),
-    );
+    let shown = Shown::of(py, out)?;
     (
-        counts,
-        parts,
-        used,
+        shown.counts,
+        shown.parts,
+        shown.used,
         reported,
-        ai_spans,
-        unpriced,
+        shown.ai_spans,
+        shown.unpriced,
         gaps,
         out.is_whole,
+    )
+        .into_pyobject(py)
+}
+
+fn shown_together<'py>(py: Python<'py>, done: &Together) -> PyResult<Bound<'py, PyTuple>> {
+    let sent = PyList::empty(py);
+    for (service, sums) in &done.sent.entries {
+        sent.append((
+            service.as_deref(),
+            sums.requests,
+            sums.counts.items,
+            sums.counts.calls,
+            sums.counts.missing,
+            sums.bytes,
+        ))?;
+    }
+    let shown = Shown::of(py, &done.output)?;
+    (
+        shown.counts,
+        shown.parts,
+        shown.used,
+        shown.ai_spans,
+        shown.unpriced,
+        sent,
+        &done.left,
     )
         .into_pyobject(py)
 }

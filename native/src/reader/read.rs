@@ -22,6 +22,8 @@ const MAX_TRACES: usize = 16;
 const WHOLE: [&str; 3] = ["bearer", "related", "rejected"];
 /// Of more, where they are most of what was read, the rest is not looked at.
 const FEW_GAPS: usize = 8;
+/// Of a payload that is read together with others: a thousand of them fit into 64 bits.
+const MOST_TOKENS: i64 = 1 << 53;
 
 /// What holds for all spans of a payload.
 pub struct Request<'a> {
@@ -116,6 +118,39 @@ impl Output {
         2 * self.gaps.len() > self.items
     }
 
+    /// Whether it holds all of its payload, and its sums leave room for those of others.
+    pub fn can_be_added(&self) -> bool {
+        let mut used = self.used.entries.iter();
+        self.gaps.is_empty() && !self.is_whole && used.all(|(_, tokens)| *tokens < MOST_TOKENS)
+    }
+
+    /// Add what *one*, which `can_be_added`, holds behind what is here.
+    fn add(&mut self, one: Output) {
+        let begin = self.records.len();
+        self.items += one.items;
+        self.ignored += one.ignored;
+        self.suppressed += one.suppressed;
+        self.records.extend_from_slice(&one.records);
+        self.ends.extend(one.ends.iter().map(|end| begin + end));
+        self.rows.extend_from_slice(&one.rows);
+        self.links.extend_from_slice(&one.links);
+        for (key, tokens) in &one.used.entries {
+            *self.used.of(key) += tokens;
+        }
+        for (source, spans) in one.ai_spans.entries {
+            let found = self.ai_spans.of(&source);
+            found.n += spans.n;
+            for trace in spans.traces {
+                if found.traces.len() < MAX_TRACES {
+                    found.traces.insert(trace);
+                }
+            }
+        }
+        for (model, calls) in &one.unpriced.entries {
+            *self.unpriced.of(model) += calls;
+        }
+    }
+
     fn new(bytes: usize) -> Self {
         Output {
             items: 0,
@@ -132,6 +167,56 @@ impl Output {
             gaps: Vec::new(),
             is_whole: false,
         }
+    }
+}
+
+/// What one service sent in several payloads.
+#[derive(Default)]
+pub struct Sent {
+    pub requests: usize,
+    pub counts: Reported,
+    /// Of the payloads, in equal parts where several services share one.
+    pub bytes: usize,
+}
+
+/// Several payloads, each of which was read whole.
+pub struct Together {
+    /// Of all of them. What each service reported is in `sent`.
+    pub output: Output,
+    pub sent: Sums<Option<Arc<str>>, Sent>,
+    /// Places of the payloads that are read one by one.
+    pub left: Vec<usize>,
+}
+
+impl Together {
+    pub fn new(bytes: usize) -> Self {
+        Together {
+            output: Output::new(bytes),
+            sent: Sums::new(),
+            left: Vec::new(),
+        }
+    }
+
+    /// Add the payload of *bytes* that *one* is.
+    pub fn add(&mut self, one: Output, bytes: usize) {
+        let share = bytes / one.reported.entries.len().max(1);
+        if one.reported.entries.is_empty() {
+            self.sent.of(&None).add(&Reported::default(), share);
+        }
+        for (service, counts) in &one.reported.entries {
+            self.sent.of(service).add(counts, share);
+        }
+        self.output.add(one);
+    }
+}
+
+impl Sent {
+    fn add(&mut self, counts: &Reported, bytes: usize) {
+        self.requests += 1;
+        self.counts.items += counts.items.max(counts.calls);
+        self.counts.calls += counts.calls;
+        self.counts.missing += counts.missing;
+        self.bytes += bytes;
     }
 }
 

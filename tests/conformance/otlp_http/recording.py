@@ -2,7 +2,7 @@
 message types, and keeps it in memory.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,6 +38,9 @@ class RecordingIntake:
 
     async def traces(self, body: bytes, *, json: bool, sender: Sender) -> Receipt:
         return self._take("traces", body, sender, json_trace_ids if json else protobuf_trace_ids, json=json)
+
+    def traces_together(self, bodies: Sequence[bytes], *, sender: Sender) -> None:
+        """Each is to be taken by itself."""
 
     async def logs(self, body: bytes, *, json: bool, sender: Sender) -> Receipt:
         return self._take("logs", body, sender, no_ids(ExportLogsServiceRequest, json=json), json=json)

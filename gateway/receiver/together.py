@@ -1,0 +1,149 @@
+"""Small OTLP requests that came at the same time with the same head: let in once, read, counted and
+committed together, and answered one by one with the same bytes.
+
+What the head states decides for all of them: route, key, encodings, the answer. What each brings of
+its own is left to the one way that all requests have (`Receiver.receive`): a body that is not
+simply read, and all of them where quota, budget or spool have no room for the whole, so that each
+gets the answer that it would have got alone. Where their commit fails, each is refused as it would
+be alone.
+"""
+
+from collections.abc import Sequence
+from http import HTTPStatus
+from time import perf_counter
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from aiohttp import web
+from aiohttp.http_parser import RawRequestMessage
+
+from gateway.common.futures import failure_of
+from gateway.common.repeated_requests import RepeatedRequest
+from gateway.contract.errors import NotFound, UnsupportedMedia
+from gateway.contract.headers import REPEAT_KEY_HEADERS
+from gateway.contract.intake import TakenTogether
+from gateway.contract.otlp import media_of
+from gateway.receiver.answers import TO_COME_AGAIN, answer_for
+from gateway.receiver.authenticator import sender_of
+from gateway.receiver.body import Hold
+from gateway.receiver.content_encoding import decoder_for
+from gateway.receiver.otlp import SUCCESS
+from gateway.receiver.routes import BodyRoute
+
+if TYPE_CHECKING:
+    from gateway.receiver.server import Receiver
+
+OWN_WAY: Final = ("Origin", *REPEAT_KEY_HEADERS)
+"""Headers that mean something to a request by itself."""
+ANSWER: Final = SUCCESS["protobuf"]
+
+
+class _Begun(NamedTuple):
+    """Requests that wait for one commit."""
+
+    requests: Sequence[RepeatedRequest]
+    route: BodyRoute
+    hold: Hold
+    began_s: float
+
+
+class TogetherReceiver:
+    """`gateway.common.repeated_requests.Taker` of *receiver*."""
+
+    def __init__(self, receiver: "Receiver") -> None:
+        self._receiver = receiver
+
+    def takes(self, message: RawRequestMessage) -> bool:
+        """Whether the head is one of those that decide all but the bodies."""
+        receiver, headers = self._receiver, message.headers
+        if receiver.tracer is not None or not receiver.admission.asks_headers_alone:
+            return False
+        if any(name in headers for name in OWN_WAY) or media_of(headers.get("Content-Type", "")) != "protobuf":
+            return False
+        try:
+            return self._route(message) is not None and decoder_for(headers.get("Content-Encoding", "")) is None
+        except UnsupportedMedia:
+            return False
+
+    def _route(self, message: RawRequestMessage) -> BodyRoute | None:
+        """None for one that takes no requests together."""
+        try:
+            route, _ = self._receiver.routes.find(message.path)
+        except NotFound:
+            return None
+        is_plain = isinstance(route, BodyRoute) and route.call_together is not None and route.shown is None
+        return route if is_plain and isinstance(route, BodyRoute) and not route.takes_any_type else None
+
+    def take(self, requests: Sequence[RepeatedRequest], began_s: float) -> None:
+        for request in self._begin(requests, began_s):
+            if not request.handle():
+                self._receiver.counts.gone += 1
+
+    def _begin(self, requests: Sequence[RepeatedRequest], began_s: float) -> Sequence[RepeatedRequest]:
+        """Begin to take *requests*; those of them that are left."""
+        receiver, route = self._receiver, self._route(requests[0].message)
+        bodies = [request.body for request in requests]
+        sizes = list(map(len, bodies))
+        if route is None or max(sizes) > receiver.limits.max_body_bytes:
+            return requests
+        hold = Hold(receiver.budget, len(requests))
+        try:
+            taken = self._take_bodies(requests[0], route, bodies, sizes, hold)
+        except Exception as error:  # noqa: BLE001 - as in `Receiver.receive`, whose answers these are
+            if not answer_for(error).show_text:  # unforeseen: something may have been done already
+                self._end(_Begun(requests, route, hold, began_s), error)
+                return ()
+            taken = None
+        if taken is None:
+            hold.release()
+            return requests
+        left = frozenset(taken.left)
+        kept = [request for place, request in enumerate(requests) if place not in left]
+        begun = _Begun(kept, route, hold, began_s)
+        taken.kept.add_done_callback(lambda done: self._end(begun, failure_of(done)))
+        return [requests[place] for place in taken.left]
+
+    def _take_bodies(
+        self, first: RepeatedRequest, route: BodyRoute, bodies: Sequence[bytes], sizes: Sequence[int], hold: Hold
+    ) -> TakenTogether | None:
+        """Let them in by the head of the *first* and hand them on; what they take of budget and
+        quota is noted in *hold*.
+        """
+        admission, headers, peer = self._receiver.admission, first.message.headers, first.peer or "unix"
+        n_bytes = sum(sizes)
+        key = admission.key_of(headers, route.scope)
+        if key is not None and not admission.quotas.have(key, len(sizes), n_bytes):
+            return None
+        hold.belongs_to(peer if key is None else key.key_id)
+        hold.take(n_bytes)
+        taken = route.call_together and route.call_together(bodies, sender_of(key, headers, peer))
+        if taken is None:
+            return None
+        left_bytes = sum(sizes[place] for place in taken.left)
+        hold.let_go(len(taken.left), left_bytes)
+        n_kept = len(sizes) - len(taken.left)
+        hold.charge = admission.admitted(
+            key, headers, peer, route.path, n_requests=n_kept, n_bytes=n_bytes - left_bytes
+        )
+        return taken
+
+    def _end(self, begun: _Begun, failure: Exception | None) -> None:
+        """The commit of *begun* ended."""
+        counts = self._receiver.counts
+        if failure is not None and answer_for(failure).status in TO_COME_AGAIN:
+            begun.hold.give_back_quota()
+        self._receiver.heap.freed(begun.hold.release())
+        if failure is not None:
+            for request in begun.requests:
+                request.handle(self._receiver.refusing(begun.route, failure, begun.began_s))
+            return
+        path, n = begun.route.path, len(begun.requests)
+        counts.answers[path, HTTPStatus.OK] += n
+        counts.seconds[path].observe(perf_counter() - begun.began_s, n)
+        answer = ANSWER.bytes_now()
+        for request in begun.requests:
+            if not request.answer(answer):
+                request.handle(_ordinary)
+
+
+async def _ordinary(_: web.BaseRequest) -> web.StreamResponse:
+    return ANSWER.ordinary()

@@ -1,0 +1,393 @@
+"""Requests that come at the same time with one head: taken together they come to what they come to
+one by one.
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+import pytest
+
+from benchmarks.bodies import Shape, Template
+from gateway.contract.scopes import INGEST_SCOPE, Fixed
+from gateway.keys.record import KeyRecord
+from gateway.keys.record import Limits as KeyLimits
+from gateway.receiver.admission import Admission
+from gateway.receiver.authenticator import KeyAuthenticator
+from gateway.receiver.body import Limits
+from gateway.receiver.cors import Cors
+from gateway.receiver.otlp import otlp_routes
+from gateway.receiver.quotas import Quotas
+from gateway.receiver.routes import RouteTable
+from gateway.receiver.server import Receiver
+from spool.errors import SpoolFull
+from tests.support.calls import EPOCH_MS
+from tests.support.metrics_rig import MetricsRig
+from tests.support.native import needs_native
+
+WAIT_S: Final = 20.0
+ROUNDS: Final = 20
+CONNECTIONS: Final = 12
+SPAN: Final = Template(Shape(spans=1), now_ns=EPOCH_MS * 10**6)
+OTHER: Final = Template(Shape(spans=2, ai_percent=50), now_ns=EPOCH_MS * 10**6)
+LARGE: Final = Template(Shape(spans=20), now_ns=EPOCH_MS * 10**6)
+
+
+class Keys:
+    """The keys `one` and `two`, and `few` with a quota, until they are revoked."""
+
+    def __init__(self) -> None:
+        self.revoked: set[str] = set()
+
+    def authenticate(self, text: str) -> KeyRecord | None:
+        if text in self.revoked or text not in {"one", "two", "few"}:
+            return None
+        limits = KeyLimits(40, 200_000) if text == "few" else KeyLimits(None, None)
+        return KeyRecord(text, text, "", Fixed({INGEST_SCOPE}), "Enabled", "", "", 0, "", 0, None, limits=limits)
+
+    def named(self, name: str) -> KeyRecord | None:
+        raise AssertionError(name)
+
+
+class Link(asyncio.Transport):
+    """One connection's transport: keeps what is written."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__({"peername": ("127.0.0.1", 50_000 + number)})
+        self.answers: list[bytes] = []
+        self.asked = 0
+        self.unread_bytes = 0
+        self.answered = asyncio.Event()
+
+    def write(self, data: Any) -> None:
+        begins = [*re.finditer(rb"HTTP/1.1 ", data)]
+        if begins:
+            self.answers += [bytes(data)]
+        else:
+            self.answers[-1] += bytes(data)
+        head, _, body = self.answers[-1].partition(b"\r\n\r\n")
+        length = re.search(rb"(?i)content-length: (\d+)", head)
+        if length is not None and len(body) == int(length[1]) and len(self.answers) == self.asked:
+            self.answered.set()
+
+    def writelines(self, parts: Any) -> None:
+        self.write(b"".join(parts))
+
+    def get_write_buffer_size(self) -> int:
+        return self.unread_bytes
+
+    def is_closing(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        pass
+
+    def abort(self) -> None:
+        pass
+
+    def pause_reading(self) -> None:
+        pass
+
+    def resume_reading(self) -> None:
+        pass
+
+
+def request(body: bytes, key: str = "one", more: str = "") -> bytes:
+    head = (
+        "POST /v1/traces HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-protobuf\r\n"
+        f"Authorization: {key}\r\nUser-Agent: Sender/{key}\r\n{more}Content-Length: {len(body)}\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+class Gateway:
+    """A receiver over a real spool whose clocks stand still."""
+
+    def __init__(self, rig: MetricsRig, limits: Limits, *, together: bool) -> None:
+        self.rig = rig
+        self.keys = Keys()
+        self.senders = rig.intake._senders
+        admission = Admission(KeyAuthenticator(self.keys), Quotas(lambda: 0.0))
+        routes = RouteTable(otlp_routes(rig.intake))
+        self.receiver = Receiver(routes, admission, limits, Cors(), now_ms=rig.clock, senders=self.senders)
+        self.server: Any = self.receiver.make_server()
+        self.groups: list[int] = []
+        if together:
+            take = self.server._together._taker.take
+            self.server._together._taker.take = lambda requests, began_s: (
+                self.groups.append(len(requests)),
+                take(requests, began_s),
+            )
+        else:
+            self.server._together = None
+        self.links: list[Link] = []
+        self.connections: list[Any] = []
+
+    async def connect(self, n: int) -> None:
+        for number in range(n):
+            self.links.append(Link(number))
+            self.connections.append(self.server())
+            self.connections[-1].connection_made(self.links[-1])
+        await asyncio.sleep(0)  # aiohttp's tasks begin
+
+    async def send(self, sent: Sequence[tuple[int, bytes]]) -> None:
+        """Send in one iteration of the loop, and wait for all answers."""
+        for place, data in sent:
+            self.links[place].asked += 1
+            self.links[place].answered.clear()
+            self.connections[place].data_received(data)
+        async with asyncio.timeout(WAIT_S):
+            for place, _ in sent:
+                await self.links[place].answered.wait()
+            # aiohttp's task ends behind its answer, and there is no event for that.
+            while any(self.connections[at]._waiter is None for at, _ in sent):  # noqa: ASYNC110
+                await asyncio.sleep(0)
+
+    def answers(self) -> list[list[bytes]]:
+        return [[re.sub(rb"Date: [^\r]*\r\n", b"", each) for each in link.answers] for link in self.links]
+
+    async def figures(self) -> dict[str, Any]:
+        """All that the conversation came to."""
+        receiver, rig = self.receiver, self.rig
+        pipeline = rig.intake.pipeline
+        found = {
+            "answers": self.answers(),
+            "counts": dict(receiver.counts.answers),
+            "unforeseen": receiver.counts.unforeseen,
+            "seconds": {path: seconds.read().buckets[-1][1] for path, seconds in receiver.counts.seconds.items()},
+            "appended": pipeline.append_seconds.read().buckets[-1][1],
+            "over_quota": dict(receiver.admission.quotas.refused),
+            "left": {key: [x and x.left for x in pair] for key, pair in receiver.admission.quotas._buckets.items()},
+            "held": receiver.budget.used_bytes,
+            "shares": receiver.budget._shares,
+            "edge": rig.spool.edge(),
+            "reasons": rig.spool.counters.reasons if hasattr(rig.spool.counters, "reasons") else None,
+            "senders": {
+                sender: (
+                    x.requests,
+                    x.items,
+                    x.calls,
+                    x.without_usage,
+                    x.size_bytes,
+                    {r: n.requests for r, n in x.refusals.items()},
+                )
+                for sender, x in self.senders.known.items()
+            },
+            "reader": pipeline.parser.reader.status(),
+            "unpriced": dict(pipeline.parser._rules.prices.unpriced),
+            "requests": self.server.requests_count,
+        }
+        await rig.settle()
+        found["records"] = sorted(await rig.records(), key=lambda record: str(record["record_id"]))
+        return found
+
+
+@asynccontextmanager
+async def opened(folder: Path, *, together: bool, limits: Limits | None = None) -> AsyncIterator[Gateway]:
+    rig = await MetricsRig(folder).open()
+    gateway = Gateway(rig, limits or Limits(), together=together)
+    await gateway.connect(CONNECTIONS)
+    yield gateway
+    await rig.close()
+
+
+Talk = Callable[[Gateway, Random], Any]
+
+
+async def both_ways(tmp_path: Path, talk: Talk, *, seed: int = 1, limits: Limits | None = None) -> list[int]:
+    """Compare what *talk* comes to; how many requests each group had."""
+    found, groups = [], []
+    for together in (True, False):
+        async with opened(tmp_path / str(together), together=together, limits=limits) as gateway:
+            await talk(gateway, Random(seed))
+            found.append(await gateway.figures())
+            groups += gateway.groups
+    assert found[0] == found[1]
+    assert found[0]["held"] == 0
+    assert found[0]["shares"] == {}
+    assert found[0]["requests"] == sum(map(len, found[0]["answers"]))
+    return groups
+
+
+def body_of(random: Random, number: int) -> bytes:
+    plain = SPAN.body(number)
+    odd = (
+        OTHER.body(number),
+        LARGE.body(number),
+        SPAN.body(random.randrange(number + 1)),
+        plain[: random.randrange(200)],
+        plain + b"\x0a\xff",
+        plain.replace(b"checkout-bot", b"another-%04d" % random.randrange(3)),
+        b"",
+    )
+    return random.choice(odd) if random.random() < 0.5 else plain
+
+
+async def any_talk(gateway: Gateway, random: Random) -> None:
+    number = 0
+    for _ in range(ROUNDS):
+        gateway.keys.revoked = {"two"} if random.random() < 0.2 else set()
+        sent = []
+        for place in sorted(random.sample(range(CONNECTIONS), random.randrange(1, CONNECTIONS))):
+            number += 1
+            key = ("one", "one", "two", "few")[place % 4]
+            sent.append((place, request(body_of(random, number), key)))
+        await gateway.send(sent)
+
+
+@pytest.mark.parametrize("seed", range(2))
+async def test_a_conversation_of_many_connections_comes_to_the_same(tmp_path: Path, seed: int) -> None:
+    groups = await both_ways(tmp_path, any_talk, seed=seed)
+    assert max(groups) > 1
+
+
+async def warmed(gateway: Gateway, key: str = "one") -> None:
+    """Every connection's head is known, and the shape of the span."""
+    for number in range(2):
+        await gateway.send([(place, request(SPAN.body(number * 100 + place), key)) for place in range(CONNECTIONS)])
+
+
+@needs_native
+async def test_requests_of_one_iteration_share_one_append(tmp_path: Path) -> None:
+    async with opened(tmp_path, together=True) as gateway:
+        await warmed(gateway)
+        appended: list[int] = []
+        append = gateway.rig.spool.append
+        gateway.rig.spool.append = lambda *given, **named: appended.append(len(given[1])) or append(*given, **named)  # type: ignore[method-assign]
+        await gateway.send([(place, request(SPAN.body(1000 + place))) for place in range(CONNECTIONS)])
+        assert appended == [CONNECTIONS]
+
+
+async def test_a_key_that_is_revoked_within_an_iteration_is_refused_to_all(tmp_path: Path) -> None:
+    async def talk(gateway: Gateway, _: Random) -> None:
+        await warmed(gateway)
+        requests = [(place, request(SPAN.body(1000 + place))) for place in range(CONNECTIONS)]
+        gateway.keys.revoked = {"one"}
+        await gateway.send(requests)
+        assert {link.answers[-1].split()[1] for link in gateway.links} == {b"401"}
+        gateway.keys.revoked = set()
+        await gateway.send(requests)
+
+    assert CONNECTIONS in await both_ways(tmp_path, talk)
+
+
+async def test_a_quota_that_ends_within_a_group_refuses_the_rest_alone(tmp_path: Path) -> None:
+    async def talk(gateway: Gateway, _: Random) -> None:
+        await warmed(gateway, "few")
+        for number in (1000, 2000):
+            await gateway.send([(place, request(SPAN.body(number + place), "few")) for place in range(CONNECTIONS)])
+        statuses = [link.answers[-1].split()[1] for link in gateway.links]
+        assert statuses == [b"200"] * 4 + [b"429"] * 8  # of 40 requests a minute
+
+    assert CONNECTIONS in await both_ways(tmp_path, talk)
+
+
+async def test_a_budget_that_is_full_within_a_group_refuses_the_rest_alone(tmp_path: Path) -> None:
+    async def talk(gateway: Gateway, _: Random) -> None:
+        for place in range(CONNECTIONS):
+            for number in range(2):
+                await gateway.send([(place, request(SPAN.body(number * 100 + place)))])
+        await gateway.send([(place, request(SPAN.body(1000 + place))) for place in range(CONNECTIONS)])
+        statuses = [link.answers[-1].split()[1] for link in gateway.links]
+        assert b"200" in statuses
+        assert b"503" in statuses
+
+    limits = Limits(max_in_flight_bytes=SPAN.body_bytes * 10)
+    assert CONNECTIONS in await both_ways(tmp_path, talk, limits=limits)
+
+
+async def test_a_spool_that_is_full_within_a_group_refuses_the_rest_alone(tmp_path: Path) -> None:
+    async def talk(gateway: Gateway, _: Random) -> None:
+        await warmed(gateway)
+        left = [SPAN.body_bytes * 5]
+
+        def admit(size: int) -> None:
+            if size > left[0]:
+                raise SpoolFull("the spool is full")
+            left[0] -= size
+
+        gateway.rig.spool.admit = admit  # type: ignore[method-assign]
+        await gateway.send([(place, request(SPAN.body(1000 + place))) for place in range(CONNECTIONS)])
+        assert [link.answers[-1].split()[1] for link in gateway.links] == [b"200"] * 5 + [b"503"] * 7
+
+    assert CONNECTIONS in await both_ways(tmp_path, talk)
+
+
+async def test_a_commit_that_fails_is_each_requests_refusal_and_costs_no_quota(tmp_path: Path) -> None:
+    async def talk(gateway: Gateway, _: Random) -> None:
+        await warmed(gateway, "few")
+
+        def fail(*_: object, **__: object) -> "asyncio.Future[None]":
+            failed = asyncio.get_running_loop().create_future()
+            error = SpoolFull("no room on the disk")
+            error.retry_after_s = 7
+            failed.set_exception(error)
+            return failed
+
+        append, gateway.rig.spool.append = gateway.rig.spool.append, fail  # type: ignore[method-assign, assignment]
+        await gateway.send([(place, request(SPAN.body(1000 + place), "few")) for place in range(CONNECTIONS)])
+        assert {link.answers[-1].split()[1] for link in gateway.links} == {b"503"}
+        assert all(b"Retry-After: 7\r\n" in link.answers[-1] for link in gateway.links)
+        gateway.rig.spool.append = append  # type: ignore[method-assign]
+        await gateway.rig.counting.rebuild()
+        await gateway.send([(place, request(SPAN.body(1000 + place), "few")) for place in range(CONNECTIONS)])
+        assert {link.answers[-1].split()[1] for link in gateway.links} == {b"200"}
+
+    assert CONNECTIONS in await both_ways(tmp_path, talk)
+
+
+async def test_a_sender_that_reads_nothing_is_waited_for(tmp_path: Path) -> None:
+    async with opened(tmp_path, together=True) as gateway:
+        await warmed(gateway)
+        gateway.links[0].unread_bytes = 1 << 20
+        await gateway.send([(place, request(SPAN.body(1000 + place))) for place in range(2)])
+        slow, quick = (link.answers[-1] for link in gateway.links[:2])
+        assert slow.startswith(b"HTTP/1.1 200 OK")
+        assert slow != quick
+        assert gateway.receiver.counts.answers["/v1/traces", 200] == 2 * CONNECTIONS + 2
+
+
+async def test_what_was_not_foreseen_is_answered_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    async def talk(gateway: Gateway, _: Random) -> None:
+        await warmed(gateway)
+
+        def fail(*_: object) -> None:
+            raise ZeroDivisionError
+
+        settler = gateway.rig.counting
+        note_used, settler.aggregates.note_used = settler.aggregates.note_used, fail  # type: ignore[method-assign, assignment]
+        await gateway.send([(place, request(SPAN.body(1000 + place))) for place in range(CONNECTIONS)])
+        assert {link.answers[-1].split()[1] for link in gateway.links} == {b"503"}
+        assert gateway.receiver.counts.unforeseen == CONNECTIONS
+        settler.aggregates.note_used = note_used  # type: ignore[method-assign]
+
+    assert CONNECTIONS in await both_ways(tmp_path, talk)
+
+
+async def test_a_sender_that_goes_away_is_counted_and_holds_up_no_one(tmp_path: Path) -> None:
+    async with opened(tmp_path, together=True) as gateway:
+        await warmed(gateway)
+        gone, there = gateway.links[:2]
+        gone.asked += 1
+        gateway.connections[0].data_received(request(SPAN.body(1000)))
+        gateway.connections[0].connection_lost(None)
+        await gateway.send([(1, request(SPAN.body(1001)))])
+        assert len(gone.answers) == 2
+        assert len(there.answers) == 3
+        assert gateway.receiver.budget.used_bytes == 0
+        assert gateway.rig.spool.edge()["kept"] == 2 * CONNECTIONS + 2
+
+
+@pytest.mark.parametrize(
+    "more",
+    ["Origin: https://app.example\r\n", "Idempotency-Key: k\r\n", "Content-Encoding: gzip\r\n"],
+)
+async def test_a_head_that_says_more_is_taken_by_itself(tmp_path: Path, more: str) -> None:
+    async with opened(tmp_path, together=True) as gateway:
+        for number in range(3):
+            await gateway.send([(0, request(SPAN.body(number), more=more))])
+        assert gateway.groups == []
