@@ -2,7 +2,9 @@
 
 import re
 from decimal import Decimal
+from typing import cast
 
+from gateway.common.varying import VaryingReal
 from spool.record import Cost
 
 _DIGITS = ".15g"
@@ -12,15 +14,17 @@ noise (0.020348750000000003)."""
 _CODE = re.compile(r"[A-Za-z]{3}")
 _DOLLARS = frozenset({"$", "us$", "u$d", "dollar", "dollars", "us dollar", "us dollars"})
 
-_MAX_AMOUNT = 1e9
+_MAX_AMOUNT = 10**9
 """No call costs a billion; such a number is another unit."""
 
 _MIN_AMOUNT = 1e-30
 """What is less, whatever its sign, is nothing: written out it would be hundreds of zeros."""
 
 
-def decimal_string(amount: float) -> str:
+def decimal_string(amount: float | VaryingReal) -> str:
     """*amount* without exponent and without binary noise."""
+    if isinstance(amount, VaryingReal):
+        return cast("str", amount.as_amount())
     if abs(amount) < _MIN_AMOUNT:
         return "0"
     text = format(amount, _DIGITS)

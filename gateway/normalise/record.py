@@ -8,6 +8,7 @@ from functools import lru_cache
 from hashlib import sha256
 
 from gateway.common.json_bytes import json_bytes
+from gateway.common.varying import VaryingText, derived
 from gateway.normalise.attribution import attribute
 from gateway.normalise.cache_hit import is_cache_hit
 from gateway.normalise.context import Context
@@ -58,6 +59,8 @@ def event_record_id(source: str, event_id: str) -> str:
     """The id of a record whose sender gives its reports an id of their own;
     *source* is the format's name.
     """
+    if isinstance(event_id, VaryingText):
+        return derived(event_record_id, source, event_id)
     data = source.encode("utf-8", "replace") + b"\x00" + event_id.encode("utf-8", "replace")
     return sha256(_EVENT_DOMAIN + data).hexdigest()[:_ID_HEX]
 

@@ -10,8 +10,9 @@ value wins, and a count of 0 gives way to a later path that states more.
 import math
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
+from gateway.common.varying import Varying
 from gateway.normalise.conventions.shared import kind_of
 from gateway.normalise.conventions.table import Convention
 from gateway.normalise.extract import COUNT, FIRST, MAX_COUNT, MAX_TEXT_CHARS, NO_ONE, NUMBER, TEXT, WHO, Extracted
@@ -133,10 +134,15 @@ def _keep(picked: Extracted, field: str, kind: int, value: Json) -> bool:
     return True
 
 
+def cut(text: str) -> str:
+    """*text*, cut to MAX_TEXT_CHARS."""
+    return text if len(text) <= MAX_TEXT_CHARS else text[:MAX_TEXT_CHARS]
+
+
 def text_of(value: Json) -> str:
     """A name or id, cut to MAX_TEXT_CHARS; numbers and booleans as text; "" for anything else."""
     if isinstance(value, str):
-        return value[:MAX_TEXT_CHARS]
+        return cut(value)
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):
@@ -159,10 +165,10 @@ def count_of(value: Json) -> int | None:
         isinstance(value, float) and value.is_integer()
     ):
         value = like(int(value), value)
-    return value if isinstance(value, int) and 0 <= value <= MAX_COUNT else None
+    return value if isinstance(value, int | Varying) and 0 <= value <= MAX_COUNT else None
 
 
-def number_of(value: Json) -> float | None:
+def number_of(value: Json | Varying) -> float | None:
     """A finite number; also from a decimal text; booleans are 0 and 1."""
     try:
         if isinstance(value, bool | int | float):
@@ -170,6 +176,8 @@ def number_of(value: Json) -> float | None:
         elif isinstance(value, str) and len(value) <= _MAX_NUMBER_CHARS and "_" not in value:
             word = value.strip().lower()
             number = float(word == "true") if word in {"true", "false"} else float(word)
+        elif isinstance(value, Varying):
+            return cast("float", value)
         else:
             return None
     except (ValueError, OverflowError):

@@ -23,7 +23,11 @@ def read_source(
 
 
 def read_documents(source: Source, body: bytes, context: Context, *, first_line: int = 1) -> SourceRead:
-    documents = documents_of(source, body, first_line, context.limits)
+    return read_found(source, documents_of(source, body, first_line, context.limits), context)
+
+
+def read_found(source: Source, documents: Documents, context: Context) -> SourceRead:
+    """What *documents*, sent to *source*, hold. Raises as `read_source`."""
     Meter(context.limits).take(len(documents.found) + len(documents.rejected))
     out = SourceRead()
     out.calls.items = len(documents.rejected)

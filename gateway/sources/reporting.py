@@ -12,8 +12,9 @@ Pure; shared by all sources.
 import re
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
+from gateway.common.varying import NotVarying, VaryingReal, VaryingText, derived
 from gateway.contract.flags import RECEIVED_TIME
 from gateway.contract.outcomes import Rejection
 from gateway.normalise import times
@@ -140,8 +141,8 @@ def trace_ids(report: Report) -> tuple[str, str, str]:
 
     A UUID's dashes are left out.
     """
-    trace_id = report.trace_id.replace("-", "").lower()
-    if not _HEX_TRACE.fullmatch(trace_id) or not int(trace_id, 16):
+    trace_id = hex_trace(report.trace_id)
+    if not trace_id:
         return "", "", ""
     span_id, parent = report.span_id.lower(), report.parent_span_id.lower()
     return (
@@ -149,6 +150,16 @@ def trace_ids(report: Report) -> tuple[str, str, str]:
         span_id if _HEX_SPAN.fullmatch(span_id) and int(span_id, 16) else "",
         parent if _HEX_SPAN.fullmatch(parent) and int(parent, 16) else "",
     )
+
+
+def hex_trace(sent: str) -> str:
+    """The trace id *sent* as hex digits; "" for what is none."""
+    if not sent:
+        return ""
+    if isinstance(sent, VaryingText):
+        return derived(hex_trace, sent)
+    trace_id = sent.replace("-", "").lower()
+    return trace_id if _HEX_TRACE.fullmatch(trace_id) and int(trace_id, 16) else ""
 
 
 def trace_of(trace_id: str, span_id: str, parent: str) -> Trace | None:
@@ -160,7 +171,11 @@ def content_id(*parts: object) -> str:
 
     No content goes in: names, counts, times.
     """
-    return merged("\x1f".join("" if part is None else str(part) for part in parts), parts)
+    try:
+        texts = ["" if part is None else part if type(part) is str else str(part) for part in parts]
+    except NotVarying:
+        return derived(content_id, *parts)
+    return merged("\x1f".join(texts), parts)
 
 
 def epoch_ms(value: Json) -> int | None:
@@ -172,12 +187,16 @@ def epoch_ms(value: Json) -> int | None:
     return _epoch_ms(value) if type(value) in PLAIN else like(_epoch_ms(value), value)
 
 
-def _epoch_ms(value: Json) -> int | None:
+def _epoch_ms(value: Json | VaryingReal) -> int | None:
     if isinstance(value, str):
         text = value.strip()
         if not (text.isascii() and text.replace(".", "", 1).isdigit()):
             return _text_ms(text)
         value = float(text) if "." in text else int(text) if len(text) <= 20 else None  # noqa: PLR2004 - digits of 64 bits
+    if isinstance(value, VaryingReal):
+        if not 0 < value < _SECONDS_BELOW:
+            raise NotVarying
+        return cast("int", round(value * _MS_PER_S))
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 10**20:
         return None
     if value < _SECONDS_BELOW:

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from gateway.ingest.parsing.attribute_bytes import OddAttribute, UnreadAttributes, heads_of
 from gateway.ingest.parsing.lesson_code import Run, run_of
-from gateway.ingest.parsing.lessons import Lesson
+from gateway.ingest.parsing.lessons import Lesson, lesson_bytes
 from gateway.ingest.parsing.span_values import Values, values_of
 from gateway.normalise.templates import Role
 
@@ -48,7 +48,7 @@ class Shape:
         """
         gone = self.learnt[MAX_VARIANTS - 1 :]
         self.learnt = (learnt, *self.learnt[: MAX_VARIANTS - 1])
-        return _size(learnt.lesson) - sum(_size(old.lesson) for old in gone)
+        return lesson_bytes(learnt.lesson) - sum(lesson_bytes(old.lesson) for old in gone)
 
     def refuse(self, reason: str) -> None:
         self.learnt, self.refused = (), reason
@@ -181,8 +181,3 @@ class ShapeMemory:
 
 def _bytes_of(part: object) -> int:
     return _ENTRY_BYTES + (len(part) if isinstance(part, bytes | str) else 0)
-
-
-def _size(lesson: Lesson) -> int:
-    pieces = 0 if lesson.call is None else sum(_ENTRY_BYTES + len(text) for _, _, text in lesson.call.record)
-    return 2 * pieces + _ENTRY_BYTES * (20 + len(lesson.nodes) + len(lesson.conditions))

@@ -5,6 +5,7 @@ Pure.
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from gateway.common.varying import REAL, ROUND
 from gateway.ingest.parsing.lessons import Lesson
 
 Condition = tuple[str, int, int, bool]
@@ -37,12 +38,12 @@ class Conditions(NamedTuple):
 
 def conditions_of(lesson: Lesson, kept: set[int]) -> Conditions:
     """The conditions of *lesson*; *kept*: places of numbers that are needed besides."""
-    nodes = lesson.nodes
+    nodes, reals = lesson.nodes, _reals(lesson.nodes)
     found = Conditions({}, [])
     unequal: list[Condition] = []
     for condition in dict.fromkeys(map(_positive, lesson.conditions)):
         test, left, right, outcome = condition
-        if "const" not in {nodes[left][0], nodes[right][0]}:
+        if "const" not in {nodes[left][0], nodes[right][0]} or not reals.isdisjoint({left, right}):
             found.between.append(condition)
         elif test == "equal" and not outcome:
             unequal.append(condition)
@@ -54,6 +55,15 @@ def conditions_of(lesson: Lesson, kept: set[int]) -> Conditions:
     used = kept | {place for _, left, right, _ in found.between for place in (left, right)}
     _through_divisions(found.bounds, nodes, used)
     return found
+
+
+def _reals(nodes: Sequence[Node]) -> set[int]:
+    """Places of the numbers that are not whole."""
+    reals: set[int] = set()
+    for place, (kind, left, right) in enumerate(nodes):
+        if kind == REAL or (kind in {"add", "sub", "mul"} and not reals.isdisjoint({left, right})):
+            reals.add(place)
+    return reals
 
 
 def _positive(condition: Condition) -> Condition:
@@ -95,8 +105,8 @@ def _through_divisions(bounds: dict[int, Bounds], nodes: Sequence[Node], used: s
     needed = used | {
         operand
         for kind, left, right in nodes
-        for operand in ((left,) if kind in {"div", "rem"} else (left, right))
-        if kind in {"add", "sub", "mul", "div", "rem"}
+        for operand in ((left,) if kind in {"div", "rem", ROUND} else (left, right))
+        if kind in {"add", "sub", "mul", "div", "rem", ROUND}
     }
     for place in sorted(bounds, reverse=True):
         kind, left, by = nodes[place]

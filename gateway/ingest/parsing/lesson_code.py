@@ -7,10 +7,12 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
+from gateway.common.varying import REAL, ROUND, DerivedText, NotVarying, VaryingText
 from gateway.counting.calls.models import fingerprint
 from gateway.ingest.parsing.lesson_bounds import Bounds, conditions_of
 from gateway.ingest.parsing.lessons import CallLesson, Lesson
 from gateway.ingest.parsing.made_function import made
+from gateway.normalise.cost import decimal_string
 from gateway.normalise.times import rfc3339
 from gateway.pricing.rates import money
 from spool.span_form import span_record_id
@@ -20,10 +22,15 @@ Read = tuple[bytes, bytes, int, str | None]
 Run = Callable[..., Read | Literal[True] | None]
 """`run(values, trace_id, span_id, parent, start_ns, end_ns, received_ms, received_at)` -> None
 where a condition does not hold, True for a span that is no call."""
+DocumentRun = Callable[..., Read | Literal[True] | None]
+"""`run(values, received_ms, received_at)`, as `Run`."""
 
 _SIGNS: Final = {"add": "+", "sub": "-", "mul": "*", "div": "//", "rem": "%"}
 _BY_CONSTANT: Final = frozenset({"div", "rem"})
-_OF_NUMBERS: Final = frozenset({"number", "money", "time", "count"})
+_OF_ONE: Final = _BY_CONSTANT | {ROUND}
+_OPERATIONS: Final = _SIGNS.keys() | {ROUND}
+_OF_NUMBERS: Final = frozenset({"number", "money", "amount", "time", "count"})
+_SHOWN_BY: Final[dict[str, Callable[..., str]]] = {"money": money, "amount": decimal_string, "time": rfc3339}
 _TESTS: Final = {"less": "<", "at_most": "<=", "equal": "=="}
 _GIVEN: Final = {"start_ns": "start", "end_ns": "end", "received_ms": "received"}
 _OF_SPAN: Final = {
@@ -35,10 +42,13 @@ _OF_SPAN: Final = {
 _MOST: Final = (1 << 31) - 1
 _IDS_BYTES: Final = 32
 """With which a row begins: those of trace, span and parent."""
+_RECORD_ID_BYTES: Final = 16
+"""Of the record id, with which the row of a report without a span begins."""
+_DOCUMENT_SIGNATURE: Final = "run(values, received, received_at)"
 _SIGNATURE: Final = "run(values, trace_id, span_id, parent, start, end, received, received_at)"
 
 
-class _Code(NamedTuple):
+class Code(NamedTuple):
     lines: list[str]
     constants: dict[str, Any]
 
@@ -51,18 +61,42 @@ class _Code(NamedTuple):
 
 def run_of(lesson: Lesson, varying: Sequence[str]) -> Run:
     """The function of *lesson*, for spans whose profile gives *varying*."""
-    code = _Code([], {})
+    code = Code([], {})
     if varying:
         code.lines.append(f"{', '.join(varying)}, = values")
-    names = _numbers(code, lesson)
+    names = numbers_of(code, lesson)
     if lesson.call is None:
         code.lines.append("return True")
     else:
-        _write(code, lesson.call, names)
+        _write(code, lesson.call, names, (("trace_id", "16s"), ("span_id", "8s"), ("parent", "8s")))
     return made(_SIGNATURE, code.lines, code.constants)
 
 
-def _numbers(code: _Code, lesson: Lesson) -> list[str]:
+def document_run_of(lesson: Lesson, varying: Sequence[str], texts: Sequence[VaryingText]) -> DocumentRun:
+    """The function of *lesson*, for documents whose values are *varying*; *texts*: those that stand
+    for others, by number, with what is made of them.
+    """
+    code = Code([], {})
+    if varying:
+        code.lines.append(f"{', '.join(varying)}, = values")
+    names = numbers_of(code, lesson)
+    if lesson.call is None:
+        code.lines.append("return True")
+        return made(_DOCUMENT_SIGNATURE, code.lines, code.constants)
+    for text in texts:
+        if isinstance(text, DerivedText):
+            parts = [f"hole{x.number}" if isinstance(x, VaryingText) else code.constant(x) for x in text.parts]
+            code.lines.append(f"hole{text.number} = {code.constant(text.made_by)}({', '.join(parts)})")
+    record_id = next(number for kind, number, _ in lesson.call.record if kind == "hole")
+    n_rest = _IDS_BYTES - _RECORD_ID_BYTES
+    if lesson.call.row[_RECORD_ID_BYTES:_IDS_BYTES] != bytes(n_rest):
+        raise NotVarying
+    record_id_bytes = f"{code.constant(bytes.fromhex)}(hole{record_id})", f"{_RECORD_ID_BYTES}s"
+    _write(code, lesson.call, names, (record_id_bytes, (code.constant(bytes(n_rest)), f"{n_rest}s")))
+    return made(_DOCUMENT_SIGNATURE, code.lines, code.constants)
+
+
+def numbers_of(code: Code, lesson: Lesson) -> list[str]:
     """Compute each number that is needed, and compare as soon as both sides are there; the names of
     the numbers.
     """
@@ -95,18 +129,21 @@ def _needed(nodes: Sequence[tuple[str, int, int]], of: set[int]) -> set[int]:
     needed = set(of)
     for place in range(len(nodes) - 1, -1, -1):
         kind, left, right = nodes[place]
-        if place in needed and kind in _SIGNS:
-            needed |= {left} if kind in _BY_CONSTANT else {left, right}
+        if place in needed and kind in _OPERATIONS:
+            needed |= {left} if kind in _OF_ONE else {left, right}
     return needed
 
 
-def _number(code: _Code, nodes: Sequence[tuple[str, int, int]], names: Sequence[str], place: int) -> str:
+def _number(code: Code, nodes: Sequence[tuple[str, int, int]], names: Sequence[str], place: int) -> str:
     """The name of the number at *place*, computed where it is none that is given."""
     kind, left, right = nodes[place]
     if kind in _GIVEN:
         return _GIVEN[kind]
-    if kind == "count":
-        return f"count{left}"
+    if kind in {"count", REAL}:
+        return f"{kind}{left}"
+    if kind == ROUND:
+        code.lines.append(f"v{place} = round({names[left]})")
+        return f"v{place}"
     if kind == "const":
         return code.constant(left)
     if kind in {"add", "sub"} and nodes[right] == ("const", 0, 0):
@@ -116,22 +153,23 @@ def _number(code: _Code, nodes: Sequence[tuple[str, int, int]], names: Sequence[
     return f"v{place}"
 
 
-def _within(code: _Code, name: str, bounds: Bounds) -> str:
+def _within(code: Code, name: str, bounds: Bounds) -> str:
     low = "" if bounds.low is None else f"{code.constant(bounds.low)} <= "
     high = "" if bounds.high is None else f" <= {code.constant(bounds.high)}"
     return f"{low}{name}{high}"
 
 
-def _write(code: _Code, call: CallLesson, names: Sequence[str]) -> None:
-    texts = [_text(code, piece, names) for piece in call.record]
+def _write(code: Code, call: CallLesson, names: Sequence[str], ids: Sequence[tuple[str, str]]) -> None:
+    """*ids*: the fields with which the row begins, and their formats."""
+    texts = [text_of(code, piece, names) for piece in call.record]
     code.lines.append(f"record = f'{''.join(texts)}'.encode()")
-    fields, layout = zip(*_row(code, call, names), strict=True)
+    fields, layout = zip(*ids, *row_fields(code, call, names), strict=True)
     pack = code.constant(struct.Struct("<" + "".join(layout)).pack)
     session = "None" if call.used[-1] is None else f"hole{call.used[-1]}"
     code.lines.append(f"return record, {pack}({', '.join(fields)}), {names[call.tokens]}, {session}")
 
 
-def _text(code: _Code, piece: tuple[str, int, bytes], names: Sequence[str]) -> str:
+def text_of(code: Code, piece: tuple[str, int, bytes], names: Sequence[str]) -> str:
     """A piece of the record as part of an f-string."""
     kind, number, text = piece
     match kind:
@@ -139,8 +177,8 @@ def _text(code: _Code, piece: tuple[str, int, bytes], names: Sequence[str]) -> s
             shown = code.constant(text.decode())
         case "number":
             shown = names[number]
-        case "money" | "time":
-            shown = f"{code.constant(money if kind == 'money' else rfc3339)}({names[number]})"
+        case "money" | "amount" | "time":
+            shown = f"{code.constant(_SHOWN_BY[kind])}({names[number]})"
         case "hole":
             shown = f"hole{number}"
         case "record_id":
@@ -150,9 +188,10 @@ def _text(code: _Code, piece: tuple[str, int, bytes], names: Sequence[str]) -> s
     return f"{{{shown}}}"
 
 
-def _row(code: _Code, call: CallLesson, names: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Each field of the row and its format; what repeats between two of them is one field."""
-    yield from (("trace_id", "16s"), ("span_id", "8s"), ("parent", "8s"))
+def row_fields(code: Code, call: CallLesson, names: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Each field of the row behind its ids, and its format; what repeats between two of them is one
+    field.
+    """
     at = _IDS_BYTES
     for kind, offset, number, changed in sorted(call.patches, key=lambda patch: patch[1]):
         if offset > at:

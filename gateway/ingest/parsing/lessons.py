@@ -6,10 +6,10 @@ The plain tuples here are those of `native/src/reader/lesson.rs`.
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
 from gateway.common.json_bytes import json_bytes
-from gateway.common.varying import Computation, Money, Time, Varying, VaryingText
+from gateway.common.varying import Amount, Computation, Money, Time, Varying, VaryingText
 from gateway.counting.calls.digest import OF_A_FAILURE, ROW_FIELDS, fact_row, pack_row
 from gateway.counting.calls.models import fingerprint
 from gateway.ingest.parsing.parse import stamped, tokens_used
@@ -21,6 +21,8 @@ from spool.span_form import span_record_id
 
 Piece = tuple[str, int, bytes]
 """Kind, place or number, and the text of a `text`."""
+_ENTRY_BYTES: Final = 120
+"""About what one object takes beside its content."""
 Patch = tuple[str, int, int, int]
 """Kind, offset in the row, place or number, and what a fingerprint is changed by."""
 
@@ -50,6 +52,12 @@ class Lesson(NamedTuple):
     call: CallLesson | None
 
 
+def lesson_bytes(lesson: Lesson) -> int:
+    """About how many *lesson* takes, with the function made of it."""
+    pieces = 0 if lesson.call is None else sum(_ENTRY_BYTES + len(text) for _, _, text in lesson.call.record)
+    return 2 * pieces + _ENTRY_BYTES * (20 + len(lesson.nodes) + len(lesson.conditions))
+
+
 def lesson_of(shape: Representative, prices: Prices, stands: Stand) -> Lesson:
     """Raises Refused for what no template states, and whatever code raises that cannot work with
     what stands for a value.
@@ -61,7 +69,11 @@ def lesson_of(shape: Representative, prices: Prices, stands: Stand) -> Lesson:
         raise Refused("rejected")
     ai_source = next(((service, scope) for service, scope, *_ in packed(out)), None)
     calls = stamped(out.calls, context)
-    call = _call(calls[0], computation, prices, stands) if calls else None
+    call = None
+    if calls:
+        if not calls[0].span_id or calls[0].group:
+            raise Refused("ranked" if calls[0].group else "run")
+        call = call_lesson(calls[0], computation, prices, stands)
     return Lesson(computation.nodes, computation.conditions, bool(out.ignored), bool(out.suppressed), ai_source, call)
 
 
@@ -70,10 +82,11 @@ def refusal(computation: Computation) -> Lesson:
     return Lesson(computation.nodes, computation.conditions, False, False, None, None)  # noqa: FBT003 no sums
 
 
-def _call(call: Call, computation: Computation, prices: Prices, stands: Stand) -> CallLesson:
+def call_lesson(call: Call, computation: Computation, prices: Prices, stands: Stand) -> CallLesson:
+    """What *call*, whose item stands for others, comes to. Raises as `lesson_of`."""
     record: Any = call.record
-    if not call.span_id or call.group or record["kind"] != "call":
-        raise Refused("ranked" if call.group else "run")
+    if record["kind"] != "call":
+        raise Refused("run")
     used: Any = tokens_used([call])
     service, device, instance, session, model, tokens = used[0]
     if not isinstance(tokens, Varying):
@@ -175,7 +188,7 @@ def _with_marks(value: Any, mark: str) -> Any:
     match value:
         case Varying(place=place):
             return f"{mark}@number{place};"
-        case Time(place) | Money(place):
+        case Time(place) | Money(place) | Amount(place):
             return f"{mark}@{type(value).__name__.lower()}{place};"
         case VaryingText(number=number):
             return f"{mark}@hole{number};"

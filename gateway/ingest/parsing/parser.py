@@ -55,7 +55,7 @@ class Parser:
         return self._here(payload, context)
 
     def _here(self, payload: Payload, context: Context) -> Parsed:
-        if self.reader.is_native:  # it was asked before
+        if self.reader.is_native and self.reader.reads(payload):  # it was asked before
             return parse(payload, context, self._rules)
         return self.reader.parse_all(payload, context)
 

@@ -20,14 +20,14 @@ from gateway.common.native import NATIVE, WHY_NOT
 from gateway.common.varying import Computation
 from gateway.contract.errors import BadPayload, TooLarge
 from gateway.contract.parsed_payload import ParsedPayload, Reported, Sent, Used
-from gateway.counting.calls.digest import DIGEST_BYTES
 from gateway.decode import wire
 from gateway.decode.otlp_protobuf import decode_traces
 from gateway.ingest.parsing.attribute_bytes import request_of
+from gateway.ingest.parsing.document_reader import DocumentReader
+from gateway.ingest.parsing.joining import joined
 from gateway.ingest.parsing.lessons import lesson_of, refusal
 from gateway.ingest.parsing.parse import Parsed, ParseRules, Payload, parse, parsed_calls
 from gateway.ingest.parsing.replay import ReplayReader
-from gateway.normalise.ai_spans import MAX_TRACES
 from gateway.normalise.attribution import resource_origin
 from gateway.normalise.context import Context
 from gateway.normalise.templates import WORDS, Refused, represent, roles_of, stand
@@ -80,6 +80,7 @@ class ShapeReader:
         self._rules = rules
         self._stands = stand(secrets.token_bytes(32))
         self.is_native = NATIVE is not None
+        self.documents = DocumentReader(rules)
         self._reader: Any = ReplayReader(MAX_BYTES)
         if NATIVE is not None:
             self._reader = NATIVE.Reader(sorted(WORDS), RECORDS_SCOPE, MAX_BYTES)
@@ -119,6 +120,8 @@ class ShapeReader:
 
     def parse_all(self, payload: Payload, context: Context) -> Parsed:
         """As `parse`, and by the rules what that does not read. Raises as these do."""
+        if self.documents.reads(payload):
+            return self.documents.parse(payload, context)
         parsed = self.parse(payload, context) if self.reads(payload) else None
         return parse(payload, context, self._rules) if parsed is None else parsed
 
@@ -214,7 +217,7 @@ class ShapeReader:
             return None
         for gap in gaps:
             self.python_spans[gap[5] or UNKNOWN] += 1
-        return _joined(calls, [(*gap[3:5], part) for gap, part in zip(gaps, parts, strict=True) if part is not None])
+        return joined(calls, [(*gap[3:5], part) for gap, part in zip(gaps, parts, strict=True) if part is not None])
 
     def _one(self, gap: _GapOf, context: Context, rules: ParseRules) -> ParsedPayload | None:
         """The span of *gap* by itself; None where it states something about others."""
@@ -314,64 +317,6 @@ def _calls(
         ai_spans,
         reported,
     )
-
-
-def _joined(calls: ParsedPayload, parts: Sequence[tuple[int, int, ParsedPayload]]) -> ParsedPayload:
-    """*calls* with *parts* in their places: calls and bytes of links before each."""
-    records: list[bytes] = []
-    rows: list[bytes] = []
-    links: list[bytes] = []
-    n_calls = n_links = 0
-    for calls_before, links_before, part in (*parts, (len(calls.records), len(calls.links), None)):
-        records += calls.records[n_calls:calls_before]
-        rows.append(calls.rows[n_calls * DIGEST_BYTES : calls_before * DIGEST_BYTES])
-        links.append(calls.links[n_links:links_before])
-        n_calls, n_links = calls_before, links_before
-        if part is not None:
-            records += part.records
-            rows.append(part.rows)
-            links.append(part.links)
-    every = [calls, *(part for *_, part in parts)]
-    suppressed: Counter[str] = Counter()
-    for part in every:
-        suppressed.update(part.suppressed)
-    return calls._replace(
-        ignored=sum(part.ignored for part in every),
-        suppressed=dict(suppressed),
-        records=records,
-        rows=b"".join(rows),
-        links=b"".join(links),
-        used=_used(every),
-        ai_spans=_ai_spans(every),
-        reported=_reported(every),
-    )
-
-
-def _used(parts: Sequence[ParsedPayload]) -> list[Any]:
-    sums: Counter[tuple[Any, ...]] = Counter()
-    for part in parts:
-        for *key, tokens in part.used:
-            sums[tuple(key)] += tokens
-    return [(*key, tokens) for key, tokens in sums.items()]
-
-
-def _reported(parts: Sequence[ParsedPayload]) -> list[tuple[str | None, int, int, int]]:
-    sums: dict[str | None, list[int]] = {}
-    for part in parts:
-        for service, *counts in part.reported:
-            known = sums.setdefault(service, [0, 0, 0])
-            for i, count in enumerate(counts):
-                known[i] += count
-    return [(service, items, calls, missing) for service, (items, calls, missing) in sums.items()]
-
-
-def _ai_spans(parts: Sequence[ParsedPayload]) -> list[tuple[str | None, str, int, list[bytes]]]:
-    sums: dict[tuple[str | None, str], tuple[int, list[bytes]]] = {}
-    for part in parts:
-        for service, scope, n, traces in part.ai_spans:
-            known, before = sums.get((service, scope), (0, []))
-            sums[service, scope] = known + n, sorted({*before, *traces})[:MAX_TRACES]
-    return [(*key, n, traces) for key, (n, traces) in sums.items()]
 
 
 def _sender(context: Context) -> tuple[object, ...]:

@@ -34,7 +34,8 @@ from gateway.normalise.conventions.table import Convention, inclusive
 from gateway.normalise.extract import MAX_TEXT_CHARS, Extracted
 from gateway.normalise.texts import Json, count_in
 from gateway.normalise.traced import chosen
-from gateway.sources.fields import count_of, number_of, pick_fields, text_of
+from gateway.sources.fields import count_of, cut, number_of, pick_fields, text_of
+from gateway.sources.leaves import leaves_of
 from gateway.sources.litellm.call_types import CallType, call_type
 from gateway.sources.reporting import Report, content_id, epoch_ms
 
@@ -74,9 +75,39 @@ headers, tags, tracebacks."""
 
 LITELLM: Final = Convention("litellm", own=NAMES, basis=inclusive)
 
+_USAGE = "metadata.usage_object."
+_DETAILS = ("prompt_tokens_details.", "completion_tokens_details.")
+LEAVES: Final = leaves_of(
+    LITELLM,
+    {"input": "count", "output": "count", "cost": "real", "request_id": "text", "session": "text"},
+    {
+        **dict.fromkeys(("call_type", "status", "cache_hit", "hidden_params.batch_models", "response.model"), "key"),
+        **dict.fromkeys(("error_information.error_class", "error_information.error_code"), "key"),
+        "metadata.requester_metadata.user_id": "key",
+        **dict.fromkeys(("id", "trace_id", "metadata.requester_metadata.trace_id"), "text"),
+        **dict.fromkeys(("startTime", "endTime", "completionStartTime"), "real"),
+        "total_tokens": "count",
+        **dict.fromkeys(
+            (
+                *(_USAGE + name for name in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")),
+                *(
+                    _USAGE + _DETAILS[0] + name
+                    for name in ("cached_tokens", "cache_creation_tokens", "cache_write_tokens", "audio_tokens")
+                ),
+                _USAGE + _DETAILS[0] + "cache_creation_token_details.ephemeral_1h_input_tokens",
+                *(_USAGE + _DETAILS[1] + name for name in ("reasoning_tokens", "audio_tokens")),
+            ),
+            "count",
+        ),
+    },
+)
+"""All that is read of a payload of today's versions, whose usage is in its metadata."""
+
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
 _TRACE = re.compile(r"[0-9a-f]{32}", re.IGNORECASE)
-_CACHE_HIT = re.compile(r"_cache_hit[\d.]*$")
+CACHE_HIT: Final = "_cache_hit"
+"""Stands with a time behind the response id of an answer from the gateway's cache."""
+_CACHE_HIT = re.compile(rf"{CACHE_HIT}[\d.]*$")
 _SESSION = "_session_"
 _NO_MODEL = frozenset({"unknown", "unknown-model", "None"})
 _MS = 1000
@@ -236,9 +267,9 @@ def _read_response_id(document: Mapping[str, Json], picked: Extracted, *, failed
     sent = document.get("id")
     if failed or not isinstance(sent, str):
         return
-    response_id = _CACHE_HIT.sub("", sent[:4096])
+    response_id = _CACHE_HIT.sub("", sent[:4096]) if CACHE_HIT in sent else sent
     if response_id and response_id != "None" and not _UUID.fullmatch(response_id):
-        picked.texts["response_id"] = response_id[:MAX_TEXT_CHARS]
+        picked.texts["response_id"] = cut(response_id)
 
 
 def _read_session(document: Mapping[str, Json], picked: Extracted) -> str:
@@ -248,11 +279,11 @@ def _read_session(document: Mapping[str, Json], picked: Extracted) -> str:
         return ""
     requester = _object(_object(document, "metadata"), "requester_metadata")
     own, user_id = requester.get("trace_id"), requester.get("user_id")
-    is_session = isinstance(user_id, str) and user_id.endswith(_SESSION + sent)
+    is_session = isinstance(user_id, str) and user_id.endswith(f"{_SESSION}{sent}")
     is_id = _TRACE.fullmatch(sent) or _UUID.fullmatch(sent)
     if sent == own or (is_id and not is_session and not isinstance(own, str)):
         return sent
-    picked.who.setdefault("session", sent[:MAX_TEXT_CHARS])
+    picked.who.setdefault("session", cut(sent))
     return own if isinstance(own, str) else ""
 
 

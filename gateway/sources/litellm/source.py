@@ -21,7 +21,7 @@ from gateway.sources.litellm.call_types import CallType
 from gateway.sources.litellm.daily import add_daily, is_cbf, is_focus, read_line
 from gateway.sources.litellm.events import LAGO, OPENMETER, is_cloud_event, is_lago, lago_report, openmeter_report
 from gateway.sources.litellm.older import is_older, older_report
-from gateway.sources.litellm.payload import LITELLM, is_payload, report_of
+from gateway.sources.litellm.payload import LEAVES, LITELLM, is_payload, report_of
 from gateway.sources.litellm.trim import without_price_maps
 from gateway.sources.reporting import Report, add_call
 from gateway.sources.source import Snippet, Source, SourceRead
@@ -85,4 +85,5 @@ SOURCE = Source(
     native_paths=("/api/v1/events", "/v2/connections/billing/anycost/{connection_id}/billing_drops"),
     trim=without_price_maps,
     read_line=read_line,
+    leaves=LEAVES,
 )
