@@ -22,6 +22,7 @@ from gateway.admin.backup import LiveBackup
 from gateway.admin.parts import PARTS, Running
 from gateway.admin.session import open_access
 from gateway.archive.staging import CONTROL, SERVICE, remove_left
+from gateway.budgets.book import Budgets
 from gateway.common.background import run_in_background
 from gateway.common.maintenance import Maintained, maintain
 from gateway.common.tls import LOOK_EVERY_S, ServerTls, TlsFault
@@ -31,6 +32,7 @@ from gateway.config.model import Config, refuse_open_intake
 from gateway.config.values import Address, TcpAddress
 from gateway.contract.errors import CannotStart
 from gateway.delivery.assembly import start_delivery
+from gateway.delivery.webhooks import webhooks_of
 from gateway.devices.backfill import add_named
 from gateway.devices.own import own_device
 from gateway.devices.store import DeviceStore
@@ -48,9 +50,10 @@ from gateway.observability.telemetry.assembly import build_push, tracer_of
 from gateway.pricing.file import open_prices
 from gateway.receiver.assembly import build_gate, build_receiver, open_routes
 from gateway.receiver.authenticator import KeyAuthenticator
-from gateway.receiver.forwarded import liveness_route
+from gateway.receiver.forwarded import budget_state_route, liveness_route
 from gateway.receiver.listen import OWNER_AND_GROUP, OWNER_ONLY, Closing, bind
 from gateway.senders.store import WRITE_EVERY_S, SenderStore
+from gateway.usage.following import UsageFollower
 from gateway.usage.forgetting import Delivered, UserForgetter
 from gateway.usage.query import UsageQueries
 from spool.data_dir import make_data_dir
@@ -236,6 +239,10 @@ class Gateway:
             Maintained("intake log", intake_log.run_maintenance),
         ]
         run_in_background(self._stack, maintain(logs), "log of states")
+        follower = await UsageFollower.open(self.spool, self._control, now_ms=self._now_ms)
+        self.budgets = await Budgets.open(
+            self._control, now_ms=self._now_ms, webhooks=webhooks_of(self.config.budgets), follower=follower
+        )
         snapshot = Snapshot(
             self.spool,
             self.devices,
@@ -243,19 +250,21 @@ class Gateway:
             gaps=aggregates.gaps,
             uncovered=self.settler.uncovered,
             key_names=self.keys.names,
+            crossings=self.budgets.crossings,
             prefer_metrics=aggregates.settings.prefer_metrics,
             now_ms=self._now_ms,
             monotonic_s=self._monotonic_s,
         )
         self._rounds = await Rounds.open(
             self._control,
-            self.spool,
+            follower,
             snapshot,
             has_prices=self.config.pricing.price_list == "on",
         )
         self.usage = UsageQueries(self._control, now_ms=self._now_ms, follower=self._rounds.follower)
         self._stack.push_async_callback(self._rounds.last)
         run_in_background(self._stack, self._rounds.run(), "insights")
+        run_in_background(self._stack, self.budgets.run(), "budgets")
 
     def _latencies(self) -> Latencies:
         lag, pipeline = LoopLag(), self.intake.pipeline
@@ -289,7 +298,8 @@ class Gateway:
     async def _listen(self) -> None:
         """Bind what takes requests; the last step of the start."""
         addresses = self.config.listen
-        self._further = [liveness_route(self._rounds, KeyAuthenticator(self.keys))]
+        reading = KeyAuthenticator(self.keys)
+        self._further = [liveness_route(self._rounds, reading), budget_state_route(self.budgets, reading)]
         gate = build_gate(self.config, self.keys)
         self.receiver = build_receiver(
             self.config,
@@ -309,6 +319,7 @@ class Gateway:
             access=self.access,
             receiver=self.receiver,
             rounds=self._rounds,
+            budgets=self.budgets,
             spool=self.spool,
             keys=self.keys,
             devices=self.devices,
@@ -343,7 +354,8 @@ class Gateway:
     def _user_forgetter(self) -> UserForgetter:
         service = None if self.service is None else Delivered(self.service.database, forget_user)
         secret_file = self.config.data_dir / USER_SECRET_FILE
-        return UserForgetter(self.spool.operator(), self._control, self.usage, secret_file, service)
+        named_in = (self.budgets.forget_users,)
+        return UserForgetter(self.spool.operator(), self._control, self.usage, secret_file, service, named_in)
 
     def _context_of(self, listener: str) -> ssl.SSLContext | None:
         """None for a listener without TLS."""

@@ -12,11 +12,13 @@ from gateway.admin.parts import AdminParts, Running
 from gateway.admin.registry import AdminStores
 from gateway.admin.server import admin_app
 from gateway.admin.session import AdminAccess
+from gateway.budgets.book import Budgets
 from gateway.config.model import Config
 from gateway.delivery.embedded import EmbeddedService
 from gateway.devices.store import DeviceStore
 from gateway.insights.rounds import Rounds
 from gateway.keys.store import KeyStore
+from gateway.observability.budget_metrics import BudgetCollector
 from gateway.observability.latency import Latencies, register
 from gateway.observability.metrics import StatusCollector
 from gateway.observability.status import StatusReport
@@ -39,6 +41,7 @@ def build_admin(
     access: AdminAccess,
     receiver: Receiver,
     rounds: Rounds,
+    budgets: Budgets,
     spool: Spool,
     keys: KeyStore,
     devices: DeviceStore,
@@ -53,6 +56,7 @@ def build_admin(
     registry = CollectorRegistry()
     registry.register(StatusCollector(status, receiver.figures))
     register(registry, latencies)
+    registry.register(BudgetCollector(budgets))
     registry.register(UsageCollector(rounds.follower.counters, rounds.follower.age_s))
     parts = AdminParts(
         status=status,
@@ -73,6 +77,7 @@ def build_admin(
         dead_letters=DeadLetterRequests(spool.operator(), spool.age_ms),
         devices=devices,
         insights=rounds,
+        budgets=budgets,
         senders=senders,
         spool=spool,
         usage=usage,

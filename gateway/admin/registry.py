@@ -6,7 +6,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from gateway.admin import backup, calls, dead_letters, devices, insights, keys, senders, spool_files, usage, users
+from gateway.admin import (
+    backup,
+    budgets,
+    calls,
+    dead_letters,
+    devices,
+    insights,
+    keys,
+    senders,
+    spool_files,
+    usage,
+    users,
+)
 from gateway.admin.backup import BackupSource
 from gateway.admin.dead_letters import DeadLetterRequests
 from gateway.admin.devices import Devices
@@ -15,6 +27,7 @@ from gateway.admin.keys import KeyOperation, KeyRequests
 from gateway.admin.operation import AnyOperation, Operation
 from gateway.admin.senders import SenderSource
 from gateway.admin.spool_files import SpoolFiles, StatusSource
+from gateway.budgets.book import Budgets
 from gateway.usage.forgetting import UserForgetter
 from gateway.usage.query import UsageQueries
 from spool.store import SettledReader
@@ -29,6 +42,7 @@ OPERATIONS: Final[tuple[AnyOperation, ...]] = (
     *calls.OPERATIONS,
     *users.OPERATIONS,
     *insights.OPERATIONS,
+    *budgets.OPERATIONS,
     *keys.OPERATIONS,
     *SERVICE_KEY_OPERATIONS,
     *devices.OPERATIONS,
@@ -50,6 +64,7 @@ class AdminStores:
     dead_letters: DeadLetterRequests | None = None
     devices: Devices | None = None
     insights: Insights | None = None
+    budgets: Budgets | None = None
     senders: SenderSource | None = None
     spool: SpoolFiles | None = None
     usage: UsageQueries | None = None
@@ -68,6 +83,7 @@ class AdminStores:
         yield from _bound(calls.OPERATIONS, self.calls)
         yield from _bound(users.OPERATIONS, self.users)
         yield from _bound(insights.OPERATIONS, self.insights)
+        yield from _bound(budgets.OPERATIONS, self.budgets)
         yield from _bound(senders.OPERATIONS, self.senders)
         yield from _bound(spool_files.OPERATIONS, self.spool)
         yield from _bound(backup.OPERATIONS, self.backup)

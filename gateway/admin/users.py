@@ -11,7 +11,7 @@ from gateway.usage.forgetting import UserForgetter
 BEYOND: Final = (
     "the upstream and every exporter's target: they keep what was delivered; ask them to delete or anonymise the user",
     "backups of this gateway, and files that an exporter wrote",
-    "what senders put into usage events, unit-cost records, device labels, names of keys and comments",
+    "what senders and operators put into usage events, unit-cost records, device labels, comments, and names of keys, budgets and views",
 )
 """What a user's name may be in that the gateway does not remove it from."""
 
@@ -39,6 +39,7 @@ async def forget(users: UserForgetter, call: Call[ForgetUser]) -> dict[str, Any]
         "records": removed.spool.records,
         "dead_letters": removed.spool.dead_letters,
         "delivered_records": removed.delivered,
+        "filters": removed.filters,
         "waiting": removed.spool.waiting,
         "beyond_reach": list(BEYOND),
     }
@@ -54,11 +55,13 @@ FORGET: Final = Operation(
     answer=Answer("What named the user.", {
         "type": "object",
         "required": [
-            "dry_run", "usage_rows", "records", "dead_letters", "delivered_records", "waiting", "beyond_reach",
+            "dry_run", "usage_rows", "records", "dead_letters", "delivered_records", "filters", "waiting", "beyond_reach",
         ],
         "properties": {
             "dry_run": {"type": "boolean"}, "usage_rows": _COUNT, "records": _COUNT, "dead_letters": _COUNT,
-            "delivered_records": _COUNT | {"description": "In the embedded local service."}, "waiting": _COUNT, "beyond_reach": {"type": "array", "items": {"type": "string"}},
+            "delivered_records": _COUNT | {"description": "In the embedded local service."},
+            "filters": _COUNT | {"description": "Budgets and views whose filter names the user."},
+            "waiting": _COUNT, "beyond_reach": {"type": "array", "items": {"type": "string"}},
         },
     }),
 )  # fmt: skip

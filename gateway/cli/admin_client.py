@@ -1,6 +1,7 @@
 """A request of a command to the running gateway, over its admin listener."""
 
 from collections.abc import Mapping, Sequence
+from http import HTTPStatus
 from typing import Any, Final
 
 import aiohttp
@@ -61,7 +62,7 @@ async def asked(
             aiohttp.ClientSession(connector=connector, timeout=timeout) as session,
             session.request(method, url, **request) as response,
         ):
-            answer: dict[str, Any] = await response.json()
+            answer: dict[str, Any] = {} if response.status == HTTPStatus.NO_CONTENT else await response.json()
     except (aiohttp.ClientError, TimeoutError, ValueError) as error:
         raise click.ClickException(unanswered(locked, str(url.origin()), error)) from error
     if not response.ok:

@@ -16,7 +16,9 @@ async def forget(config: Config, user: str, *, dry_run: bool, is_agreed: bool, a
     wait. Raises Abort where the operator declines.
     """
     found = await _ask(config, user, dry_run=True)
-    if not dry_run and any(found[name] for name in ("usage_rows", "records", "dead_letters", "delivered_records")):
+    if not dry_run and any(
+        found[name] for name in ("usage_rows", "records", "dead_letters", "delivered_records", "filters")
+    ):
         if not is_agreed:
             click.echo(text_of(found))
             click.confirm("Remove the user from these? This cannot be undone.", abort=True)
@@ -36,6 +38,7 @@ def text_of(found: dict[str, Any]) -> str:
         plural(found["dead_letters"], "dead letter", "dead letters"),
         plural(found["delivered_records"], "record of the local service", "records of the local service"),
         plural(found["usage_rows"], "row of sums", "rows of sums"),
+        plural(found["filters"], "filter of a budget or view", "filters of budgets and views"),
     )
     return f"{', '.join(parts)}: {verb}"
 

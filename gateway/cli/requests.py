@@ -19,11 +19,13 @@ from gateway.admin.keys import KeyRequests
 from gateway.admin.operation import Operation
 from gateway.admin.senders import SenderSource
 from gateway.admin.spool_files import StatusSource
+from gateway.budgets.book import Budgets
 from gateway.cli.offline_spool import OfflineBackup, OfflineSpool
 from gateway.cli.options import with_remedy
 from gateway.common.wall_clock import wall_ms
 from gateway.config.model import Config
 from gateway.contract.errors import GatewayError
+from gateway.delivery.webhooks import webhooks_of
 from gateway.devices.offline import offline_devices
 from gateway.ingest.assembly import USER_SECRET_FILE
 from gateway.insights.changes import InsightError
@@ -120,6 +122,12 @@ async def _usage(config: Config) -> AsyncIterator[UsageQueries]:
 
 
 @asynccontextmanager
+async def _budgets(config: Config) -> AsyncIterator[Budgets]:
+    async with _usage(config) as usage:
+        yield await Budgets.open(usage.database, now_ms=wall_ms, webhooks=webhooks_of(config.budgets))
+
+
+@asynccontextmanager
 async def _delivered(data_dir: Path) -> AsyncIterator[Delivered | None]:
     """What an embedded service holds; None where there never was one."""
     if not _holds(data_dir, OF_SERVICE.database):
@@ -141,7 +149,9 @@ async def _users(config: Config) -> AsyncIterator[UserForgetter]:
             await make_rollup_tables(database)
             queries = UsageQueries(database, now_ms=wall_ms)
             async with _delivered(data_dir) as service:
-                yield UserForgetter(letters, database, queries, data_dir / USER_SECRET_FILE, service)
+                budgets = await Budgets.open(database, now_ms=wall_ms, webhooks={})
+                named_in = (budgets.forget_users,)
+                yield UserForgetter(letters, database, queries, data_dir / USER_SECRET_FILE, service, named_in)
         finally:
             await database.close()
 
@@ -155,6 +165,7 @@ STATUS: Final = Subject("spool", DATABASE, _status)
 SPOOL: Final = Subject("spool", DATABASE, _spool)
 BACKUP: Final = Subject("gateway's files", INBOUND.database, _backup)
 
+BUDGETS: Final = Subject("budgets", INBOUND.database, _budgets)
 USAGE: Final = Subject("usage", INBOUND.database, _usage)
 USERS: Final = Subject("spool", DATABASE, _users)
 

@@ -10,9 +10,9 @@ from rich.table import Table
 from gateway.admin import usage
 from gateway.cli.printing import plain, print_table
 from gateway.cli.requests import USAGE, ask
+from gateway.cli.where import parameters_of
 from gateway.common.plural import plural
 from gateway.config.model import Config
-from gateway.usage.grains import DIMENSIONS
 from gateway.usage.request import GROUP_BY
 
 LIMIT: Final = 20
@@ -40,21 +40,8 @@ class Options(NamedTuple):
         return [
             *((name, value) for name, value in named.items() if value is not None),
             *order,
-            *self._filters(),
-            *self._unknown(),
+            *parameters_of(self.where),
         ]
-
-    def _filters(self) -> Iterator[tuple[str, str]]:
-        for text in self.where:
-            name, is_filter, value = text.partition("=")
-            if not is_filter or name not in DIMENSIONS:
-                raise click.UsageError(f"--where: NAME=VALUE is needed, NAME of {', '.join(DIMENSIONS)}")
-            if value:
-                yield name, value
-
-    def _unknown(self) -> list[tuple[str, str]]:
-        names = [text.removesuffix("=") for text in self.where if text.endswith("=")]
-        return [("unknown", ",".join(names))] if names else []
 
 
 async def print_usage(config: Config, options: Options, *, as_json: bool) -> int:

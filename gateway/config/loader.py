@@ -130,6 +130,11 @@ def check_secrets(draft: Draft, environ: Mapping[str, str]) -> None:
         ("upstream", "keys", i, SECRET_OPTION) for i in range(len(keys) if isinstance(keys, list) else 0)
     ]
     paths += [("sources", str(name), SECRET_OPTION) for name in (sources if isinstance(sources, dict) else ())]
+    webhooks = at(draft.data, ("budgets", "webhooks"))
+    paths += [("budgets", "webhook", SECRET_OPTION)]
+    paths += [
+        ("budgets", "webhooks", str(name), SECRET_OPTION) for name in (webhooks if isinstance(webhooks, dict) else ())
+    ]
     for path in paths:
         reference = at(draft.data, path)
         if isinstance(reference, str):

@@ -529,6 +529,32 @@ class StreamExporter(Options):
         return self
 
 
+class WebhookOptions(Options):
+    """Where alerts of budgets are posted to."""
+
+    url: SecretOption = Field(repr=False)
+    """http or https; masked wherever the configuration is shown, since it may hold a token."""
+    secret: SecretOption = Field(repr=False)
+    """Signs each request: `whsec_` and base64, or a text of 24 characters or more."""
+
+    @field_validator("url")
+    @classmethod
+    def plain_url(cls, value: Secret) -> Secret:
+        url = parsed_url(value.reveal())
+        if url.scheme not in {"http", "https"}:
+            raise ValueError("must be an http or https URL")
+        if url.user or url.password or url.fragment:
+            raise ValueError("must hold neither credentials nor a fragment")
+        return value
+
+
+class BudgetOptions(Options):
+    webhook: WebhookOptions | None = None
+    """For every budget that names no other; None: they call none."""
+    webhooks: dict[str, WebhookOptions] = Field(default_factory=dict)
+    """Further ones by name, for budgets that name them."""
+
+
 ExporterOptions = Annotated[FileExporter | ConsoleExporter | StreamExporter | OtlpExporter, Field(discriminator="type")]
 
 
@@ -554,6 +580,7 @@ class Config(Options):
     devices: Devices = Devices()
     events: Events = Events()
     unit_cost: UnitCost = UnitCost()
+    budgets: BudgetOptions = BudgetOptions()
     spool: SpoolOptions = SpoolOptions()
     upstream: Upstream | None = None
     sources: dict[str, SourceOptions] = Field(default_factory=dict)

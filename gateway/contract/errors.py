@@ -113,6 +113,14 @@ class NotFound(GatewayError):
     """No route has this path."""
 
 
+class NameInUse(GatewayError):
+    """Another of its kind has the name."""
+
+
+class TooManyKept(GatewayError):
+    """As many are kept as may be; none is evicted, so a further one is refused."""
+
+
 class MethodNotAllowed(GatewayError):
     """The path exists, for another method."""
 

@@ -11,8 +11,10 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from gateway.contract.budgets import Crossing
 from gateway.counting.coverage import Uncovered
 from gateway.counting.metrics.gaps import Gap, sender_shown
+from gateway.insights.budgets import budget_crossed
 from gateway.insights.calls import error_burst, missing_usage_rising
 from gateway.insights.finding import Finding
 from gateway.insights.models import cache_share_falling, new_model, no_price
@@ -62,6 +64,7 @@ class Figures(NamedTuple):
     devices: Sequence[Device] = ()
     key_names: Mapping[str, str] = MappingProxyType({})
     """The stable id that counting uses -> the key's name."""
+    crossings: Sequence[Crossing] = ()
     has_prices: bool = True
     """Whether calls are priced here; else a missing price means nothing."""
 
@@ -77,6 +80,7 @@ def detect(figures: Figures) -> list[Finding]:
         held_lane(figures.stuck_lanes),
         dead_letters(figures.dead_letters),
         silent_device(figures.devices, figures.now_ms),
+        budget_crossed(figures.crossings),
     ]
     return [finding for each in found for finding in islice(each, MOST_FINDINGS)]
 

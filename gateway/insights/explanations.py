@@ -34,6 +34,12 @@ EXPLANATIONS: Final[Mapping[str, Explanation]] = {
         "a week after its first call",
         "Check that it is allowed, priced and budgeted.",
     ),
+    "budget_crossed": Explanation(
+        "budget crossed",
+        "a budget's threshold is crossed by what was spent, or by the forecast",
+        "the budget's period is over, or its change un-crossed the threshold",
+        "Look at the budget's filter in the usage of the period, by team and model; raise the amount if it is intended.",
+    ),
     "no_price": Explanation(
         "unpriced model",
         "the tokens of calls are known, their price is not",

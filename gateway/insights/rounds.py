@@ -10,6 +10,7 @@ from typing import Final, Self
 
 import structlog
 
+from gateway.insights.budgets import BUDGET_CAUSES
 from gateway.insights.detect import USAGE_CAUSES, Figures, detect
 from gateway.insights.finding import Finding, Insight
 from gateway.insights.snapshot import Snapshot
@@ -22,7 +23,6 @@ from gateway.usage.following import UsageFollower
 from gateway.usage.table import read
 from gateway.usage.tally import HOUR_MS
 from spool.errors import SpoolError
-from spool.store import SettledReader
 
 log = structlog.get_logger()
 
@@ -64,12 +64,9 @@ class Rounds:
         self._turn = asyncio.Lock()
 
     @classmethod
-    async def open(cls, database: Database, spool: SettledReader, snapshot: Snapshot, *, has_prices: bool) -> Self:
-        """With the store of insights and the usage by the hour in *database*. Raises
-        DatabaseUnavailable.
-        """
+    async def open(cls, database: Database, follower: UsageFollower, snapshot: Snapshot, *, has_prices: bool) -> Self:
+        """With the store of insights in *database*. Raises DatabaseUnavailable."""
         store = await InsightStore.open(database, now_ms=snapshot.now_ms)
-        follower = await UsageFollower.open(spool, database, now_ms=snapshot.now_ms)
         return cls(
             store,
             follower,
@@ -131,7 +128,7 @@ class Rounds:
     def _remembered(self) -> frozenset[str]:
         """Causes whose findings this process knows completely."""
         runs_s = self._monotonic_s() - self._began_s
-        remembered = USAGE_CAUSES if self._usage_is_of[1] >= 0 else frozenset()
+        remembered = BUDGET_CAUSES | (USAGE_CAUSES if self._usage_is_of[1] >= 0 else frozenset())
         if runs_s > ROUND_S:  # both were evaluated
             remembered |= {"dead_letters", "silent_device"}
         if runs_s > RETRYING_LANE_S + ROUND_S:  # a lane that is still stuck was found

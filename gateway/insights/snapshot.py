@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from gateway.contract.budgets import Crossing
 from gateway.counting.coverage import Uncovered
 from gateway.counting.metrics.gaps import Gap
 from gateway.devices.rows import silent_for
@@ -29,6 +30,7 @@ class Snapshot:
     gaps: Callable[[], Sequence[Gap]]
     uncovered: Callable[[], Sequence[Uncovered]]
     key_names: Callable[[], Mapping[str, str]]
+    crossings: Callable[[], Sequence[Crossing]]
     prefer_metrics: frozenset[str]
     now_ms: Callable[[], int]
     monotonic_s: Callable[[], float]
@@ -42,6 +44,7 @@ class Snapshot:
             uncovered=self.uncovered(),
             prefer_metrics=self.prefer_metrics,
             key_names=self.key_names(),
+            crossings=self.crossings(),
             stuck_lanes=self._lane_waits.seen(self.stuck_lanes(), self.monotonic_s()),
             dead_letters=[DeadLetters(x.lane, x.reason, x.records) for x in self.spool.dead_letter_summary().reasons],
             devices=await self._silent_devices(),

@@ -14,12 +14,14 @@ under whatever key it comes.
 import re
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
-from typing import Final, get_args
+from typing import Any, Final, get_args
 
 import orjson
 from aiohttp import web
 
-from gateway.admin.insights import LIST, Insights
+from gateway.admin import budgets, insights
+from gateway.admin.operation import AnyOperation
+from gateway.budgets.book import Budgets
 from gateway.contract.errors import DeviceQuarantined, EnrolmentRefused, UnsupportedMedia
 from gateway.contract.intake import Intake, Receipt, Sender
 from gateway.contract.outcomes import Rejection
@@ -152,17 +154,30 @@ def forwarded_routes(intake: Intake) -> list[Route]:
     ]
 
 
-def liveness_route(insights: Insights, gate: Authenticator) -> Route:
+def liveness_route(store: insights.Insights, gate: Authenticator) -> Route:
     """`GET /v2/insights` of the admin listener, by which a forwarding gateway
     checks that this one is alive.
+    """
+    return reading_route(insights.LIST, store, gate)
+
+
+def budget_state_route(store: Budgets, gate: Authenticator) -> Route:
+    """`GET /v2/budgets/{budget_id}/state` of the admin listener, for the hooks of AI gateways."""
+    return reading_route(budgets.STATE, store, gate, parameter_name="budget_id")
+
+
+def reading_route(operation: AnyOperation, store: Any, gate: Authenticator, parameter_name: str = "") -> Route:
+    """A GET of the admin listener, served to keys with its scope.
 
     *gate* needs a key also where intake is open: anyone may post, but not anyone may read.
+    *parameter_name*: of the path's one parameter, if it has one.
     """
-    scope = LIST.scope or ""
+    scope = operation.scope or ""
 
     async def take(request: web.BaseRequest, parameter: str, hold: Hold) -> web.StreamResponse:
         gate.admit(request.headers, scope)
-        page = await LIST.handler(insights, LIST.call(query=list(request.query.items())))
-        return json_response(orjson.dumps(page), HTTPStatus.OK)
+        path = {parameter_name: parameter} if parameter_name else {}
+        answer = await operation.handler(store, operation.call(path=path, query=list(request.query.items())))
+        return json_response(orjson.dumps(answer), HTTPStatus.OK)
 
-    return RequestRoute(LIST.path, scope, ServiceManner(taken), take, frozenset({"GET", "HEAD"}))
+    return RequestRoute(operation.path, scope, ServiceManner(taken), take, frozenset({"GET", "HEAD"}))

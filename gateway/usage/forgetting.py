@@ -6,7 +6,7 @@ The sums of the user become those of "forgotten", so that every total stays exac
 import hmac
 import sqlite3
 from collections import defaultdict
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -39,6 +39,8 @@ class Removed(NamedTuple):
     spool: Forgotten
     delivered: int = 0
     """Records in the embedded local service."""
+    filters: int = 0
+    """Of budgets and views."""
 
 
 class Delivered(NamedTuple):
@@ -47,6 +49,10 @@ class Delivered(NamedTuple):
     database: Database
     forget: Callable[..., int]
     """(connection, users, dry_run=…) -> records."""
+
+
+Named = Callable[..., Awaitable[int]]
+"""(users, dry_run=…) -> how many filters of budgets or views named one."""
 
 
 class UserForgetter:
@@ -59,8 +65,12 @@ class UserForgetter:
         queries: UsageQueries,
         secret_file: Path,
         delivered: Delivered | None = None,
+        named_in: Sequence[Named] = (),
     ) -> None:
-        """*secret_file* keys the hashes of users, where they are hashed."""
+        """*secret_file* keys the hashes of users, where they are hashed. *named_in*: what else may
+        name one.
+        """
+        self._named_in = named_in
         self._delivered = delivered
         self._spool = spool
         self._database = database
@@ -78,8 +88,11 @@ class UserForgetter:
         delivered = await self._forget_delivered(in_records, dry_run=dry_run)
         cut = {name[:MOST_NAME_CHARS] for name in names}
         if dry_run:
-            return Removed(await self._database.read(partial(count_rows, users=cut)), spool, delivered)
-        return Removed(await self._database.write(partial(forget_in_sums, users=cut)), spool, delivered)
+            rows = await self._database.read(partial(count_rows, users=cut))
+        else:
+            rows = await self._database.write(partial(forget_in_sums, users=cut))
+        filters = sum([await forget(cut, dry_run=dry_run) for forget in self._named_in])
+        return Removed(rows, spool, delivered, filters)
 
     async def _forget_delivered(self, users: Collection[str], *, dry_run: bool) -> int:
         if self._delivered is None:

@@ -63,7 +63,7 @@ class UsageQueries:
 
     def __init__(self, database: Database, *, now_ms: Callable[[], int], follower: UsageFollower | None = None) -> None:
         """*follower* counts in a running gateway; None asks what a stopped one has counted."""
-        self._database = database
+        self.database = database
         self._read = database.read
         self._turn = asyncio.Lock()
         self._askers = 0
@@ -93,7 +93,7 @@ class UsageQueries:
         try:
             async with self._turn:
                 apart = copy(self)
-                apart._read = self._database.read_apart  # noqa: SLF001 - its own
+                apart._read = self.database.read_apart  # noqa: SLF001 - its own
                 yield apart
         finally:
             self._askers -= 1

@@ -18,10 +18,12 @@ from gateway.contract.errors import (
     BadRecord,
     Forbidden,
     GatewayError,
+    NameInUse,
     NoAnswer,
     NothingTaken,
     OverQuota,
     StreamMismatch,
+    TooManyKept,
     Unauthenticated,
 )
 from gateway.receiver.answers import kind_of
@@ -68,6 +70,7 @@ def test_every_option_is_documented() -> None:
         "sources",
         "http.cors_origins",
         "unit_cost.dimensions",
+        "budgets.webhooks",
         "telemetry.headers",
     }
     assert options - documented == set()
@@ -134,7 +137,7 @@ def test_every_reason_that_a_request_is_refused_for_is_documented() -> None:
 
 def refusals() -> set[Any]:
     """Each class of error that senders meet."""
-    of_admin = {NoAnswer}
+    of_admin = {NoAnswer, NameInUse, TooManyKept}
     return {error for error in vars(errors).values() if is_error(error)} - of_admin - {GatewayError}
 
 

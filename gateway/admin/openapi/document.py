@@ -7,7 +7,7 @@ from functools import cache
 
 import orjson
 
-from gateway.admin import insights
+from gateway.admin import budgets, insights
 from gateway.admin.openapi.operations import operation_paths
 from gateway.admin.openapi.site import site_paths
 from gateway.admin.openapi.sources import forwarded_otlp_paths, source_paths
@@ -19,8 +19,8 @@ from gateway.sources.catalogue import SOURCES
 TEXT = """The senders' port and the admin port.
 
 Senders (default port 4318) present an inbound key with the scope that the operation names. While no key
-was ever created, a gateway on loopback needs none (except for `GET /v2/insights`, which always needs a
-key). `http.base_path` precedes their paths. Data of a request that is answered 2xx is on disk. A request
+was ever created, a gateway on loopback needs none (except for `GET /v2/insights` and
+`GET /v2/budgets/{budget_id}/state`, which always need a key). `http.base_path` precedes their paths. Data of a request that is answered 2xx is on disk. A request
 to an unknown path, or one that is no valid HTTP, is answered with OTLP's `RpcStatus`.
 
 The admin port (default 4319) needs the admin token, or a session opened with it; the viewer's token
@@ -45,7 +45,8 @@ def gateway_document() -> Json:
     admin = read_folder("gateway.admin.openapi", "admin")
     admin["paths"] |= operation_paths(OPERATIONS) | site_paths(VIEWS, ACTIONS)
     # Served to keys on the senders' port too: `gateway.receiver.forwarded`.
-    admin["paths"][insights.LIST.path]["get"]["servers"] = [*ADMIN, *SENDERS]
+    for shared in (insights.LIST, budgets.STATE):
+        admin["paths"][shared.path]["get"]["servers"] = [*ADMIN, *SENDERS]
     admin["components"]["schemas"] |= model_schemas(each.body for each in OPERATIONS if each.body is not None)
     parts = [
         read_folder("gateway.lists.openapi", "schemas"),

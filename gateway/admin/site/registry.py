@@ -3,6 +3,7 @@
 from typing import Final
 
 from gateway.admin.site import (
+    budgets,
     connect,
     dead_letters,
     delivery,
@@ -19,6 +20,7 @@ from gateway.admin.site.view import Action, View
 VIEWS: Final[tuple[View, ...]] = (
     overview.VIEW,
     usage.VIEW,
+    *budgets.VIEWS,
     delivery.VIEW,
     senders.VIEW,
     *devices.VIEWS,

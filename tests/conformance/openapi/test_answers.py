@@ -327,6 +327,34 @@ def test_usage_answers_as_described(gateway: GatewayPorts) -> None:
     assert admin.ask("POST", "/v2/users/forget", {}).status_code == 400
 
 
+def test_budgets_answer_as_described(gateway: GatewayPorts) -> None:
+    admin, new = gateway.admin, example(gateway_document(), "NewBudget")
+    made = admin.ask("POST", "/v2/budgets", new)
+    assert made.status_code == 201
+    path = f"/v2/budgets/{made.json()['budget']['id']}"
+    assert admin.ask("POST", "/v2/budgets", new).status_code == 409
+    assert admin.ask("POST", "/v2/budgets", {"name": "x"}).status_code == 400
+    assert admin.ask("GET", "/v2/budgets?period=month&currency=USD&sort_key=ratio&limit=1").json()["budgets"]
+    assert admin.ask("GET", "/v2/budgets?period=odd").status_code == 400
+    assert admin.ask("GET", path).status_code == 200
+    assert admin.ask("GET", f"{path}/state").json()["state"]["hard_stop"] is False
+    assert gateway.senders.ask("GET", f"{path}/state").status_code == 200
+    assert gateway.senders.ask("GET", f"{path}/state", credential=False).status_code == 401
+    assert admin.ask("PATCH", path, example(gateway_document(), "BudgetChange")).json()["budget"]["amount"] == "1500"
+    assert admin.ask("PATCH", path, {}).status_code == 400
+    assert admin.ask("GET", path.removeprefix("/v2")).status_code == 200
+    assert admin.ask("GET", "/budgets/none").status_code == 404
+    assert admin.ask("GET", path, headers={"Authorization": gateway.other_key}).status_code == 403
+    assert admin.ask("DELETE", path).status_code == 204
+    for method, of_it, content in (
+        ("GET", "", None),
+        ("GET", "/state", None),
+        ("PATCH", "", {"amount": "1"}),
+        ("DELETE", "", None),
+    ):
+        assert admin.ask(method, path + of_it, content).status_code == 404
+
+
 def test_insights_of_the_gateway_answer_as_described(gateway: GatewayPorts) -> None:
     check_insights(gateway.admin, gateway_document(), gateway.other_key)
     made = gateway.admin.ask("POST", "/v2/insights", example(gateway_document(), "NewInsight")).json()["insight"]["id"]

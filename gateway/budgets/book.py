@@ -1,0 +1,343 @@
+"""The budgets of one gateway: kept in control.db, their spend in memory, one alert a crossing.
+
+The spend of a budget is the sum of the gateway's own days of usage, read anew whenever these moved;
+so a repeat of a call, which no sum counts twice, crosses nothing. An alert is stored in the
+transaction that finds it has none yet, with the webhook that is to be called: what comes after is
+repeated until it is done, and no restart raises a second one.
+"""
+
+import asyncio
+import secrets
+import sqlite3
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple, Self
+
+import structlog
+
+from gateway.budgets.body import BudgetChange, NewBudget, fields_of
+from gateway.budgets.budget import (
+    DAY_MS,
+    LATE_DAYS,
+    Budget,
+    Span,
+    Spend,
+    Threshold,
+    crossed,
+    next_day_ms,
+    period_text,
+    spans_watched,
+    spend_of,
+)
+from gateway.budgets.delivering import DEFAULT, Deliverer
+from gateway.budgets.tables import (
+    Alert,
+    alerts_of,
+    alerts_since,
+    changed_budget,
+    delete_budget,
+    every_budget,
+    forget_users,
+    make_budget_tables,
+    new_budget,
+    put_budget,
+    raise_alerts,
+    rearm,
+)
+from gateway.budgets.webhook import Webhook, body_of
+from gateway.contract.budgets import Crossing
+from gateway.contract.errors import NotFound
+from gateway.storage.database import Database
+from gateway.usage.following import UsageFollower
+from gateway.usage.grains import DAY
+from gateway.usage.query import over_time
+from gateway.usage.saved_filter import where_of
+from gateway.usage.tally import HOUR_MS
+from gateway.usage.timespan import TimeRange
+
+log = structlog.get_logger()
+
+ROUND_S: Final = 2.0
+SHARE: Final = 0.05
+"""Of the time, for reading sums."""
+
+Spends = Mapping[Span, Spend]
+"""Of the periods that are watched; the current one is the last."""
+
+
+class Standing(NamedTuple):
+    """A budget with what it spent in the current period."""
+
+    budget: Budget
+    spend: Spend
+
+
+class Budgets:
+    """Make with `open`; `run` until cancelled. Every method that awaits may raise
+    DatabaseUnavailable; an unknown id raises NotFound.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        now_ms: Callable[[], int],
+        webhooks: Mapping[str, Webhook],
+        follower: UsageFollower | None = None,
+        random_bytes: Callable[[int], bytes] = secrets.token_bytes,
+    ) -> None:
+        """*webhooks*: by name, `DEFAULT` for that of all budgets. *follower* counts in a running
+        gateway; None looks at what a stopped one has counted.
+        """
+        self.now_ms = now_ms
+        self._database = database
+        self._webhooks = webhooks
+        self._follower = follower
+        self._random_bytes = random_bytes
+        self._budgets: dict[str, Budget] = {}
+        self._spends: dict[str, Spends] = {}
+        self._alerts: dict[str, Alert] = {}
+        """Those that are not rearmed, of periods that are watched or were lately."""
+        self._turn = asyncio.Lock()
+        self._looked_at = (-1, -1)
+        self.deliverer = Deliverer(database, webhooks, now_ms=now_ms)
+
+    @classmethod
+    async def open(
+        cls,
+        database: Database,
+        *,
+        now_ms: Callable[[], int],
+        webhooks: Mapping[str, Webhook],
+        follower: UsageFollower | None = None,
+    ) -> Self:
+        """The budgets in *database*; missing tables are created. Raises DatabaseUnavailable."""
+        await make_budget_tables(database)
+        budgets = cls(database, now_ms=now_ms, webhooks=webhooks, follower=follower)
+        await budgets._reload()
+        return budgets
+
+    # ---- what is asked
+
+    def known(self) -> list[Standing]:
+        """The budgets whose spend is known by now, without a question to the database."""
+        spends = self._spends
+        return [Standing(budget, last_of(spends[name])) for name, budget in self._budgets.items() if name in spends]
+
+    async def standings(self) -> list[Standing]:
+        """Every budget."""
+        for budget_id in [name for name in self._budgets if name not in self._spends]:
+            await self._look(budget_id)
+        return self.known()
+
+    async def standing(self, budget_id: str) -> Standing:
+        """From memory, but for the first time after a start."""
+        budget = self._budgets.get(budget_id)
+        if budget is None:
+            raise NotFound("no budget has this id")
+        if budget_id not in self._spends:
+            await self._look(budget_id)
+        return Standing(self._budgets[budget_id], last_of(self._spends[budget_id]))
+
+    async def alerts(self, budget_id: str) -> list[Alert]:
+        """Those that are kept, the latest first."""
+        return await self._database.read(partial(alerts_of, budget_id=budget_id))
+
+    def crossings(self) -> list[Crossing]:
+        """Crossed thresholds of current periods, and those found within a day."""
+        now_ms = self.now_ms()
+        return [
+            self._crossing(self._budgets[alert.budget_id], alert)
+            for alert in self._alerts.values()
+            if alert.budget_id in self._budgets and now_ms < max(alert.span.end_ms, alert.at_ms + DAY_MS)
+        ]
+
+    def crossed_now(self, budget_id: str) -> int:
+        """Thresholds that alerted in the current period."""
+        budget, spend = self._budgets[budget_id], last_of(self._spends[budget_id])
+        return len(self._raised(budget, spend))
+
+    def _crossing(self, budget: Budget, alert: Alert) -> Crossing:
+        spend = self._spends.get(budget.budget_id, {}).get(alert.span)
+        found = alert.spent if alert.of == "actual" else alert.forecast
+        now = None if spend is None else spend.spent if alert.of == "actual" else spend.forecast
+        text = period_text(alert.period, alert.span)
+        return Crossing(
+            alert.alert_id, budget.name, alert.of, alert.percent, text, alert.amount, alert.currency,
+            now if now is not None else found or alert.spent,
+        )  # fmt: skip
+
+    def counted_through_ms(self) -> int | None:
+        """Calls whose outcome was final by then are in every spend; None: not known."""
+        return None if self._follower is None else self._follower.as_of_ms
+
+    # ---- what is changed
+
+    async def create(self, body: NewBudget, *, by: str) -> Standing:
+        """Raises BadPayload, NameInUse, TooManyKept."""
+        fields = fields_of(body, self._names())
+        async with self._turn:
+            now_ms = self.now_ms()
+            budget_id = self._random_bytes(16).hex()
+
+            def store(connection: sqlite3.Connection) -> Budget:
+                budget = new_budget(connection, fields, budget_id=budget_id, by=by, now_ms=now_ms)
+                put_budget(connection, budget)
+                return budget
+
+            await self._database.write(store)
+            await self._reload()
+        await self._look(budget_id)
+        return await self.standing(budget_id)
+
+    async def change(self, budget_id: str, body: BudgetChange, *, by: str) -> Standing:
+        """A threshold that the change un-crosses may raise an alert anew. Raises BadPayload,
+        NameInUse.
+        """
+        fields = fields_of(body, self._names())
+        async with self._turn:
+            before = self._budgets.get(budget_id)
+            if before is None:
+                raise NotFound("no budget has this id")
+            after = changed_budget(before, fields, by=by, now_ms=self.now_ms())
+            spends = await self._read(before), await self._read(after)
+
+            def store(connection: sqlite3.Connection) -> None:
+                put_budget(connection, after)
+                if after.what_is_counted != before.what_is_counted:
+                    rearm(connection, (before, spends[0]), (after, spends[1]))
+
+            await self._database.write(store)
+            await self._reload()
+        await self._look(budget_id)
+        return await self.standing(budget_id)
+
+    async def delete(self, budget_id: str) -> None:
+        """With its alerts; a webhook that still waits is not called."""
+        async with self._turn:
+            await self._database.write(partial(delete_budget, budget_id=budget_id))
+            await self._reload()
+
+    async def forget_users(self, users: Collection[str], *, dry_run: bool) -> int:
+        """Take *users* out of the filters; how many budgets named one."""
+        async with self._turn:
+            change = partial(forget_users, users=users, dry_run=dry_run)
+            named = await (self._database.read(change) if dry_run else self._database.write(change))
+            await self._reload()
+            return named
+
+    def _names(self) -> set[str]:
+        return {*self._webhooks} - {DEFAULT}
+
+    async def _reload(self) -> None:
+        """Read budgets and alerts anew; what a budget spent is kept while it counts the same."""
+        since_ms = self.now_ms() - (LATE_DAYS + 2) * DAY_MS
+        budgets, alerts = await self._database.read(lambda each: (every_budget(each), alerts_since(each, since_ms)))
+        self._spends = {
+            name: spends
+            for name, spends in self._spends.items()
+            if name in budgets and budgets[name].what_is_counted == self._budgets[name].what_is_counted
+        }
+        self._budgets, self._alerts = budgets, {alert.alert_id: alert for alert in alerts}
+
+    # ---- what is watched
+
+    async def run(self) -> None:
+        """Look at every budget whenever the sums moved, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.deliverer.run(), name="webhooks of budgets")
+            tasks.create_task(self._run(), name="budgets")
+
+    async def _run(self) -> None:
+        while True:
+            began_s = time.monotonic()
+            try:
+                await self.look()
+            except Exception as error:  # noqa: BLE001 - the next round repeats the work
+                log.warning("budgets were not compared with usage; the next round retries", error=type(error).__name__)
+            took_s = time.monotonic() - began_s
+            wait_s = max(ROUND_S, took_s * (1 / SHARE - 1))
+            await asyncio.sleep(min(wait_s, max(ROUND_S, next_day_ms(self.now_ms()) / 1000)))
+
+    async def look(self) -> None:
+        """Compare every budget with the sums, if these moved or the hour changed since."""
+        changes = -1 if self._follower is None else self._follower.changes
+        looked_at = (changes, self.now_ms() // HOUR_MS)
+        if not self._budgets or looked_at == self._looked_at:
+            return
+        for budget_id in [*self._budgets]:
+            await self._look(budget_id)
+        self._looked_at = looked_at
+
+    async def _look(self, budget_id: str) -> None:
+        """Read what one budget spent, and raise the alerts that are due."""
+        async with self._turn:
+            budget = self._budgets.get(budget_id)
+            if budget is None:
+                return
+            spends = await self._read(budget)
+            due = [(spend, self._due(budget, spend)) for spend in spends.values()]
+            if any(thresholds for _, thresholds in due):
+                await self._raise(budget, due)
+            self._spends[budget_id] = spends
+
+    def _due(self, budget: Budget, spend: Spend) -> list[Threshold]:
+        raised = self._raised(budget, spend)
+        return [threshold for threshold in crossed(budget, spend) if threshold not in raised]
+
+    def _raised(self, budget: Budget, spend: Spend) -> set[Threshold]:
+        """What alerted in the period of *spend*."""
+        return {
+            alert.threshold
+            for alert in self._alerts.values()
+            if (alert.budget_id, alert.period, alert.span) == (budget.budget_id, budget.period, spend.span)
+        }
+
+    async def _raise(self, budget: Budget, due: Sequence[tuple[Spend, Sequence[Threshold]]]) -> None:
+        webhook = DEFAULT if budget.webhook is None else budget.webhook
+        common: dict[str, Any] = {
+            "now_ms": self.now_ms(),
+            "webhook": webhook if budget.webhook is not None or DEFAULT in self._webhooks else None,
+            "body_of": partial(body_of, budget),
+        }
+
+        def store(connection: sqlite3.Connection) -> list[Alert]:
+            return [
+                alert
+                for spend, thresholds in due
+                for alert in raise_alerts(connection, budget, spend, thresholds, **common)
+            ]
+
+        raised = await self._database.write(store)
+        await self._reload()
+        self.deliverer.wake()
+        for alert in raised:
+            log.info(
+                "a budget's threshold is crossed",
+                budget_id=alert.budget_id,
+                alert_id=alert.alert_id,
+                of=alert.of,
+                percent=alert.percent,
+            )
+
+    async def _read(self, budget: Budget) -> Spends:
+        """What *budget* spent in each period that is watched, of sums that are up to date."""
+        if self._follower is not None:
+            await self._follower.write()
+        now_ms = self.now_ms()
+        spans = spans_watched(budget, now_ms)
+        question = partial(
+            over_time,
+            within=TimeRange(spans[0].first_day * DAY, (now_ms // DAY_MS + 1) * DAY),
+            now_hour=now_ms // HOUR_MS,
+            where=where_of(budget.filter),
+        )
+        buckets = await self._database.read_apart(question)
+        days = [(bucket.start_ms // DAY_MS, bucket.sums) for bucket in buckets]
+        return {span: spend_of(budget, span, days, now_ms) for span in spans}
+
+
+def last_of(spends: Spends) -> Spend:
+    """Of the current period."""
+    return list(spends.values())[-1]

@@ -1,0 +1,20 @@
+"""The webhooks of the configuration, with their secrets read."""
+
+import os
+
+from exporters.keyring import KeyFault, read_secret
+from gateway.budgets.delivering import DEFAULT
+from gateway.budgets.webhook import BadSecret, Webhook, signing_key
+from gateway.config.model import BudgetOptions
+from gateway.contract.errors import CannotStart
+
+
+def webhooks_of(options: BudgetOptions) -> dict[str, Webhook]:
+    """By name, `DEFAULT` for that of all budgets. Raises CannotStart."""
+    named = dict(options.webhooks) | ({} if options.webhook is None else {DEFAULT: options.webhook})
+    try:
+        return {
+            name: Webhook(each.url, signing_key(read_secret(each.secret, os.environ))) for name, each in named.items()
+        }
+    except (KeyFault, BadSecret) as fault:
+        raise CannotStart(f"budgets: secret of a webhook: {fault}") from fault

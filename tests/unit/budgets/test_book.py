@@ -1,0 +1,270 @@
+"""Budgets on a real control.db with real sums: exactly one alert for each threshold and period,
+over restarts, replays of sums, and changes.
+"""
+
+import asyncio
+import base64
+import hmac
+import json
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from exporters.secret import Secret
+from gateway.admin import budgets as operations
+from gateway.budgets.book import Budgets
+from gateway.budgets.delivering import DEFAULT
+from gateway.budgets.webhook import BadSecret, Webhook, signing_key
+from gateway.contract.errors import BadPayload, NameInUse, NotFound
+from gateway.storage.database import Database
+from gateway.usage import rollups
+from gateway.usage.figures import money_text
+from gateway.usage.tally import HOUR_MS, Tally
+from spool.clock import rfc3339_ms
+from tests.support.operations import perform
+from tests.support.polling import until_true
+from tests.unit.usage.test_tally import NOW_MS, counted, record
+
+DAY_MS = 24 * HOUR_MS
+KEY = b"k" * 24
+NEW = {
+    "name": "Core", "amount": "10", "currency": "USD", "period": "month",
+    "thresholds": [{"of": "actual", "percent": 50}, {"of": "actual", "percent": 100}],
+}  # fmt: skip
+
+
+class Rig:
+    """One control.db, the budgets that run on it, and a clock."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.now_ms = NOW_MS
+        self.webhooks: dict[str, Webhook] = {}
+        self.budgets: Budgets
+
+    async def start(self) -> None:
+        """Again: as after a restart."""
+        self.budgets = await Budgets.open(self.database, now_ms=lambda: self.now_ms, webhooks=self.webhooks)
+
+    async def spend(self, cost: str | None, *, ago_h: float = 0, team: str = "core", currency: str = "USD") -> None:
+        """One more call in the sums, and a look at them."""
+        price = None if cost is None else {"amount": cost, "currency": currency, "source": "reported"}
+        started = {"started_at": rfc3339_ms(self.now_ms - int(ago_h * HOUR_MS))}
+        tally: Tally = counted(record(cost=price, attribution={"team": team}, **started), now_ms=self.now_ms)
+        now_hour = self.now_ms // HOUR_MS
+        await self.database.write(partial(rollups.add, sums=tally.sums, now_hour=now_hour))
+        await self.look()
+
+    async def look(self) -> None:
+        self.budgets._looked_at = (0, 0)
+        await self.budgets.look()
+
+    async def ask(self, method: str, path: str = "", body: Any = None, **query: str) -> Any:
+        return await perform(
+            operations.OPERATIONS, self.budgets, method, f"/v2/budgets{path}", query=list(query.items()), body=body
+        )
+
+    async def create(self, **changes: Any) -> str:
+        made: str = (await self.ask("POST", body={**NEW, **changes}))["budget"]["id"]
+        return made
+
+    async def alerts(self, budget_id: str) -> list[tuple[str, int, bool]]:
+        """The oldest first."""
+        found = (await self.ask("GET", f"/{budget_id}"))["budget"]["alerts"]
+        return [(each["of"], each["percent"], each["is_rearmed"]) for each in found[::-1]]
+
+    async def state(self, budget_id: str) -> dict[str, Any]:
+        state: dict[str, Any] = (await self.ask("GET", f"/{budget_id}/state"))["state"]
+        return state
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
+    database = await Database.open(tmp_path / "control.db")
+    await rollups.make_rollup_tables(database)
+    made = Rig(database)
+    await made.start()
+    yield made
+    await database.close()
+
+
+async def test_a_threshold_alerts_once_in_a_period_over_restarts_and_looks(rig: Rig) -> None:
+    core = await rig.create(filter={"team": ["core"]})
+    await rig.spend("4.9")
+    assert await rig.alerts(core) == []
+    await rig.spend("100", team="other")
+    await rig.spend("100", currency="EUR")
+    assert await rig.alerts(core) == []
+    await rig.spend("0.1")
+    await rig.spend("0.1")
+    assert await rig.alerts(core) == [("actual", 50, False)]
+    await rig.start()
+    await rig.look()
+    await rig.spend("6")
+    await rig.start()
+    await rig.look()
+    assert await rig.alerts(core) == [("actual", 50, False), ("actual", 100, False)]
+    assert [(each.percent, money_text(each.figure)) for each in rig.budgets.crossings()] == [
+        (50, "11.1"),
+        (100, "11.1"),
+    ]
+    rig.now_ms += 31 * DAY_MS
+    await rig.look()
+    assert (await rig.state(core))["spent"] == "0"
+    assert rig.budgets.crossings() == [], "the period of the alerts is over"
+    await rig.spend("5")
+    assert len(await rig.alerts(core)) == 3, "a new period alerts anew"
+
+
+async def test_a_lost_memory_of_an_alert_raises_no_second_one(rig: Rig) -> None:
+    core = await rig.create()
+    await rig.spend("5")
+    rig.budgets._alerts.clear()
+    await rig.look()
+    assert await rig.alerts(core) == [("actual", 50, False)]
+
+
+async def test_the_state_names_what_is_spent_left_and_unknown(rig: Rig) -> None:
+    core = await rig.create(stop_at=60, filter={"team": ["core", None]})
+    await rig.spend("2.5")
+    await rig.spend(None)
+    await rig.spend("3", currency="EUR")
+    state = await rig.state(core)
+    assert {name: state[name] for name in ("spent", "remaining", "ratio", "calls", "calls_without_cost")} == {
+        "spent": "2.5", "remaining": "7.5", "ratio": 0.25, "calls": 3, "calls_without_cost": 1,
+    }  # fmt: skip
+    assert (state["other_costs"], state["hard_stop"]) == ({"EUR": "3"}, False)
+    await rig.spend("3.5", team="")
+    assert (await rig.state(core))["hard_stop"] is True
+    with pytest.raises(NotFound):
+        await rig.state("none")
+
+
+async def test_a_late_record_crosses_the_threshold_of_its_own_period(rig: Rig) -> None:
+    core = await rig.create(period="day")
+    await rig.spend("1")
+    rig.now_ms += DAY_MS
+    await rig.spend("6", ago_h=24)
+    (alert,) = (await rig.ask("GET", f"/{core}"))["budget"]["alerts"]
+    assert alert["period"]["start"] == "2026-01-05T00:00:00Z"
+    assert (alert["spent"], (await rig.state(core))["spent"]) == ("7", "0")
+
+
+async def test_a_change_raises_an_alert_anew_only_where_it_uncrossed_the_threshold(rig: Rig) -> None:
+    core = await rig.create()
+    await rig.spend("5")
+    await rig.ask("PATCH", f"/{core}", {"name": "renamed", "thresholds": [{"of": "actual", "percent": 90}]})
+    await rig.ask("PATCH", f"/{core}", {"thresholds": NEW["thresholds"], "amount": "9"})
+    assert await rig.alerts(core) == [("actual", 50, False)], "5 of 9 is crossed still"
+    await rig.ask("PATCH", f"/{core}", {"amount": "20"})
+    assert await rig.alerts(core) == [("actual", 50, True)]
+    assert rig.budgets.crossings() == []
+    await rig.spend("5")
+    await rig.start()
+    await rig.look()
+    assert await rig.alerts(core) == [("actual", 50, True), ("actual", 50, False)]
+    ids = [each["id"] for each in (await rig.ask("GET", f"/{core}"))["budget"]["alerts"]]
+    assert len(set(ids)) == 2
+
+
+async def test_a_credit_that_uncrosses_a_threshold_raises_no_second_alert(rig: Rig) -> None:
+    core = await rig.create()
+    await rig.spend("5")
+    await rig.spend("-3")
+    await rig.ask("PATCH", f"/{core}", {"amount": "11"})
+    await rig.spend("4")
+    assert await rig.alerts(core) == [("actual", 50, False)]
+
+
+async def test_budgets_are_listed_changed_and_deleted(rig: Rig) -> None:
+    core, all_of_it = await rig.create(filter={"team": ["core"]}), await rig.create(name="All", period="week")
+    await rig.spend("5")
+    page = await rig.ask("GET", sort_key="ratio", sort_order="desc", limit="1")
+    assert [each["id"] for each in page["budgets"]] == [all_of_it]
+    assert page["pagination"]["total_count"] == 2
+    assert [each["name"] for each in (await rig.ask("GET", period="month"))["budgets"]] == ["Core"]
+    with pytest.raises(NameInUse):
+        await rig.create(name="All")
+    for bad in ({"amount": "0"}, {"amount": 5}, {"currency": "usd"}, {"filter": {"prompt": ["x"]}}, {"webhook": "none"},
+                {"filter": {"team": []}}, {"thresholds": [{"of": "actual", "percent": 0}]}, {"name": " "}):  # fmt: skip
+        with pytest.raises(BadPayload, match=next(iter(bad))):
+            await rig.create(**{"name": "Bad", **bad})
+    await rig.ask("DELETE", f"/{core}")
+    with pytest.raises(NotFound):
+        await rig.ask("GET", f"/{core}")
+    assert [each["name"] for each in (await rig.ask("GET"))["budgets"]] == ["All"]
+
+
+async def test_a_forgotten_user_leaves_the_filters(rig: Rig) -> None:
+    both = await rig.create(filter={"user": ["zoe", "ada"]})
+    one = await rig.create(name="Zoe's", filter={"user": ["zoe"]})
+    assert await rig.budgets.forget_users({"zoe"}, dry_run=True) == 2
+    assert await rig.budgets.forget_users({"zoe"}, dry_run=False) == 2
+    assert (await rig.ask("GET", f"/{both}"))["budget"]["filter"] == {"user": ["ada"]}
+    with pytest.raises(NotFound):
+        await rig.ask("GET", f"/{one}")
+
+
+class Receiver:
+    """Takes webhooks after it refused each *refusals* times."""
+
+    def __init__(self, refusals: int) -> None:
+        self._refusals = refusals
+        self.seen: list[tuple[str, str, bytes]] = []
+
+    async def take(self, request: web.Request) -> web.Response:
+        body = await request.read()
+        given, sent_s = request.headers["webhook-id"], request.headers["webhook-timestamp"]
+        signed = hmac.digest(KEY, b".".join((given.encode(), sent_s.encode(), body)), "sha256")
+        assert request.headers["webhook-signature"] == "v1," + base64.b64encode(signed).decode()
+        self.seen.append((given, sent_s, body))
+        return web.Response(status=503 if len(self.seen) <= self._refusals else 204)
+
+
+async def test_a_webhook_is_signed_and_tried_again_under_one_id_over_a_restart(rig: Rig) -> None:
+    receiver, app = Receiver(refusals=2), web.Application()
+    app.router.add_post("/hook", receiver.take)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    try:
+        host, port = runner.addresses[0][:2]
+        rig.webhooks[DEFAULT] = Webhook(Secret(f"http://{host}:{port}/hook"), KEY)
+        await rig.start()
+        core = await rig.create()
+        await rig.spend("5")
+        for _ in range(2):  # each process makes a try, and ends
+            await rig.start()
+            running = asyncio.create_task(rig.budgets.run())
+            retried = rig.budgets.deliverer.calls
+            await until_true(lambda: retried["retried"] > 0, timeout_s=10, what="a try")  # noqa: B023 - within the round
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+        await rig.start()
+        running = asyncio.create_task(rig.budgets.run())
+        delivered = rig.budgets.deliverer.calls
+        await until_true(lambda: delivered["delivered"] > 0, timeout_s=10, what="delivered")
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    finally:
+        await runner.cleanup()
+    (alert,) = (await rig.ask("GET", f"/{core}"))["budget"]["alerts"]
+    assert {(given, body) for given, _, body in receiver.seen} == {(alert["id"], receiver.seen[0][2])}
+    assert alert["webhook"]["outcome"] == "delivered"
+    assert alert["webhook"]["attempts"] == len(receiver.seen) == 3
+    told = json.loads(receiver.seen[0][2])["data"]
+    assert (told["budget_name"], told["threshold"], told["spent"]) == ("Core", {"of": "actual", "percent": 50}, "5")
+
+
+def test_a_signing_secret_is_text_or_base64_and_long_enough() -> None:
+    assert signing_key(Secret("whsec_" + base64.b64encode(KEY).decode())) == KEY
+    assert signing_key(Secret("x" * 24)) == b"x" * 24
+    for bad in ("short", "whsec_???", "whsec_" + base64.b64encode(b"short").decode()):
+        with pytest.raises(BadSecret):
+            signing_key(Secret(bad))
+    assert "x" * 24 not in repr(Webhook(Secret("http://h/token"), b"x" * 24))
