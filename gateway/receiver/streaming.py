@@ -24,6 +24,8 @@ from gateway.sources.documents import BOM
 PIECE_BYTES = MIB
 MAX_STREAMED_BYTES = 1024 * MIB
 """Of one body, plain."""
+SMALL_BLOCK_BYTES = 16 * 1024
+MANY_SMALL_BYTES = 64 * 1024
 MAX_LINE_BYTES = 4 * MIB
 MAX_LINE_VALUES = 100_000
 """Of the first line of a body that is taken in pieces."""
@@ -70,7 +72,10 @@ class Cutter:
         self.line = 1
         """Number of the next piece's first line."""
         self._limits = limits
+        self._first_blocks = Blocks()
+        """Until a line ends."""
         self._buffer = bytearray()
+        """From then on."""
         self._first = FirstLine()
         self._total = 0
         self._end = 0
@@ -79,7 +84,15 @@ class Cutter:
     def take(self, block: bytes) -> Piece | None:
         """Add *block*; the piece that is full with it. Raises TooLarge."""
         self._total += len(block)
-        if (last := block.rfind(b"\n")) >= 0:
+        last = block.rfind(b"\n")
+        if not self._buffer and self.line == 1:
+            if last < 0:
+                self._first_blocks.add(block)
+                if self._total >= PIECE_BYTES:
+                    self._keep_below("the body is not one document a line, and")
+                return None
+            self._buffer += self._first_blocks.joined()
+        if last >= 0:
             self._end = len(self._buffer) + last + 1
         self._buffer += block
         if len(self._buffer) < PIECE_BYTES:
@@ -98,7 +111,9 @@ class Cutter:
         """The last piece, of whole lines only where the body *is_damaged*; None for none."""
         if is_damaged:
             return self._cut(self._end) if self._end else None
-        return self._cut(len(self._buffer)) if self._buffer or self.line == 1 else None
+        if not self._buffer and self.line == 1:
+            return Piece(self._first_blocks.joined(), 1)
+        return self._cut(len(self._buffer)) if self._buffer else None
 
     def _cut(self, end: int) -> Piece:
         piece = Piece(bytes(memoryview(self._buffer)[:end]), self.line)
@@ -108,8 +123,38 @@ class Cutter:
         return piece
 
     def _keep_below(self, what: str) -> None:
-        if len(self._buffer) > self._limits.max_decompressed_bytes:
+        if max(len(self._buffer), self._first_blocks.n_bytes) > self._limits.max_decompressed_bytes:
             raise too_large(what, self._limits.max_decompressed_bytes, "max_decompressed_bytes")
+
+
+class Blocks:
+    """Bytes as they come, which are joined once; small blocks are joined at once, as each would
+    take more than its bytes.
+    """
+
+    def __init__(self) -> None:
+        self._blocks: list[bytes] = []
+        self._small = bytearray()
+        self.n_bytes = 0
+
+    def add(self, block: bytes) -> None:
+        self.n_bytes += len(block)
+        if len(block) < SMALL_BLOCK_BYTES and len(self._small) < MANY_SMALL_BYTES:
+            self._small += block
+            return
+        self._end_small()
+        self._blocks.append(block)
+
+    def joined(self) -> bytes:
+        """All of it; nothing is left."""
+        self._end_small()
+        blocks, self._blocks, self.n_bytes = self._blocks, [], 0
+        return b"".join(blocks)
+
+    def _end_small(self) -> None:
+        if self._small:
+            self._blocks.append(bytes(self._small))
+            self._small.clear()
 
 
 class FirstLine:

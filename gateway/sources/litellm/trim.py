@@ -18,18 +18,63 @@ _ELSEWHERE: Final = b'"prompt_tokens"'
 MAX_MAP_BYTES: Final = 64 * 1024
 
 
+MAPS_KNOWN: Final = 4
+
+
 def without_price_maps(body: bytes) -> bytes:
-    """*body* without its price maps; *body* itself where it has none."""
+    """*body* without its price maps; *body* itself where it has none. Linear in its length."""
     found = body.find(_MAP)
     if found < 0:
         return body
+    maps = _Maps(body)
     parts: list[bytes] = []
     begin = 0
     while found >= 0:
-        end = body.find(_NEXT, found, found + MAX_MAP_BYTES)
-        if end >= 0 and body.find(_ELSEWHERE, found, end) < 0:
+        end = maps.end(found)
+        if end >= 0:
             parts.append(body[begin:found])
             begin = found = end
         found = body.find(_MAP, found + 1)
     parts.append(body[begin:])
     return b"".join(parts)
+
+
+class _Maps:
+    """Where the price maps of a body end; asked for from its begin on.
+
+    Calls of one model have the same map: it is compared at once, and looked through no more. What
+    is looked for is found once, and one that is not the same is not compared again.
+    """
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+        self._known: list[bytes] = []
+        self._next = self._elsewhere = -1
+
+    def end(self, begin: int) -> int:
+        """Where `_NEXT` stands behind the map that begins there; -1 where no map does."""
+        body = self._body
+        for known in tuple(self._known):
+            end = begin + len(known)
+            if body.startswith(_NEXT, end):
+                if body.startswith(known, begin):
+                    return end
+                self._known.remove(known)
+        self._next = self._place(_NEXT, self._next, begin)
+        end = self._next
+        if not begin < end <= begin + MAX_MAP_BYTES - len(_NEXT):
+            return -1
+        self._elsewhere = self._place(_ELSEWHERE, self._elsewhere, begin)
+        if self._elsewhere + len(_ELSEWHERE) <= end:
+            return -1
+        self._known = [body[begin:end], *self._known[: MAPS_KNOWN - 1]]
+        return end
+
+    def _place(self, name: bytes, last: int, begin: int) -> int:
+        """The first *name* from *begin* on, far behind the body where there is none; *last*: the
+        one found before.
+        """
+        if last >= begin:
+            return last
+        found = self._body.find(name, begin)
+        return len(self._body) + MAX_MAP_BYTES if found < 0 else found

@@ -14,6 +14,7 @@ from gateway.normalise.context import UserPolicy
 from gateway.sources.litellm.call_types import call_type
 from gateway.sources.litellm.daily import FOCUS_COLUMNS
 from gateway.sources.litellm.trim import without_price_maps
+from tests.support.growth import assert_linear
 from tests.support.source_reading import CONTEXT, all_text, read, record, records
 from tests.unit.sources.test_hostile_payloads import CANARY, HOSTILE, changed, places, with_huge
 
@@ -558,6 +559,23 @@ def test_no_client_hides_its_usage_behind_the_names_that_are_cut(where: str) -> 
     out = records("litellm", dumped([sent, plain]))
     assert [found["usage"]["input_tokens"] for found in out] == [1200, 1200]
     assert [found["cost"]["amount"] for found in out] == ["0.0007496", "0.0007496"]
+
+
+def test_price_maps_of_several_models_are_cut_whatever_their_order() -> None:
+    maps = [b'"model_map_information": {"key": "m%d", "x": %s}, ' % (n, b"1" * n * 100) for n in range(7)]
+    order = [0, 1, 0, 0, 5, 6, 1, 2, 3, 4, 0, 1, 6]
+    body = b"".join(b'{"a": %d, %s"error_str": null}' % (n, maps[n]) for n in order)
+    assert without_price_maps(body) == b"".join(b'{"a": %d, "error_str": null}' % n for n in order)
+
+
+@pytest.mark.parametrize("rest", [(), (b'"prompt_tokens"', b'"error_str"            ')])
+def test_price_maps_are_looked_for_in_linear_time(rest: tuple[bytes, ...]) -> None:
+    def trim(n: int) -> None:
+        body = b"".join(part * n for part in (b'"model_map_information"', *rest))
+        for _ in range(40):
+            without_price_maps(body)
+
+    assert_linear(trim, 650)
 
 
 def test_a_payload_that_ends_with_its_price_map_does_not_swallow_the_next() -> None:
