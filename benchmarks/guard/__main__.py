@@ -20,7 +20,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final, Protocol
 
-from benchmarks.guard.paths import ReadPath, append_path, request_path
+from benchmarks.guard.paths import DocumentsPath, ReadPath, append_path, request_path
 from benchmarks.guard.reference import reference_ns
 from benchmarks.processes import raise_file_limit
 from gateway.common.native import NATIVE
@@ -43,6 +43,7 @@ async def measured(rounds: int, folder: Path) -> dict[str, float]:
     async with AsyncExitStack() as stack:
         paths: dict[str, HotPath] = {
             "read": ReadPath(),
+            "documents": DocumentsPath(),
             "append": await stack.enter_async_context(append_path(folder / "append")),
             "request": stack.enter_context(request_path(folder / "request", sys.executable)),
         }

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final, cast
 
 from benchmarks.bodies import Shape, Template
+from benchmarks.litellm_bodies import LiteLLMTemplate
 from benchmarks.processes import Process, read_json_file
 from benchmarks.sender import Load
 from gateway.contract.intake import Sender
@@ -24,6 +25,9 @@ from tests.support.spool_rig import Clock
 SPANS: Final = 64
 BODIES: Final = 60
 """Requests of `SPANS` spans that are read, or counted and appended, at a time."""
+DOCUMENTS: Final = 50
+DOCUMENT_BODIES: Final = 40
+"""Requests of `DOCUMENTS` records of LiteLLM that are read at a time."""
 REQUESTS: Final = 400
 """Requests of one span that are sent at a time."""
 CONNECTIONS: Final = 16
@@ -47,6 +51,24 @@ class ReadPath:
     async def cpu_ns(self) -> int:
         """Of reading `BODIES` payloads, without building them."""
         payloads = [next(self._payloads) for _ in range(BODIES)]
+        began = time.process_time_ns()
+        for payload in payloads:
+            await self._parser.parse(payload, self._context)
+        return time.process_time_ns() - began
+
+
+class DocumentsPath:
+    """The same of LiteLLM's records."""
+
+    def __init__(self) -> None:
+        template, now_ms = LiteLLMTemplate(Shape(spans=DOCUMENTS)), time.time_ns() // 1_000_000
+        self._payloads = (Payload("litellm", template.body(number)) for number in count())
+        self._context = Context(now_ms, rfc3339_ms(now_ms))
+        self._parser = Parser(ParseRules(Prices()))
+
+    async def cpu_ns(self) -> int:
+        """Of reading `DOCUMENT_BODIES` payloads, without building them."""
+        payloads = [next(self._payloads) for _ in range(DOCUMENT_BODIES)]
         began = time.process_time_ns()
         for payload in payloads:
             await self._parser.parse(payload, self._context)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.guard import __main__ as guard
-from benchmarks.guard.paths import BODIES, REQUESTS, SPANS, ReadPath, append_path, request_path
+from benchmarks.guard.paths import BODIES, REQUESTS, SPANS, DocumentsPath, ReadPath, append_path, request_path
 from benchmarks.guard.reference import reference_ns
 
 COMMITTED = {"read": 2.0, "append": 0.3, "request": 4.0}
@@ -23,7 +23,7 @@ def test_a_path_is_slower_beyond_1_4_times_its_committed_ratio() -> None:
 def test_each_reader_has_ratios_and_those_of_python_cover_every_path() -> None:
     ratios = guard.read_ratios()
     assert set(ratios) == {"python", "native"}
-    assert set(ratios["python"]) == {"read", "append", "request"}
+    assert set(ratios["python"]) == {"read", "documents", "append", "request"}
 
 
 def test_the_exit_code_states_a_slower_path(
@@ -37,7 +37,7 @@ def test_the_exit_code_states_a_slower_path(
     monkeypatch.setattr(guard.os, "sched_setaffinity", lambda *_: None)
     monkeypatch.setattr(sys, "argv", ["guard"])
     assert guard.main() == 1
-    assert capsys.readouterr().out.count("SLOWER") == 3
+    assert capsys.readouterr().out.count("SLOWER") == 4
 
 
 async def test_each_path_does_its_work_and_states_its_cpu_time(tmp_path: Path) -> None:
@@ -45,6 +45,7 @@ async def test_each_path_does_its_work_and_states_its_cpu_time(tmp_path: Path) -
     records = [parsed.calls.records for parsed in await read.read() if parsed.calls is not None]
     assert sum(map(len, records)) == len({record for each in records for record in each}) == BODIES * SPANS
     assert await read.cpu_ns() > 0
+    assert await DocumentsPath().cpu_ns() > 0
     async with append_path(tmp_path / "append") as append:
         assert await append.cpu_ns() > 0
         assert append.kept() == BODIES * SPANS
