@@ -22,6 +22,8 @@ from gateway.admin.backup import LiveBackup
 from gateway.admin.parts import PARTS, Running
 from gateway.admin.session import open_access
 from gateway.archive.staging import CONTROL, SERVICE, remove_left
+from gateway.billing.lane import BillingLane
+from gateway.billing.requests import BillingRequests
 from gateway.budgets.book import Budgets
 from gateway.common.background import run_in_background
 from gateway.common.maintenance import Maintained, maintain
@@ -31,7 +33,7 @@ from gateway.config.changes import changed, with_changes
 from gateway.config.model import Config, refuse_open_intake
 from gateway.config.values import Address, TcpAddress
 from gateway.contract.errors import CannotStart
-from gateway.delivery.assembly import start_delivery
+from gateway.delivery.assembly import start_billing, start_delivery
 from gateway.delivery.webhooks import webhooks_of
 from gateway.devices.backfill import add_named
 from gateway.devices.own import own_device
@@ -96,6 +98,7 @@ class Gateway:
         self._tracer = tracer_of(config.telemetry)
         self._pushes: Counter[tuple[str, str]] = Counter()
         self.ports = Ports(None, None, None, None)
+        self.billing: BillingLane | None = None
         self.stop_wanted = asyncio.Event()
         """Set with `stop_reason` when the gateway must not go on; its owner then stops it."""
         self.stop_reason: str | None = None
@@ -108,6 +111,9 @@ class Gateway:
             await self._open_ingest()
             await self._start_delivery()
             await self._start_insights()
+            self.billing = await start_billing(
+                self.config, self._stack, self.lanes, self._control, self.usage, self._now_ms
+            )
             await self._listen()
         except BaseException:
             await self._stack.aclose()
@@ -232,6 +238,7 @@ class Gateway:
             key_names=self.keys.names,
             refused=self._refused,
             reader=self.intake.pipeline.parser.reader.status,
+            billing=lambda: None if self.billing is None else self.billing.status(),
         )
         intake_log = IntakeLog(self.status.not_ready, self.spool.commit_seconds, lambda: self.settler.held_s)
         logs = [
@@ -327,6 +334,7 @@ class Gateway:
             service=self.service,
             usage=self.usage,
             users=self._user_forgetter(),
+            billing=BillingRequests(None if self.billing is None else self.billing.book, self.billing, self._now_ms),
             now_ms=self._now_ms,
             backup=self._backup(),
         )

@@ -8,7 +8,8 @@ from dataclasses import dataclass, fields, replace
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """Paths are relative to the base URL; `{device_id}` is filled in, percent-encoded."""
+    """Paths are relative to the base URL; `{device_id}` and `{connection_id}` are filled in,
+    percent-encoded."""
 
     ai_telemetry_records: str = "/v2/ai-telemetry/records"
     ai_telemetry_otlp: str = "/v2/ai-telemetry/otlp/v1/traces"
@@ -21,6 +22,8 @@ class Preset:
     enroll_device: str = "/v2/ai-control-plane/devices"
     heartbeat_device: str = "/v2/ai-control-plane/devices/{device_id}/heartbeat"
     ping_device: str = "/v2/ai-control-plane/devices/{device_id}/ping"
+    billing_drops: str = "/v2/connections/billing/external/{connection_id}/billing_drops"
+    validate_billing_drop: str = "/v2/connections/billing/external/validate_billing_drop"
     liveness: str = "/v2/insights?limit=1"
     authorization_header: str = "Authorization"
     idempotency_header: str = "Idempotency-Key"

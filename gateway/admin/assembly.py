@@ -12,6 +12,7 @@ from gateway.admin.parts import AdminParts, Running
 from gateway.admin.registry import AdminStores
 from gateway.admin.server import admin_app
 from gateway.admin.session import AdminAccess
+from gateway.billing.requests import BillingRequests
 from gateway.budgets.book import Budgets
 from gateway.config.model import Config
 from gateway.delivery.embedded import EmbeddedService
@@ -49,6 +50,7 @@ def build_admin(
     service: EmbeddedService | None,
     usage: UsageQueries,
     users: UserForgetter,
+    billing: BillingRequests,
     now_ms: Callable[[], int],
     backup: BackupSource,
 ) -> web.Application:
@@ -82,6 +84,7 @@ def build_admin(
         spool=spool,
         usage=usage,
         users=users,
+        billing=billing,
         calls=spool,
         backup=backup,
     )

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 
 from gateway.admin import (
     backup,
+    billing,
     budgets,
     calls,
     dead_letters,
@@ -27,6 +28,7 @@ from gateway.admin.keys import KeyOperation, KeyRequests
 from gateway.admin.operation import AnyOperation, Operation
 from gateway.admin.senders import SenderSource
 from gateway.admin.spool_files import SpoolFiles, StatusSource
+from gateway.billing.requests import BillingRequests
 from gateway.budgets.book import Budgets
 from gateway.usage.forgetting import UserForgetter
 from gateway.usage.query import UsageQueries
@@ -41,6 +43,7 @@ OPERATIONS: Final[tuple[AnyOperation, ...]] = (
     *usage.OPERATIONS,
     *calls.OPERATIONS,
     *users.OPERATIONS,
+    *billing.OPERATIONS,
     *insights.OPERATIONS,
     *budgets.OPERATIONS,
     *keys.OPERATIONS,
@@ -69,6 +72,7 @@ class AdminStores:
     spool: SpoolFiles | None = None
     usage: UsageQueries | None = None
     users: UserForgetter | None = None
+    billing: BillingRequests | None = None
     calls: SettledReader | None = None
     backup: BackupSource | None = None
 
@@ -82,6 +86,7 @@ class AdminStores:
         yield from _bound(usage.OPERATIONS, self.usage)
         yield from _bound(calls.OPERATIONS, self.calls)
         yield from _bound(users.OPERATIONS, self.users)
+        yield from _bound(billing.OPERATIONS, self.billing)
         yield from _bound(insights.OPERATIONS, self.insights)
         yield from _bound(budgets.OPERATIONS, self.budgets)
         yield from _bound(senders.OPERATIONS, self.senders)

@@ -4,11 +4,13 @@ import json
 
 import click
 
+from exporters.cost_service.billing import DROP_SCOPE
 from exporters.cost_service.preset import preset_notes
+from exporters.keyring import no_key_grants
 from gateway.cli.options import Faulty
 from gateway.cli.start_checks import StartChecks, try_upstream
 from gateway.common.plural import plural
-from gateway.config.model import Config, OtlpExporter, config_schema
+from gateway.config.model import Billing, Config, OtlpExporter, Upstream, config_schema, grants_scope
 from gateway.contract.errors import CannotStart
 from gateway.delivery.lanes import lanes_without_scope
 
@@ -63,9 +65,18 @@ def print_check(config: Config) -> None:
             click.echo(f"  preset {config.upstream.preset}: {note}")
         for lane, reason in lanes_without_scope(config.upstream).items():
             click.echo(f"  lane {lane}: {reason}; what needs it is accepted and waits here")
+    if config.billing is not None:
+        print_billing(config.billing, config.upstream)
     for name, exporter in config.exporters.items():
         where = f" {exporter.endpoint} ({exporter.protocol})" if isinstance(exporter, OtlpExporter) else ""
         click.echo(f"exporter {name}: {exporter.type}{where}")
+
+
+def print_billing(billing: Billing, upstream: Upstream | None) -> None:
+    since = billing.since or "the first day of the month in which it is named first"
+    click.echo(f"billing          drops to connection {billing.connection}, from {since} on")
+    if upstream is not None and not any(grants_scope(key, DROP_SCOPE) for key in upstream.keys):
+        click.echo(f"  lane billing: {no_key_grants([DROP_SCOPE])}; days wait here")
 
 
 def print_schema() -> None:

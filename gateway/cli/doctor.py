@@ -55,6 +55,9 @@ REMEDIES: Final[Mapping[str, str]] = {
 }
 """Part of `gateway.cli.start_checks` -> what to do."""
 
+BILLING_REMEDY: Final = (
+    "the connection has to be established and active at the upstream, and a key has to grant send-billing-data"
+)
 KEY_REMEDIES: Final[Mapping[str, str]] = {
     "the proxy": "correct upstream.proxy, and see whether the proxy runs and lets this machine through",
     "401": "put a key that the service knows in its place: it may be mistyped, disabled or deleted there",
@@ -281,6 +284,8 @@ def of_status(status: Mapping[str, Any]) -> Iterator[Finding]:
         yield Finding("warning", "senders", "none has sent anything", remedy)
     for name, lane in lanes.items():
         yield of_lane(name, lane)
+    if (billing := status.get("billing")) is not None:
+        yield of_billing(billing)
     if "quarantine" in status and (why := degraded(status["quarantine"])) is not None:
         remedy = "docs/operations.md, `When the spool is damaged or lost`; then `spool acknowledge`"
         yield Finding("fault", "spool", why, remedy)
@@ -297,6 +302,19 @@ def of_status(status: Mapping[str, Any]) -> Iterator[Finding]:
         )
         remedy = REFUSAL_REMEDIES.get(refused["reason"], "docs/operations.md, `When nothing arrives`")
         yield Finding("warning", "senders", text, remedy)
+
+
+def of_billing(lane: Mapping[str, Any]) -> Finding:
+    """Of the lane of billing drops."""
+    what, days = "lane billing", f"{plural(lane['days_due'], 'day is', 'days are')} due"
+    if lane["state"] != "ok":
+        text = f"{lane['state']}, {days}: {lane['reason'] or 'no reason is known'}"
+        level: Level = "warning" if lane["state"] == "retrying" else "fault"
+        return Finding(level, what, text, BILLING_REMEDY)
+    if lane["days_refused"]:
+        text = f"{plural(lane['days_refused'], 'day is', 'days are')} refused"
+        return Finding("fault", what, text, "`billing show --month YYYY-MM` states why; then `billing send`")
+    return Finding("ok", what, f"ok, {days}")
 
 
 def of_lane(name: str, lane: LaneStatus) -> Finding:

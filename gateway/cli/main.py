@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from gateway.cli.billing_commands import billing
 from gateway.cli.budgets_commands import budgets
 from gateway.cli.devices_commands import devices
 from gateway.cli.keys_commands import keys
@@ -571,6 +572,7 @@ main.add_command(keys)
 main.add_command(usage)
 main.add_command(budgets)
 main.add_command(export)
+main.add_command(billing)
 main.add_command(forget_user)
 main.add_command(reconcile)
 

@@ -19,12 +19,15 @@ from gateway.admin.keys import KeyRequests
 from gateway.admin.operation import Operation
 from gateway.admin.senders import SenderSource
 from gateway.admin.spool_files import StatusSource
+from gateway.billing.book import BillingBook
+from gateway.billing.requests import BillingRequests
 from gateway.budgets.book import Budgets
 from gateway.cli.offline_spool import OfflineBackup, OfflineSpool
 from gateway.cli.options import with_remedy
 from gateway.common.wall_clock import wall_ms
 from gateway.config.model import Config
 from gateway.contract.errors import GatewayError
+from gateway.delivery.assembly import billing_settings
 from gateway.delivery.webhooks import webhooks_of
 from gateway.devices.offline import offline_devices
 from gateway.ingest.assembly import USER_SECRET_FILE
@@ -128,6 +131,16 @@ async def _budgets(config: Config) -> AsyncIterator[Budgets]:
 
 
 @asynccontextmanager
+async def _billing(config: Config) -> AsyncIterator[BillingRequests]:
+    async with _usage(config) as usage:
+        book = None
+        if config.billing is not None:
+            settings = billing_settings(config.billing, config.upstream)
+            book = await BillingBook.open(usage.database, settings, wall_ms)
+        yield BillingRequests(book, None, wall_ms)
+
+
+@asynccontextmanager
 async def _delivered(data_dir: Path) -> AsyncIterator[Delivered | None]:
     """What an embedded service holds; None where there never was one."""
     if not _holds(data_dir, OF_SERVICE.database):
@@ -167,6 +180,7 @@ BACKUP: Final = Subject("gateway's files", INBOUND.database, _backup)
 
 BUDGETS: Final = Subject("budgets", INBOUND.database, _budgets)
 USAGE: Final = Subject("usage", INBOUND.database, _usage)
+BILLING: Final = Subject("usage", INBOUND.database, _billing)
 USERS: Final = Subject("spool", DATABASE, _users)
 
 

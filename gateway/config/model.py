@@ -8,6 +8,7 @@ import re
 import socket
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
+from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -35,7 +36,7 @@ from gateway.config.values import (
 )
 from gateway.contract.auth_methods import SIGNATURES
 from gateway.contract.device_identity import ID_RULE, MAX_ID, is_device_id
-from gateway.contract.scopes import CATALOGUE, USE_CASES
+from gateway.contract.scopes import CATALOGUE, INGEST_SCOPE, USE_CASES, Allowed, Fixed, Grant, Managed, decide
 from gateway.contract.unit_cost import MAX_DIMENSIONS
 from gateway.decode.limits import DEFAULT_LIMITS, ParseLimits
 from gateway.sources.catalogue import SOURCES
@@ -558,6 +559,22 @@ class BudgetOptions(Options):
 ExporterOptions = Annotated[FileExporter | ConsoleExporter | StreamExporter | OtlpExporter, Field(discriminator="type")]
 
 
+class Billing(Options):
+    """AI cost by day, as FOCUS drops to a billing connection of the upstream."""
+
+    connection: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")
+    """Id of an established connection; the embedded service establishes it itself."""
+    every_s: DurationS = Field(default=HOUR_S, alias="every", ge=1, le=DAY_S)
+    """Between two looks for days whose usage changed."""
+    close_after_s: DurationS = Field(default=HOUR_S, alias="close_after", ge=900, le=7 * DAY_S)
+    """A UTC day is dropped so long after its end, and again whenever late usage is added to it."""
+    since: date | None = None
+    """The first day that is dropped unasked; None: that of the month in which the connection was
+    named first."""
+    beside_ai_telemetry: bool = False
+    """Whether the upstream gets the AI records as well: it must not add up both."""
+
+
 class Config(Options):
     profile: Profile = "server"
     """Whose defaults hold: `device` for a laptop or a node that forwards to another gateway
@@ -589,6 +606,8 @@ class Config(Options):
     """Further destinations of the AI records, a lane each, by the lane's name."""
     telemetry: Telemetry | None = None
     """Where the gateway's own metrics and traces are pushed to; None: nowhere."""
+    billing: Billing | None = None
+    """Cost by day goes to a billing connection; None: nowhere."""
     mcp: Annotated[Literal["on", "off"], BeforeValidator(word_for_switch)] = "off"
     """`on`: the admin listener serves tools that read, for AI assistants, at `/mcp`."""
     _origins: Origins = PrivateAttr(default=Origins())
@@ -655,6 +674,28 @@ class Config(Options):
                     )
         return self
 
+    @model_validator(mode="after")
+    def a_cost_is_billed_once(self) -> Self:
+        if self.billing is None or self.upstream is None:
+            return self
+        if self.upstream.preset == "cloudzero":
+            raise ValueError(
+                "billing: preset cloudzero takes no FOCUS drops: leave billing out, or name another upstream"
+            )
+        grants = any(grants_scope(key, INGEST_SCOPE) for key in self.upstream.keys)
+        if grants and not self.billing.beside_ai_telemetry:
+            raise ValueError(
+                "billing.connection: the upstream gets the AI records too, and would count the same calls twice: leave out"
+                " the key of AI telemetry, or set billing.beside_ai_telemetry: true where it does not add up both"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def the_lane_of_billing_is_free(self) -> Self:
+        if self.billing is not None and "billing" in self.exporters:
+            raise ValueError("exporters.billing: is the name of the lane of billing drops: choose another")
+        return self
+
     def listeners(self) -> dict[str, Address]:
         """What is listened on; None for a listener that is off, as the embedded service is
         where there is an upstream.
@@ -691,6 +732,12 @@ class Config(Options):
                 f"stream {twice[0]} is made by two exporters: a record adds to a stream once; name another"
             )
         return value
+
+
+def grants_scope(key: UpstreamKey, scope: str) -> bool:
+    """Whether *key* grants *scope*, by the catalogue as it is now."""
+    grant: Grant = Managed(frozenset(key.managed)) if key.managed else Fixed(frozenset(key.scopes or ()))
+    return isinstance(decide(grant, scope), Allowed)
 
 
 def is_at(listener: TcpAddress, host: str, port: int) -> bool:

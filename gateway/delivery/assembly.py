@@ -4,10 +4,15 @@ import random
 import ssl
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import NamedTuple
 
 from exporters.clock import SystemClock
-from gateway.config.model import Config, refuse_shared_totals
+from gateway.billing.book import BillingBook, BillingSettings
+from gateway.billing.content import first_hour
+from gateway.billing.lane import BillingLane
+from gateway.billing.lane_store import LANE
+from gateway.config.model import Billing, Config, Upstream, refuse_shared_totals
 from gateway.contract.errors import CannotStart
 from gateway.delivery.embedded import EmbeddedService
 from gateway.delivery.lanes import Lanes, OnSent
@@ -16,6 +21,8 @@ from gateway.devices.lane_store import EnrolmentRate
 from gateway.devices.legacy_lane import EarlierItems
 from gateway.devices.rows import New
 from gateway.devices.store import DeviceStore
+from gateway.storage.database import Database
+from gateway.usage.query import UsageQueries
 from spool.record import DEVICES
 from spool.store import EventStore, Spool
 
@@ -47,6 +54,8 @@ async def start_delivery(
         service = await EmbeddedService.start(config.listen.service, config.data_dir, now_ms, service_tls)
         stack.push_async_callback(service.stop)
         upstream = await service.upstream()
+        if config.billing is not None:
+            await service.establish_connection(config.billing.connection)
     lanes = Lanes(config, upstream, spool, events, EarlierItems(devices), on_sent)
     stack.push_async_callback(lanes.stop)
     replaced = [stream.name for stream in await lanes.unit_cost.streams() if stream.ships == "replace"]
@@ -63,7 +72,46 @@ async def start_delivery(
         itself=None if options.enroll == "off" else itself,
         attempts=lanes.attempts[DEVICES],
     )
-    lanes.on_new_keys = device_lane.wake
+    lanes.on_new_keys.append(device_lane.wake)
     stack.push_async_callback(device_lane.stop)
     await device_lane.start()
     return Delivery(lanes, device_lane, service)
+
+
+def billing_settings(options: Billing, upstream: Upstream | None) -> BillingSettings:
+    """Of the drops to *upstream*; None is the embedded service."""
+    return BillingSettings(
+        connection=options.connection,
+        upstream="embedded" if upstream is None else upstream.base_url,
+        every_s=options.every_s,
+        close_after_s=options.close_after_s,
+        since_hour=None if options.since is None else first_hour(options.since.isoformat()),
+    )
+
+
+async def start_billing(
+    config: Config,
+    stack: AsyncExitStack,
+    lanes: Lanes,
+    control: Database,
+    usage: UsageQueries,
+    now_ms: Callable[[], int],
+) -> BillingLane | None:
+    """Start the lane of billing drops; *stack* stops it. None where none is configured. Raises
+    DatabaseUnavailable.
+    """
+    if config.billing is None:
+        return None
+    settings = billing_settings(config.billing, config.upstream)
+    lane = BillingLane(
+        await BillingBook.open(control, settings, now_ms),
+        lanes.billing_calls(settings.connection),
+        clock=SystemClock(),
+        chance=random.random,
+        count=partial(usage.refresh, at_once=True),
+        attempts=lanes.attempts[LANE],
+    )
+    lanes.on_new_keys.append(lane.wake)
+    stack.push_async_callback(lane.stop)
+    await lane.start()
+    return lane

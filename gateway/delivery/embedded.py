@@ -2,8 +2,8 @@
 own for the gateway's lanes.
 
 The gateway sends to it over a real socket like to any service: AI telemetry under a managed
-"Send AI Telemetry" key, the rest under a fixed key. Both secrets, and one with read scopes for
-the operator, lie as files of mode 0600.
+"Send AI Telemetry" key, billing drops under a managed "Send Billing Data" key, the rest under a
+fixed key. The secrets, and one with read scopes for the operator, lie as files of mode 0600.
 """
 
 import ssl
@@ -23,6 +23,7 @@ from gateway.contract.scopes import (
     READ_COSTS_SCOPE,
     READ_UNIT_COST_SCOPE,
     SEND_AI_TELEMETRY,
+    SEND_BILLING_DATA,
     UNIT_COST_SCOPE,
     Fixed,
     Grant,
@@ -58,14 +59,16 @@ READ_SCOPES = (
 
 
 async def prepare_keys(service: Service, data_dir: Path) -> tuple[UpstreamKey, ...]:
-    """Make the keys that are missing; the gateway's own two, as its
+    """Make the keys that are missing; the gateway's own three, as its
     configuration would name them.
     """
     telemetry = data_dir / FOLDER / "telemetry.key"
     control = data_dir / FOLDER / "control.key"
+    billing = data_dir / FOLDER / "billing.key"
     grants: tuple[tuple[str, Grant, Path], ...] = (
         ("gateway telemetry", Managed(frozenset({SEND_AI_TELEMETRY})), telemetry),
         ("gateway control", Fixed(frozenset(CONTROL_SCOPES)), control),
+        ("gateway billing", Managed(frozenset({SEND_BILLING_DATA})), billing),
         ("operator read", Fixed(frozenset(READ_SCOPES)), data_dir / READ_KEY_FILE),
     )
     for name, grant, path in grants:
@@ -73,6 +76,7 @@ async def prepare_keys(service: Service, data_dir: Path) -> tuple[UpstreamKey, .
     return (
         UpstreamKey(name="telemetry", secret=_reference(telemetry), managed=(SEND_AI_TELEMETRY,)),
         UpstreamKey(name="control", secret=_reference(control), scopes=CONTROL_SCOPES),
+        UpstreamKey(name="billing", secret=_reference(billing), managed=(SEND_BILLING_DATA,)),
     )
 
 
@@ -111,6 +115,10 @@ class EmbeddedService:
         """It recognises a repeated event by its id, so none needs to become a dead letter."""
         keys = await prepare_keys(self._service, self._data_dir)
         return Upstream(base_url=f"http://127.0.0.1:{self._own_port}", keys=keys, knows_event_ids=True)
+
+    async def establish_connection(self, connection_id: str) -> None:
+        """The billing connection that the gateway drops to. Raises DatabaseUnavailable."""
+        await self._service.establish_connection(connection_id)
 
     async def stop(self) -> None:
         await self._service.stop()

@@ -7,6 +7,7 @@ import math
 import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final, TypedDict, assert_never
 
 import structlog
@@ -14,6 +15,7 @@ import structlog
 from exporters.attempts import Attempts
 from exporters.base import Exporter, Outcome
 from exporters.clock import SystemClock
+from exporters.cost_service.billing import BillingCalls
 from exporters.cost_service.client import CostServiceClient
 from exporters.cost_service.devices import DeviceCalls
 from exporters.cost_service.liveness import check_liveness
@@ -34,6 +36,7 @@ from gateway.config.model import (
     StreamExporter,
     Upstream,
     UpstreamKey,
+    grants_scope,
 )
 from gateway.contract.scopes import (
     ENROLL_SCOPE,
@@ -42,11 +45,6 @@ from gateway.contract.scopes import (
     INGEST_SCOPE,
     PING_SCOPE,
     UNIT_COST_SCOPE,
-    Allowed,
-    Fixed,
-    Grant,
-    Managed,
-    decide,
 )
 from gateway.delivery.watchdog import LaneWatch
 from gateway.observability.metrics import LaneStatus
@@ -116,7 +114,8 @@ class Lanes:
         if devices is not None:
             self._plans[DEVICES] = LanePlan(DEVICES, devices, Limits())
         self.device_calls = DeviceCalls(self._client)
-        self.on_new_keys: Callable[[], None] = lambda: None
+        self.on_new_keys: list[Callable[[], None]] = []
+        """What else holds something for a key that it lacks."""
         for name, options in config.exporters.items():
             self._plans[name] = extra_plan(name, options, events)
         self._addresses = dict.fromkeys(OWN_LANES, upstream.base_url)
@@ -135,6 +134,10 @@ class Lanes:
     def _store(self, lane: Lane) -> SupervisedLaneStore:
         """Where the lane's batches come from."""
         return self.unit_cost if lane == UNIT_COST else self._spool
+
+    def billing_calls(self, connection: str) -> BillingCalls:
+        """Drops by the client that all lanes share."""
+        return BillingCalls(self._client, connection)
 
     def start(self) -> None:
         """Start the pump of each lane and its watchdog."""
@@ -229,7 +232,8 @@ class Lanes:
                 self._try_held_lanes()
 
     def _try_held_lanes(self) -> None:
-        self.on_new_keys()
+        for wake in self.on_new_keys:
+            wake()
         for pump in self._pumps.values():
             if pump.state == "held":
                 pump.wake()
@@ -354,8 +358,7 @@ def lanes_without_scope(upstream: Upstream) -> dict[Lane, str]:
 
 def grants_of(key: UpstreamKey) -> Callable[[str], bool]:
     """What the key grants, asked of the catalogue at each use."""
-    grant: Grant = Managed(frozenset(key.managed)) if key.managed else Fixed(frozenset(key.scopes or ()))
-    return lambda scope: isinstance(decide(grant, scope), Allowed)
+    return partial(grants_scope, key)
 
 
 def upstream_settings(upstream: Upstream) -> UpstreamSettings:

@@ -13,6 +13,7 @@ from typing import Final, Literal, NotRequired, TypedDict
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from gateway.billing.lane import BillingStatus
 from gateway.counting.coverage import Uncovered
 from gateway.counting.metrics.gaps import Gap
 from gateway.observability.dead_letters import ReasonFigures, ResendFigures
@@ -94,6 +95,8 @@ class Status(TypedDict):
     first: why nothing arrives."""
     devices: NotRequired["DeviceStatus"]
     reader: NotRequired["ReaderStatus"]
+    billing: NotRequired[BillingStatus | None]
+    """Null where no billing connection is configured."""
     version: NotRequired[str]
 
 
@@ -276,12 +279,20 @@ DEVICES: Final = Name("telemetry_gateway_devices", "gauge", "Devices by their st
 ENROLMENTS: Final = Name(
     "telemetry_gateway_device_enrolments_waiting", "gauge", "Enrolments of devices that the service has not answered."
 )
+BILLING_DAYS: Final = Name(
+    "telemetry_gateway_billing_days", "gauge",
+    "Days of usage by what became of their billing drop; absent where no connection is configured.", ("state",),
+)  # fmt: skip
+BILLING_STATE: Final = Name(
+    "telemetry_gateway_billing_state", "gauge", "1 for the state that the lane of billing drops is in.", ("state",)
+)
 UP: Final = Name("telemetry_gateway_info", "gauge", "Always 1; its label says which release runs.", ("version",))
 
 NAMES: Final[tuple[Name, ...]] = (
     ITEMS_RECEIVED, ITEMS, ITEM_REASONS, LANE_RECORDS, LANE_DELIVERED, LANE_EXPIRED, LANE_OLDEST, LANE_BYTES, LANE_STATE,
     LANE_RESTARTS, LANE_UNNAMED_REFUSALS, DEAD_LETTERS, DEAD_LETTER_ENDS, SENDING_AGAIN, SENT_AGAIN,
-    UNPRICED, SPOOL_BYTES, SPOOL_USED, SPOOL_LIMIT, DISK_FREE, QUARANTINED, QUARANTINE_BYTES, SALVAGES, UNACKNOWLEDGED, LOST, HTTP_ANSWERS, HTTP_GONE, OVER_QUOTA, UNFORESEEN, IN_FLIGHT_BYTES, DEVICES, ENROLMENTS, UP,
+    UNPRICED, SPOOL_BYTES, SPOOL_USED, SPOOL_LIMIT, DISK_FREE, QUARANTINED, QUARANTINE_BYTES, SALVAGES, UNACKNOWLEDGED, LOST, HTTP_ANSWERS, HTTP_GONE, OVER_QUOTA, UNFORESEEN, IN_FLIGHT_BYTES, DEVICES, ENROLMENTS,
+    BILLING_DAYS, BILLING_STATE, UP,
 )  # fmt: skip
 
 EDGE_OUTCOMES: Final = ("kept", "duplicate", "suppressed", "rejected", "ignored")
@@ -321,6 +332,7 @@ class StatusCollector(Collector):
         if "devices" in status:
             yield family(DEVICES, [((state,), n) for state, n in status["devices"]["states"].items()])
             yield family(ENROLMENTS, [((), status["devices"]["enrolments_waiting"])])
+        yield from billing_metrics(status.get("billing"))
         if "version" in status:
             yield family(UP, [((status["version"],), 1)])
 
@@ -359,6 +371,16 @@ def lane_metrics(lanes: Mapping[str, LaneStatus]) -> Iterator[Metric]:
     yield family(LANE_RESTARTS, [((name,), lane.get("restarts", 0)) for name, lane in lanes.items()])
     unnamed = [((name,), lane.get("unnamed_refusals", 0)) for name, lane in lanes.items()]
     yield family(LANE_UNNAMED_REFUSALS, unnamed)
+
+
+def billing_metrics(billing: BillingStatus | None) -> Iterator[Metric]:
+    """Without a sample where no connection is configured."""
+    if billing is None:
+        yield from (family(BILLING_DAYS, []), family(BILLING_STATE, []))
+        return
+    counts = {"due": billing["days_due"], "refused": billing["days_refused"], "dropped": billing["days_dropped"]}
+    yield family(BILLING_DAYS, [((state,), n) for state, n in counts.items()])
+    yield family(BILLING_STATE, [((state,), float(billing["state"] == state)) for state in LANE_STATES])
 
 
 def spool_metrics(spool: SpoolStatus) -> Iterator[Metric]:

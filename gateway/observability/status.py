@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 
 from exporters.pacing import LaneState
+from gateway.billing.lane import BillingStatus
 from gateway.counting.coverage import Uncovered
 from gateway.counting.metrics.gaps import Gap, sender_shown
 from gateway.devices.own import DISTRIBUTION
@@ -40,6 +41,8 @@ class StatusReport:
     refused: Callable[[], Sequence[RefusedStatus]]
     """As `Refused.status`."""
     reader: Callable[[], ReaderStatus]
+    billing: Callable[[], BillingStatus | None]
+    """None where no billing connection is configured."""
 
     def __call__(self) -> Status:
         devices, dead_letters = self.devices.figures, self.spool.dead_letter_summary()
@@ -58,6 +61,7 @@ class StatusReport:
             "resends": resend_figures(dead_letters),
             "refused": self.refused(),
             "reader": self.reader(),
+            "billing": self.billing(),
             "version": version(DISTRIBUTION),
         }
 

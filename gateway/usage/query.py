@@ -73,11 +73,11 @@ class UsageQueries:
 
     async def refresh(self, *, at_once: bool = False) -> None:
         """Bring the sums up to date, unless *at_once* at most once in `REFRESH_S`: for a reader,
-        before the questions.
+        before the questions. One that is *at_once* puts off no other.
         """
         now_s = time.monotonic()
         if self._follower is not None and (at_once or now_s - self._refreshed_s >= REFRESH_S):
-            self._refreshed_s = now_s
+            self._refreshed_s = self._refreshed_s if at_once else now_s
             with suppress(SpoolError):  # then without the records that are not counted yet
                 await self._follower.catch_up()
             await self._follower.write()

@@ -213,7 +213,7 @@ async def test_the_local_service_refuses_a_key_that_another_process_disabled_at_
         assert (alone.code, "stop it first" in alone.err) == (1, True)
         service.kill()
         listed = await asyncio.to_thread(command_on, service, "list", "--json")
-        assert len(listed.json["keys"]) == 3
+        assert len(listed.json["keys"]) == 4
     finally:
         service.kill()
 
@@ -233,7 +233,7 @@ def test_the_local_services_keys_are_managed_by_the_same_commands(gateway: Gatew
     assert secret.startswith("csk_")
     assert status(secret) == 400
     names = [key["name"] for key in keys(gateway, "list", "--service", "--json").json["keys"]]
-    assert names == ["another sender", "gateway control", "gateway telemetry", "operator read"]
+    assert names == ["another sender", "gateway billing", "gateway control", "gateway telemetry", "operator read"]
     assert keys(gateway, "list", "--json").json["keys"] == [], "the senders' own are apart"
     assert keys(gateway, "disable", "--service", "another sender").code == 0
     assert status(secret) == 401

@@ -2,6 +2,8 @@
 every dimension, to the last digit.
 """
 
+import csv
+import io
 import json
 import urllib.request
 from collections.abc import Iterator, Mapping
@@ -16,6 +18,7 @@ from gateway.sources.catalogue import SOURCES
 from tests.e2e.test_canary import PAYLOADS, post
 from tests.support.commands import run_command
 from tests.support.corpus import CORPUS
+from tests.support.focus import faults_of_csv
 from tests.support.gateway_process import GatewayProcess, broken_identities
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
@@ -41,12 +44,15 @@ IN_EURO = {
     "cost": {"amount": "100.001000000000000001", "currency": "EUR", "source": "reported", "price_version": None},
     "status": "ok", "attribution": {"team": "(other)", "user": USER}, "received_at": "2026-01-05T09:30:01.000Z", "flags": [],
 }  # fmt: skip
+CONFIG = {
+    "counting": {"settle": "200ms", "metrics_settle": "200ms"}, "billing": {"connection": "conn-1", "since": "2026-06-01"},
+}  # fmt: skip
 Sums = dict[str, Any]
 Groups = dict[tuple[str | None, ...], Sums]
 
 
 def test_the_sums_equal_those_of_the_service_for_the_whole_corpus(tmp_path: Path) -> None:
-    with GatewayProcess(tmp_path, config={"counting": {"settle": "200ms", "metrics_settle": "200ms"}}) as gateway:
+    with GatewayProcess(tmp_path, config=CONFIG) as gateway:
         for payload in PAYLOADS.values():
             post(f"{gateway.intake_url}/v1/{payload.signal}", payload)
         for source, body, content_type in source_payloads():
@@ -66,6 +72,7 @@ def test_the_sums_equal_those_of_the_service_for_the_whole_corpus(tmp_path: Path
         assert scraped(gateway, "telemetry_gateway_ai_calls_total") == totals["calls"]
         assert scraped(gateway, "telemetry_gateway_ai_cost_total", currency="EUR") == pytest.approx(100.001)
         assert exported(gateway, tmp_path) == january(gateway)
+        assert dropped(gateway, tmp_path) == january(gateway)["costs"]
         gateway.kill()
         gateway.start()
         assert of_gateway(gateway, ("provider", "model")) == of_service(gateway, ("provider", "model"))
@@ -142,6 +149,37 @@ def exported(gateway: GatewayProcess, folder: Path) -> Sums:
         if row["currency"]:
             costs[row["currency"]] = costs.get(row["currency"], Decimal(0)) + Decimal(row["cost"])
     return {**{name: sum(row[name] or 0 for row in rows) for name in NAMES}, "costs": costs}
+
+
+def dropped(gateway: GatewayProcess, folder: Path) -> dict[str, Decimal]:
+    """The sums of a month that was dropped to the embedded service, whose rows are those of the
+    export as FOCUS.
+    """
+    planned = run_command(gateway, "billing", "send", "--month", "2026-01", "--dry-run", "--json")
+    assert planned.code == 0, planned.err
+    assert [(day["day"], day["change"], day["refused"]) for day in planned.json["days"]] == [
+        ("2026-01-05", "new", None)
+    ]
+    sent = run_command(gateway, "billing", "send", "--month", "2026-01")
+    assert (sent.code, sent.out) == (0, "2026-01: 1 day is dropped to conn-1\n"), sent.err
+    path = "/v2/connections/billing/external/conn-1/billing_drops"
+    answer = ask(f"{gateway.service_url}{path}/2026-01?limit=500", None, {"Authorization": gateway.service_key()})
+    to = folder / "january-focus.csv"
+    assert run_command(gateway, "export", *JANUARY, "--format", "focus", "-o", str(to)).code == 0
+    assert faults_of_csv(to.read_bytes()) == []
+    costs: dict[str, Decimal] = {}
+    lines = list(csv.DictReader(io.StringIO(to.read_text(), newline="")))
+    assert sorted(map(cells, answer["rows"])) == sorted(map(cells, lines)), "one maker of FOCUS rows"
+    for row in answer["rows"]:
+        costs[row["BillingCurrency"]] = costs.get(row["BillingCurrency"], Decimal(0)) + Decimal(row["BilledCost"])
+    (day,) = run_command(gateway, "billing", "show", "--month", "2026-01", "--json").json["days"]
+    assert {currency: Decimal(cost) for currency, cost in day["costs"].items()} == costs
+    assert (day["state"], day["row_count"]) == ("dropped", len(answer["rows"]))
+    return costs
+
+
+def cells(row: Mapping[str, Any]) -> list[str]:
+    return ["" if value is None else str(value).removeprefix("'") for value in row.values()]
 
 
 def january(gateway: GatewayProcess) -> Sums:

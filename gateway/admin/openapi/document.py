@@ -7,7 +7,7 @@ from functools import cache
 
 import orjson
 
-from gateway.admin import budgets, insights
+from gateway.admin import billing, budgets, insights
 from gateway.admin.openapi.operations import operation_paths
 from gateway.admin.openapi.site import site_paths
 from gateway.admin.openapi.sources import forwarded_otlp_paths, source_paths
@@ -48,6 +48,7 @@ def gateway_document() -> Json:
     for shared in (insights.LIST, budgets.STATE):
         admin["paths"][shared.path]["get"]["servers"] = [*ADMIN, *SENDERS]
     admin["components"]["schemas"] |= model_schemas(each.body for each in OPERATIONS if each.body is not None)
+    admin["components"]["schemas"]["BillingStatus"] = billing.LANE
     parts = [
         read_folder("gateway.lists.openapi", "schemas"),
         written_out(senders, senders_security, {}, SENDERS),

@@ -42,6 +42,7 @@ def delivery(status: Status) -> dict[str, Any]:
         "reasons": reasons[:MOST_REASONS],
         "further_reasons": max(0, len(reasons) - MOST_REASONS),
         "spool": status.get("spool"),
+        "billing": status.get("billing"),
     }
 
 

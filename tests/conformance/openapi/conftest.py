@@ -79,7 +79,9 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayPorts]:
     ways = {name: {"url_token": True, "verify": "proof"} for name in SOURCES}
     with (
         GatewayProcess(
-            tmp_path_factory.mktemp("gateway"), settle="0s", config={"sources": ways, "mcp": "on"}
+            tmp_path_factory.mktemp("gateway"),
+            settle="0s",
+            config={"sources": ways, "mcp": "on", "billing": {"connection": "conn-1"}},
         ) as process,
         httpx.Client() as client,
     ):

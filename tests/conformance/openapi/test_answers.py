@@ -355,6 +355,16 @@ def test_budgets_answer_as_described(gateway: GatewayPorts) -> None:
         assert admin.ask(method, path + of_it, content).status_code == 404
 
 
+def test_billing_answers_as_described(gateway: GatewayPorts) -> None:
+    admin = gateway.admin
+    assert admin.ask("GET", "/v2/billing?month=2026-01").json()["connection"] == "conn-1"
+    assert admin.ask("GET", "/v2/billing?month=January").status_code == 400
+    for dry_run in (True, False):
+        sent = admin.ask("POST", "/v2/billing/send", {"month": "2026-01", "dry_run": dry_run})
+        assert (sent.status_code, sent.json()["is_running"]) == (200, True)
+    assert admin.ask("POST", "/v2/billing/send", {"month": "2026-13"}).status_code == 400
+
+
 def test_insights_of_the_gateway_answer_as_described(gateway: GatewayPorts) -> None:
     check_insights(gateway.admin, gateway_document(), gateway.other_key)
     made = gateway.admin.ask("POST", "/v2/insights", example(gateway_document(), "NewInsight")).json()["insight"]["id"]

@@ -23,13 +23,14 @@ from gateway.admin.session import CODE_LIFE_S, COOKIE, MAX_ENTRIES, SESSION_LIFE
 from gateway.admin.site import delivery, insights, overview
 from gateway.admin.site.usage_answers import NOTHING
 from gateway.admin.site.usage_question import question_of
+from gateway.cli.doctor import of_billing
 from gateway.config.values import TcpAddress
 from gateway.insights.finding import INSIGHT_LIST, Insight
 from gateway.insights.finding import Status as InsightStatus
 from gateway.insights.store import InsightStore
 from gateway.lists.conventions import ListRequest, Page, envelope, read_request
 from gateway.lists.memory import page_of
-from gateway.observability.metrics import NAMES, LaneStatus, Status, StatusCollector, WebFigures
+from gateway.observability.metrics import NAMES, LaneStatus, Status, StatusCollector, WebFigures, billing_metrics
 from gateway.receiver.listen import listen, runner_for
 from tests.support.shown import shown, text_of
 
@@ -362,6 +363,37 @@ def test_the_page_shows_both_identities_and_the_lanes() -> None:
     assert "ai_telemetry 7 = 4 3 0 0 0" in text
     for word in ("4.0 KiB", "of 8.0 KiB"):
         assert word in text
+
+
+BILLING = {
+    "connection": "conn-1", "state": "held", "reason": "billing: HTTP 404: connection_unknown", "days_due": 2, "days_refused": 1,
+    "days_dropped": 28, "last_dropped_at": "2026-01-05T10:00:00.000Z",
+}  # fmt: skip
+
+
+def test_the_lane_of_billing_is_on_the_page_and_in_the_metrics_where_it_is_configured() -> None:
+    status = figures(billing=BILLING)
+    text = text_of(shown(delivery.VIEW, delivery.delivery(status)))
+    assert "conn-1 held billing: HTTP 404: connection_unknown 2026-01-05 10:00:00 UTC 2 1 28" in text
+    assert "<h2>Billing</h2>" not in shown(delivery.VIEW, delivery.delivery(figures(billing=None)))
+    (days, states) = billing_metrics(status["billing"])
+    assert {sample.labels["state"]: sample.value for sample in days.samples} == {"due": 2, "refused": 1, "dropped": 28}
+    assert [sample.labels["state"] for sample in states.samples if sample.value] == ["held"]
+    assert [list(metric.samples) for metric in billing_metrics(None)] == [[], []]
+
+
+@pytest.mark.parametrize(
+    ("changes", "level", "words"),
+    [
+        ({}, "fault", "held, 2 days are due: billing: HTTP 404"),
+        ({"state": "retrying"}, "warning", "retrying"),
+        ({"state": "ok", "reason": None}, "fault", "1 day is refused"),
+        ({"state": "ok", "reason": None, "days_refused": 0}, "ok", "ok, 2 days are due"),
+    ],
+)
+def test_doctor_states_how_the_lane_of_billing_fares(changes: dict[str, object], level: str, words: str) -> None:
+    found = of_billing({**BILLING, **changes})
+    assert (found.level, words in found.text) == (level, True)
 
 
 def test_a_lane_whose_bytes_are_not_counted_has_unknown_ones() -> None:

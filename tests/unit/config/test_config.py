@@ -613,3 +613,39 @@ def test_a_proxy_is_the_url_of_a_host(tmp_path: Path, proxy: str, said: str) -> 
 def test_a_gate_that_would_only_lose_time_or_records_is_a_fault(tmp_path: Path, text: str, said: str) -> None:
     assert any(said in fault for fault in faults(tmp_path, text))
     assert load(tmp_path, "devices: {gate: hold}").devices.gate == "hold"
+
+
+OF_BILLING = (
+    "upstream: {base_url: 'https://service.example', preset: PRESET, keys: ["
+    "{name: a, secret: secret-secret-a, managed: [send-billing-data]}, KEY]}\nbilling: {connection: conn-1BILLING}"
+)
+TELEMETRY = "{name: b, secret: secret-secret-b, managed: [send-ai-telemetry]}"
+
+
+def of_billing(*, preset: str = "document", key: str = "", billing: str = "") -> str:
+    return OF_BILLING.replace("PRESET", preset).replace(", KEY", f", {key}" if key else "").replace("BILLING", billing)
+
+
+def test_a_cost_that_would_be_billed_twice_is_a_fault(tmp_path: Path) -> None:
+    (fault,) = faults(tmp_path, of_billing(key=TELEMETRY))
+    assert "would count the same calls twice" in fault
+    config = load(tmp_path, of_billing(key=TELEMETRY, billing=", beside_ai_telemetry: true, since: 2026-01-05"))
+    assert config.billing is not None
+    assert (config.billing.connection, str(config.billing.since)) == ("conn-1", "2026-01-05")
+    assert load(tmp_path, of_billing()).billing is not None
+    assert load(tmp_path, "billing: {connection: conn-1}").billing is not None, "the embedded service keeps both apart"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (of_billing(preset="cloudzero"), "takes no FOCUS drops"),
+        ("billing: {connection: a/b}", "billing.connection"),
+        ("billing: {}", "billing.connection"),
+        ("billing: {connection: c, close_after: 1m}", "billing.close_after"),
+        ("billing: {connection: c, since: January}", "billing.since"),
+        ("billing: {connection: c}\nexporters: {billing: {type: console}}", "name of the lane of billing drops"),
+    ],
+)
+def test_a_billing_connection_that_cannot_be_is_a_fault(tmp_path: Path, text: str, words: str) -> None:
+    assert any(words in fault for fault in faults(tmp_path, text))

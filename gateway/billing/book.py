@@ -1,0 +1,120 @@
+"""What an operator asks of billing drops: the days of a month, their content beside what is in
+force at the upstream, and that a month goes out.
+
+It works on control.db alone, so also while no gateway runs.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, Self
+
+import orjson
+
+from gateway.billing import tables
+from gateway.billing.content import DayContent, day_content, day_text, month_hours
+from gateway.billing.tables import Day, Summary
+from gateway.storage.database import Database
+from gateway.usage.grains import DAY
+from gateway.usage.tally import HOUR_MS
+from spool.clock import rfc3339_ms
+
+DAY_MS: Final = DAY * HOUR_MS
+
+
+@dataclass(frozen=True, slots=True)
+class BillingSettings:
+    """As an operator set them."""
+
+    connection: str
+    upstream: str
+    """Its address; `embedded` for the service in this process."""
+    every_s: float
+    """Between two looks for days that are due."""
+    close_after_s: float
+    """A day is dropped so long after its end."""
+    since_hour: int | None
+    """First hour of the first day that is dropped unasked; None for the month in which the
+    connection was named first."""
+
+    @property
+    def target(self) -> str:
+        return f"{self.upstream} {self.connection}"
+
+
+class BillingBook:
+    """Make with `open`. Every method raises DatabaseUnavailable."""
+
+    def __init__(self, database: Database, settings: BillingSettings, now_ms: Callable[[], int]) -> None:
+        self.database = database
+        self.settings = settings
+        self.now_ms = now_ms
+
+    @classmethod
+    async def open(cls, database: Database, settings: BillingSettings, now_ms: Callable[[], int]) -> Self:
+        await tables.make_billing_tables(database)
+        since = settings.since_hour
+        month, _ = month_hours(day_text(now_ms() // HOUR_MS)[:7])
+        await database.write(
+            partial(
+                tables.begin,
+                target=settings.target,
+                from_hour=month if since is None else since,
+                is_stated=since is not None,
+            )
+        )
+        return cls(database, settings, now_ms)
+
+    async def last_closed_hour(self) -> int:
+        """First hour of the last day that is closed and counted to its end."""
+        counted_ms = await self.database.read(tables.counted_through_ms)
+        through_ms = min(counted_ms, self.now_ms()) - round(self.settings.close_after_s * 1000)
+        return (through_ms // DAY_MS - 1) * DAY
+
+    async def summary(self) -> Summary:
+        last = await self.last_closed_hour()
+        return await self.database.read(partial(tables.summary, target=self.settings.target, last_hour=last))
+
+    async def days(self, month: str) -> list[dict[str, Any]]:
+        """The days of *month*, YYYY-MM, that hold usage. Raises ValueError."""
+        last = await self.last_closed_hour()
+        return [_day_json(day, last) for day in await self._days(month)]
+
+    async def plan(self, month: str) -> list[DayContent]:
+        """The content of the closed days of *month* as it would be dropped now."""
+        last = await self.last_closed_hour()
+        hours = [day.hour for day in await self._days(month) if day.hour <= last]
+        return [await self.content(hour) for hour in hours]
+
+    async def content(self, hour: int) -> DayContent:
+        """Of one day, on a snapshot of its own."""
+        read = partial(day_content, hour=hour, now_hour=self.now_ms() // HOUR_MS)
+        return await self.database.read_apart(read)
+
+    async def want(self, month: str) -> int:
+        """Ask for the closed days of *month*; how many. Raises ValueError."""
+        first, end = month_hours(month)
+        last = await self.last_closed_hour()
+        target = self.settings.target
+        return await self.database.write(
+            partial(tables.want, target=target, first_hour=first, end_hour=end, last_hour=last)
+        )
+
+    async def _days(self, month: str) -> list[Day]:
+        first, end = month_hours(month)
+        return await self.database.read(
+            partial(tables.days, target=self.settings.target, first_hour=first, end_hour=end)
+        )
+
+
+def _day_json(day: Day, last_hour: int) -> dict[str, Any]:
+    return {
+        "day": day_text(day.hour),
+        "state": "open" if day.hour > last_hour else day.state,
+        "row_count": day.row_count,
+        "costs": None if day.costs is None else orjson.loads(day.costs),
+        "calls_without_cost": day.calls_without_cost,
+        "dropped_at": None if day.dropped_at_ms is None else rfc3339_ms(day.dropped_at_ms),
+        "revision": day.content,
+        "refused": day.refused,
+    }

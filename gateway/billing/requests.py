@@ -1,0 +1,88 @@
+"""What operations ask of billing drops, in a running gateway or on the files of a stopped one."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from gateway.billing.book import BillingBook
+from gateway.billing.content import DayContent, day_text
+from gateway.billing.lane import BillingLane
+from gateway.contract.billing import MONTH
+from gateway.contract.errors import BadPayload, NotFound
+from gateway.usage.tally import HOUR_MS
+
+NOT_CONFIGURED: Final = "no billing connection is configured: set billing.connection"
+
+
+class BillingRequests:
+    """Every method raises NotFound where no connection is configured, BadPayload for a month that
+    is none, DatabaseUnavailable.
+    """
+
+    def __init__(self, book: BillingBook | None, lane: BillingLane | None, now_ms: Callable[[], int]) -> None:
+        """*lane* is None where no gateway runs."""
+        self._book = book
+        self._lane = lane
+        self._now_ms = now_ms
+
+    async def show(self, month: str | None) -> dict[str, Any]:
+        """The state of the lane, and the days of *month*; of the current one where it is None."""
+        book = self._opened()
+        asked = checked_month(month or day_text(self._now_ms() // HOUR_MS)[:7])
+        return {
+            "connection": book.settings.connection,
+            "month": asked,
+            "lane": None if self._lane is None else self._lane.status(),
+            "days": await book.days(asked),
+        }
+
+    async def send(self, month: str) -> dict[str, Any]:
+        """Ask for the closed days of *month*; the lane sends them."""
+        count = await self._opened().want(checked_month(month))
+        if self._lane is not None:
+            self._lane.wake()
+        return {"month": month, "dry_run": False, "is_running": self._lane is not None, "wanted": count, "days": []}
+
+    async def plan(self, month: str) -> dict[str, Any]:
+        """What `send` would drop, and what the upstream says of it where a gateway runs."""
+        book = self._opened()
+        planned = await book.plan(checked_month(month))
+        known = {day["day"]: day["revision"] for day in await book.days(month)}
+        refusals = {} if self._lane is None else {day.text: await self._lane.refusal(day) for day in planned}
+        days = [
+            {**_plan_json(day), "change": _change(day, known.get(day.text)), "refused": refusals.get(day.text)}
+            for day in planned
+        ]
+        return {
+            "month": month,
+            "dry_run": True,
+            "is_running": self._lane is not None,
+            "wanted": len(days),
+            "days": days,
+        }
+
+    def _opened(self) -> BillingBook:
+        if self._book is None:
+            raise NotFound(NOT_CONFIGURED)
+        return self._book
+
+
+def checked_month(text: str) -> str:
+    if MONTH.fullmatch(text) is None or not "01" <= text[5:] <= "12" or text < "1970":
+        raise BadPayload("month: YYYY-MM is needed, such as 2026-01")
+    return text
+
+
+def _plan_json(day: DayContent) -> dict[str, Any]:
+    return {
+        "day": day.text,
+        "row_count": len(day.lines),
+        "costs": day.costs,
+        "calls_without_cost": day.calls_without_cost,
+        "revision": day.digest,
+    }
+
+
+def _change(day: DayContent, dropped: str | None) -> str:
+    if dropped is None:
+        return "new"
+    return "none" if dropped == day.digest else "changed"

@@ -1,0 +1,48 @@
+"""`telemetry-gateway billing`: cost by day, dropped to a billing connection."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import click
+
+from gateway.cli.options import config_of, config_option, data_dir_option, json_option
+
+
+@click.group()
+def billing() -> None:
+    """Cost by day, dropped to a billing connection of the upstream."""
+
+
+@billing.command("show")
+@config_option
+@data_dir_option
+@click.option("--month", metavar="YYYY-MM", help="Of UTC; the current one without it.")
+@json_option
+def billing_show(config_file: Path | None, data_dir: Path | None, month: str | None, as_json: bool) -> None:  # noqa: FBT001 a flag of the command line
+    """Show the days of a month: what was dropped, and what is due."""
+    from gateway.cli.billing import print_month  # noqa: PLC0415 starting the other commands must not cost its imports
+
+    sys.exit(asyncio.run(print_month(config_of(config_file, data_dir), month, as_json=as_json)))
+
+
+@billing.command("send")
+@config_option
+@data_dir_option
+@click.option("--month", metavar="YYYY-MM", required=True, help="Of UTC.")
+@click.option(
+    "--dry-run", is_flag=True, help="Show what would be dropped, have the upstream check it, and send nothing."
+)
+@json_option
+def billing_send(
+    config_file: Path | None,
+    data_dir: Path | None,
+    month: str,
+    dry_run: bool,  # noqa: FBT001 as above
+    as_json: bool,  # noqa: FBT001 as above
+) -> None:
+    """Drop the closed days of a month, each whole, whatever was dropped of it; wait for the end."""
+    from gateway.cli.billing import print_plan, send_month  # noqa: PLC0415 as above
+
+    work = print_plan if dry_run else send_month
+    sys.exit(asyncio.run(work(config_of(config_file, data_dir), month, as_json=as_json)))
