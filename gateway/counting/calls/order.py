@@ -13,7 +13,6 @@ bit 16), the rank that is fixed, and the lowest seen.
 """
 
 from collections.abc import Iterable
-from itertools import product
 
 from gateway.counting.calls.table import MASK, new_table
 
@@ -21,16 +20,13 @@ HOLD_MS = 5 * 60 * 1000
 """Longer than two exporters of one process are apart, retries included; shorter than
 anyone waits for their figures."""
 _MS_PER_S = 1000
+_HOLD_S = HOLD_MS // _MS_PER_S
 _RANK = 0xFF
 _FIXED_BIT = 8
 _TIME_BIT = 16
 _NONE = 1 << 32
 _ANY = 1 << 33
 """Beyond all fingerprints of sessions and places."""
-
-
-def _key(group: int, session: int, place: int) -> int:
-    return hash((group, session, place)) & MASK or 1
 
 
 class SignalPrecedence:
@@ -49,15 +45,22 @@ class SignalPrecedence:
 
     def see(self, group: int, session: int, rank: int, now_ms: int, *, place: int = 0) -> None:
         """A report of *rank* was received."""
-        self._now_s = now_ms // _MS_PER_S
+        now_s = self._now_s = now_ms // _MS_PER_S
+        find, swap = self._table.find, self._table.swap
         for key in _remembered_keys(group, session, place):
-            state = self._fresh(key)
-            seen = min(state & _RANK or rank, rank)
+            state = find(key)
+            at_s = state >> _TIME_BIT
+            if abs(now_s - at_s) > _HOLD_S:
+                state = at_s = 0
+            seen = state & _RANK
+            if not 0 < seen <= rank:
+                seen = rank
             fixed = state >> _FIXED_BIT & _RANK
-            at_s = self._now_s if rank == (fixed or seen) else state >> _TIME_BIT
+            if rank == (fixed or seen):
+                at_s = now_s
             after = at_s << _TIME_BIT | fixed << _FIXED_BIT | seen
             if after != state:
-                self._table.swap(key, after)
+                swap(key, after)
 
     def fix(self, group: int, session: int, rank: int, *, place: int = 0) -> list[int]:
         """A call is taken from a report of *rank*: from now on that is the way that
@@ -90,24 +93,39 @@ class SignalPrecedence:
         """The rank that counts for a report of this group, session
         and place; 0 where nothing is known.
         """
-        keys = (_key(group, *stated) for stated in product(_fitting(session), _fitting(place)))
-        states = [state for state in map(self._fresh, keys) if state]
-        fixed = [rank for state in states if (rank := state >> _FIXED_BIT & _RANK)]
-        return min(fixed or [state & _RANK for state in states], default=0)
+        fixed, seen = 0, _RANK
+        is_known = False
+        places = _fitting(place)
+        for stated in _fitting(session):
+            for where in places:
+                state = self._fresh(hash((group, stated, where)) & MASK or 1)
+                if state:
+                    is_known = True
+                    seen = min(seen, state & _RANK)
+                    rank = state >> _FIXED_BIT & _RANK
+                    if rank and not 0 < fixed <= rank:
+                        fixed = rank
+        return fixed or (seen if is_known else 0)
 
     def _fresh(self, key: int) -> int:
         """The state under *key*; 0 where the way that counted fell silent."""
         state = self._table.find(key)
-        return state if abs(self._now_s - (state >> _TIME_BIT)) * _MS_PER_S <= HOLD_MS else 0
+        return state if abs(self._now_s - (state >> _TIME_BIT)) <= _HOLD_S else 0
 
     def _set(self, key: int, state: int, *, fixed: int) -> None:
         at_s = state >> _TIME_BIT or self._now_s
         self._table.swap(key, at_s << _TIME_BIT | fixed << _FIXED_BIT | (state & _RANK or fixed))
 
 
-def _remembered_keys(group: int, session: int, place: int) -> Iterable[int]:
+def _remembered_keys(group: int, session: int, place: int) -> tuple[int, int, int, int]:
     """The keys under which a report is remembered."""
-    return (_key(group, *stated) for stated in product((session or _NONE, _ANY), (place or _NONE, _ANY)))
+    session, place = session or _NONE, place or _NONE
+    return (
+        hash((group, session, place)) & MASK or 1,
+        hash((group, session, _ANY)) & MASK or 1,
+        hash((group, _ANY, place)) & MASK or 1,
+        hash((group, _ANY, _ANY)) & MASK or 1,
+    )
 
 
 def _fitting(stated: int) -> tuple[int, ...]:

@@ -82,7 +82,8 @@ def _as_noted(topic: str, reporter: MetricSource) -> Iterator[int]:
 @lru_cache(maxsize=1024)
 def _exact(topic: str, reporter: MetricSource) -> int:
     """The key that states all."""
-    return next(_as_noted(topic, reporter))
+    sender, service, device, instance, session = reporter
+    return hash((_base(topic, sender, service), _STATED + device, _STATED + instance, _STATED + session))
 
 
 def _as_asked(topic: str, reporter: MetricSource) -> Iterator[int]:
@@ -93,8 +94,13 @@ def _as_asked(topic: str, reporter: MetricSource) -> Iterator[int]:
 
 
 def _keys(topic: str, reporter: MetricSource, choices: Iterable[tuple[str, ...]]) -> Iterator[int]:
-    base = fingerprint("reporter", topic, reporter.sender, reporter.service_name)
+    base = _base(topic, reporter.sender, reporter.service_name)
     return (hash((base, *chosen)) for chosen in product(*choices))
+
+
+@lru_cache(maxsize=1024)
+def _base(topic: str, sender: str, service: str) -> int:
+    return fingerprint("reporter", topic, sender, service)
 
 
 def since_ms(received_ms: int, period_ms: int, window_ms: int) -> int:
