@@ -14,6 +14,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from contextvars import Context, copy_context
+from time import perf_counter
 from typing import Any, Final, NamedTuple, cast
 
 from aiohttp import StreamReader, web
@@ -58,6 +59,7 @@ class _Waiting(NamedTuple):
     peer: str | None
     digits: bytes
     body: bytes
+    began_s: float
 
 
 class RepeatingConnection(Connection):
@@ -133,7 +135,7 @@ class RepeatingConnection(Connection):
         if self._together is None or self._key is None or len(body) > MAX_BODY_BYTES:
             self._handle(head.message_with(digits), body, self._request_handler)
         else:
-            self._waiting = _Waiting(head, self._key.peer, digits, body)
+            self._waiting = _Waiting(head, self._key.peer, digits, body, perf_counter())
             self._request_in_progress = True  # so that a shutdown waits for it
             self._together.add(self, self._key, len(body))
 
@@ -153,6 +155,11 @@ class RepeatingConnection(Connection):
     def peer(self) -> str | None:
         assert self._waiting is not None  # noqa: S101 as above
         return self._waiting.peer
+
+    @property
+    def began_s(self) -> float:
+        assert self._waiting is not None  # noqa: S101 as above
+        return self._waiting.began_s
 
     def answer(self, answer: bytes) -> bool:
         transport = self.transport

@@ -43,7 +43,6 @@ class _Begun(NamedTuple):
     requests: Sequence[RepeatedRequest]
     route: BodyRoute
     hold: Hold
-    began_s: float
 
 
 class TogetherReceiver:
@@ -73,12 +72,12 @@ class TogetherReceiver:
         is_plain = isinstance(route, BodyRoute) and route.call_together is not None and route.shown is None
         return route if is_plain and isinstance(route, BodyRoute) and not route.takes_any_type else None
 
-    def take(self, requests: Sequence[RepeatedRequest], began_s: float) -> None:
-        for request in self._begin(requests, began_s):
+    def take(self, requests: Sequence[RepeatedRequest]) -> None:
+        for request in self._begin(requests):
             if not request.handle():
                 self._receiver.counts.gone += 1
 
-    def _begin(self, requests: Sequence[RepeatedRequest], began_s: float) -> Sequence[RepeatedRequest]:
+    def _begin(self, requests: Sequence[RepeatedRequest]) -> Sequence[RepeatedRequest]:
         """Begin to take *requests*; those of them that are left."""
         receiver, route = self._receiver, self._route(requests[0].message)
         bodies = [request.body for request in requests]
@@ -90,7 +89,7 @@ class TogetherReceiver:
             taken = self._take_bodies(requests[0], route, bodies, sizes, hold)
         except Exception as error:  # noqa: BLE001 - as in `Receiver.receive`, whose answers these are
             if not answer_for(error).show_text:  # unforeseen: something may have been done already
-                self._end(_Begun(requests, route, hold, began_s), error)
+                self._end(_Begun(requests, route, hold), error)
                 return ()
             taken = None
         if taken is None:
@@ -98,7 +97,7 @@ class TogetherReceiver:
             return requests
         left = frozenset(taken.left)
         kept = [request for place, request in enumerate(requests) if place not in left]
-        begun = _Begun(kept, route, hold, began_s)
+        begun = _Begun(kept, route, hold)
         taken.kept.add_done_callback(lambda done: self._end(begun, failure_of(done)))
         return [requests[place] for place in taken.left]
 
@@ -134,13 +133,12 @@ class TogetherReceiver:
         self._receiver.heap.freed(begun.hold.release())
         if failure is not None:
             for request in begun.requests:
-                request.handle(self._receiver.refusing(begun.route, failure, begun.began_s))
+                request.handle(self._receiver.refusing(begun.route, failure, request.began_s))
             return
-        path, n = begun.route.path, len(begun.requests)
-        counts.answers[path, HTTPStatus.OK] += n
-        counts.seconds[path].observe(perf_counter() - begun.began_s, n)
-        answer = ANSWER.bytes_now()
+        counts.answers[begun.route.path, HTTPStatus.OK] += len(begun.requests)
+        observe, now_s, answer = counts.seconds[begun.route.path].observe, perf_counter(), ANSWER.bytes_now()
         for request in begun.requests:
+            observe(now_s - request.began_s)
             if not request.answer(answer):
                 request.handle(_ordinary)
 

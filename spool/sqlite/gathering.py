@@ -15,9 +15,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from spool.commit_delay import MOST_APPENDS
 from spool.record import Lane
 from spool.sqlite.chunks import ChunkRow, chunk_of
-from spool.sqlite.commit_delay import MOST_APPENDS
 from spool.sqlite.writer import Group, Operation
 from spool.store import ItemCounts
 

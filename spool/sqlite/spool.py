@@ -20,6 +20,7 @@ import structlog
 
 from spool.age import AgeClock, Seen, monotonic_ms
 from spool.clock import rfc3339_ms, uuid7
+from spool.commit_delay import CommitDelay
 from spool.counters import Counters
 from spool.data_dir import DATABASE, make_data_dir, refuse_half_restored
 from spool.data_lock import DataLock
@@ -34,7 +35,6 @@ from spool.sqlite import database, rows
 from spool.sqlite.aggregates import SqliteSeries
 from spool.sqlite.backup import back_up, remove_unfinished
 from spool.sqlite.chunks import insert_moved
-from spool.sqlite.commit_delay import CommitDelay
 from spool.sqlite.gathering import Gathered, Gathering
 from spool.sqlite.metered import SqliteEvents
 from spool.sqlite.reading import pending_bodies

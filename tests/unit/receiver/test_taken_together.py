@@ -104,6 +104,18 @@ def request(body: bytes, key: str = "one", more: str = "") -> bytes:
     return head.encode() + body
 
 
+class Held:
+    """A commit that ends when the test says so."""
+
+    def __init__(self) -> None:
+        self.began = asyncio.Event()
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def append(self, *_: object, **__: object) -> "asyncio.Future[None]":
+        self.began.set()
+        return self.done
+
+
 class Gateway:
     """A receiver over a real spool whose clocks stand still."""
 
@@ -118,9 +130,9 @@ class Gateway:
         self.groups: list[int] = []
         if together:
             take = self.server._together._taker.take
-            self.server._together._taker.take = lambda requests, began_s: (
+            self.server._together._taker.take = lambda requests: (
                 self.groups.append(len(requests)),
-                take(requests, began_s),
+                take(requests),
             )
         else:
             self.server._together = None
@@ -146,6 +158,16 @@ class Gateway:
             # aiohttp's task ends behind its answer, and there is no event for that.
             while any(self.connections[at]._waiter is None for at, _ in sent):  # noqa: ASYNC110
                 await asyncio.sleep(0)
+
+    def send_only(self, sent: Sequence[tuple[int, bytes]]) -> None:
+        for place, data in sent:
+            self.connections[place].data_received(data)
+
+    def holds_commits(self) -> "Held":
+        """From now on no append is on disk before the test says so; the spool gets none."""
+        held = Held()
+        self.rig.spool.append = held.append  # type: ignore[method-assign, assignment]
+        return held
 
     def answers(self) -> list[list[bytes]]:
         return [[re.sub(rb"Date: [^\r]*\r\n", b"", each) for each in link.answers] for link in self.links]
@@ -391,3 +413,36 @@ async def test_a_head_that_says_more_is_taken_by_itself(tmp_path: Path, more: st
         for number in range(3):
             await gateway.send([(0, request(SPAN.body(number), more=more))])
         assert gateway.groups == []
+
+
+@needs_native
+async def test_a_shutdown_waits_for_a_commit_and_its_answers(tmp_path: Path) -> None:
+    async with opened(tmp_path, together=True) as gateway:
+        await warmed(gateway)
+        commit = gateway.holds_commits()
+        gateway.send_only([(0, request(SPAN.body(1000)))])
+        await commit.began.wait()
+        stopping = asyncio.ensure_future(gateway.connections[0].shutdown(WAIT_S))
+        await asyncio.sleep(0)
+        assert not stopping.done()
+        commit.done.set_result(None)
+        async with asyncio.timeout(WAIT_S):
+            await stopping
+        assert len(gateway.links[0].answers) == 3
+        assert gateway.links[0].answers[-1].startswith(b"HTTP/1.1 200 OK")
+
+
+@needs_native
+async def test_a_shutdown_does_not_wait_for_ever(tmp_path: Path) -> None:
+    async with opened(tmp_path, together=True) as gateway:
+        await warmed(gateway)
+        commit = gateway.holds_commits()
+        gateway.send_only([(0, request(SPAN.body(1000)))])
+        await commit.began.wait()
+        async with asyncio.timeout(WAIT_S):
+            await gateway.connections[0].shutdown(0.01)
+        commit.done.set_result(None)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert len(gateway.links[0].answers) == 2
+        assert gateway.receiver.budget.used_bytes == 0

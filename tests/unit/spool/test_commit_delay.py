@@ -3,8 +3,8 @@
 import asyncio
 from pathlib import Path
 
+from spool.commit_delay import DELAY_S, IDLE_S, MOST_APPENDS, PROBE_EVERY, STRETCH_EVERY, CommitDelay
 from spool.record import AI_TELEMETRY
-from spool.sqlite.commit_delay import DELAY_S, IDLE_S, MOST_APPENDS, PROBE_EVERY, CommitDelay
 from spool.sqlite.gathering import Gathering
 from spool.store import ItemCounts
 from tests.support.spool_rig import append, open_spool
@@ -65,6 +65,16 @@ def test_a_commit_waits_for_no_more_than_came_of_late() -> None:
     assert load.delay.enough == 9
     load.commit(gap_s=0.0005, appends=MOST_APPENDS + 1)
     assert load.delay.enough == MOST_APPENDS
+
+
+def test_one_commit_in_many_looks_whether_more_would_come() -> None:
+    load = Load()
+    enough = []
+    for _ in range(2 * STRETCH_EVERY + 2):
+        load.commit(gap_s=0.0005, appends=2)
+        enough.append(load.delay.enough)
+    assert enough[STRETCH_EVERY - 1] == enough[2 * STRETCH_EVERY] == MOST_APPENDS
+    assert sorted(enough[8:]).count(2) == len(enough) - 8 - 2
 
 
 async def gathered(appends: int) -> Gathering:

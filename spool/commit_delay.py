@@ -1,10 +1,11 @@
-"""How long a commit waits for more to share it, as databases delay commits under load.
+"""How long a commit waits for more to share it, as databases delay commits under load. Asked by the
+spool's writer, and where requests are gathered that will be one append.
 
 A commit writes a few pages and syncs once, however little it holds. While appends keep coming, one
 that waits a moment holds several. A lone sender that waits for each answer gains nothing by it, nor
 does a spool that is seldom written: there is no wait then, except in a probe now and then, which
 looks whether there would be company now. Nor is there one for more than came of late: senders that
-all wait for their answers send no more.
+all wait for their answers send no more; now and then a commit looks whether more would come.
 """
 
 from collections import deque
@@ -18,12 +19,14 @@ _OF_LATE = 8
 IDLE_S = 0.01
 """After so long without a commit of appends nothing else is to be expected soon."""
 PROBE_EVERY = 32
+STRETCH_EVERY = 64
+"""One commit in so many waits for more than came of late."""
 _WORTH = 1.0
 """Appends that come within the delay, beside the first: a wait is for at least half the commits."""
 
 
 class CommitDelay:
-    """Of one writer's thread; times are seconds of one monotonic clock."""
+    """Of one place where appends gather; times are seconds of one monotonic clock."""
 
     def __init__(self) -> None:
         self._company = 0.0
@@ -32,11 +35,12 @@ class CommitDelay:
         self._last_s = float("-inf")
         self._since_probe = 0
         self._waited = False
+        self._to_stretch = STRETCH_EVERY
 
     @property
     def enough(self) -> int:
         """With so many appends a commit waits no longer."""
-        return min(max(self._sizes), MOST_APPENDS)
+        return min(max(self._sizes), MOST_APPENDS) if self._to_stretch else MOST_APPENDS
 
     def until_s(self, first_s: float) -> float:
         """When to commit appends of which the first came at *first_s*; in the past: at once."""
@@ -49,6 +53,7 @@ class CommitDelay:
         """A commit that held so many of them ended."""
         self._last_s = now_s
         self._sizes.append(appends)
+        self._to_stretch = self._to_stretch - 1 if self._to_stretch else STRETCH_EVERY
         if self._waited:
             self._since_probe = 0
             self._company = (self._company + appends - 1) / 2
