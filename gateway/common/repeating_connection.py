@@ -136,7 +136,6 @@ class RepeatingConnection(Connection):
             self._handle(head.message_with(digits), body, self._request_handler)
         else:
             self._waiting = _Waiting(head, self._key.peer, digits, body, perf_counter())
-            self._request_in_progress = True  # so that a shutdown waits for it
             self._together.add(self, self._key, len(body))
 
     # ---- a request that is taken with others
@@ -167,14 +166,13 @@ class RepeatingConnection(Connection):
             if transport.get_write_buffer_size() >= MAX_UNSENT_BYTES:
                 return False
             transport.write(answer)
-        self._waited()
+        self._waiting = None
         if self._idle is not None:  # else it took longer than a shutdown may
             self._end(keeps_alive=transport is not None)
         return True
 
     def handle(self, handler: Handler | None = None) -> bool:
-        waiting = self._waiting
-        self._waited()
+        waiting, self._waiting = self._waiting, None
         if self._idle is None:
             return False
         if waiting is None or self._manager is None:
@@ -182,12 +180,6 @@ class RepeatingConnection(Connection):
             return False
         self._handle(waiting.head.message_with(waiting.digits), waiting.body, handler or self._request_handler)
         return True
-
-    def _waited(self) -> None:
-        self._waiting = None
-        self._request_in_progress = False
-        if self._handler_waiter is not None and not self._handler_waiter.done():
-            self._handler_waiter.set_result(None)
 
     # ---- a request that is handled by itself
 

@@ -11,13 +11,15 @@ from random import Random
 from typing import Any, Final
 
 import pytest
+from multidict import CIMultiDict
 
 from benchmarks.bodies import Shape, Template
 from gateway.contract.scopes import INGEST_SCOPE, Fixed
 from gateway.keys.record import KeyRecord
 from gateway.keys.record import Limits as KeyLimits
+from gateway.observability.telemetry.tracer import Tracer
 from gateway.receiver.admission import Admission
-from gateway.receiver.authenticator import KeyAuthenticator
+from gateway.receiver.authenticator import KeyAuthenticator, sender_of
 from gateway.receiver.body import Limits
 from gateway.receiver.cors import Cors
 from gateway.receiver.otlp import otlp_routes
@@ -148,10 +150,7 @@ class Gateway:
 
     async def send(self, sent: Sequence[tuple[int, bytes]]) -> None:
         """Send in one iteration of the loop, and wait for all answers."""
-        for place, data in sent:
-            self.links[place].asked += 1
-            self.links[place].answered.clear()
-            self.connections[place].data_received(data)
+        self.send_only(sent)
         async with asyncio.timeout(WAIT_S):
             for place, _ in sent:
                 await self.links[place].answered.wait()
@@ -161,6 +160,8 @@ class Gateway:
 
     def send_only(self, sent: Sequence[tuple[int, bytes]]) -> None:
         for place, data in sent:
+            self.links[place].asked += 1
+            self.links[place].answered.clear()
             self.connections[place].data_received(data)
 
     def holds_commits(self) -> "Held":
@@ -394,14 +395,28 @@ async def test_a_sender_that_goes_away_is_counted_and_holds_up_no_one(tmp_path: 
     async with opened(tmp_path, together=True) as gateway:
         await warmed(gateway)
         gone, there = gateway.links[:2]
-        gone.asked += 1
-        gateway.connections[0].data_received(request(SPAN.body(1000)))
-        gateway.connections[0].connection_lost(None)
+        gateway.send_only([(0, request(SPAN.body(1000))), (2, request(b"\x0a\xff"))])
+        for place in (0, 2):
+            gateway.connections[place].connection_lost(None)
         await gateway.send([(1, request(SPAN.body(1001)))])
+        assert gateway.receiver.counts.gone == 1, "of the one that was to be taken by itself nothing was done"
         assert len(gone.answers) == 2
         assert len(there.answers) == 3
         assert gateway.receiver.budget.used_bytes == 0
         assert gateway.rig.spool.edge()["kept"] == 2 * CONNECTIONS + 2
+
+
+@needs_native
+async def test_what_is_traced_is_taken_by_itself(tmp_path: Path) -> None:
+    async with opened(tmp_path, together=True) as gateway:
+        await warmed(gateway)
+        pipeline, key = gateway.rig.intake.pipeline, gateway.keys.authenticate("one")
+        sender = sender_of(key, CIMultiDict(), "127.0.0.1")
+        appended = pipeline.take_together([SPAN.body(1000)], sender)
+        assert appended is not None
+        await appended.together.kept
+        pipeline.tracer = Tracer(1.0, chance=lambda: 0.0, random_bytes=bytes)
+        assert pipeline.take_together([SPAN.body(1001)], sender) is None
 
 
 @pytest.mark.parametrize(
@@ -437,12 +452,28 @@ async def test_a_shutdown_does_not_wait_for_ever(tmp_path: Path) -> None:
     async with opened(tmp_path, together=True) as gateway:
         await warmed(gateway)
         commit = gateway.holds_commits()
-        gateway.send_only([(0, request(SPAN.body(1000)))])
+        gateway.send_only([(place, request(SPAN.body(1000 + place))) for place in range(2)])
         await commit.began.wait()
         async with asyncio.timeout(WAIT_S):
             await gateway.connections[0].shutdown(0.01)
-        commit.done.set_result(None)
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        assert len(gateway.links[0].answers) == 2
+            commit.done.set_result(None)
+            await gateway.links[1].answered.wait()
+        assert [len(link.answers) for link in gateway.links[:2]] == [2, 3]
         assert gateway.receiver.budget.used_bytes == 0
+
+
+@needs_native
+async def test_a_request_that_is_left_by_its_group_holds_its_bytes_once(tmp_path: Path) -> None:
+    async with opened(tmp_path, together=True) as gateway:
+        await warmed(gateway)
+        commit = gateway.holds_commits()
+        bodies = [SPAN.body(1000), OTHER.body(1001)]
+        sending = asyncio.ensure_future(gateway.send(list(enumerate(map(request, bodies)))))
+        await commit.began.wait()
+        await asyncio.sleep(0)
+        budget = gateway.receiver.budget
+        assert budget.used_bytes == sum(map(len, bodies))
+        assert [share.requests for share in budget._shares.values()] == [2]
+        commit.done.set_result(None)
+        await sending
+        assert budget.used_bytes == 0
