@@ -63,6 +63,10 @@ class Intake(Protocol):
     async def traces(self, body: bytes, *, json: bool, sender: Sender) -> Receipt:
         """An ExportTraceServiceRequest, decompressed; *json* for OTLP/JSON, else protobuf."""
 
+    @property
+    def takes_together(self) -> bool:
+        """Whether `traces_together` may take any."""
+
     def traces_together(self, bodies: Sequence[bytes], *, sender: Sender) -> TakenTogether | None:
         """What `traces` takes of several protobuf payloads without waiting for anything but their
         commit, and without a word in the answer; None, with nothing done, where each is to be taken

@@ -55,6 +55,10 @@ class GatewayIntake:
     async def traces(self, body: bytes, *, json: bool, sender: Sender) -> Receipt:
         return await self._take("otlp.traces", Payload("traces", body, json), sender)
 
+    @property
+    def takes_together(self) -> bool:
+        return self.pipeline.parser.reader.reads_together
+
     def traces_together(self, bodies: Sequence[bytes], *, sender: Sender) -> TakenTogether | None:
         appended = self.pipeline.take_together(bodies, sender)
         if appended is None:

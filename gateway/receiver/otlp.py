@@ -82,7 +82,10 @@ def otlp_routes(
         return intake.traces_together(bodies, sender=sender)
 
     return [
-        replace(signal_route("traces", intake.traces, prefix, methods, shown), call_together=traces_together),
+        replace(
+            signal_route("traces", intake.traces, prefix, methods, shown),
+            call_together=traces_together if intake.takes_together else None,
+        ),
         signal_route("logs", intake.logs, prefix, methods, shown),
         signal_route("metrics", intake.metrics, prefix, methods, shown),
     ]

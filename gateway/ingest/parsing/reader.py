@@ -158,11 +158,16 @@ class ShapeReader:
             self._rules.prices.note_unpriced(model, n)
         return Parsed(calls)
 
+    @property
+    def reads_together(self) -> bool:
+        """Whether `read_together` reads any: the replay in Python gains nothing by it."""
+        return self.is_native and not self._rules.prefer_metrics
+
     def read_together(self, bodies: Sequence[bytes], context: Context) -> ReadTogether | None:
         """*bodies* of spans in protobuf of one sender, each of which is read whole or left; None
         where each is to be read by itself. Nothing is noted of it until `note_together`.
         """
-        if not self.is_native or self._rules.prefer_metrics:
+        if not self.reads_together:
             return None
         limits = context.limits
         counts, parts, used, ai_spans, unpriced, sent, left = self._reader.read_together(

@@ -35,6 +35,7 @@ class RecordingIntake:
     fail_with: Exception | None = None
     """Raised instead of keeping anything."""
     warning: str | None = None
+    takes_together: bool = False
 
     async def traces(self, body: bytes, *, json: bool, sender: Sender) -> Receipt:
         return self._take("traces", body, sender, json_trace_ids if json else protobuf_trace_ids, json=json)
