@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 
 from spool.dead_letters import Chosen, DeadLetter, DeadLetterSummary, Place, ReasonCount, Requeued, SortKey
 from spool.errors import SpoolError
-from spool.events import IntakeOutcome, NewEvent, RepeatKey
+from spool.events import EventOutcome, IntakeOutcome, NewEvent, RepeatKey
 from spool.forgetting import Forgotten
 from spool.histogram import Histogram
 from spool.record import Batch, Lane
@@ -22,7 +22,7 @@ from spool.series import Ending, Held, NewHeld, SeriesRow, SightingRow
 from spool.settings import SpoolSettings
 from spool.settling import Change, Evidence, Moved, Outcomes, Position, Settled
 from spool.status import Quarantined, Room, Verified
-from spool.unit_cost import BaseRecord, Metered, Rules, Stream
+from spool.unit_cost import BaseRecord, Created, Metered, Mismatch, Rules, Shape, Stream, StreamState
 
 T = TypeVar("T")
 
@@ -132,8 +132,15 @@ class UnitCostLane(SupervisedLaneStore, Protocol):
         None when that is unknown.
         """
 
+    @property
+    def keeps_deletions(self) -> bool:
+        """Whether the deletion of a stream waits for a key that grants it."""
+
     async def streams(self) -> list[Stream]:
-        """All streams, by name."""
+        """All streams, by name; also those that are gone."""
+
+    async def block(self, stream: str, for_s: float) -> None:
+        """Send nothing of *stream* for so long, but for its deletion: its name is blocked."""
 
     async def run_maintenance(self, *, keep_totals_ms: int) -> int:
         """Expire records older than `max_age`, forget totals unchanged for
@@ -162,6 +169,18 @@ class EventStore(Protocol):
 
         Without a *repeat_key* a repeat is not recognised.
         """
+
+    async def create_stream(self, name: str, shape: Shape) -> Created | Mismatch:
+        """Make a stream before its first record, or state that it is there."""
+
+    async def delete_stream(self, name: str, repeat_key: RepeatKey | None, *, forced: bool) -> EventOutcome | Mismatch:
+        """Delete a stream with what waits in it; unless *forced*, only one without records.
+
+        `duplicate` for a repeat, which deletes nothing.
+        """
+
+    async def streams(self) -> list[StreamState]:
+        """The streams in use, by name."""
 
     async def note_rejected(self, items: int, reason: str) -> None:
         """Count a request that was refused as a whole."""
@@ -529,9 +548,15 @@ class Spool(IntakeStore, CountingStore, SupervisedLaneStore, SettledReader, Stat
     def events(self, rules: Rules) -> EventStore:
         """Its intake of events and unit cost; *rules*: what a new stream begins with."""
 
-    def unit_cost(self, *, can_read: Callable[[], bool] = lambda: False) -> UnitCostLane:
+    def unit_cost(
+        self,
+        *,
+        can_read: Callable[[], bool] = lambda: False,
+        can_create: Callable[[], bool] = lambda: False,
+        can_delete: Callable[[], bool] = lambda: True,
+    ) -> UnitCostLane:
         """Its lane of unit cost; *can_read*: whether the upstream may be asked
-        what it holds of a new stream.
+        what it holds of a new stream; the others: whether streams are made and deleted there.
         """
 
     def operator(self) -> DeadLetterStore:

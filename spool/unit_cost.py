@@ -12,7 +12,7 @@ all that the upstream keeps.
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import ROUND_HALF_EVEN, Context, Decimal
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import orjson
 
@@ -20,6 +20,14 @@ Kind = Literal["allocation", "metric"]
 Granularity = Literal["HOURLY", "DAILY", "MONTHLY"]
 Operation = Literal["sum", "replace", "delete"]
 Ships = Literal["replace", "sum"]
+StreamOperation = Literal["create_stream", "delete_stream"]
+"""What is done to a stream itself; the one item of its batch."""
+CREATE_STREAM: Final[StreamOperation] = "create_stream"
+DELETE_STREAM: Final[StreamOperation] = "delete_stream"
+NAME_BLOCKED_MS: Final = 5 * 60_000
+"""After its deletion a stream's name is blocked at the upstream for minutes: nothing is sent to it
+for so long, and then for as long as the upstream states it."""
+Created = Literal["made", "exists"]
 
 DIGITS = 15
 EXACT = Context(prec=200)
@@ -88,7 +96,14 @@ class BaseRecord(NamedTuple):
 class Mismatch(NamedTuple):
     """Why a stream does not take a record; closed codes, documented in docs/unit-cost.md."""
 
-    code: Literal["stream_kind", "stream_granularity", "stream_dimensions", "stream_unknown", "too_many_streams"]
+    code: Literal[
+        "stream_kind",
+        "stream_granularity",
+        "stream_dimensions",
+        "stream_unknown",
+        "stream_holds_records",
+        "too_many_streams",
+    ]
     known: str
     """What the stream has; of names that its first sender gave."""
     number: int = 0
@@ -105,6 +120,18 @@ class Stream(NamedTuple):
     ships: Ships
     whole_from_ms: int | None
     """None until it is known what the upstream holds already."""
+    is_gone: bool = False
+    """It was deleted, and nothing came to it since."""
+
+
+class StreamState(NamedTuple):
+    """A stream in use, for whoever lists them."""
+
+    stream_id: int
+    name: str
+    shape: Shape
+    pending: int
+    """Items of it that wait to be sent."""
 
 
 class Rules(NamedTuple):

@@ -16,6 +16,10 @@ class Preset:
     create_event: str = "/events/v1/events"
     unit_cost_records: str = "/unit-cost/v1/telemetry/{kind}/{stream}/{operation}"
     unit_cost_read: str = "/unit-cost/v1/telemetry/{stream}/records"
+    unit_cost_create: str = "/unit-cost/v1/telemetry/{stream}"
+    """PUT; empty where the service has none: a stream is then made by its first records."""
+    unit_cost_delete: str = "/unit-cost/v1/telemetry/{stream}"
+    """DELETE."""
     unit_cost_element: str = "element_name"
     """The field of an allocation record that names its element; the legacy
     endpoint has `element-name`."""
@@ -35,7 +39,7 @@ class Preset:
 
 PRESETS: Mapping[str, Preset] = {
     "document": Preset(),
-    "cloudzero": Preset(idempotency_header="cloudzero-idempotency-key"),
+    "cloudzero": Preset(idempotency_header="cloudzero-idempotency-key", unit_cost_create=""),
 }
 
 

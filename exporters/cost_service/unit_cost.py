@@ -6,6 +6,8 @@ operation. `replace` and `delete` may be sent any number of times. A `sum` may n
 answer that leaves open whether it was carried out, it is set aside for the operator. A stream
 that nothing was sent of begins with a `read`: what the upstream holds goes to `learn`, which
 must be idempotent and on disk when it returns; None states it that this cannot be known.
+A stream is made and deleted by batches of one item, `create_stream` and `delete_stream`; either may
+be sent any number of times.
 """
 
 import asyncio
@@ -21,24 +23,28 @@ import structlog
 from exporters.answer_body import UnreadableAnswer, answer_bytes, whole_json
 from exporters.base import Delivered, Hold, Outcome, Refused, Retry
 from exporters.clock import Clock
-from exporters.cost_service.answers import fault, unreadable
-from exporters.cost_service.client import CostServiceClient
+from exporters.cost_service.answers import fault, unreadable, wish_s
+from exporters.cost_service.client import JSON, CostServiceClient
 from exporters.cost_service.doubts import Doubts
 from exporters.cost_service.encode import idempotency_key
 from exporters.cost_service.lanes import KEY_REFUSALS, batch_outcome, next_key, no_key
 from exporters.http_client import Answer
 from exporters.rate import TokenBucket
 from spool.record import Batch
-from spool.unit_cost import BaseRecord, Granularity, Shape, place_in
+from spool.unit_cost import CREATE_STREAM, DELETE_STREAM, BaseRecord, Granularity, Shape, place_in
 
 MANAGE_SCOPE = "unit-cost_v1:manage_telemetry_records"
 READ_SCOPE = "unit-cost_v1:read_telemetry"
+CREATE_SCOPE = "unit-cost_v1:create_telemetry_stream"
+DELETE_SCOPE = "unit-cost_v1:delete_telemetry_stream"
 RECORDS_BURST = 10_000
 MOST_BASE_RECORDS = 200_000
 """A stream that holds more than this is not read: its buckets that began go by `sum`."""
 PAGE_BYTES = 4 * 1024 * 1024
 PAGE_OBJECTS = 8 * 32_768
 """What is read of one page: 32 000 records of 128 bytes."""
+BLOCKED_S = 60.0
+"""How long a stream waits whose name is blocked, where the answer does not state it."""
 GONE_CODES = frozenset({"stream_unknown", "stream_not_found"})
 
 log = structlog.get_logger("exporters.unit_cost")
@@ -49,6 +55,9 @@ Learn = Callable[[str, Sequence[BaseRecord] | None], Awaitable[None]]
 @dataclass(frozen=True, slots=True)
 class UnitCostSettings:
     learn: Learn
+    block: Callable[[str, float], Awaitable[None]]
+    """(stream, seconds): its name is blocked at the upstream for so long; on disk when it
+    returns."""
     suffix: str = ""
     """After each stream's name, at the upstream."""
     records_per_s: float = 100.0
@@ -70,8 +79,9 @@ class UnitCostExporter:
         items = read_items(batch)
         if items is None:
             return Refused("not_unit_cost", "the batch is no records of one stream and operation")
-        if items[0]["operation"] == "read":
-            return await self._read(items[0]["stream"], items[0]["kind"], batch)
+        of_stream = {"read": self._read, CREATE_STREAM: self._create, DELETE_STREAM: self._delete}
+        if of_stream_alone := of_stream.get(items[0]["operation"]):
+            return await of_stream_alone(items[0], batch)
         if delay_s := self._rate.take(self._clock.monotonic_s(), len(items)):
             await self._clock.wait(self._never, delay_s)
         is_sum = items[0]["operation"] == "sum"
@@ -105,7 +115,50 @@ class UnitCostExporter:
             return turn
         if items[0]["operation"] == "delete" and is_gone(answer):
             return Delivered()
+        if is_blocked(answer):
+            return await self._blocked(items[0]["stream"], answer)
         return batch_outcome(self._client, answer, batch, repeatable=repeatable)
+
+    async def _create(self, item: dict[str, Any], batch: Batch) -> Outcome:
+        path = self._with_stream(self._client.preset.unit_cost_create, item["stream"])
+        answer = await self._change("PUT", path, orjson.dumps(item["record"]), CREATE_SCOPE, batch)
+        if not isinstance(answer, Answer):
+            return answer
+        if is_blocked(answer):
+            return await self._blocked(item["stream"], answer)
+        return batch_outcome(self._client, answer, batch, repeatable=True)
+
+    async def _delete(self, item: dict[str, Any], batch: Batch) -> Outcome:
+        """A stream that is not there is deleted."""
+        force = "?force=true" if item["record"]["force"] else ""
+        path = self._with_stream(self._client.preset.unit_cost_delete, item["stream"]) + force
+        answer = await self._change("DELETE", path, None, DELETE_SCOPE, batch)
+        if not isinstance(answer, Answer):
+            return answer
+        return Delivered() if is_gone(answer) else batch_outcome(self._client, answer, batch, repeatable=True)
+
+    async def _change(
+        self, method: str, path: str, body: bytes | None, scope: str, batch: Batch
+    ) -> Answer | Retry | Hold:
+        """Ask once for a change of a stream, under the first key that grants *scope*."""
+        client = self._client
+        key = client.keyring.key_for(scope)
+        if key is None:
+            return no_key(scope)
+        headers = {
+            client.preset.idempotency_header: idempotency_key(batch, client.gateway_id),
+            client.preset.batch_id_header: batch.batch_id,
+        } | ({} if body is None else {"Content-Type": JSON})
+        answer = await client.request(method, path, key, headers=headers, body=body)
+        if isinstance(answer, Answer) and answer.status in KEY_REFUSALS:
+            return next_key(client, key, scope, answer.status) or answer
+        return answer
+
+    async def _blocked(self, stream: str, answer: Answer) -> Retry:
+        """Another stream may go meanwhile, so the lane does not pause."""
+        for_s = wish_s(answer.headers, self._client.now_unix_s()) or BLOCKED_S
+        await self._settings.block(stream, for_s)
+        return Retry(f"HTTP {answer.status}: the stream's name is blocked", answered=True, after_s=0.0)
 
     def _path(self, item: dict[str, Any]) -> str:
         template = self._client.preset.unit_cost_records
@@ -116,8 +169,9 @@ class UnitCostExporter:
     def _with_stream(self, template: str, stream: str) -> str:
         return template.replace("{stream}", quote(stream + self._settings.suffix, safe=""))
 
-    async def _read(self, stream: str, kind: str, batch: Batch) -> Outcome:
-        """Ask what the upstream holds of *stream*, all pages, and pass it on."""
+    async def _read(self, item: dict[str, Any], batch: Batch) -> Outcome:
+        """Ask what the upstream holds of the item's stream, all pages, and pass it on."""
+        stream, kind = item["stream"], item["kind"]
         base: list[BaseRecord] = []
         cursor: str | None = None
         cursors: set[str] = set()
@@ -191,6 +245,16 @@ def encode_unit_cost(items: Sequence[dict[str, Any]], element_name: str) -> byte
 def is_gone(answer: Answer) -> bool:
     """Whether a delete was refused because there is nothing to delete from."""
     return answer.status in {400, 404, 422} and names_no_stream(answer.body)
+
+
+def is_blocked(answer: Answer) -> bool:
+    """Whether the name of the stream is blocked, since one of that name was deleted just now."""
+    if answer.status not in {400, 409, 422, 423}:
+        return False
+    said = fault(answer.body)
+    message = said.message.lower()
+    words = ("blocked", "recently deleted", "being deleted")
+    return said.code == "stream_blocked" or ("stream" in message and any(word in message for word in words))
 
 
 def is_unknown_stream(answer: Answer) -> bool:

@@ -33,7 +33,7 @@ from spool.sqlite.spool import SqliteSpool
 from spool.unit_cost import Rules
 
 SOURCE_PATH = re.compile(r"/v1/sources/([\w-]+)/?")
-UNIT_COST_PATH = re.compile(r"/v1/unit-cost/(allocation|metric)/([^/]+)/(sum|replace|delete)/?")
+UNIT_COST_PATH = re.compile(r"/v1/unit-cost(?:/(allocation|metric)/([^/]+)(?:/(sum|replace|delete))?)?/?")
 SENDER = Sender(key=None, peer="normalise")
 DEFAULTS = Config()
 
@@ -148,7 +148,7 @@ async def take(intake: GatewayIntake, body: bytes, path: str, content_type: str,
         return await intake.source(source[1], plain, sender=SENDER)
     totals = UNIT_COST_PATH.fullmatch(path)
     if totals is not None:
-        target = Target(totals[1], totals[2], totals[3])  # type: ignore[arg-type]  # as the pattern has them
+        target = None if totals[1] is None else Target(totals[1], totals[2], totals[3] or "sum")  # type: ignore[arg-type]  # as the pattern has them
         return await intake.unit_cost(target, plain, sender=SENDER)
     match path.rstrip("/").rpartition("/")[2]:
         case "traces":
@@ -162,5 +162,5 @@ async def take(intake: GatewayIntake, body: bytes, path: str, content_type: str,
         case _:
             raise click.UsageError(
                 f"nothing is known to read {path}; known are /v1/traces, /v1/logs, /v1/metrics, /v1/events,"
-                " /v1/unit-cost/KIND/STREAM/OPERATION and /v1/sources/NAME"
+                " /v1/unit-cost, /v1/unit-cost/KIND/STREAM/OPERATION and /v1/sources/NAME"
             )

@@ -70,6 +70,14 @@ class StreamMismatch(GatewayError):
         self.code = code
 
 
+class StreamUnknown(StreamMismatch):
+    """No stream in use has this name."""
+
+
+class StreamInUse(StreamMismatch):
+    """It is not deleted, or not made, as things are."""
+
+
 class TooLarge(GatewayError):
     """The body is larger than the limit, before or after decompression."""
 

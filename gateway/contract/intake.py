@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 
 from gateway.contract.outcomes import Rejection
 from gateway.contract.unit_cost import Target
+from spool.unit_cost import StreamState
 
 
 class Sender(NamedTuple):
@@ -96,8 +97,19 @@ class Intake(Protocol):
         Unless *are_metered*, none goes into a total by itself.
         """
 
-    async def unit_cost(self, target: Target, body: bytes, *, sender: Sender) -> Receipt:
-        """Unit-cost records, `{"records": […]}`; all of them are kept, or none."""
+    async def unit_cost(self, target: Target | None, body: bytes, *, sender: Sender) -> Receipt:
+        """Unit-cost records, `{"records": […]}`; all of them are kept, or none. Without a *target*
+        each names its stream, and is summed.
+        """
+
+    async def create_stream(self, stream: str, body: bytes, *, sender: Sender) -> Receipt:
+        """Make a unit-cost stream, with the shape in *body*."""
+
+    async def delete_stream(self, stream: str, *, forced: bool, sender: Sender) -> Receipt:
+        """Delete a unit-cost stream; unless *forced*, only one without records."""
+
+    async def streams(self) -> Sequence[StreamState]:
+        """The unit-cost streams in use."""
 
     async def heartbeat(self, device_id: str, body: bytes, *, sender: Sender, enrolls: bool = True) -> Receipt:
         """One device heartbeat, JSON; raises DeviceUnknown for a device that is

@@ -16,6 +16,8 @@ from gateway.config.model import Upstream, UpstreamKey
 from gateway.config.values import Address, TcpAddress
 from gateway.contract.errors import CannotStart, not_bound
 from gateway.contract.scopes import (
+    CREATE_STREAM_SCOPE,
+    DELETE_STREAM_SCOPE,
     ENROLL_SCOPE,
     EVENT_SCOPE,
     HEARTBEAT_SCOPE,
@@ -42,7 +44,8 @@ CONTROL_SCOPES = (
     HEARTBEAT_SCOPE,
     PING_SCOPE,
     EVENT_SCOPE,
-    "unit-cost_v1:create_telemetry_stream",
+    CREATE_STREAM_SCOPE,
+    DELETE_STREAM_SCOPE,
     UNIT_COST_SCOPE,
     READ_UNIT_COST_SCOPE,
 )

@@ -19,7 +19,7 @@ from exporters.cost_service.billing import BillingCalls
 from exporters.cost_service.client import CostServiceClient
 from exporters.cost_service.devices import DeviceCalls
 from exporters.cost_service.liveness import check_liveness
-from exporters.cost_service.unit_cost import READ_SCOPE, UnitCostSettings
+from exporters.cost_service.unit_cost import CREATE_SCOPE, DELETE_SCOPE, READ_SCOPE, UnitCostSettings
 from exporters.keyring import Keyring, KeySetting, no_key_grants
 from exporters.otlp.exporter import OtlpSettings
 from exporters.pacing import LaneState
@@ -101,9 +101,14 @@ class Lanes:
         self._keyring = Keyring(key_settings(upstream))
         settings = upstream_settings(upstream)
         self._client: CostServiceClient = build_client(settings, self._keyring, spool.gateway_id)
-        self.unit_cost = spool.unit_cost(can_read=lambda: self._keyring.grants(READ_SCOPE))
+        self.unit_cost = spool.unit_cost(
+            can_read=lambda: self._keyring.grants(READ_SCOPE),
+            can_create=lambda: bool(self._client.preset.unit_cost_create) and self._keyring.grants(CREATE_SCOPE),
+            can_delete=lambda: self._keyring.grants(DELETE_SCOPE),
+        )
         unit_cost = UnitCostSettings(
             self.unit_cost.learn_base,
+            self.unit_cost.block,
             config.unit_cost.suffix,
             config.unit_cost.max_records_per_s,
             repeatable_sums=upstream.sum_retry == "at_least_once",
@@ -278,6 +283,8 @@ class Lanes:
         state: LaneState
         if pump is not None:
             state, reason = shown_state(pump.state, pump.reason, depth.pending)
+            if state == "ok" and lane == UNIT_COST and self.unit_cost.keeps_deletions:
+                state, reason = "held", no_key_grants([DELETE_SCOPE])
         else:
             state = "off"
             reason = plan.reason if plan is not None else "no exporter of this name is configured"

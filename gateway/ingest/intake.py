@@ -24,6 +24,7 @@ from gateway.senders.activity import Senders
 from gateway.sources.records.envelope import positions_in
 from gateway.usage_events.intake import Metering
 from spool.store import IntakeStore
+from spool.unit_cost import StreamState
 
 OTLP_JSON: Final = re.compile(rb'\s*+\{\s*+"resource(Spans|Logs|Metrics)"')
 """OTLP/JSON, which a source path takes as well."""
@@ -101,9 +102,20 @@ class GatewayIntake:
             "usage_events", len(body), await self._metering.events(body, are_metered=are_metered), sender
         )
 
-    async def unit_cost(self, target: Target, body: bytes, *, sender: Sender) -> Receipt:
+    async def unit_cost(self, target: Target | None, body: bytes, *, sender: Sender) -> Receipt:
         self._spool.admit(len(body))
         return self._noted("unit_cost", len(body), await self._metering.unit_cost(target, body, sender), sender)
+
+    async def create_stream(self, stream: str, body: bytes, *, sender: Sender) -> Receipt:
+        self._spool.admit(len(body))
+        return self._noted("unit_cost", len(body), await self._metering.create_stream(stream, body), sender)
+
+    async def delete_stream(self, stream: str, *, forced: bool, sender: Sender) -> Receipt:
+        self._spool.admit(0)
+        return self._noted("unit_cost", 0, await self._metering.delete_stream(stream, sender, forced=forced), sender)
+
+    async def streams(self) -> list[StreamState]:
+        return await self._metering.streams()
 
     async def heartbeat(self, device_id: str, body: bytes, *, sender: Sender, enrolls: bool = True) -> Receipt:
         receipt = await self._known_devices.heartbeat(device_id, body, enrolls=enrolls)

@@ -114,7 +114,7 @@ def open_routes(
     )
     cors = Cors(frozenset(config.http.cors_origins))
     sources = source_routes(tuple(SOURCES.values()), access_of(config), intake, admission, limits, cors)
-    own = (*otlp_routes(intake), *telemetry_routes(intake), *forwarded_routes(intake))
+    own = (*otlp_routes(intake), *telemetry_routes(intake, admission), *forwarded_routes(intake, admission))
     return RouteTable([*own, *sources, *further], config.http.base_path), limits, cors
 
 

@@ -14,7 +14,7 @@ under whatever key it comes.
 import re
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 import orjson
 from aiohttp import web
@@ -31,10 +31,9 @@ from gateway.contract.scopes import (
     HEARTBEAT_SCOPE,
     INGEST_SCOPE,
     PING_SCOPE,
-    UNIT_COST_SCOPE,
 )
-from gateway.contract.unit_cost import Target
 from gateway.devices.states import KNOWN
+from gateway.receiver.admission import Admission
 from gateway.receiver.answers import Answer
 from gateway.receiver.authenticator import Authenticator, Headers
 from gateway.receiver.body import Hold
@@ -44,7 +43,7 @@ from gateway.receiver.routes import BodyRoute, RequestRoute, Route
 from gateway.receiver.telemetry import (
     JSON_HEADERS,
 )
-from spool.unit_cost import Kind, Operation
+from gateway.receiver.unit_cost import unit_cost_routes
 
 RECORDS_PATH: Final = "/v2/ai-telemetry/records"
 OTLP_PREFIX: Final = "/v2/ai-telemetry/otlp"
@@ -113,8 +112,8 @@ def ping_taken(receipt: Receipt) -> web.Response:
     return web.Response(status=HTTPStatus.NO_CONTENT)
 
 
-def forwarded_routes(intake: Intake) -> list[Route]:
-    """The paths of the preset `document`, but for the read of a unit-cost stream: a gateway does
+def forwarded_routes(intake: Intake, admission: Admission) -> list[Route]:
+    """The paths of the preset `document`, but for the records of a unit-cost stream: a gateway does
     not know what others sent to it.
     """
 
@@ -136,18 +135,11 @@ def forwarded_routes(intake: Intake) -> list[Route]:
     def ping(body: bytes, media: str, sender: Sender, device_id: str) -> Awaitable[Receipt]:
         return intake.ping(device_id, body, sender=sender, enrolls=False)
 
-    def unit_cost(kind: Kind, operation: Operation) -> Route:
-        def call(body: bytes, media: str, sender: Sender, stream: str) -> Awaitable[Receipt]:
-            return intake.unit_cost(Target(kind, stream, operation), body, sender=sender)
-
-        path = f"{UNIT_COST_PATH}/{kind}/{{stream}}/{operation}"
-        return BodyRoute(path, UNIT_COST_SCOPE, ServiceManner(taken), call)
-
     return [
         BodyRoute(RECORDS_PATH, INGEST_SCOPE, ServiceManner(taken), records),
         *otlp_routes(intake, OTLP_PREFIX),
         BodyRoute(EVENTS_PATH, EVENT_SCOPE, ServiceManner(taken), events),
-        *(unit_cost(kind, operation) for kind in get_args(Kind) for operation in get_args(Operation)),
+        *unit_cost_routes(intake, admission, UNIT_COST_PATH, ServiceManner(taken)),
         BodyRoute(DEVICES_PATH, ENROLL_SCOPE, ServiceManner(device_taken), enroll),
         BodyRoute(DEVICES_PATH + "/{device_id}/heartbeat", HEARTBEAT_SCOPE, ServiceManner(device_taken), heartbeat),
         BodyRoute(DEVICES_PATH + "/{device_id}/ping", PING_SCOPE, PingManner(ping_taken), ping, takes_any_type=True),

@@ -91,11 +91,13 @@ class RouteTable:
     def __init__(self, routes: Sequence[Route], base_path: str = "") -> None:
         self.routes = tuple(routes)
         self._base = base = base_path.rstrip("/")
-        self._fixed: Mapping[str, Route] = {base + r.path: r for r in routes if "{" not in r.path}
+        self._fixed: Mapping[str, Route] = {base + r.path: r for r in reversed(routes) if "{" not in r.path}
         self._patterns = [(pattern_of(base + r.path), r) for r in routes if "{" in r.path]
 
     def find(self, target: str) -> tuple[Route, str]:
-        """The route and its parameter. Query and trailing slash do not matter. Raises NotFound."""
+        """The first route at the path, and its parameter. Query and trailing slash do not matter.
+        Raises NotFound.
+        """
         route = self._fixed.get(target)
         if route is not None:
             return route, ""
@@ -110,9 +112,17 @@ class RouteTable:
                     return candidate, parameter
         raise NotFound(
             f"no such path{self._meant(path)}; known below {self._base or '/'} are v1/traces, v1/logs and v1/metrics (OTLP), "
-            "v1/events, v1/unit-cost/{kind}/{stream}/{operation}, v1/devices, v1/devices/{device_id}/heartbeat, "
+            "v1/events, v1/unit-cost, v1/unit-cost/{stream}, v1/unit-cost/{kind}/{stream}/{operation}, v1/devices, v1/devices/{device_id}/heartbeat, "
             "v1/devices/{device_id}/ping and v1/sources/{name}"
         )
+
+    def beside(self, route: Route, method: str) -> Route | None:
+        """The route at the same path that takes *method*; None where there is none."""
+        return next((each for each in self.routes if each.path == route.path and method in each.methods), None)
+
+    def methods(self, route: Route) -> list[str]:
+        """Every method that its path takes."""
+        return sorted({method for each in self.routes if each.path == route.path for method in each.methods})
 
     def _meant(self, path: str) -> str:
         """The source that a path of none was most likely meant for; nothing where there is none."""

@@ -163,7 +163,10 @@ class Receiver:
         try:
             route, parameter = self.routes.find(request.raw_path)
             if request.method not in route.methods:
-                return self.not_a_post(request, route)
+                other = self.routes.beside(route, request.method)
+                if other is None:
+                    return self.not_a_post(request, route)
+                route = other
             if isinstance(route, BodyRoute):
                 response = await self.accept(request, route, parameter, hold)
             else:
@@ -221,7 +224,7 @@ class Receiver:
         """The answer to a browser's preflight. Raises MethodNotAllowed for everything else."""
         if request.method == "OPTIONS" and self._cors.is_preflight(request):
             return self._cors.preflight(request)
-        raise MethodNotAllowed(f"this path takes {' or '.join(sorted(route.methods))}")
+        raise MethodNotAllowed(f"this path takes {' or '.join(self.routes.methods(route))}")
 
     def refuse(self, request: web.BaseRequest, route: Route | None, error: Exception) -> web.Response:
         """The error's answer over HTTP."""
@@ -234,7 +237,7 @@ class Receiver:
         if isinstance(error, Unauthenticated):
             response.headers["WWW-Authenticate"] = 'Bearer realm="telemetry-gateway"'
         if isinstance(error, MethodNotAllowed):
-            response.headers["Allow"] = ", ".join(sorted(route.methods if route else POST_ONLY))
+            response.headers["Allow"] = ", ".join(self.routes.methods(route) if route else POST_ONLY)
         if not request.content.is_eof():
             response.force_close()
         return response

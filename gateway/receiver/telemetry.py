@@ -2,21 +2,21 @@
 
 from collections.abc import Awaitable
 from http import HTTPStatus
-from typing import Final, get_args
+from typing import Final
 
 import orjson
 from aiohttp import web
 
 from gateway.contract.errors import NothingTaken, UnsupportedMedia
 from gateway.contract.intake import Intake, Receipt, Sender
-from gateway.contract.scopes import ENROLL_SCOPE, EVENT_SCOPE, HEARTBEAT_SCOPE, PING_SCOPE, UNIT_COST_SCOPE
-from gateway.contract.unit_cost import Target
+from gateway.contract.scopes import ENROLL_SCOPE, EVENT_SCOPE, HEARTBEAT_SCOPE, PING_SCOPE
+from gateway.receiver.admission import Admission
 from gateway.receiver.answers import Answer
 from gateway.receiver.authenticator import Headers
 from gateway.receiver.ready_response import SERVER
 from gateway.receiver.responses import json_error
 from gateway.receiver.routes import BodyRoute, Route
-from spool.unit_cost import Kind, Operation
+from gateway.receiver.unit_cost import unit_cost_routes
 
 JSON_HEADERS: Final = {"Content-Type": "application/json", "Server": SERVER}
 
@@ -68,7 +68,7 @@ class PingManner(JsonManner):
         return "json"
 
 
-def telemetry_routes(intake: Intake) -> list[Route]:
+def telemetry_routes(intake: Intake, admission: Admission) -> list[Route]:
     """`/v1/events`, `/v1/unit-cost/…`, `/v1/devices`, and below it a
     device's heartbeat and ping.
     """
@@ -85,15 +85,8 @@ def telemetry_routes(intake: Intake) -> list[Route]:
     def enroll(body: bytes, media: str, sender: Sender, parameter: str) -> Awaitable[Receipt]:
         return intake.enroll(body, sender=sender)
 
-    def unit_cost(kind: Kind, operation: Operation) -> Route:
-        def call(body: bytes, media: str, sender: Sender, stream: str) -> Awaitable[Receipt]:
-            return intake.unit_cost(Target(kind, stream, operation), body, sender=sender)
-
-        path = f"/v1/unit-cost/{kind}/{{stream}}/{operation}"
-        return BodyRoute(path, UNIT_COST_SCOPE, JsonManner(ndjson=False), call)
-
     return [
-        *(unit_cost(kind, operation) for kind in get_args(Kind) for operation in get_args(Operation)),
+        *unit_cost_routes(intake, admission, "/v1/unit-cost", JsonManner(ndjson=False)),
         BodyRoute("/v1/events", EVENT_SCOPE, JsonManner(ndjson=True), events),
         BodyRoute("/v1/devices", ENROLL_SCOPE, JsonManner(ndjson=False), enroll),
         BodyRoute("/v1/devices/{device_id}/heartbeat", HEARTBEAT_SCOPE, JsonManner(ndjson=False), heartbeat),

@@ -202,7 +202,7 @@ OTLP: Final = {
 PREFIXES: Final = {
     "/v1/events": "usage_events",
     "/events/v1/events": "usage_events",
-    "/v1/unit-cost/": "unit_cost",
+    "/v1/unit-cost": "unit_cost",
     "/unit-cost/v1/": "unit_cost",
     "/v1/devices": "devices",
     "/v2/ai-control-plane/devices": "devices",

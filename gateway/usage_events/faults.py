@@ -70,6 +70,11 @@ REMEDIES: Final[Mapping[str, str]] = {
     "stream_granularity": "granularity: the stream has another one",
     "stream_dimensions": "filter (associated_cost of a metric): the stream has another set of dimensions, and every record needs them all",
     "stream_unknown": "stream: it is not known here; nothing was sent to it yet, so there is nothing to delete",
+    "stream_holds_records": "stream: it holds records; force=true deletes them too",
+    "invalid_force": "force: true or false",
+    "invalid_shape": 'give {"kind", "granularity", "dimensions"} of the stream alone',
+    "invalid_kind": "kind: one of allocation, metric",
+    "invalid_dimensions": "dimensions: give a list of up to 5 different names",
     "too_many_streams": "stream: it would be a new one, and there are as many as unit_cost.max_streams allows",
     "idempotency_key_reused": "the Idempotency-Key was used for another request: take a new one",
 }

@@ -10,16 +10,16 @@ import structlog
 
 from gateway.common.in_thread import in_thread
 from gateway.common.plural import plural
-from gateway.contract.errors import BadRecord, StreamMismatch, TooLarge
+from gateway.contract.errors import BadRecord, StreamInUse, StreamMismatch, StreamUnknown, TooLarge
 from gateway.contract.intake import Receipt, Sender
 from gateway.contract.outcomes import Rejection
 from gateway.contract.unit_cost import MAX_BYTES, Target
 from gateway.usage_events.events import EventRules, at_line, decode_events
-from gateway.usage_events.faults import REMEDIES, event_mismatch_text, record_mismatch_text
-from gateway.usage_events.unit_cost import BadUnitCost, read_records
+from gateway.usage_events.faults import REMEDIES, event_mismatch_text, mismatch_text, record_mismatch_text
+from gateway.usage_events.unit_cost import BadUnitCost, check_stream, read_posted, read_records, read_shape
 from spool.events import FORGET_AT_ONCE, NewEvent, RepeatKey
 from spool.store import EventStore, StatusStore
-from spool.unit_cost import Metered, Mismatch
+from spool.unit_cost import Metered, Mismatch, StreamState
 
 log = structlog.get_logger()
 
@@ -65,8 +65,8 @@ class Metering:
             answer={"duplicate": outcomes.count("duplicate") + conflicts},
         )
 
-    async def unit_cost(self, target: Target, body: bytes, sender: Sender) -> Receipt:
-        """Keep all records of *body* or none.
+    async def unit_cost(self, target: Target | None, body: bytes, sender: Sender) -> Receipt:
+        """Keep all records of *body* or none; without a *target* each names its stream.
 
         Raises TooLarge, BadRecord, StreamMismatch, SpoolError.
         """
@@ -80,8 +80,48 @@ class Metering:
             raise StreamMismatch("idempotency_key_reused", REMEDIES["idempotency_key_reused"])
         return Receipt(len(records), (), answer={"duplicate": len(records) if outcome == "duplicate" else 0})
 
-    async def _read(self, target: Target, body: bytes) -> list[Metered]:
-        read = partial(read_records, body, target, self._now_ms(), self._rules.more_dimensions)
+    async def create_stream(self, name: str, body: bytes) -> Receipt:
+        """Make the stream with the shape in *body*, unless it is there with that shape.
+
+        Raises BadRecord, StreamInUse, StreamMismatch, SpoolError.
+        """
+        try:
+            check_stream(name)
+            shape = read_shape(body, self._rules.more_dimensions)
+        except BadUnitCost as error:
+            raise BadRecord(error.fault.code, error.fault.message) from error
+        made = await self._store.create_stream(name, shape)
+        if isinstance(made, Mismatch):
+            refused = StreamMismatch if made.code == "too_many_streams" else StreamInUse
+            raise refused(made.code, mismatch_text(made))
+        return Receipt(1, (), answer={"duplicate": int(made == "exists")})
+
+    async def delete_stream(self, name: str, sender: Sender, *, forced: bool) -> Receipt:
+        """Delete the stream with what waits in it. Raises StreamUnknown, StreamInUse,
+        StreamMismatch, SpoolError.
+        """
+        content = b"force" if forced else b""
+        outcome = await self._store.delete_stream(
+            name, repeat_key_of("delete", name, content=content, sender=sender), forced=forced
+        )
+        if isinstance(outcome, Mismatch):
+            refused = StreamUnknown if outcome.code == "stream_unknown" else StreamInUse
+            raise refused(outcome.code, mismatch_text(outcome))
+        if outcome == "conflict":
+            raise StreamMismatch("idempotency_key_reused", REMEDIES["idempotency_key_reused"])
+        return Receipt(1, (), answer={"duplicate": int(outcome == "duplicate")})
+
+    async def streams(self) -> list[StreamState]:
+        """The streams in use, by name. Raises SpoolError."""
+        return await self._store.streams()
+
+    async def _read(self, target: Target | None, body: bytes) -> list[Metered]:
+        now_ms, more = self._now_ms(), self._rules.more_dimensions
+        read = (
+            partial(read_posted, body, now_ms, more)
+            if target is None
+            else partial(read_records, body, target, now_ms, more)
+        )
         try:
             return await in_thread(read, is_long=len(body) > LARGE_BYTES)
         except BadUnitCost as error:
@@ -125,16 +165,23 @@ def event_key(event_id: str, content: bytes) -> RepeatKey:
     return RepeatKey(hashlib.sha256(b"event\x00" + event_id.encode("utf-8", "replace")).digest()[:16], content[:8])
 
 
-def request_key(target: Target, body: bytes, sender: Sender) -> RepeatKey | None:
+def request_key(target: Target | None, body: bytes, sender: Sender) -> RepeatKey | None:
     """By which a repeated request is known: its path, its key, and who sent it. None without a key.
 
     Another gateway's batch is known by its own id: after an answer that was an error it comes under
     another key, and it may have been taken by then, whoever stands between states what.
     """
+    return repeat_key_of(*(target or ("post",)), content=body, sender=sender)
+
+
+def repeat_key_of(*path: str, content: bytes, sender: Sender) -> RepeatKey | None:
+    """The same, of what *path* names and of *content*."""
     if sender.batch is not None:
-        text = "\x00".join(("unit-cost batch", *target, *sender.batch))
+        text = "\x00".join(("unit-cost batch", *path, *sender.batch))
     elif sender.repeat_key is not None:
-        text = "\x00".join(("unit-cost", *target, sender.key or "", sender.repeat_key))
+        text = "\x00".join(("unit-cost", *path, sender.key or "", sender.repeat_key))
     else:
         return None
-    return RepeatKey(hashlib.sha256(text.encode("utf-8", "replace")).digest()[:16], hashlib.sha256(body).digest()[:8])
+    return RepeatKey(
+        hashlib.sha256(text.encode("utf-8", "replace")).digest()[:16], hashlib.sha256(content).digest()[:8]
+    )

@@ -7,7 +7,7 @@ it. No number becomes a float on its way.
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
@@ -22,7 +22,10 @@ from gateway.contract.unit_cost import (
     MAX_DIMENSIONS,
     MAX_VALUES,
     METRIC_DEFAULT,
+    STREAM_FIELDS,
+    STREAM_IN_RECORD,
     Target,
+    kind_of_record,
 )
 from gateway.decode.json_size import has_more_values
 from gateway.decode.loose_json import place_of, whole_escapes
@@ -68,38 +71,83 @@ def read_records(
 ) -> list[Metered]:
     """The records of *body*. Raises BadUnitCost with the first fault."""
     check_stream(target.stream)
-    records = _listed(body)
-    read: list[Metered] = []
+
+    def read(record: object) -> Metered:
+        shape, change = read_record(record, target.kind, target.operation, now_ms, more_dimensions)
+        return Metered(target.stream, shape, change)
+
+    return _each(_listed(body), read)
+
+
+def read_posted(body: bytes, now_ms: int, more_dimensions: AbstractSet[str] = frozenset()) -> list[Metered]:
+    """The records of *body*, each of the stream that it names, to be summed. Raises BadUnitCost
+    with the first fault.
+    """
+
+    def read(record: object) -> Metered:
+        if not isinstance(record, dict):
+            raise BadUnitCost(Fault("invalid_record"))
+        name = check_stream(record.get(STREAM_IN_RECORD))
+        rest = {field: value for field, value in record.items() if field != STREAM_IN_RECORD}
+        return Metered(name, *read_record(rest, kind_of_record(rest), "sum", now_ms, more_dimensions))
+
+    return _each(_listed(body), read)
+
+
+def _each(records: Sequence[object], read: Callable[[object], Metered]) -> list[Metered]:
+    found: list[Metered] = []
     for index, record in enumerate(records):
         try:
-            shape, change = read_record(record, target.kind, target.operation, now_ms, more_dimensions)
+            found.append(read(record))
         except BadUnitCost as error:
             raise BadUnitCost(error.fault._replace(position=f"records[{index}]"), len(records)) from error
-        read.append(Metered(target.stream, shape, change))
-    return read
+    return found
 
 
-def check_stream(name: str) -> None:
-    if STREAM_NAME.fullmatch(name) is None:
+def read_shape(body: bytes, more_dimensions: AbstractSet[str] = frozenset()) -> Shape:
+    """The shape that *body* gives a stream. Raises BadUnitCost."""
+    stated = _json(body)
+    if not isinstance(stated, dict) or not stated.keys() <= STREAM_FIELDS:
+        raise BadUnitCost(Fault("invalid_shape"))
+    kind = next((known for known in get_args(Kind) if known == stated.get("kind")), None)
+    if kind is None:
+        raise BadUnitCost(Fault("invalid_kind"))
+    names = stated.get("dimensions") or []
+    texts = {name for name in names if isinstance(name, str)} if isinstance(names, list) else set()
+    if not isinstance(names, list) or len(texts) < len(names) or len(names) > MAX_DIMENSIONS:
+        raise BadUnitCost(Fault("invalid_dimensions"))
+    if not all(is_dimension(name, more_dimensions) for name in names):
+        raise BadUnitCost(Fault("unrecognized_filter"))
+    return Shape(kind, _granularity(stated, kind), tuple(sorted(names)))
+
+
+def check_stream(name: object) -> str:
+    """The name of a stream. Raises BadUnitCost for what is none."""
+    if not isinstance(name, str) or STREAM_NAME.fullmatch(name) is None:
         raise BadUnitCost(Fault("invalid_stream"))
+    return name
 
 
 def _listed(body: bytes) -> Sequence[object]:
     if has_more_values(body, MAX_JSON_VALUES):
         raise TooLarge(f"the body holds more than {MAX_JSON_VALUES} values: send the records in several requests")
-    try:
-        text = whole_escapes(body).decode("utf-8-sig")
-        content = json.loads(text, parse_float=Decimal, parse_int=Decimal, parse_constant=_no_number)
-    except json.JSONDecodeError as error:
-        raise BadUnitCost(Fault("invalid_json", place_of(error))) from error
-    except (ValueError, RecursionError, InvalidOperation) as error:
-        raise BadUnitCost(Fault("invalid_json")) from error
+    content = _json(body)
     records = content.get("records") if isinstance(content, dict) else None
     if not isinstance(records, list) or not records:
         raise BadUnitCost(Fault("invalid_records"))
     if len(records) > MAX_RECORDS:
         raise BadUnitCost(Fault("too_many_records"), len(records))
     return records
+
+
+def _json(body: bytes) -> Any:
+    try:
+        text = whole_escapes(body).decode("utf-8-sig")
+        return json.loads(text, parse_float=Decimal, parse_int=Decimal, parse_constant=_no_number)
+    except json.JSONDecodeError as error:
+        raise BadUnitCost(Fault("invalid_json", place_of(error))) from error
+    except (ValueError, RecursionError, InvalidOperation) as error:
+        raise BadUnitCost(Fault("invalid_json")) from error
 
 
 def _no_number(_: str) -> None:
@@ -224,12 +272,17 @@ def check_dimensions(filter_: Mapping[str, Sequence[object]], more_dimensions: A
     if len(filter_) > MAX_DIMENSIONS:
         raise BadUnitCost(Fault("too_many_dimensions"))
     for name, values in filter_.items():
-        if name not in DIMENSIONS and name not in more_dimensions and FREE_DIMENSION.fullmatch(name) is None:
+        if not is_dimension(name, more_dimensions):
             raise BadUnitCost(Fault("unrecognized_filter"))
         if not 1 <= len(values) <= MAX_VALUES:
             raise BadUnitCost(Fault("too_many_values"))
         if not all(isinstance(value, str) and value for value in values):
             raise BadUnitCost(Fault("invalid_filter"))
+
+
+def is_dimension(name: str, more_dimensions: AbstractSet[str]) -> bool:
+    """Whether *name* is known, or has a prefix that allows any name."""
+    return name in DIMENSIONS or name in more_dimensions or FREE_DIMENSION.fullmatch(name) is not None
 
 
 def value_in(value: object, kind: Kind) -> Decimal:

@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from spool.counters import Counters
 from spool.events import FORGET_AT_ONCE, EventOutcome, IntakeOutcome, NewEvent, RepeatKey
 from spool.record import UNIT_COST, USAGE_EVENTS
-from spool.sqlite import unit_totals
+from spool.sqlite import unit_streams, unit_totals
 from spool.sqlite.chunks import chunk_of, insert_chunk
 from spool.sqlite.commits import Commits
 from spool.sqlite.gathering import CHUNK_RECORDS
 from spool.store import ItemCounts
-from spool.unit_cost import Change, Metered, Mismatch, Rules, Stream
+from spool.unit_cost import Change, Created, Metered, Mismatch, Rules, Shape, Stream, StreamState
 
 
 class SqliteEvents:
@@ -63,6 +63,26 @@ class SqliteEvents:
         )
         self._spool.wake(UNIT_COST)
         return outcome
+
+    async def create_stream(self, name: str, shape: Shape) -> Created | Mismatch:
+        """Make a stream before its first record, or state that it is there. Raises SpoolError."""
+        rules, now_ms = self._rules, self._spool.age_ms()
+        made = await self._spool.ask(lambda c, counters: unit_streams.create(c, counters, name, shape, rules, now_ms))
+        self._spool.wake(UNIT_COST)
+        return made
+
+    async def delete_stream(self, name: str, repeat_key: RepeatKey | None, *, forced: bool) -> EventOutcome | Mismatch:
+        """Delete a stream with what waits in it; a repeat deletes nothing. Raises SpoolError."""
+        now_ms = self._spool.age_ms()
+        outcome = await self._spool.ask(
+            lambda c, counters: delete_stream(c, counters, name, repeat_key, now_ms, forced=forced)
+        )
+        self._spool.wake(UNIT_COST)
+        return outcome
+
+    async def streams(self) -> list[StreamState]:
+        """The streams in use, by name. Raises SpoolError."""
+        return await self._spool.ask(lambda c, _: unit_streams.states(c))
 
     async def note_rejected(self, items: int, reason: str) -> None:
         """Count a request that was refused as a whole."""
@@ -122,8 +142,15 @@ def take_repeat_key(connection: sqlite3.Connection, repeat_key: RepeatKey, now_m
     )
     if noted.rowcount:
         return "kept"
-    (content,) = connection.execute("SELECT content FROM taken WHERE key=?", (repeat_key.key,)).fetchone()
-    return "duplicate" if content == repeat_key.content else "conflict"
+    return known_repeat(connection, repeat_key) or "conflict"
+
+
+def known_repeat(connection: sqlite3.Connection, repeat_key: RepeatKey) -> EventOutcome | None:
+    """What *repeat_key* is of what was taken; None where it is new."""
+    row = connection.execute("SELECT content FROM taken WHERE key=?", (repeat_key.key,)).fetchone()
+    if row is None:
+        return None
+    return "duplicate" if row[0] == repeat_key.content else "conflict"
 
 
 def _insert_events(
@@ -164,22 +191,51 @@ def keep_records(
     rules: Rules,
     now_ms: int,
 ) -> IntakeOutcome:
-    """All of one request or nothing. The records, one or more, belong to one stream."""
+    """All of one request or nothing. The records, one or more, may be of several streams."""
     count = len(records)
-    fits = unit_totals.fitting_all(connection, records, rules)
-    if isinstance(fits, Mismatch):
-        counters.add(_rejected(count, fits.code))
-        return fits
+    by_stream: dict[str, list[int]] = {}
+    for number, record in enumerate(records):
+        by_stream.setdefault(record.stream, []).append(number)
+    for numbers in by_stream.values():
+        found = unit_totals.why_not(connection, [records[number] for number in numbers])
+        if found is not None:
+            counters.add(_rejected(count, found.code))
+            return found._replace(number=numbers[found.number])
+    if found := unit_totals.why_no_room(connection, by_stream, rules):
+        counters.add(_rejected(count, found.code))
+        return found
     outcome: EventOutcome = "kept" if repeat_key is None else take_repeat_key(connection, repeat_key, now_ms)
     match outcome:
         case "kept":
-            unit_totals.apply(connection, counters, fits, (record.change for record in records), now_ms)
+            for numbers in by_stream.values():
+                stream = unit_totals.stream_for(connection, records[numbers[0]], rules)
+                changes = (records[number].change for number in numbers)
+                unit_totals.apply(connection, counters, stream, changes, now_ms)
             counters.add(ItemCounts(received=count, kept=count))
         case "duplicate":
             counters.add(ItemCounts(received=count, duplicate=count, reasons={"duplicate.idempotency_key": count}))
         case "conflict":
             counters.add(_rejected(count, "idempotency_key_reused"))
     return outcome
+
+
+def delete_stream(
+    connection: sqlite3.Connection,
+    counters: Counters,
+    name: str,
+    repeat_key: RepeatKey | None,
+    now_ms: int,
+    *,
+    forced: bool,
+) -> EventOutcome | Mismatch:
+    """Delete the stream, unless this is the repeat of a deletion."""
+    if repeat_key is not None and (known := known_repeat(connection, repeat_key)):
+        counters.add(ItemCounts(received=1, duplicate=1, reasons={"duplicate.idempotency_key": 1}))
+        return known
+    found = unit_streams.delete(connection, counters, name, now_ms, forced=forced)
+    if found is not None:
+        return found
+    return "kept" if repeat_key is None else take_repeat_key(connection, repeat_key, now_ms)
 
 
 def _rejected(items: int, reason: str) -> ItemCounts:

@@ -82,12 +82,14 @@ def close_lanes(connection: sqlite3.Connection, counters: Counters, open_lanes: 
 
 _HELD = {
     AI_TELEMETRY: "SELECT count(*) FROM held",
-    UNIT_COST: "SELECT (SELECT coalesce(sum(records), 0) FROM unit_total) + (SELECT coalesce(sum(records), 0) FROM unit_item)",
+    UNIT_COST: "SELECT (SELECT coalesce(sum(records), 0) FROM unit_total) + (SELECT coalesce(sum(records), 0) FROM unit_item)"
+    " + (SELECT coalesce(sum(creating+deleting), 0) FROM unit_stream)",
 }
 _OLDEST_HELD = {
     AI_TELEMETRY: "SELECT min(received_ms) FROM held",
     UNIT_COST: "SELECT min(since_ms) FROM"
-    " (SELECT since_ms FROM unit_total WHERE records>0 UNION ALL SELECT since_ms FROM unit_item)",
+    " (SELECT since_ms FROM unit_total WHERE records>0 UNION ALL SELECT since_ms FROM unit_item WHERE records>0"
+    " UNION ALL SELECT asked_ms FROM unit_stream WHERE creating>0 OR deleting>0)",
 }
 
 

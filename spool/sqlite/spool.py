@@ -641,8 +641,14 @@ class SqliteSpool:
     def events(self, rules: Rules) -> SqliteEvents:
         return SqliteEvents(self, rules)
 
-    def unit_cost(self, *, can_read: Callable[[], bool] = lambda: False) -> SqliteUnitCostLane:
-        return SqliteUnitCostLane(self, can_read=can_read)
+    def unit_cost(
+        self,
+        *,
+        can_read: Callable[[], bool] = lambda: False,
+        can_create: Callable[[], bool] = lambda: False,
+        can_delete: Callable[[], bool] = lambda: True,
+    ) -> SqliteUnitCostLane:
+        return SqliteUnitCostLane(self, can_read=can_read, can_create=can_create, can_delete=can_delete)
 
     async def settled_records(self, lane: Lane, after_seq: int, *, most_bytes: int) -> Settled:
         return await self.ask(lambda c, _: settled_records(c, lane, after_seq, most_bytes=most_bytes))

@@ -10,16 +10,20 @@ sees a stream's totals in their order, whatever is retried meanwhile.
 import sqlite3
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import orjson
 
 from spool.counters import Counters
 from spool.record import UNIT_COST, Batch
+from spool.sqlite import unit_streams
 from spool.sqlite.rows import Limits, Waiting
+from spool.sqlite.unit_streams import May
 from spool.sqlite.unit_totals import begin_with_sums, stream_with
 from spool.store import Refusal
 from spool.unit_cost import (
+    CREATE_STREAM,
+    DELETE_STREAM,
     EXACT,
     ZERO,
     Operation,
@@ -58,41 +62,62 @@ def freeze(
     moment: Moment,
     *,
     can_read: bool,
+    may: May,
 ) -> Frozen | Waiting | None:
     """The next batch: one that was frozen before, else of the stream whose totals wait longest.
 
     *leased*: streams under way.
     """
-    for (batch_id,) in connection.execute(
-        f"SELECT batch_id FROM unit_batch WHERE stream NOT IN ({', '.join(map(str, leased))})"  # noqa: S608 - whole numbers
-        " ORDER BY frozen_ms, batch_id LIMIT 1"
-    ):
-        return frozen(connection, batch_id)
+    unit_streams.drop_superseded(connection, leased)
+    found_frozen = _next_frozen(connection, leased, moment.now_ms, may)
+    if found_frozen is not None:
+        return frozen(connection, found_frozen)
     settle_nothing(connection, counters)
-    found = _next_stream(connection)
+    found = _next_stream(connection, moment.now_ms, may)
     if found is None:
         return None
     stream_id, since_ms = found
     if since_ms <= moment.now_ms < since_ms + limits.linger_ms:
         return Waiting(since_ms + limits.linger_ms)
-    _freeze_stream(connection, stream_id, limits, moment, can_read=can_read)
+    _freeze_stream(connection, stream_id, limits, moment, can_read=can_read, may=may)
     return frozen(connection, moment.batch_id)
 
 
-def _next_stream(connection: sqlite3.Connection) -> tuple[int, int] | None:
-    """(stream, since when its totals wait) of the stream that waits longest and has no batch."""
+def _next_frozen(connection: sqlite3.Connection, leased: set[int], now_ms: int, may: May) -> str | None:
+    """A batch that no one has, that the keys let go out, and whose stream's name is not blocked."""
+    never = [
+        *([] if may.delete else [DELETE_STREAM]),
+        *([] if may.create else [CREATE_STREAM]),
+    ]
+    row = connection.execute(
+        "SELECT batch_id FROM unit_batch JOIN unit_stream ON unit_stream.id=stream"  # noqa: S608 - own SQL, whole numbers
+        f" WHERE stream NOT IN ({', '.join(map(str, leased))}) AND operation NOT IN ({', '.join('?' * len(never))})"
+        " AND (blocked_until_ms<=? OR operation=?) ORDER BY frozen_ms, batch_id LIMIT 1",
+        (*never, now_ms, DELETE_STREAM),
+    ).fetchone()
+    return None if row is None else str(row[0])
+
+
+def _next_stream(connection: sqlite3.Connection, now_ms: int, may: May) -> tuple[int, int] | None:
+    """(stream, since when it waits) of the stream that waits longest and has no batch."""
+    asked = "deleting>0" if may.delete else "0"
+    asked += " OR creating>0" if may.create else ""
     found: tuple[int, int] | None = connection.execute(
-        "SELECT stream, min(since_ms) FROM unit_total WHERE records>0 AND stream NOT IN (SELECT stream FROM unit_batch)"
+        "SELECT stream, min(since_ms) FROM ("  # noqa: S608 - own SQL, whole numbers
+        "SELECT stream, since_ms FROM unit_total WHERE records>0"
+        f" UNION ALL SELECT id, asked_ms FROM unit_stream WHERE (creating>0 OR deleting>0) AND ({asked})"
+        ") WHERE stream NOT IN (SELECT stream FROM unit_batch)"
+        f" AND stream NOT IN (SELECT id FROM unit_stream WHERE {unit_streams.kept_back(now_ms, may)})"
         " GROUP BY stream ORDER BY 2 LIMIT 1"
     ).fetchone()
     return found
 
 
-def is_ready(connection: sqlite3.Connection, since_ms: int) -> bool:
-    """Whether there is a batch, or a total that waits since then."""
-    if connection.execute("SELECT 1 FROM unit_batch LIMIT 1").fetchone() is not None:
+def is_ready(connection: sqlite3.Connection, leased: set[int], since_ms: int, now_ms: int, may: May) -> bool:
+    """Whether there is a batch, or something that waits since then, which may be sent now."""
+    if leased or _next_frozen(connection, leased, now_ms, may) is not None:
         return True
-    found = _next_stream(connection)
+    found = _next_stream(connection, now_ms, may)
     return found is not None and found[1] <= since_ms
 
 
@@ -141,17 +166,22 @@ _WAITING = {"sum": "NOT whole", "replace": "whole AND value!='0'", "delete": "wh
 
 
 def _freeze_stream(
-    connection: sqlite3.Connection, stream_id: int, limits: Limits, moment: Moment, *, can_read: bool
+    connection: sqlite3.Connection, stream_id: int, limits: Limits, moment: Moment, *, can_read: bool, may: May
 ) -> None:
-    """Make the stream's next batch; the first one of all asks what the upstream holds
-    already, where that can be asked.
+    """Make the stream's next batch: its deletion or creation, where one waits; else the first one
+    of all asks what the upstream holds already, where that can be asked.
     """
     stream = stream_with(connection, stream_id)
-    operation: Operation | Literal["read"] = "read"
-    if stream.whole_from_ms is None and not can_read:
-        begin_with_sums(connection, stream, moment.wall_ms)
-    if stream.whole_from_ms is not None or not can_read:
-        operation = _freeze_totals(connection, stream, limits, moment.batch_id)
+    operation: str = "read"
+    if asked := unit_streams.asked(connection, stream, may):
+        unit_streams.freeze(connection, stream, asked, moment.batch_id)
+        operation = asked.operation
+    else:
+        if stream.whole_from_ms is None and not can_read:
+            begin_with_sums(connection, stream, moment.wall_ms)
+        if stream.whole_from_ms is not None or not can_read:
+            operation = _freeze_totals(connection, stream, limits, moment.batch_id)
+            unit_streams.travel_with(connection, stream, moment.batch_id)
     connection.execute(
         "INSERT INTO unit_batch (batch_id, stream, operation, frozen_ms, generation, attempts, sent_at)"
         " VALUES (?, ?, ?, ?, 0, 0, ?)",
@@ -220,6 +250,8 @@ def acked(
         else:
             _ended(counters, delivered=item.records)
             connection.execute("UPDATE unit_total SET held=? WHERE id=? AND whole", (item.value, item.total_id))
+    if not refused:
+        unit_streams.was_deleted(connection, batch.batch_id, now_ms)
     _forget(connection, batch)
 
 
@@ -263,6 +295,8 @@ def split(connection: sqlite3.Connection, batch: Batch, ids: tuple[str, str]) ->
 
 
 def _bury(connection: sqlite3.Connection, counters: Counters, item: Item, code: str, message: str, now_ms: int) -> None:
+    if not item.records:  # its stream was deleted meanwhile, and with it what this stood for
+        return
     connection.execute(
         "INSERT INTO dead_letter (lane, buried_ms, code, message, record, bytes, records) VALUES (?, ?, ?, ?, ?, ?, ?)",
         (UNIT_COST, now_ms, code[:64], message[:512], item.body, len(item.body), item.records),
@@ -292,8 +326,8 @@ def expire(connection: sqlite3.Connection, counters: Counters, since_before_ms: 
     expired = 0
     for batch_id, records in connection.execute(
         "SELECT batch_id, sum(records) FROM unit_item JOIN unit_batch USING (batch_id)"  # noqa: S608 - whole numbers
-        f" WHERE stream NOT IN ({', '.join(map(str, leased))}) GROUP BY batch_id HAVING max(since_ms)<?",
-        (since_before_ms,),
+        f" WHERE stream NOT IN ({', '.join(map(str, leased))}) AND operation!=? GROUP BY batch_id HAVING max(since_ms)<?",
+        (DELETE_STREAM, since_before_ms),
     ).fetchall():
         connection.execute("DELETE FROM unit_item WHERE batch_id=?", (batch_id,))
         connection.execute("DELETE FROM unit_batch WHERE batch_id=?", (batch_id,))
@@ -306,6 +340,6 @@ def expire(connection: sqlite3.Connection, counters: Counters, since_before_ms: 
         f"UPDATE unit_total SET records=0, value=iif(whole, value, '0') WHERE {too_old}",  # noqa: S608 - own SQL
         (since_before_ms,),
     )
-    expired += waiting
+    expired += waiting + unit_streams.expire_creations(connection, since_before_ms)
     _ended(counters, expired=expired)
     return int(expired)

@@ -11,10 +11,11 @@ import structlog
 from spool.clock import rfc3339_ms, uuid7
 from spool.counters import Counters
 from spool.record import UNIT_COST, Batch, Lane
-from spool.sqlite import unit_batches, unit_totals
+from spool.sqlite import unit_batches, unit_streams, unit_totals
 from spool.sqlite.commits import Commits
 from spool.sqlite.rows import Limits, Waiting
 from spool.sqlite.unit_batches import Frozen, Moment
+from spool.sqlite.unit_streams import May
 from spool.store import Depth, Refusal
 from spool.unit_cost import BaseRecord, Stream
 
@@ -24,12 +25,24 @@ log = structlog.get_logger()
 class SqliteUnitCostLane:
     """Make inside a running loop; use on its thread only."""
 
-    def __init__(self, spool: Commits, *, can_read: Callable[[], bool] = lambda: False) -> None:
+    def __init__(
+        self,
+        spool: Commits,
+        *,
+        can_read: Callable[[], bool] = lambda: False,
+        can_create: Callable[[], bool] = lambda: False,
+        can_delete: Callable[[], bool] = lambda: True,
+    ) -> None:
         """*can_read* states whether the upstream may be asked what it
-        holds of a stream that is new here.
+        holds of a stream that is new here; the others, whether streams may be made and deleted
+        there.
         """
         self._spool = spool
         self._can_read = can_read
+        self._can_create = can_create
+        self._can_delete = can_delete
+        self.keeps_deletions = False
+        """Whether a deletion waits that may not be sent."""
         self._leased: dict[str, int] = {}
         """Batch -> its stream, while the pump has it."""
         self._ready_ms: int | None = None
@@ -41,6 +54,10 @@ class SqliteUnitCostLane:
     def gateway_id(self) -> str:
         return self._spool.gateway_id
 
+    @property
+    def _may(self) -> May:
+        return May(self._can_create(), self._can_delete())
+
     async def freeze(self, lane: Lane, *, max_records: int, max_bytes: int) -> Batch | None:
         """A batch holds totals of one stream, which has none other under way;
         `max_records` counts totals.
@@ -49,13 +66,15 @@ class SqliteUnitCostLane:
         wall_ms = self._spool.wall_ms()
         moment = Moment(self._spool.age_ms(), wall_ms, uuid7(wall_ms, os.urandom(10)), rfc3339_ms(wall_ms))
         leased, can_read, may_have_gone_out = set(self._leased.values()), self._can_read(), self._may_have_gone_out
+        may = self._may
 
-        def freeze(connection: sqlite3.Connection, counters: Counters) -> Frozen | Waiting | None:
+        def freeze(connection: sqlite3.Connection, counters: Counters) -> tuple[Frozen | Waiting | None, bool]:
             if may_have_gone_out:
                 unit_batches.note_silence(connection)
-            return unit_batches.freeze(connection, counters, leased, limits, moment, can_read=can_read)
+            found = unit_batches.freeze(connection, counters, leased, limits, moment, can_read=can_read, may=may)
+            return found, not may.delete and unit_streams.waits_for_a_key(connection)
 
-        found = await self._spool.ask(freeze)
+        found, self.keeps_deletions = await self._spool.ask(freeze)
         self._may_have_gone_out = False
         self._ready_ms = found.ready_ms if isinstance(found, Waiting) else None
         if not isinstance(found, Frozen):
@@ -98,7 +117,8 @@ class SqliteUnitCostLane:
 
     async def is_ready(self, lane: Lane, *, max_records: int, max_bytes: int) -> bool:
         now_ms, linger_ms = self._spool.age_ms(), self._spool.settings.linger_ms
-        return await self._spool.ask(lambda c, _: unit_batches.is_ready(c, now_ms - linger_ms))
+        leased, may = set(self._leased.values()), self._may
+        return await self._spool.ask(lambda c, _: unit_batches.is_ready(c, leased, now_ms - linger_ms, now_ms, may))
 
     def forget_leases(self, lane: Lane) -> None:
         self._leased.clear()
@@ -117,6 +137,11 @@ class SqliteUnitCostLane:
     async def streams(self) -> list[Stream]:
         return await self._spool.ask(lambda c, _: unit_totals.streams(c))
 
+    async def block(self, stream: str, for_s: float) -> None:
+        """The upstream does not take the name of *stream* yet."""
+        until_ms = self._spool.age_ms() + int(for_s * 1000)
+        await self._spool.ask(lambda c, _: unit_streams.block(c, stream, until_ms))
+
     async def run_maintenance(self, *, keep_totals_ms: int) -> int:
         """What is due now and then: expire records that wait for too long, and forget totals that
         nothing came to. How many expired.
@@ -129,6 +154,7 @@ class SqliteUnitCostLane:
             >= unit_totals.PRUNE_AT_ONCE
         ):
             pass
+        await self._spool.ask(lambda c, _: unit_streams.prune(c, now_ms - keep_totals_ms))
         if expired:
             log.warning("unit-cost records expired", records=expired)
         return expired

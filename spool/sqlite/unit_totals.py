@@ -45,6 +45,12 @@ def stream_named(connection: sqlite3.Connection, name: str) -> Stream | None:
     return None if found is None else _stream(found)
 
 
+def stream_in_use(connection: sqlite3.Connection, name: str) -> Stream | None:
+    """None also for one that was deleted."""
+    stream = stream_named(connection, name)
+    return None if stream is None or stream.is_gone else stream
+
+
 def stream_with(connection: sqlite3.Connection, stream_id: int) -> Stream:
     return _stream(connection.execute(f"{_STREAMS} WHERE id=?", (stream_id,)).fetchone())
 
@@ -53,13 +59,13 @@ def streams(connection: sqlite3.Connection) -> list[Stream]:
     return [_stream(found) for found in connection.execute(f"{_STREAMS} ORDER BY name")]
 
 
-_STREAMS = "SELECT id, name, kind, granularity, dimensions, ships, whole_from_ms FROM unit_stream"
+_STREAMS = "SELECT id, name, kind, granularity, dimensions, ships, whole_from_ms, gone FROM unit_stream"
 
 
 def _stream(found: tuple[object, ...]) -> Stream:
-    stream_id, name, kind, granularity, dimensions, ships, whole_from_ms = found
-    shape = Shape(kind, granularity, tuple(orjson.loads(str(dimensions))))  # type: ignore[arg-type]  # as `_made` wrote them
-    return Stream(stream_id, name, shape, ships, whole_from_ms)  # type: ignore[arg-type]  # as above
+    stream_id, name, kind, granularity, dimensions, ships, whole_from_ms, gone = found
+    shape = Shape(kind, granularity, tuple(orjson.loads(str(dimensions))))  # type: ignore[arg-type]  # as `make` wrote them
+    return Stream(stream_id, name, shape, ships, whole_from_ms, bool(gone))  # type: ignore[arg-type]  # as above
 
 
 def fitting(connection: sqlite3.Connection, metered: Metered, rules: Rules) -> Stream | Mismatch:
@@ -67,45 +73,61 @@ def fitting(connection: sqlite3.Connection, metered: Metered, rules: Rules) -> S
 
     A delete makes no stream.
     """
-    stream = stream_named(connection, metered.stream)
-    if stream is not None:
-        return mismatch(stream.shape, metered.shape, is_wide=_is_wide_delete(metered)) or stream
-    if metered.change.operation == "delete":
-        return Mismatch("stream_unknown", "")
-    (count,) = connection.execute("SELECT count(*) FROM unit_stream").fetchone()
-    if count >= rules.most_streams:
-        return Mismatch("too_many_streams", str(rules.most_streams))
-    return _made(connection, metered.stream, metered.shape, rules.ships)
+    found = why_not(connection, [metered]) or why_no_room(connection, [metered.stream], rules)
+    return found or stream_for(connection, metered, rules)
 
 
-def fitting_all(connection: sqlite3.Connection, records: Sequence[Metered], rules: Rules) -> Stream | Mismatch:
-    """The same for all *records* of one request and stream: one that
-    contradicts them makes no stream.
-    """
+def why_not(connection: sqlite3.Connection, records: Sequence[Metered]) -> Mismatch | None:
+    """Why *records* of one stream do not belong to it; those of a new one need one shape."""
     first = records[0]
-    stream = stream_named(connection, first.stream)
+    stream = stream_in_use(connection, first.stream)
     if stream is None and first.change.operation == "delete":
-        return fitting(connection, first, rules)
+        return Mismatch("stream_unknown", "")
     shape = first.shape if stream is None else stream.shape
     for number, record in enumerate(records):
         found = None if record.shape == shape else mismatch(shape, record.shape, is_wide=_is_wide_delete(record))
         if found is not None:
             return found._replace(number=number, is_new=stream is None)
-    return stream or fitting(connection, first, rules)
+    return None
+
+
+def why_no_room(connection: sqlite3.Connection, names: Iterable[str], rules: Rules) -> Mismatch | None:
+    """None where there is room for those of *names* that are no stream in use."""
+    new = sum(stream_in_use(connection, name) is None for name in names)
+    if not new:
+        return None
+    (count,) = connection.execute("SELECT count(*) FROM unit_stream WHERE NOT gone").fetchone()
+    return Mismatch("too_many_streams", str(rules.most_streams)) if count + new > rules.most_streams else None
+
+
+def stream_for(connection: sqlite3.Connection, metered: Metered, rules: Rules) -> Stream:
+    """The record's stream; made with the record's shape if it is new."""
+    return stream_in_use(connection, metered.stream) or make(connection, metered.stream, metered.shape, rules.ships)
 
 
 def _is_wide_delete(metered: Metered) -> bool:
     return metered.change.operation == "delete" and metered.change.place.is_wide(metered.shape.kind)
 
 
-def _made(connection: sqlite3.Connection, name: str, shape: Shape, ships: Ships) -> Stream:
+def make(connection: sqlite3.Connection, name: str, shape: Shape, ships: Ships) -> Stream:
+    """A new stream, in the row of a deleted one of that name where there is one.
+
+    A deletion leaves nothing at the upstream, so the totals that follow it are whole. To read there
+    what it holds could bring back what was deleted, for such a read may lag by hours.
+    """
     whole_from_ms = NEVER_WHOLE_MS if ships == "sum" else None
-    row = (name, shape.kind, shape.granularity, orjson.dumps(shape.dimensions).decode(), ships, whole_from_ms)
-    made = connection.execute(
-        "INSERT INTO unit_stream (name, kind, granularity, dimensions, ships, whole_from_ms) VALUES (?, ?, ?, ?, ?, ?)",
-        row,
+    gone = stream_named(connection, name)
+    if gone is not None and ships == "replace":
+        whole_from_ms = ALWAYS_WHOLE_MS if gone.whole_from_ms == NEVER_WHOLE_MS else gone.whole_from_ms
+    connection.execute(
+        "INSERT INTO unit_stream (name, kind, granularity, dimensions, ships, whole_from_ms) VALUES (?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT DO UPDATE SET kind=excluded.kind, granularity=excluded.granularity, dimensions=excluded.dimensions,"
+        " ships=excluded.ships, whole_from_ms=excluded.whole_from_ms, gone=0",
+        (name, shape.kind, shape.granularity, orjson.dumps(shape.dimensions).decode(), ships, whole_from_ms),
     )
-    return Stream(made.lastrowid or 0, name, shape, ships, whole_from_ms)
+    made = stream_named(connection, name)
+    assert made is not None  # noqa: S101 - it was just written
+    return made
 
 
 def apply(
@@ -319,7 +341,7 @@ def requeue(connection: sqlite3.Connection, body: bytes, records: int, buried_ms
     try:
         item = orjson.loads(body)
         stream = stream_named(connection, item["stream"])
-        if stream is None:
+        if stream is None or stream.is_gone or _was_deleted_since(connection, stream, buried_ms):
             return False
         place = place_in(stream.shape, item["record"])
     except (ValueError, KeyError, TypeError, AttributeError):
@@ -338,6 +360,12 @@ def requeue(connection: sqlite3.Connection, body: bytes, records: int, buried_ms
         ),
     )  # fmt: skip
     return True
+
+
+def _was_deleted_since(connection: sqlite3.Connection, stream: Stream, buried_ms: int) -> bool:
+    """Whether the stream's deletion took what became a dead letter before it."""
+    (deleted_ms,) = connection.execute("SELECT deleted_ms FROM unit_stream WHERE id=?", (stream.stream_id,)).fetchone()
+    return deleted_ms is not None and buried_ms <= deleted_ms
 
 
 def _wipes_later(

@@ -24,8 +24,15 @@ FROZEN = {
     2: "019b8d99-9010-7038-9b64-15d0e19cb7e5",
     3: "019b8d99-9010-7a5c-a4a5-3fd0611ba627",
     4: "019b8d99-9010-7a96-b1fa-ddead206d1a8",
+    5: "019b8d99-de30-709e-8b7e-2c179741b484",
 }
-GATEWAY_IDS = {1: "gw-2c05a998a3a56d35", 2: "gw-3513bcba8d613320", 3: "gw-7a9393eb2576d53e", 4: "gw-8325d8cd7fefa5d8"}
+GATEWAY_IDS = {
+    1: "gw-2c05a998a3a56d35",
+    2: "gw-3513bcba8d613320",
+    3: "gw-7a9393eb2576d53e",
+    4: "gw-8325d8cd7fefa5d8",
+    5: "gw-ab2fac0f50fcbc84",
+}
 
 
 def laid_out(number: int, data_dir: Path) -> Path:

@@ -315,7 +315,7 @@ async def test_an_event_that_cannot_be_repeated_is_set_aside_when_no_answer_to_i
 async def unit_cost_run(
     rig: UnitRig, client: CostServiceClient, clock: ManualClock, *, repeatable_sums: bool = False
 ) -> None:
-    settings = UnitCostSettings(rig.lane.learn_base, repeatable_sums=repeatable_sums)
+    settings = UnitCostSettings(rig.lane.learn_base, rig.lane.block, repeatable_sums=repeatable_sums)
     exporter = UnitCostExporter(client, settings, clock)
     async with running_pump(rig.lane, exporter, clock, lane=UNIT_COST, limits=Limits(max_records=3000)) as pump:
         await skip_pauses_until(lambda: rig.spool.depth(UNIT_COST).pending == 0, pump, clock)

@@ -11,7 +11,18 @@ import orjson
 
 from spool.events import IntakeOutcome, NewEvent, RepeatKey
 from spool.record import UNIT_COST, Batch
-from spool.unit_cost import BaseRecord, Change, Metered, Operation, Rules, Shape, TotalKey, filter_text
+from spool.unit_cost import (
+    CREATE_STREAM,
+    DELETE_STREAM,
+    BaseRecord,
+    Change,
+    Metered,
+    Operation,
+    Rules,
+    Shape,
+    TotalKey,
+    filter_text,
+)
 from tests.support.calls import EPOCH_MS
 from tests.support.spool_rig import Clock, assert_balanced, copied, open_spool
 
@@ -42,6 +53,8 @@ class FarEnd:
         self.values: dict[tuple[str, str, str, str], Decimal] = {}
         self.operations: list[tuple[str, str]] = []
         """(stream, operation) of each batch."""
+        self.streams: dict[str, Any] = {}
+        """Those that were made before their first record, with their shapes."""
 
     def apply(self, batch: Batch) -> None:
         items = [orjson.loads(record) for record in batch.records]
@@ -51,6 +64,12 @@ class FarEnd:
             self._apply(item["stream"], item["operation"], item["record"])
 
     def _apply(self, stream: str, operation: str, record: dict[str, Any]) -> None:
+        if operation == CREATE_STREAM:
+            self.streams[stream] = record
+            return
+        if operation == DELETE_STREAM:
+            self.values = {key: value for key, value in self.values.items() if key[0] != stream}
+            return
         element = record.get("element_name")
         filter_ = orjson.dumps(record["filter"]).decode() if "filter" in record else None
         if operation == "delete":
@@ -74,6 +93,7 @@ class UnitRig:
     """A real spool with its unit-cost lane and an upstream."""
 
     def __init__(self, data_dir: Path, *, ships: str = "replace", can_read: bool = False) -> None:
+        self.may_create = self.may_delete = True
         self.clock = Clock()
         self.data_dir = data_dir
         self.far = FarEnd()
@@ -84,7 +104,9 @@ class UnitRig:
     def _open(self) -> None:
         self.spool = open_spool(self.data_dir, self.clock)
         self.store = self.spool.events(self._rules)
-        self.lane = self.spool.unit_cost(can_read=lambda: self._can_read)
+        self.lane = self.spool.unit_cost(
+            can_read=lambda: self._can_read, can_create=lambda: self.may_create, can_delete=lambda: self.may_delete
+        )
 
     async def keep(self, *records: Metered, mark: RepeatKey | None = None) -> IntakeOutcome:
         return await self.store.keep_records(records, mark)
@@ -128,6 +150,7 @@ class UnitRig:
         """
         other = object.__new__(UnitRig)
         other.clock, other.far, other._rules, other._can_read = self.clock, self.far, self._rules, self._can_read
+        other.may_create, other.may_delete = self.may_create, self.may_delete
         other.data_dir = copied(self.data_dir, to)
         (other.data_dir / "lock").unlink()
         other._open()

@@ -22,11 +22,15 @@ from gateway.contract.errors import (
     NoAnswer,
     NothingTaken,
     OverQuota,
+    StreamInUse,
     StreamMismatch,
+    StreamUnknown,
     TooManyKept,
     Unauthenticated,
 )
+from gateway.receiver.admission import Admission
 from gateway.receiver.answers import kind_of
+from gateway.receiver.authenticator import OpenIntakeAuthenticator
 from gateway.receiver.telemetry import telemetry_routes
 from gateway.sources.catalogue import SOURCES
 from gateway.sources.otlp_senders import OTLP_SENDERS, OtlpSender
@@ -128,7 +132,7 @@ def test_every_sender_of_otlp_has_a_page_with_the_snippets_that_the_command_prin
 
 
 def test_every_reason_that_a_request_is_refused_for_is_documented() -> None:
-    told_by_code = {BadRecord, NothingTaken, StreamMismatch}
+    told_by_code = {BadRecord, NothingTaken, StreamInUse, StreamMismatch, StreamUnknown}
     by_own_reason = {OverQuota, Unauthenticated, Forbidden}
     kinds = {kind_of(error("")) for error in refusals() - told_by_code - by_own_reason}
     table = OPERATIONS.split("| reason | means | do |")[1].split("\n\n")[0]
@@ -147,9 +151,10 @@ def is_error(named: Any) -> bool:
 
 def test_what_each_path_of_senders_asks_of_a_key_is_documented() -> None:
     table = (ROOT / "docs/keys.md").read_text().split("| to post to | a sender needs |")[1].split("\n\n")[0]
-    for route in telemetry_routes(RecordingIntake()):
-        path = "/v1/unit-cost/…" if route.path.startswith("/v1/unit-cost/") else route.path
-        assert f"| `{path}` | `{route.scope}` |" in table
+    for route in telemetry_routes(RecordingIntake(), Admission(OpenIntakeAuthenticator(check_host=False))):
+        path = re.sub(r"^/v1/unit-cost/(allocation|metric)/.*", "/v1/unit-cost/{kind}/…", route.path)
+        method = "" if "POST" in route.methods else f"{min(route.methods)} "
+        assert f"| `{method}{path}` | `{route.scope}` |" in table
 
 
 def test_every_fault_of_events_and_unit_cost_is_documented() -> None:

@@ -14,13 +14,14 @@ from gateway.admin.openapi.sources import forwarded_otlp_paths, source_paths
 from gateway.admin.registry import OPERATIONS
 from gateway.admin.site.registry import ACTIONS, VIEWS
 from gateway.lists.openapi.document import Json, document, model_schemas, read_folder, written_out
+from gateway.receiver.unit_cost import STREAMS
 from gateway.sources.catalogue import SOURCES
 
 TEXT = """The senders' port and the admin port.
 
 Senders (default port 4318) present an inbound key with the scope that the operation names. While no key
-was ever created, a gateway on loopback needs none (except for `GET /v2/insights` and
-`GET /v2/budgets/{budget_id}/state`, which always need a key). `http.base_path` precedes their paths. Data of a request that is answered 2xx is on disk. A request
+was ever created, a gateway on loopback needs none (except to read insights, unit-cost streams and the
+state of a budget, and to delete a stream, which always need a key). `http.base_path` precedes their paths. Data of a request that is answered 2xx is on disk. A request
 to an unknown path, or one that is no valid HTTP, is answered with OTLP's `RpcStatus`.
 
 The admin port (default 4319) needs the admin token, or a session opened with it; the viewer's token
@@ -51,7 +52,7 @@ def gateway_document() -> Json:
     admin["components"]["schemas"]["BillingStatus"] = billing.LANE
     parts = [
         read_folder("gateway.lists.openapi", "schemas"),
-        written_out(senders, senders_security, {}, SENDERS),
+        written_out(senders, senders_security, {"unit_cost_streams": STREAMS}, SENDERS),
         written_out(admin, admin_security, {}, ADMIN),
     ]
     return document("AI telemetry gateway", TEXT, parts)

@@ -20,7 +20,7 @@ from spool.counters import Counters, LaneCounters
 from spool.dead_letters import QUARANTINED
 from spool.record import AI_TELEMETRY, OWN_LANES, Lane
 from spool.settling import Position
-from spool.sqlite import rows, unit_totals
+from spool.sqlite import rows, unit_streams, unit_totals
 from spool.sqlite.recovery.opening import was_used
 from spool.sqlite.recovery.salvage import FINDINGS, QUARANTINE
 from spool.sqlite.recovery.summary import Summary, entry_from
@@ -84,6 +84,8 @@ def reconcile(
         settle_anew(connection)
     if unknown or damaged.keys() & {"unit_total", "unit_stream", "unit_batch", "unit_item"}:
         unit_totals.distrust(connection)
+    if unknown:  # the rows may be old ones, as those of a backup are; `balance` counts them
+        unit_streams.give_up_deletions(connection, Counters(), now_ms)
     for lane in lanes:
         if unknown or damaged.get("batch"):
             send_anew(connection, lane, summary)

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 from spool.counters import Counters
 from spool.data_dir import DATABASE
-from spool.sqlite import database, unit_totals
+from spool.sqlite import database, unit_streams, unit_totals
 from spool.sqlite.recovery import reconcile
 from spool.sqlite.recovery.summary import read_from, write_summary
-from spool.sqlite.writer import load_counters
+from spool.sqlite.writer import load_counters, save_counters
 
 
 class Restored(NamedTuple):
@@ -23,7 +23,8 @@ def settle_restored(data_dir: Path, now_ms: int) -> Restored:
     """Make the spool.db of a backup in *data_dir* ready for the next start.
 
     1. Totals of unit cost that the upstream may have newer ones of are read there before they are
-       replaced. What waits to be sent stays as it is.
+       replaced. What waits to be sent stays as it is, but for deletions of streams: one would take
+       what was sent after the backup, and becomes a dead letter.
     2. The summaries beside it state what it states, so that the start takes it for no old copy.
 
     Raises SpoolTooNew, SpoolError.
@@ -32,7 +33,9 @@ def settle_restored(data_dir: Path, now_ms: int) -> Restored:
     with database.mapped_errors(str(path)), closing(database.connect(data_dir)) as connection:
         with database.one_commit(connection):
             unit_totals.distrust(connection)
-        counters = load_counters(connection)
+            counters = load_counters(connection)
+            unit_streams.give_up_deletions(connection, counters, now_ms)
+            save_counters(connection, counters)
         row = connection.execute("SELECT value FROM meta WHERE name='gateway_id'").fetchone()
         if row is not None:
             summary = read_from(connection, counters, row[0], now_ms, reconcile.entries(connection))

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from spool.counters import Counters
 from spool.dead_letters import Chosen, DeadLetter, Place, ReasonCount, SortKey
 from spool.record import UNIT_COST, Lane
-from spool.sqlite import rows, unit_totals
+from spool.sqlite import rows, unit_streams
 from spool.sqlite.chunks import chunk_of
 from spool.sqlite.replay import ranges, side_counts
 
@@ -181,7 +181,7 @@ def _put_back_totals(
         (*params, UNIT_COST, rows.UNREADABLE, through_id, min(most, PAGE_RECORDS)),
     ).fetchall()
     back = [
-        (id_, n) for id_, body, n, buried_ms in found if unit_totals.requeue(connection, body, n, buried_ms, now_ms)
+        (id_, n) for id_, body, n, buried_ms in found if unit_streams.requeue(connection, body, n, buried_ms, now_ms)
     ]
     records = sum(n for _, n in back)
     delete(connection, [id_ for id_, _ in back])

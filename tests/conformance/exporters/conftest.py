@@ -23,7 +23,14 @@ from exporters.cost_service.lanes import (
     OtlpTelemetryExporter,
     UsageEventsExporter,
 )
-from exporters.cost_service.unit_cost import MANAGE_SCOPE, READ_SCOPE, UnitCostExporter, UnitCostSettings
+from exporters.cost_service.unit_cost import (
+    CREATE_SCOPE,
+    DELETE_SCOPE,
+    MANAGE_SCOPE,
+    READ_SCOPE,
+    UnitCostExporter,
+    UnitCostSettings,
+)
 from exporters.http_client import Endpoint
 from exporters.keyring import Keyring, KeySetting
 from exporters.pump import Limits
@@ -91,6 +98,10 @@ def unit_record(number: int) -> bytes:
 
 async def learn_no_base(stream: str, base: Sequence[BaseRecord] | None) -> None:
     raise AssertionError("nothing was to be read")
+
+
+async def block_nothing(stream: str, for_s: float) -> None:
+    raise AssertionError("no name was blocked")
 
 
 CASES = {
@@ -180,6 +191,8 @@ def keyring(key_file: Path) -> Keyring:
         "insights:read_insights",
         MANAGE_SCOPE,
         READ_SCOPE,
+        CREATE_SCOPE,
+        DELETE_SCOPE,
     }
     return Keyring([KeySetting("all", Secret(f"${{file:{key_file}}}"), everything.__contains__)])
 
@@ -210,6 +223,6 @@ def exporter(case: Case, client: CostServiceClient) -> Exporter:
         case "ai_telemetry_otlp":
             return OtlpTelemetryExporter(client)
         case "unit_cost":
-            return UnitCostExporter(client, UnitCostSettings(learn_no_base), SystemClock())
+            return UnitCostExporter(client, UnitCostSettings(learn_no_base, block_nothing), SystemClock())
         case _:
             return UsageEventsExporter(client, repeatable=True)

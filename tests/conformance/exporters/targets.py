@@ -25,7 +25,7 @@ from exporters.cost_service.unit_cost import UnitCostExporter, UnitCostSettings
 from exporters.file import FileExporter
 from exporters.otlp.exporter import OtlpExporter, OtlpSettings
 from exporters.pump import Limits
-from tests.conformance.exporters.conftest import CASES, ai_record, learn_no_base, span_ids_in
+from tests.conformance.exporters.conftest import CASES, ai_record, block_nothing, learn_no_base, span_ids_in
 from tests.support.upstream import Reply, Seen, Upstream
 
 SLOW_S = 0.02
@@ -84,7 +84,7 @@ class ServiceTarget:
             case "ai_telemetry_otlp":
                 return OtlpTelemetryExporter(self._client)
             case "unit_cost":
-                return UnitCostExporter(self._client, UnitCostSettings(learn_no_base), Impatient())
+                return UnitCostExporter(self._client, UnitCostSettings(learn_no_base, block_nothing), Impatient())
             case _:
                 return UsageEventsExporter(self._client, repeatable=True)
 

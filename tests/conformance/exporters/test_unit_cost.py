@@ -45,7 +45,7 @@ async def summing(tmp_path: Path) -> AsyncIterator[UnitRig]:
 
 
 def exporter_of(rig: UnitRig, client: CostServiceClient, clock: ManualClock, **settings: object) -> UnitCostExporter:
-    return UnitCostExporter(client, UnitCostSettings(rig.lane.learn_base, **settings), clock)  # type: ignore[arg-type]
+    return UnitCostExporter(client, UnitCostSettings(rig.lane.learn_base, rig.lane.block, **settings), clock)  # type: ignore[arg-type]
 
 
 async def ship(rig: UnitRig, exporter: UnitCostExporter, clock: ManualClock) -> None:
@@ -325,7 +325,9 @@ async def test_a_suffix_and_other_names_are_the_operators(rig: UnitRig, upstream
         "document", {"unit_cost_element": "element-name", "unit_cost_records": "/t/{kind}/{stream}/{operation}"}
     )
     client = CostServiceClient(Endpoint(upstream.base_url), keyring, "gw", preset=preset)
-    exporter = UnitCostExporter(client, UnitCostSettings(rig.lane.learn_base, suffix="-a"), SystemClock())
+    exporter = UnitCostExporter(
+        client, UnitCostSettings(rig.lane.learn_base, rig.lane.block, suffix="-a"), SystemClock()
+    )
     await rig.keep(metered(1))
     await rig.lane.learn_base("tokens", [])
     assert isinstance(await exporter.send(await rig.frozen()), Delivered)
@@ -337,7 +339,7 @@ async def test_a_suffix_and_other_names_are_the_operators(rig: UnitRig, upstream
 
 async def test_without_an_upstream_nothing_is_decided(rig: UnitRig, keyring: Keyring) -> None:
     client = CostServiceClient(Endpoint("http://127.0.0.1:9"), keyring, "gw")
-    exporter = UnitCostExporter(client, UnitCostSettings(rig.lane.learn_base), SystemClock())
+    exporter = UnitCostExporter(client, UnitCostSettings(rig.lane.learn_base, rig.lane.block), SystemClock())
     await rig.keep(metered(1))
     batch = await rig.frozen()
     assert isinstance(await exporter.send(batch), Retry)
@@ -351,3 +353,42 @@ def test_a_place_is_wide_when_it_leaves_something_out() -> None:
     assert not TotalKey(0, "", "{}").is_wide("metric")
     assert TotalKey(0, "", "").is_wide("metric")
     assert SHAPE.kind == "allocation"
+
+
+SPOKEN = {"kind": "allocation", "granularity": "HOURLY", "dimensions": ["custom:Product"]}
+
+
+async def test_a_stream_is_made_and_deleted_as_the_contract_has_it(
+    summing: UnitRig, client: CostServiceClient, upstream: Upstream, clock: ManualClock
+) -> None:
+    await summing.store.create_stream("tokens", SHAPE)
+    await ship(summing, exporter_of(summing, client, clock), clock)
+    await summing.keep(metered(1))
+    await summing.store.delete_stream("tokens", None, forced=True)
+    upstream.script.append(NO_STREAM)
+    await ship(summing, exporter_of(summing, client, clock, suffix="-a"), clock)
+    made, deleted = upstream.seen
+    assert (made.method, made.path, orjson.loads(made.body)) == ("PUT", f"{BASE}/tokens", SPOKEN)
+    assert (deleted.method, deleted.path) == ("DELETE", f"{BASE}/tokens-a?force=true")
+    assert all(len(seen.headers["Idempotency-Key"]) == 32 for seen in upstream.seen)
+    assert summing.spool.depth(UNIT_COST).delivered == 3
+
+
+BLOCKED = Reply(409, {"Retry-After": "90"}, b'{"error":{"type":"stream_blocked","message":"the name is blocked"}}')
+
+
+async def test_a_blocked_name_delays_its_stream_alone_and_loses_nothing(
+    summing: UnitRig, client: CostServiceClient, upstream: Upstream, clock: ManualClock
+) -> None:
+    await summing.keep(metered(1))
+    upstream.respond = lambda seen: BLOCKED if "tokens" in seen.path else Reply(200)
+    async with running_pump(summing.lane, exporter_of(summing, client, clock), clock, lane=UNIT_COST, limits=LIMITS):
+        await until(lambda: len(upstream.seen) == 1)
+        await summing.keep(metered(2, stream="another"))
+        await until(lambda: summing.spool.depth(UNIT_COST).delivered == 1)
+    assert [seen.path.rsplit("/", 2)[1] for seen in upstream.seen] == ["tokens", "another"]
+    assert summing.spool.depth(UNIT_COST).dead_lettered == 0
+    upstream.respond = lambda _: Reply(200)
+    summing.clock.now_ms += 90_000
+    await ship(summing, exporter_of(summing, client, clock), clock)
+    assert summing.spool.depth(UNIT_COST).delivered == 2

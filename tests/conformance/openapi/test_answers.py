@@ -93,6 +93,27 @@ def test_unit_cost_of_senders_answers_as_described(gateway: GatewayPorts, kind: 
     assert senders.ask("POST", f"{path}/sum", {"records": [{}]}).status_code == 400
 
 
+@pytest.mark.parametrize("base", ["/v1/unit-cost", "/unit-cost/v1/telemetry"])
+def test_unit_cost_streams_answer_as_described(gateway: GatewayPorts, base: str) -> None:
+    senders, document, name = gateway.senders, gateway_document(), f"of{base.replace('/', '-')}"
+    shape, posted = example(document, "NewStream"), example(document, "PostedRecords")
+    assert [senders.ask("PUT", f"{base}/{name}", shape).json()["duplicate"] for _ in range(2)] == [0, 1]
+    assert senders.ask("PUT", f"{base}/{name}", {"kind": "metric"}).status_code == 409
+    assert senders.ask("PUT", f"{base}/{name}", {}).status_code == 400
+    for kind in ("Allocation", "Metric"):
+        path = f"{base}/{kind.lower()}/{name}{'-days' * (kind == 'Metric')}"
+        assert senders.ask("POST", path, example(document, f"{kind}Records")).status_code == 202
+    assert senders.ask("POST", base, posted).status_code == 202
+    assert senders.ask("POST", base, {"records": [{}]}).status_code == 400
+    assert name in [each["name"] for each in senders.ask("GET", f"{base}?kind=allocation").json()["streams"]]
+    assert senders.ask("GET", f"{base}/{name}").json()["stream"]["dimensions"] == ["custom:Product"]
+    assert senders.ask("GET", f"{base}/none").status_code == 404
+    assert senders.ask("DELETE", f"{base}/{name}").status_code == 409
+    assert senders.ask("DELETE", f"{base}/{name}?force=true").status_code == 202
+    assert senders.ask("DELETE", f"{base}/{name}").status_code == 404
+    assert senders.ask("DELETE", f"{base}/{name}", credential=False).status_code == 401
+
+
 def test_what_other_gateways_forward_is_answered_as_described(gateway: GatewayPorts) -> None:
     senders, document = gateway.senders, gateway_document()
     envelope = example(document, "ForwardedRecords")

@@ -26,8 +26,9 @@ ALLOWED_ORIGIN = "https://app.example"
 async def base_url() -> AsyncIterator[str]:
     """A receiver on loopback with open intake, default limits, and ALLOWED_ORIGIN allowed."""
     intake = RecordingIntake()
-    routes = RouteTable([*otlp_routes(intake), *telemetry_routes(intake)])
-    receiver = Receiver(routes, Admission(OpenIntakeAuthenticator(check_host=True)), Limits(), Cors({ALLOWED_ORIGIN}))
+    admission = Admission(OpenIntakeAuthenticator(check_host=True))
+    routes = RouteTable([*otlp_routes(intake), *telemetry_routes(intake, admission)])
+    receiver = Receiver(routes, admission, Limits(), Cors({ALLOWED_ORIGIN}))
     listener = await listen(runner_for(receiver.make_server()), TcpAddress("127.0.0.1", 0))
     assert listener is not None
     yield f"http://{listener.address}"

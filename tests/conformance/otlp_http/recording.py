@@ -17,6 +17,7 @@ from gateway.contract.intake import Receipt, Sender
 from gateway.contract.outcomes import Rejection
 from gateway.contract.unit_cost import Target
 from gateway.sources.documents import documents_in
+from spool.unit_cost import StreamState
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +60,21 @@ class RecordingIntake:
         self._take(f"{name} {first_line}", body, sender, lambda _: [], json=True)
         return Receipt(len(documents.found) + len(documents.rejected), tuple(documents.rejected))
 
-    async def unit_cost(self, target: Target, body: bytes, *, sender: Sender) -> Receipt:
+    async def unit_cost(self, target: Target | None, body: bytes, *, sender: Sender) -> Receipt:
         records = parsed_json(body)["records"]
-        self._take(f"unit_cost {'/'.join(target)}", body, sender, lambda _: [], json=True)
+        self._take(f"unit_cost {'/'.join(target or ('post',))}", body, sender, lambda _: [], json=True)
         return Receipt(len(records), ())
+
+    async def create_stream(self, stream: str, body: bytes, *, sender: Sender) -> Receipt:
+        self._take(f"create {stream}", body, sender, lambda _: [], json=True)
+        return Receipt(1, ())
+
+    async def delete_stream(self, stream: str, *, forced: bool, sender: Sender) -> Receipt:
+        self._take(f"delete {stream} {forced}", b"{}", sender, lambda _: [], json=True)
+        return Receipt(1, ())
+
+    async def streams(self) -> list[StreamState]:
+        return []
 
     async def heartbeat(self, device_id: str, body: bytes, *, sender: Sender) -> Receipt:
         parsed_json(body)

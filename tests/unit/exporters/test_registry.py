@@ -19,11 +19,17 @@ from spool.unit_cost import BaseRecord
 async def learn_base(stream: str, base: Sequence[BaseRecord] | None) -> None: ...
 
 
+async def block_nothing(stream: str, for_s: float) -> None: ...
+
+
 async def test_a_lane_is_on_when_a_key_grants_its_scope_and_off_with_the_reason_else() -> None:
     grants = frozenset({"ai-telemetry-ingest:ingest-ai-telemetry", "ai-control-plane:enroll-device"}).__contains__
     settings = UpstreamSettings("https://service.example")
     client = build_client(settings, Keyring([KeySetting("k", Secret("s"), grants)]), "gw")
-    plans = {plan.lane: plan for plan in build_upstream(settings, client, SystemClock(), UnitCostSettings(learn_base))}
+    plans = {
+        plan.lane: plan
+        for plan in build_upstream(settings, client, SystemClock(), UnitCostSettings(learn_base, block_nothing))
+    }
     await client.close()
     assert plans["ai_telemetry"].exporter is not None
     assert plans["ai_telemetry"].limits.max_records == 1000

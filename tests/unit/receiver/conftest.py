@@ -56,7 +56,7 @@ async def serve() -> AsyncIterator[Serve]:
             Admission(gate or OpenIntakeAuthenticator(check_host=True), quotas, recent),
         )
         limits, cors = limits or Limits(), cors or Cors()
-        own = [*otlp_routes(intake), *telemetry_routes(intake), *further(intake, admission, limits, cors)]
+        own = [*otlp_routes(intake), *telemetry_routes(intake, admission), *further(intake, admission, limits, cors)]
         receiver = Receiver(RouteTable(own, base_path), admission, limits, cors)
         listener = await listen(runner_for(receiver.make_server()), address)
         assert listener is not None

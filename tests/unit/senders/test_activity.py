@@ -175,6 +175,8 @@ def test_each_route_has_its_format() -> None:
         "/v2/ai-telemetry/otlp/v1/traces": "otlp.traces",
         "/v2/ai-telemetry/records": "records",
         "/v1/unit-cost/value/{stream}/sum": "unit_cost",
+        "/v1/unit-cost": "unit_cost",
+        "/unit-cost/v1/telemetry": "unit_cost",
         "/v1/devices/{device_id}/ping": "devices",
         "none": "unknown",
     }
@@ -183,8 +185,8 @@ def test_each_route_has_its_format() -> None:
 
 def test_no_route_of_the_receiver_is_unknown() -> None:
     intake = RecordingIntake()
-    own = [*otlp_routes(intake), *telemetry_routes(intake), *forwarded_routes(intake)]
     admission = Admission(OpenIntakeAuthenticator(check_host=False))
+    own = [*otlp_routes(intake), *telemetry_routes(intake, admission), *forwarded_routes(intake, admission)]
     pushed = source_routes(tuple(SOURCES.values()), {}, intake, admission, Limits(), Cors(frozenset()))
     assert len(pushed) > 50
     assert [route.path for route in (*own, *pushed) if format_of(route.path) == "unknown"] == []
