@@ -45,6 +45,7 @@ _REJECTED = {
     "not_an_object": "an object must stand here",
     "not_json": "the line is not JSON",
     "not_otlp": "it looks like OTLP, and cannot be decoded",
+    "foreign_billing_row": "a row of billing data that LiteLLM did not write",
     "unknown_shape": "it is none of the shapes that this source sends",
     "missing_field": "a field that every record has is missing",
     "invalid_field": "the field breaks its rule",

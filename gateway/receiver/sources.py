@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from aiohttp import web
 
-from gateway.contract.errors import Unauthenticated
+from gateway.contract.errors import BadPayload, Unauthenticated
 from gateway.contract.intake import Intake, Receipt, Sender
 from gateway.contract.outcomes import Rejection
 from gateway.contract.scopes import INGEST_SCOPE
@@ -78,6 +78,15 @@ class SourceReceiver:
             receipt = await self._take_pieces(request, shown, sender, hold)
         return self.manner.success(request, media, receipt)
 
+    def _refuse(self, rejected: Sequence[Rejection]) -> None:
+        """Raises BadPayload where all that a request holds is *rejected* for one reason for which
+        this source refuses it: nothing of it was kept.
+        """
+        reasons = {rejection.reason for rejection in rejected}
+        reason = reasons.pop() if len(reasons) == 1 else ""
+        if reason in self._source.refusals:
+            raise BadPayload(self._source.refusals[reason], reason=reason)
+
     async def take_without_token(self, request: web.BaseRequest, _: str, hold: Hold) -> web.StreamResponse:
         """On a path that the client chooses: what stands in it, such as a
         connection's id, is no key.
@@ -135,7 +144,7 @@ class SourceReceiver:
         disabled meanwhile takes no more.
         """
         decode = decoder_for(request.headers.get("Content-Encoding", ""))
-        items = ignored = 0
+        items = ignored = taken = 0
         rejected: list[Rejection] = []
         answer: Mapping[str, object] = {}
         async for piece in pieces(request, decode, self._limits, hold):
@@ -146,8 +155,11 @@ class SourceReceiver:
             )
             hold.spend_quota()
             items, ignored = items + receipt.items, ignored + receipt.ignored
+            taken += receipt.items - len(receipt.rejected)
             rejected += receipt.rejected[: max(0, MAX_REJECTIONS_KEPT - len(rejected))]
             answer = {**answer, **receipt.answer}
+        if not taken:
+            self._refuse(rejected)
         return Receipt(items, tuple(rejected), answer=answer, ignored=ignored)
 
 

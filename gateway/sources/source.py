@@ -88,6 +88,8 @@ class Source:
     native_paths: tuple[str, ...] = ()
     """Paths that the client appends to whatever address it is given, or that it
     cannot be asked to change."""
+    refusals: Mapping[str, str] = field(default_factory=dict)
+    """Reason of a rejection -> why a request is refused of which every item is rejected for it."""
     otlp_prefixes: tuple[str, ...] = ()
     """Before `/v1/traces`, for clients that put their own path there."""
     trim: Callable[[bytes], bytes] | None = None

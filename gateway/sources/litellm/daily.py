@@ -3,9 +3,12 @@ key and model; they are no calls. Pure.
 
 Read from captures of 1.106 and `litellm/integrations/cloudzero/`, `litellm/integrations/focus/`.
 
-1. CBF: `{month, operation, data: [row]}`. Numbers may be texts. `resource/tag:prompt_tokens` is
-   inclusive; the tags of tokens are left out at 0. `cost/cost` 0 beside tokens is no price.
-   `api_requests` counts failures too; rows without a success are not sent.
+1. CBF: `{month, operation, data: [row]}`. Its path is one on which a cost service takes anyone's
+   billing drops, so only rows that LiteLLM wrote are read: their `resource/id` begins with
+   `czrn:litellm:`, or they name a model. Others are costs that may be of no AI at all. Numbers may
+   be texts. `resource/tag:prompt_tokens` is inclusive; the tags of tokens are left out at 0.
+   `cost/cost` 0 beside tokens is no price. `api_requests` counts failures too; rows without a
+   success are not sent.
 2. A day is sent again and again while it grows (every hour, by default), and may be sent again at
    any time: what was added is counted.
 3. A row's identity is day, provider, team, model, alias of the model, key prefix and user. Rows
@@ -29,6 +32,8 @@ from gateway.sources.reporting import epoch_ms
 from gateway.sources.source import SourceRead
 from gateway.sources.sums import Sum, add_sums
 
+FOREIGN_ROW: Final = "foreign_billing_row"
+"""Why a row is rejected that LiteLLM did not write."""
 _DAY_MS = 24 * 3600 * 1000
 _TAG = "resource/tag:"
 
@@ -108,17 +113,26 @@ def add_daily(rows: list[tuple[str, dict[str, Json]]], out: SourceRead, context:
     )
 
 
+def _is_of_litellm(row: Mapping[str, Json]) -> bool:
+    return text_of(row.get("resource/id")).startswith("czrn:litellm:") or _TAG + "model" in row
+
+
 def _cbf_sums(position: str, document: dict[str, Json], out: SourceRead) -> Iterator[Sum]:
     if _is_row(document):
-        yield _cbf_sum(position, document)
+        if _is_of_litellm(document):
+            yield _cbf_sum(position, document)
+        else:
+            out.measured.reject(FOREIGN_ROW, position)
         return
     data = document.get("data")
     for number, row in enumerate(data if isinstance(data, list) else ()):
         place = at(position, f"data[{number}]")
-        if isinstance(row, dict):
+        if not isinstance(row, dict):
+            out.measured.reject("not_an_object", place)
+        elif _is_of_litellm(row):
             yield _cbf_sum(place, row)
         else:
-            out.measured.reject("not_an_object", place)
+            out.measured.reject(FOREIGN_ROW, place)
 
 
 def _cbf_sum(position: str, row: dict[str, Json]) -> Sum:

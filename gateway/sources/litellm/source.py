@@ -18,7 +18,7 @@ from gateway.normalise.texts import Json
 from gateway.sources.documents import Document
 from gateway.sources.items import ignore, objects, reject, suppress
 from gateway.sources.litellm.call_types import CallType
-from gateway.sources.litellm.daily import add_daily, is_cbf, is_focus, read_line
+from gateway.sources.litellm.daily import FOREIGN_ROW, add_daily, is_cbf, is_focus, read_line
 from gateway.sources.litellm.events import LAGO, OPENMETER, is_cloud_event, is_lago, lago_report, openmeter_report
 from gateway.sources.litellm.older import is_older, older_report
 from gateway.sources.litellm.payload import LEAVES, LITELLM, is_payload, report_of
@@ -83,6 +83,10 @@ SOURCE = Source(
     retries="By default nothing is sent again: a batch of up to 512 calls is lost. With `max_retries`, 5xx and lost connections are, 4xx never.",
     ways_in=("key", "path_token"),
     native_paths=("/api/v1/events", "/v2/connections/billing/anycost/{connection_id}/billing_drops"),
+    refusals={
+        FOREIGN_ROW: "no row of this billing drop is LiteLLM's: the gateway takes AI usage, and sends billing data itself"
+        " (docs/billing.md); post billing drops of others to the cost service",
+    },
     trim=without_price_maps,
     read_line=read_line,
     leaves=LEAVES,

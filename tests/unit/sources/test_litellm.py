@@ -589,6 +589,12 @@ def test_a_payload_that_ends_with_its_price_map_does_not_swallow_the_next() -> N
 
 # ---- hostile
 
+FOREIGN = {
+    "time/usage_start": "2026-11-19T00:00:00Z",
+    "resource/id": "i-1",
+    "resource/service": "EC2",
+    "cost/cost": "7",
+}
 ROW = {
     "time/usage_start": "2026-11-19T00:00:00",
     "cost/cost": "0.07496",
@@ -606,6 +612,15 @@ ROW = {
 }
 DAILY = {"month": "2026-11", "operation": "replace_hourly", "data": [ROW]}
 SHAPES = [payload(), failure(), OLDER, DAILY, ROW]
+
+
+def test_billing_data_that_litellm_did_not_write_is_no_usage() -> None:
+    out = read("litellm", {**DAILY, "data": [FOREIGN, ROW, {"BilledCost": "1"}]}).measured
+    assert [(x.reason, x.position) for x in out.rejected] == [
+        ("foreign_billing_row", "data[0]"), ("foreign_billing_row", "data[2]"),
+    ]  # fmt: skip
+    assert len(out.points) == len(read("litellm", ROW).measured.points)
+    assert read("litellm", FOREIGN).measured.rejected[0].reason == "foreign_billing_row"
 
 
 @pytest.mark.parametrize("sent", SHAPES, ids=["success", "failure", "older", "daily", "row"])
