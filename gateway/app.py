@@ -58,6 +58,7 @@ from gateway.senders.store import WRITE_EVERY_S, SenderStore
 from gateway.usage.following import UsageFollower
 from gateway.usage.forgetting import Delivered, UserForgetter
 from gateway.usage.query import UsageQueries
+from gateway.views.store import Views
 from spool.data_dir import make_data_dir
 from spool.errors import SpoolLocked
 from spool.sqlite.spool import SqliteSpool
@@ -250,6 +251,7 @@ class Gateway:
         self.budgets = await Budgets.open(
             self._control, now_ms=self._now_ms, webhooks=webhooks_of(self.config.budgets), follower=follower
         )
+        self._views = await Views.open(self._control, now_ms=self._now_ms)
         snapshot = Snapshot(
             self.spool,
             self.devices,
@@ -327,6 +329,7 @@ class Gateway:
             receiver=self.receiver,
             rounds=self._rounds,
             budgets=self.budgets,
+            views=self._views,
             spool=self.spool,
             keys=self.keys,
             devices=self.devices,
@@ -362,7 +365,7 @@ class Gateway:
     def _user_forgetter(self) -> UserForgetter:
         service = None if self.service is None else Delivered(self.service.database, forget_user)
         secret_file = self.config.data_dir / USER_SECRET_FILE
-        named_in = (self.budgets.forget_users,)
+        named_in = (self.budgets.forget_users, self._views.forget_users)
         return UserForgetter(self.spool.operator(), self._control, self.usage, secret_file, service, named_in)
 
     def _context_of(self, listener: str) -> ssl.SSLContext | None:

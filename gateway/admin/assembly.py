@@ -30,6 +30,7 @@ from gateway.receiver.server import Receiver
 from gateway.senders.activity import Senders
 from gateway.usage.forgetting import UserForgetter
 from gateway.usage.query import UsageQueries
+from gateway.views.store import Views
 from spool.store import Spool
 
 
@@ -43,6 +44,7 @@ def build_admin(
     receiver: Receiver,
     rounds: Rounds,
     budgets: Budgets,
+    views: Views,
     spool: Spool,
     keys: KeyStore,
     devices: DeviceStore,
@@ -80,6 +82,7 @@ def build_admin(
         devices=devices,
         insights=rounds,
         budgets=budgets,
+        views=views,
         senders=senders,
         spool=spool,
         usage=usage,

@@ -11,6 +11,7 @@ from gateway.admin import (
     billing,
     budgets,
     calls,
+    costs,
     dead_letters,
     devices,
     insights,
@@ -19,6 +20,7 @@ from gateway.admin import (
     spool_files,
     usage,
     users,
+    views,
 )
 from gateway.admin.backup import BackupSource
 from gateway.admin.dead_letters import DeadLetterRequests
@@ -32,6 +34,7 @@ from gateway.billing.requests import BillingRequests
 from gateway.budgets.book import Budgets
 from gateway.usage.forgetting import UserForgetter
 from gateway.usage.query import UsageQueries
+from gateway.views.store import Views
 from spool.store import SettledReader
 
 S = TypeVar("S")
@@ -41,11 +44,13 @@ SERVICE_KEY_OPERATIONS: Final[tuple[KeyOperation, ...]] = tuple(map(keys.of_serv
 OPERATIONS: Final[tuple[AnyOperation, ...]] = (
     spool_files.STATUS,
     *usage.OPERATIONS,
+    *costs.OPERATIONS,
     *calls.OPERATIONS,
     *users.OPERATIONS,
     *billing.OPERATIONS,
     *insights.OPERATIONS,
     *budgets.OPERATIONS,
+    *views.OPERATIONS,
     *keys.OPERATIONS,
     *SERVICE_KEY_OPERATIONS,
     *devices.OPERATIONS,
@@ -68,6 +73,7 @@ class AdminStores:
     devices: Devices | None = None
     insights: Insights | None = None
     budgets: Budgets | None = None
+    views: Views | None = None
     senders: SenderSource | None = None
     spool: SpoolFiles | None = None
     usage: UsageQueries | None = None
@@ -84,11 +90,13 @@ class AdminStores:
         yield from _bound(dead_letters.OPERATIONS, self.dead_letters)
         yield from _bound(devices.OPERATIONS, self.devices)
         yield from _bound(usage.OPERATIONS, self.usage)
+        yield from _bound(costs.OPERATIONS, self.usage)
         yield from _bound(calls.OPERATIONS, self.calls)
         yield from _bound(users.OPERATIONS, self.users)
         yield from _bound(billing.OPERATIONS, self.billing)
         yield from _bound(insights.OPERATIONS, self.insights)
         yield from _bound(budgets.OPERATIONS, self.budgets)
+        yield from _bound(views.OPERATIONS, self.views)
         yield from _bound(senders.OPERATIONS, self.senders)
         yield from _bound(spool_files.OPERATIONS, self.spool)
         yield from _bound(backup.OPERATIONS, self.backup)

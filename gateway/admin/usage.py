@@ -72,7 +72,7 @@ def _parameter(name: str, description: str, schema: Json) -> Json:
     return {"name": name, "in": "query", "description": description, "schema": schema}
 
 
-_PARAMETERS: Final = (
+PARAMETERS: Final = (
     _parameter("from", f"The first hour (inclusive); without it {DEFAULT_DAYS} UTC days, today included.", _TIME),
     _parameter("to", "The end (exclusive); without it, now.", _TIME),
     _parameter(
@@ -109,15 +109,15 @@ _NAMES: Final[Json] = {
 }
 
 
-def _object(properties: Json, required: Iterable[str]) -> Json:
+def object_schema(properties: Json, required: Iterable[str]) -> Json:
     return {"type": "object", "required": list(required), "properties": properties}
 
 
 _LIST: Final = list_answer(GROUPS, "Usage")["content"]["application/json"]["schema"]["properties"]
-_SUMS: Final = _object(_COUNTED, _COUNTED)
-_KEYS: Final[Json] = {
+_SUMS: Final = object_schema(_COUNTED, _COUNTED)
+ANSWER_KEYS: Final[Json] = {
     **_LIST,
-    GROUPS.root: {"type": "array", "items": _object(_NAMES | _COUNTED, _COUNTED)},
+    GROUPS.root: {"type": "array", "items": object_schema(_NAMES | _COUNTED, _COUNTED)},
     "rest": {"description": "What no row of this page holds.", "oneOf": [_SUMS, {"type": "null"}]},
     "totals": _SUMS,
     "from": _TIME_OR_NULL,
@@ -125,12 +125,12 @@ _KEYS: Final[Json] = {
     "counted_through": _TIME_OR_NULL | {"description": "Calls whose outcome was final by then are in the sums."},
     "hours_from": _TIME_OR_NULL | {"description": "Hours are kept since then; before it only days."},
 }
-_ANSWER: Final = _object(_KEYS, _KEYS)
+_ANSWER: Final = object_schema(ANSWER_KEYS, ANSWER_KEYS)
 
 SHOW: Final = Operation(
     method="GET", path=USAGE, id="showUsage", tag="Usage",
     summary="Calls, tokens and cost by dimensions, or by hour or day",
     text="Billed calls by the start of the call, from the gateway's own sums.",
-    handler=show, query=_PARAMETERS, errors=(400, 503), answer=Answer("A page, with the totals.", _ANSWER),
+    handler=show, query=PARAMETERS, errors=(400, 503), answer=Answer("A page, with the totals.", _ANSWER),
 )  # fmt: skip
 OPERATIONS: Final[tuple[Operation[UsageQueries, Any], ...]] = (SHOW,)

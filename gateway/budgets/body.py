@@ -8,11 +8,11 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from gateway.budgets.budget import MEASURES, PERIODS, Period
 from gateway.common.body import Body, Refused
+from gateway.common.one_line import MAX_CHARS, OneLine
 from gateway.contract.budgets import Measure
 from gateway.contract.errors import BadPayload
 from gateway.usage.saved_filter import SavedFilter
 
-NAME_MAX_CHARS: Final = 100
 MOST_PERCENT: Final = 1000
 MOST_THRESHOLDS: Final = 10
 _AMOUNT: Final = r"^[0-9]{1,12}(\.[0-9]{1,12})?$"
@@ -36,15 +36,6 @@ class ThresholdBody(BaseModel):
     percent: Percent
 
 
-Name = Annotated[
-    str,
-    Field(
-        min_length=1,
-        max_length=NAME_MAX_CHARS,
-        pattern=r"^[^\x00-\x1f\x7f-\x9f]*[^\x00-\x1f\x7f-\x9f\s][^\x00-\x1f\x7f-\x9f]*$",
-        description=f"text of 1 to {NAME_MAX_CHARS} characters on one line",
-    ),
-]
 Amount = Annotated[
     str,
     Field(pattern=_AMOUNT, description='a decimal number above 0 as text such as "1000" or "12.50"'),
@@ -66,7 +57,7 @@ StopAt = Annotated[
     Percent | None, Field(description=f"a whole number of percent from 1 to {MOST_PERCENT}, or null for never,")
 ]
 WebhookName = Annotated[
-    Annotated[str, Field(min_length=1, max_length=NAME_MAX_CHARS)] | None,
+    Annotated[str, Field(min_length=1, max_length=MAX_CHARS)] | None,
     Field(description="a name in budgets.webhooks of the configuration, or null for budgets.webhook,"),
 ]
 
@@ -92,7 +83,7 @@ class NewBudget(Body):
 
     model_config = ConfigDict(json_schema_extra={"example": EXAMPLE})
 
-    name: Name
+    name: OneLine
     amount: Amount
     currency: Currency
     period: PeriodWord
@@ -107,7 +98,7 @@ class BudgetChange(Body):
 
     model_config = ConfigDict(json_schema_extra={"minProperties": 1, "example": {"amount": "1500"}})
 
-    name: Name = ""
+    name: OneLine = ""
     amount: Amount = ""
     currency: Currency = ""
     period: PeriodWord = "month"

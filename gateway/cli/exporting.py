@@ -14,11 +14,15 @@ import click
 from gateway.admin import usage
 from gateway.cli.printing import harmless
 from gateway.cli.requests import USAGE, ask
+from gateway.cli.views import view_named
 from gateway.common.plural import plural
+from gateway.common.wall_clock import wall_ms
 from gateway.config.model import Config
 from gateway.usage.export import focus
 from gateway.usage.export.files import WRITERS, NoParquet
 from gateway.usage.export.rows import Row, columns, rows_of
+from gateway.usage.saved_filter import query_of
+from gateway.views.view import times_of
 
 DEFAULT_GROUPS: Final = ("provider", "model", "team")
 _STEPS: Final = {"day": timedelta(days=1), "hour": timedelta(hours=1)}
@@ -35,10 +39,25 @@ class Export(NamedTuple):
     group_by: tuple[str, ...] = DEFAULT_GROUPS
     to: Path | None = None
     """None for stdout."""
+    where: tuple[tuple[str, str], ...] = ()
+    """Filters, as parameters of the question."""
 
 
-async def export(config: Config, asked: Export) -> int:
+class Typed(NamedTuple):
+    """The options, as they were typed; times are needed where no view is named."""
+
+    since: str | None
+    until: str | None
+    form: str
+    interval: str | None = None
+    group_by: str | None = None
+    to: Path | None = None
+    view: str | None = None
+
+
+async def export(config: Config, typed: Typed) -> int:
     """0 when all of it was written. Raises ClickException."""
+    asked = await asked_by(config, typed)
     rows = [row async for row in export_rows(config, asked)]
     head: Sequence[str] = columns(asked.group_by)
     if asked.form == "focus":
@@ -55,6 +74,23 @@ async def export(config: Config, asked: Export) -> int:
     if asked.to is not None:
         click.echo(f"{asked.to}: {plural(len(rows), 'row', 'rows')}", err=True)
     return 0
+
+
+async def asked_by(config: Config, typed: Typed) -> Export:
+    """What is exported: as it was typed, else as the view has it. FOCUS has groups of its own."""
+    view = None if typed.view is None else await view_named(config, typed.view)
+    begins, ends = (None, None) if view is None else times_of(view.range, wall_ms())
+    since = begins if typed.since is None else full_hour("--from", typed.since)
+    until = ends if typed.until is None else full_hour("--to", typed.until)
+    if since is None or until is None:
+        raise click.UsageError("--from and --to are needed, or a --view")
+    groups = DEFAULT_GROUPS if typed.group_by is None else tuple(typed.group_by.split(","))
+    interval = typed.interval or "day"
+    if view is not None and typed.form != "focus":
+        groups = view.group_by if typed.group_by is None else groups
+        interval = typed.interval or view.interval or "day"
+    where = () if view is None else tuple(query_of(view.filter))
+    return Export(since, until, typed.form, interval, groups, typed.to, where)
 
 
 def write_rows(form: str, to: IO[bytes], head: Sequence[str], rows: Iterable[Row]) -> None:
@@ -90,7 +126,8 @@ def _end_of_period(start: datetime, interval: str) -> datetime:
 
 async def _period(config: Config, asked: Export, start: datetime, end: datetime) -> dict[str, Any]:
     """The answer with the groups of all pages."""
-    question = [("from", start.isoformat()), ("to", end.isoformat()), ("group_by", ",".join(asked.group_by))]
+    within = [("from", start.isoformat()), ("to", end.isoformat())]
+    question = [*within, ("group_by", ",".join(asked.group_by)), *asked.where]
     page = await ask(
         config, USAGE, usage.SHOW, query=[*question, ("sort_key", "name"), ("sort_order", "asc"), ("limit", _PAGE)]
     )

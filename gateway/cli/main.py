@@ -25,6 +25,7 @@ from gateway.cli.options import (
 )
 from gateway.cli.senders_commands import senders
 from gateway.cli.usage_commands import export, forget_user, reconcile, usage
+from gateway.cli.views_commands import views
 from gateway.config.model import Config
 from gateway.local_service.misbehave import parse_misbehave
 
@@ -571,6 +572,7 @@ main.add_command(senders)
 main.add_command(keys)
 main.add_command(usage)
 main.add_command(budgets)
+main.add_command(views)
 main.add_command(export)
 main.add_command(billing)
 main.add_command(forget_user)

@@ -42,6 +42,7 @@ from gateway.storage.database import Database
 from gateway.usage.forgetting import Delivered, UserForgetter
 from gateway.usage.query import UsageQueries
 from gateway.usage.rollups import make_rollup_tables
+from gateway.views.store import Views
 from spool.data_access import refuse_no_access
 from spool.data_dir import DATABASE
 from spool.data_lock import DataLock
@@ -141,6 +142,12 @@ async def _billing(config: Config) -> AsyncIterator[BillingRequests]:
 
 
 @asynccontextmanager
+async def _views(config: Config) -> AsyncIterator[Views]:
+    async with _usage(config) as usage:
+        yield await Views.open(usage.database, now_ms=wall_ms)
+
+
+@asynccontextmanager
 async def _delivered(data_dir: Path) -> AsyncIterator[Delivered | None]:
     """What an embedded service holds; None where there never was one."""
     if not _holds(data_dir, OF_SERVICE.database):
@@ -163,7 +170,8 @@ async def _users(config: Config) -> AsyncIterator[UserForgetter]:
             queries = UsageQueries(database, now_ms=wall_ms)
             async with _delivered(data_dir) as service:
                 budgets = await Budgets.open(database, now_ms=wall_ms, webhooks={})
-                named_in = (budgets.forget_users,)
+                views = await Views.open(database, now_ms=wall_ms)
+                named_in = (budgets.forget_users, views.forget_users)
                 yield UserForgetter(letters, database, queries, data_dir / USER_SECRET_FILE, service, named_in)
         finally:
             await database.close()
@@ -179,6 +187,7 @@ SPOOL: Final = Subject("spool", DATABASE, _spool)
 BACKUP: Final = Subject("gateway's files", INBOUND.database, _backup)
 
 BUDGETS: Final = Subject("budgets", INBOUND.database, _budgets)
+VIEWS: Final = Subject("views", INBOUND.database, _views)
 USAGE: Final = Subject("usage", INBOUND.database, _usage)
 BILLING: Final = Subject("usage", INBOUND.database, _billing)
 USERS: Final = Subject("spool", DATABASE, _users)

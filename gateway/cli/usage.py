@@ -10,10 +10,13 @@ from rich.table import Table
 from gateway.admin import usage
 from gateway.cli.printing import plain, print_table
 from gateway.cli.requests import USAGE, ask
+from gateway.cli.views import over, view_named
 from gateway.cli.where import parameters_of
 from gateway.common.plural import plural
+from gateway.common.wall_clock import wall_ms
 from gateway.config.model import Config
 from gateway.usage.request import GROUP_BY
+from gateway.views.view import question_of
 
 LIMIT: Final = 20
 UNKNOWN: Final = "unknown"
@@ -29,6 +32,7 @@ class Options(NamedTuple):
     where: tuple[str, ...] = ()
     sort: str | None = None
     limit: int | None = None
+    view: str | None = None
 
     def query(self) -> list[tuple[str, str]]:
         """The parameters of the operation. Raises UsageError for a filter without a value."""
@@ -46,11 +50,15 @@ class Options(NamedTuple):
 
 async def print_usage(config: Config, options: Options, *, as_json: bool) -> int:
     """0 when the usage was printed."""
-    answer = await ask(config, USAGE, usage.SHOW, query=options.query())
+    query = options.query()
+    if options.view is not None:
+        query = over(question_of(await view_named(config, options.view), wall_ms()), query)
+    answer = await ask(config, USAGE, usage.SHOW, query=query)
     if as_json:
         click.echo(json.dumps(answer))
     else:
-        names = ("start",) if options.interval else (options.group_by or ",".join(GROUP_BY)).split(",")
+        asked = dict(query)
+        names = ("start",) if "interval" in asked else asked.get("group_by", ",".join(GROUP_BY)).split(",")
         print_answer(answer, names)
     return 0
 

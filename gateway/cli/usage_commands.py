@@ -29,6 +29,7 @@ to_option = click.option("--to", "until", help="The end, not included; without i
     metavar="NAME=VALUE",
     help="Only these, such as team=core, or team= for unknown; may be repeated.",
 )
+@click.option("--view", help="Name of a saved view; what else is named replaces its own.")
 @click.option("--sort", help="cost, calls, input_tokens, output_tokens or name.")
 @click.option("--limit", type=click.IntRange(min=1, max=500), help="At most so many rows; 20 without it.")
 @json_option
@@ -42,8 +43,9 @@ def usage(config_file: Path | None, data_dir: Path | None, as_json: bool, **opti
 @click.command()
 @config_option
 @data_dir_option
-@click.option("--from", "since", required=True, help="The first day, such as 2026-01-05; UTC.")
-@click.option("--to", "until", required=True, help="The end, not included.")
+@click.option("--from", "since", help="The first day, such as 2026-01-05; UTC. Needed without --view.")
+@click.option("--to", "until", help="The end, not included. Needed without --view.")
+@click.option("--view", help="Name of a saved view: its filter, groups, interval and range, unless they are named.")
 @click.option(
     "--format",
     "form",
@@ -55,9 +57,7 @@ def usage(config_file: Path | None, data_dir: Path | None, as_json: bool, **opti
 @click.option(
     "--interval",
     type=click.Choice(["day", "hour"]),
-    default="day",
-    show_default=True,
-    help="Of one row: a UTC day or an hour.",
+    help="Of one row: a UTC day, without it, or an hour.",
 )
 @click.option("--group-by", help=f"Up to three of {_DIMENSIONS}, separated by commas; provider,model,team without it.")
 @click.option(
@@ -66,26 +66,28 @@ def usage(config_file: Path | None, data_dir: Path | None, as_json: bool, **opti
 def export(
     config_file: Path | None,
     data_dir: Path | None,
-    since: str,
-    until: str,
+    since: str | None,
+    until: str | None,
+    view: str | None,
     form: str,
-    interval: str,
+    interval: str | None,
     group_by: str | None,
     to: Path | None,
 ) -> None:
     """Write usage by day or hour to a file; focus is CSV as FOCUS 1.2 has it."""
-    from gateway.cli.exporting import DEFAULT_GROUPS, Export, full_hour  # noqa: PLC0415 as above
+    from gateway.cli.exporting import Typed  # noqa: PLC0415 as above
     from gateway.cli.exporting import export as write  # noqa: PLC0415 as above
 
-    if form == "focus" and (group_by is not None or interval != "day"):
+    if form == "focus" and (group_by is not None or interval == "hour"):
         raise click.UsageError(
             "--format focus is by day, provider, model and team: leave out --group-by and --interval"
         )
     if form == "parquet" and to is None:
         raise click.UsageError("--format parquet: name a file with -o")
-    groups = DEFAULT_GROUPS if group_by is None else tuple(group_by.split(","))
-    asked = Export(full_hour("--from", since), full_hour("--to", until), form, interval, groups, to)
-    sys.exit(asyncio.run(write(config_of(config_file, data_dir), asked)))
+    if view is None and (since is None or until is None):
+        raise click.UsageError("--from and --to are needed, or a --view")
+    typed = Typed(since, until, form, interval, group_by, to, view)
+    sys.exit(asyncio.run(write(config_of(config_file, data_dir), typed)))
 
 
 @click.command("forget-user")

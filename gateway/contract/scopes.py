@@ -24,6 +24,7 @@ ENROLL_SCOPE = "ai-control-plane:enroll-device"
 HEARTBEAT_SCOPE = "ai-control-plane:heartbeat-device"
 PING_SCOPE = "ai-control-plane:ping-device"
 READ_COSTS_SCOPE = "billing:read_costs"
+READ_DIMENSIONS_SCOPE = "billing:read_dimensions"
 MCP_SCOPE = "ai-hub:mcp"
 
 SEND_AI_TELEMETRY = "send-ai-telemetry"
@@ -50,7 +51,7 @@ class Scope(NamedTuple):
 CATALOGUE: tuple[Scope, ...] = (
     Scope(INGEST_SCOPE, "Send AI Telemetry", write_only=True, use_case=SEND_AI_TELEMETRY),
     Scope(READ_COSTS_SCOPE, "Cost & Usage Data"),
-    Scope("billing:read_dimensions", "Cost & Usage Data"),
+    Scope(READ_DIMENSIONS_SCOPE, "Cost & Usage Data"),
     Scope("billing:read_resource_tags", "Cost & Usage Data"),
     Scope("views:create_view", "Views"),
     Scope("views:delete_view", "Views"),

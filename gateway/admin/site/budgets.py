@@ -1,6 +1,7 @@
 """Budgets: the list with what is spent of each, and each one with its filter and alerts."""
 
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any, Final
 
 from aiohttp import web
@@ -24,7 +25,7 @@ async def load(request: web.Request) -> dict[str, Any]:
 
 def budgets(answer: Mapping[str, Any]) -> dict[str, Any]:
     """The template's context of an answer of the list."""
-    rows = [{**each, "bar": bar_of(each["state"])} for each in answer["budgets"]]
+    rows = [{**each, "bar": bar_of(each["state"]), "money": money_of(each["state"])} for each in answer["budgets"]]
     return {"list": listing(LIST, {**answer, "budgets": rows}, shown=("period",))}
 
 
@@ -38,7 +39,12 @@ def budget(found: Mapping[str, Any]) -> dict[str, Any]:
         (SHOWN[dimension], ", ".join("unknown" if name is None else name for name in names))
         for dimension, names in found["filter"].items()
     ]
-    return {"budget": found, "bar": bar_of(found["state"]), "keeps": keeps}
+    return {"budget": found, "bar": bar_of(found["state"]), "money": money_of(found["state"]), "keeps": keeps}
+
+
+def money_of(state: Mapping[str, Any]) -> dict[str, Decimal | None]:
+    """Amounts to be read; None where one is not known."""
+    return {name: None if state[name] is None else Decimal(state[name]) for name in ("spent", "remaining", "forecast")}
 
 
 def bar_of(state: Mapping[str, Any]) -> dict[str, Any]:

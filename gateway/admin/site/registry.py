@@ -14,12 +14,14 @@ from gateway.admin.site import (
     senders,
     settings,
     usage,
+    views,
 )
 from gateway.admin.site.view import Action, View
 
 VIEWS: Final[tuple[View, ...]] = (
     overview.VIEW,
     usage.VIEW,
+    *views.VIEWS,
     *budgets.VIEWS,
     delivery.VIEW,
     senders.VIEW,

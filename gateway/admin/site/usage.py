@@ -1,5 +1,6 @@
 """Usage by one dimension: every provider, model, team, …, page by page."""
 
+from collections.abc import Sequence
 from typing import Any, Final, get_args
 
 from aiohttp import web
@@ -8,6 +9,7 @@ from gateway.admin.parts import PARTS, STORES
 from gateway.admin.site.usage_figures import Row, cost_of, row_of
 from gateway.admin.site.usage_question import RANGES, SHOWN, Question, dimension_of, question_of
 from gateway.admin.site.view import View
+from gateway.admin.site.views import tabs
 from gateway.contract.errors import BadPayload, NotFound
 from gateway.usage.figures import Breakdown
 from gateway.usage.grains import Dimension
@@ -23,8 +25,15 @@ SORTED: Final[dict[OrderBy, str]] = {
 """Column -> its head, in the order of the table."""
 
 
-def usage(question: Question, dimension: Dimension, order: OrderBy, first: int, found: Breakdown) -> dict[str, Any]:
-    """The template's context."""
+def usage(
+    question: Question,
+    dimension: Dimension,
+    order: OrderBy,
+    first: int,
+    found: Breakdown,
+    saved: Sequence[tuple[str, str, bool]] = (),
+) -> dict[str, Any]:
+    """The template's context. *saved*: links to views that are kept."""
     rows = [row_of(question, dimension, group.names[0], group.sums) for group in found.groups]
 
     def path(**changed: str | int) -> str:
@@ -50,6 +59,7 @@ def usage(question: Question, dimension: Dimension, order: OrderBy, first: int, 
         "before": path(first=max(0, first - PER_PAGE)) if first else "",
         "after": path(first=first + PER_PAGE) if first + len(rows) < found.count else "",
         "overview": question.path(),
+        "saved": saved,
     }
 
 
@@ -66,7 +76,8 @@ async def load(request: web.Request) -> dict[str, Any]:
         dimension, within=question.range.within(request.app[PARTS].now_ms()), where=question.where, order_by=order,
         ascending=order == "name", offset=first, limit=PER_PAGE,
     )  # fmt: skip
-    return usage(question, dimension, order, first, found)
+    saved = await tabs(request.app[STORES].views)
+    return usage(question, dimension, order, first, found, saved)
 
 
 def order_of(name: str) -> OrderBy:

@@ -348,6 +348,39 @@ def test_usage_answers_as_described(gateway: GatewayPorts) -> None:
     assert admin.ask("POST", "/v2/users/forget", {}).status_code == 400
 
 
+def test_views_answer_as_described(gateway: GatewayPorts) -> None:
+    admin, new = gateway.admin, example(gateway_document(), "NewView")
+    made = admin.ask("POST", "/v2/views", new)
+    assert made.status_code == 201
+    path = f"/v2/views/{made.json()['view']['id']}"
+    assert admin.ask("POST", "/v2/views", new).status_code == 409
+    assert admin.ask("POST", "/v2/views", {"name": ""}).status_code == 400
+    assert admin.ask("GET", "/v2/views?sort_key=updated_at&limit=1").json()["views"]
+    assert admin.ask("GET", "/v2/views?sort_key=odd").status_code == 400
+    assert admin.ask("GET", admin.ask("GET", path).json()["view"]["usage"]).status_code == 200
+    assert admin.ask("PATCH", path, example(gateway_document(), "ViewChange")).json()["view"]["range"] == "last_month"
+    assert admin.ask("PATCH", path, {}).status_code == 400
+    assert admin.ask("GET", path.removeprefix("/v2")).status_code == 200
+    assert admin.ask("GET", "/views/none").status_code == 404
+    assert admin.ask("GET", path, headers={"Authorization": gateway.other_key}).status_code == 403
+    assert admin.ask("DELETE", path).status_code == 204
+    for method, content in (("GET", None), ("PATCH", {"name": "x"}), ("DELETE", None)):
+        assert admin.ask(method, path, content).status_code == 404
+
+
+def test_costs_for_keys_answer_as_described(gateway: GatewayPorts) -> None:
+    admin, own = gateway.admin, {"Authorization": gateway.senders.headers["Authorization"]}
+    for path in (
+        "/v2/billing/costs?group_by=team&limit=1",
+        "/v2/billing/costs?interval=day",
+        "/v2/billing/dimensions?name=team",
+    ):
+        assert admin.ask("GET", path, headers=own).status_code == 200
+        assert admin.ask("GET", path, headers={"Authorization": gateway.other_key}).status_code == 403
+    assert admin.ask("GET", "/v2/billing/costs?group_by=odd").status_code == 400
+    assert admin.ask("GET", "/v2/billing/dimensions?name=odd").status_code == 400
+
+
 def test_budgets_answer_as_described(gateway: GatewayPorts) -> None:
     admin, new = gateway.admin, example(gateway_document(), "NewBudget")
     made = admin.ask("POST", "/v2/budgets", new)

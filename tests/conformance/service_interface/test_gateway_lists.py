@@ -14,8 +14,8 @@ from tests.conformance.service_interface import published
 from tests.conformance.service_interface.endpoints import INSIGHT
 from tests.support.gateway_process import GatewayProcess
 
-LISTS = ("/v2/insights", "/v2/keys", "/v2/budgets", "/v2/dead-letters")
-FILLED = LISTS[:3]
+LISTS = ("/v2/insights", "/v2/keys", "/v2/budgets", "/v2/views", "/v2/dead-letters")
+FILLED = LISTS[:4]
 ROWS = 7
 
 every_list = pytest.mark.parametrize("path", LISTS)
@@ -59,6 +59,7 @@ class Admin:
                 assert (await self.ask("POST", "/v2/keys", body=scopes))[0] == 201
                 budget = {"name": f"b{n}", "amount": "1", "currency": "USD", "period": "month"}
                 assert (await self.ask("POST", "/v2/budgets", body=budget))[0] == 201
+                assert (await self.ask("POST", "/v2/views", body={"name": f"v{n}"}))[0] == 201
                 assert (await self.ask("POST", "/v2/insights", body={**INSIGHT, "title": f"t{n % 3}"}))[0] == 201
 
 

@@ -1,0 +1,86 @@
+"""`budgets`, `views`, and `usage` and `export` by a view, on the files of a stopped gateway."""
+
+import json
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.common.wall_clock import wall_ms
+from gateway.storage.database import Database
+from gateway.usage import rollups
+from gateway.usage.tally import HOUR_MS
+from spool.clock import rfc3339_ms
+from spool.data_dir import make_data_dir
+from tests.support.commands import Ended, run_telemetry_gateway
+from tests.unit.usage.test_tally import counted, record
+
+Run = Callable[..., Ended]
+
+
+@pytest.fixture
+async def data_dir(tmp_path: Path) -> Path:
+    """A gateway that counted three calls of today."""
+    folder, now_ms = tmp_path / "data", wall_ms()
+    make_data_dir(folder)
+    database = await Database.open(folder / "control.db")
+    await rollups.make_rollup_tables(database)
+    cost = {"amount": "0.5", "currency": "USD", "source": "reported"}
+    calls: list[dict[str, Any]] = [
+        record(attribution={"team": team}, cost=cost, started_at=rfc3339_ms(now_ms)) for team in ("core", "core", "web")
+    ]
+    sums = counted(*calls, now_ms=now_ms).sums
+    await database.write(partial(rollups.add, sums=sums, now_hour=now_ms // HOUR_MS))
+    await database.close()
+    return folder
+
+
+@pytest.fixture
+def run(data_dir: Path) -> Run:
+    def run(*arguments: str, code: int = 0) -> Ended:
+        ended = run_telemetry_gateway(*arguments, environ={"TELEMETRY_GATEWAY_DATA": str(data_dir)})
+        assert ended.code == code, ended.err
+        return ended
+
+    return run
+
+
+def test_a_budget_is_made_shown_changed_and_deleted(run: Run) -> None:
+    wanted = ("--currency", "USD", "--period", "year", "--where", "team=core", "--alert", "50", "--stop-at", "90")
+    made = run("budgets", "create", "Core", "--amount", "1.5", *wanted, "--json").json["budget"]
+    assert (made["state"]["spent"], made["filter"], made["stop_at"]) == ("1", {"team": ["core"]}, 90)
+    assert [alert["percent"] for alert in made["alerts"]] == [50]
+    assert "67 %" in run("budgets", "list").out
+    assert "spent 1 of 1.5 USD" in run("budgets", "show", "Core").out
+    changed = run("budgets", "change", "Core", "--amount", "3", "--stop-at", "0", "--json").json["budget"]
+    assert (changed["amount"], changed["stop_at"], changed["alerts"][0]["is_rearmed"]) == ("3", None, True)
+    assert "no budget has this name" in run("budgets", "show", "none", code=1).err
+    assert "--period" in run("budgets", "create", "x", "--amount", "1", "--currency", "USD", code=2).err
+    assert (
+        "currency" in run("budgets", "create", "x", "--amount", "1", "--currency", "usd", "--period", "day", code=1).err
+    )
+    run("budgets", "delete", made["id"])
+    assert run("budgets", "list", "--json").json["budgets"] == []
+
+
+def test_usage_and_export_take_a_view(run: Run, tmp_path: Path) -> None:
+    run("views", "create", "Core", "--where", "team=core", "--group-by", "team,model", "--range", "this_year")
+    assert "team=core" in run("views", "list").out
+    found = run("usage", "--view", "Core", "--json").json
+    assert [(row["team"], row["calls"]) for row in found["usage"]] == [("core", 2)]
+    assert "core" in run("usage", "--view", "Core").out
+    by_day = run("usage", "--view", "Core", "--interval", "day", "--json").json
+    assert [row["calls"] for row in by_day["usage"]] == [2]
+    to = tmp_path / "core.ndjson"
+    run("export", "--view", "Core", "--format", "ndjson", "-o", str(to))
+    assert [(row["team"], row["calls"], row["cost"]) for row in map(json.loads, to.read_text().splitlines())] == [
+        ("core", 2, "1")
+    ]
+    changed = run("views", "change", "Core", "--interval", "day", "--json").json["view"]
+    assert (changed["interval"], changed["filter"]) == ("day", {"team": ["core"]})
+    assert "this_year, by day" in run("views", "show", "Core").out
+    assert "no view has this name" in run("usage", "--view", "none", code=1).err
+    assert "--view" in run("export", code=2).err
+    run("views", "delete", "Core")
