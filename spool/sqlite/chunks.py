@@ -55,8 +55,8 @@ def chunk_of(
     return ChunkRow(seq, lane, received_ms, ends_of(records), facts, links, b"".join(records), len(records))
 
 
-def insert_chunk(connection: sqlite3.Connection, chunk: ChunkRow) -> None:
-    """Insert one row of table `chunk`, compressed."""
+def insert_chunk(connection: sqlite3.Connection, chunk: ChunkRow) -> int:
+    """Insert one row of table `chunk`, compressed; the bytes that it takes."""
     facts, links, body = pack(chunk.facts), pack(chunk.links), pack(chunk.body)
     packed = (
         PACKED_BODY * (body is not chunk.body)
@@ -77,6 +77,7 @@ def insert_chunk(connection: sqlite3.Connection, chunk: ChunkRow) -> None:
             packed,
         ),
     )
+    return len(facts) + len(links) + len(body) + len(chunk.ends)
 
 
 def insert_moved(connection: sqlite3.Connection, lane: Lane, moved: Moved) -> None:

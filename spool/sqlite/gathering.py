@@ -6,6 +6,9 @@ what came while the one before it was on its way to the disk. A writer that slee
 iteration of the loop ends: all requests that it brought share a commit. A lock keeps the two apart;
 who needs a position to stay true until its append holds it in between (`reserve`). Chunk numbers
 are handed out here, so a record can be named before it is on disk.
+
+Operations on which no append depends wait behind: they are committed after the appends that were
+gathered, so that no sender waits for what a lane reads.
 """
 
 import asyncio
@@ -69,6 +72,7 @@ class Gathering:
         """Set while what waits should not wait for more: an operation, or enough appends."""
         self.enough = MOST_APPENDS
         """So many appends wait for no more; the writer's thread sets it."""
+        self._behind: list[tuple[Operation, asyncio.Future[Any]]] = []
         self.since_s = 0.0
         """`time.monotonic()` when the first of what waits came."""
         self.sealed_seq = next_seq - 1
@@ -76,7 +80,7 @@ class Gathering:
         self._next_seq = next_seq
         self._now_ms = now_ms
         self._open = Gathered()
-        self._committing_bytes = 0
+        self._committing_bytes = self._unmeasured_bytes = 0
 
     @property
     def size(self) -> int:
@@ -144,7 +148,7 @@ class Gathering:
     def _wake(self) -> None:
         with self.lock:
             self._wakes_soon = False
-            if self._open.askers or len(self._open.appenders) >= self.enough:
+            if self._open.askers or not 0 < len(self._open.appenders) < self.enough:
                 self.urgent.set()
             self.waiting.set()
 
@@ -154,8 +158,29 @@ class Gathering:
             self._open.askers.append(asker)
             self._wake_soon()
 
+    def ask_behind(self, operation: Operation, asker: asyncio.Future[Any]) -> None:
+        """Run *operation* in a later commit than that of the appends which wait now."""
+        with self.lock:
+            self._behind.append((operation, asker))
+            self._wake_soon()
+
+    def take_behind(self) -> Gathered:
+        """The operations that wait behind; on the writer's thread, after `take`."""
+        with self.lock:
+            taken, self._behind = self._behind, []
+        return Gathered(Group(operations=[operation for operation, _ in taken]), askers=[asker for _, asker in taken])
+
+    def put_back(self, gathered: Gathered, done: int) -> None:
+        """Of operations that were taken from behind only the first *done* were run."""
+        left = list(zip(gathered.group.operations, gathered.askers, strict=True))[done:]
+        if left:
+            del gathered.askers[done:]
+            with self.lock:
+                self._behind[:0] = left
+                self.waiting.set()
+
     def take(self) -> Gathered:
-        """All that waits; on the writer's thread.
+        """All that waits, less what waits behind; on the writer's thread.
 
         What is empty is taken too: the next one starts anew.
         """
@@ -171,10 +196,15 @@ class Gathering:
             gathered.group.chunks += [chunk.row(lane, now_ms) for chunk in chunks if chunk.records or chunk.links]
         return gathered
 
-    def landed(self, gathered: Gathered) -> None:
-        """What was taken is on the disk, or lost."""
+    def landed(self, gathered: Gathered, *, is_measured: bool) -> None:
+        """What was taken is on the disk, or lost. It is counted in `size` until the room that the
+        spool takes `is_measured` anew.
+        """
         with self.lock:
-            self._committing_bytes -= gathered.size
+            self._unmeasured_bytes += gathered.size
+            if is_measured:
+                self._committing_bytes -= self._unmeasured_bytes
+                self._unmeasured_bytes = 0
 
     def void_appends(self) -> list[asyncio.Future[None]]:
         """Forget the appends that wait, but not the operations; who waited for them."""

@@ -166,6 +166,7 @@ class SqliteSpool:
         what was counted since is void."""
         self.series = SqliteSeries(self)
         self._loop = asyncio.get_running_loop()
+        self.writer.is_awaited = self._gathering.waiting.is_set
         self._thread = threading.Thread(target=self._write, name="spool-writer", daemon=True)
         self._thread.start()
 
@@ -283,6 +284,14 @@ class SqliteSpool:
         self._gathering.ask(operation, future)
         return future
 
+    def ask_behind(self, operation: Callable[[sqlite3.Connection, Counters], T]) -> Awaitable[T]:
+        """As `ask`, of what no append depends on: those that wait now are committed before."""
+        if self._is_closed:
+            raise SpoolError("the spool is closed")
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._gathering.ask_behind(operation, future)
+        return future
+
     def followers(self, own: Lane) -> list[Lane]:
         """The lanes that read the chunks of *own*."""
         return self._followers[own]
@@ -295,27 +304,50 @@ class SqliteSpool:
 
     def _write(self) -> None:
         """The writer's thread: commit what was gathered, for as long as the spool is open."""
-        gathering, loop, delay = self._gathering, self._loop, CommitDelay()
+        gathering, delay = self._gathering, CommitDelay()
         while True:
             gathering.waiting.wait()
             if not gathering.urgent.is_set():
                 gathering.urgent.wait(max(0.0, delay.until_s(gathering.since_s) - time.monotonic()))
             gathered = gathering.take()
-            result = self.writer.run(gathered.group)
+            if gathered.group.has_work:
+                self._end_soon(self.writer.run(gathered.group), gathered)
             if gathered.appenders:
                 delay.committed(len(gathered.appenders), time.monotonic())
                 gathering.enough = delay.enough
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(self._done, result, gathered)
+            self._write_behind()
+            self._copy_log()
             if self._is_closed and not gathering.waiting.is_set():
                 break
         self.writer.close()
 
+    def _write_behind(self) -> None:
+        """Commit the operations that no append depends on, while no append waits; at least one."""
+        behind = self._gathering.take_behind()
+        if not behind.group.operations:
+            return
+        behind.group.is_divisible = True
+        result = self.writer.run(behind.group)
+        self._gathering.put_back(behind, len(result.results))
+        self._end_soon(result, behind)
+
+    def _copy_log(self) -> None:
+        room = self.writer.copy_log()
+        if room is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._note_room, room)
+
+    def _note_room(self, room: Room) -> None:
+        self._room = room
+
+    def _end_soon(self, result: GroupResult, gathered: Gathered) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._done, result, gathered)
+
     def _done(self, result: GroupResult, gathered: Gathered) -> None:
         """State everyone what became of the commit."""
         self._counters = result.counters
-        self._room = result.room
-        self._gathering.landed(gathered)
+        self._room = result.room or self._room
+        self._gathering.landed(gathered, is_measured=result.room is not None)
         if result.appended is None:
             for appender in gathered.appenders:
                 if not appender.done():
@@ -401,20 +433,20 @@ class SqliteSpool:
     async def read(self, lane: Lane, positions: Sequence[Position]) -> list[bytes | None]:
         """The records at *positions*, None for one that is gone or dropped."""
 
-        return await self.ask(lambda connection, _: rows.records_at(connection, lane, positions))
+        return await self.ask_behind(lambda connection, _: rows.records_at(connection, lane, positions))
 
     async def evidence(self, lane: Lane, received_after_ms: int, most_records: int) -> "EvidencePages":
         """What the ledger needs to be rebuilt, page by page, oldest first."""
-        first = await self.ask(lambda c, _: rows.first_evidence(c, lane, received_after_ms, most_records))
+        first = await self.ask_behind(lambda c, _: rows.first_evidence(c, lane, received_after_ms, most_records))
         return EvidencePages(self, lane, first)
 
     async def evidence_of(self, lane: Lane, seq: int) -> Evidence | None:
         """The evidence of one chunk; None when it is gone."""
-        found = await self.ask(lambda c, _: rows.evidence(c, lane, seq, most=1))
+        found = await self.ask_behind(lambda c, _: rows.evidence(c, lane, seq, most=1))
         return found[0] if found and found[0].seq == seq else None
 
     async def settled_seq(self, lane: Lane) -> int:
-        return (await self.ask(lambda c, _: rows.lane_row(c, lane))).settled_seq
+        return (await self.ask_behind(lambda c, _: rows.lane_row(c, lane))).settled_seq
 
     # ---- out
 
@@ -441,7 +473,7 @@ class SqliteSpool:
         self._freezes[lane] = self._freezes.get(lane, 0) + 1
         is_replay_turn = self._freezes[lane] % REPLAY_EVERY == 0
         async with self._freezing[lane]:  # whoever comes next must see what is leased here
-            found = await self.ask(freeze)
+            found = await self.ask_behind(freeze)
             if isinstance(found, Batch):
                 leased.add(found.batch_id)
         if isinstance(found, Waiting):
@@ -451,24 +483,26 @@ class SqliteSpool:
 
     async def ack(self, batch: Batch, refused: Sequence[Refusal] = ()) -> None:
         now_ms = self._now_ms()
-        await self.ask(lambda connection, counters: rows.acked(connection, counters, batch, refused, now_ms))
+        await self.ask_behind(lambda connection, counters: rows.acked(connection, counters, batch, refused, now_ms))
         self._leased[batch.lane].discard(batch.batch_id)
 
     async def release(self, batch: Batch, *, answered: bool) -> None:
-        await self.ask(lambda connection, _: rows.released(connection, batch, answered=answered))
+        await self.ask_behind(lambda connection, _: rows.released(connection, batch, answered=answered))
         self._leased[batch.lane].discard(batch.batch_id)
         self._wakes[batch.lane].set()
 
     async def split(self, batch: Batch) -> None:
         wall_ms = self._wall_ms()
         ids = (uuid7(wall_ms, os.urandom(10)), uuid7(wall_ms, os.urandom(10)))
-        await self.ask(lambda connection, _: rows.split(connection, batch, ids))
+        await self.ask_behind(lambda connection, _: rows.split(connection, batch, ids))
         self._leased[batch.lane].discard(batch.batch_id)
         self._wakes[batch.lane].set()
 
     async def bury(self, batch: Batch, code: str, message: str) -> None:
         now_ms = self._now_ms()
-        await self.ask(lambda connection, counters: rows.buried(connection, counters, batch, code, message, now_ms))
+        await self.ask_behind(
+            lambda connection, counters: rows.buried(connection, counters, batch, code, message, now_ms)
+        )
         self._leased[batch.lane].discard(batch.batch_id)
 
     async def is_ready(self, lane: Lane, *, max_records: int, max_bytes: int) -> bool:
@@ -477,7 +511,7 @@ class SqliteSpool:
         """
         limits = Limits(max_records, max_bytes, self.settings.linger_ms)
         now_ms = self._now_ms()
-        return await self.ask(lambda connection, _: rows.is_ready(connection, lane, limits, now_ms))
+        return await self.ask_behind(lambda connection, _: rows.is_ready(connection, lane, limits, now_ms))
 
     def forget_leases(self, lane: Lane) -> None:
         """Whoever held batches of *lane* is gone: they go out again
@@ -551,20 +585,20 @@ class SqliteSpool:
         settings = self.settings
         for lane in self._sources:
             async with self._freezing[lane]:
-                await self.ask(self._expire(lane, now_ms - settings.max_age_ms, self._leased[lane]))
+                await self.ask_behind(self._expire(lane, now_ms - settings.max_age_ms, self._leased[lane]))
 
         if now_ms - self._noted_ms >= NOTE_TIME_MS:
             await self._note_time()
-        self._oldest_ms = await self.ask(
+        self._oldest_ms = await self.ask_behind(
             lambda connection, _: {lane: rows.oldest_pending_ms(connection, lane) for lane in self._sources}
         )
-        self._mean_bytes = await self.ask(
+        self._mean_bytes = await self.ask_behind(
             lambda connection, _: {lane: rows.mean_pending_bytes(connection, lane) for lane in self._sources}
         )
         await self._reclaim(now_ms)
         await self._give_back_pages()
         if self.writer.is_disk_full:
-            await self.ask(lambda *_: self.writer.make_room())
+            await self.ask_behind(lambda *_: self.writer.make_room())
         await self._maintain_dead_letters()
 
     async def _note_time(self) -> None:
@@ -573,7 +607,7 @@ class SqliteSpool:
         """
         seen = Seen(self._now_ms(), self._wall_ms())
         with suppress(SpoolFull):
-            await self.ask(lambda connection, _: rows.note_time(connection, seen))
+            await self.ask_behind(lambda connection, _: rows.note_time(connection, seen))
             self._noted_ms = seen.age_ms
         await self._write_summary(is_final=False)
 
@@ -594,7 +628,7 @@ class SqliteSpool:
 
         share = _Share(CROWDED_SHARE_S if crowded else RECLAIM_SHARE_S)
         while not share.is_spent:
-            found = await share.spend(self.ask(reclaim))
+            found = await share.spend(self.ask_behind(reclaim))
             self._drain.left(found.size_bytes)
             if not found.is_more or (crowded and self.used_bytes < settings.max_bytes // 2):
                 return
@@ -618,7 +652,7 @@ class SqliteSpool:
             return True
 
         share = _Share(VACUUM_SHARE_S)
-        while not share.is_spent and await share.spend(self.ask(give_back)):
+        while not share.is_spent and await share.spend(self.ask_behind(give_back)):
             pass
 
     def _is_log_worth_cutting(self) -> bool:
@@ -651,10 +685,10 @@ class SqliteSpool:
         return SqliteUnitCostLane(self, can_read=can_read, can_create=can_create, can_delete=can_delete)
 
     async def settled_records(self, lane: Lane, after_seq: int, *, most_bytes: int) -> Settled:
-        return await self.ask(lambda c, _: settled_records(c, lane, after_seq, most_bytes=most_bytes))
+        return await self.ask_behind(lambda c, _: settled_records(c, lane, after_seq, most_bytes=most_bytes))
 
     async def settled_outcomes(self, lane: Lane, after_seq: int, *, most_bytes: int, most_behind: int) -> Outcomes:
-        return await self.ask(
+        return await self.ask_behind(
             lambda c, _: settled_outcomes(c, lane, after_seq, most_bytes=most_bytes, most_behind=most_behind)
         )
 
@@ -706,24 +740,24 @@ class SqliteSpool:
         what came to its end, count.
         """
         now_ms, settings = self._now_ms(), self.settings
-        for lane in self._sources.keys() & await self.ask(lambda c, _: ranges.lanes(c)):
+        for lane in self._sources.keys() & await self.ask_behind(lambda c, _: ranges.lanes(c)):
             async with self._freezing[lane]:
-                await self.ask(self._expire_replays(lane, now_ms - settings.max_age_ms, self._leased[lane]))
+                await self.ask_behind(self._expire_replays(lane, now_ms - settings.max_age_ms, self._leased[lane]))
         await self._in_pages(lambda c: dead_letters.expire(c, now_ms - settings.keep_dead_letters_ms))
-        await self.ask(lambda c, _: ranges.reclaim(c))
+        await self.ask_behind(lambda c, _: ranges.reclaim(c))
         if self.used_bytes > settings.max_bytes * 3 // 4 and (
-            n := await self.ask(lambda c, _: ranges.give_up_delivered(c))
+            n := await self.ask_behind(lambda c, _: ranges.give_up_delivered(c))
         ):
             log.warning("resends given up", records=n)
-        self._dead_letters = await self.ask(self._read_dead_letters)
+        self._dead_letters = await self.ask_behind(self._read_dead_letters)
         most_bytes = min(settings.max_dead_letter_bytes, settings.max_bytes // 4)
         while (excess := sum(reason.size_bytes for reason in self._dead_letters.reasons) - most_bytes) > 0:
-            n = await self.ask(lambda c, _, excess=excess: dead_letters.make_room(c, excess))  # type: ignore[misc]  # the default binds the loop's page
+            n = await self.ask_behind(lambda c, _, excess=excess: dead_letters.make_room(c, excess))  # type: ignore[misc]  # the default binds the loop's page
             log.warning("dead letters expired", records=n, limit="spool.max_dead_letter_bytes")
-            self._dead_letters = await self.ask(self._read_dead_letters)
+            self._dead_letters = await self.ask_behind(self._read_dead_letters)
 
     async def _in_pages(self, delete: Callable[[sqlite3.Connection], int]) -> None:
-        while n := await self.ask(lambda connection, _: delete(connection)):
+        while n := await self.ask_behind(lambda connection, _: delete(connection)):
             log.warning("dead letters expired", records=n, limit="spool.keep_dead_letters")
             if n < dead_letters.PAGE_RECORDS:
                 break
@@ -746,13 +780,13 @@ class SqliteSpool:
 
     async def recount(self) -> dict[Lane, dict[str, int]]:
         """Pending and dead-lettered records of each lane, counted from the rows."""
-        return await self.ask(lambda c, _: {lane: rows.recount(c, lane) for lane in self._sources})
+        return await self.ask_behind(lambda c, _: {lane: rows.recount(c, lane) for lane in self._sources})
 
     async def _write_summary(self, *, is_final: bool) -> None:
         if self._lock.is_lost:
             return
         gateway_id, now_ms = self._gateway_id, self._wall_ms()
-        summary = await self.ask(
+        summary = await self.ask_behind(
             lambda c, counters: read_from(c, counters.copy(), gateway_id, now_ms, reconciling.entries(c))
         )
         with suppress(OSError):  # a full disk does without: then an older one is what a salvage has
@@ -810,7 +844,7 @@ class EvidencePages:
 
     async def __anext__(self) -> list[Evidence]:
         lane, from_seq = self._lane, self._from_seq
-        page = await self._spool.ask(lambda c, _: rows.evidence(c, lane, from_seq, most=EVIDENCE_CHUNKS))
+        page = await self._spool.ask_behind(lambda c, _: rows.evidence(c, lane, from_seq, most=EVIDENCE_CHUNKS))
         if not page:
             raise StopAsyncIteration
         self._from_seq = page[-1].seq + 1

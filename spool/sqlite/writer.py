@@ -9,6 +9,7 @@ refused, and the reserve is given up so that acks and deletions go on; appends a
 the reserve could be set aside anew.
 """
 
+import os
 import sqlite3
 import time
 from collections.abc import Callable
@@ -37,6 +38,17 @@ log = structlog.get_logger()
 SALVAGE_EVERY_S = 60.0
 """At least so long between two salvages of a spool that is open."""
 
+CHECKPOINT_BYTES = 2 << 20
+"""Of write-ahead log that is copied into the file at a time, once no commit waits: an append that
+comes meanwhile waits for it."""
+MOST_CHECKPOINT_BYTES = 2 * CHECKPOINT_BYTES
+"""With so many a waiting commit comes after."""
+COMMIT_BYTES = 16 << 10
+"""Of pages that a commit writes beside its chunks, about."""
+MEASURE_S = 0.01
+"""The room is measured so often while commits follow each other: that is several calls of the
+system, each of which hands over the interpreter."""
+
 FileId = tuple[int, int]
 Operation = Callable[[sqlite3.Connection, Counters], Any]
 """Work inside a transaction; its result goes to who asked. Counters are a copy, kept
@@ -50,17 +62,28 @@ class Group:
     chunks: list[ChunkRow] = field(default_factory=list)
     counts: list[ItemCounts] = field(default_factory=list)
     operations: list[Operation] = field(default_factory=list)
+    is_divisible: bool = False
+    """Whether only the first operations are run where others wait for the writer."""
+
+    @property
+    def has_appends(self) -> bool:
+        return bool(self.chunks or self.counts)
+
+    @property
+    def has_work(self) -> bool:
+        return self.has_appends or bool(self.operations)
 
 
 @dataclass(slots=True)
 class GroupResult:
     counters: Counters
     """As committed last."""
-    room: Room
+    room: Room | None
+    """None where it was not measured anew, as more commits wait."""
     appended: SpoolError | None
     """None when the chunks and tallies are on disk."""
     results: list[Any]
-    """For each operation its result, or the exception it raised."""
+    """For each operation that was run its result, or the exception it raised."""
 
 
 class Writer:
@@ -82,10 +105,13 @@ class Writer:
     ) -> None:
         """*guards*: whether the directory of that name is still the one that is locked."""
         self._data_dir = data_dir
+        self._path = str(data_dir / DATABASE)
         self._guards = guards
         self._now_ms = now_ms
         self.on_salvaged: Operation = lambda *_: None
         """Run in a salvaged file before anything else is."""
+        self.is_awaited: Callable[[], bool] = lambda: False
+        """Whether others wait for the writer."""
         self.counters_before_salvage: Counters | None = None
         """As committed last, for `on_salvaged` of a spool that was open; None at the start."""
         self._dir_id = file_id(data_dir)
@@ -97,6 +123,8 @@ class Writer:
         """Set by a sync that failed, until all was written again."""
         self._synchronous = synchronous
         self._log_bytes = database.log_bytes_for(min(max_bytes, 4 * reserve_bytes) if reserve_bytes else max_bytes)
+        self.uncopied_bytes = 0
+        """Of write-ahead log that was not copied into the file, about. Read by other threads."""
         self._followers = followers
         self._reserve = Reserve(data_dir / RESERVE, reserve_bytes)
         self.commit_seconds = Histogram(ANSWER_S)
@@ -111,7 +139,8 @@ class Writer:
         """Set when an append was lost: what was gathered since may build upon
         it. The owner takes it back."""
         self.room = measure(self._connection, data_dir, NOTHING_KNOWN)
-        """After the last commit."""
+        """As measured last."""
+        self._measured_s = time.monotonic()
         self.floor_bytes = self._reserve.floor_bytes
         """What must be free on the disk for new data to be taken."""
         self.cuts_log = False
@@ -194,14 +223,28 @@ class Writer:
         if self.is_disk_full or self.cuts_log:
             self.cuts_log = False
             self._shorten_log()
-            result.room = self.room = measure(self._connection, self._data_dir, self.room)
+            result.room = self._measure()
         return result
 
     def _without_appends(self, group: Group) -> GroupResult:
         """Refuse the group's appends, run its operations."""
-        refused = self._lost(SpoolError("an append before this one was lost")) if group.chunks or group.counts else None
+        refused = self._lost(SpoolError("an append before this one was lost")) if group.has_appends else None
         results = self._execute(Group(operations=group.operations)).results if group.operations else []
         return self._result(refused, results)
+
+    def copy_log(self) -> Room | None:
+        """Copy what the write-ahead log has gained into the file, where that is enough; after those
+        who waited for its commits were answered. The room that the files then take.
+        """
+        enough_bytes = MOST_CHECKPOINT_BYTES if self.is_awaited() else CHECKPOINT_BYTES
+        if self.uncopied_bytes < min(enough_bytes, self._log_bytes // 2):
+            return None
+        self.uncopied_bytes = 0
+        try:
+            self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+        except sqlite3.Error as error:
+            log.debug("write-ahead log not copied", error=str(error))
+        return self._measure()
 
     def close(self) -> None:
         self._connection.close()
@@ -212,6 +255,7 @@ class Writer:
         """
         try:
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            self.uncopied_bytes = 0
         except sqlite3.Error as error:
             log.debug("write-ahead log not cut", error=str(error))
 
@@ -219,7 +263,7 @@ class Writer:
         try:
             return self._result(None, self.transaction(group))
         except Exception as error:  # noqa: BLE001 whatever one part raises, the others are still owed their commit
-            if len(group.operations) + bool(group.chunks or group.counts) == 1:
+            if len(group.operations) + group.has_appends == 1:
                 return self._failed(group, error)
         return self._one_by_one(group)
 
@@ -259,15 +303,20 @@ class Writer:
     def _one_by_one(self, group: Group) -> GroupResult:
         appended: SpoolError | None = None
         results: list[Any] = []
-        if group.chunks or group.counts:
+        if group.has_appends:
             appended = self._execute(Group(group.chunks, group.counts)).appended
         for operation in group.operations:
             results += self._execute(Group(operations=[operation])).results
         return self._result(appended, results)
 
     def _result(self, appended: SpoolError | None, results: list[Any]) -> GroupResult:
+        is_known = self.is_awaited() and time.monotonic() < self._measured_s + MEASURE_S
+        return GroupResult(self._counters, None if is_known else self._measure(), appended, results)
+
+    def _measure(self) -> Room:
+        self._measured_s = time.monotonic()
         self.room = measure(self._connection, self._data_dir, self.room)
-        return GroupResult(self._counters, self.room, appended, results)
+        return self.room
 
     def transaction(self, group: Group) -> list[Any]:
         """One commit; the counters change only when it succeeded."""
@@ -276,14 +325,19 @@ class Writer:
         began_s = time.perf_counter()
         with database.one_commit(connection):
             for chunk in group.chunks:
-                insert_chunk(connection, chunk)
+                self.uncopied_bytes += insert_chunk(connection, chunk)
                 for lane in self._followers[chunk.lane]:
                     counters.keep(lane, chunk.n)
             for counts in group.counts:
                 counters.add(counts)
-            results = [operation(connection, counters) for operation in group.operations]
-            if group.counts or group.chunks or counters != self._counters:  # a group that only reads writes nothing
+            results: list[Any] = []
+            for operation in group.operations:
+                if results and group.is_divisible and self.is_awaited():
+                    break
+                results.append(operation(connection, counters))
+            if group.has_appends or counters != self._counters:  # a group that only reads writes nothing
                 save_counters(connection, counters)
+        self.uncopied_bytes += COMMIT_BYTES
         if group.chunks:
             self.commit_seconds.observe(time.perf_counter() - began_s)
         self._counters = counters
@@ -328,16 +382,25 @@ class Writer:
         """Before a commit: SQLite does not notice that spool.db was emptied, deleted or replaced,
         and goes on writing to what no start will find.
         """
-        path = self._data_dir / DATABASE
         try:
-            found, is_ours = file_id(path), file_id(self._data_dir) == self._dir_id
-            is_empty = found is not None and path.stat().st_size == 0
+            status = os.stat(self._path)  # noqa: PTH116 before each commit: a Path costs more than the call
+            found, is_empty = (status.st_dev, status.st_ino), status.st_size == 0
+        except FileNotFoundError:
+            found, is_empty = None, False
         except OSError:
             return
-        if found == self._file_id and is_empty:
+        if found != self._file_id:
+            if self._is_ours():
+                self._put_back("deleted" if found is None else "replaced")
+        elif is_empty:
             self._reopen_emptied()
-        elif found != self._file_id and is_ours:  # another directory is not ours to write to
-            self._put_back("deleted" if found is None else "replaced")
+
+    def _is_ours(self) -> bool:
+        """Whether the directory is the one that was locked: another one is not ours to write to."""
+        try:
+            return file_id(self._data_dir) == self._dir_id
+        except OSError:
+            return False
 
     def _put_back(self, how: str) -> None:
         """Write what the connection still has in place of the file that is gone; another file

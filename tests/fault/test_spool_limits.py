@@ -12,7 +12,7 @@ import pytest
 from spool.errors import SpoolFull
 from spool.record import AI_TELEMETRY
 from spool.sqlite.spool import SqliteSpool
-from tests.support.spool_rig import SETTINGS, Clock, append, assert_balanced, drained, noise, open_spool
+from tests.support.spool_rig import SETTINGS, Clock, append, assert_balanced, drained, log_copied, noise, open_spool
 
 MIB = 1 << 20
 LIMIT_BYTES = 48 * MIB
@@ -36,6 +36,7 @@ async def fill(spool: SqliteSpool, data_dir: Path, *, record_bytes: int, batch_b
         except SpoolFull:
             return largest
         await append(spool, records)
+        await log_copied(spool)
         real = size_bytes(data_dir)
         assert spool.room.file_bytes == pytest.approx(real, rel=0.05)
         largest = max(largest, real)

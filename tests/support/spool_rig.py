@@ -18,6 +18,7 @@ from gateway.usage_events.events import EventRules
 from gateway.usage_events.intake import Metering
 from spool.record import AI_TELEMETRY, Batch, Lane
 from spool.settings import SpoolSettings
+from spool.sqlite import writer
 from spool.sqlite.spool import SqliteSpool
 from spool.store import ItemCounts
 from spool.unit_cost import Rules
@@ -71,6 +72,15 @@ def metering(spool: SqliteSpool, clock: Clock) -> Metering:
 
 def append(spool: SqliteSpool, records: Sequence[bytes], lane: Lane = AI_TELEMETRY) -> Awaitable[None]:
     return spool.append(lane, records, ItemCounts(received=len(records), kept=len(records)))
+
+
+async def log_copied(spool: SqliteSpool) -> None:
+    """Return when the writer has copied its log, which it does behind the answers, and the room was
+    measured since.
+    """
+    while spool.writer.uncopied_bytes >= max(writer.CHECKPOINT_BYTES, 1):
+        await spool.ask(lambda *_: None)
+    await spool.ask(lambda *_: None)
 
 
 async def freeze(

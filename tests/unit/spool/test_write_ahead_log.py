@@ -1,0 +1,45 @@
+"""The write-ahead log is copied into the file in small steps, behind the answers."""
+
+from contextlib import closing
+from pathlib import Path
+
+from spool.sqlite import database, writer
+from spool.sqlite.spool import SqliteSpool
+from tests.support.spool_rig import append, assert_balanced, drained, log_copied, noise
+
+MIB = 1 << 20
+
+
+def log_bytes(data_dir: Path) -> int:
+    return (data_dir / "spool.db-wal").stat().st_size
+
+
+async def fill(spool: SqliteSpool, mib: int) -> list[bytes]:
+    """Append so much, one record of half a MiB after the other."""
+    records = [noise(MIB // 2, n) for n in range(2 * mib)]
+    for record in records:
+        await append(spool, [record])
+        await log_copied(spool)
+    return records
+
+
+async def test_the_log_stays_short_however_much_is_appended(spool: SqliteSpool, data_dir: Path) -> None:
+    await fill(spool, 8)
+    short_bytes = log_bytes(data_dir)
+    await fill(spool, 32)
+    assert log_bytes(data_dir) <= short_bytes
+    assert short_bytes < writer.MOST_CHECKPOINT_BYTES + MIB
+
+
+async def test_a_log_that_a_reader_needs_grows_and_is_used_again_afterwards(spool: SqliteSpool, data_dir: Path) -> None:
+    with closing(database.connect_to_read(data_dir)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM chunk").fetchone()
+        records = await fill(spool, 12)
+        assert log_bytes(data_dir) > 12 * MIB, "the reader sees what there was"
+        assert reader.execute("SELECT count(*) FROM chunk").fetchone() == (0,)
+    grown_bytes = log_bytes(data_dir)
+    records += await fill(spool, 24)
+    assert log_bytes(data_dir) < grown_bytes + writer.MOST_CHECKPOINT_BYTES
+    assert await drained(spool) == records
+    await assert_balanced(spool)
