@@ -89,6 +89,9 @@ def reconcile(
     for lane in lanes:
         if unknown or damaged.get("batch"):
             send_anew(connection, lane, summary)
+            freeze_once(connection, lane)
+        else:
+            pass_frozen(connection, lane)
         mend_batches(connection, lane)
         if unknown or damaged.keys() & {"batch", "stretch"}:
             ranges.send_uncovered(connection, lane)
@@ -217,6 +220,27 @@ def send_anew(connection: sqlite3.Connection, lane: Lane, summary: Summary | Non
         return
     connection.execute("DELETE FROM batch WHERE lane=? AND origin=''", (lane,))
     connection.execute("UPDATE lane SET next_seq=?, next_idx=0 WHERE name=?", (floor, lane))
+
+
+_BATCHES_BEYOND = "lane=?1 AND origin='' AND (seq_hi, idx_hi) > (SELECT next_seq, next_idx FROM lane WHERE name=?1)"
+"""Of a lane whose row was lost, and is that of the summary: older than its batches."""
+
+
+def pass_frozen(connection: sqlite3.Connection, lane: Lane) -> None:
+    """Nothing before the end of a frozen batch is frozen again: no batch is lost, so records that
+    none holds had their end.
+    """
+    last = connection.execute(
+        f"SELECT seq_hi, idx_hi FROM batch WHERE {_BATCHES_BEYOND} ORDER BY seq_hi DESC, idx_hi DESC LIMIT 1",  # noqa: S608 - own SQL
+        (lane,),
+    ).fetchone()
+    if last is not None:
+        connection.execute("UPDATE lane SET next_seq=?, next_idx=? WHERE name=?", (*last, lane))
+
+
+def freeze_once(connection: sqlite3.Connection, lane: Lane) -> None:
+    """Frozen batches of what is frozen again are given up: their records go out once."""
+    connection.execute(f"DELETE FROM batch WHERE {_BATCHES_BEYOND}", (lane,))  # noqa: S608 - own SQL
 
 
 def mend_batches(connection: sqlite3.Connection, lane: Lane) -> None:
