@@ -57,6 +57,8 @@ def open_lane(connection: sqlite3.Connection, counters: Counters, name: Lane, so
         "INSERT INTO lane (name, source, next_seq, next_idx, settled_seq) VALUES (?, ?, ?, 0, ?) ON CONFLICT DO NOTHING",
         (name, source, start, settled),
     )
+    # Damage that no check of pages finds would end each operation of the lane.
+    connection.execute("UPDATE lane SET source=? WHERE name=? AND source IS NOT ?", (source, name, source))
     if made.rowcount == 1:  # what is held back comes in a later chunk, so the new lane gets it too
         counters.keep(name, held(connection, source))
 

@@ -218,6 +218,24 @@ async def test_c03_a_lost_position_sends_nothing_twice_that_is_frozen(
     await spool.close()
 
 
+async def test_c03_a_flipped_bit_in_what_a_lane_reads_stops_no_lane(tmp_path: Path) -> None:
+    """The pages hold together, so nothing is salvaged."""
+    spool = open_spool(tmp_path)
+    await append(spool, [record(0)])
+    await spool.close()
+    path = tmp_path / "spool.db"
+    content = path.read_bytes()
+    named = b"ai_telemetryai_telemetry"  # the lane's name, and its source
+    assert content.count(named) == 1
+    path.write_bytes(content.replace(named, named[:-1] + b"x"))
+    spool = open_spool(tmp_path)
+    assert not spool.quarantined
+    assert await drained(spool) == [record(0)]
+    await assert_balanced(spool)
+    await spool.run_maintenance()
+    await spool.close()
+
+
 def zero_roots(data_dir: Path, tables: tuple[str, ...]) -> None:
     with closing(sqlite3.connect(data_dir / "spool.db")) as connection:
         names = ", ".join(f"'{table}'" for table in tables)
