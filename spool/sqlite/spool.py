@@ -693,7 +693,7 @@ class SqliteSpool:
         )
 
     async def outcomes_before(self, lane: Lane, before_seq: int, *, most_bytes: int) -> Outcomes:
-        return await self.ask(lambda c, _: outcomes_before(c, lane, before_seq, most_bytes=most_bytes))
+        return await self.ask_behind(lambda c, _: outcomes_before(c, lane, before_seq, most_bytes=most_bytes))
 
     def pending_bodies(self, lane: Lane) -> Iterator[bytes]:
         return pending_bodies(self._data_dir, lane)
