@@ -7,6 +7,8 @@ from typing import Final, NamedTuple
 
 KEYS_AT_ONCE: Final = 500
 """Series read in one statement; more are read in several, so that appends do not wait long."""
+SORT_AT_ONCE: Final = 5_000
+"""Series sorted at a time: other threads wait that long."""
 FORGET_AT_ONCE: Final = 2_000
 """Rows deleted in one commit."""
 

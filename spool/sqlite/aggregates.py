@@ -10,10 +10,11 @@ operation with the counters.
 import sqlite3
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from operator import itemgetter
 
 from spool.counters import Counters
 from spool.record import AI_TELEMETRY, Lane
-from spool.series import FORGET_AT_ONCE, KEYS_AT_ONCE, Ending, Held, NewHeld, SeriesRow, SightingRow
+from spool.series import FORGET_AT_ONCE, KEYS_AT_ONCE, SORT_AT_ONCE, Ending, Held, NewHeld, SeriesRow, SightingRow
 from spool.sqlite.chunks import chunk_of, insert_chunk
 from spool.sqlite.commits import Commits
 from spool.store import ItemCounts
@@ -123,6 +124,14 @@ def read_series(connection: sqlite3.Connection, keys: Sequence[bytes]) -> list[S
 
 
 def write_series(connection: sqlite3.Connection, series: Sequence[SeriesRow]) -> None:
+    """Write *series* in the order of their keys, some at a time: each page of the table is then
+    changed once (measured: half the time of keys in any order).
+    """
+    for start in range(0, len(series), SORT_AT_ONCE):
+        _write_in_order(connection, sorted(series[start : start + SORT_AT_ONCE], key=itemgetter(0)))
+
+
+def _write_in_order(connection: sqlite3.Connection, series: Sequence[SeriesRow]) -> None:
     connection.executemany(
         "INSERT INTO series (key, start_ns, time_ns, value, measurements, seen_ms, until_ms) VALUES (?, ?, ?, ?, ?, ?, ?)"
         " ON CONFLICT DO UPDATE SET start_ns=excluded.start_ns, time_ns=excluded.time_ns, value=excluded.value,"
@@ -135,7 +144,7 @@ def write_sightings(connection: sqlite3.Connection, sightings: Sequence[Sighting
     connection.executemany(
         "INSERT INTO sighting (whose, seen_ms) VALUES (?, ?)"
         " ON CONFLICT DO UPDATE SET seen_ms=max(seen_ms, excluded.seen_ms)",
-        sightings,
+        sorted(sightings),
     )
 
 
