@@ -7,6 +7,7 @@ from prometheus_client import CollectorRegistry
 
 from gateway.admin.backup import BackupSource
 from gateway.admin.dead_letters import DeadLetterRequests
+from gateway.admin.identity import identity_reader
 from gateway.admin.keys import KeyRequests
 from gateway.admin.parts import AdminParts, Running
 from gateway.admin.registry import AdminStores
@@ -14,7 +15,7 @@ from gateway.admin.server import admin_app
 from gateway.admin.session import AdminAccess
 from gateway.billing.requests import BillingRequests
 from gateway.budgets.book import Budgets
-from gateway.config.model import Config
+from gateway.config.model import Config, operators_of
 from gateway.delivery.embedded import EmbeddedService
 from gateway.devices.store import DeviceStore
 from gateway.insights.rounds import Rounds
@@ -62,6 +63,7 @@ def build_admin(
     register(registry, latencies)
     registry.register(BudgetCollector(budgets))
     registry.register(UsageCollector(rounds.follower.counters, rounds.follower.age_s))
+    operators = operators_of(config)
     parts = AdminParts(
         status=status,
         not_ready=status.not_ready,
@@ -72,12 +74,14 @@ def build_admin(
         gate=KeyAuthenticator(keys),
         now_ms=now_ms,
         running=running,
+        operators=operators,
+        identity=identity_reader(config.operator_identity),
         note_unforeseen=receiver.counts.note_unforeseen,
     )
     stores = AdminStores(
         status=status,
-        keys=KeyRequests(keys, receiver.admission.recent.last_hour),
-        service_keys=None if service is None else KeyRequests(service.keys),
+        keys=KeyRequests(keys, receiver.admission.recent.last_hour, operators),
+        service_keys=None if service is None else KeyRequests(service.keys, operators=operators),
         dead_letters=DeadLetterRequests(spool.operator(), spool.age_ms),
         devices=devices,
         insights=rounds,

@@ -8,7 +8,7 @@ from typing import Any
 import structlog
 
 from gateway.admin.operation import AnyOperation, Call, Note
-from gateway.keys.requests import OPERATOR
+from gateway.keys.operators import OPERATOR
 
 log = structlog.get_logger()
 
@@ -36,5 +36,5 @@ async def perform(
 def log_change(note: Note, call: Call[Any], result: Mapping[str, Any]) -> None:
     """The id and who asked; no name, which is free text of an operator."""
     changed = call.path.get("id") or result["id"]
-    by = getattr(call.body, "by", None) or OPERATOR
+    by = getattr(call.body, "by", None) or call.by
     log.info(note.event, what=note.what, by=by, **{note.id_name: changed})

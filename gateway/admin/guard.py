@@ -11,15 +11,13 @@ from aiohttp.typedefs import Handler, Middleware
 
 from gateway.admin.operation import AnyOperation
 from gateway.admin.pages import PageRoute
-from gateway.admin.parts import PARTS, ROLE
+from gateway.admin.parts import BY, PARTS, ROLE
+from gateway.admin.role import Role
 from gateway.admin.session import SAFE_METHODS
 from gateway.admin.site.registry import ACTIONS, VIEWS
 from gateway.admin.site.shell import login_page, wants_html
 from gateway.contract.errors import Forbidden, Unauthenticated
 from gateway.receiver.authenticator import credential, host_name, is_loopback_host
-
-BY: Final = web.RequestKey("by", str)
-"""In a request: the name of the inbound key that admitted it."""
 
 Row = PageRoute | AnyOperation
 
@@ -63,12 +61,19 @@ class AccessRules:
         return request.path in self._open or row_of(request)[1] in self._open
 
     def admits_role(self, request: web.Request) -> bool:
-        """By token or session. Raises Forbidden for one of a lower role than the row needs, and
-        Unauthenticated for two tokens.
+        """By token or session; a person whom the connection names has no higher role than is
+        configured.
+
+        Raises Forbidden for one of a lower role than the row needs, and Unauthenticated for two
+        tokens.
         """
-        role, row = request.app[PARTS].access.role_of(request), self._rows.get(row_of(request))
+        parts = request.app[PARTS]
+        role, row = parts.access.role_of(request), self._rows.get(row_of(request))
         if role is None:
             return False
+        if (person := parts.identity(request)) is not None:
+            request[BY] = person
+            role = min(role, Role.OPERATOR if parts.operators.role_of(person) == "operator" else Role.VIEWER)
         request[ROLE] = role
         if row is not None and role < row.role:
             raise Forbidden(f"this needs the {row.role.name.lower()}'s token, or a login with it")

@@ -15,6 +15,7 @@ from gateway.keys.errors import OpenIntakeInUse
 from gateway.keys.labels import NO_LABELS
 from gateway.keys.limits import NO_LIMITS
 from gateway.keys.listing import KEY_LIST, key_page
+from gateway.keys.operators import ANYONE, Operators
 from gateway.keys.record import LEGACY_NAME, KeyId, KeyRecord
 from gateway.keys.requests import By, KeyChange, KeyDeletion, NewKey
 from gateway.keys.store import Created, KeyStore
@@ -62,6 +63,7 @@ class KeyRequests(NamedTuple):
     keys: KeyStore
     recent: RecentSenders = list
     """None while no gateway runs."""
+    operators: Operators = ANYONE
 
 
 KeyOperation = Operation[KeyRequests, Any]
@@ -82,7 +84,7 @@ async def create(store: KeyRequests, call: Call[NewKey]) -> dict[str, Any]:
     if senders:
         raise SendersWouldBeRefused(senders)
     assert new.grant is not None  # noqa: S101 a new key has a grant (`faults_without_grant`)
-    rest: dict[str, Any] = {"by": new.person, "description": new.description or ""}
+    rest: dict[str, Any] = {"by": person_of(store, call), "description": new.description or ""}
     rest |= {"labels": new.labels_on(NO_LABELS), "limits": new.limits_on(NO_LIMITS)}
     if new.legacy_secret is not None:
         return shown((await keys.adopt(new.legacy_secret, new.grant, **rest)).key)
@@ -95,20 +97,26 @@ async def show(store: KeyRequests, call: Call[None]) -> dict[str, Any]:
 
 
 async def edit(store: KeyRequests, call: Call[KeyChange]) -> dict[str, Any]:
-    return shown(await store.keys.revise(id_of(call), call.body.apply, by=call.body.person))
+    return shown(await store.keys.revise(id_of(call), call.body.apply, by=person_of(store, call)))
 
 
 async def disable(store: KeyRequests, call: Call[By]) -> dict[str, Any]:
-    return shown(await store.keys.disable(id_of(call), by=call.body.person))
+    return shown(await store.keys.disable(id_of(call), by=person_of(store, call)))
 
 
 async def enable(store: KeyRequests, call: Call[By]) -> dict[str, Any]:
-    return shown(await store.keys.enable(id_of(call), by=call.body.person))
+    return shown(await store.keys.enable(id_of(call), by=person_of(store, call)))
 
 
 async def delete(store: KeyRequests, call: Call[KeyDeletion]) -> dict[str, Any]:
+    person_of(store, call)
     await store.keys.delete(id_of(call), typed_name=call.body.name)
     return {"deleted": call.path["id"]}
+
+
+def person_of(store: KeyRequests, call: Call[Any]) -> str:
+    """Whose change it is. Raises InvalidKey."""
+    return store.operators.person(call.body.by, call.by)
 
 
 def id_of(call: Call[Any]) -> KeyId:

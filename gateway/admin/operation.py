@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from gateway.admin.role import Role
 from gateway.common.body import Body
-from gateway.keys.requests import OPERATOR
+from gateway.keys.operators import OPERATOR
 from gateway.lists.conventions import ListShape
 
 Json = dict[str, Any]

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
+from gateway.admin.identity import IdentityOf, no_identity
 from gateway.admin.registry import AdminStores
 from gateway.admin.role import Role
 from gateway.admin.session import AdminAccess
@@ -15,6 +16,7 @@ from gateway.config.model import Config
 from gateway.config.values import Address
 from gateway.contract.errors import NotFound
 from gateway.insights.finding import Insight
+from gateway.keys.operators import ANYONE, Operators
 from gateway.observability.metrics import Status
 from gateway.observability.tap import Tap
 from gateway.receiver.authenticator import Authenticator
@@ -48,12 +50,17 @@ class AdminParts:
     gate: Authenticator | None = None
     """Admits inbound keys to the operations that have a scope; None: no key opens anything."""
     running: Callable[[], Running] | None = None
+    operators: Operators = ANYONE
+    identity: IdentityOf = no_identity
+    """Who sends a request, as the connection states it."""
     note_unforeseen: Callable[[], None] = lambda: None
     """Counts an error that no table entry foresaw."""
 
 
 PARTS: Final = web.AppKey("parts", AdminParts)
 STORES: Final = web.AppKey("stores", AdminStores)
+BY: Final = web.RequestKey("by", str)
+"""In a request: who sent it, as the connection states it; or the inbound key that admitted it."""
 ROLE: Final = web.RequestKey("role", Role)
 """In a request: the role that its credential has; absent where it shows none that is known."""
 

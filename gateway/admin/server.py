@@ -15,12 +15,12 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from gateway.admin.calling import perform
-from gateway.admin.guard import BY, AccessRules, Row, access_guard, host_guard, is_of_page
+from gateway.admin.guard import AccessRules, Row, access_guard, host_guard, is_of_page
 from gateway.admin.json_body import encoded_answer, json_answer, json_body
 from gateway.admin.mcp.route import MCP_ROUTES, add_mcp
 from gateway.admin.operation import AnyOperation
 from gateway.admin.pages import PAGES, PageRoute
-from gateway.admin.parts import PARTS, STORES, AdminParts
+from gateway.admin.parts import BY, PARTS, STORES, AdminParts
 from gateway.admin.registry import AdminStores
 from gateway.admin.site.live import LIVE, Live
 from gateway.admin.site.overview import ANSWERS
@@ -32,7 +32,7 @@ from gateway.admin.site.usage_answers import UsageAnswers
 from gateway.admin.tap import close_tap
 from gateway.common.traceback_summary import places
 from gateway.insights.changes import InsightError
-from gateway.keys.requests import OPERATOR
+from gateway.keys.operators import OPERATOR
 from gateway.receiver.answers import answer_for, kind_of
 from gateway.receiver.ready_response import SERVER
 from gateway.receiver.responses import json_error

@@ -25,7 +25,7 @@ from gateway.budgets.book import Budgets
 from gateway.cli.offline_spool import OfflineBackup, OfflineSpool
 from gateway.cli.options import with_remedy
 from gateway.common.wall_clock import wall_ms
-from gateway.config.model import Config
+from gateway.config.model import Config, operators_of
 from gateway.contract.errors import GatewayError
 from gateway.delivery.assembly import billing_settings
 from gateway.delivery.webhooks import webhooks_of
@@ -75,7 +75,7 @@ class Refused(click.ClickException):
 @asynccontextmanager
 async def _keys(files: KeyFiles, config: Config) -> AsyncIterator[KeyRequests]:
     async with offline_keys(config.data_dir, files, wall_ms) as keys:
-        yield KeyRequests(keys)
+        yield KeyRequests(keys, operators=operators_of(config))
 
 
 @asynccontextmanager

@@ -9,6 +9,7 @@ import socket
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from datetime import date
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -39,6 +40,8 @@ from gateway.contract.device_identity import ID_RULE, MAX_ID, is_device_id
 from gateway.contract.scopes import CATALOGUE, INGEST_SCOPE, USE_CASES, Allowed, Fixed, Grant, Managed, decide
 from gateway.contract.unit_cost import MAX_DIMENSIONS
 from gateway.decode.limits import DEFAULT_LIMITS, ParseLimits
+from gateway.keys.operators import OperatorRole, Operators
+from gateway.keys.record import PERSON_MAX_CHARS
 from gateway.sources.catalogue import SOURCES
 from gateway.sources.generic.mapping import fault_in
 from gateway.usage_events.derived import SOURCES as DERIVED_FIELDS
@@ -575,6 +578,44 @@ class Billing(Options):
     """Whether the upstream gets the AI records as well: it must not add up both."""
 
 
+def with_email(value: object) -> object:
+    """An operator may be written as the e-mail alone."""
+    return {"email": value} if isinstance(value, str) else value
+
+
+class Operator(Options):
+    """A person who may work on the admin listener."""
+
+    email: str = Field(pattern=r"^[^@\s]+@[^@\s]+$", max_length=PERSON_MAX_CHARS)
+    role: OperatorRole = "operator"
+    """`viewer`: reads, and changes nothing."""
+
+
+class OperatorIdentity(Options):
+    """How a connection to the admin listener names the person behind it, beside the token."""
+
+    certificate: bool = False
+    """By the e-mail in the client's certificate, which `tls.admin.client_ca_file` asks for."""
+    header: str | None = Field(default=None, pattern=r"^[A-Za-z0-9-]{1,64}$")
+    """By a header that a proxy sets, such as `X-Forwarded-Email`."""
+    trusted_proxies: tuple[str, ...] = ()
+    """Addresses and networks whose header is believed; `unix`: whoever may open the socket."""
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for each in value:
+            if each != "unix":
+                ip_network(each, strict=False)
+        return value
+
+    @model_validator(mode="after")
+    def a_header_of_someone(self) -> Self:
+        if (self.header is None) != (not self.trusted_proxies):
+            raise ValueError("header and trusted_proxies: each needs the other, for any client may send a header")
+        return self
+
+
 class Config(Options):
     profile: Profile = "server"
     """Whose defaults hold: `device` for a laptop or a node that forwards to another gateway
@@ -584,6 +625,9 @@ class Config(Options):
     tls: Tls = Tls()
     http: Http = Http()
     auth: Literal["keys", "none"] = "keys"
+    operators: tuple[Annotated[Operator, BeforeValidator(with_email)], ...] = ()
+    """Who may make and change keys, by e-mail; none: any name is taken."""
+    operator_identity: OperatorIdentity = OperatorIdentity()
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """The least level that is logged."""
     log_format: Literal["console", "json"] = "console"
@@ -627,6 +671,17 @@ class Config(Options):
     @classmethod
     def defaults_of_the_profile(cls, options: Any) -> Any:
         return with_profile(options) if isinstance(options, dict) else options
+
+    @model_validator(mode="after")
+    def operators_are_known(self) -> Self:
+        emails = [operator.email.casefold() for operator in self.operators]
+        if len(set(emails)) < len(emails):
+            raise ValueError("operators: an e-mail stands there twice")
+        if emails and all(operator.role == "viewer" for operator in self.operators):
+            raise ValueError("operators: one of them needs the role operator, or no one could change a key")
+        if self.operator_identity.certificate and (self.tls.admin is None or self.tls.admin.client_ca_file is None):
+            raise ValueError("operator_identity.certificate: tls.admin.client_ca_file is needed")
+        return self
 
     @model_validator(mode="after")
     def a_device_forwards(self) -> Self:
@@ -794,6 +849,10 @@ def admits_by_certificate(config: Config, listener: str) -> bool:
     """Whether a client of *listener* is known by its certificate."""
     options = config.tls.groups().get(listener)
     return options is not None and options.clients == "admit"
+
+
+def operators_of(config: Config) -> Operators:
+    return Operators({operator.email: operator.role for operator in config.operators})
 
 
 def refuse_shared_totals(config: Config, replaced: Sequence[str]) -> str | None:

@@ -8,7 +8,7 @@ any other field equals its absence.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, Final, Self, TypeVar
+from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import AfterValidator, ConfigDict, Field, ValidationInfo, WithJsonSchema, field_validator, model_validator
 
@@ -31,9 +31,6 @@ from gateway.keys.record import (
     valid_name,
     valid_person,
 )
-
-OPERATOR: Final = "operator"
-"""Created By and Updated By of a request without `by`: the admin token is no person's."""
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -120,10 +117,6 @@ class By(KeyBody):
 
     by: Person = None
 
-    @property
-    def person(self) -> str:
-        return self.by or OPERATOR
-
 
 class KeyFields(KeyBody):
     """What a new key and a change have in common."""
@@ -156,10 +149,6 @@ class KeyFields(KeyBody):
     @property
     def grant(self) -> Grant | None:
         return next(iter(_grants(self.scopes, self.managed)), None)
-
-    @property
-    def person(self) -> str:
-        return self.by or OPERATOR
 
     def labels_on(self, had: Labels) -> Labels:
         """*had* with the changes. Raises InvalidKey, where together they are too many."""

@@ -73,6 +73,8 @@ def test_every_option_is_documented() -> None:
         "exporters",
         "sources",
         "http.cors_origins",
+        "operators",
+        "operator_identity.trusted_proxies",
         "unit_cost.dimensions",
         "budgets.webhooks",
         "telemetry.headers",

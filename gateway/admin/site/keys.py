@@ -12,7 +12,7 @@ from aiohttp import web
 
 from gateway.admin import keys as operations
 from gateway.admin.keys import KeyRequests, sender_json
-from gateway.admin.parts import STORES
+from gateway.admin.parts import BY, STORES
 from gateway.admin.role import Role
 from gateway.admin.site.key_form import body_of, typed_of, values_of
 from gateway.admin.site.listing import listing
@@ -46,14 +46,14 @@ async def load(request: web.Request) -> dict[str, Any]:
 async def load_new(request: web.Request) -> dict[str, Any]:
     store = store_of(request)
     senders = [] if store.keys.ever_created() else [sender_json(sender) for sender in store.recent()]
-    return {**choices(), "values": values_of(EMPTY), "senders": senders}
+    return {**choices(request), "values": values_of(EMPTY), "senders": senders}
 
 
 async def load_one(request: web.Request) -> dict[str, Any]:
     found = await ask(request, operations.SHOW, store_of(request), query=())
     usage = usage_of("key", found["name"])
     return {
-        **choices(),
+        **choices(request),
         "key": found,
         "usage": usage,
         "values": values_of(found),
@@ -61,12 +61,15 @@ async def load_one(request: web.Request) -> dict[str, Any]:
     }
 
 
-def choices() -> dict[str, Any]:
-    """What the form offers, for the template."""
+def choices(request: web.Request) -> dict[str, Any]:
+    """What the form offers, for the template; who asks, where operators are configured and the
+    connection names none.
+    """
     categories: dict[str, list[str]] = {}
     for scope in CATALOGUE:
         categories.setdefault(scope.category, []).append(scope.name)
-    return {"use_cases": USE_CASES, "categories": categories, "lengths": LENGTHS}
+    operators = () if BY in request else store_of(request).operators.emails
+    return {"use_cases": USE_CASES, "categories": categories, "lengths": LENGTHS, "operators": operators}
 
 
 async def create(request: web.Request) -> web.Response:
@@ -75,7 +78,7 @@ async def create(request: web.Request) -> web.Response:
     """
     form = await posted(request)
     typed = typed_of(form)
-    body = {**body_of(form, typed, {}), "confirmed": "confirmed" in form}
+    body = {**body_of(form, typed, {}), "confirmed": "confirmed" in form, **by_in(form)}
     made = await change(request, operations.CREATE, store_of(request), body, typed)
     return html(whole_page(request, CREATED, {"key": made, "secret": made["secret"]}))
 
@@ -84,27 +87,33 @@ async def edit(request: web.Request) -> web.Response:
     form = await posted(request)
     typed = typed_of(form)
     had = await ask(request, operations.SHOW, store_of(request), query=())
-    changed = await change(request, operations.EDIT, store_of(request), body_of(form, typed, had["labels"]), typed)
+    body = {**body_of(form, typed, had["labels"]), **by_in(form)}
+    changed = await change(request, operations.EDIT, store_of(request), body, typed)
     return see(request, path_of(changed), f"“{changed['name']}” is saved.")
 
 
 async def disable(request: web.Request) -> web.Response:
-    changed = await change(request, operations.DISABLE, store_of(request), {})
+    changed = await change(request, operations.DISABLE, store_of(request), by_in(await form_fields(request)))
     return see(request, path_of(changed), f"“{changed['name']}” is refused from now on.")
 
 
 async def enable(request: web.Request) -> web.Response:
-    changed = await change(request, operations.ENABLE, store_of(request), {})
+    changed = await change(request, operations.ENABLE, store_of(request), by_in(await form_fields(request)))
     return see(request, path_of(changed), f"“{changed['name']}” is accepted again.")
 
 
 async def delete(request: web.Request) -> web.Response:
     """Needs the exact name, typed. The field is not that of the form above it."""
-    typed = (await form_fields(request)).get("typed_name", "")
-    await change(
-        request, operations.DELETE, store_of(request), {"name": typed}, {"typed_name": typed}, {"name": "typed_name"}
-    )
+    form = await form_fields(request)
+    typed = form.get("typed_name", "")
+    body = {"name": typed, **by_in(form)}
+    await change(request, operations.DELETE, store_of(request), body, {"typed_name": typed}, {"name": "typed_name"})
     return see(request, LIST, f"“{typed.strip()}” is deleted: it is refused from now on.")
+
+
+def by_in(form: Mapping[str, str]) -> dict[str, str]:
+    """Who asks, where the form states it."""
+    return {"by": form["by"]} if form.get("by") else {}
 
 
 def path_of(key: Mapping[str, Any]) -> str:

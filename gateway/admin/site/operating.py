@@ -8,10 +8,12 @@ from multidict import MultiMapping
 
 from gateway.admin.calling import perform
 from gateway.admin.operation import AnyOperation
+from gateway.admin.parts import BY
 from gateway.admin.site.view import FormFault
 from gateway.contract.errors import GatewayError, NotFound
 from gateway.insights.changes import InsightError, NoSuchComment, NoSuchInsight
 from gateway.keys.errors import KeyRefused, NoSuchKey
+from gateway.keys.operators import OPERATOR
 from gateway.lists.conventions import BadListRequest
 from gateway.receiver.answers import answer_for
 from spool.errors import NoSuchLane
@@ -48,7 +50,12 @@ async def change(
     name in the body -> in the form, where they differ.
     """
     try:
-        return dict(await perform(operation, present(store), path=request.match_info, fields=fields) or {})
+        return dict(
+            await perform(
+                operation, present(store), path=request.match_info, fields=fields, by=request.get(BY, OPERATOR)
+            )
+            or {}
+        )
     except GONE:
         raise
     except MENDABLE as error:

@@ -8,12 +8,13 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from gateway.cli.checking import print_check
 from gateway.config.draft import ConfigFaults, expand, parse_draft
 from gateway.config.environment import environment_options, misspelt
 from gateway.config.loader import load_config, validated
-from gateway.config.model import Config, OtlpExporter, config_schema, refuse_open_intake
+from gateway.config.model import Config, OtlpExporter, config_schema, operators_of, refuse_open_intake
 from gateway.config.values import (
     TcpAddress,
     UnixAddress,
@@ -649,3 +650,29 @@ def test_a_cost_that_would_be_billed_twice_is_a_fault(tmp_path: Path) -> None:
 )
 def test_a_billing_connection_that_cannot_be_is_a_fault(tmp_path: Path, text: str, words: str) -> None:
     assert any(words in fault for fault in faults(tmp_path, text))
+
+
+def test_operators_are_e_mails_alone_or_with_a_role() -> None:
+    config = Config.model_validate({"operators": ["ops@example.com", {"email": "r@example.com", "role": "viewer"}]})
+    assert [(each.email, each.role) for each in config.operators] == [
+        ("ops@example.com", "operator"),
+        ("r@example.com", "viewer"),
+    ]
+    assert operators_of(config).emails == ("ops@example.com",)
+
+
+@pytest.mark.parametrize(
+    ("options", "fault"),
+    [
+        ({"operators": ["no e-mail"]}, "should match pattern"),
+        ({"operators": ["a@example.com", "A@example.com"]}, "twice"),
+        ({"operators": [{"email": "a@example.com", "role": "viewer"}]}, "needs the role operator"),
+        ({"operator_identity": {"header": "X-Email"}}, "each needs the other"),
+        ({"operator_identity": {"trusted_proxies": ["127.0.0.1"]}}, "each needs the other"),
+        ({"operator_identity": {"header": "X-Email", "trusted_proxies": ["proxy"]}}, "does not appear to be"),
+        ({"operator_identity": {"certificate": True}}, "client_ca_file is needed"),
+    ],
+)
+def test_operators_who_could_not_be_known_are_refused(options: dict[str, object], fault: str) -> None:
+    with pytest.raises(ValidationError, match=fault):
+        Config.model_validate(options)

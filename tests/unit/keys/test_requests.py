@@ -147,7 +147,7 @@ def test_labels_and_limits_of_a_change_are_merged_and_the_rest_stays() -> None:
     after = change.apply(before)
     assert dict(after.labels) == {"app": "x", "team": "search"}
     assert after.limits == Limits(5, None)
-    assert (after.name, after.description, after.grant, change.person) == ("sender", "d", READING, "b@example.com")
+    assert (after.name, after.description, after.grant, change.by) == ("sender", "d", READING, "b@example.com")
 
 
 def test_a_change_goes_from_one_kind_of_grant_to_the_other_but_never_to_none() -> None:
