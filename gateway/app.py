@@ -113,7 +113,7 @@ class Gateway:
             await self._start_delivery()
             await self._start_insights()
             self.billing = await start_billing(
-                self.config, self._stack, self.lanes, self._control, self.usage, self._now_ms
+                self.config, self._stack, self.lanes, self._control, self.usage, self.spool.gateway_id, self._now_ms
             )
             await self._listen()
         except BaseException:

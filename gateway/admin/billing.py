@@ -16,6 +16,9 @@ class SendBilling(Body):
 
     month: Annotated[str, Field(description="a month of UTC as YYYY-MM,", examples=["2026-01"])]
     dry_run: Annotated[bool, Field(description="true, to send nothing, or false")] = False
+    partial: Annotated[bool, Field(description="true, to drop days too that began before counting did, or false")] = (
+        False
+    )
 
 
 async def show(billing: BillingRequests, call: Call[None]) -> dict[str, Any]:
@@ -26,7 +29,8 @@ async def show(billing: BillingRequests, call: Call[None]) -> dict[str, Any]:
 async def send(billing: BillingRequests, call: Call[SendBilling]) -> dict[str, Any]:
     """Ask for a month, or state what it would hold."""
     body = call.body
-    return await (billing.plan(body.month) if body.dry_run else billing.send(body.month))
+    work = billing.plan if body.dry_run else billing.send
+    return await work(body.month, partly_known=body.partial)
 
 
 # ---- the table
@@ -55,7 +59,11 @@ LANE: Final = _object(
 )
 _DAY: Final = _object(
     day={"type": "string", "format": "date"},
-    state={"type": "string", "enum": ["open", "due", "dropped", "refused"]},
+    state={
+        "type": "string",
+        "enum": ["open", "partial", "due", "dropped", "refused"],
+        "description": "`partial`: it began before counting did, and is dropped only when asked for.",
+    },
     row_count=_COUNT_OR_NULL | {"description": "This and the next four are of what is in force at the upstream."},
     costs={"oneOf": [_COSTS, {"type": "null"}]},
     calls_without_cost=_COUNT_OR_NULL | _WITHOUT_COST,
@@ -91,6 +99,7 @@ SEND: Final = Operation(
     handler=send, body=SendBilling, errors=(404, 503),
     answer=Answer("How many days are wanted; of a dry run, what they hold.", _object(
         month=_MONTH, dry_run={"type": "boolean"}, is_running={"type": "boolean"}, wanted=_COUNT,
+        left_out=_COUNT | {"description": "Days that began before counting did, where `partial` is false."},
         days={"type": "array", "items": _PLANNED, "description": "Of a dry run."},
     )),
 )  # fmt: skip

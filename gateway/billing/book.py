@@ -45,14 +45,26 @@ class BillingSettings:
 class BillingBook:
     """Make with `open`. Every method raises DatabaseUnavailable."""
 
-    def __init__(self, database: Database, settings: BillingSettings, now_ms: Callable[[], int]) -> None:
+    def __init__(self, database: Database, settings: BillingSettings, source: str, now_ms: Callable[[], int]) -> None:
         self.database = database
         self.settings = settings
+        self.source = source
+        """Whose days they are at the upstream."""
         self.now_ms = now_ms
 
     @classmethod
-    async def open(cls, database: Database, settings: BillingSettings, now_ms: Callable[[], int]) -> Self:
+    async def open(
+        cls, database: Database, settings: BillingSettings, gateway_id: str | None, now_ms: Callable[[], int]
+    ) -> Self:
+        """*gateway_id* is None where no gateway runs: then nothing begins."""
         await tables.make_billing_tables(database)
+        if gateway_id is not None:
+            await cls._begin(database, settings, gateway_id, now_ms)
+        source = await database.read(partial(tables.source_of, target=settings.target))
+        return cls(database, settings, source, now_ms)
+
+    @staticmethod
+    async def _begin(database: Database, settings: BillingSettings, gateway_id: str, now_ms: Callable[[], int]) -> None:
         since = settings.since_hour
         month, _ = month_hours(day_text(now_ms() // HOUR_MS)[:7])
         await database.write(
@@ -61,9 +73,9 @@ class BillingBook:
                 target=settings.target,
                 from_hour=month if since is None else since,
                 is_stated=since is not None,
+                gateway_id=gateway_id,
             )
         )
-        return cls(database, settings, now_ms)
 
     async def last_closed_hour(self) -> int:
         """First hour of the last day that is closed and counted to its end."""
@@ -80,25 +92,29 @@ class BillingBook:
         last = await self.last_closed_hour()
         return [_day_json(day, last) for day in await self._days(month)]
 
-    async def plan(self, month: str) -> list[DayContent]:
-        """The content of the closed days of *month* as it would be dropped now."""
-        last = await self.last_closed_hour()
-        hours = [day.hour for day in await self._days(month) if day.hour <= last]
-        return [await self.content(hour) for hour in hours]
+    async def plan(self, month: str) -> list[tuple[DayContent, bool]]:
+        """The content of the closed days of *month* as it would be dropped now, and whether it is
+        all of the day.
+        """
+        return [(await self.content(day.hour), bool(day.is_whole)) for day in await self._closed(month)]
 
     async def content(self, hour: int) -> DayContent:
         """Of one day, on a snapshot of its own."""
         read = partial(day_content, hour=hour, now_hour=self.now_ms() // HOUR_MS)
         return await self.database.read_apart(read)
 
-    async def want(self, month: str) -> int:
-        """Ask for the closed days of *month*; how many. Raises ValueError."""
-        first, end = month_hours(month)
+    async def want(self, month: str, *, partly_known: bool) -> tuple[int, int]:
+        """Ask for the closed days of *month*, those that are *partly_known* and were never dropped
+        only where it is so; how many, and how many are left out. Raises ValueError.
+        """
+        days = await self._closed(month)
+        hours = [day.hour for day in days if day.is_whole or day.content is not None or partly_known]
+        await self.database.write(partial(tables.want, target=self.settings.target, hours=hours))
+        return len(hours), len(days) - len(hours)
+
+    async def _closed(self, month: str) -> list[Day]:
         last = await self.last_closed_hour()
-        target = self.settings.target
-        return await self.database.write(
-            partial(tables.want, target=target, first_hour=first, end_hour=end, last_hour=last)
-        )
+        return [day for day in await self._days(month) if day.hour <= last]
 
     async def _days(self, month: str) -> list[Day]:
         first, end = month_hours(month)
@@ -107,10 +123,20 @@ class BillingBook:
         )
 
 
+def _state(day: Day, last_hour: int) -> str:
+    if day.hour > last_hour:
+        return "open"
+    return (
+        "partial"
+        if not day.is_whole and day.content is None and day.state == "due" and not day.is_wanted
+        else day.state
+    )
+
+
 def _day_json(day: Day, last_hour: int) -> dict[str, Any]:
     return {
         "day": day_text(day.hour),
-        "state": "open" if day.hour > last_hour else day.state,
+        "state": _state(day, last_hour),
         "row_count": day.row_count,
         "costs": None if day.costs is None else orjson.loads(day.costs),
         "calls_without_cost": day.calls_without_cost,

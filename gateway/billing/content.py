@@ -49,7 +49,7 @@ class DayContent:
         return hashlib.sha256(b"\n".join(self.lines)).hexdigest()
 
     def manifest(self, source: str) -> dict[str, Any]:
-        """*source*: the gateway's id."""
+        """*source*: whose day it is at the upstream."""
         return {
             "day": self.text,
             "source": source,

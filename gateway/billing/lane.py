@@ -65,7 +65,7 @@ class BillingLane:
         self._clock = clock
         self._chance = chance
         self._attempts = attempts or Attempts()
-        self._store = BillingLaneStore(book, calls.client.gateway_id, clock=clock, count=count)
+        self._store = BillingLaneStore(book, clock=clock, count=count)
         self._summary = Summary(0, 0, 0, None, 0)
         self._is_stopping = False
         self._running: list[asyncio.Task[None]] = []
@@ -127,7 +127,7 @@ class BillingLane:
         """What the upstream says against *day*, which it does not store; None where it would take
         it.
         """
-        for n, body in enumerate(bodies(day, self._calls.client.gateway_id, PART_BYTES)):
+        for n, body in enumerate(bodies(day, self.book.source, PART_BYTES)):
             match await self._calls.validate(Batch(f"dry run {n}", LANE, 0, 0, "", (body,))):
                 case Delivered():
                     continue

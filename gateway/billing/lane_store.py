@@ -35,10 +35,9 @@ SMALLEST_BYTES: Final = 256 * 1024
 class BillingLaneStore:
     """A `spool.store.LaneStore` over control.db, for one batch at a time."""
 
-    def __init__(self, book: BillingBook, source: str, *, clock: Clock, count: Callable[[], Awaitable[None]]) -> None:
-        """*source*: the gateway's id. *count* brings the sums of usage up to date."""
+    def __init__(self, book: BillingBook, *, clock: Clock, count: Callable[[], Awaitable[None]]) -> None:
+        """*count* brings the sums of usage up to date."""
         self._book = book
-        self._source = source
         self._clock = clock
         self._count = count
         self._look_at_s = float("-inf")
@@ -94,14 +93,16 @@ class BillingLaneStore:
 
     async def _freeze_content(self, content: DayContent, max_bytes: int) -> None:
         now_ms = self._book.now_ms()
-        requests = [(uuid7(now_ms, secrets.token_bytes(10)), body) for body in bodies(content, self._source, max_bytes)]
+        requests = [
+            (uuid7(now_ms, secrets.token_bytes(10)), body) for body in bodies(content, self._book.source, max_bytes)
+        ]
         await self._book.database.write(
             partial(
                 tables.freeze,
                 target=self._target,
                 hour=content.hour,
                 revision=content.usage_revision,
-                manifest=content.manifest(self._source),
+                manifest=content.manifest(self._book.source),
                 requests=requests,
                 frozen_at=rfc3339_ms(now_ms),
             )

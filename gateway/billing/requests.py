@@ -35,30 +35,32 @@ class BillingRequests:
             "days": await book.days(asked),
         }
 
-    async def send(self, month: str) -> dict[str, Any]:
+    async def send(self, month: str, *, partly_known: bool) -> dict[str, Any]:
         """Ask for the closed days of *month*; the lane sends them."""
-        count = await self._opened().want(checked_month(month))
+        wanted, left_out = await self._opened().want(checked_month(month), partly_known=partly_known)
         if self._lane is not None:
             self._lane.wake()
-        return {"month": month, "dry_run": False, "is_running": self._lane is not None, "wanted": count, "days": []}
+        return self._answer(month, dry_run=False, wanted=wanted, left_out=left_out, days=[])
 
-    async def plan(self, month: str) -> dict[str, Any]:
+    async def plan(self, month: str, *, partly_known: bool) -> dict[str, Any]:
         """What `send` would drop, and what the upstream says of it where a gateway runs."""
         book = self._opened()
         planned = await book.plan(checked_month(month))
         known = {day["day"]: day["revision"] for day in await book.days(month)}
-        refusals = {} if self._lane is None else {day.text: await self._lane.refusal(day) for day in planned}
+        chosen = [day for day, is_whole in planned if is_whole or partly_known or known.get(day.text)]
+        refusals = {} if self._lane is None else {day.text: await self._lane.refusal(day) for day in chosen}
         days = [
             {**_plan_json(day), "change": _change(day, known.get(day.text)), "refused": refusals.get(day.text)}
-            for day in planned
+            for day in chosen
         ]
-        return {
-            "month": month,
-            "dry_run": True,
-            "is_running": self._lane is not None,
-            "wanted": len(days),
-            "days": days,
-        }
+        return self._answer(month, dry_run=True, wanted=len(days), left_out=len(planned) - len(days), days=days)
+
+    def _answer(
+        self, month: str, *, dry_run: bool, wanted: int, left_out: int, days: list[dict[str, Any]]
+    ) -> dict[str, Any]:
+        is_running = self._lane is not None
+        counts = {"wanted": wanted, "left_out": left_out}
+        return {"month": month, "dry_run": dry_run, "is_running": is_running, **counts, "days": days}
 
     def _opened(self) -> BillingBook:
         if self._book is None:

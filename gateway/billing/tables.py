@@ -3,6 +3,10 @@ force at the upstream. Functions run in the caller's transaction.
 
 A day is due when usage was added to it since its last drop, or when a command asked for it. The day
 under way is kept as the bytes that are sent, part by part, until the upstream has them all.
+
+A drop replaces the day at the upstream, so a day that may be known in part only is not dropped
+unasked: it began before this control.db counted, which may be a new one beside an old spool. For
+the same reason the source of the rows is what it was at first, also where the spool is a new one.
 """
 
 import sqlite3
@@ -12,12 +16,11 @@ from typing import Any, NamedTuple
 import orjson
 
 from gateway.storage.database import Database, scripts_of
-from gateway.usage.grains import DAY
 
 _DUE = (
     "FROM usage_days usage LEFT JOIN billing_days day ON day.target = :target AND day.hour = usage.hour"
-    " WHERE usage.hour <= :last AND (usage.hour >= (SELECT from_hour FROM billing_targets WHERE target = :target)"
-    " OR day.hour IS NOT NULL)"
+    " WHERE usage.hour <= :last AND (day.hour IS NOT NULL OR usage.hour >= (SELECT max(from_hour, counted_from)"
+    " FROM billing_targets, usage_rollup_state WHERE target = :target))"
     " AND (day.hour IS NULL OR day.is_wanted OR (day.seen_revision <> usage.revision"
     " AND day.refused_revision IS NOT usage.revision))"
 )
@@ -50,6 +53,8 @@ class Day(NamedTuple):
     refused: str | None
     refused_revision: int | None
     is_wanted: int
+    is_whole: int
+    """0: the day began before counting did."""
 
     @property
     def state(self) -> str:
@@ -75,15 +80,21 @@ async def make_billing_tables(database: Database) -> None:
     await database.migrate("billing", scripts_of("gateway.billing.migrations"))
 
 
-def begin(connection: sqlite3.Connection, target: str, *, from_hour: int, is_stated: bool) -> None:
+def begin(connection: sqlite3.Connection, target: str, *, from_hour: int, is_stated: bool, gateway_id: str) -> None:
     """Drop to *target* the days from *from_hour* on; where that is not what an operator stated,
-    what was noted first stands.
+    what was noted first stands. So does the source, which is *gateway_id* the first time.
     """
     connection.execute(
-        "INSERT INTO billing_targets (target, from_hour) VALUES (?1, ?2)"
+        "INSERT INTO billing_targets (target, from_hour, source) VALUES (?1, ?2, ?4)"
         " ON CONFLICT DO UPDATE SET from_hour = iif(?3, excluded.from_hour, from_hour)",
-        (target, from_hour, is_stated),
+        (target, from_hour, is_stated, gateway_id),
     )
+
+
+def source_of(connection: sqlite3.Connection, target: str) -> str:
+    """Whose days they are at the upstream; empty before it began."""
+    row = connection.execute("SELECT source FROM billing_targets WHERE target = ?", (target,)).fetchone()
+    return "" if row is None else str(row[0])
 
 
 def due_day(connection: sqlite3.Connection, target: str, last_hour: int) -> int | None:
@@ -210,22 +221,21 @@ def refuse(connection: sqlite3.Connection, target: str, why: str) -> None:
     discard(connection, target)
 
 
-def want(connection: sqlite3.Connection, target: str, first_hour: int, end_hour: int, last_hour: int) -> int:
-    """Ask for the days from *first_hour* to *end_hour* that hold usage and are closed; how many."""
-    last = min(end_hour - DAY, last_hour)
-    return connection.execute(
-        "INSERT INTO billing_days (target, hour, seen_revision, is_wanted)"
-        " SELECT ?, hour, 0, 1 FROM usage_days WHERE hour BETWEEN ? AND ?"
+def want(connection: sqlite3.Connection, target: str, hours: Sequence[int]) -> None:
+    """Ask for the days that begin with *hours*."""
+    connection.executemany(
+        "INSERT INTO billing_days (target, hour, seen_revision, is_wanted) VALUES (?, ?, 0, 1)"
         " ON CONFLICT DO UPDATE SET is_wanted = 1",
-        (target, first_hour, last),
-    ).rowcount
+        [(target, hour) for hour in hours],
+    )
 
 
 def days(connection: sqlite3.Connection, target: str, first_hour: int, end_hour: int) -> list[Day]:
     """The days that hold usage, in order."""
     rows = connection.execute(
         "SELECT usage.hour, usage.revision, ifnull(seen_revision, 0), content, row_count, costs, calls_without_cost,"
-        " dropped_at_ms, refused, refused_revision, ifnull(is_wanted, 0) FROM usage_days usage"
+        " dropped_at_ms, refused, refused_revision, ifnull(is_wanted, 0), usage.hour >= counted_from"
+        " FROM usage_rollup_state, usage_days usage"
         " LEFT JOIN billing_days day ON day.target = ? AND day.hour = usage.hour"
         " WHERE usage.hour >= ? AND usage.hour < ? ORDER BY usage.hour",
         (target, first_hour, end_hour),

@@ -34,9 +34,10 @@ async def print_month(config: Config, month: str | None, *, as_json: bool) -> in
     return _code(shown)
 
 
-async def send_month(config: Config, month: str, *, as_json: bool) -> int:
-    """0 when all closed days of *month* are dropped. Raises ClickException."""
-    wanted = await ask(config, BILLING, billing.SEND, body={"month": month})
+async def send_month(config: Config, month: str, *, partly_known: bool, as_json: bool) -> int:
+    """0 when all closed days of *month* are dropped, none left out. Raises ClickException."""
+    wanted = await ask(config, BILLING, billing.SEND, body={"month": month, "partial": partly_known})
+    _note_left_out(wanted)
     if not wanted["is_running"]:
         raise click.ClickException(
             f"no gateway runs on {config.data_dir}: {plural(wanted['wanted'], 'day goes', 'days go')} out when it does"
@@ -54,12 +55,14 @@ async def send_month(config: Config, month: str, *, as_json: bool) -> int:
         for day in shown["days"]:
             if day["state"] == "refused":
                 click.echo(f"{day['day']} is refused: {harmless(day['refused'])}", err=True)
-    return 1 if any(day["state"] == "due" for day in shown["days"]) else _code(shown)
+    is_due = any(day["state"] == "due" for day in shown["days"])
+    return 1 if is_due or wanted["left_out"] else _code(shown)
 
 
-async def print_plan(config: Config, month: str, *, as_json: bool) -> int:
+async def print_plan(config: Config, month: str, *, partly_known: bool, as_json: bool) -> int:
     """0 where the upstream would take all of it, or was not asked. Raises ClickException."""
-    planned = await ask(config, BILLING, billing.SEND, body={"month": month, "dry_run": True})
+    planned = await ask(config, BILLING, billing.SEND, body={"month": month, "dry_run": True, "partial": partly_known})
+    _note_left_out(planned)
     if as_json:
         click.echo(json.dumps(planned))
     else:
@@ -69,6 +72,14 @@ async def print_plan(config: Config, month: str, *, as_json: bool) -> int:
         elif not any(day["refused"] for day in planned["days"]):
             click.echo("The upstream would take it. Nothing was sent.", err=True)
     return int(any(day["refused"] for day in planned["days"]))
+
+
+def _note_left_out(answer: Json) -> None:
+    if answer["left_out"]:
+        began = plural(
+            answer["left_out"], "day began before counting did and is", "days began before counting did and are"
+        )
+        click.echo(f"{began} left out, since a drop replaces what the upstream has: --partial drops them too", err=True)
 
 
 async def _show(config: Config, month: str | None) -> dict[str, Any]:

@@ -33,16 +33,18 @@ def billing_show(config_file: Path | None, data_dir: Path | None, month: str | N
 @click.option(
     "--dry-run", is_flag=True, help="Show what would be dropped, have the upstream check it, and send nothing."
 )
+@click.option("--partial", is_flag=True, help="Also days that began before counting did: they replace what is there.")
 @json_option
 def billing_send(
     config_file: Path | None,
     data_dir: Path | None,
     month: str,
     dry_run: bool,  # noqa: FBT001 as above
+    partial: bool,  # noqa: FBT001 as above
     as_json: bool,  # noqa: FBT001 as above
 ) -> None:
     """Drop the closed days of a month, each whole, whatever was dropped of it; wait for the end."""
     from gateway.cli.billing import print_plan, send_month  # noqa: PLC0415 as above
 
     work = print_plan if dry_run else send_month
-    sys.exit(asyncio.run(work(config_of(config_file, data_dir), month, as_json=as_json)))
+    sys.exit(asyncio.run(work(config_of(config_file, data_dir), month, partly_known=partial, as_json=as_json)))

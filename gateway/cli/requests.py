@@ -137,7 +137,7 @@ async def _billing(config: Config) -> AsyncIterator[BillingRequests]:
         book = None
         if config.billing is not None:
             settings = billing_settings(config.billing, config.upstream)
-            book = await BillingBook.open(usage.database, settings, wall_ms)
+            book = await BillingBook.open(usage.database, settings, None, wall_ms)
         yield BillingRequests(book, None, wall_ms)
 
 

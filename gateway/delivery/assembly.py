@@ -95,6 +95,7 @@ async def start_billing(
     lanes: Lanes,
     control: Database,
     usage: UsageQueries,
+    gateway_id: str,
     now_ms: Callable[[], int],
 ) -> BillingLane | None:
     """Start the lane of billing drops; *stack* stops it. None where none is configured. Raises
@@ -104,7 +105,7 @@ async def start_billing(
         return None
     settings = billing_settings(config.billing, config.upstream)
     lane = BillingLane(
-        await BillingBook.open(control, settings, now_ms),
+        await BillingBook.open(control, settings, gateway_id, now_ms),
         lanes.billing_calls(settings.connection),
         clock=SystemClock(),
         chance=random.random,

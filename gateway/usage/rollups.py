@@ -86,7 +86,7 @@ def add(
         for hour, series in periods.items():
             for grain, of_grain in by_grain(series, span):
                 add_series(connection, span, grain, hour, of_grain)
-    _note_changes(connection, days)
+    _note_changes(connection, days, now_hour)
     _delete_old(connection, now_hour)
     _keep_room(connection, now_hour)
 
@@ -155,8 +155,11 @@ def _within_bounds(
     return kept
 
 
-def _note_changes(connection: sqlite3.Connection, days: Iterable[int]) -> None:
+def _note_changes(connection: sqlite3.Connection, days: Iterable[int], now_hour: int) -> None:
     """Usage was added to *days*, which are named by their first hour."""
+    connection.execute(
+        "UPDATE usage_rollup_state SET counted_from = ? WHERE counted_from IS NULL", (now_hour // DAY * DAY,)
+    )
     connection.executemany(
         "INSERT INTO usage_days (hour, revision) VALUES (?, 1) ON CONFLICT DO UPDATE SET revision = revision + 1",
         [(day,) for day in days],

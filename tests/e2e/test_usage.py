@@ -155,12 +155,15 @@ def dropped(gateway: GatewayProcess, folder: Path) -> dict[str, Decimal]:
     """The sums of a month that was dropped to the embedded service, whose rows are those of the
     export as FOCUS.
     """
-    planned = run_command(gateway, "billing", "send", "--month", "2026-01", "--dry-run", "--json")
+    planned = run_command(gateway, "billing", "send", "--month", "2026-01", "--dry-run", "--json", "--partial")
     assert planned.code == 0, planned.err
+    asked = run_command(gateway, "billing", "send", "--month", "2026-01")
+    assert (asked.code, asked.out.splitlines()[0]) == (1, "2026-01: 0 days are dropped to conn-1")
+    assert "1 day began before counting did" in asked.err
     assert [(day["day"], day["change"], day["refused"]) for day in planned.json["days"]] == [
         ("2026-01-05", "new", None)
     ]
-    sent = run_command(gateway, "billing", "send", "--month", "2026-01")
+    sent = run_command(gateway, "billing", "send", "--month", "2026-01", "--partial")
     assert (sent.code, sent.out) == (0, "2026-01: 1 day is dropped to conn-1\n"), sent.err
     path = "/v2/connections/billing/external/conn-1/billing_drops"
     answer = ask(f"{gateway.service_url}{path}/2026-01?limit=500", None, {"Authorization": gateway.service_key()})

@@ -2,7 +2,8 @@
 
 CREATE TABLE billing_targets (
     target    TEXT PRIMARY KEY,     -- address of the upstream and id of the connection
-    from_hour INTEGER NOT NULL      -- the first hour, since 1970, of the first day that is dropped unasked
+    from_hour INTEGER NOT NULL,     -- the first hour, since 1970, of the first day that is dropped unasked
+    source    TEXT NOT NULL         -- whose days they are at the upstream: the gateway's id when this began
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE billing_days (

@@ -7,3 +7,9 @@ CREATE TABLE usage_days (
 
 INSERT INTO usage_days (hour, revision)
     SELECT DISTINCT hour, 1 FROM usage_rollups WHERE span = 24 AND grain = 1;
+
+-- First hour of the first day that was counted from its beginning: earlier days hold late usage alone, or what a new
+-- control.db found in an old spool. NULL before the first count.
+ALTER TABLE usage_rollup_state ADD COLUMN counted_from INTEGER;
+
+UPDATE usage_rollup_state SET counted_from = (SELECT min(hour) FROM usage_rollups WHERE span = 24 AND grain = 1);

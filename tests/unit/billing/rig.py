@@ -38,11 +38,13 @@ def call(cost: str | None = "0.5", *, currency: str = "USD", **changes: Any) -> 
     return record(cost=price, **changes)
 
 
-async def count(database: Database, *records: object, now_ms: int = TOMORROW_MS) -> None:
-    """As the follower does."""
+async def count(database: Database, *records: object, now_ms: int = TOMORROW_MS, counted_from: int | None = 0) -> None:
+    """As the follower does, since the hour *counted_from*; None is the present day."""
     tally = counted(*records, now_ms=now_ms)
 
     def store(connection: Any) -> None:
+        if counted_from is not None:
+            connection.execute("UPDATE usage_rollup_state SET counted_from = ?", (counted_from,))
         rollups.add(connection, tally.sums, now_hour=now_ms // HOUR_MS)
         rollups.note_as_of(connection, now_ms)
 
@@ -109,13 +111,14 @@ async def lane_to(
     *,
     now_ms: Callable[[], int] = lambda: TOMORROW_MS,
     settings: BillingSettings | None = None,
+    gateway_id: str = GATEWAY,
 ) -> AsyncIterator[BillingLane]:
     """A running lane; every wait of it is as in production."""
     async with AsyncExitStack() as stack:
         key = KeySetting("billing", Secret(secret), lambda scope: scope.startswith("connections:create_billing_ext"))
-        client = CostServiceClient(Endpoint(f"http://127.0.0.1:{port}"), Keyring([key]), GATEWAY)
+        client = CostServiceClient(Endpoint(f"http://127.0.0.1:{port}"), Keyring([key]), gateway_id)
         stack.push_async_callback(client.close)
-        book = await BillingBook.open(database, settings or settings_of(), now_ms)
+        book = await BillingBook.open(database, settings or settings_of(), gateway_id, now_ms)
         lane = BillingLane(
             book, BillingCalls(client, CONNECTION), clock=SystemClock(), chance=lambda: 0.0, count=partial(_nothing)
         )

@@ -103,7 +103,7 @@ async def test_what_a_command_asks_for_goes_out_again_and_repairs_the_upstream(
     ):
         await until(partial(none_due, lane))
         assert await far.costs() == ["1"], "unasked, days of earlier months stay"
-        assert await lane.book.want("2025-11") == 1
+        assert await lane.book.want("2025-11", partly_known=False) == (1, 0)
         lane.wake()
         await until(partial(none_due, lane))
         assert [row["BilledCost"] for row in await far.rows("2025-11")] == ["2"]
@@ -113,7 +113,7 @@ async def test_what_a_command_asks_for_goes_out_again_and_repairs_the_upstream(
         assert [row["BilledCost"] for row in await far.rows("2025-11")] == ["6"], "what was sent once is kept right"
         await far.ask("DELETE", f"/v2/connections/billing/{CONNECTION}")
         await far.service.establish_connection(CONNECTION)
-        assert await lane.book.want("2026-01") == 1
+        assert await lane.book.want("2026-01", partly_known=False) == (1, 0)
         lane.wake()
         await until(partial(none_due, lane))
         assert await far.costs() == ["1"]
@@ -151,7 +151,7 @@ async def test_a_refused_day_waits_for_a_change_and_holds_up_no_other(tmp_path: 
         (refused, dropped) = await lane.book.days("2026-01")
         assert (refused["state"], dropped["state"]) == ("refused", "dropped")
         assert "invalid_BillingCurrency" in refused["refused"]
-        assert [await lane.refusal(day) is None for day in await lane.book.plan("2026-01")] == [False, True]
+        assert [await lane.refusal(day) is None for day, _ in await lane.book.plan("2026-01")] == [False, True]
         assert (await lane.book.summary()).refused == 1
 
 
@@ -180,3 +180,37 @@ async def test_an_upstream_that_lost_parts_of_a_day_gets_all_of_them_again(
 
 def _lose_one(connection: sqlite3.Connection) -> bool:
     return bool(connection.execute("DELETE FROM billing_parts WHERE part = 1").rowcount)
+
+
+async def test_a_day_that_a_new_database_knows_in_part_replaces_nothing_unasked(
+    tmp_path: Path, database: Database
+) -> None:
+    new = await Database.open(tmp_path / "new.db")
+    await rollups.make_rollup_tables(new)
+    await count(database, call("1"), call("2"))
+    async with far_end(tmp_path / "service") as far:
+        async with lane_to(far.port, far.secret, database) as lane:
+            await until(partial(none_due, lane))
+        assert await far.costs() == ["3"]
+        await count(new, call("2"), counted_from=None)
+        async with lane_to(far.port, far.secret, new) as lane:
+            await until(partial(none_due, lane))
+            assert await far.costs() == ["3"], "what an old spool still holds is not the day"
+            assert [day["state"] for day in await lane.book.days("2026-01")] == ["partial"]
+            assert await lane.book.want("2026-01", partly_known=False) == (0, 1)
+            assert await lane.book.want("2026-01", partly_known=True) == (1, 0)
+            lane.wake()
+            await until(partial(none_due, lane))
+            assert await far.costs() == ["2"], "an operator may say so"
+    await new.close()
+
+
+async def test_days_stay_whose_they_were_when_the_spool_is_a_new_one(tmp_path: Path, database: Database) -> None:
+    await count(database, call("1"))
+    async with far_end(tmp_path / "service") as far:
+        async with lane_to(far.port, far.secret, database) as lane:
+            await until(partial(none_due, lane))
+        await count(database, call("2"))
+        async with lane_to(far.port, far.secret, database, gateway_id="gw-2") as lane:
+            await until(partial(none_due, lane))
+        assert await far.costs() == ["3"]

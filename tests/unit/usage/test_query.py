@@ -440,4 +440,8 @@ async def test_days_of_an_earlier_release_have_a_revision(tmp_path: Path) -> Non
     )
     await rollups.make_rollup_tables(database)
     assert await database.read(lambda sql: sql.execute("SELECT * FROM usage_days").fetchall()) == [(490896, 1)]
+    counted_from = await database.read(
+        lambda sql: sql.execute("SELECT counted_from FROM usage_rollup_state").fetchone()
+    )
+    assert counted_from == (490896,)
     await database.close()
