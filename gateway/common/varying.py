@@ -61,7 +61,9 @@ class Computation:
 
     def given_real(self, number: int, value: Any) -> "VaryingReal":
         """The real number *number* of the item."""
-        return VaryingReal(self, self.place(REAL, number), value)
+        made = VaryingReal(self, self.place(REAL, number), value)
+        made.number = number
+        return made
 
     def place(self, operation: str, left: int = 0, right: int = 0) -> int:
         """The place of a node; equal ones have one."""
@@ -192,7 +194,9 @@ class Varying:
 class VaryingReal(Varying):
     """A real number of an item."""
 
-    __slots__ = ()
+    __slots__ = ("number",)
+    number: int
+    """Which of the item's own; computed ones have none."""
 
     def _divided(self, operation: str, by: int, value: int) -> Varying:
         raise NotVarying
@@ -285,14 +289,20 @@ class DerivedText(FormedText):
     parts: tuple[Any, ...]
 
 
+def _as_it_is(part: Any) -> Any:
+    if isinstance(part, VaryingReal) and hasattr(part, "number"):
+        return part.value
+    return str.__str__(part) if isinstance(part, str) else part
+
+
 def derived(made_by: Callable[..., str], *parts: Any) -> str:
-    """What *made_by* makes of *parts*, at least one of which is a text that varies. Whether that is
-    empty depends on their forms alone.
+    """What *made_by* makes of *parts*, texts that vary and real numbers of the item among them.
+    Whether that is empty depends on the texts' forms alone.
     """
     among = next((part.among for part in parts if isinstance(part, FormedText)), None)
     if among is None:
         raise NotVarying
-    letters = made_by(*(str.__str__(part) if isinstance(part, str) else part for part in parts))
+    letters = made_by(*map(_as_it_is, parts))
     if not letters:
         return letters
     text = DerivedText(letters, len(among))

@@ -7,9 +7,10 @@ from typing import Literal, NamedTuple
 
 from gateway.normalise.conventions.table import Convention
 
-Role = Literal["key", "count", "real", "text"]
+Role = Literal["key", "count", "real", "text", "absent"]
 """`key`: a text, boolean or whole number that decides what becomes of the document; `count`: a
-whole number; `real`: a number; `text`: an id."""
+whole number; `real`: a number; `text`: an id; `absent`: read where nothing else states what it
+does, so only whether anything stands there decides."""
 FIRST_ENTRY = "*"
 """Part of a path: the first entry of a list."""
 

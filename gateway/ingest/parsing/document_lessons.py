@@ -17,6 +17,7 @@ from gateway.ingest.parsing.document_values import (
     HEX,
     NO_NAMES,
     REAL,
+    UNREAD,
     UUID,
     Form,
     Key,
@@ -85,7 +86,7 @@ def _standing(
 ) -> "_Observed":
     """The document, with what stands for each value that varies."""
     profile, key, values = seen
-    known = dict(zip((path for path, _ in profile.places), key, strict=True))
+    known = {path: value for (path, _), value in zip(profile.places, key, strict=True) if value is not UNREAD}
     if any(isinstance(value, float | list | dict) for value in known.values()):
         raise Refused("other_value")
     lists = {path for path, kind in profile.places if kind == "list"}

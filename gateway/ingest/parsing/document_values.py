@@ -45,6 +45,8 @@ UUID: Final = Form("uuid")
 HEX: Final = Form("hex")
 NAME: Final = Form("name")
 ABSENT: Final = Form("absent")
+UNREAD: Final = Form("unread")
+"""In the place of what no rule may read."""
 NONE: Final[dict[str, Any]] = {}
 """In the place of an object that is not there."""
 CACHE_HIT: Final = "_cache_hit"
@@ -103,7 +105,8 @@ class _Maker:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.constants: dict[str, Any] = {
-            "ABSENT": ABSENT, "NONE": NONE, "COUNT": COUNT, "REAL": REAL, "form_of": form_of,
+            "ABSENT": ABSENT, "NONE": NONE, "UNREAD": UNREAD, "COUNT": COUNT, "REAL": REAL,
+            "form_of": form_of,
         }  # fmt: skip
         self.key: list[str] = []
         self.states: list[str] = []
@@ -169,6 +172,9 @@ class _Maker:
         self.lines.append(f"{name} = {got}")
         if role == "key":
             return
+        if role == "absent":
+            self.lines.append(f"if {name} is not None and {name} is not ABSENT: {name} = UNREAD")
+            return
         kind = "hole" if role == "text" else role
         value = f"{kind}{self._numbers[kind]}"
         self._numbers[kind] += 1
@@ -216,5 +222,5 @@ def profile_of(names: tuple[str, ...], leaves: Iterable[Leaf]) -> Profile:
 def varying_of(profile: Profile) -> Iterator[tuple[int, str]]:
     """Place in the key of each value that varies, and its name."""
     roles = [role for _, role in profile.places if role not in {"object", "list"}]
-    places = (place for place, role in enumerate(roles) if role != "key")
+    places = (place for place, role in enumerate(roles) if role not in {"key", "absent"})
     return zip(places, profile.varying, strict=True)

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
-from gateway.common.varying import REAL, ROUND, DerivedText, NotVarying, VaryingText
+from gateway.common.varying import REAL, ROUND, DerivedText, NotVarying, VaryingReal, VaryingText
 from gateway.counting.calls.models import fingerprint
 from gateway.ingest.parsing.lesson_bounds import Bounds, conditions_of
 from gateway.ingest.parsing.lessons import CallLesson, Lesson
@@ -85,8 +85,8 @@ def document_run_of(lesson: Lesson, varying: Sequence[str], texts: Sequence[Vary
         return made(_DOCUMENT_SIGNATURE, code.lines, code.constants)
     for text in texts:
         if isinstance(text, DerivedText):
-            parts = [f"hole{x.number}" if isinstance(x, VaryingText) else code.constant(x) for x in text.parts]
-            code.lines.append(f"hole{text.number} = {code.constant(text.made_by)}({', '.join(parts)})")
+            parts = ", ".join(_part(code, part) for part in text.parts)
+            code.lines.append(f"hole{text.number} = {code.constant(text.made_by)}({parts})")
     record_id = next(number for kind, number, _ in lesson.call.record if kind == "hole")
     n_rest = _IDS_BYTES - _RECORD_ID_BYTES
     if lesson.call.row[_RECORD_ID_BYTES:_IDS_BYTES] != bytes(n_rest):
@@ -94,6 +94,13 @@ def document_run_of(lesson: Lesson, varying: Sequence[str], texts: Sequence[Vary
     record_id_bytes = f"{code.constant(bytes.fromhex)}(hole{record_id})", f"{_RECORD_ID_BYTES}s"
     _write(code, lesson.call, names, (record_id_bytes, (code.constant(bytes(n_rest)), f"{n_rest}s")))
     return made(_DOCUMENT_SIGNATURE, code.lines, code.constants)
+
+
+def _part(code: Code, part: object) -> str:
+    """What a text is made of."""
+    if isinstance(part, VaryingReal):
+        return f"real{part.number}"
+    return f"hole{part.number}" if isinstance(part, VaryingText) else code.constant(part)
 
 
 def numbers_of(code: Code, lesson: Lesson) -> list[str]:

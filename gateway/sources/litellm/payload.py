@@ -87,6 +87,7 @@ LEAVES: Final = leaves_of(
         **dict.fromkeys(("id", "trace_id", "metadata.requester_metadata.trace_id"), "text"),
         **dict.fromkeys(("startTime", "endTime", "completionStartTime"), "real"),
         "total_tokens": "count",
+        "response.usage": "absent",
         **dict.fromkeys(
             (
                 *(_USAGE + name for name in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")),
