@@ -38,6 +38,10 @@ class BillingCalls:
     def is_granted(self) -> bool:
         return self.client.keyring.grants(DROP_SCOPE)
 
+    @property
+    def can_validate(self) -> bool:
+        return self.client.keyring.grants(VALIDATE_SCOPE)
+
     async def drop(self, batch: Batch) -> Dropped:
         """Post the batch's one record, which is the body."""
         path = self.client.preset.billing_drops.format(connection_id=quote(self.connection, safe=""))

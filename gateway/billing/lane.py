@@ -164,13 +164,27 @@ class _Sender:
     def __init__(self, store: BillingLaneStore, calls: BillingCalls) -> None:
         self._store = store
         self._calls = calls
+        self._is_validated = False
 
     async def send(self, batch: Batch) -> Outcome:
+        """The first body since the start is validated before."""
+        if not self._is_validated and (answer := await self._validated(batch)) is not None:
+            return answer
         dropped = await self._calls.drop(batch)
         if dropped.is_partial and await self._store.is_last(batch):
             self._store.partial = batch.batch_id
             return Retry("the upstream lacks parts of the day", answered=True)
         return dropped.outcome
+
+    async def _validated(self, batch: Batch) -> Retry | Refused | None:
+        """What keeps the body from being dropped; None also where the upstream or the key offers no
+        validation: the drop's own answer states the rest.
+        """
+        found = await self._calls.validate(batch) if self._calls.can_validate else Delivered()
+        if isinstance(found, Retry | Refused):
+            return found
+        self._is_validated = True
+        return None
 
     async def close(self) -> None:
         """The client's owner closes it."""

@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -63,10 +63,14 @@ class Far:
         return f"/v2/connections/billing/external/{CONNECTION}/billing_drops"
 
     async def ask(self, method: str, path: str, content: object = None) -> Any:
+        """Again where the service misbehaves."""
         url = f"http://127.0.0.1:{self.port}{path}"
         headers = {"Authorization": self._reader}
-        async with self._session.request(method, url, json=content, headers=headers) as response:
-            return await response.json() if response.content_type == "application/json" else {}
+        while True:
+            with suppress(aiohttp.ClientError):
+                async with self._session.request(method, url, json=content, headers=headers) as response:
+                    if response.status < 500:
+                        return await response.json() if response.content_type == "application/json" else {}
 
     async def drops(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = (await self.ask("GET", f"{self.path}?limit=500"))["billing_drops"]

@@ -12,6 +12,7 @@ import pytest
 
 from gateway.billing import lane as lanes
 from gateway.local_service import web
+from gateway.local_service.call import Answer, Call
 from gateway.local_service.misbehave import parse_misbehave
 from gateway.storage.database import Database
 from gateway.usage import rollups
@@ -214,3 +215,28 @@ async def test_days_stay_whose_they_were_when_the_spool_is_a_new_one(tmp_path: P
         async with lane_to(far.port, far.secret, database, gateway_id="gw-2") as lane:
             await until(partial(none_due, lane))
         assert await far.costs() == ["3"]
+
+
+async def test_the_first_body_after_a_start_is_validated_where_the_upstream_offers_it(
+    tmp_path: Path, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def noted(route: web.Route) -> web.Route:
+        def operate(connection: sqlite3.Connection, request: Call) -> Answer:
+            asked.append(request.path.rpartition("/")[2])
+            return route.operation(connection, request)
+
+        return route._replace(operation=operate)
+
+    monkeypatch.setattr(web, "ROUTES", [noted(route) for route in web.ROUTES])
+    await count(database, call("1", ago_h=24.0), call("2"))
+    async with far_end(tmp_path / "service") as far, lane_to(far.port, far.secret, database) as lane:
+        await until(partial(none_due, lane))
+        assert asked == ["validate_billing_drop", "billing_drops", "billing_drops"]
+    without = [route for route in web.ROUTES if not route.path.endswith("validate_billing_drop")]
+    monkeypatch.setattr(web, "ROUTES", without)
+    await count(database, call("4"))
+    async with far_end(tmp_path / "service2") as far, lane_to(far.port, far.secret, database) as lane:
+        await until(partial(none_due, lane))
+        assert await far.costs() == ["6"], "a 404 of the validation holds up nothing"

@@ -1,0 +1,66 @@
+"""`billing` on the files of a stopped gateway, and what `check` states of it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gateway.storage.database import Database
+from gateway.usage import rollups
+from tests.support.commands import Ended, run_telemetry_gateway
+from tests.unit.billing.rig import call, count
+
+
+@pytest.fixture
+async def config_file(tmp_path: Path) -> Path:
+    data_dir = tmp_path / "data"
+    data_dir.mkdir(mode=0o700)
+    database = await Database.open(data_dir / "control.db")
+    await rollups.make_rollup_tables(database)
+    await count(database, call("0.5"), call("0.25", currency="EUR"), call(None), call("1", ago_h=24.0))
+    await database.close()
+    path = tmp_path / "gateway.yaml"
+    listen = dict.fromkeys(("http", "grpc", "admin", "service"), "127.0.0.1:0")
+    options = {"data_dir": str(data_dir), "listen": listen, "billing": {"connection": "conn-1", "since": "2026-01-01"}}
+    path.write_text(json.dumps(options))
+    return path
+
+
+def test_a_stopped_gateway_shows_and_plans_days_and_notes_what_is_asked_for(config_file: Path) -> None:
+    def billing(*arguments: str) -> Ended:
+        return run_telemetry_gateway("billing", *arguments, "--config", str(config_file))
+
+    planned = billing("send", "--month", "2026-01", "--dry-run")
+    assert planned.code == 0, planned.err
+    assert [line.split() for line in planned.out.splitlines()[1:]] == [
+        ["2026-01-04", "new", "1", "1", "USD", "0"],
+        ["2026-01-05", "new", "2", "0.25", "EUR,", "0.5", "USD", "1"],
+    ]
+    assert "the upstream was not asked" in planned.err
+    sent = billing("send", "--month", "2026-01")
+    assert (sent.code, sent.out) == (1, "")
+    assert "2 days go out when it does" in sent.err
+    shown = billing("show", "--month", "2026-01", "--json").json
+    assert [(day["day"], day["state"], day["costs"]) for day in shown["days"]] == [
+        ("2026-01-04", "due", None), ("2026-01-05", "due", None),
+    ]  # fmt: skip
+    assert shown["lane"] is None
+    wrong = billing("show", "--month", "2026-13")
+    assert (wrong.code, "YYYY-MM is needed" in wrong.err) == (1, True)
+
+
+def test_without_a_connection_the_command_names_the_option(config_file: Path) -> None:
+    ended = run_telemetry_gateway("billing", "show", "--data-dir", str(config_file.parent / "data"))
+    assert (ended.code, "set billing.connection" in ended.err) == (1, True)
+
+
+def test_check_states_where_billing_data_go_and_which_scope_is_missing(tmp_path: Path) -> None:
+    path = tmp_path / "gateway.yaml"
+    events = {"name": "events", "secret": "a-secret-of-sixteen", "scopes": ["events_v1:create_event"]}
+    upstream = {"base_url": "https://service.example", "keys": [events]}
+    path.write_text(
+        json.dumps({"data_dir": str(tmp_path / "data"), "upstream": upstream, "billing": {"connection": "conn-1"}})
+    )
+    ended = run_telemetry_gateway("check", "--config", str(path))
+    assert "drops to connection conn-1" in ended.out
+    assert "lane billing: no configured key grants connections:create_billing_external_billing_drop" in ended.out
