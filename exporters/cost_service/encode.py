@@ -18,7 +18,7 @@ def encode_records(batch: Batch, gateway_id: str) -> bytes:
     head = orjson.dumps(
         {"schema": "ai-telemetry/1", "batch_id": batch.batch_id, "gateway_id": gateway_id, "sent_at": batch.sent_at}
     )
-    parts = list(batch.records)
+    parts = list(batch.records) or [b""]  # a probe has none
     parts[0] = head[:-1] + b',"records":[' + parts[0]
     parts[-1] += b"]}"
     return b",".join(parts)  # one copy: a second one keeps the event loop as long again
