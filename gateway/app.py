@@ -238,6 +238,7 @@ class Gateway:
             uncovered=self.settler.uncovered,
             key_names=self.keys.names,
             refused=self._refused,
+            upstream=self.lanes.liveness.status,
             reader=self.intake.pipeline.parser.reader.status,
             billing=lambda: None if self.billing is None else self.billing.status(),
         )

@@ -1,6 +1,4 @@
-"""One look at the service at start: is it there, does it take a key? Never
-fatal; nothing waits for it.
-"""
+"""One look at the service: is it there, does it take a key?"""
 
 from typing import Literal
 

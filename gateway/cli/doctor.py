@@ -284,6 +284,8 @@ def of_status(status: Mapping[str, Any]) -> Iterator[Finding]:
         yield Finding("warning", "senders", "none has sent anything", remedy)
     for name, lane in lanes.items():
         yield of_lane(name, lane)
+    if (upstream := status.get("upstream")) is not None:
+        yield of_liveness(upstream)
     if (billing := status.get("billing")) is not None:
         yield of_billing(billing)
     if "quarantine" in status and (why := degraded(status["quarantine"])) is not None:
@@ -302,6 +304,26 @@ def of_status(status: Mapping[str, Any]) -> Iterator[Finding]:
         )
         remedy = REFUSAL_REMEDIES.get(refused["reason"], "docs/operations.md, `When nothing arrives`")
         yield Finding("warning", "senders", text, remedy)
+
+
+def of_liveness(upstream: Mapping[str, Any]) -> Finding:
+    """What the gateway found when it asked last; a warning alone, since the lanes state what they
+    meet.
+    """
+    at, success = upstream["checked_at"], upstream["last_success_at"] or "never since the start"
+    match upstream["liveness"]:
+        case "unreachable":
+            text, remedy = f"did not answer at {at}; a lane got through last: {success}", "check upstream.base_url"
+            return Finding("warning", "liveness", text, remedy)
+        case "key_rejected_or_scope_missing":
+            text = f"refused the key that may read insights at {at}; a lane got through last: {success}"
+            return Finding("warning", "liveness", text, "check that key at the upstream, and its scopes")
+        case "no_key":
+            return Finding("ok", "liveness", f"no key may ask; a lane got through last: {success}")
+        case None:
+            return Finding("ok", "liveness", "not asked yet")
+        case _:
+            return Finding("ok", "liveness", f"answered at {at}")
 
 
 def of_billing(lane: Mapping[str, Any]) -> Finding:

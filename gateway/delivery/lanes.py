@@ -46,6 +46,7 @@ from gateway.contract.scopes import (
     PING_SCOPE,
     UNIT_COST_SCOPE,
 )
+from gateway.delivery.liveness import UpstreamLiveness
 from gateway.delivery.watchdog import LaneWatch
 from gateway.observability.metrics import LaneStatus
 from gateway.usage_events.derived import Derivation, DerivedStream
@@ -131,6 +132,7 @@ class Lanes:
         self._pumping: dict[Lane, asyncio.Task[None]] = {}
         self.attempts: defaultdict[Lane, Attempts] = defaultdict(lambda: Attempts(on_end=on_sent))
         """Of every pump that a lane had."""
+        self.liveness = UpstreamLiveness(lambda: check_liveness(self._client), self._last_successes, clock, wall_ms)
         self._restarts: Counter[Lane] = Counter()
         self._unnamed_before: Counter[Lane] = Counter()
         """Unnamed refusals of the pumps that were replaced."""
@@ -153,7 +155,7 @@ class Lanes:
             for lane, plan in self._plans.items()
             if plan.exporter is not None
         ]
-        self._running.append(asyncio.create_task(self._look_for_service(), name="liveness"))
+        self._running.append(asyncio.create_task(self.liveness.run(), name="liveness"))
         self._running.append(asyncio.create_task(self._look_for_keys(), name="key files"))
 
     async def _keep_pumping(self, lane: Lane, exporter: Exporter, plan: LanePlan) -> None:
@@ -221,10 +223,10 @@ class Lanes:
         pumping.cancel()
         await asyncio.wait({pumping}, timeout=LET_GO_S)
 
-    async def _look_for_service(self) -> None:
-        found = await check_liveness(self._client)
-        if found != "no_key":  # else no key of ours may ask; each lane's first answer states
-            log.info("upstream looked for", found=found)
+    def _last_successes(self) -> list[float | None]:
+        """Of each lane to the upstream that is on, when it got a batch through."""
+        lanes = (lane for lane in OWN_LANES if (plan := self._plans.get(lane)) is not None and plan.exporter)
+        return [self.attempts[lane].last_delivered_s for lane in lanes]
 
     async def _look_for_keys(self) -> None:
         """A key file that changed is tried at once by the lanes that are held, however

@@ -95,9 +95,20 @@ class Status(TypedDict):
     first: why nothing arrives."""
     devices: NotRequired["DeviceStatus"]
     reader: NotRequired["ReaderStatus"]
+    upstream: NotRequired["UpstreamStatus"]
     billing: NotRequired[BillingStatus | None]
     """Null where no billing connection is configured."""
     version: NotRequired[str]
+
+
+class UpstreamStatus(TypedDict):
+    """Whether the upstream is there and takes a key; nothing follows from it."""
+
+    liveness: Literal["ok", "key_rejected_or_scope_missing", "unreachable", "no_key"] | None
+    """What was found last; `no_key`: no configured key may ask. None before the first answer."""
+    checked_at: str | None
+    last_success_at: str | None
+    """When a batch of any lane to it was delivered last; None for never since the start."""
 
 
 class ReaderStatus(TypedDict):

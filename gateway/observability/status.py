@@ -12,7 +12,7 @@ from gateway.devices.own import DISTRIBUTION
 from gateway.devices.store import DeviceStore
 from gateway.observability.dead_letters import reason_figures, resend_figures
 from gateway.observability.devices import device_status, edge_with, lane_with
-from gateway.observability.metrics import LaneStatus, ReaderStatus, SpoolStatus, Status
+from gateway.observability.metrics import LaneStatus, ReaderStatus, SpoolStatus, Status, UpstreamStatus
 from gateway.observability.quarantine import quarantine_status
 from gateway.observability.refusals import RefusedStatus
 from spool.errors import SpoolError
@@ -41,6 +41,7 @@ class StatusReport:
     refused: Callable[[], Sequence[RefusedStatus]]
     """As `Refused.status`."""
     reader: Callable[[], ReaderStatus]
+    upstream: Callable[[], UpstreamStatus]
     billing: Callable[[], BillingStatus | None]
     """None where no billing connection is configured."""
 
@@ -61,6 +62,7 @@ class StatusReport:
             "resends": resend_figures(dead_letters),
             "refused": self.refused(),
             "reader": self.reader(),
+            "upstream": self.upstream(),
             "billing": self.billing(),
             "version": version(DISTRIBUTION),
         }

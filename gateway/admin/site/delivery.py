@@ -11,6 +11,14 @@ from gateway.admin.site.view import View
 from gateway.observability.metrics import EDGE_OUTCOMES, LANE_OUTCOMES, Status
 
 MOST_REASONS: Final = 50
+LIVENESS: Final[Mapping[str | None, str]] = {
+    "ok": "answers and takes a key",
+    "key_rejected_or_scope_missing": "answers, and refuses the key that may read insights",
+    "unreachable": "does not answer",
+    "no_key": "no key of the gateway may ask it",
+    None: "not asked yet",
+}
+"""What was found of the upstream, in words."""
 
 
 class Identity(NamedTuple):
@@ -43,6 +51,8 @@ def delivery(status: Status) -> dict[str, Any]:
         "further_reasons": max(0, len(reasons) - MOST_REASONS),
         "spool": status.get("spool"),
         "billing": status.get("billing"),
+        "upstream": status.get("upstream"),
+        "liveness": LIVENESS,
     }
 
 
