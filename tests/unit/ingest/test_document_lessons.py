@@ -159,8 +159,9 @@ def test_what_is_learnt_of_one_call_reads_the_next_of_it() -> None:
 @pytest.mark.parametrize("users", ["keep", "hash", "drop"])
 def test_senders_are_kept_apart(users: str) -> None:
     reader, document = reader_of(), captured()[0]
+    policy = UserPolicy(users, b"secret")  # type: ignore[arg-type]  # of its words
     contexts = [
-        CONTEXT._replace(peer=peer, key=key, key_fixes=fixes, users=UserPolicy(users, b"secret"))  # type: ignore[arg-type]  # of its words
+        CONTEXT._replace(peer=peer, key=key, key_fixes=fixes, users=policy)
         for peer in ("10.0.0.1", "10.0.0.2")
         for key, fixes in ((None, {}), ("a", {}), ("a", {"team": "red", "session": "s"}))
     ]
@@ -168,6 +169,54 @@ def test_senders_are_kept_apart(users: str) -> None:
         for context in contexts:
             same(reader, payload(document, document), context)
     assert reader.learnt >= 2 * len(contexts)
+
+
+SESSION_IN_USER = "the session of the user's id"
+CHANGES: dict[str, tuple[str, Any, Any]] = {
+    "a trace id with odd dashes": (
+        "metadata.requester_metadata.trace_id",
+        "a-name",
+        "f22616bf-323b465cb97aa881b9e85959",
+    ),
+    "a trace id in capitals": ("trace_id", "a-name", "F22616BF323B465CB97AA881B9E85959"),
+    "a UUID where a name stood": ("id", "chatcmpl-1", "f22616bf-323b-465c-b97a-a881b9e85959"),
+    "the end of a cached answer's id": ("id", "chatcmpl-1", "chatcmpl-1_cache_hit17.5"),
+    "no id": ("id", "chatcmpl-1", "None"),
+    SESSION_IN_USER: (
+        "trace_id",
+        "f22616bf-323b-465c-b97a-a881b9e85958",
+        "f22616bf-323b-465c-b97a-a881b9e85959",
+    ),
+    "1 where true stood": ("cache_hit", True, 1),
+    "a count beyond every count": ("prompt_tokens", 12, 2**40 + 1),
+    "a cost beyond every cost": ("response_cost", 0.5, 1e9 + 1),
+    "a cost of nothing": ("response_cost", 0.5, 0),
+    "milliseconds where seconds stood": ("startTime", NOW_S, NOW_S * 1000),
+    "a time before every call": ("startTime", NOW_S, 1.5),
+    "the end before the start": ("endTime", NOW_S, NOW_S - 86_500),
+    "more reasoning than output": ("metadata.usage_object.completion_tokens_details.reasoning_tokens", 1, 10**6),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_what_looks_alike_and_is_not_is_read_as_by_the_rules(name: str) -> None:
+    path, *values = CHANGES[name]
+    *objects, last = path.split(".")
+    learnt = 0
+    for document in captured():
+        reader = reader_of()
+        for value in (values[0], values[0], values[1], values[0], values[1]):
+            sent = json.loads(json.dumps(document))
+            at = sent
+            for part in objects:
+                at[part] = at.get(part) or {}
+                at = at[part]
+            at[last] = value
+            if name == SESSION_IN_USER:
+                sent["metadata"]["requester_metadata"] = {"user_id": f"u_session_{values[1]}"}
+            same(reader, payload(sent))
+        learnt += reader.learnt
+    assert learnt or name == SESSION_IN_USER  # which is left to the rules
 
 
 def test_other_documents_between_are_counted_in_their_places() -> None:
