@@ -1,0 +1,56 @@
+"""Part 5, 6: docs/scopes.md names what each scope guards here, or that it is a name only."""
+
+import re
+
+import pytest
+
+from gateway.admin.registry import OPERATIONS
+from gateway.local_service.routes import ROUTES
+from gateway.receiver.admission import Admission
+from gateway.receiver.authenticator import OpenIntakeAuthenticator
+from gateway.receiver.forwarded import forwarded_routes
+from gateway.receiver.otlp import otlp_routes
+from gateway.receiver.telemetry import telemetry_routes
+from tests.conformance.otlp_http.recording import RecordingIntake
+from tests.conformance.service_interface import published
+from tests.support import scopes_table
+
+ROW = re.compile(r"^\| `([^`]+)`[^|]* \| (.+) \| (.+) \|$", re.MULTILINE)
+
+
+def rows() -> dict[str, tuple[set[str], set[str]]]:
+    """Scope -> (routes at the gateway, routes at the local service), as the page has them."""
+    found = ROW.findall(scopes_table.PAGE.read_text())
+    return {
+        name: (set(re.findall("`([^`]+)`", here)), set(re.findall("`([^`]+)`", there))) for name, here, there in found
+    }
+
+
+def test_5_6_the_page_is_the_one_of_this_release() -> None:
+    assert scopes_table.PAGE.read_text() == scopes_table.page(), "python -m tests.support.scopes_table"
+
+
+def test_5_6_every_scope_has_a_row_with_routes_or_is_a_name() -> None:
+    assert list(rows()) == published.ALL_SCOPES
+    text = scopes_table.PAGE.read_text()
+    names = {scope for scope, routes in rows().items() if not any(routes)}
+    assert text.count(f"| {scopes_table.NAME_ONLY} | {scopes_table.NAME_ONLY} |") == len(names)
+
+
+def test_5_6_every_route_of_the_local_service_stands_in_the_row_of_its_scope_and_no_other() -> None:
+    assert {scope: there for scope, (_, there) in rows().items() if there} == {
+        scope: {f"{route.method} {route.path}" for route in ROUTES if route.scope == scope}
+        for scope in {route.scope for route in ROUTES}
+    }
+
+
+@pytest.mark.parametrize("of", ["senders", "admin"])
+def test_5_6_every_route_of_the_gateway_stands_in_the_row_of_its_scope(of: str) -> None:
+    intake, admission = RecordingIntake(), Admission(OpenIntakeAuthenticator(check_host=False))
+    routes = [*otlp_routes(intake), *telemetry_routes(intake, admission), *forwarded_routes(intake, admission)]
+    guarded = {
+        "senders": {(f"{method} {route.path}", route.scope) for route in routes for method in route.methods - {"HEAD"}},
+        "admin": {(f"{row.method} {row.path}", row.scope) for row in OPERATIONS if row.scope is not None},
+    }
+    page = {(route, scope) for scope, (here, _) in rows().items() for route in here}
+    assert guarded[of] - page == set()

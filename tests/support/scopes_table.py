@@ -1,0 +1,79 @@
+"""docs/scopes.md from the code: `python -m tests.support.scopes_table` writes it anew.
+
+Which route has which scope is read from the two OpenAPI documents, which tests hold to the routes.
+"""
+
+import re
+from collections.abc import Collection, Iterable
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from gateway.admin.openapi.document import gateway_document
+from gateway.contract.scopes import CATALOGUE, Scope
+from gateway.lists.openapi.document import operations
+from gateway.local_service.openapi.document import service_document
+from gateway.sources.catalogue import SOURCES
+
+PAGE = Path(__file__).parents[2] / "docs" / "scopes.md"
+TEXT = """# Scopes
+
+Every scope of the catalogue, and what it guards here: at the gateway for an inbound key (senders' port
+and admin port; the admin token needs no scope), and at the local service. *Name only*: a key can have
+the scope, and nothing here asks for it. What the gateway's own keys to the upstream need:
+[configuration.md](configuration.md#keys-to-the-service).
+
+AI gateways' own paths stand as `/v1/sources/…`; the few that clients choose themselves
+([formats.md](formats.md)) need the same scope. A GET takes HEAD too. No scope stands for another one:
+a fixed key has what it lists, a managed key what its use cases grant now.
+"""
+NAME_ONLY = "*name only*"
+NONE = "no route"
+NATIVE = {path for path in gateway_document()["paths"] if path.startswith("/api/")} | {
+    path for source in SOURCES.values() for path in source.native_paths
+}
+
+
+def table() -> dict[str, tuple[list[str], list[str]]]:
+    """Scope -> its routes at the gateway, and at the local service; `GET /v2/insights`."""
+    of_gateway, of_service = routes_of(gateway_document(), NATIVE), routes_of(service_document())
+    return {scope.name: (of_gateway.get(scope.name, []), of_service.get(scope.name, [])) for scope in CATALOGUE}
+
+
+def routes_of(document: dict[str, Any], left_out: Collection[str] = ()) -> dict[str, list[str]]:
+    """Scope -> its routes, by path."""
+    found: dict[str, list[str]] = {}
+    for method, path, operation in operations(document):
+        if "x-scope" in operation and path not in left_out:
+            shown = re.sub(r"^/v1/sources/.*", "/v1/sources/…", path)
+            found.setdefault(operation["x-scope"], []).append(f"{method} {shown}")
+    return {scope: sorted(set(routes), key=route_order) for scope, routes in found.items()}
+
+
+def route_order(route: str) -> tuple[str, str]:
+    method, _, path = route.partition(" ")
+    return path, method
+
+
+def page() -> str:
+    """The whole page."""
+    routes = table()
+    parts = [TEXT]
+    for category, scopes in groupby(CATALOGUE, key=lambda scope: scope.category):
+        parts.append(f"\n## {category}\n\n| scope | at the gateway | at the local service |\n|---|---|---|\n")
+        parts += [row(scope, *routes[scope.name]) for scope in scopes]
+    return "".join(parts)
+
+
+def row(scope: Scope, of_gateway: list[str], of_service: list[str]) -> str:
+    managed = "" if scope.use_case is None else f" (`{scope.use_case}`)"
+    cells = [cell(of_gateway), cell(of_service)] if of_gateway or of_service else [NAME_ONLY, NAME_ONLY]
+    return f"| `{scope.name}`{managed} | {' | '.join(cells)} |\n"
+
+
+def cell(routes: Iterable[str]) -> str:
+    return "<br>".join(f"`{route}`" for route in routes) or NONE
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
