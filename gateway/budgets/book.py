@@ -145,11 +145,11 @@ class Budgets:
         return await self._database.read(partial(alerts_of, budget_id=budget_id))
 
     def crossings(self) -> list[Crossing]:
-        """Crossed thresholds of current periods, and those found within a day."""
+        """Crossed thresholds of current periods, and those found within a day; the latest first."""
         now_ms = self.now_ms()
         return [
             self._crossing(self._budgets[alert.budget_id], alert)
-            for alert in self._alerts.values()
+            for alert in reversed(self._alerts.values())
             if alert.budget_id in self._budgets and now_ms < max(alert.span.end_ms, alert.at_ms + DAY_MS)
         ]
 

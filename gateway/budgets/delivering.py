@@ -7,11 +7,11 @@ at least once. No redirect is followed and no proxy of the environment used.
 import asyncio
 import random
 import time
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
-from typing import Final
+from typing import Final, NamedTuple
 
 import aiohttp
 import structlog
@@ -33,6 +33,15 @@ DEFAULT: Final = ""
 """Name of the webhook of all budgets."""
 
 
+class _Retry(NamedTuple):
+    """A webhook that did not take the last call."""
+
+    failures: int
+    """In a row."""
+    due_s: float
+    """When it is called again; monotonic."""
+
+
 class Deliverer:
     """`run` until cancelled; `wake` it when something was put into the queue."""
 
@@ -49,8 +58,8 @@ class Deliverer:
         self._now_ms = now_ms
         self._chance = chance
         self._woken = asyncio.Event()
-        self._due_s: dict[int, float] = {}
-        """By alert, when it is tried again; monotonic. One that is not in it is due."""
+        self._retries: dict[str, _Retry] = {}
+        """By webhook, of those that took nothing lately."""
         self.calls: Counter[str] = Counter()
         """`delivered`, `retried`, `failed` -> calls since the start."""
         self.pending = 0
@@ -79,33 +88,46 @@ class Deliverer:
                 self._woken.clear()
 
     async def _call_due(self, session: aiohttp.ClientSession) -> float:
-        """Call what is due; seconds until the next one is."""
+        """Call each webhook that is due; seconds until the next one is."""
         queue = await self._database.read(waiting)
         self.pending = len(queue)
-        self._due_s = {each.alert_no: self._due_s.get(each.alert_no, 0.0) for each in queue}
+        by_webhook: dict[str, list[Waiting]] = defaultdict(list)
         for each in queue:
-            if self._due_s[each.alert_no] <= time.monotonic():
-                await self._call(session, each)
-        left_s = [due_s - time.monotonic() for due_s in self._due_s.values()]
+            by_webhook[each.webhook].append(each)
+        self._retries = {name: retry for name, retry in self._retries.items() if name in by_webhook}
+        await asyncio.gather(*(self._call_one_by_one(session, name, each) for name, each in by_webhook.items()))
+        left_s = [retry.due_s - time.monotonic() for retry in self._retries.values()]
         return max(0.0, min(left_s, default=LONGEST_S))
 
-    async def _call(self, session: aiohttp.ClientSession, each: Waiting) -> None:
+    async def _call_one_by_one(self, session: aiohttp.ClientSession, name: str, queue: Sequence[Waiting]) -> None:
+        """Call one webhook with what waits for it, until it does not take one."""
+        retry = self._retries.get(name, _Retry(0, 0.0))
+        if retry.due_s > time.monotonic():
+            return
+        for each in queue:
+            fault = await self._call(session, each)
+            if fault is not None:
+                failures = retry.failures + 1
+                self._retries[name] = _Retry(failures, time.monotonic() + full_jitter_s(failures, self._chance()))
+                return
+            retry = _Retry(0, 0.0)
+        self._retries.pop(name, None)
+
+    async def _call(self, session: aiohttp.ClientSession, each: Waiting) -> str | None:
+        """Why the call was not taken; None when it was."""
         now_ms = self._now_ms()
         fault = await self._fault(session, each, now_ms // 1000)
         is_over = now_ms - each.at_ms > GIVEN_UP_MS and each.attempts + 1 >= LEAST_ATTEMPTS
         outcome: Delivery = "delivered" if fault is None else "failed" if is_over else "pending"
-        await self._database.write(
-            partial(note_attempt, alert_no=each.alert_no, outcome=outcome, now_ms=self._now_ms())
-        )
+        note = partial(note_attempt, alert_no=each.alert_no, outcome=outcome, now_ms=self._now_ms())
+        await self._database.write(note)
         self.calls["retried" if outcome == "pending" else outcome] += 1
+        self.pending -= outcome != "pending"
         if outcome == "pending":
-            self._due_s[each.alert_no] = time.monotonic() + full_jitter_s(each.attempts + 1, self._chance())
             log.warning("the webhook of a budget was not taken", alert_id=each.alert_id, reason=fault)
-            return
-        del self._due_s[each.alert_no]
-        self.pending -= 1
-        if outcome == "failed":
+        elif outcome == "failed":
             log.error("the webhook of a budget was given up", alert_id=each.alert_id, reason=fault)
+        return fault
 
     async def _fault(self, session: aiohttp.ClientSession, each: Waiting, now_s: int) -> str | None:
         """Why the call was not taken, without the address, which may hold a token; None when it

@@ -26,6 +26,7 @@ from gateway.config.values import Address, TcpAddress, UnixAddress
 from gateway.contract.errors import CannotStart, not_bound
 from gateway.delivery.embedded import NO_SERVICE_ADDRESS
 from gateway.delivery.lanes import key_settings, otlp_settings, upstream_settings
+from gateway.delivery.webhooks import webhooks_of
 from gateway.devices.tables import migrate
 from gateway.ingest.assembly import MACHINE_SECRET_FILE, USER_SECRET_FILE, read_secrets
 from gateway.keys.control_store import INBOUND, OF_SERVICE, KeyFiles, open_control, open_keys
@@ -119,6 +120,8 @@ class StartChecks:
             read_secrets(self._config.model_copy(update={"data_dir": copy}))
         with self._noted("secrets", copy):
             open_access(copy)
+        with self._noted("secrets", copy):
+            webhooks_of(self._config.budgets)
         if self._config.upstream is None:
             with self._noted("local service", copy):
                 self._copy_database(data_dir / OF_SERVICE.database, copy / OF_SERVICE.database)

@@ -29,6 +29,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(420)]
 
 SECRET = b"a secret of a webhook, 4711"
 ENVELOPES, PER_ENVELOPE = 40, 25
+REFUSALS = 3
 COST = "0.010000000000000001"
 SPENT = "10.000000000000001"
 """Of all calls, each counted once."""
@@ -38,7 +39,7 @@ DOCS = Path(__file__).parents[2] / "docs" / "budgets.md"
 
 
 class Receiver:
-    """Takes signed webhooks: each id from its third try on."""
+    """Takes signed webhooks, but for the first ones."""
 
     def __init__(self) -> None:
         self.tries: Counter[str] = Counter()
@@ -84,7 +85,7 @@ class Receiver:
             self.faults.append(given)
         self.tries[given] += 1
         self.bodies.setdefault(given, set()).add(body)
-        if self.tries[given] < 3:
+        if sum(self.tries.values()) <= REFUSALS:
             return 503
         self.taken[given] += 1
         return 204

@@ -18,7 +18,7 @@ from exporters.secret import Secret
 from gateway.admin import budgets as operations
 from gateway.budgets.book import Budgets
 from gateway.budgets.delivering import DEFAULT
-from gateway.budgets.webhook import BadSecret, Webhook, signing_key
+from gateway.budgets.webhook import BadSecret, Webhook, headers_of, signing_key
 from gateway.contract.errors import BadPayload, NameInUse, NotFound
 from gateway.storage.database import Database
 from gateway.usage import rollups
@@ -214,51 +214,88 @@ class Receiver:
 
     def __init__(self, refusals: int) -> None:
         self._refusals = refusals
-        self.seen: list[tuple[str, str, bytes]] = []
+        self.seen: list[tuple[str, bytes]] = []
+        self.webhook: Webhook
 
     async def take(self, request: web.Request) -> web.Response:
         body = await request.read()
         given, sent_s = request.headers["webhook-id"], request.headers["webhook-timestamp"]
         signed = hmac.digest(KEY, b".".join((given.encode(), sent_s.encode(), body)), "sha256")
         assert request.headers["webhook-signature"] == "v1," + base64.b64encode(signed).decode()
-        self.seen.append((given, sent_s, body))
+        self.seen.append((given, body))
         return web.Response(status=503 if len(self.seen) <= self._refusals else 204)
 
 
-async def test_a_webhook_is_signed_and_tried_again_under_one_id_over_a_restart(rig: Rig) -> None:
-    receiver, app = Receiver(refusals=2), web.Application()
-    app.router.add_post("/hook", receiver.take)
+@pytest.fixture
+async def receivers() -> AsyncIterator[tuple[Receiver, Receiver]]:
+    """One that refuses twice, and one that takes nothing."""
+    found, app = (Receiver(refusals=2), Receiver(refusals=1 << 30)), web.Application()
+    for number, receiver in enumerate(found):
+        app.router.add_post(f"/{number}", receiver.take)
     runner = web.AppRunner(app)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    try:
-        host, port = runner.addresses[0][:2]
-        rig.webhooks[DEFAULT] = Webhook(Secret(f"http://{host}:{port}/hook"), KEY)
-        await rig.start()
-        core = await rig.create()
-        await rig.spend("5")
-        for _ in range(2):  # each process makes a try, and ends
-            await rig.start()
-            running = asyncio.create_task(rig.budgets.run())
-            retried = rig.budgets.deliverer.calls
-            await until_true(lambda: retried["retried"] > 0, timeout_s=10, what="a try")  # noqa: B023 - within the round
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
-        await rig.start()
-        running = asyncio.create_task(rig.budgets.run())
-        delivered = rig.budgets.deliverer.calls
-        await until_true(lambda: delivered["delivered"] > 0, timeout_s=10, what="delivered")
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-    finally:
-        await runner.cleanup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    host, port = runner.addresses[0][:2]
+    for number, receiver in enumerate(found):
+        receiver.webhook = Webhook(Secret(f"http://{host}:{port}/{number}"), KEY)
+    yield found
+    await runner.cleanup()
+
+
+async def until_called(rig: Rig, outcome: str) -> None:
+    """A process that runs until a webhook's call ended so; one that was begun ends."""
+    await rig.start()
+    running = asyncio.create_task(rig.budgets.run())
+    calls = rig.budgets.deliverer.calls
+    await until_true(lambda: calls[outcome] > 0, timeout_s=20, what=outcome)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_a_webhook_is_signed_and_tried_again_under_one_id_over_restarts(
+    rig: Rig, receivers: tuple[Receiver, Receiver]
+) -> None:
+    receiver, _ = receivers
+    rig.webhooks[DEFAULT] = receiver.webhook
+    await rig.start()
+    core = await rig.create()
+    await rig.spend("5")
+    await until_called(rig, "retried")
+    await until_called(rig, "delivered")
     (alert,) = (await rig.ask("GET", f"/{core}"))["budget"]["alerts"]
-    assert {(given, body) for given, _, body in receiver.seen} == {(alert["id"], receiver.seen[0][2])}
+    assert set(receiver.seen) == {(alert["id"], receiver.seen[0][1])}
     assert alert["webhook"]["outcome"] == "delivered"
     assert alert["webhook"]["attempts"] == len(receiver.seen) == 3
-    told = json.loads(receiver.seen[0][2])["data"]
+    told = json.loads(receiver.seen[0][1])["data"]
     assert (told["budget_name"], told["threshold"], told["spent"]) == ("Core", {"of": "actual", "percent": 50}, "5")
+    await rig.start()
+    assert await rig.budgets.deliverer._call_due(None) > 60, "nothing waits"  # type: ignore[arg-type]
+
+
+async def test_a_receiver_that_takes_nothing_holds_up_no_other(rig: Rig, receivers: tuple[Receiver, Receiver]) -> None:
+    rig.webhooks |= {DEFAULT: receivers[0].webhook, "dead": receivers[1].webhook}
+    await rig.start()
+    dead = await rig.create(name="Dead", webhook="dead")
+    core = await rig.create()
+    await rig.spend("5")
+    await until_called(rig, "delivered")
+    found = {
+        name: (await rig.ask("GET", f"/{each}"))["budget"]["alerts"][0]["webhook"]["outcome"]
+        for name, each in (("dead", dead), ("core", core))
+    }
+    assert found == {"dead": "pending", "core": "delivered"}
+    rig.now_ms += 4 * DAY_MS
+    await rig.database.write(lambda each: each.execute("UPDATE budget_alerts SET attempts = 9 WHERE attempts > 0"))
+    await until_called(rig, "failed")
+    given_up = (await rig.ask("GET", f"/{dead}"))["budget"]["alerts"][0]["webhook"]
+    assert (given_up["outcome"], given_up["attempts"]) == ("failed", 10)
+
+
+def test_a_signature_is_that_of_the_published_library() -> None:
+    """Made by `standardwebhooks` 1.0 for Python."""
+    webhook = Webhook(Secret("http://h"), signing_key(Secret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")))
+    headers = headers_of(webhook, "msg_p5jXN8AQM9LWM0D4loKWxJek", b'{"test": 2432232314}', 1614265330)
+    assert headers["webhook-signature"] == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
 
 
 def test_a_signing_secret_is_text_or_base64_and_long_enough() -> None:
