@@ -205,8 +205,7 @@ class Budgets:
 
             def store(connection: sqlite3.Connection) -> None:
                 put_budget(connection, after)
-                if after.what_is_counted != before.what_is_counted:
-                    rearm(connection, (before, spends[0]), (after, spends[1]))
+                rearm(connection, (before, spends[0]), (after, spends[1]))
 
             await self._database.write(store)
             await self._reload()

@@ -109,8 +109,8 @@ async def test_a_threshold_alerts_once_in_a_period_over_restarts_and_looks(rig: 
     await rig.look()
     assert await rig.alerts(core) == [("actual", 50, False), ("actual", 100, False)]
     assert [(each.percent, money_text(each.figure)) for each in rig.budgets.crossings()] == [
-        (50, "11.1"),
         (100, "11.1"),
+        (50, "11.1"),
     ]
     rig.now_ms += 31 * DAY_MS
     await rig.look()
@@ -123,9 +123,12 @@ async def test_a_threshold_alerts_once_in_a_period_over_restarts_and_looks(rig: 
 async def test_a_lost_memory_of_an_alert_raises_no_second_one(rig: Rig) -> None:
     core = await rig.create()
     await rig.spend("5")
+    before = (await rig.ask("GET", f"/{core}"))["budget"]["alerts"]
     rig.budgets._alerts.clear()
+    rig.now_ms += 1
     await rig.look()
-    assert await rig.alerts(core) == [("actual", 50, False)]
+    assert (await rig.ask("GET", f"/{core}"))["budget"]["alerts"] == before
+    assert [alert["percent"] for alert in before] == [50]
 
 
 async def test_the_state_names_what_is_spent_left_and_unknown(rig: Rig) -> None:
@@ -210,10 +213,12 @@ async def test_a_forgotten_user_leaves_the_filters(rig: Rig) -> None:
 
 
 class Receiver:
-    """Takes webhooks after it refused each *refusals* times."""
+    """Takes webhooks, once it refused some; and never the first one where it is *poisoned*."""
 
-    def __init__(self, refusals: int) -> None:
+    def __init__(self, refusals: int = 0, *, poisoned: bool = False, redirect: str | None = None) -> None:
         self._refusals = refusals
+        self._poisoned = poisoned
+        self._redirect = redirect
         self.seen: list[tuple[str, bytes]] = []
         self.webhook: Webhook
 
@@ -223,13 +228,16 @@ class Receiver:
         signed = hmac.digest(KEY, b".".join((given.encode(), sent_s.encode(), body)), "sha256")
         assert request.headers["webhook-signature"] == "v1," + base64.b64encode(signed).decode()
         self.seen.append((given, body))
-        return web.Response(status=503 if len(self.seen) <= self._refusals else 204)
+        if self._redirect is not None:
+            return web.Response(status=307, headers={"Location": self._redirect})
+        is_refused = len(self.seen) <= self._refusals or (self._poisoned and given == self.seen[0][0])
+        return web.Response(status=503 if is_refused else 204)
 
 
 @pytest.fixture
-async def receivers() -> AsyncIterator[tuple[Receiver, Receiver]]:
-    """One that refuses twice, and one that takes nothing."""
-    found, app = (Receiver(refusals=2), Receiver(refusals=1 << 30)), web.Application()
+async def receivers() -> AsyncIterator[tuple[Receiver, ...]]:
+    """One that refuses twice, one that leads to it, and one that never takes the first."""
+    found, app = (Receiver(refusals=2), Receiver(redirect="/0"), Receiver(poisoned=True)), web.Application()
     for number, receiver in enumerate(found):
         app.router.add_post(f"/{number}", receiver.take)
     runner = web.AppRunner(app)
@@ -253,9 +261,9 @@ async def until_called(rig: Rig, outcome: str) -> None:
 
 
 async def test_a_webhook_is_signed_and_tried_again_under_one_id_over_restarts(
-    rig: Rig, receivers: tuple[Receiver, Receiver]
+    rig: Rig, receivers: tuple[Receiver, ...]
 ) -> None:
-    receiver, _ = receivers
+    receiver = receivers[0]
     rig.webhooks[DEFAULT] = receiver.webhook
     await rig.start()
     core = await rig.create()
@@ -272,7 +280,7 @@ async def test_a_webhook_is_signed_and_tried_again_under_one_id_over_restarts(
     assert await rig.budgets.deliverer._call_due(None) > 60, "nothing waits"  # type: ignore[arg-type]
 
 
-async def test_a_receiver_that_takes_nothing_holds_up_no_other(rig: Rig, receivers: tuple[Receiver, Receiver]) -> None:
+async def test_a_receiver_that_takes_nothing_holds_up_no_other(rig: Rig, receivers: tuple[Receiver, ...]) -> None:
     rig.webhooks |= {DEFAULT: receivers[0].webhook, "dead": receivers[1].webhook}
     await rig.start()
     dead = await rig.create(name="Dead", webhook="dead")
@@ -289,6 +297,16 @@ async def test_a_receiver_that_takes_nothing_holds_up_no_other(rig: Rig, receive
     await until_called(rig, "failed")
     given_up = (await rig.ask("GET", f"/{dead}"))["budget"]["alerts"][0]["webhook"]
     assert (given_up["outcome"], given_up["attempts"]) == ("failed", 10)
+
+
+async def test_an_alert_that_is_never_taken_holds_up_no_other(rig: Rig, receivers: tuple[Receiver, ...]) -> None:
+    rig.webhooks[DEFAULT] = receivers[2].webhook
+    await rig.start()
+    core = await rig.create()
+    await rig.spend("10")
+    await until_called(rig, "delivered")
+    alerts = (await rig.ask("GET", f"/{core}"))["budget"]["alerts"]
+    assert [(each["percent"], each["webhook"]["outcome"]) for each in alerts] == [(100, "delivered"), (50, "pending")]
 
 
 def test_a_signature_is_that_of_the_published_library() -> None:
