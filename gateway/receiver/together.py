@@ -10,6 +10,7 @@ be alone.
 
 from collections.abc import Sequence
 from http import HTTPStatus
+from io import BytesIO
 from time import perf_counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -17,15 +18,15 @@ from aiohttp import web
 from aiohttp.http_parser import RawRequestMessage
 
 from gateway.common.futures import failure_of
-from gateway.common.repeated_requests import RepeatedRequest
-from gateway.contract.errors import NotFound, UnsupportedMedia
+from gateway.common.repeated_requests import MAX_BYTES, RepeatedRequest
+from gateway.contract.errors import BadPayload, NotFound, UnsupportedMedia
 from gateway.contract.headers import REPEAT_KEY_HEADERS
 from gateway.contract.intake import TakenTogether
 from gateway.contract.otlp import media_of
 from gateway.receiver.answers import TO_COME_AGAIN, answer_for
 from gateway.receiver.authenticator import sender_of
-from gateway.receiver.body import Hold
-from gateway.receiver.content_encoding import decoder_for
+from gateway.receiver.body import Hold, write_blocks
+from gateway.receiver.content_encoding import Decode, decoder_for
 from gateway.receiver.otlp import SUCCESS
 from gateway.receiver.routes import BodyRoute
 
@@ -34,6 +35,10 @@ if TYPE_CHECKING:
 
 OWN_WAY: Final = ("Origin", *REPEAT_KEY_HEADERS)
 """Headers that mean something to a request by itself."""
+MAX_PLAIN_BYTES: Final = 64 * 1024
+"""Of a body that was compressed."""
+UNREAD: Final = b"\xff"
+"""No message begins so: what is read in its place is left."""
 ANSWER: Final = SUCCESS["protobuf"]
 
 
@@ -59,7 +64,8 @@ class TogetherReceiver:
         if any(name in headers for name in OWN_WAY) or media_of(headers.get("Content-Type", "")) != "protobuf":
             return False
         try:
-            return self._route(message) is not None and decoder_for(headers.get("Content-Encoding", "")) is None
+            decoder_for(headers.get("Content-Encoding", ""))
+            return self._route(message) is not None
         except UnsupportedMedia:
             return False
 
@@ -80,16 +86,15 @@ class TogetherReceiver:
     def _begin(self, requests: Sequence[RepeatedRequest]) -> Sequence[RepeatedRequest]:
         """Begin to take *requests*; those of them that are left."""
         receiver, route = self._receiver, self._route(requests[0].message)
-        bodies = [request.body for request in requests]
-        sizes = list(map(len, bodies))
-        if route is None or max(sizes) > receiver.limits.max_body_bytes:
+        if route is None:
             return requests
         hold = Hold(receiver.budget, len(requests))
+        begun = _Begun(requests, route, hold)
         try:
-            taken = self._take_bodies(requests[0], route, bodies, sizes, hold)
+            taken = self._take_bodies(begun)
         except Exception as error:  # noqa: BLE001 - as in `Receiver.receive`, whose answers these are
             if not answer_for(error).show_text:  # unforeseen: something may have been done already
-                self._end(_Begun(requests, route, hold), error)
+                self._end(begun, error)
                 return ()
             taken = None
         if taken is None:
@@ -97,23 +102,26 @@ class TogetherReceiver:
             return requests
         left = frozenset(taken.left)
         kept = [request for place, request in enumerate(requests) if place not in left]
-        begun = _Begun(kept, route, hold)
+        begun = begun._replace(requests=kept)
         taken.kept.add_done_callback(lambda done: self._end(begun, failure_of(done)))
         return [requests[place] for place in taken.left]
 
-    def _take_bodies(
-        self, first: RepeatedRequest, route: BodyRoute, bodies: Sequence[bytes], sizes: Sequence[int], hold: Hold
-    ) -> TakenTogether | None:
-        """Let them in by the head of the *first* and hand them on; what they take of budget and
-        quota is noted in *hold*.
-        """
-        admission, headers, peer = self._receiver.admission, first.message.headers, first.peer or "unix"
-        n_bytes = sum(sizes)
+    def _take_bodies(self, begun: _Begun) -> TakenTogether | None:
+        """Let them in by the head that they share and hand them on."""
+        requests, route, hold = begun
+        headers, peer = requests[0].message.headers, requests[0].peer or "unix"
+        admission = self._receiver.admission
         key = admission.key_of(headers, route.scope)
+        decode = decoder_for(headers.get("Content-Encoding", ""))
+        bodies = self._plain(requests, decode)
+        sizes = list(map(len, bodies))
+        n_bytes = sum(sizes)
         if key is not None and not admission.quotas.have(key, len(sizes), n_bytes):
             return None
         hold.belongs_to(peer if key is None else key.key_id)
-        hold.take(n_bytes)
+        raw_bytes = 0 if decode is None else sum(len(request.body) for request in requests)
+        hold.take(raw_bytes + n_bytes)
+        hold.give(raw_bytes)
         taken = route.call_together and route.call_together(bodies, sender_of(key, headers, peer))
         if taken is None:
             return None
@@ -124,6 +132,21 @@ class TogetherReceiver:
             key, headers, peer, route.path, n_requests=n_kept, n_bytes=n_bytes - left_bytes
         )
         return taken
+
+    def _plain(self, requests: Sequence[RepeatedRequest], decode: Decode | None) -> list[bytes]:
+        """The bodies of *requests*, decompressed; `UNREAD` in place of those that are taken by
+        themselves: too large, or damaged.
+        """
+        limits = self._receiver.limits
+        raw = [request.body if len(request.body) <= limits.max_body_bytes else UNREAD for request in requests]
+        if decode is None:
+            return raw
+        bodies, left_bytes = [], MAX_BYTES
+        for body in raw:
+            most_bytes = min(MAX_PLAIN_BYTES, left_bytes, limits.max_decompressed_bytes)
+            bodies.append(decompressed_at_once(body, decode, most_bytes))
+            left_bytes -= len(bodies[-1])
+        return bodies
 
     def _end(self, begun: _Begun, failure: Exception | None) -> None:
         """The commit of *begun* ended."""
@@ -141,6 +164,16 @@ class TogetherReceiver:
             observe(now_s - request.began_s)
             if not request.answer(answer):
                 request.handle(_ordinary)
+
+
+def decompressed_at_once(raw: bytes, decode: Decode, most_bytes: int) -> bytes:
+    """The plain body; `UNREAD` where it is damaged or has more than *most_bytes*."""
+    plain = BytesIO()
+    try:
+        n_bytes = write_blocks(decode(raw), most_bytes + 1, plain)
+    except BadPayload:
+        return UNREAD
+    return plain.getvalue() if n_bytes <= most_bytes else UNREAD
 
 
 async def _ordinary(_: web.BaseRequest) -> web.StreamResponse:

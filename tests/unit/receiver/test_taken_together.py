@@ -3,6 +3,7 @@ one by one.
 """
 
 import asyncio
+import gzip
 import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -38,6 +39,10 @@ CONNECTIONS: Final = 12
 SPAN: Final = Template(Shape(spans=1), now_ns=EPOCH_MS * 10**6)
 OTHER: Final = Template(Shape(spans=2, ai_percent=50), now_ns=EPOCH_MS * 10**6)
 LARGE: Final = Template(Shape(spans=20), now_ns=EPOCH_MS * 10**6)
+
+
+HUGE: Final = Template(Shape(spans=100), now_ns=EPOCH_MS * 10**6)
+GZIP: Final = "Content-Encoding: gzip\r\n"
 
 
 class Keys:
@@ -251,6 +256,12 @@ def body_of(random: Random, number: int) -> bytes:
     return random.choice(odd) if random.random() < 0.5 else plain
 
 
+def packed(body: bytes, random: Random) -> bytes:
+    plain = gzip.compress(body, mtime=0)
+    odd = (b"", plain[:-4], plain + b"x", plain + plain, gzip.compress(body + bytes(100_000)))
+    return random.choice(odd) if random.random() < 0.2 else plain
+
+
 async def any_talk(gateway: Gateway, random: Random) -> None:
     number = 0
     for _ in range(ROUNDS):
@@ -259,7 +270,11 @@ async def any_talk(gateway: Gateway, random: Random) -> None:
         for place in sorted(random.sample(range(CONNECTIONS), random.randrange(1, CONNECTIONS))):
             number += 1
             key = ("one", "one", "two", "few")[place % 4]
-            sent.append((place, request(body_of(random, number), key)))
+            body = body_of(random, number)
+            if place < CONNECTIONS // 2:
+                sent.append((place, request(body, key)))
+            else:
+                sent.append((place, request(packed(body, random), key, GZIP)))
         await gateway.send(sent)
 
 
@@ -269,10 +284,12 @@ async def test_a_conversation_of_many_connections_comes_to_the_same(tmp_path: Pa
     assert NATIVE is None or max(groups) > 1
 
 
-async def warmed(gateway: Gateway, key: str = "one") -> None:
+async def warmed(gateway: Gateway, key: str = "one", more: str = "") -> None:
     """Every connection's head is known, and the shape of the span."""
     for number in range(2):
-        await gateway.send([(place, request(SPAN.body(number * 100 + place), key)) for place in range(CONNECTIONS)])
+        bodies = [SPAN.body(number * 100 + place) for place in range(CONNECTIONS)]
+        sent = [gzip.compress(body) for body in bodies] if more == GZIP else bodies
+        await gateway.send([(place, request(body, key, more)) for place, body in enumerate(sent)])
 
 
 @needs_native
@@ -284,6 +301,20 @@ async def test_requests_of_one_iteration_share_one_append(tmp_path: Path) -> Non
         gateway.rig.spool.append = lambda *given, **named: appended.append(len(given[1])) or append(*given, **named)  # type: ignore[method-assign]
         await gateway.send([(place, request(SPAN.body(1000 + place))) for place in range(CONNECTIONS)])
         assert appended == [CONNECTIONS]
+
+
+@needs_native
+async def test_compressed_requests_share_one_append_as_far_as_they_are_small(tmp_path: Path) -> None:
+    async def talk(gateway: Gateway, _: Random) -> None:
+        await warmed(gateway, more=GZIP)
+        appended: list[int] = []
+        append = gateway.rig.spool.append
+        gateway.rig.spool.append = lambda *given, **named: appended.append(len(given[1])) or append(*given, **named)  # type: ignore[method-assign]
+        bodies = [SPAN.body(1000 + place) for place in range(CONNECTIONS - 1)] + [HUGE.body(9)]
+        await gateway.send([(place, request(gzip.compress(body), more=GZIP)) for place, body in enumerate(bodies)])
+        assert sorted(appended) == ([11, 100] if gateway.groups else [1] * 11 + [100])
+
+    await both_ways(tmp_path, talk)
 
 
 async def test_a_key_that_is_revoked_within_an_iteration_is_refused_to_all(tmp_path: Path) -> None:
@@ -429,7 +460,7 @@ async def test_what_is_traced_is_taken_by_itself(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "more",
-    ["Origin: https://app.example\r\n", "Idempotency-Key: k\r\n", "Content-Encoding: gzip\r\n"],
+    ["Origin: https://app.example\r\n", "Idempotency-Key: k\r\n", "Content-Encoding: br\r\n"],
 )
 async def test_a_head_that_says_more_is_taken_by_itself(tmp_path: Path, more: str) -> None:
     async with opened(tmp_path, together=True) as gateway:
