@@ -218,12 +218,8 @@ async def ask(
             call = operation.call(path=path, query=query, fields=body)
             return dict(await operation.handler(store, call) or {})
     except SpoolLocked as error:
-        from gateway.cli.admin_client import ask_gateway, has_token  # noqa: PLC0415 offline commands need no HTTP client
+        from gateway.cli.admin_client import ask_gateway  # noqa: PLC0415 offline commands need no HTTP client
 
-        if subject is SERVICE_KEYS and not has_token(config):
-            raise click.ClickException(
-                f"{config.data_dir}: the local service runs there alone; stop it first"
-            ) from error
         return await ask_gateway(config, error, operation, path or {}, query, body)
     except (SpoolError, GatewayError, KeyStoreError, InsightError, BadListRequest, OSError) as error:
         raise click.ClickException(with_remedy(error)) from error

@@ -185,6 +185,8 @@ async def count_repeats() -> None:
 async def _service_until_signal(
     data_dir: Path, listen: str, misbehave: Misbehave | None, seed: int | None, ports_file: Path | None
 ) -> None:
+    from gateway.admin.service_keys import open_to_commands  # noqa: PLC0415 - `run` needs none of it
+
     try:
         address = parse_address(listen)
     except ValueError as error:
@@ -192,7 +194,7 @@ async def _service_until_signal(
     if not isinstance(address, TcpAddress):
         raise CannotStart("--listen must be host:port")
     make_data_dir(data_dir)
-    lock = DataLock(data_dir)  # commands on its keys wait until it is stopped, as on a gateway's
+    lock = DataLock(data_dir)  # commands on its keys ask the process, as they ask a gateway
     service = Service(data_dir / "service", misbehave=misbehave, random=random.Random(seed))  # noqa: S311 decides about misbehaviour only
     try:
         port = await service.start(address.host, address.port)
@@ -200,10 +202,13 @@ async def _service_until_signal(
         raise not_bound("--listen", address, error) from error
     try:
         await prepare_keys(service, data_dir)
-        click.echo(f"local service: http://{address.host}:{port} (read key in {data_dir / READ_KEY_FILE})", err=True)
-        if ports_file is not None:
-            write_ports(ports_file, service=TcpAddress(address.host, port))
-        await signalled()
+        async with open_to_commands(service.keys, data_dir):
+            click.echo(
+                f"local service: http://{address.host}:{port} (read key in {data_dir / READ_KEY_FILE})", err=True
+            )
+            if ports_file is not None:
+                write_ports(ports_file, service=TcpAddress(address.host, port))
+            await signalled()
     finally:
         await service.stop()
         lock.close()

@@ -192,7 +192,7 @@ async def test_a_key_disabled_by_another_process_is_refused_by_the_gateway_at_th
             assert await asyncio.to_thread(sender.post, secret) == 401
 
 
-async def test_the_local_service_refuses_a_key_that_another_process_disabled_at_the_next_request(
+async def test_a_running_local_service_refuses_a_key_that_another_process_or_a_command_disabled(
     tmp_path: Path,
 ) -> None:
     service = ServiceProcess(tmp_path)
@@ -209,11 +209,16 @@ async def test_the_local_service_refuses_a_key_that_another_process_disabled_at_
                 assert await asyncio.to_thread(sender.post, secret, path, "{}") == 401
                 await elsewhere.enable("gateway telemetry", by="test@example.com")
                 assert await asyncio.to_thread(sender.post, secret, path, "{}") == known
-        alone = await asyncio.to_thread(command_on, service, "list")
-        assert (alone.code, "stop it first" in alone.err) == (1, True)
+                disabled = await asyncio.to_thread(
+                    command_on, service, "disable", "gateway telemetry", "--by", "me@host"
+                )
+                assert disabled.code == 0, disabled.err
+                assert await asyncio.to_thread(sender.post, secret, path, "{}") == 401
         service.kill()
         listed = await asyncio.to_thread(command_on, service, "list", "--json")
-        assert len(listed.json["keys"]) == 4
+        by = {key["name"]: (key["status"], key["updated_by"]) for key in listed.json["keys"]}
+        assert len(by) == 4
+        assert by["gateway telemetry"] == ("Disabled", "me@host")
     finally:
         service.kill()
 
