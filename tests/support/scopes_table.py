@@ -27,6 +27,21 @@ AI gateways' own paths stand as `/v1/sources/…`; the few that clients choose t
 ([formats.md](formats.md)) need the same scope. A GET takes HEAD too. No scope stands for another one:
 a fixed key has what it lists, a managed key what its use cases grant now.
 """
+NAMES = """
+## What else is a name
+
+Statements of the published interface that nothing here acts on; all others have a test each
+(`tests/conformance/service_interface`).
+
+| part | statement | here |
+|---|---|---|
+| 1 | manage cost-allocation definitions, namespaces and publish jobs | keys may have the scopes |
+| 1 | upload container metrics from a cluster agent and manage cluster configuration | keys may have the scopes; the agent's check of its key is answered (`GET /v2/insights`) |
+| 1 | manage roles and read permission sets | keys may have the scopes; who may change keys is [configured](keys.md#operators) |
+| 1, 5.6 | savings recommendations with their comments, and resource tags | keys may have the scopes |
+| 5 | ai-hub:mcp: tools that write, and a person's sign-in | the tools read, under a key |
+| 2.3, 4.3, 6, 7, 8, 9 | what the text states to be "not shown" | chosen here: [lists.md](lists.md), [api.md](api.md) |
+"""
 NAME_ONLY = "*name only*"
 NONE = "no route"
 NATIVE = {path for path in gateway_document()["paths"] if path.startswith("/api/")} | {
@@ -62,7 +77,7 @@ def page() -> str:
     for category, scopes in groupby(CATALOGUE, key=lambda scope: scope.category):
         parts.append(f"\n## {category}\n\n| scope | at the gateway | at the local service |\n|---|---|---|\n")
         parts += [row(scope, *routes[scope.name]) for scope in scopes]
-    return "".join(parts)
+    return "".join([*parts, NAMES])
 
 
 def row(scope: Scope, of_gateway: list[str], of_service: list[str]) -> str:

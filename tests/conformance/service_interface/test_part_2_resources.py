@@ -5,8 +5,10 @@ from decimal import Decimal
 
 import pytest
 
+from exporters.secret import Secret
 from gateway.contract.scopes import CATALOGUE, USE_CASES, Fixed, Managed, granted
 from gateway.keys.errors import InvalidKey, NameTaken, NoSuchKey
+from gateway.keys.listing import key_page
 from gateway.keys.record import NOT_IN_USE
 from gateway.local_service.insights import Insight
 from tests.conformance.service_interface import published
@@ -67,6 +69,23 @@ async def test_2_1_scope_count_is_the_number_of_granted_scopes(client: Client) -
     assert every["scope_count"] == len(CATALOGUE) == len(published.ALL_SCOPES)
     managed = await client.service.keys.create("all managed", Managed(frozenset(USE_CASES)), by=ADMIN)
     assert managed.key.scope_count == len(granted(managed.key.grant)) == 3
+
+
+async def test_2_1_the_key_list_shows_who_when_and_how_many_scopes(client: Client, clock: Clock) -> None:
+    keys = client.service.keys
+    await keys.create("listed", ONE_SCOPE, by=ADMIN)
+    clock.time_ms += 60_000
+    await keys.edit("listed", by="other@example.com", description="why")
+    (shown,) = key_page(await keys.list(), [("name", "listed")])["keys"]
+    assert (shown["created_by"], shown["updated_by"]) == (ADMIN, "other@example.com")
+    assert (shown["scope_count"], shown["last_accessed"], shown["status"]) == (1, NOT_IN_USE, "Enabled")
+    assert shown["last_modified"] == "2026-01-05T10:01:00.000Z"
+
+
+async def test_2_1_the_one_key_from_before_is_listed_by_its_published_name(client: Client) -> None:
+    await client.service.keys.adopt(Secret("the-one-key-from-before"), ONE_SCOPE, by=ADMIN)
+    names = [key["name"] for key in key_page(await client.service.keys.list(), [])["keys"]]
+    assert "Legacy API Key" in names
 
 
 async def test_2_1_the_secret_is_shown_once_and_is_in_no_later_answer(client: Client) -> None:
