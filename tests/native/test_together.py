@@ -6,8 +6,8 @@ from random import Random
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from gateway.contract.parsed_payload import ParsedPayload
+from gateway.ingest.parsing.joining import joined
 from gateway.ingest.parsing.parse import Payload
-from gateway.ingest.parsing.reader import _joined
 from tests.native import readers
 from tests.native.test_generated import SENDERS, bodies
 from tests.native.varied import varied
@@ -44,7 +44,7 @@ def test_payloads_read_together_are_those_read_one_by_one() -> None:
             alone.append((body, parsed.calls))
     assert BODIES / 2 < len(alone) < BODIES
     first, *others = (calls for _, calls in alone)
-    wanted = _joined(first, [(len(first.records), len(first.links), calls) for calls in others])
+    wanted = joined(first, [(len(first.records), len(first.links), calls) for calls in others])
     wanted = wanted._replace(items=sum(calls.items for _, calls in alone), reported=[])
     assert readers.compared(read.calls) == readers.compared(wanted)
     assert {(service, requests, *counts) for service, requests, *counts in read.sent} == sent_by(alone)
