@@ -8,31 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from exporters.pump import Limits
-from gateway.billing import lane as lanes
 from gateway.local_service.service import Service
 from gateway.storage.database import Database
 from gateway.usage import rollups
+from tests.support.billing_lane import lane_to, send
 from tests.support.forked_process import FORKS
-from tests.unit.billing.rig import call, count, far_end, lane_to, none_due, until
+from tests.unit.billing.rig import TOMORROW_MS, call, count, far_end, none_due, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
 KILLS = 20
 DAYS = 5
 TEAMS = 30
-
-
-def send(path: Path, port: int, secret: str) -> None:
-    """A process that drops what is due, in many small parts, until it is killed."""
-    lanes.LIMITS = Limits(max_records=1, max_bytes=68_000, in_flight=1, parks_suspects=False)  # type: ignore[misc]
-
-    async def run() -> None:
-        database = await Database.open(path)
-        async with lane_to(port, secret, database):
-            await asyncio.Event().wait()
-
-    asyncio.run(run())
 
 
 async def taken(service: Service) -> tuple[int, int]:
@@ -60,7 +47,7 @@ async def test_each_day_is_dropped_once_and_whole_over_20_kills(tmp_path: Path) 
     async with far_end(tmp_path / "service") as far:
         for _ in range(KILLS):
             before, more = await taken(far.service), chance.randint(1, 4)
-            process = FORKS.Process(target=send, args=(path, far.port, far.secret), daemon=True)
+            process = FORKS.Process(target=send, args=(path, far.port, far.secret, TOMORROW_MS), daemon=True)
             process.start()
 
             async def moved(before: tuple[int, int] = before, more: int = more) -> bool:
@@ -74,7 +61,7 @@ async def test_each_day_is_dropped_once_and_whole_over_20_kills(tmp_path: Path) 
         assert amid >= KILLS // 2, "most kills met a day half way"
         assert (await taken(far.service))[0] < DAYS, "and not all was dropped before the last one"
         database = await Database.open(path)
-        async with lane_to(far.port, far.secret, database) as lane:
+        async with lane_to(far.port, far.secret, database, now_ms=lambda: TOMORROW_MS) as lane:
             await until(lambda: none_due(lane))
         await database.close()
         drops = await far.drops()

@@ -3,20 +3,12 @@
 import asyncio
 import random
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from functools import partial
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 
-from exporters.clock import SystemClock
-from exporters.cost_service.billing import BillingCalls
-from exporters.cost_service.client import CostServiceClient
-from exporters.http_client import Endpoint
-from exporters.keyring import Keyring, KeySetting
-from exporters.secret import Secret
-from gateway.billing.book import BillingBook, BillingSettings
 from gateway.billing.lane import BillingLane
 from gateway.contract.scopes import SEND_BILLING_DATA, Fixed, Managed
 from gateway.local_service.misbehave import Misbehave
@@ -24,10 +16,9 @@ from gateway.local_service.service import Service
 from gateway.storage.database import Database
 from gateway.usage import rollups
 from gateway.usage.tally import HOUR_MS
+from tests.support.billing_lane import CONNECTION
 from tests.unit.usage.test_tally import NOW_MS, counted, record
 
-CONNECTION = "conn-1"
-GATEWAY = "gw-1"
 TOMORROW_MS = NOW_MS + 24 * HOUR_MS
 READING = ("connections:read_billing_external_billing_drops", "connections:read_billing_external_billing_drops_month")
 CHANGING = ("connections:update_billing", "connections:delete_billing")
@@ -96,43 +87,6 @@ async def far_end(folder: Path, misbehave: Misbehave | None = None, port: int = 
             yield Far(service, bound, sender.secret.reveal(), reader.secret.reveal(), session)
     finally:
         await service.stop()
-
-
-def settings_of(**changes: Any) -> BillingSettings:
-    return BillingSettings(
-        **{
-            "connection": CONNECTION, "upstream": "test", "every_s": 3600.0, "close_after_s": 900.0, "since_hour": 0,
-            **changes,
-        }
-    )  # fmt: skip
-
-
-@asynccontextmanager
-async def lane_to(
-    port: int,
-    secret: str,
-    database: Database,
-    *,
-    now_ms: Callable[[], int] = lambda: TOMORROW_MS,
-    settings: BillingSettings | None = None,
-    gateway_id: str = GATEWAY,
-) -> AsyncIterator[BillingLane]:
-    """A running lane; every wait of it is as in production."""
-    async with AsyncExitStack() as stack:
-        key = KeySetting("billing", Secret(secret), lambda scope: scope.startswith("connections:create_billing_ext"))
-        client = CostServiceClient(Endpoint(f"http://127.0.0.1:{port}"), Keyring([key]), gateway_id)
-        stack.push_async_callback(client.close)
-        book = await BillingBook.open(database, settings or settings_of(), gateway_id, now_ms)
-        lane = BillingLane(
-            book, BillingCalls(client, CONNECTION), clock=SystemClock(), chance=lambda: 0.0, count=partial(_nothing)
-        )
-        stack.push_async_callback(lane.stop)
-        await lane.start()
-        yield lane
-
-
-async def _nothing() -> None:
-    return
 
 
 async def until(what: Callable[[], Any], timeout_s: float = 20.0) -> None:

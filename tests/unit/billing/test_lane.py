@@ -17,8 +17,12 @@ from gateway.local_service.misbehave import parse_misbehave
 from gateway.storage.database import Database
 from gateway.usage import rollups
 from gateway.usage.tally import HOUR_MS
+from tests.support.billing_lane import CONNECTION, settings_of
+from tests.support.billing_lane import lane_to as lane_at
 
-from .rig import CONNECTION, NOW_MS, call, count, far_end, lane_to, none_due, settings_of, until
+from .rig import NOW_MS, TOMORROW_MS, call, count, far_end, none_due, until
+
+lane_to = partial(lane_at, now_ms=lambda: TOMORROW_MS)
 
 
 @pytest.fixture

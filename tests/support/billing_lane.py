@@ -1,0 +1,74 @@
+"""A lane of billing drops over a control.db, and a process that runs one until it is killed. It
+imports what the gateway does and no more: each process that is forked has to.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from exporters.clock import SystemClock
+from exporters.cost_service.billing import BillingCalls
+from exporters.cost_service.client import CostServiceClient
+from exporters.http_client import Endpoint
+from exporters.keyring import Keyring, KeySetting
+from exporters.pump import Limits
+from exporters.secret import Secret
+from gateway.billing import lane as lanes
+from gateway.billing.book import BillingBook, BillingSettings
+from gateway.billing.lane import BillingLane
+from gateway.common.wall_clock import wall_ms
+from gateway.storage.database import Database
+
+CONNECTION = "conn-1"
+GATEWAY = "gw-1"
+
+
+def settings_of(**changes: Any) -> BillingSettings:
+    return BillingSettings(
+        **{
+            "connection": CONNECTION, "upstream": "test", "every_s": 3600.0, "close_after_s": 900.0, "since_hour": 0,
+            **changes,
+        }
+    )  # fmt: skip
+
+
+@asynccontextmanager
+async def lane_to(
+    port: int,
+    secret: str,
+    database: Database,
+    *,
+    now_ms: Callable[[], int] = wall_ms,
+    settings: BillingSettings | None = None,
+    gateway_id: str = GATEWAY,
+) -> AsyncIterator[BillingLane]:
+    """A running lane; every wait of it is as in production."""
+    async with AsyncExitStack() as stack:
+        key = KeySetting("billing", Secret(secret), lambda scope: scope.startswith("connections:create_billing_ext"))
+        client = CostServiceClient(Endpoint(f"http://127.0.0.1:{port}"), Keyring([key]), gateway_id)
+        stack.push_async_callback(client.close)
+        book = await BillingBook.open(database, settings or settings_of(), gateway_id, now_ms)
+        lane = BillingLane(
+            book, BillingCalls(client, CONNECTION), clock=SystemClock(), chance=lambda: 0.0, count=_nothing
+        )
+        stack.push_async_callback(lane.stop)
+        await lane.start()
+        yield lane
+
+
+async def _nothing() -> None:
+    return
+
+
+def send(path: Path, port: int, secret: str, now_ms: int) -> None:
+    """A process that drops what is due in many small parts, until it is killed."""
+    lanes.LIMITS = Limits(max_records=1, max_bytes=68_000, in_flight=1, parks_suspects=False)  # type: ignore[misc]
+
+    async def run() -> None:
+        database = await Database.open(path)
+        async with lane_to(port, secret, database, now_ms=lambda: now_ms):
+            await asyncio.Event().wait()
+
+    asyncio.run(run())
