@@ -244,7 +244,7 @@ class Gateway:
         )
         intake_log = IntakeLog(self.status.not_ready, self.spool.commit_seconds, lambda: self.settler.held_s)
         logs = [
-            Maintained("lane log", LaneLog(self.status.lanes).run_maintenance),
+            Maintained("lane log", LaneLog(self.status.logged_lanes).run_maintenance),
             Maintained("intake log", intake_log.run_maintenance),
         ]
         run_in_background(self._stack, maintain(logs), "log of states")

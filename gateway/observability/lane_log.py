@@ -12,24 +12,24 @@ import structlog
 
 from exporters.keyring import NO_KEY_GRANTS
 from gateway.common.plural import plural
-from gateway.observability.metrics import LaneStatus
+from gateway.observability.metrics import LaneShown
 
 log = structlog.get_logger()
 
 PAUSE_S: Final = 10.0
 
 
-def waiting_in_vain(lanes: Mapping[str, LaneStatus]) -> dict[str, str]:
+def waiting_in_vain(lanes: Mapping[str, LaneShown]) -> dict[str, str]:
     """Lane -> a sentence with its state, how much waits, and the scope that is missing."""
     return {name: waiting_text(name, lane) for name, lane in lanes.items() if lane["pending"] and is_closed(lane)}
 
 
-def is_closed(lane: LaneStatus) -> bool:
+def is_closed(lane: LaneShown) -> bool:
     """Whether nothing but an operator can open it: an upstream that answers again would not."""
     return lane["state"] == "off" or (lane["reason"] or "").startswith(NO_KEY_GRANTS)
 
 
-def waiting_text(name: str, lane: LaneStatus) -> str:
+def waiting_text(name: str, lane: LaneShown) -> str:
     why = f": {lane['reason']}" if lane["reason"] else ""
     return f"lane {name} is {lane['state']}, with {plural(lane['pending'], 'record', 'records')} waiting{why}"
 
@@ -52,7 +52,7 @@ class LaneLog:
     """
 
     def __init__(
-        self, lanes: Callable[[], Mapping[str, LaneStatus]], monotonic_s: Callable[[], float] = time.monotonic
+        self, lanes: Callable[[], Mapping[str, LaneShown]], monotonic_s: Callable[[], float] = time.monotonic
     ) -> None:
         self._lanes = lanes
         self._monotonic_s = monotonic_s
@@ -75,7 +75,7 @@ class LaneLog:
             )
         self._waiting = set(waiting)
 
-    def _look(self, name: str, lane: LaneStatus) -> None:
+    def _look(self, name: str, lane: LaneShown) -> None:
         now_s, state = self._monotonic_s(), lane["state"]
         seen = self._seen.setdefault(name, _Seen(state, now_s - PAUSE_S, state))
         seen = seen._replace(current=state, changes=seen.changes + (state != seen.current))

@@ -21,19 +21,24 @@ from gateway.observability.quarantine import QuarantineStatus
 from gateway.observability.refusals import RefusedStatus
 
 
-class LaneStatus(TypedDict):
+class LaneShown(TypedDict):
+    """How a lane fares."""
+
+    pending: int
+    state: Literal["ok", "behind", "retrying", "held", "off"]
+    reason: str | None
+    """Why it is not ok; safe to show."""
+
+
+class LaneStatus(LaneShown):
     """`kept = delivered + pending + dead_lettered + expired`"""
 
     kept: int
     delivered: int
-    pending: int
     dead_lettered: int
     expired: int
     oldest_pending_age_s: float | None
     """None when nothing is pending."""
-    state: Literal["ok", "behind", "retrying", "held", "off"]
-    reason: str | None
-    """Why it is not ok; safe to show."""
     restarts: NotRequired[int]
     """How often its pump was replaced, because it ended by a fault or stood still,
     since the gateway started."""

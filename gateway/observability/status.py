@@ -6,13 +6,21 @@ from importlib.metadata import version
 
 from exporters.pacing import LaneState
 from gateway.billing.lane import BillingStatus
+from gateway.billing.lane_store import LANE
 from gateway.counting.coverage import Uncovered
 from gateway.counting.metrics.gaps import Gap, sender_shown
 from gateway.devices.own import DISTRIBUTION
 from gateway.devices.store import DeviceStore
 from gateway.observability.dead_letters import reason_figures, resend_figures
 from gateway.observability.devices import device_status, edge_with, lane_with
-from gateway.observability.metrics import LaneStatus, ReaderStatus, SpoolStatus, Status, UpstreamStatus
+from gateway.observability.metrics import (
+    LaneShown,
+    LaneStatus,
+    ReaderStatus,
+    SpoolStatus,
+    Status,
+    UpstreamStatus,
+)
 from gateway.observability.quarantine import quarantine_status
 from gateway.observability.refusals import RefusedStatus
 from spool.errors import SpoolError
@@ -77,6 +85,13 @@ class StatusReport:
         if behind is not None and lanes[AI_TELEMETRY]["state"] == "ok":
             lanes[AI_TELEMETRY] = {**lanes[AI_TELEMETRY], "state": "behind", "reason": behind}
         lanes[DEVICES] = lane_with(lanes[DEVICES], self.devices.figures, now_ms, *self.device_lane())
+        return lanes
+
+    def logged_lanes(self) -> dict[str, LaneShown]:
+        """The lanes, and that of billing drops, whose days are what is pending."""
+        lanes: dict[str, LaneShown] = {**self.lanes()}
+        if (billing := self.billing()) is not None:
+            lanes[LANE] = {"pending": billing["days_due"], "state": billing["state"], "reason": billing["reason"]}
         return lanes
 
     def stuck_lanes(self) -> dict[str, tuple[str, str]]:

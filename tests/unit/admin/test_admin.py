@@ -32,6 +32,7 @@ from gateway.lists.conventions import ListRequest, Page, envelope, read_request
 from gateway.lists.memory import page_of
 from gateway.observability.metrics import NAMES, LaneStatus, Status, StatusCollector, WebFigures, billing_metrics
 from gateway.receiver.listen import listen, runner_for
+from tests.support.running_gateway import running_gateway
 from tests.support.shown import shown, text_of
 
 TOKEN = Secret("admin-token-of-the-test")
@@ -380,6 +381,12 @@ def test_the_lane_of_billing_is_on_the_page_and_in_the_metrics_where_it_is_confi
     assert {sample.labels["state"]: sample.value for sample in days.samples} == {"due": 2, "refused": 1, "dropped": 28}
     assert [sample.labels["state"] for sample in states.samples if sample.value] == ["held"]
     assert [list(metric.samples) for metric in billing_metrics(None)] == [[], []]
+
+
+async def test_the_lane_of_billing_is_among_those_that_the_log_follows(tmp_path: Path) -> None:
+    async with running_gateway(tmp_path, billing={"connection": "conn-1"}) as gateway:
+        assert gateway.status.logged_lanes()["billing"].keys() == {"pending", "state", "reason"}
+        assert "billing" not in gateway.status()["lanes"], "its days are no records"
 
 
 @pytest.mark.parametrize(
