@@ -147,6 +147,21 @@ async def test_the_state_names_what_is_spent_left_and_unknown(rig: Rig) -> None:
         await rig.state("none")
 
 
+async def test_a_forecast_alerts_once_though_it_falls_and_rises(rig: Rig) -> None:
+    core = await rig.create(period="day", thresholds=[{"of": "forecast", "percent": 100}])
+    await rig.spend("4")
+    assert await rig.alerts(core) == [], "4 in ten and a half hours are 9.1 in a day"
+    await rig.spend("1")
+    assert await rig.alerts(core) == [("forecast", 100, False)]
+    rig.now_ms += 8 * HOUR_MS
+    await rig.look()
+    assert (await rig.state(core))["forecast_ratio"] < 1
+    await rig.ask("PATCH", f"/{core}", {"amount": "10.5"})
+    await rig.spend("4")
+    assert (await rig.state(core))["forecast_ratio"] > 1
+    assert await rig.alerts(core) == [("forecast", 100, False)], "time took it back, not the change"
+
+
 async def test_a_late_record_crosses_the_threshold_of_its_own_period(rig: Rig) -> None:
     core = await rig.create(period="day")
     await rig.spend("1")
