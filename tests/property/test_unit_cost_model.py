@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from exporters.base import Outcome, Retry
 from exporters.cost_service.doubts import Doubts
 from spool.record import UNIT_COST, Batch
-from spool.unit_cost import Operation, TotalKey
+from spool.unit_cost import NAME_BLOCKED_MS, Operation, TotalKey
 from tests.support.unit_streams import SHAPE, STREAM, UnitRig, metered, place
 
 VALUES = st.decimals(min_value="0.000001", max_value="99999999", places=6, allow_nan=False)
@@ -29,6 +29,7 @@ STEPS: st.SearchStrategy[list[Step]] = st.lists(
         POSTED,
         st.tuples(st.just("wide"), st.integers(0, 1)),
         st.tuples(st.just("freeze"), st.integers(1, 4)),
+        st.tuples(st.sampled_from(["create", "remove", "unblock"])),
         st.tuples(st.sampled_from(["acked", "lost_answer", "refused", "split", "reopen", "killed_unheard"])),
     ),
     min_size=1,
@@ -43,8 +44,18 @@ def sum_that(*endings: str) -> list[Step]:
     return steps
 
 
+DELETED_UNDER_WAY: list[Step] = [
+    *sum_that()[:1],
+    ("freeze", 1),
+    ("remove",),
+    ("post", "sum", "b", 0, Decimal(2)),
+    ("killed_unheard",),
+]
+
+
 @example(sum_that("lost_answer", "refused", "acked"), False, "sum")  # noqa: FBT003 - as drawn
 @example(sum_that("killed_unheard", "refused", "acked"), False, "sum")  # noqa: FBT003 - as drawn
+@example(DELETED_UNDER_WAY, False, "replace")  # noqa: FBT003 - as drawn
 @given(STEPS, st.booleans(), st.sampled_from(["replace", "sum"]))
 @settings(max_examples=80, deadline=None)
 def test_the_upstream_ends_with_what_the_senders_said(steps: list[Step], can_read: bool, ships: str) -> None:  # noqa: FBT001 - drawn
@@ -82,6 +93,18 @@ class Course:
         if await self.rig.keep(metered(operation="delete", at=TotalKey(bucket_ms, "", ""), shape=shape)) == "kept":
             self.posted += 1
             self.model |= {at: Decimal(0) for at in self.model if at.bucket_ms == bucket_ms}
+
+    async def create(self) -> None:
+        self.posted += await self.rig.store.create_stream(STREAM, SHAPE) == "made"
+
+    async def remove(self) -> None:
+        if await self.rig.store.delete_stream(STREAM, None, forced=True) == "kept":
+            self.posted += 1
+            self.model.clear()
+
+    async def unblock(self) -> None:
+        """The name of a deleted stream is free again at the upstream."""
+        self.rig.clock.now_ms += NAME_BLOCKED_MS
 
     async def freeze(self, most: int) -> None:
         if self.flying is None:
@@ -142,9 +165,11 @@ class Course:
 
     async def finish(self) -> None:
         await self.lost_answer()
-        while (batch := await self.rig.freeze()) is not None:
-            await self.arrive(batch)
-            await self.rig.lane.ack(batch)
+        for _ in range(2):
+            while (batch := await self.rig.freeze()) is not None:
+                await self.arrive(batch)
+                await self.rig.lane.ack(batch)
+            await self.unblock()
         held = {(key[1], key[2]): value for key, value in self.rig.far.values.items()}
         wanted = {
             (f"2026-01-05T{10 + hour}:00:00Z", element): self.model[place(element, hour)]
