@@ -1,5 +1,6 @@
 """Whether to worry, and about what: the sentences at the top of the overview. Pure."""
 
+from gateway.billing.lane import BillingStatus
 from gateway.common.plural import plural
 from gateway.observability.lane_log import waiting_in_vain
 from gateway.observability.metrics import EDGE_OUTCOMES, LaneStatus, Status
@@ -23,11 +24,22 @@ def faults_of(status: Status) -> list[str]:
         if lane["state"] in ("behind", "retrying", "held") and name not in waiting
     ]
     faults += waiting.values()
+    if (billing := status.get("billing")) is not None:
+        faults += of_billing(billing)
     if "quarantine" in status and (why := degraded(status["quarantine"])) is not None:
         faults.append(why)
     refused = letters_to_look_at(status)
     if refused:
         faults.append(f"{plural(refused, 'record was', 'records were')} refused by the upstream")
+    return faults
+
+
+def of_billing(lane: BillingStatus) -> list[str]:
+    """What is wrong with the lane of billing drops."""
+    faults = [] if lane["state"] == "ok" else [f"lane billing is {lane['state']}"]
+    if lane["days_refused"]:
+        days = plural(lane["days_refused"], "day was", "days were")
+        faults.append(f"{days} refused by the billing connection")
     return faults
 
 

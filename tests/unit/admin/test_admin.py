@@ -23,6 +23,7 @@ from gateway.admin.session import CODE_LIFE_S, COOKIE, MAX_ENTRIES, SESSION_LIFE
 from gateway.admin.site import delivery, insights, overview
 from gateway.admin.site.usage_answers import NOTHING
 from gateway.admin.site.usage_question import question_of
+from gateway.admin.site.verdict import faults_of
 from gateway.cli.doctor import of_billing
 from gateway.config.values import TcpAddress
 from gateway.insights.finding import INSIGHT_LIST, Insight
@@ -377,6 +378,7 @@ def test_the_lane_of_billing_is_on_the_page_and_in_the_metrics_where_it_is_confi
     text = text_of(shown(delivery.VIEW, delivery.delivery(status)))
     assert "conn-1 held billing: HTTP 404: connection_unknown 2026-01-05 10:00:00 UTC 2 1 28" in text
     assert "<h2>Billing</h2>" not in shown(delivery.VIEW, delivery.delivery(figures(billing=None)))
+    assert faults_of(status)[-2:] == ["lane billing is held", "1 day was refused by the billing connection"]
     (days, states) = billing_metrics(status["billing"])
     assert {sample.labels["state"]: sample.value for sample in days.samples} == {"due": 2, "refused": 1, "dropped": 28}
     assert [sample.labels["state"] for sample in states.samples if sample.value] == ["held"]
