@@ -59,7 +59,7 @@ from gateway.usage.timespan import TimeRange
 log = structlog.get_logger()
 
 ROUND_S: Final = 2.0
-SHARE: Final = 0.05
+SHARE: Final = 0.2
 """Of the time, for reading sums."""
 
 Spends = Mapping[Span, Spend]
