@@ -102,13 +102,15 @@ def _next_stream(connection: sqlite3.Connection, now_ms: int, may: May) -> tuple
     """(stream, since when it waits) of the stream that waits longest and has no batch."""
     asked = "deleting>0" if may.delete else "0"
     asked += " OR creating>0" if may.create else ""
+    sendable = (
+        "stream NOT IN (SELECT stream FROM unit_batch)"  # noqa: S608 - own SQL, whole numbers
+        f" AND stream NOT IN (SELECT id FROM unit_stream WHERE {unit_streams.kept_back(now_ms, may)})"
+    )
     found: tuple[int, int] | None = connection.execute(
         "SELECT stream, min(since_ms) FROM ("  # noqa: S608 - own SQL, whole numbers
-        "SELECT stream, since_ms FROM unit_total WHERE records>0"
+        "SELECT stream, min(since_ms) AS since_ms FROM unit_total WHERE records>0 GROUP BY stream"
         f" UNION ALL SELECT id, asked_ms FROM unit_stream WHERE (creating>0 OR deleting>0) AND ({asked})"
-        ") WHERE stream NOT IN (SELECT stream FROM unit_batch)"
-        f" AND stream NOT IN (SELECT id FROM unit_stream WHERE {unit_streams.kept_back(now_ms, may)})"
-        " GROUP BY stream ORDER BY 2 LIMIT 1"
+        f") WHERE {sendable} GROUP BY stream ORDER BY 2 LIMIT 1"
     ).fetchone()
     return found
 

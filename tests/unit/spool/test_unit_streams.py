@@ -92,6 +92,18 @@ async def test_a_new_stream_of_the_name_waits_for_the_deletion_and_the_block_and
     assert [str(value) for (stream, *_), value in rig.far.values.items() if stream == STREAM] == ["3"]
 
 
+async def test_a_stream_is_made_anew_after_its_deletion_and_the_block(rig: UnitRig) -> None:
+    await rig.keep(metered(1))
+    await rig.ship()
+    await delete(rig)
+    assert await rig.store.create_stream(STREAM, METRIC) == "made"
+    await rig.ship()
+    assert [operation for _, operation in rig.far.operations] == ["sum", "delete_stream"]
+    await pass_block(rig)
+    assert rig.far.operations[-1] == (STREAM, "create_stream")
+    assert rig.far.streams[STREAM]["kind"] == "metric"
+
+
 async def test_a_batch_under_way_ends_before_the_deletion_goes_out_and_stands_for_nothing(rig: UnitRig) -> None:
     await rig.keep(metered(1))
     under_way = await rig.frozen()
