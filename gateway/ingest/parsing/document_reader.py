@@ -2,7 +2,7 @@
 
 A document that is known by its key (`gateway.ingest.parsing.document_values`) becomes record and
 row by a function made of its lesson; any other is read by the rules, and its shape is learnt. What
-documents share, and what the rules reject, leaves the whole payload to the rules.
+documents share leaves the whole payload to the rules.
 """
 
 import secrets
@@ -131,11 +131,12 @@ class DocumentReader:
         parts = [(n, self._by_rules(source, document, context, rules)) for n, document in gaps]
         if gaps:
             self._learn(source, sender, [document for _, document in gaps], context, n_bytes)
-        calls = _calls(read, len(documents))
-        if parts:
-            if any(part is None for _, part in parts):
-                return None
-            calls = joined(calls, [(n, 0, part) for n, part in parts if part is not None])
+        known = [(n, 0, part) for n, part in parts if part is not None]
+        if len(known) < len(parts):
+            return None
+        calls = _calls(read, len(documents) - len(gaps) + sum(part.items for *_, part in known))
+        if known:
+            calls = joined(calls, known)._replace(rejected=[each for *_, part in known for each in part.rejected])
         for model, n in (*_unpriced(read.uses), *silent.unpriced.items()):
             self._rules.prices.note_unpriced(model, n)
         return Parsed(_reported_once(calls))
@@ -179,9 +180,9 @@ class DocumentReader:
     def _by_rules(
         self, source: Source, document: Document, context: Context, rules: ParseRules
     ) -> ParsedPayload | None:
-        """*document* by itself; None where it states something about others, or is rejected."""
+        """*document* by itself; None where it states something about others."""
         out = read_found(source, Documents([document], ()), context)
-        if out.measured.items or out.threads or out.threads_of_calls or out.answer or out.calls.rejected:
+        if out.measured.items or out.threads or out.threads_of_calls or out.answer:
             return None
         return parsed_calls(out.calls, context, rules)
 
@@ -209,8 +210,12 @@ class DocumentReader:
                 return
             if isinstance(value, dict) and len(value) <= MAX_NAMES:
                 began_ns = thread_time_ns()
-                with self._lock:
+                if not self._lock.acquire(blocking=False):
+                    return  # another thread learns
+                try:
                     self._teach(source, sender, document, context)
+                finally:
+                    self._lock.release()
                 self._left_ns -= thread_time_ns() - began_ns
 
     def _teach(self, source: Source, sender: tuple[object, ...], document: Document, context: Context) -> None:

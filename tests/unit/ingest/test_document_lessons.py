@@ -222,8 +222,13 @@ def test_what_looks_alike_and_is_not_is_read_as_by_the_rules(name: str) -> None:
 def test_other_documents_between_are_counted_in_their_places() -> None:
     reader, document = reader_of(), captured()[0]
     other = {"event": "budget_crossed", "event_group": "user"}
+    span = {"traceId": "a" * 32, "spanId": "b" * 16, "startTimeUnixNano": "1767607200000000000", "name": "chat"}
+    exported, spans = {"resourceSpans": [{"scopeSpans": [{"spans": [span, span]}]}]}, {"resourceSpans": []}
+    daily = json.loads((CORPUS / "cloudzero_cbf_daily.json").read_text())
     for _ in range(3):
-        same(reader, payload(document, other, document, None, document))
+        same(reader, payload(document, other, document, None, document, {"a": 1}, [], document))
+        same(reader, payload(document, exported, document, document, spans, document, document))
+        same(reader, payload(document, document, daily, document, document))
         same(reader, payload(*[document] * 9, other, *[document] * 3))
     assert reader.learnt
 
