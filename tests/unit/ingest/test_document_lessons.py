@@ -223,7 +223,7 @@ def test_other_documents_between_are_counted_in_their_places() -> None:
     reader, document = reader_of(), captured()[0]
     other = {"event": "budget_crossed", "event_group": "user"}
     span = {"traceId": "a" * 32, "spanId": "b" * 16, "startTimeUnixNano": "1767607200000000000", "name": "chat"}
-    exported, spans = {"resourceSpans": [{"scopeSpans": [{"spans": [span, span]}]}]}, {"resourceSpans": []}
+    exported, spans = {"resourceSpans": [{"scopeSpans": [{"spans": [span, span, span]}]}]}, {"resourceSpans": []}
     daily = json.loads((CORPUS / "cloudzero_cbf_daily.json").read_text())
     for _ in range(3):
         same(reader, payload(document, other, document, None, document, {"a": 1}, [], document))
