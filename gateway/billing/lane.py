@@ -89,7 +89,10 @@ class BillingLane:
     def is_on(self) -> bool:
         return self._calls.is_granted
 
-    def status(self) -> BillingStatus:
+    def status(self) -> BillingStatus | None:
+        """None once it stops."""
+        if self._is_stopping:
+            return None
         state = self.pump.state if self.is_on else "off"
         last_ms = self._summary.last_dropped_ms
         return {

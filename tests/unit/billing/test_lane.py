@@ -131,10 +131,10 @@ async def test_an_unknown_or_paused_connection_holds_the_lane_and_says_so(tmp_pa
         async with lane_to(far.port, far.secret, database) as lane:
 
             async def is_held() -> bool:
-                return lane.status()["state"] == "held"
+                return shown(lane)["state"] == "held"
 
             await until(is_held)
-            assert "connection_paused" in str(lane.status()["reason"])
+            assert "connection_paused" in str(shown(lane)["reason"])
             await far.ask("DELETE", f"/v2/connections/billing/{CONNECTION}")
             lane.wake()
             await until(lambda: _says(lane, "connection_unknown"))
@@ -144,8 +144,14 @@ async def test_an_unknown_or_paused_connection_holds_the_lane_and_says_so(tmp_pa
             assert await far.costs() == ["1"]
 
 
+def shown(lane: lanes.BillingLane) -> lanes.BillingStatus:
+    status = lane.status()
+    assert status is not None
+    return status
+
+
 async def _says(lane: lanes.BillingLane, text: str) -> bool:
-    return text in str(lane.status()["reason"])
+    return text in str(shown(lane)["reason"])
 
 
 async def test_a_refused_day_waits_for_a_change_and_holds_up_no_other(tmp_path: Path, database: Database) -> None:
