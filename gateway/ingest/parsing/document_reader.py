@@ -135,6 +135,8 @@ class DocumentReader:
         if len(known) < len(parts):
             return None
         calls = _calls(read, len(documents) - len(gaps) + sum(part.items for *_, part in known))
+        if calls.items > context.limits.max_items:
+            return None
         if known:
             calls = joined(calls, known)._replace(rejected=[each for *_, part in known for each in part.rejected])
         for model, n in (*_unpriced(read.uses), *silent.unpriced.items()):

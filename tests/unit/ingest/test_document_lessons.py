@@ -245,8 +245,16 @@ def test_damaged_bodies_are_refused_as_by_the_rules(cut: int) -> None:
 
 def test_more_documents_than_are_allowed_are_refused() -> None:
     context = CONTEXT._replace(limits=CONTEXT.limits._replace(max_items=3))
-    with pytest.raises(TooLarge):
-        reader_of().parse(payload(*[captured()[0]] * 4), context)
+    reader, document = reader_of(), captured()[0]
+    span = {"traceId": "a" * 32, "spanId": "b" * 16, "startTimeUnixNano": "1767607200000000000", "name": "chat"}
+    same(reader, payload(document, document, span), context)
+    for sent in (
+        payload(*[document] * 4),
+        payload(document, {"resourceSpans": [{"scopeSpans": [{"spans": [span] * 3}]}]}),
+    ):
+        for read in (reader.parse, lambda one, of: parse(one, of, RULES)):
+            with pytest.raises(TooLarge):
+                read(sent, context)
 
 
 def test_a_rule_that_reads_more_than_its_leaves_is_left_to_itself() -> None:
