@@ -141,7 +141,10 @@ async def test_every_route_of_the_senders_port_is_described_and_no_other(gateway
 
 
 async def test_every_route_of_the_admin_port_is_described_and_no_other(gateway: Gateway) -> None:
-    assert described(gateway_document(), ADMIN) == routed(gateway.admin) - {("GET", "/live")}, "the page's own stream"
+    where_it_is_on = {("POST", "/mcp")}
+    assert described(gateway_document(), ADMIN) - where_it_is_on == routed(gateway.admin) - {
+        ("GET", "/live")  # the page's own stream
+    }
 
 
 def test_every_route_of_the_local_service_is_described_and_no_other(tmp_path: Path) -> None:
@@ -187,7 +190,7 @@ def test_the_scopes_that_open_the_admin_port_to_keys_are_those_of_the_code() -> 
         for method, path, operation in operations(document)
         if "x-scope" in operation and document["paths"][path]["servers"][0]["url"].endswith(ADMIN)
     }
-    assert said == scopes_of(OPERATIONS)
+    assert said == scopes_of(OPERATIONS) | {("POST", "/mcp"): "ai-hub:mcp"}
 
 
 def test_every_scope_is_of_the_catalogue_and_stands_in_the_security_too(document: Json) -> None:

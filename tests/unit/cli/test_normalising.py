@@ -46,7 +46,7 @@ def test_a_path_that_nothing_reads_is_told_what_is_known() -> None:
     unknown = run("/v1/other", b"{}")
     assert unknown.exit_code == 2
     assert unknown.stderr.endswith(
-        "/v1/traces, /v1/logs, /v1/metrics, /v1/events, /v1/unit-cost/KIND/STREAM/OPERATION and /v1/sources/NAME\n"
+        "/v1/traces, /v1/logs, /v1/metrics, /v1/events, /v1/unit-cost, /v1/unit-cost/KIND/STREAM/OPERATION and /v1/sources/NAME\n"
     )
     source = run("/v1/sources/nope", b"{}")
     assert source.exit_code == 2
