@@ -162,13 +162,14 @@ class RepeatingConnection(Connection):
 
     def answer(self, answer: bytes) -> bool:
         transport = self.transport
-        if transport is not None:
+        is_there = transport is not None and not transport.is_closing()
+        if transport is not None and is_there:
             if transport.get_write_buffer_size() >= MAX_UNSENT_BYTES:
                 return False
             transport.write(answer)
         self._waiting = None
         if self._idle is not None:  # else it took longer than a shutdown may
-            self._end(keeps_alive=transport is not None)
+            self._end(keeps_alive=is_there)
         return True
 
     def handle(self, handler: Handler | None = None) -> bool:

@@ -69,9 +69,12 @@ class Link(asyncio.Transport):
         self.answers: list[bytes] = []
         self.asked = 0
         self.unread_bytes = 0
+        self.closing = False
         self.answered = asyncio.Event()
 
     def write(self, data: Any) -> None:
+        if self.closing:
+            raise RuntimeError("the transport is closed")
         begins = [*re.finditer(rb"HTTP/1.1 ", data)]
         if begins:
             self.answers += [bytes(data)]
@@ -89,10 +92,10 @@ class Link(asyncio.Transport):
         return self.unread_bytes
 
     def is_closing(self) -> bool:
-        return False
+        return self.closing
 
     def close(self) -> None:
-        pass
+        self.closing = True
 
     def abort(self) -> None:
         pass
@@ -467,6 +470,18 @@ async def test_a_head_that_says_more_is_taken_by_itself(tmp_path: Path, more: st
         for number in range(3):
             await gateway.send([(0, request(SPAN.body(number), more=more))])
         assert gateway.groups == []
+
+
+@needs_native
+async def test_a_connection_that_closes_keeps_no_answer_from_the_others(tmp_path: Path) -> None:
+    async with opened(tmp_path, together=True) as gateway:
+        await warmed(gateway)
+        gateway.send_only([(place, request(SPAN.body(1000 + place))) for place in range(3)])
+        gateway.links[0].close()
+        async with asyncio.timeout(WAIT_S):
+            for link in gateway.links[1:3]:
+                await link.answered.wait()
+        assert [len(link.answers) for link in gateway.links[:3]] == [2, 3, 3]
 
 
 @needs_native
