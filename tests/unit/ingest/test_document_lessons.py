@@ -244,14 +244,12 @@ def test_damaged_bodies_are_refused_as_by_the_rules(cut: int) -> None:
 
 
 def test_more_documents_than_are_allowed_are_refused() -> None:
-    context = CONTEXT._replace(limits=CONTEXT.limits._replace(max_items=3))
+    context = CONTEXT._replace(limits=CONTEXT.limits._replace(max_items=6))
     reader, document = reader_of(), captured()[0]
     span = {"traceId": "a" * 32, "spanId": "b" * 16, "startTimeUnixNano": "1767607200000000000", "name": "chat"}
-    same(reader, payload(document, document, span), context)
-    for sent in (
-        payload(*[document] * 4),
-        payload(document, {"resourceSpans": [{"scopeSpans": [{"spans": [span] * 3}]}]}),
-    ):
+    spans = {"resourceSpans": [{"scopeSpans": [{"spans": [span] * 3}]}]}
+    same(reader, payload(document, document, spans), context)
+    for sent in (payload(*[document] * 7), payload(document, spans, spans)):
         for read in (reader.parse, lambda one, of: parse(one, of, RULES)):
             with pytest.raises(TooLarge):
                 read(sent, context)
