@@ -16,7 +16,7 @@ from gateway.admin.pages import PAGES
 from gateway.admin.registry import OPERATIONS
 from gateway.app import Gateway
 from gateway.config.loader import load_config
-from gateway.contract.scopes import CATALOGUE
+from gateway.contract.scopes import CATALOGUE, MCP_SCOPE
 from gateway.insights.finding import Insight, InsightDetail
 from gateway.insights.tables import Comment
 from gateway.keys.key import GATEWAY_PREFIX, SERVICE_PREFIX
@@ -102,6 +102,7 @@ async def gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
         "listen": dict.fromkeys(("http", "admin", "service"), "127.0.0.1:0") | {"grpc": "off"},
         "sources": dict.fromkeys(SOURCES, ways),
         "workers": "off",
+        "mcp": "on",
     }
     running = Gateway(load_config(None, overrides, {}))
     await running.start()
@@ -141,10 +142,8 @@ async def test_every_route_of_the_senders_port_is_described_and_no_other(gateway
 
 
 async def test_every_route_of_the_admin_port_is_described_and_no_other(gateway: Gateway) -> None:
-    where_it_is_on = {("POST", "/mcp")}
-    assert described(gateway_document(), ADMIN) - where_it_is_on == routed(gateway.admin) - {
-        ("GET", "/live")  # the page's own stream
-    }
+    not_described = {("GET", "/live"), ("GET", "/mcp"), ("DELETE", "/mcp")}  # the page's own stream; 405
+    assert described(gateway_document(), ADMIN) == routed(gateway.admin) - not_described
 
 
 def test_every_route_of_the_local_service_is_described_and_no_other(tmp_path: Path) -> None:
@@ -190,7 +189,7 @@ def test_the_scopes_that_open_the_admin_port_to_keys_are_those_of_the_code() -> 
         for method, path, operation in operations(document)
         if "x-scope" in operation and document["paths"][path]["servers"][0]["url"].endswith(ADMIN)
     }
-    assert said == scopes_of(OPERATIONS) | {("POST", "/mcp"): "ai-hub:mcp"}
+    assert said == {**scopes_of(OPERATIONS), ("POST", "/mcp"): MCP_SCOPE}
 
 
 def test_every_scope_is_of_the_catalogue_and_stands_in_the_security_too(document: Json) -> None:
