@@ -45,6 +45,8 @@ PAGE_OBJECTS = 8 * 32_768
 """What is read of one page: 32 000 records of 128 bytes."""
 BLOCKED_S = 60.0
 """How long a stream waits whose name is blocked, where the answer does not state it."""
+NOT_OFFERED = frozenset({404, 405, 501})
+"""Of an upstream that has no request by which a stream is made."""
 GONE_CODES = frozenset({"stream_unknown", "stream_not_found"})
 
 log = structlog.get_logger("exporters.unit_cost")
@@ -126,6 +128,9 @@ class UnitCostExporter:
             return answer
         if is_blocked(answer):
             return await self._blocked(item["stream"], answer)
+        if answer.status in NOT_OFFERED:
+            log.info("the upstream makes streams by their first records alone", stream=item["stream"])
+            return Delivered()
         return batch_outcome(self._client, answer, batch, repeatable=True)
 
     async def _delete(self, item: dict[str, Any], batch: Batch) -> Outcome:

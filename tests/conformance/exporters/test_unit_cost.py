@@ -374,6 +374,18 @@ async def test_a_stream_is_made_and_deleted_as_the_contract_has_it(
     assert summing.spool.depth(UNIT_COST).delivered == 3
 
 
+async def test_an_upstream_that_makes_no_streams_gets_the_records_alone(
+    summing: UnitRig, client: CostServiceClient, upstream: Upstream, clock: ManualClock
+) -> None:
+    upstream.respond = lambda seen: Reply(405 if seen.method == "PUT" else 200)
+    await summing.store.create_stream("tokens", SHAPE)
+    await ship(summing, exporter_of(summing, client, clock), clock)
+    await summing.keep(metered(1))
+    await ship(summing, exporter_of(summing, client, clock), clock)
+    assert [seen.method for seen in upstream.seen] == ["PUT", "POST"]
+    assert summing.spool.depth(UNIT_COST).delivered == 2
+
+
 BLOCKED = Reply(409, {"Retry-After": "90"}, b'{"error":{"type":"stream_blocked","message":"the name is blocked"}}')
 
 
