@@ -45,11 +45,11 @@ async def ask(keys: KeyStore) -> AsyncIterator[Any]:
         stack.push_async_callback(listener.close)
         client = await stack.enter_async_context(aiohttp.ClientSession())
 
-        async def ask(method: str, body: object = None, *emails: str) -> tuple[int, Any]:
+        async def ask(method: str, body: object = None, *emails: str, path: str = "/v2/keys") -> tuple[int, Any]:
             headers = CIMultiDict([("Authorization", TOKEN.reveal()), *((EMAIL, email) for email in emails)])
-            url = f"http://{listener.address}/v2/keys"
-            async with client.request(method, url, headers=headers, json=body) as answer:
-                return answer.status, await answer.json()
+            sent = {"json": body} if path == "/v2/keys" else {"data": body}
+            async with client.request(method, f"http://{listener.address}{path}", headers=headers, **sent) as answer:
+                return answer.status, await (answer.json() if path == "/v2/keys" else answer.text())
 
         yield ask
 
@@ -70,6 +70,21 @@ async def test_what_the_proxy_states_is_the_persons_role_and_no_other_is_let_in(
     assert (await ask("GET", None, "stranger@example.com"))[0] == 403
     assert (await ask("GET", None, "ops@example.com", "reader@example.com"))[0] == 401
     assert (await ask("POST", NEW | {"by": "reader@example.com"}, "ops@example.com"))[0] == 400
+
+
+async def test_the_page_asks_who_it_is_where_the_connection_does_not_state_it(ask: Any) -> None:
+    choice = "<option>ops@example.com</option>"
+    status, form = await ask("GET", path="/keys/new")
+    assert (status, choice in form, "reader@example.com" in form) == (200, True, False)
+    status, form = await ask("GET", None, "ops@example.com", path="/keys/new")
+    assert (status, choice in form) == (200, False)
+    fields = {"name": "by the page", "kind": "managed", "managed": "send-ai-telemetry", "by": "ops@example.com"}
+    status, made = await ask("POST", fields, path="/keys")
+    assert status == 200, made
+    (key,) = (await ask("GET"))[1]["keys"]
+    assert (key["name"], key["created_by"]) == ("by the page", "ops@example.com")
+    status, shown = await ask("GET", path=f"/keys/{key['id']}")
+    assert (status, shown.count(choice)) == (200, 3), "disable, edit, delete"
 
 
 def request_from(remote: str | None, *emails: str, certificate: object = None) -> Any:
