@@ -22,12 +22,14 @@ class Operators:
     """*roles*: e-mail -> what its owner may do; empty where none are configured."""
 
     def __init__(self, roles: Mapping[str, OperatorRole] | None = None) -> None:
+        self._written = {email.casefold(): email for email in roles or {}}
         self._roles = {email.casefold(): role for email, role in (roles or {}).items()}
         self.emails = tuple(email for email, role in (roles or {}).items() if role == "operator")
         """Those who may change keys, as the configuration writes them."""
 
     def person(self, stated: str | None, known: str) -> str:
-        """Whose change it is: *known* by the connection (`OPERATOR` for no one), else as *stated*.
+        """Whose change it is: *known* by the connection (`OPERATOR` for no one), else as *stated*;
+        an operator as the configuration writes them.
 
         Raises InvalidKey.
         """
@@ -40,7 +42,7 @@ class Operators:
                 f"by: {quoted(person)} is no operator who may change keys: name one of"
                 f" {', '.join(self.emails[:MOST_NAMED])}{more} (operators, in the configuration)"
             )
-        return person
+        return self._written.get(person.casefold(), person)
 
     def role_of(self, known: str) -> OperatorRole:
         """What a person may do whom the connection names. Raises Forbidden for one who is not

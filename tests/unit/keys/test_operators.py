@@ -16,7 +16,7 @@ def test_without_operators_any_name_is_taken_and_none_is_the_operator() -> None:
 
 
 def test_with_operators_only_one_of_them_is_taken_in_any_case_of_letters() -> None:
-    assert KNOWN.person("ops@example.com", OPERATOR) == "ops@example.com"
+    assert KNOWN.person("ops@example.com", OPERATOR) == "Ops@Example.com"
     for stated in (None, "root@host", "reader@example.com"):
         with pytest.raises(
             InvalidKey, match=r"^by: .* is no operator who may change keys: name one of Ops@Example.com"
@@ -25,7 +25,7 @@ def test_with_operators_only_one_of_them_is_taken_in_any_case_of_letters() -> No
 
 
 def test_a_person_whom_the_connection_names_is_no_other() -> None:
-    assert KNOWN.person(None, "ops@example.com") == "ops@example.com"
+    assert KNOWN.person(None, "ops@example.com") == "Ops@Example.com"
     assert ANYONE.person("Me@example.com", "me@example.com") == "me@example.com"
     with pytest.raises(InvalidKey, match="another person"):
         KNOWN.person("ops@example.com", "reader@example.com")
