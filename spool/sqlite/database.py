@@ -8,7 +8,7 @@ from a newer release is refused untouched.
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from importlib import resources
 from pathlib import Path
 
@@ -172,3 +172,21 @@ def migrate(connection: sqlite3.Connection, *, through: int | None = None) -> No
     for number, sql in migrations():
         if number > version and (through is None or number <= through):
             connection.executescript(f"BEGIN IMMEDIATE;\n{sql}\nPRAGMA user_version={number};\nCOMMIT;")
+
+
+def has_own_layout(connection: sqlite3.Connection) -> bool:
+    """Whether the file has the columns that the migrations up to its version make. It may have more
+    where its version is damaged: no salvage would find them then.
+    """
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as made:
+        migrate(made, through=layout_version(connection))
+        return columns_of(made) <= columns_of(connection)
+
+
+def columns_of(connection: sqlite3.Connection) -> set[tuple[str, str]]:
+    """(table, column) of all tables."""
+    return set(
+        connection.execute(
+            "SELECT m.name, i.name FROM sqlite_master m, pragma_table_info(m.name) i WHERE m.type='table'"
+        )
+    )

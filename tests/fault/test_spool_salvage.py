@@ -236,14 +236,43 @@ async def test_c03_a_flipped_bit_in_what_a_lane_reads_stops_no_lane(tmp_path: Pa
     await spool.close()
 
 
+async def test_c03_a_flipped_bit_in_an_index_or_the_schema_hides_no_record(tmp_path: Path) -> None:
+    """Pages hold together, and SQLite finds by an index what that names."""
+    spool = open_spool(tmp_path / "whole")
+    for n in range(20):
+        await append(spool, [record(n)])
+    await spool.close()
+    content = (tmp_path / "whole/spool.db").read_bytes()
+    (page,) = roots_of(tmp_path / "whole", ("chunk_lane",))
+    in_index = content.index(b"ai_telemetry", (page - 1) * PAGE_BYTES)
+    in_schema = content.index(b"settled_seq INTEGER")
+    for at in (18, 47, in_index, in_schema):
+        data_dir = damaged_copy(tmp_path / "whole", tmp_path / "damaged")
+        flipped = bytearray(content)
+        flipped[at] ^= 0x08
+        (data_dir / "spool.db").write_bytes(flipped)
+        spool = open_spool(data_dir)
+        assert len(spool.quarantined) == 1, at
+        assert spool.quarantined[-1].records == 0, at
+        assert await drained(spool) == [record(n) for n in range(20)], at
+        await assert_balanced(spool)
+        await spool.close()
+
+
 def zero_roots(data_dir: Path, tables: tuple[str, ...]) -> None:
-    with closing(sqlite3.connect(data_dir / "spool.db")) as connection:
-        names = ", ".join(f"'{table}'" for table in tables)
-        roots = connection.execute(f"SELECT rootpage FROM sqlite_master WHERE name IN ({names})").fetchall()
+    roots = roots_of(data_dir, tables)
     with (data_dir / "spool.db").open("r+b") as file:
-        for (root,) in roots:
+        for root in roots:
             file.seek((root - 1) * PAGE_BYTES)
             file.write(bytes(PAGE_BYTES))
+
+
+def roots_of(data_dir: Path, names: tuple[str, ...]) -> list[int]:
+    """The first page of each of these tables and indexes."""
+    with closing(sqlite3.connect(data_dir / "spool.db")) as connection:
+        listed = ", ".join(f"'{name}'" for name in names)
+        found = connection.execute(f"SELECT rootpage FROM sqlite_master WHERE name IN ({listed})")
+        return [root for (root,) in found]
 
 
 @pytest.mark.parametrize("step", ["remove", "sync_path", "rename", "unlink"])
