@@ -236,6 +236,28 @@ async def test_c03_a_flipped_bit_in_what_a_lane_reads_stops_no_lane(tmp_path: Pa
     await spool.close()
 
 
+async def test_c03_a_flipped_bit_in_the_checksum_of_a_logged_page_costs_no_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packing, "LEAST_BYTES", 1 << 30)  # else a later version of a page has it too
+    crashed = await written(tmp_path, logged=30)
+    waiting = [record(n) for n in range(DELIVERED + REFUSED, RECORDS)]
+    n_frames = ((crashed / "spool.db-wal").stat().st_size - LOG_HEADER_BYTES) // FRAME_BYTES
+    for frame in range(0, n_frames // 2, 5):
+        data_dir = damaged_copy(crashed, tmp_path / "damaged")
+        flip(data_dir / "spool.db-wal", LOG_HEADER_BYTES + frame * FRAME_BYTES + 18)
+        spool = open_spool(data_dir)
+        assert spool.quarantined, frame
+        assert await drained(spool) == waiting, frame
+        await spool.close()
+
+
+def flip(path: Path, at: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[at] ^= 0x08
+    path.write_bytes(content)
+
+
 async def test_c03_a_flipped_bit_in_an_index_or_the_schema_hides_no_record(tmp_path: Path) -> None:
     """Pages hold together, and SQLite finds by an index what that names."""
     spool = open_spool(tmp_path / "whole")
@@ -248,9 +270,7 @@ async def test_c03_a_flipped_bit_in_an_index_or_the_schema_hides_no_record(tmp_p
     in_schema = content.index(b"settled_seq INTEGER")
     for at in (18, 47, in_index, in_schema):
         data_dir = damaged_copy(tmp_path / "whole", tmp_path / "damaged")
-        flipped = bytearray(content)
-        flipped[at] ^= 0x08
-        (data_dir / "spool.db").write_bytes(flipped)
+        flip(data_dir / "spool.db", at)
         spool = open_spool(data_dir)
         assert len(spool.quarantined) == 1, at
         assert spool.quarantined[-1].records == 0, at
