@@ -68,7 +68,9 @@ class Log:
         return self._sum(i) == self.heads[i].checksum or self._is_sum_damaged(i) or self._is_sum_damaged(i - 1)
 
     def _sum(self, i: int, before: bytes | None = None) -> bytes:
-        """The checksum of frame *i* as it follows from the one *before*, by default as that is stored."""
+        """The checksum of frame *i* as it follows from the one *before*, by default the stored
+        one.
+        """
         if before is None:
             before = self._content[24:HEADER_BYTES] if i == 0 else self._head(i - 1).checksum
         at = HEADER_BYTES + i * self._frame_bytes
@@ -76,8 +78,8 @@ class Log:
         return _checksum(self.page(i), seeded, self._words)
 
     def _is_sum_damaged(self, i: int) -> bool:
-        """Whether nothing of frame *i* is damaged but its checksum: that of the next one follows from
-        what it should be.
+        """Whether nothing of frame *i* is damaged but its checksum: that of the next one follows
+        from what it should be.
         """
         following = self.heads.get(i + 1)
         return i in self.heads and following is not None and self._sum(i + 1, self._sum(i)) == following.checksum
