@@ -16,6 +16,7 @@ from spool.store import SettledReader
 FILTERS: Final = (*TAP_FILTERS, "record_id")
 DEFAULT_LIMIT: Final = 50
 MAX_LIMIT: Final = 500
+MAX_DIGITS: Final = 9
 PAGE_BYTES: Final = 256 << 10
 MOST_BYTES: Final = 8 << 20
 """Of records that one request looks through."""
@@ -78,7 +79,7 @@ def read_search(query: Iterable[tuple[str, str]]) -> Search:
         else:
             raise BadPayload(f"{name} is no parameter: {', '.join((*FILTERS, *own))}")
     limit = own["limit"]
-    if not (limit.isascii() and limit.isdigit() and 1 <= int(limit[:9]) <= MAX_LIMIT):
+    if not (limit.isascii() and limit.isdigit() and len(limit) <= MAX_DIGITS and 1 <= int(limit) <= MAX_LIMIT):
         raise BadPayload(f"limit: a number from 1 to {MAX_LIMIT} is needed")
     return Search(filters, int(limit), read_cursor(own["cursor"]) if own["cursor"] else None)
 

@@ -10,6 +10,8 @@ from gateway.contract.billing import MONTH
 from gateway.contract.errors import BadPayload, NotFound
 from gateway.usage.tally import HOUR_MS
 
+LAST_MONTH: Final = "9999-12"
+"""Its end is no time any more."""
 NOT_CONFIGURED: Final = "no billing connection is configured: set billing.connection"
 
 
@@ -69,7 +71,7 @@ class BillingRequests:
 
 
 def checked_month(text: str) -> str:
-    if MONTH.fullmatch(text) is None or not "01" <= text[5:] <= "12" or text < "1970":
+    if MONTH.fullmatch(text) is None or not "01" <= text[5:] <= "12" or not "1970" <= text < LAST_MONTH:
         raise BadPayload("month: YYYY-MM is needed, such as 2026-01")
     return text
 

@@ -10,7 +10,7 @@ import asyncio
 import secrets
 import sqlite3
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, Self
 
@@ -21,6 +21,7 @@ from gateway.budgets.budget import (
     DAY_MS,
     LATE_DAYS,
     Budget,
+    Period,
     Span,
     Spend,
     Threshold,
@@ -66,6 +67,10 @@ Spends = Mapping[Span, Spend]
 """Of the periods that are watched; the current one is the last."""
 
 
+_Of = tuple[str, Period, Span]
+"""Id of a budget, and one of its periods."""
+
+
 class Standing(NamedTuple):
     """A budget with what it spent in the current period."""
 
@@ -97,8 +102,10 @@ class Budgets:
         self._random_bytes = random_bytes
         self._budgets: dict[str, Budget] = {}
         self._spends: dict[str, Spends] = {}
-        self._alerts: dict[str, Alert] = {}
+        self._alerts: dict[_Of, dict[Threshold, Alert]] = {}
         """Those that are not rearmed, of periods that are watched or were lately."""
+        self._alerts_of_day = -1
+        """When they were read last; later ones were added."""
         self._turn = asyncio.Lock()
         self._looked_at = (-1, -1)
         self.deliverer = Deliverer(database, webhooks, now_ms=now_ms)
@@ -147,16 +154,20 @@ class Budgets:
     def crossings(self) -> list[Crossing]:
         """Crossed thresholds of current periods, and those found within a day; the latest first."""
         now_ms = self.now_ms()
-        return [
-            self._crossing(self._budgets[alert.budget_id], alert)
-            for alert in reversed(self._alerts.values())
-            if alert.budget_id in self._budgets and now_ms < max(alert.span.end_ms, alert.at_ms + DAY_MS)
+        found = [
+            alert
+            for (budget_id, _, span), alerts in self._alerts.items()
+            if budget_id in self._budgets
+            for alert in alerts.values()
+            if now_ms < max(span.end_ms, alert.at_ms + DAY_MS)
         ]
+        found.sort(key=lambda alert: alert.at_ms)
+        return [self._crossing(self._budgets[alert.budget_id], alert) for alert in reversed(found)]
 
     def crossed_now(self, budget_id: str) -> int:
         """Thresholds that alerted in the current period."""
         budget, spend = self._budgets[budget_id], last_of(self._spends[budget_id])
-        return len(self._raised(budget, spend))
+        return len(self._raised(budget, spend.span))
 
     def _crossing(self, budget: Budget, alert: Alert) -> Crossing:
         spend = self._spends.get(budget.budget_id, {}).get(alert.span)
@@ -231,14 +242,21 @@ class Budgets:
 
     async def _reload(self) -> None:
         """Read budgets and alerts anew; what a budget spent is kept while it counts the same."""
-        since_ms = self.now_ms() - (LATE_DAYS + 2) * DAY_MS
-        budgets, alerts = await self._database.read(lambda each: (every_budget(each), alerts_since(each, since_ms)))
+        now_ms = self.now_ms()
+        budgets, alerts = await self._database.read(
+            lambda each: (every_budget(each), alerts_since(each, _remembered_since(now_ms)))
+        )
         self._spends = {
             name: spends
             for name, spends in self._spends.items()
             if name in budgets and budgets[name].what_is_counted == self._budgets[name].what_is_counted
         }
-        self._budgets, self._alerts = budgets, {alert.alert_id: alert for alert in alerts}
+        self._budgets, self._alerts, self._alerts_of_day = budgets, {}, now_ms // DAY_MS
+        self._remember(alerts)
+
+    def _remember(self, alerts: Iterable[Alert]) -> None:
+        for alert in alerts:
+            self._alerts.setdefault((alert.budget_id, alert.period, alert.span), {})[alert.threshold] = alert
 
     # ---- what is watched
 
@@ -265,6 +283,9 @@ class Budgets:
         looked_at = (changes, self.now_ms() // HOUR_MS)
         if not self._budgets or looked_at == self._looked_at:
             return
+        if self.now_ms() // DAY_MS != self._alerts_of_day:
+            async with self._turn:
+                await self._reload()
         for budget_id in [*self._budgets]:
             await self._look(budget_id)
         self._looked_at = looked_at
@@ -282,16 +303,12 @@ class Budgets:
             self._spends[budget_id] = spends
 
     def _due(self, budget: Budget, spend: Spend) -> list[Threshold]:
-        raised = self._raised(budget, spend)
+        raised = self._raised(budget, spend.span)
         return [threshold for threshold in crossed(budget, spend) if threshold not in raised]
 
-    def _raised(self, budget: Budget, spend: Spend) -> set[Threshold]:
-        """What alerted in the period of *spend*."""
-        return {
-            alert.threshold
-            for alert in self._alerts.values()
-            if (alert.budget_id, alert.period, alert.span) == (budget.budget_id, budget.period, spend.span)
-        }
+    def _raised(self, budget: Budget, span: Span) -> Mapping[Threshold, Alert]:
+        """What alerted in the period."""
+        return self._alerts.get((budget.budget_id, budget.period, span), {})
 
     async def _raise(self, budget: Budget, due: Sequence[tuple[Spend, Sequence[Threshold]]]) -> None:
         webhook = DEFAULT if budget.webhook is None else budget.webhook
@@ -301,15 +318,16 @@ class Budgets:
             "body_of": partial(body_of, budget),
         }
 
-        def store(connection: sqlite3.Connection) -> list[Alert]:
-            return [
+        def store(connection: sqlite3.Connection) -> tuple[list[Alert], list[Alert]]:
+            raised = [
                 alert
                 for spend, thresholds in due
                 for alert in raise_alerts(connection, budget, spend, thresholds, **common)
             ]
+            return raised, alerts_since(connection, _remembered_since(common["now_ms"]), budget.budget_id)
 
-        raised = await self._database.write(store)
-        await self._reload()
+        raised, stored = await self._database.write(store)
+        self._remember(stored)
         self.deliverer.wake()
         for alert in raised if self._follower is not None else ():  # a command on the files has no log
             log.info(
@@ -335,6 +353,10 @@ class Budgets:
         buckets = await self._database.read_apart(question)
         days = [(bucket.start_ms // DAY_MS, bucket.sums) for bucket in buckets]
         return {span: spend_of(budget, span, days, now_ms) for span in spans}
+
+
+def _remembered_since(now_ms: int) -> int:
+    return now_ms - (LATE_DAYS + 2) * DAY_MS
 
 
 def last_of(spends: Spends) -> Spend:

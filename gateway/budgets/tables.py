@@ -203,7 +203,10 @@ def raise_alerts(
             (*_row(alert), webhook, body),
         )
         raised += [alert] if stored.rowcount else []
-    connection.execute("DELETE FROM budget_alerts WHERE end_day < ?", (now_ms // DAY_MS - KEPT_ALERT_DAYS,))
+    connection.execute(
+        "DELETE FROM budget_alerts WHERE budget_id = ? AND end_day < ?",
+        (budget.budget_id, now_ms // DAY_MS - KEPT_ALERT_DAYS),
+    )
     return raised
 
 
@@ -272,12 +275,15 @@ def alerts_of(connection: sqlite3.Connection, budget_id: str) -> list[Alert]:
     return [_alert(row) for row in rows]
 
 
-def alerts_since(connection: sqlite3.Connection, since_ms: int) -> list[Alert]:
-    """Those that are not rearmed, of periods that ended later or alerts that were raised later."""
+def alerts_since(connection: sqlite3.Connection, since_ms: int, budget_id: str | None = None) -> list[Alert]:
+    """Those that are not rearmed, of periods that ended later or alerts that were raised later; of
+    one budget, or of all.
+    """
+    of_one = "" if budget_id is None else "budget_id = ?2 AND"
     rows = connection.execute(
-        f"SELECT {_ALERT} FROM budget_alerts WHERE NOT is_rearmed AND (end_day * {DAY_MS} > ?1 OR at_ms > ?1)"  # noqa: S608 - own SQL
+        f"SELECT {_ALERT} FROM budget_alerts WHERE {of_one} NOT is_rearmed AND (end_day * {DAY_MS} > ?1 OR at_ms > ?1)"  # noqa: S608 - own SQL
         " ORDER BY alert_no",
-        (since_ms,),
+        (since_ms,) if budget_id is None else (since_ms, budget_id),
     )
     return [_alert(row) for row in rows]
 

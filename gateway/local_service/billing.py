@@ -126,21 +126,27 @@ def _replace_cbf(connection: sqlite3.Connection, to: Connection, drop: Drop) -> 
 
 
 def _take_part(connection: sqlite3.Connection, call: Call, to: Connection, drop: Drop, manifest: Manifest) -> Answer:
+    """Parts of another revision, or of the same divided otherwise, are given up: the sender is told
+    `partial` at its last one, and sends all again.
+    """
     of_day = (to.connection_no, manifest.source, manifest.day)
     in_force = connection.execute(
         "SELECT revision, drop_id FROM billing_days WHERE connection_no = ? AND source = ? AND day = ?", of_day
     ).fetchone()
     if in_force is not None and in_force[0] == manifest.revision:
         return _taken(drop, {"drop_id": in_force[1], "state": "complete", "parts_received": manifest.parts})
+    division = f"{manifest.revision}/{manifest.parts}"
+    connection.execute(
+        "DELETE FROM billing_parts WHERE connection_no = ? AND source = ? AND day = ? AND revision <> ?",
+        (*of_day, division),
+    )
     connection.execute(
         "INSERT INTO billing_parts (connection_no, source, day, revision, part, rows) VALUES (?, ?, ?, ?, ?, ?)"
         " ON CONFLICT DO UPDATE SET rows = excluded.rows",
-        (*of_day, manifest.revision, manifest.part, orjson.dumps(drop.rows)),
+        (*of_day, division, manifest.part, orjson.dumps(drop.rows)),
     )
     parts = connection.execute(
-        "SELECT rows FROM billing_parts WHERE connection_no = ? AND source = ? AND day = ? AND revision = ?"
-        " AND part <= ? ORDER BY part",
-        (*of_day, manifest.revision, manifest.parts),
+        "SELECT rows FROM billing_parts WHERE connection_no = ? AND source = ? AND day = ? ORDER BY part", of_day
     ).fetchall()
     if len(parts) < manifest.parts:
         return _taken(drop, {"state": "partial", "parts_received": len(parts)})

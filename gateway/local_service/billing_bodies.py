@@ -238,7 +238,7 @@ def _focus_start(row: Fields, day: str) -> int:
     times = {name: _time(row, name) for name in FOCUS_TIMES}
     first = datetime.fromisoformat(day).replace(tzinfo=UTC)
     start, end = times["ChargePeriodStart"], times["ChargePeriodEnd"]
-    if not first <= start < end <= first + timedelta(days=1):
+    if not (first <= start < end and end - first <= timedelta(days=1)):
         raise Invalid("invalid_ChargePeriodStart", "ChargePeriodStart: the charge is outside manifest.day")
     if not times["BillingPeriodStart"] <= start < end <= times["BillingPeriodEnd"]:
         raise Invalid("invalid_BillingPeriodStart", "BillingPeriodStart: the charge is outside its billing period")

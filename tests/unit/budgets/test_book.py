@@ -6,6 +6,7 @@ import asyncio
 import base64
 import hmac
 import json
+from collections import Counter
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
@@ -16,10 +17,14 @@ from aiohttp import web
 
 from exporters.secret import Secret
 from gateway.admin import budgets as operations
+from gateway.budgets import tables
 from gateway.budgets.book import Budgets
+from gateway.budgets.budget import Span
 from gateway.budgets.delivering import DEFAULT
+from gateway.budgets.tables import Alert
 from gateway.budgets.webhook import BadSecret, Webhook, headers_of, signing_key
 from gateway.contract.errors import BadPayload, NameInUse, NotFound
+from gateway.observability.budget_metrics import BudgetCollector
 from gateway.storage.database import Database
 from gateway.usage import rollups
 from gateway.usage.figures import money_text
@@ -129,6 +134,38 @@ async def test_a_lost_memory_of_an_alert_raises_no_second_one(rig: Rig) -> None:
     await rig.look()
     assert (await rig.ask("GET", f"/{core}"))["budget"]["alerts"] == before
     assert [alert["percent"] for alert in before] == [50]
+
+
+async def test_looking_costs_as_much_for_a_budget_however_many_there_are(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counted in alerts whose period is asked for, and in alerts that are read."""
+    counts: Counter[str] = Counter()
+
+    def span(alert: Alert) -> Span:
+        counts["asked"] += 1
+        return Span(alert.first_day, alert.end_day)
+
+    def read(row: Any) -> Alert:
+        counts["read"] += 1
+        return made(row)
+
+    made = tables._alert
+    monkeypatch.setattr(Alert, "span", property(span))
+    monkeypatch.setattr(tables, "_alert", read)
+    await rig.spend("10")
+    work = []
+    for number in range(16):
+        await rig.create(name=f"budget {number}", period="day")
+        if number in {3, 15}:
+            rig.now_ms += DAY_MS
+            counts.clear()
+            await rig.spend("10")
+            await rig.look()
+            metrics = [*BudgetCollector(rig.budgets).collect()]
+            assert {x.value for each in metrics if "crossed" in each.name for x in each.samples} == {2}
+            work.append(counts.total())
+    assert work[1] <= 6 * work[0]
 
 
 async def test_the_state_names_what_is_spent_left_and_unknown(rig: Rig) -> None:

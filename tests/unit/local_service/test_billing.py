@@ -192,6 +192,27 @@ async def test_a_day_in_parts_is_in_force_when_it_is_whole_and_not_before(client
     assert [drop["row_count"] for drop in (await client.get(DROPS)).json["billing_drops"]] == [1, 2]
 
 
+async def test_a_day_that_is_divided_anew_is_made_of_parts_of_one_division(client: Client) -> None:
+    same = {"revision": "b" * 64, "row_count": 3, "costs": {"USD": "7"}}
+    for part, cost in ((1, "1"), (2, "2")):
+        reply = await client.post(DROPS, day_of(charge(cost), **same, part=part, parts=3))
+        assert reply.json["connection"]["state"] == "partial"
+    first = await client.post(DROPS, day_of(charge("1"), charge("2"), **same, part=1, parts=2))
+    assert (first.status, first.json["connection"].get("state")) == (200, "partial")
+    second = await client.post(DROPS, day_of(charge("4"), **same, part=2, parts=2))
+    assert second.json["connection"]["state"] == "complete"
+    assert await costs_of(client) == ["1", "2", "4"]
+
+
+async def test_a_charge_on_the_last_day_of_the_calendar_is_no_fault(client: Client) -> None:
+    times = {
+        "BillingPeriodStart": "9999-12-01T00:00:00Z", "BillingPeriodEnd": "9999-12-31T23:00:00Z",
+        "ChargePeriodStart": "9999-12-31T00:00:00Z", "ChargePeriodEnd": "9999-12-31T12:00:00Z",
+    }  # fmt: skip
+    reply = await client.post(DROPS, {**day_of(charge(**times), day="9999-12-31"), "month": "9999-12"})
+    assert reply.status == 200
+
+
 @pytest.mark.parametrize(
     ("changes", "code"),
     [

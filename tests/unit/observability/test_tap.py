@@ -9,7 +9,7 @@ import pytest
 from gateway.admin import calls
 from gateway.admin.calls import listed
 from gateway.admin.operation import Call
-from gateway.contract.errors import Overloaded
+from gateway.contract.errors import BadPayload, Overloaded
 from gateway.observability.tap import MOST_BEHIND, MOST_WAITING, MOST_WATCHERS, Line, Tap, Watcher, line_of
 from spool.record import AI_TELEMETRY
 from tests.support.calls import call
@@ -73,6 +73,12 @@ async def test_calls_are_searched_from_the_newest_back_a_page_at_a_time(tmp_path
     kept = await listed(rig.spool, Call(None, query=[("outcome", "duplicate")]))
     assert (kept["calls"], kept["looked_at"]) == ([], 9)
     await rig.spool.close()
+
+
+@pytest.mark.parametrize("limit", ["0", "501", "000000001999", "1" * 5000, "-1", "²"])
+def test_a_limit_that_is_none_is_refused_however_it_is_written(limit: str) -> None:
+    with pytest.raises(BadPayload, match="limit: a number from 1 to 500 is needed"):
+        calls.read_search([("limit", limit)])
 
 
 async def test_a_search_ends_after_its_bytes_and_goes_on_where_it_ended(
