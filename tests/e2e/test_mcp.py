@@ -3,6 +3,7 @@ the tools alone, who is admitted, and what is never shown.
 """
 
 import json
+import re
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Iterator
@@ -24,6 +25,8 @@ from tests.support.gateway_process import GatewayProcess
 INGEST, MCP = "ai-telemetry-ingest:ingest-ai-telemetry", "ai-hub:mcp"
 MODES = ("2026-07-28", "legacy")
 """Both eras of the protocol: without a handshake, and with one."""
+DOCS = Path(__file__).parents[2] / "docs" / "mcp.md"
+TOOL = re.compile(r"`(\w+)`")
 NOW = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
 LAST_WEEK, WEEK_BEFORE = NOW - timedelta(days=7), NOW - timedelta(days=14)
 
@@ -134,7 +137,13 @@ async def test_an_assistant_finds_what_a_team_spent_and_why_it_rose(running: Run
 async def test_every_tool_reads_and_answers_by_its_output_schema(running: Running, mode: str) -> None:
     async with running.client(mode) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-        assert {"show_usage", "list_calls", "list_insights", "list_devices", "list_senders", "status"} <= set(tools)
+        documented = {
+            name
+            for row in DOCS.read_text().splitlines()
+            if row.startswith("| `")
+            for name in TOOL.findall(row.split("|")[1])
+        }
+        assert set(tools) == documented
         assert not [name for name in tools if "key" in name]
         for tool in tools.values():
             assert tool.annotations is not None
