@@ -95,7 +95,10 @@ class Deliverer:
         for each in queue:
             by_webhook[each.webhook].append(each)
         self._retries = {name: retry for name, retry in self._retries.items() if name in by_webhook}
-        await asyncio.gather(*(self._call_one_by_one(session, name, each) for name, each in by_webhook.items()))
+        calls = [self._call_one_by_one(session, name, each) for name, each in by_webhook.items()]
+        ended = await asyncio.gather(*calls, return_exceptions=True)  # none goes on beside the next round
+        for fault in filter(None, ended):
+            raise fault
         left_s = [retry.due_s - time.monotonic() for retry in self._retries.values()]
         return max(0.0, min(left_s, default=LONGEST_S))
 

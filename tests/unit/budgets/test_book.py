@@ -273,6 +273,8 @@ class Receiver:
         self._redirect = redirect
         self.seen: list[tuple[str, bytes]] = []
         self.webhook: Webhook
+        self.answers = asyncio.Event()
+        self.answers.set()
 
     async def take(self, request: web.Request) -> web.Response:
         body = await request.read()
@@ -280,6 +282,7 @@ class Receiver:
         signed = hmac.digest(KEY, b".".join((given.encode(), sent_s.encode(), body)), "sha256")
         assert request.headers["webhook-signature"] == "v1," + base64.b64encode(signed).decode()
         self.seen.append((given, body))
+        await self.answers.wait()
         if self._redirect is not None:
             return web.Response(status=307, headers={"Location": self._redirect})
         is_refused = len(self.seen) <= self._refusals or (self._poisoned and given == self.seen[0][0])
@@ -349,6 +352,30 @@ async def test_a_receiver_that_takes_nothing_holds_up_no_other(rig: Rig, receive
     await until_called(rig, "failed")
     given_up = (await rig.ask("GET", f"/{dead}"))["budget"]["alerts"][0]["webhook"]
     assert (given_up["outcome"], given_up["attempts"]) == ("failed", 10)
+
+
+async def test_a_call_that_cannot_be_noted_repeats_none_that_is_under_way(
+    rig: Rig, receivers: tuple[Receiver, ...]
+) -> None:
+    slow, other = receivers[0], receivers[2]
+    rig.webhooks |= {DEFAULT: slow.webhook, "other": other.webhook}
+    await rig.start()
+    core = await rig.create()
+    await rig.create(name="Other", webhook="other")
+    await rig.spend("5")
+    failing = "CREATE TRIGGER failing BEFORE UPDATE ON budget_alerts WHEN NEW.webhook = 'other' BEGIN SELECT RAISE(ABORT, ''); END"
+    await rig.database.write(lambda each: each.execute(failing))
+    slow.answers.clear()
+    running = asyncio.create_task(rig.budgets.deliverer.run())
+    await until_true(lambda: bool(slow.seen and other.seen), timeout_s=20, what="both calls")
+    for _ in range(50):  # the note fails, and a round may follow
+        rig.budgets.deliverer.wake()
+        await rig.ask("GET", f"/{core}")
+    assert (len(slow.seen), len(other.seen)) == (1, 1)
+    slow.answers.set()
+    await until_true(lambda: len(other.seen) > 1, timeout_s=20, what="the next round")
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
 
 
 async def test_an_alert_that_is_never_taken_holds_up_no_other(rig: Rig, receivers: tuple[Receiver, ...]) -> None:
