@@ -37,6 +37,9 @@ MOST_CODINGS = 4
 MOST_MEMBERS = 64
 """Of one gzip body: beyond them it is made to cost work, not to say something."""
 
+PIECE_BYTES = 64 * 1024
+
+_PADDING = re.compile(rb"\0*+")
 _STARTS_AS_JSON = re.compile(rb"\s*[\[{]")
 
 Cut = Literal["broke off", "is longer than its bound", "cannot be unpacked"]
@@ -109,21 +112,33 @@ def _unpacked(raw: bytes, most_bytes: int, *, is_deflate: bool) -> tuple[bytes, 
     window = 31
     if is_deflate:
         window = 15 if raw[0] & 0x0F == zlib.DEFLATED else -15
-    text = bytearray()
+    text, rest = bytearray(), memoryview(raw)
     for _ in range(MOST_MEMBERS):
         unpacker = zlib.decompressobj(wbits=window)
         try:
-            text += unpacker.decompress(raw, most_bytes + 1 - len(text))
+            rest = rest[_unpack(unpacker, rest, text, most_bytes) :]
         except zlib.error:
             return bytes(text), "cannot be unpacked"
         if len(text) > most_bytes:
             return bytes(text[:most_bytes]), "is longer than its bound"
         if not unpacker.eof:
             return bytes(text), "broke off"
-        raw = b"" if is_deflate else unpacker.unused_data.lstrip(b"\0")
-        if not raw:
+        rest = rest[_PADDING.match(rest).end() :]  # type: ignore[union-attr]  # it matches nothing, too
+        if is_deflate or not rest.nbytes:
             return bytes(text), None
     return bytes(text), "cannot be unpacked"
+
+
+def _unpack(unpacker: "zlib._Decompress", packed: memoryview, text: bytearray, most_bytes: int) -> int:
+    """Add what the first member of *packed* holds to *text*, up to a byte more than *most_bytes*;
+    the bytes that it took. In pieces, since the unpacker copies all that is behind the member.
+    """
+    taken = 0
+    while taken < packed.nbytes and not unpacker.eof and len(text) <= most_bytes:
+        piece = packed[taken : taken + PIECE_BYTES]
+        text += unpacker.decompress(piece, most_bytes + 1 - len(text))
+        taken += piece.nbytes - len(unpacker.unused_data) - len(unpacker.unconsumed_tail)
+    return taken
 
 
 def _as_utf8(raw: bytes, content_type: str) -> bytes:

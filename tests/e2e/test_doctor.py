@@ -39,6 +39,8 @@ from tests.support.gateway_process import GatewayProcess
 from tests.support.upstream import Reply, Upstream, running_upstream
 
 KEY = secrets.token_hex(16)
+UNUSED_PORT = 1
+"""Nothing listens there; a port that was free a moment ago may be another test's by now."""
 TELEMETRY = {"name": "telemetry", "secret": KEY, "managed": ["send-ai-telemetry"]}
 
 
@@ -99,23 +101,16 @@ def name_a_long_socket(setup: Setup) -> None:
 
 
 def reach_no_upstream(setup: Setup) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    setup.options["upstream"] = {"base_url": f"http://127.0.0.1:{port}", "keys": [TELEMETRY]}
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
+    setup.options["upstream"] = {"base_url": f"http://127.0.0.1:{UNUSED_PORT}", "keys": [TELEMETRY]}
 
 
 def reach_no_collector(setup: Setup) -> None:
-    endpoint = f"http://127.0.0.1:{free_port()}"
+    endpoint = f"http://127.0.0.1:{UNUSED_PORT}"
     setup.options["exporters"] = {"traces": {"type": "otlp", "endpoint": endpoint}}
 
 
 def push_telemetry_nowhere(setup: Setup) -> None:
-    setup.options["telemetry"] = {"endpoint": f"http://127.0.0.1:{free_port()}", "protocol": "grpc"}
+    setup.options["telemetry"] = {"endpoint": f"http://127.0.0.1:{UNUSED_PORT}", "protocol": "grpc"}
 
 
 def write_records_nowhere(setup: Setup) -> None:
@@ -233,9 +228,7 @@ def with_upstream(setup: Setup, upstream: Upstream) -> Ended:
 
 
 def test_of_a_running_gateway_it_tells_lanes_and_refusals(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        nobody = f"http://127.0.0.1:{server.getsockname()[1]}"
-    config = {"upstream": {"base_url": nobody, "keys": [TELEMETRY]}}
+    config = {"upstream": {"base_url": f"http://127.0.0.1:{UNUSED_PORT}", "keys": [TELEMETRY]}}
     with GatewayProcess(tmp_path, config=config) as gateway:
         file = str(tmp_path / "config.yaml")
         quiet = named(run_telemetry_gateway("doctor", "--config", file, "--json"))
