@@ -7,13 +7,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Self
 
-from gateway.contract.errors import NameInUse, NotFound, TooManyKept
+from gateway.contract.errors import BadPayload, NameInUse, NotFound, TooManyKept
 from gateway.lists.conventions import Filterable, ListRequest, ListShape, Page, Sort
 from gateway.lists.table import ListTable, fetch_page
 from gateway.storage.database import Database, scripts_of
 from gateway.usage.saved_filter import filter_of, filter_text, kept_filter, without_user
 from gateway.views.body import NewView, ViewChange, fields_of
-from gateway.views.view import View, view_item
+from gateway.views.view import BEYOND_HOURS, View, view_item
 
 MOST_VIEWS: Final = 1_000
 _COLUMNS: Final = (
@@ -124,7 +124,11 @@ def _typed(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _put(connection: sqlite3.Connection, view: View) -> View:
-    """Store *view*, or change what has its id. Raises NameInUse."""
+    """Store *view*, or change what has its id. Raises NameInUse; BadPayload for hours of a range
+    whose hours are not kept.
+    """
+    if view.interval == "hour" and view.range in BEYOND_HOURS:
+        raise BadPayload(f"interval: hours of {view.range} are not kept: day is needed, or a shorter range")
     if connection.execute("SELECT 1 FROM views WHERE name = ? AND view_id <> ?", (view.name, view.view_id)).fetchone():
         raise NameInUse("name: another view has it")
     encoded = {"filter": filter_text(view.filter), "group_by": ",".join(view.group_by)}

@@ -19,6 +19,8 @@ Range = Literal[
 RANGES: Final[tuple[Range, ...]] = get_args(Range)
 _DAYS: Final[Mapping[str, int]] = {"today": 1, "last_7_days": 7, "last_30_days": 30, "last_90_days": 90}
 """Today is the last of them."""
+BEYOND_HOURS: Final = frozenset({"last_90_days", "last_month", "this_quarter", "last_quarter", "this_year"})
+"""Ranges that may begin before the hours that are kept (`gateway.usage.rollups.KEPT_HOURS`)."""
 _MONTHS: Final[Mapping[str, int]] = {"month": 1, "quarter": 3, "year": 12}
 
 

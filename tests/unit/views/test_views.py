@@ -20,7 +20,7 @@ from gateway.usage.query import UsageQueries
 from gateway.usage.request import read_question
 from gateway.usage.tally import HOUR_MS
 from gateway.views.store import Views
-from gateway.views.view import RANGES, Range, question_of, times_of
+from gateway.views.view import BEYOND_HOURS, RANGES, Range, question_of, times_of
 from tests.support.operations import perform
 from tests.support.shown import shown as html_of
 from tests.support.shown import text_of
@@ -100,6 +100,21 @@ async def test_a_view_asks_by_its_filter_groups_and_order(rig: Rig) -> None:
     changed = (await rig.ask("PATCH", f"/{made['id']}", {"interval": "day", "filter": {}}))["view"]
     assert (changed["group_by"], changed["interval"]) == (["team"], "day")
     assert [row["calls"] for row in (await rig.usage(changed["usage"]))["usage"]] == [5]
+
+
+async def test_hours_are_taken_of_those_ranges_whose_hours_are_kept(rig: Rig) -> None:
+    for name in RANGES:
+        body = {"name": name, "range": name, "interval": "hour"}
+        if name in BEYOND_HOURS:
+            with pytest.raises(BadPayload, match="interval: hours of"):
+                await rig.ask("POST", body=body)
+        else:
+            begins, ends = times_of(name, NOW_MS)
+            assert (ends - begins).total_seconds() <= rollups.KEPT_HOURS * 3600
+            assert await rig.usage((await rig.ask("POST", body=body))["view"]["usage"])
+    made = (await rig.ask("POST", body={"name": "long", "range": "this_year"}))["view"]
+    with pytest.raises(BadPayload, match="interval: hours of this_year"):
+        await rig.ask("PATCH", f"/{made['id']}", {"interval": "hour"})
 
 
 async def test_views_are_listed_and_refused_and_deleted(rig: Rig) -> None:
