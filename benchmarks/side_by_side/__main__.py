@@ -132,7 +132,7 @@ def main() -> int:
         except BuildFailed as error:
             print(error, file=sys.stderr)
             return 2
-        results.machine = machine(arguments.seconds)
+        results.machine = machine([*results.machine.get("seconds", ()), arguments.seconds])
         with (
             tempfile.TemporaryDirectory(prefix="side-by-side-", dir=arguments.dir) as folder,
             suppress(KeyboardInterrupt),

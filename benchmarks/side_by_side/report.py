@@ -83,18 +83,24 @@ def growth_table(levels: Sequence[Level]) -> str:
     return markdown(head, rows)
 
 
+def _range(values: Sequence[float]) -> str:
+    """`5`, `5 to 10`."""
+    least, most = min(values, default=0), max(values, default=0)
+    return f"{least:.0f}" if least == most else f"{least:.0f} to {most:.0f}"
+
+
 def conditions(results: Results) -> str:
     """Where and how it was measured, in two sentences."""
     on, runs = results.machine, results.runs
     load = max((run.load_average for run in runs), default=0.0)
     counts = sorted({median.runs for median in medians(runs).values()})
-    many = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}" if counts else "0"
+    many, long = _range(counts), _range(on["seconds"])
     shared = (
         f"The machine was shared: its load average was up to {load:.1f} when a run began." if load > on["cores"] else ""
     )
     return (
         f"{on['day']}, {on['cores']} cores ({on['processor']}), Python {on['python']}, {on['go']}, collector"
-        f" {on['collector']}; medians of {many} runs of {on['seconds']:.0f} s, products in turn. fdatasync of 4 KiB before"
+        f" {on['collector']}; medians of {many} runs of {long} s, products in turn. fdatasync of 4 KiB before"
         f" the runs: p50 {_spread([run.fdatasync_p50_ms for run in runs])} ms, p99"
         f" {_spread([run.fdatasync_p99_ms for run in runs])} ms. {shared}"
     ).rstrip()

@@ -40,8 +40,8 @@ class Results:
         path.write_text(json.dumps(_rounded(asdict(self)), indent=1) + "\n")
 
 
-def machine(seconds: float) -> dict[str, Any]:
-    """What the figures depend on; nothing names the machine."""
+def machine(seconds: Iterable[float]) -> dict[str, Any]:
+    """What the figures depend on; nothing names the machine. *seconds*: lengths of runs."""
     return {
         "day": datetime.now(UTC).date().isoformat(),
         "cores": os.cpu_count(),
@@ -49,7 +49,7 @@ def machine(seconds: float) -> dict[str, Any]:
         "python": platform.python_version(),
         "go": go_version(),
         "collector": COLLECTOR_VERSION,
-        "seconds": seconds,
+        "seconds": sorted({*seconds}),
     }
 
 
