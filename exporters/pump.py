@@ -188,10 +188,12 @@ class Pump:
         elif len(self._flights) >= self._pacing.slots:
             await self._changed.wait()
         else:
-            probe, epoch = self._destination.launch(), self._pacing.epoch
+            probe, epoch, state = self._destination.launch(), self._pacing.epoch, self._pacing.state
             batch = await self._freeze()
-            if batch is not None and epoch == self._pacing.epoch:
-                self._launch(batch, probe=probe)
+            # One that fails at once must not keep its company from being sent: others that pass
+            # are what makes it a suspect.
+            if batch is not None and (epoch == self._pacing.epoch or state == self._pacing.state == "retrying"):
+                self._launch(batch, epoch, probe=probe)
                 return
             self._destination.landed(probe=probe)
             if batch is None:
@@ -232,8 +234,8 @@ class Pump:
         self._pacing.failed(retry, now_s=now_s, epoch=self._pacing.epoch, chance=self._chance())
         log.warning("spool failed", lane=self.lane, error=type(error).__name__)
 
-    def _launch(self, batch: Batch, *, probe: bool) -> None:
-        flight = asyncio.create_task(self._fly(batch, probe=probe), name=f"{self.lane} {batch.batch_id}")
+    def _launch(self, batch: Batch, epoch: int, *, probe: bool) -> None:
+        flight = asyncio.create_task(self._fly(batch, epoch, probe=probe), name=f"{self.lane} {batch.batch_id}")
         self._flights.add(flight)
         flight.add_done_callback(self._land_one)
 
@@ -245,8 +247,8 @@ class Pump:
         if not flight.cancelled() and (error := flight.exception()) is not None:
             log.error("a batch was left leased until the next start", lane=self.lane, error=type(error).__name__)
 
-    async def _fly(self, batch: Batch, *, probe: bool) -> None:
-        epoch, began_s = self._pacing.epoch, self._clock.monotonic_s()
+    async def _fly(self, batch: Batch, epoch: int, *, probe: bool) -> None:
+        began_s = self._clock.monotonic_s()
         try:
             outcome = await self._send(batch)
         finally:

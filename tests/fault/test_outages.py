@@ -176,10 +176,6 @@ async def test_c09_an_hour_of_401_changes_nothing_in_a_queue_that_then_arrives_o
     assert asked < 20, "the lane probes, it does not hammer"
 
 
-@pytest.mark.xfail(
-    strict=False,
-    reason="where no other batch is under way when it first fails, the lane probes with that batch alone, and none passes",
-)
 async def test_c09_a_500_that_follows_one_record_isolates_it_and_ends_nothing_by_attempts(
     store: DurableSpool, upstream: Upstream, exporter: AiTelemetryExporter, clock: ManualClock
 ) -> None:
