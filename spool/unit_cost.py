@@ -125,7 +125,7 @@ class Stream(NamedTuple):
 
 
 class StreamState(NamedTuple):
-    """A stream in use, for whoever lists them."""
+    """A stream in use, as lists show it."""
 
     stream_id: int
     name: str

@@ -12,7 +12,7 @@ from gateway.config.model import OperatorIdentity
 from gateway.contract.errors import Unauthenticated
 
 UNIX = "unix"
-"""Among the trusted proxies: whoever may open the admin listener's Unix socket."""
+"""Among the trusted proxies: processes that may open the admin listener's Unix socket."""
 
 IdentityOf = Callable[[web.Request], str | None]
 

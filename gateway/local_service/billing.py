@@ -126,8 +126,8 @@ def _replace_cbf(connection: sqlite3.Connection, to: Connection, drop: Drop) -> 
 
 
 def _take_part(connection: sqlite3.Connection, call: Call, to: Connection, drop: Drop, manifest: Manifest) -> Answer:
-    """Parts of another revision, or of the same divided otherwise, are given up: the sender is told
-    `partial` at its last one, and sends all again.
+    """Parts of another revision, or of the same divided otherwise, are deleted: the answer to the
+    last one is `partial`, and the sender sends all again.
     """
     of_day = (to.connection_no, manifest.source, manifest.day)
     in_force = connection.execute(

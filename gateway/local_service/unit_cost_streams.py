@@ -2,8 +2,7 @@
 
 A stream is made by its first `sum` or `replace` too. Either way its kind, granularity and
 dimensions are fixed from then on. A deleted stream is gone with its records, and its name is
-blocked for `BLOCKED_MS` (wire contract 2.1: for minutes); whoever uses it after that makes a new
-stream.
+blocked for `BLOCKED_MS` (wire contract 2.1: for minutes); its next use makes a new stream.
 """
 
 import sqlite3
@@ -120,7 +119,7 @@ def find(connection: sqlite3.Connection, name: str) -> Stream | None:
 
 
 def existing(connection: sqlite3.Connection, name: str) -> Stream:
-    """Raises Invalid (404) where there is none of this name."""
+    """Raises Invalid (404) when no stream has this name."""
     stream = find(connection, name)
     if stream is None:
         raise Invalid("stream_unknown", "no stream has this name", status=404)

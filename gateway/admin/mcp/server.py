@@ -1,6 +1,6 @@
 """`POST /mcp`: the tools over MCP's streamable HTTP, by the official SDK, without sessions.
 
-A key with the scope `ai-hub:mcp` may use it, and whoever may read the admin port. Each request is
+A key with the scope `ai-hub:mcp` may use it, as may a viewer of the admin port. Each request is
 whole in itself, and so is its answer: there is no stream to keep open.
 """
 
@@ -95,8 +95,8 @@ class McpEndpoint:
         try:
             path, query = tool.request(params.arguments or {})
             found = await perform(tool.operation, tool.store, path=path, query=query)
-        except Exception as error:  # noqa: BLE001 - as on the admin port: an unforeseen one is told without its text
-            return fault(self._told(error))
+        except Exception as error:  # noqa: BLE001 - as on the admin port: an unforeseen one is reported without its text
+            return fault(self._fault_text(error))
         content = {} if found is None else dict(found)
         return CallToolResult(
             content=[TextContent(type="text", text=orjson.dumps(content).decode())],
@@ -110,7 +110,7 @@ class McpEndpoint:
             self._tools = {tool.name: tool for tool in made}
         return self._tools
 
-    def _told(self, error: Exception) -> str:
+    def _fault_text(self, error: Exception) -> str:
         if isinstance(error, InsightError):
             return str(error)
         known = answer_for(error)
@@ -122,7 +122,7 @@ class McpEndpoint:
 
 
 def _silence() -> None:
-    """The SDK's own lines may quote requests; what goes wrong is told by this module."""
+    """The SDK's own lines may quote requests; this module reports what fails."""
     logger = logging.getLogger("mcp")
     logger.propagate = False
     logger.handlers = [logging.NullHandler()]
