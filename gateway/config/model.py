@@ -599,7 +599,7 @@ class OperatorIdentity(Options):
     header: str | None = Field(default=None, pattern=r"^[A-Za-z0-9-]{1,64}$")
     """By a header that a proxy sets, such as `X-Forwarded-Email`."""
     trusted_proxies: tuple[str, ...] = ()
-    """Addresses and networks whose header is believed; `unix`: processes that may open the socket."""
+    """Addresses and networks whose header is believed; `unix`: those that may open the socket."""
 
     @field_validator("trusted_proxies")
     @classmethod
