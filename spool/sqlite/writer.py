@@ -236,8 +236,7 @@ class Writer:
         """Copy what the write-ahead log has gained into the file, where that is enough; after those
         who waited for its commits were answered. The room that the files then take.
         """
-        enough_bytes = MOST_CHECKPOINT_BYTES if self.is_awaited() else CHECKPOINT_BYTES
-        if self.uncopied_bytes < min(enough_bytes, self._log_bytes // 2):
+        if self.uncopied_bytes < self.copied_from_bytes(is_awaited=self.is_awaited()):
             return None
         self.uncopied_bytes = 0
         try:
@@ -245,6 +244,11 @@ class Writer:
         except sqlite3.Error as error:
             log.debug("write-ahead log not copied", error=str(error))
         return self._measure()
+
+    def copied_from_bytes(self, *, is_awaited: bool) -> int:
+        """How much write-ahead log is copied at a time, while a commit is awaited or not."""
+        enough_bytes = MOST_CHECKPOINT_BYTES if is_awaited else CHECKPOINT_BYTES
+        return min(enough_bytes, self._log_bytes // 2)
 
     def close(self) -> None:
         self._connection.close()

@@ -76,9 +76,10 @@ def append(spool: SqliteSpool, records: Sequence[bytes], lane: Lane = AI_TELEMET
 
 async def log_copied(spool: SqliteSpool) -> None:
     """Return when the writer has copied its log, which it does behind the answers, and the room was
-    measured since.
+    measured since; the last commit, asked here, is too short to be followed by a copy.
     """
-    while spool.writer.uncopied_bytes >= max(writer.CHECKPOINT_BYTES, 1):
+    due_bytes = spool.writer.copied_from_bytes(is_awaited=False) - writer.COMMIT_BYTES
+    while spool.writer.uncopied_bytes >= max(due_bytes, 1):
         await spool.ask(lambda *_: None)
     await spool.ask(lambda *_: None)
 
