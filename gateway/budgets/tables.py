@@ -2,7 +2,7 @@
 
 import json
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from hashlib import sha256
@@ -22,7 +22,7 @@ from gateway.contract.budgets import Measure
 from gateway.contract.errors import NameInUse, NotFound, TooManyKept
 from gateway.storage.database import Database, scripts_of
 from gateway.usage.figures import money_text
-from gateway.usage.saved_filter import filter_of, filter_text, kept_filter, without_user
+from gateway.usage.saved_filter import filter_of, filter_text, kept_filter, without_users
 
 MOST_BUDGETS: Final = 500
 KEPT_ALERT_DAYS: Final = 400
@@ -159,21 +159,15 @@ def delete_budget(connection: sqlite3.Connection, budget_id: str) -> None:
         raise NotFound("no budget has this id")
 
 
-def forget_users(connection: sqlite3.Connection, users: Iterable[str], *, dry_run: bool) -> int:
+def forget_users(connection: sqlite3.Connection, users: Collection[str], *, dry_run: bool) -> int:
     """Take *users* out of the filters; a budget of them alone is deleted. How many named one."""
-    gone, named = set(users), 0
-    for budget in every_budget(connection).values():
-        left = without_user(budget.filter, gone)
-        if left == budget.filter:
-            continue
-        named += 1
-        if dry_run:
-            continue
+    named = without_users(every_budget(connection).values(), users)
+    for budget, left in () if dry_run else named:
         if left is None:
             delete_budget(connection, budget.budget_id)
         else:
             put_budget(connection, replace(budget, filter=left))
-    return named
+    return len(named)
 
 
 # ---- alerts

@@ -1,72 +1,41 @@
-"""`budgets`: as a table, and each one with its alerts."""
+"""`budgets`: options as fields, and budgets as text."""
 
 import json
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
-
-import click
-from rich.table import Table
+from collections.abc import Iterator
+from typing import Any, Final
 
 from gateway.admin import budgets
-from gateway.cli.printing import harmless, plain, print_table
-from gateway.cli.requests import BUDGETS, ask
+from gateway.cli.named_resource import Item, NamedResource
+from gateway.cli.printing import harmless
+from gateway.cli.requests import BUDGETS
 from gateway.cli.where import filter_of
-from gateway.config.model import Config
-
-LIST_LIMIT: Final = 50
-_ID: Final = re.compile(r"[0-9a-f]{32}")
 
 
-class Typed(NamedTuple):
-    """The options, as they were typed."""
-
-    name: str | None = None
-    amount: str | None = None
-    currency: str | None = None
-    period: str | None = None
-    where: tuple[str, ...] = ()
-    alert: tuple[int, ...] = ()
-    alert_forecast: tuple[int, ...] = ()
-    stop_at: int | None = None
-    webhook: str | None = None
-
-    def body(self) -> dict[str, Any]:
-        """The fields that were named. Raises UsageError."""
-        plain_fields = {name: getattr(self, name) for name in ("name", "amount", "currency", "period")}
-        fields: dict[str, Any] = {name: value for name, value in plain_fields.items() if value is not None}
-        if self.where:
-            fields["filter"] = filter_of(self.where)
-        if self.alert or self.alert_forecast:
-            actual = [{"of": "actual", "percent": percent} for percent in self.alert]
-            forecast = [{"of": "forecast", "percent": percent} for percent in self.alert_forecast]
-            fields["thresholds"] = actual + forecast
-        if self.stop_at is not None:
-            fields["stop_at"] = self.stop_at or None
-        if self.webhook is not None:
-            fields["webhook"] = self.webhook or None
-        return fields
+def body_of(
+    *,
+    where: tuple[str, ...],
+    alert: tuple[int, ...],
+    alert_forecast: tuple[int, ...],
+    stop_at: int | None,
+    webhook: str | None,
+    **plain_fields: str | None,
+) -> dict[str, Any]:
+    """The fields that were named. Raises UsageError."""
+    fields: dict[str, Any] = {name: value for name, value in plain_fields.items() if value is not None}
+    if where:
+        fields["filter"] = filter_of(where)
+    if alert or alert_forecast:
+        actual = [{"of": "actual", "percent": percent} for percent in alert]
+        forecast = [{"of": "forecast", "percent": percent} for percent in alert_forecast]
+        fields["thresholds"] = actual + forecast
+    if stop_at is not None:
+        fields["stop_at"] = stop_at or None
+    if webhook is not None:
+        fields["webhook"] = webhook or None
+    return fields
 
 
-async def print_list(config: Config, *, limit: int | None, as_json: bool) -> int:
-    answer = await ask(config, BUDGETS, budgets.LIST, query=[("limit", str(limit or LIST_LIMIT))])
-    if as_json:
-        click.echo(json.dumps(answer))
-        return 0
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for name in ("budget", "period"):
-        table.add_column(name, overflow="fold")
-    for name in ("spent", "amount", "", "forecast"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for each in answer["budgets"]:
-        table.add_row(*map(plain, cells_of(each)))
-    print_table(table)
-    paging = answer["pagination"]
-    click.echo(f"{paging['item_count']} of {paging['total_count']} budgets")
-    return 0
-
-
-def cells_of(budget: Mapping[str, Any]) -> tuple[str, ...]:
+def cells_of(budget: Item) -> tuple[str, ...]:
     state = budget["state"]
     return (
         budget["name"],
@@ -78,56 +47,7 @@ def cells_of(budget: Mapping[str, Any]) -> tuple[str, ...]:
     )
 
 
-def percent_text(share: float | None) -> str:
-    return "-" if share is None else f"{share * 100:.0f} %"
-
-
-async def create(config: Config, typed: Typed, *, as_json: bool) -> int:
-    body = typed.body()
-    missing = [f"--{name}" for name in ("amount", "currency", "period") if name not in body]
-    if missing:
-        raise click.UsageError(f"{', '.join(missing)}: needed for a new budget")
-    answer = await ask(config, BUDGETS, budgets.CREATE, body=body, makes_files=True)
-    print_one(answer, as_json=as_json)
-    return 0
-
-
-async def show(config: Config, budget: str, *, as_json: bool) -> int:
-    path = await path_of(config, budget)
-    print_one(await ask(config, BUDGETS, budgets.SHOW, path=path), as_json=as_json)
-    return 0
-
-
-async def change(config: Config, budget: str, typed: Typed, *, as_json: bool) -> int:
-    body = typed.body()
-    if not body:
-        raise click.UsageError("name what is to be changed, such as --amount 1500")
-    path = await path_of(config, budget)
-    print_one(await ask(config, BUDGETS, budgets.CHANGE, path=path, body=body), as_json=as_json)
-    return 0
-
-
-async def delete(config: Config, budget: str) -> int:
-    await ask(config, BUDGETS, budgets.DELETE, path=await path_of(config, budget))
-    click.echo("deleted, with its alerts")
-    return 0
-
-
-async def path_of(config: Config, budget: str) -> dict[str, str]:
-    """The parameter of the budget's path, from its id or name."""
-    if _ID.fullmatch(budget):
-        return {"budget_id": budget}
-    found: Sequence[Mapping[str, Any]] = (await ask(config, BUDGETS, budgets.LIST, query=[("name", budget)]))["budgets"]
-    if not found:
-        raise click.ClickException("no budget has this name; `budgets list` shows them")
-    return {"budget_id": found[0]["id"]}
-
-
-def print_one(answer: Mapping[str, Any], *, as_json: bool) -> None:
-    click.echo(json.dumps(answer) if as_json else "\n".join(lines_of(answer["budget"])))
-
-
-def lines_of(budget: Mapping[str, Any]) -> Iterator[str]:
+def lines_of(budget: Item) -> Iterator[str]:
     state = budget["state"]
     yield f"{harmless(budget['name'])} ({budget['id']})"
     span = f"{state['period']['start'][:10]} to {state['period']['end'][:10]}"
@@ -141,3 +61,25 @@ def lines_of(budget: Mapping[str, Any]) -> Iterator[str]:
     for alert in budget["alerts"]:
         webhook = alert["webhook"]["outcome"]
         yield f"  {alert['at']}: {alert['percent']} % {alert['of']}, from {alert['period']['start'][:10]}, webhook {webhook}"
+
+
+def percent_text(share: float | None) -> str:
+    return "-" if share is None else f"{share * 100:.0f} %"
+
+
+BUDGET: Final = NamedResource(
+    noun="budget",
+    subject=BUDGETS,
+    listing=budgets.LIST,
+    creation=budgets.CREATE,
+    reading=budgets.SHOW,
+    changing=budgets.CHANGE,
+    deletion=budgets.DELETE,
+    body_of=body_of,
+    needed=("amount", "currency", "period"),
+    example="--amount 1500",
+    columns={"budget": "left", "period": "left", "spent": "right", "amount": "right", "": "right", "forecast": "right"},
+    cells_of=cells_of,
+    lines_of=lines_of,
+    deleted="deleted, with its alerts",
+)

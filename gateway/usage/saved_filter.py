@@ -1,8 +1,8 @@
 """A filter of usage as a resource keeps it: dimension -> names, null for an unknown one. Pure."""
 
 import json
-from collections.abc import Mapping
-from typing import Annotated, Any, Final
+from collections.abc import Collection, Iterable, Mapping
+from typing import Annotated, Any, Final, Protocol, TypeVar
 
 from pydantic import Field
 
@@ -54,12 +54,25 @@ def query_of(kept: Kept) -> list[tuple[str, str]]:
     return [*named, ("unknown", ",".join(unknown))] if unknown else named
 
 
-def without_user(kept: Kept, users: set[str]) -> dict[Dimension, tuple[str | None, ...]] | None:
-    """*kept* without *users* among its names; None where it would keep no one then."""
-    left = tuple(name for name in kept.get("user", ()) if name not in users)
-    if "user" in kept and not left:
-        return None
-    return {**kept, "user": left} if "user" in kept else dict(kept)
+class _HasFilter(Protocol):
+    @property
+    def filter(self) -> Kept: ...
+
+
+Filtered = TypeVar("Filtered", bound=_HasFilter)
+
+
+def without_users(resources: Iterable[Filtered], users: Collection[str]) -> list[tuple[Filtered, Kept | None]]:
+    """Those of *resources* whose filter names one of *users*, each with what is left of its filter;
+    None where no user is left: it would select every user then.
+    """
+    named: list[tuple[Filtered, Kept | None]] = []
+    for each in resources:
+        names = each.filter.get("user", ())
+        left = tuple(name for name in names if name not in users)
+        if left != names:
+            named.append((each, {**each.filter, "user": left} if left else None))
+    return named
 
 
 def filter_text(kept: Kept) -> str:

@@ -2,7 +2,7 @@
 
 import secrets
 import sqlite3
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Self
@@ -11,7 +11,7 @@ from gateway.contract.errors import BadPayload, NameInUse, NotFound, TooManyKept
 from gateway.lists.conventions import Filterable, ListRequest, ListShape, Page, Sort
 from gateway.lists.table import ListTable, fetch_page
 from gateway.storage.database import Database, scripts_of
-from gateway.usage.saved_filter import filter_of, filter_text, kept_filter, without_user
+from gateway.usage.saved_filter import filter_of, filter_text, kept_filter, without_users
 from gateway.views.body import NewView, ViewChange, fields_of
 from gateway.views.view import BEYOND_HOURS, View, view_item
 
@@ -141,18 +141,12 @@ def _delete(connection: sqlite3.Connection, view_id: str) -> None:
         raise NotFound("no view has this id")
 
 
-def _forget_users(connection: sqlite3.Connection, users: Iterable[str], *, dry_run: bool) -> int:
-    gone, named = set(users), 0
-    for row in connection.execute(f"SELECT {_ALL} FROM views").fetchall():  # noqa: S608 - own SQL
-        view = _view(row)
-        left = without_user(view.filter, gone)
-        if left == view.filter:
-            continue
-        named += 1
-        if dry_run:
-            continue
+def _forget_users(connection: sqlite3.Connection, users: Collection[str], *, dry_run: bool) -> int:
+    rows = connection.execute(f"SELECT {_ALL} FROM views")  # noqa: S608 - own SQL
+    named = without_users(map(_view, rows), users)
+    for view, left in () if dry_run else named:
         if left is None:
             _delete(connection, view.view_id)
         else:
             _put(connection, replace(view, filter=left))
-    return named
+    return len(named)

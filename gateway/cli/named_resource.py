@@ -1,0 +1,100 @@
+"""The work of the commands on what a gateway keeps under names: budgets, views."""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Generic, Literal, TypeVar
+
+import click
+from rich.table import Table
+
+from gateway.admin.operation import Operation
+from gateway.cli.printing import plain, print_table
+from gateway.cli.requests import Subject, ask
+from gateway.config.model import Config
+
+LIST_LIMIT: Final = 50
+_ID: Final = re.compile(r"[0-9a-f]{32}")
+
+Item = Mapping[str, Any]
+"""One of the resource, as the API answers it."""
+S = TypeVar("S")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedResource(Generic[S]):
+    """One kind of them. Each verb prints the answer; raises ClickException where the gateway
+    refuses it, and for an unknown name.
+    """
+
+    noun: str
+    """`budget`; `budgets` and `budget_id` in the API are made of it."""
+    subject: Subject[S]
+    listing: Operation[S, Any]
+    creation: Operation[S, Any]
+    reading: Operation[S, Any]
+    changing: Operation[S, Any]
+    deletion: Operation[S, Any]
+    body_of: Callable[..., dict[str, Any]]
+    """The options, as they were typed -> the fields that they name. Raises UsageError."""
+    needed: tuple[str, ...] = ()
+    """Fields without which none is created, beside the name."""
+    example: str
+    """An option that changes one."""
+    columns: Mapping[str, Literal["left", "right"]]
+    """Of the list."""
+    cells_of: Callable[[Item], Iterable[str]]
+    lines_of: Callable[[Item], Iterable[str]]
+    """What `show` prints of one."""
+    deleted: str = "deleted"
+
+    async def list(self, config: Config, *, limit: int | None, as_json: bool) -> None:
+        answer = await ask(config, self.subject, self.listing, query=[("limit", str(limit or LIST_LIMIT))])
+        if as_json:
+            click.echo(json.dumps(answer))
+            return
+        table = Table(box=None, padding=(0, 2, 0, 0))
+        for name, side in self.columns.items():
+            table.add_column(name, justify=side, no_wrap=side == "right", overflow="fold")
+        for item in answer[f"{self.noun}s"]:
+            table.add_row(*map(plain, self.cells_of(item)))
+        print_table(table)
+        paging = answer["pagination"]
+        click.echo(f"{paging['item_count']} of {paging['total_count']} {self.noun}s")
+
+    async def create(self, config: Config, *, as_json: bool, **typed: Any) -> None:
+        body = self.body_of(**typed)
+        missing = [f"--{name}" for name in self.needed if name not in body]
+        if missing:
+            raise click.UsageError(f"{', '.join(missing)}: needed for a new {self.noun}")
+        self._print(await ask(config, self.subject, self.creation, body=body, makes_files=True), as_json=as_json)
+
+    async def show(self, config: Config, *, id_or_name: str, as_json: bool) -> None:
+        path = await self._path_of(config, id_or_name)
+        self._print(await ask(config, self.subject, self.reading, path=path), as_json=as_json)
+
+    async def change(self, config: Config, *, id_or_name: str, as_json: bool, **typed: Any) -> None:
+        body = self.body_of(**typed)
+        if not body:
+            raise click.UsageError(f"name what is to be changed, such as {self.example}")
+        path = await self._path_of(config, id_or_name)
+        self._print(await ask(config, self.subject, self.changing, path=path, body=body), as_json=as_json)
+
+    async def delete(self, config: Config, *, id_or_name: str) -> None:
+        await ask(config, self.subject, self.deletion, path=await self._path_of(config, id_or_name))
+        click.echo(self.deleted)
+
+    async def named(self, config: Config, name: str) -> Item:
+        """The one of that *name*."""
+        answer = await ask(config, self.subject, self.listing, query=[("name", name)])
+        for item in answer[f"{self.noun}s"]:
+            return dict(item)
+        raise click.ClickException(f"no {self.noun} has this name; `{self.noun}s list` shows them")
+
+    async def _path_of(self, config: Config, id_or_name: str) -> dict[str, str]:
+        item_id = id_or_name if _ID.fullmatch(id_or_name) else (await self.named(config, id_or_name))["id"]
+        return {f"{self.noun}_id": item_id}
+
+    def _print(self, answer: Mapping[str, Any], *, as_json: bool) -> None:
+        click.echo(json.dumps(answer) if as_json else "\n".join(self.lines_of(answer[self.noun])))
