@@ -17,6 +17,7 @@ from gateway.billing.book import BillingBook
 from gateway.billing.content import DayContent, bodies
 from gateway.billing.lane_store import LANE, BillingLaneStore
 from gateway.billing.tables import Summary
+from gateway.common.repeated_work import RepeatedWork
 from gateway.common.traceback_summary import places
 from gateway.contract.billing import MAX_BYTES
 from spool.clock import rfc3339_ms
@@ -26,10 +27,8 @@ log = structlog.get_logger()
 
 PART_BYTES: Final = MAX_BYTES - 500_000
 LIMITS: Final = Limits(max_records=1, max_bytes=PART_BYTES, in_flight=1, parks_suspects=False)
-RESTART_S: Final = 1.0
 SUMMARY_S: Final = 2.0
 """Between two looks at control.db for what is shown."""
-GRACE_S: Final = 5.0
 
 
 class BillingStatus(TypedDict):
@@ -67,8 +66,7 @@ class BillingLane:
         self._attempts = attempts or Attempts()
         self._store = BillingLaneStore(book, clock=clock, count=count)
         self._summary = Summary(0, 0, 0, None, 0)
-        self._is_stopping = False
-        self._running: list[asyncio.Task[None]] = []
+        self._work = RepeatedWork(_note_fault)
         self.pump = self._make_pump()
 
     def _make_pump(self) -> Pump:
@@ -91,7 +89,7 @@ class BillingLane:
 
     def status(self) -> BillingStatus | None:
         """None once it stops."""
-        if self._is_stopping:
+        if self._work.is_stopping:
             return None
         state = self.pump.state if self.is_on else "off"
         last_ms = self._summary.last_dropped_ms
@@ -108,18 +106,11 @@ class BillingLane:
     # ---- running
 
     async def start(self) -> None:
-        works = {"summary": self._look, "pump": self._run_pump}
-        self._running = [
-            asyncio.create_task(self._forever(work), name=f"billing {name}") for name, work in works.items()
-        ]
+        self._work.start({"billing summary": self._look, "billing pump": self._run_pump})
 
     async def stop(self) -> None:
         """Let a request that is under way land; what is left goes out after the next start."""
-        self._is_stopping = True
-        await self.pump.stop(GRACE_S)
-        for task in self._running:
-            task.cancel()
-        await asyncio.gather(*self._running, return_exceptions=True)
+        await self._work.stop(self.pump)
 
     def wake(self) -> None:
         """A key changed, or a command asked for days: try at once."""
@@ -140,20 +131,11 @@ class BillingLane:
                     return f"not checked: {reason}"
         return None
 
-    async def _forever(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Repeat *work*; a fault in it must not end the lane."""
-        while not self._is_stopping:
-            try:
-                await work()
-            except Exception as error:  # noqa: BLE001 as above
-                log.error("the lane of billing met a fault", error=type(error).__name__, at=places(error))  # noqa: TRY400 the text may quote a payload
-                await asyncio.sleep(RESTART_S)
-
     async def _run_pump(self) -> None:
         try:
             await self.pump.run()
         finally:
-            if not self._is_stopping:  # it ended by a fault
+            if not self._work.is_stopping:  # it ended by a fault
                 self.pump = self._make_pump()
 
     async def _look(self) -> None:
@@ -191,3 +173,7 @@ class _Sender:
 
     async def close(self) -> None:
         """The client's owner closes it."""
+
+
+def _note_fault(error: Exception) -> None:
+    log.error("the lane of billing met a fault", error=type(error).__name__, at=places(error))

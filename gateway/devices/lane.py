@@ -3,7 +3,7 @@ devices beside it.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, assert_never
 
@@ -16,6 +16,7 @@ from exporters.cost_service.devices import SCOPES, DeviceAnswer, DeviceCall, Dev
 from exporters.keyring import no_key_grants
 from exporters.pacing import BackoffRules, LaneState
 from exporters.pump import Limits, Pump
+from gateway.common.repeated_work import RepeatedWork
 from gateway.common.traceback_summary import places
 from gateway.contract.errors import NoAnswer
 from gateway.devices.lane_store import LONGEST_S, DeviceLaneStore, EnrolmentRate
@@ -33,11 +34,7 @@ LIMITS: Final = Limits(
     backoff=BackoffRules(tolerated=4, longest_s=LONGEST_S, retrying_slots=1),
     parks_suspects=False,
 )
-RESTART_S: Final = 1.0
-"""Before work that ended by a fault begins again."""
 UPKEEP_S: Final = 2.0
-GRACE_S: Final = 5.0
-"""How long calls that are under way may take when the gateway stops."""
 LOST: Final = (
     "the upstream does not know device after device: none is enrolled again until a ping finds one,"
     " or an operator asks for it (devices enroll --all)"
@@ -70,8 +67,7 @@ class DeviceLane:
         self._attempts = attempts or Attempts()
         self._lane_store = DeviceLaneStore(store, calls, rate=rate, clock=clock, now_ms=now_ms, chance=chance)
         self._never = asyncio.Event()
-        self._is_stopping = False
-        self._running: list[asyncio.Task[None]] = []
+        self._work = RepeatedWork(_note_fault)
         self.pump = self._make_pump()
         store.pinging = self.ping
 
@@ -124,20 +120,12 @@ class DeviceLane:
     async def start(self) -> None:
         """Begin to send, and the upkeep. Raises DatabaseUnavailable."""
         await self._lane_store.open()
-        works = {"upkeep": self._run_maintenance}
-        if self.is_on:
-            works["pump"] = self._run_pump
-        self._running = [
-            asyncio.create_task(self._forever(work), name=f"devices {name}") for name, work in works.items()
-        ]
+        pump = {"devices pump": self._run_pump} if self.is_on else {}
+        self._work.start({"devices upkeep": self._run_maintenance, **pump})
 
     async def stop(self) -> None:
         """Let calls that are under way land; what is left goes out after the next start."""
-        self._is_stopping = True
-        await self.pump.stop(GRACE_S)
-        for task in self._running:
-            task.cancel()
-        await asyncio.gather(*self._running, return_exceptions=True)
+        await self._work.stop(self.pump)
         with suppress(DatabaseUnavailable):  # the next start frees the leases
             await self._lane_store.close()
 
@@ -145,20 +133,11 @@ class DeviceLane:
         """A key changed: try at once."""
         self.pump.wake()
 
-    async def _forever(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Repeat *work*; a fault in it must not end the lane."""
-        while not self._is_stopping:
-            try:
-                await work()
-            except Exception as error:  # noqa: BLE001 as above
-                log.error("the lane of devices met a fault", error=type(error).__name__, at=places(error))  # noqa: TRY400 the text may quote a payload
-                await asyncio.sleep(RESTART_S)
-
     async def _run_pump(self) -> None:
         try:
             await self.pump.run()
         finally:
-            if not self._is_stopping:  # it ended by a fault
+            if not self._work.is_stopping:  # it ended by a fault
                 self._lane_store.flights.clear()
                 self.pump = self._make_pump()
 
@@ -192,3 +171,7 @@ class DeviceLane:
                 raise NoAnswer(f"{reply.code}: {reply.message}")
             case _:
                 assert_never(reply)
+
+
+def _note_fault(error: Exception) -> None:
+    log.error("the lane of devices met a fault", error=type(error).__name__, at=places(error))

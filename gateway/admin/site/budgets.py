@@ -10,7 +10,7 @@ from gateway.admin import budgets as operations
 from gateway.admin.parts import STORES
 from gateway.admin.site.listing import listing
 from gateway.admin.site.operating import ask
-from gateway.admin.site.usage_question import SHOWN
+from gateway.admin.site.usage_question import filter_texts
 from gateway.admin.site.view import View
 
 LIST: Final = "/budgets"
@@ -35,11 +35,8 @@ async def load_one(request: web.Request) -> dict[str, Any]:
 
 def budget(found: Mapping[str, Any]) -> dict[str, Any]:
     """The template's context of one budget."""
-    keeps = [
-        (SHOWN[dimension], ", ".join("unknown" if name is None else name for name in names))
-        for dimension, names in found["filter"].items()
-    ]
-    return {"budget": found, "bar": bar_of(found["state"]), "money": money_of(found["state"]), "keeps": keeps}
+    state, filters = found["state"], filter_texts(found["filter"])
+    return {"budget": found, "bar": bar_of(state), "money": money_of(state), "filters": filters}
 
 
 def money_of(state: Mapping[str, Any]) -> dict[str, Decimal | None]:

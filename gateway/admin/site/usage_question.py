@@ -89,6 +89,14 @@ class Question(NamedTuple):
         return self._replace(filters=tuple(each for each in self.filters if each.dimension != dimension))
 
 
+def filter_texts(kept: Mapping[Dimension, Sequence[str | None]]) -> list[tuple[str, str]]:
+    """Each dimension of a filter that is kept, as shown, and its names."""
+    return [
+        (SHOWN[dimension], ", ".join("unknown" if name is None else name for name in names))
+        for dimension, names in kept.items()
+    ]
+
+
 def usage_of(dimension: Dimension, name: str) -> str:
     """Path of the overview for what *name* alone used in 30 days."""
     return Question(RANGES[-1], (Filter(dimension, name),)).path()

@@ -10,7 +10,7 @@ from gateway.admin.parts import STORES
 from gateway.admin.site.listing import listing
 from gateway.admin.site.operating import ask, present
 from gateway.admin.site.usage_figures import Row, cost_of
-from gateway.admin.site.usage_question import SHOWN
+from gateway.admin.site.usage_question import SHOWN, filter_texts
 from gateway.admin.site.view import View
 from gateway.usage.names import Name
 from gateway.usage.query import UsageQueries
@@ -53,12 +53,8 @@ async def load_one(request: web.Request) -> dict[str, Any]:
 
 def shown(view: Kept) -> dict[str, Any]:
     """The template's context of the view itself."""
-    keeps = [
-        f"{SHOWN[dimension]}: {', '.join('unknown' if name is None else name for name in names)}"
-        for dimension, names in view.filter.items()
-    ]
     head = "Start" if view.interval else ", ".join(SHOWN[each] for each in view.group_by)
-    return {"view": view, "keeps": keeps, "head": head}
+    return {"view": view, "filters": filter_texts(view.filter), "head": head}
 
 
 async def rows_of(queries: UsageQueries, question: Question) -> dict[str, Any]:
