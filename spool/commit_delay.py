@@ -21,8 +21,9 @@ IDLE_S = 0.01
 PROBE_EVERY = 32
 STRETCH_EVERY = 64
 """One commit in so many waits for more than came of late."""
-_WORTH = 1.0
-"""Appends that come within the delay, beside the first: a wait is for at least half the commits."""
+_WORTH = 0.5
+"""Appends that come within the delay, beside the first, on average: a wait saves at least one
+commit in three."""
 
 
 class CommitDelay:

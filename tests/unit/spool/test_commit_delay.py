@@ -36,6 +36,13 @@ def test_appends_that_keep_coming_share_commits() -> None:
     assert all(waits[PROBE_EVERY + 1 :])
 
 
+def test_a_wait_for_one_more_append_is_worth_it() -> None:
+    """As at a thousand requests a second, each of one span."""
+    load = Load()
+    waits = [load.commit(gap_s=0.001, appends=2) for _ in range(3 * PROBE_EVERY)]
+    assert all(waits[PROBE_EVERY + 1 :])
+
+
 def test_a_lone_sender_waits_for_a_probe_now_and_then_only() -> None:
     load = Load()
     waits = [load.commit(gap_s=0.0005, appends=1) for _ in range(100 * PROBE_EVERY)]
