@@ -49,7 +49,7 @@ from gateway.observability.latency import Latencies, LoopLag
 from gateway.observability.refusals import RefusedStatus
 from gateway.observability.status import StatusReport
 from gateway.observability.telemetry.assembly import build_push, tracer_of
-from gateway.pricing.file import open_prices
+from gateway.pricing.watch import open_prices
 from gateway.receiver.assembly import build_gate, build_receiver, open_routes
 from gateway.receiver.authenticator import KeyAuthenticator
 from gateway.receiver.forwarded import budget_state_route, liveness_route

@@ -17,11 +17,12 @@ import structlog
 from gateway.app import Gateway, Ports
 from gateway.cli.logging import LEVELS, REPEATS, configure_logging
 from gateway.cli.options import with_remedy
-from gateway.common.event_loop import RELOAD, STOP, ignore, on_signal
+from gateway.common.event_loop import on_signal
 from gateway.common.event_loop import run as run_loop
-from gateway.common.heap import map_large_blocks
+from gateway.common.heap import configure_malloc
 from gateway.common.open_files import raise_open_files
 from gateway.common.service_manager import ServiceManager
+from gateway.common.signals import RELOAD, STOP, ignore
 from gateway.common.traceback_summary import places
 from gateway.config.changes import changed
 from gateway.config.draft import ConfigFaults
@@ -69,7 +70,7 @@ def run_service(
 def _run(work: Coroutine[Any, Any, None]) -> int:
     """0 after a clean stop, 1 with the reason on stderr."""
     raise_open_files()
-    map_large_blocks()
+    configure_malloc()
     try:
         run_loop(work)
     except SpoolLocked as error:

@@ -8,15 +8,9 @@ import asyncio
 import importlib.util
 import signal
 from collections.abc import Callable, Coroutine
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
-
-RELOAD: Final[signal.Signals | None] = getattr(signal, "SIGHUP", None)
-"""Asks for the configuration to be read again; None where the system has no such signal."""
-STOP: Final[tuple[signal.Signals, ...]] = tuple(
-    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGBREAK") if hasattr(signal, name)
-)
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
@@ -35,9 +29,3 @@ def on_signal(number: signal.Signals, call: Callable[[], object]) -> None:
         loop.add_signal_handler(number, call)
     except NotImplementedError:
         signal.signal(number, lambda *_: loop.call_soon_threadsafe(call))
-
-
-def ignore(number: signal.Signals | None) -> None:
-    """Let the signal end nothing; None is nothing."""
-    if number is not None:
-        signal.signal(number, signal.SIG_IGN)

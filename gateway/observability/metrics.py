@@ -14,6 +14,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from gateway.billing.lane import BillingStatus
+from gateway.contract.reader_status import ReaderStatus
 from gateway.counting.coverage import Uncovered
 from gateway.counting.metrics.gaps import Gap
 from gateway.observability.dead_letters import ReasonFigures, ResendFigures
@@ -99,7 +100,7 @@ class Status(TypedDict):
     """Requests that senders made in vain since the start, the last one
     first: why nothing arrives."""
     devices: NotRequired["DeviceStatus"]
-    reader: NotRequired["ReaderStatus"]
+    reader: NotRequired[ReaderStatus]
     upstream: NotRequired["UpstreamStatus"]
     billing: NotRequired[BillingStatus | None]
     """Null where no billing connection is configured."""
@@ -114,19 +115,6 @@ class UpstreamStatus(TypedDict):
     checked_at: str | None
     last_success_at: str | None
     """When a batch of any lane to it was delivered last; None for never since the start."""
-
-
-class ReaderStatus(TypedDict):
-    """What reads payloads of spans in protobuf."""
-
-    name: Literal["native", "python"]
-    why_not_native: str | None
-    native_spans: int
-    """Read by it since the start."""
-    python_spans: Mapping[str, int]
-    """Reason -> single spans that Python read among others."""
-    python_payloads: Mapping[str, int]
-    """Reason -> payloads of spans that Python read as a whole."""
 
 
 class DeviceStatus(TypedDict):

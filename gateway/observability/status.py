@@ -7,6 +7,7 @@ from importlib.metadata import version
 from exporters.pacing import LaneState
 from gateway.billing.lane import BillingStatus
 from gateway.billing.lane_store import LANE
+from gateway.contract.reader_status import ReaderStatus
 from gateway.counting.coverage import Uncovered
 from gateway.counting.metrics.gaps import Gap, sender_shown
 from gateway.devices.own import DISTRIBUTION
@@ -16,7 +17,6 @@ from gateway.observability.devices import device_status, edge_with, lane_with
 from gateway.observability.metrics import (
     LaneShown,
     LaneStatus,
-    ReaderStatus,
     SpoolStatus,
     Status,
     UpstreamStatus,

@@ -1,5 +1,6 @@
 """A parser process for a test."""
 
+from pathlib import Path
 from typing import Literal
 
 from gateway.decode.limits import DEFAULT_LIMITS
@@ -7,13 +8,15 @@ from gateway.ingest.parsing.frames import Setup
 from gateway.ingest.parsing.worker_client import WorkerClient
 
 
-def worker_client(*, users: Literal["keep", "hash"] = "keep", user_secret: bytes = b"") -> WorkerClient:
+def worker_client(
+    *, users: Literal["keep", "hash"] = "keep", user_secret: bytes = b"", price_file: Path | None = None
+) -> WorkerClient:
     """Not started yet."""
     return WorkerClient(
         Setup(
             users=users,
             user_secret=user_secret,
-            price_file=None,
+            price_file=None if price_file is None else str(price_file),
             prefer_metrics=[],
             mapping=None,
             machine_secret=b"",

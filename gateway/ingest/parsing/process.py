@@ -11,7 +11,6 @@ are `marshal`, which only ever passes between these two.
 import asyncio
 import marshal
 import os
-import struct
 import sys
 from collections import deque
 from collections.abc import Callable
@@ -20,9 +19,10 @@ from typing import Any, NamedTuple
 
 import structlog
 
+from gateway.ingest.parsing.pipe import HEADER, frame
+
 log = structlog.get_logger()
 
-HEADER = struct.Struct("<Q")
 MAX_BACKLOG = 12
 """Frames that may wait at one worker; with more the loop's process does its share.
 Measured: fewer leave a core idle."""
@@ -47,12 +47,6 @@ class _Waiting(NamedTuple):
     asked_s: float
     """By the loop's clock."""
     patience_s: float
-
-
-def frame(value: object) -> bytes:
-    """*value*, made of plain types, as it goes over the pipe."""
-    body = marshal.dumps(value)  # type: ignore[arg-type]  # plain types, by the callers' word
-    return HEADER.pack(len(body)) + body
 
 
 class WorkerGone(Exception):

@@ -20,6 +20,7 @@ from gateway.common.native import NATIVE, WHY_NOT
 from gateway.common.varying import Computation
 from gateway.contract.errors import BadPayload, TooLarge
 from gateway.contract.parsed_payload import ParsedPayload, Reported, Sent, Used
+from gateway.contract.reader_status import ReaderStatus
 from gateway.decode import wire
 from gateway.decode.otlp_protobuf import decode_traces
 from gateway.ingest.parsing.attribute_bytes import request_of
@@ -32,7 +33,6 @@ from gateway.normalise.attribution import resource_origin
 from gateway.normalise.context import Context
 from gateway.normalise.templates import WORDS, Refused, represent, roles_of, stand
 from gateway.normalise.traces import read_spans
-from gateway.observability.metrics import ReaderStatus
 from spool.span_form import SCOPE as RECORDS_SCOPE
 
 MAX_BYTES: Final = 32 * 1024 * 1024

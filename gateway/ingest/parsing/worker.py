@@ -10,15 +10,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from gateway.common.event_loop import RELOAD, STOP, ignore
+from gateway.common.signals import RELOAD, STOP, ignore
 from gateway.contract.errors import BadPayload, Overloaded, TooLarge
 from gateway.decode.limits import ParseLimits
 from gateway.ingest.parsing.frames import BEHIND, Answer, Job, Setup, opened, pack
 from gateway.ingest.parsing.parse import ParseRules, Payload
-from gateway.ingest.parsing.process import HEADER, frame
+from gateway.ingest.parsing.pipe import HEADER, frame
 from gateway.ingest.parsing.reader import ShapeReader
 from gateway.normalise.context import Context, Machines, UserPolicy
 from gateway.pricing.file import PriceFile
+from gateway.pricing.own import BadPriceFile
 from gateway.pricing.prices import Prices
 from gateway.sources.catalogue import sources_with
 
@@ -31,7 +32,7 @@ def main() -> None:
     """
     for number in (*STOP, RELOAD):  # they reach the whole group; the gateway decides when to stop
         ignore(number)
-    source, target = os.fdopen(0, "rb", buffering=1 << 16), os.fdopen(1, "wb", buffering=0)
+    source, target = os.fdopen(0, "rb", buffering=1 << 16), own_output()
     setup: Setup = read(source)
     prices = Prices(has_list=setup["price_list"])
     price_file = None if setup["price_file"] is None else PriceFile(Path(setup["price_file"]), prices)
@@ -55,9 +56,23 @@ def main() -> None:
             (fields, rest), _ = jobs
             jobs = [(tuple(Payload(*fields)._replace(body=read_bytes(source))), rest)]
         if price_file is not None:
-            price_file.reload_if_changed()
+            reload_if_changed(price_file)
         write(target, [answer(job, context, rules, reader) for job in jobs])
         del jobs  # else a body stays until the next one
+
+
+def own_output() -> BinaryIO:
+    """Standard output for frames alone: what a library prints goes to standard error."""
+    output = os.fdopen(os.dup(1), "wb", buffering=0)
+    os.dup2(2, 1)
+    return output
+
+
+def reload_if_changed(price_file: PriceFile) -> None:
+    """As the gateway's own process does, which logs it."""
+    with suppress(BadPriceFile, OSError):
+        if price_file.is_changed():
+            price_file.read()
 
 
 def answer(job: Job, context: Context, rules: ParseRules, reader: ShapeReader) -> Answer:

@@ -60,6 +60,15 @@ def parsed_here(payload: Payload) -> Parsed:
 
 LARGE = Payload("traces", b'{"resourceSpans":[]' + b" " * LARGE_BYTES + b"}")
 
+UNPRICED = Payload(
+    "traces",
+    b'{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"00000000000000000000000000000001","spanId":"0000000000000001",'
+    b'"startTimeUnixNano":"1767607200000000000","endTimeUnixNano":"1767607201000000000","attributes":['
+    b'{"key":"gen_ai.operation.name","value":{"stringValue":"chat"}},{"key":"gen_ai.provider.name","value":{"stringValue":"openai"}},'
+    b'{"key":"gen_ai.request.model","value":{"stringValue":"no-such-model"}},'
+    b'{"key":"gen_ai.usage.input_tokens","value":{"intValue":5}},{"key":"gen_ai.usage.output_tokens","value":{"intValue":5}}]}]}]}]}',
+)
+
 
 async def test_a_worker_reads_as_the_gateway_itself_does(client: WorkerClient) -> None:
     found: list[Scenario] = [*scenarios("traces"), *scenarios("logs")]
@@ -158,15 +167,29 @@ async def test_few_small_payloads_are_read_here(client: WorkerClient) -> None:
 
 
 async def test_models_without_a_price_are_told(client: WorkerClient) -> None:
-    body = (
-        b'{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"00000000000000000000000000000001","spanId":"0000000000000001",'
-        b'"startTimeUnixNano":"1767607200000000000","endTimeUnixNano":"1767607201000000000","attributes":['
-        b'{"key":"gen_ai.operation.name","value":{"stringValue":"chat"}},{"key":"gen_ai.provider.name","value":{"stringValue":"openai"}},'
-        b'{"key":"gen_ai.request.model","value":{"stringValue":"no-such-model"}},'
-        b'{"key":"gen_ai.usage.input_tokens","value":{"intValue":5}},{"key":"gen_ai.usage.output_tokens","value":{"intValue":5}}]}]}]}]}'
-    )
-    for _, unpriced in await parsed_there(client, Payload("traces", body)):
+    for _, unpriced in await parsed_there(client, UNPRICED):
         assert unpriced == {"no-such-model": 1}
+
+
+async def test_a_changed_price_file_is_used_and_a_bad_one_is_not(tmp_path: Path) -> None:
+    """Nothing that is logged there may come between the frames."""
+    prices = tmp_path / "prices.yaml"
+    prices.write_text('prices: [{model: our-own-llama, input: "1", output: "1"}]')
+    client = worker_client(price_file=prices)
+    client.start()
+    await until_free(client)
+    try:
+        for text, unpriced in [
+            ("prices: 7", {"no-such-model": 1}),
+            ('prices: [{model: no-such-model, input: "1", output: "1"}]', {}),
+            ("prices: 7", {}),
+        ]:
+            prices.write_text(text)
+            for _, found in await parsed_there(client, UNPRICED):
+                assert found == unpriced, text
+        assert client.worker.restarts == 0
+    finally:
+        await client.stop()
 
 
 async def test_a_killed_worker_gives_back_all_payloads_but_the_one_it_was_at_and_comes_again(

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 import gateway.common.heap
-from gateway.common.heap import LARGE_BYTES, TRIM_AFTER_BYTES, Heap
+from gateway.common.heap import HEAPS, LARGE_BYTES, TRIM_AFTER_BYTES, Heap
 from tests.support.polling import until_true
 
 
@@ -29,9 +29,9 @@ async def test_large_messages_are_followed_by_one_trim_and_small_ones_by_none(mo
 
 GROW_AND_FREE = """
 from io import BytesIO
-from gateway.common.heap import map_large_blocks
+from gateway.common.heap import configure_malloc
 
-map_large_blocks()
+configure_malloc()
 
 def rss_bytes():
     return int(open("/proc/self/statm").read().split()[1]) * 4096
@@ -52,3 +52,28 @@ def test_what_bodies_that_grew_beside_each_other_held_is_given_back() -> None:
     """60 bodies grow to 3 MB, and all but the last are freed: glibc by itself keeps 0.4 of them."""
     done = subprocess.run([sys.executable, "-c", GROW_AND_FREE], capture_output=True, text=True, check=True)
     assert float(done.stdout) < 0.1
+
+
+MANY_THREADS = """
+import ctypes
+from threading import Barrier, Thread
+from gateway.common.heap import configure_malloc
+
+configure_malloc()
+together = Barrier(12)
+
+def take():
+    together.wait()
+    blocks = [bytearray(50_000) for _ in range(40)]
+    together.wait()
+
+threads = [Thread(target=take) for _ in range(12)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+ctypes.CDLL(None).malloc_stats()
+"""
+
+
+def test_threads_share_two_heaps() -> None:
+    done = subprocess.run([sys.executable, "-c", MANY_THREADS], capture_output=True, text=True, check=True)
+    assert done.stderr.count("Arena ") == HEAPS
