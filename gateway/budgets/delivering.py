@@ -7,8 +7,8 @@ at least once. No redirect is followed and no proxy of the environment used.
 import asyncio
 import random
 import time
-from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping
 from functools import partial
 from importlib.metadata import version
 from typing import Final, NamedTuple
@@ -18,7 +18,7 @@ import structlog
 
 from exporters.backoff import LONGEST_S, full_jitter_s
 from exporters.http_client import PRODUCT
-from gateway.budgets.tables import Delivery, Waiting, note_attempt, waiting
+from gateway.budgets.tables import Delivery, Waiting, next_waiting, note_attempt, waiting_webhooks
 from gateway.budgets.webhook import Webhook, headers_of
 from gateway.storage.database import Database
 
@@ -60,6 +60,8 @@ class Deliverer:
         self._woken = asyncio.Event()
         self._retries: dict[str, _Retry] = {}
         """By webhook, of those that took nothing lately."""
+        self._called: set[str] = set()
+        """Webhooks that are called now."""
         self.calls: Counter[str] = Counter()
         """`delivered`, `retried`, `failed` -> calls since the start."""
         self.pending = 0
@@ -68,16 +70,22 @@ class Deliverer:
         self._woken.set()
 
     async def run(self) -> None:
-        """Call what waits, until cancelled."""
+        """Call what waits, until cancelled. Each webhook has a task of its own while anything waits
+        for it, so that one that answers slowly holds up no other.
+        """
         timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
         headers = {"User-Agent": f"{PRODUCT}/{version(PRODUCT)}"}
-        async with aiohttp.ClientSession(
-            timeout=timeout, headers=headers, cookie_jar=aiohttp.DummyCookieJar()
-        ) as session:
+        connector = aiohttp.TCPConnector(limit=0)  # one call a webhook at a time is bound enough
+        async with (
+            aiohttp.ClientSession(
+                timeout=timeout, headers=headers, cookie_jar=aiohttp.DummyCookieJar(), connector=connector
+            ) as session,
+            asyncio.TaskGroup() as calls,
+        ):
             while True:
                 wait_s = LONGEST_S
                 try:
-                    wait_s = await self._call_due(session)
+                    wait_s = await self._begin_due(session, calls)
                 except Exception as error:  # noqa: BLE001 - the next round repeats the work
                     log.warning("webhooks of budgets wait", error=type(error).__name__)
                 try:
@@ -87,34 +95,40 @@ class Deliverer:
                     pass
                 self._woken.clear()
 
-    async def _call_due(self, session: aiohttp.ClientSession) -> float:
-        """Call each webhook that is due; seconds until the next one is."""
-        queue = await self._database.read(waiting)
-        self.pending = len(queue)
-        by_webhook: dict[str, list[Waiting]] = defaultdict(list)
-        for each in queue:
-            by_webhook[each.webhook].append(each)
-        self._retries = {name: retry for name, retry in self._retries.items() if name in by_webhook}
-        calls = [self._call_one_by_one(session, name, each) for name, each in by_webhook.items()]
-        ended = await asyncio.gather(*calls, return_exceptions=True)  # none goes on beside the next round
-        for fault in filter(None, ended):
-            raise fault
-        left_s = [retry.due_s - time.monotonic() for retry in self._retries.values()]
+    async def _begin_due(self, session: aiohttp.ClientSession, calls: asyncio.TaskGroup) -> float:
+        """Begin to call each webhook that is due; seconds until the next one is, of those that are
+        not called now.
+        """
+        waiting = await self._database.read(waiting_webhooks)
+        self.pending = sum(waiting.values())
+        self._retries = {name: retry for name, retry in self._retries.items() if name in waiting}
+        now_s = time.monotonic()
+        for name in waiting.keys() - self._called:
+            if name not in self._retries or self._retries[name].due_s <= now_s:
+                self._called.add(name)
+                calls.create_task(self._call_one_by_one(session, name), name="webhook of budgets")
+        left_s = [retry.due_s - now_s for name, retry in self._retries.items() if name not in self._called]
         return max(0.0, min(left_s, default=LONGEST_S))
 
-    async def _call_one_by_one(self, session: aiohttp.ClientSession, name: str, queue: Sequence[Waiting]) -> None:
+    async def _call_one_by_one(self, session: aiohttp.ClientSession, name: str) -> None:
         """Call one webhook with what waits for it, until it does not take one."""
-        retry = self._retries.get(name, _Retry(0, 0.0))
-        if retry.due_s > time.monotonic():
-            return
-        for each in queue:
-            fault = await self._call(session, each)
-            if fault is not None:
-                failures = retry.failures + 1
-                self._retries[name] = _Retry(failures, time.monotonic() + full_jitter_s(failures, self._chance()))
-                return
-            retry = _Retry(0, 0.0)
-        self._retries.pop(name, None)
+        failures = self._retries[name].failures if name in self._retries else 0
+        try:
+            while (each := await self._database.read(partial(next_waiting, webhook=name))) is not None:
+                if await self._call(session, each) is not None:
+                    self._retry_later(name, failures + 1)
+                    return
+                failures = 0
+            self._retries.pop(name, None)
+        except Exception as error:  # noqa: BLE001 - its next turn repeats the work
+            log.warning("webhooks of budgets wait", error=type(error).__name__)
+            self._retry_later(name, failures + 1)
+        finally:
+            self._called.discard(name)
+            self.wake()  # for what came meanwhile, and when to call again
+
+    def _retry_later(self, name: str, failures: int) -> None:
+        self._retries[name] = _Retry(failures, time.monotonic() + full_jitter_s(failures, self._chance()))
 
     async def _call(self, session: aiohttp.ClientSession, each: Waiting) -> str | None:
         """Why the call was not taken; None when it was."""

@@ -285,15 +285,24 @@ def alerts_since(connection: sqlite3.Connection, since_ms: int, budget_id: str |
 # ---- webhooks
 
 
-def waiting(connection: sqlite3.Connection) -> list[Waiting]:
-    """The webhooks that are to be called, the least tried first: one that its receiver never takes
-    holds up no other.
-    """
+def waiting_webhooks(connection: sqlite3.Connection) -> dict[str, int]:
+    """Names of the webhooks that are to be called -> how many alerts wait for each."""
     rows = connection.execute(
-        "SELECT alert_no, alert_id, webhook, body, attempts, at_ms FROM budget_alerts WHERE delivery = 'pending'"
-        " ORDER BY attempts, alert_no"
+        "SELECT webhook, count(*) FROM budget_alerts WHERE delivery = 'pending' GROUP BY webhook ORDER BY min(alert_no)"
     )
-    return [Waiting(*row) for row in rows]
+    return dict(rows.fetchall())
+
+
+def next_waiting(connection: sqlite3.Connection, webhook: str) -> Waiting | None:
+    """What *webhook* is to be called with next, the least tried first: an alert that its receiver
+    never takes holds up no other.
+    """
+    row = connection.execute(
+        "SELECT alert_no, alert_id, webhook, body, attempts, at_ms FROM budget_alerts WHERE delivery = 'pending'"
+        " AND webhook = ? ORDER BY attempts, alert_no LIMIT 1",
+        (webhook,),
+    ).fetchone()
+    return None if row is None else Waiting(*row)
 
 
 def note_attempt(connection: sqlite3.Connection, alert_no: int, outcome: Delivery, now_ms: int) -> None:

@@ -291,8 +291,11 @@ class Receiver:
 
 @pytest.fixture
 async def receivers() -> AsyncIterator[tuple[Receiver, ...]]:
-    """One that refuses twice, one that leads to it, and one that never takes the first."""
-    found, app = (Receiver(refusals=2), Receiver(redirect="/0"), Receiver(poisoned=True)), web.Application()
+    """One that refuses twice, one that leads to it, one that never takes the first, and one that
+    takes all.
+    """
+    found = (Receiver(refusals=2), Receiver(redirect="/0"), Receiver(poisoned=True), Receiver())
+    app = web.Application()
     for number, receiver in enumerate(found):
         app.router.add_post(f"/{number}", receiver.take)
     runner = web.AppRunner(app)
@@ -332,7 +335,7 @@ async def test_a_webhook_is_signed_and_tried_again_under_one_id_over_restarts(
     told = json.loads(receiver.seen[0][1])["data"]
     assert (told["budget_name"], told["threshold"], told["spent"]) == ("Core", {"of": "actual", "percent": 50}, "5")
     await rig.start()
-    assert await rig.budgets.deliverer._call_due(None) > 60, "nothing waits"  # type: ignore[arg-type]
+    assert await rig.database.read(tables.waiting_webhooks) == {}
 
 
 async def test_a_receiver_that_takes_nothing_holds_up_no_other(rig: Rig, receivers: tuple[Receiver, ...]) -> None:
@@ -366,16 +369,46 @@ async def test_a_call_that_cannot_be_noted_repeats_none_that_is_under_way(
     failing = "CREATE TRIGGER failing BEFORE UPDATE ON budget_alerts WHEN NEW.webhook = 'other' BEGIN SELECT RAISE(ABORT, ''); END"
     await rig.database.write(lambda each: each.execute(failing))
     slow.answers.clear()
-    running = asyncio.create_task(rig.budgets.deliverer.run())
-    await until_true(lambda: bool(slow.seen and other.seen), timeout_s=20, what="both calls")
-    for _ in range(50):  # the note fails, and a round may follow
-        rig.budgets.deliverer.wake()
+    deliverer = rig.budgets.deliverer
+    deliverer._chance = lambda: 1e6
+    running = asyncio.create_task(deliverer.run())
+    await until_true(lambda: bool(slow.seen and deliverer._retries), timeout_s=20, what="both calls")
+    for _ in range(50):  # a round may follow
+        deliverer.wake()
         await rig.ask("GET", f"/{core}")
-    assert (len(slow.seen), len(other.seen)) == (1, 1)
-    slow.answers.set()
+    assert (len(slow.seen), len(other.seen)) == (1, 1), "a call without a note waits before it is repeated"
+    deliverer._retries.clear()
+    deliverer.wake()
     await until_true(lambda: len(other.seen) > 1, timeout_s=20, what="the next round")
+    assert len(slow.seen) == 1
+    slow.answers.set()
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_a_receiver_that_answers_slowly_holds_up_no_new_alert_of_another(
+    rig: Rig, receivers: tuple[Receiver, ...]
+) -> None:
+    slow, other = receivers[0], receivers[3]
+    rig.webhooks |= {DEFAULT: slow.webhook, "other": other.webhook}
+    await rig.start()
+    slow.answers.clear()
+    await rig.create(name="Slow")
+    await rig.spend("5")
+    running = asyncio.create_task(rig.budgets.deliverer.run())
+    await until_true(lambda: len(slow.seen) == 1, timeout_s=20, what="the slow call")
+    both = await rig.create(name="Other", webhook="other")
+    await rig.spend("5")
+    await until_true(lambda: rig.budgets.deliverer.calls["delivered"] == 2, timeout_s=5, what="the other's alerts")
+    raised = (await rig.ask("GET", f"/{both}"))["budget"]["alerts"][::-1]
+    assert [given for given, _ in other.seen] == [alert["id"] for alert in raised], "in the order of the alerts"
+    assert len(slow.seen) == 1, "one call at a time, and its next alert waits for it"
+    slow.answers.set()
+    await until_true(lambda: rig.budgets.deliverer.calls["delivered"] == 4, timeout_s=20, what="the slow one's alerts")
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert (len(other.seen), len({given for given, _ in slow.seen})) == (2, 2)
+    assert await rig.database.read(tables.waiting_webhooks) == {}
 
 
 async def test_an_alert_that_is_never_taken_holds_up_no_other(rig: Rig, receivers: tuple[Receiver, ...]) -> None:
