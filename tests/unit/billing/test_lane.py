@@ -9,14 +9,18 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from gateway.billing import lane as lanes
+from gateway.billing.lane_store import BillingLaneStore
+from gateway.common import repeated_work
 from gateway.local_service import web
 from gateway.local_service.call import Answer, Call
 from gateway.local_service.misbehave import parse_misbehave
 from gateway.storage.database import Database
 from gateway.usage import rollups
 from gateway.usage.tally import HOUR_MS
+from spool.record import Batch, Lane
 from tests.support.billing_lane import CONNECTION, settings_of
 from tests.support.billing_lane import lane_to as lane_at
 
@@ -250,3 +254,27 @@ async def test_the_first_body_after_a_start_is_validated_where_the_upstream_offe
     async with far_end(tmp_path / "service2") as far, lane_to(far.port, far.secret, database) as lane:
         await until(partial(none_due, lane))
         assert await far.costs() == ["6"], "a 404 of the validation holds up nothing"
+
+
+async def test_a_pump_that_ends_by_a_fault_begins_again_and_the_day_goes_out(
+    tmp_path: Path, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    freeze, texts = BillingLaneStore.freeze, ["quotes a row"]
+
+    async def faulty(store: BillingLaneStore, lane: Lane, *, max_records: int, max_bytes: int) -> Batch | None:
+        if texts:
+            raise LookupError(texts.pop())
+        return await freeze(store, lane, max_records=max_records, max_bytes=max_bytes)
+
+    monkeypatch.setattr(BillingLaneStore, "freeze", faulty)
+    monkeypatch.setattr(repeated_work, "RESTART_S", 0.0)
+    await count(database, call("1"))
+    with capture_logs() as lines:
+        async with far_end(tmp_path / "service") as far, lane_to(far.port, far.secret, database) as lane:
+            ended = lane.pump
+            await until(partial(none_due, lane))
+            assert lane.pump is not ended
+            assert await far.costs() == ["1"]
+    (fault,) = [line for line in lines if line["event"] == "the lane of billing met a fault"]
+    assert fault["error"] == "LookupError"
+    assert "quotes a row" not in str(lines)
