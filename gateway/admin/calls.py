@@ -24,13 +24,13 @@ MOST_BYTES: Final = 8 << 20
 _CURSOR: Final = re.compile(r"([0-9]{1,18})\.([0-9]{1,9})")
 
 
-class Place(NamedTuple):
+class CursorPosition(NamedTuple):
     """Where a search goes on."""
 
     before_seq: int
-    """It looks at chunks before this one."""
+    """Only chunks before this one are searched."""
     passed_over: int
-    """Calls among these that the request before answered."""
+    """Calls of the newest of them that the earlier request answered already."""
 
 
 class Search(NamedTuple):
@@ -38,7 +38,7 @@ class Search(NamedTuple):
 
     filters: Filters
     limit: int
-    place: Place | None
+    position: CursorPosition | None
     """None: from the newest call on."""
 
 
@@ -46,7 +46,7 @@ class Found(NamedTuple):
     lines: Sequence[Line]
     looked_at: int
     """Records."""
-    next: Place | None
+    next: CursorPosition | None
     """None: no older call is kept."""
 
 
@@ -84,20 +84,20 @@ def read_search(query: Iterable[tuple[str, str]]) -> Search:
     return Search(filters, int(limit), read_cursor(own["cursor"]) if own["cursor"] else None)
 
 
-def read_cursor(text: str) -> Place:
+def read_cursor(text: str) -> CursorPosition:
     """Raises BadPayload."""
     found = _CURSOR.fullmatch(text)
     if found is None:
         raise BadPayload("cursor: the next_cursor of an answer is needed")
-    return Place(int(found[1]), int(found[2]))
+    return CursorPosition(int(found[1]), int(found[2]))
 
 
 async def search(spool: SettledReader, asked: Search) -> Found:
     """The newest calls that pass, the newest first. Ends after `limit` calls or `MOST_BYTES`;
     `next` is where it goes on.
     """
-    newest = Place(await spool.settled_seq(AI_TELEMETRY) + 1, 0)
-    before_seq, passed_over = newest if asked.place is None else asked.place
+    newest = CursorPosition(await spool.settled_seq(AI_TELEMETRY) + 1, 0)
+    before_seq, passed_over = newest if asked.position is None else asked.position
     lines: list[Line] = []
     looked_at = size = 0
     while size < MOST_BYTES:
@@ -108,12 +108,12 @@ async def search(spool: SettledReader, asked: Search) -> Found:
         room = asked.limit - len(lines)
         lines += passing[:room]
         if len(passing) > room:
-            return Found(lines, looked_at, Place(before_seq, passed_over + room))
+            return Found(lines, looked_at, CursorPosition(before_seq, passed_over + room))
         before_seq, passed_over = page.through_seq, 0
         if not page.is_more:
             return Found(lines, looked_at, None)
         await asyncio.sleep(0)
-    return Found(lines, looked_at, Place(before_seq, 0))
+    return Found(lines, looked_at, CursorPosition(before_seq, 0))
 
 
 def _passing(items: Iterable[tuple[str, bytes]], filters: Filters) -> Iterator[Line]:

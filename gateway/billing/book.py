@@ -1,5 +1,5 @@
-"""What an operator asks of billing drops: the days of a month, their content beside what is in
-force at the upstream, and that a month goes out.
+"""The days of billing drops for an operator: their state, their content, and the request to drop
+those of a month.
 
 It works on control.db alone, so also while no gateway runs.
 """
@@ -35,7 +35,8 @@ class BillingSettings:
     """A day is dropped so long after its end."""
     since_hour: int | None
     """First hour of the first day that is dropped unasked; None for the month in which the
-    connection was named first."""
+    connection was named first.
+    """
 
     @property
     def target(self) -> str:
@@ -56,7 +57,9 @@ class BillingBook:
     async def open(
         cls, database: Database, settings: BillingSettings, gateway_id: str | None, now_ms: Callable[[], int]
     ) -> Self:
-        """*gateway_id* is None where no gateway runs: then nothing begins."""
+        """Missing tables are created. With a *gateway_id* drops to the target begin; a command on
+        the files has none.
+        """
         await tables.make_billing_tables(database)
         if gateway_id is not None:
             await cls._begin(database, settings, gateway_id, now_ms)
@@ -104,8 +107,9 @@ class BillingBook:
         return await self.database.read_apart(read)
 
     async def want(self, month: str, *, partly_known: bool) -> tuple[int, int]:
-        """Ask for the closed days of *month*, those that are *partly_known* and were never dropped
-        only where it is so; how many, and how many are left out. Raises ValueError.
+        """Ask for the closed days of *month*: how many, and how many are left out. Without
+        *partly_known*, days that began before counting did are left out unless they were dropped
+        before. Raises ValueError.
         """
         days = await self._closed(month)
         hours = [day.hour for day in days if day.is_whole or day.content is not None or partly_known]

@@ -70,8 +70,8 @@ def day_content(connection: sqlite3.Connection, hour: int, *, now_hour: int) -> 
 
 
 def bodies(content: DayContent, source: str, max_bytes: int) -> list[bytes]:
-    """The requests that carry the day, of *max_bytes* at most where a row is not longer. Raises
-    ValueError for a day of more parts than the service takes.
+    """The requests that carry the day, of at most *max_bytes* each unless a single row is longer.
+    Raises ValueError for a day of more parts than the service takes.
     """
     parts = [*_parts(content.lines, max(1, max_bytes - ENVELOPE_BYTES))]
     if len(parts) > MAX_PARTS:
@@ -110,7 +110,7 @@ def _body(manifest: dict[str, Any], lines: Sequence[bytes]) -> bytes:
 
 
 def _parts(lines: Sequence[bytes], max_bytes: int) -> Iterator[Sequence[bytes]]:
-    """*lines* in order; one part without any where there is none."""
+    """*lines* in order, in parts of *max_bytes*; one empty part where there is no line."""
     part: list[bytes] = []
     size = 0
     for line in lines:

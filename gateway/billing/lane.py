@@ -28,7 +28,7 @@ log = structlog.get_logger()
 PART_BYTES: Final = MAX_BYTES - 500_000
 LIMITS: Final = Limits(max_records=1, max_bytes=PART_BYTES, in_flight=1, parks_suspects=False)
 SUMMARY_S: Final = 2.0
-"""Between two looks at control.db for what is shown."""
+"""Between two readings of control.db for the status."""
 
 
 class BillingStatus(TypedDict):
@@ -37,7 +37,7 @@ class BillingStatus(TypedDict):
     reason: str | None
     """Why it is not `ok`; safe to show."""
     days_due: int
-    """Closed days whose usage is not in force at the upstream as it is counted."""
+    """Closed days whose sums differ from what is in force at the upstream."""
     days_refused: int
     days_dropped: int
     """In force at the upstream, of all that were dropped there."""
@@ -106,7 +106,7 @@ class BillingLane:
     # ---- running
 
     async def start(self) -> None:
-        self._work.start({"billing summary": self._look, "billing pump": self._run_pump})
+        self._work.start({"billing summary": self._read_summary, "billing pump": self._run_pump})
 
     async def stop(self) -> None:
         """Let a request that is under way land; what is left goes out after the next start."""
@@ -118,8 +118,8 @@ class BillingLane:
         self.pump.wake()
 
     async def refusal(self, day: DayContent) -> str | None:
-        """What the upstream says against *day*, which it does not store; None where it would take
-        it.
+        """Why the upstream would refuse *day*, which it checks and does not store; None where it
+        would take it.
         """
         for n, body in enumerate(bodies(day, self.book.source, PART_BYTES)):
             match await self._calls.validate(Batch(f"dry run {n}", LANE, 0, 0, "", (body,))):
@@ -138,7 +138,7 @@ class BillingLane:
             if not self._work.is_stopping:  # it ended by a fault
                 self.pump = self._make_pump()
 
-    async def _look(self) -> None:
+    async def _read_summary(self) -> None:
         self._summary = await self.book.summary()
         await asyncio.sleep(SUMMARY_S)
 
@@ -152,18 +152,18 @@ class _Sender:
         self._is_validated = False
 
     async def send(self, batch: Batch) -> Outcome:
-        """The first body since the start is validated before."""
+        """Drop *batch*; the first one after a start is validated before."""
         if not self._is_validated and (answer := await self._validated(batch)) is not None:
             return answer
         dropped = await self._calls.drop(batch)
         if dropped.is_partial and await self._store.is_last(batch):
-            self._store.partial = batch.batch_id
+            self._store.incomplete_batch_id = batch.batch_id
             return Retry("the upstream lacks parts of the day", answered=True)
         return dropped.outcome
 
     async def _validated(self, batch: Batch) -> Retry | Refused | None:
-        """What keeps the body from being dropped; None also where the upstream or the key offers no
-        validation: the drop's own answer states the rest.
+        """Why the body is not to be dropped; None also where the upstream or the key offers no
+        validation: the drop's own answer decides then.
         """
         found = await self._calls.validate(batch) if self._calls.can_validate else Delivered()
         if isinstance(found, Retry | Refused):

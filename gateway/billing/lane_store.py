@@ -42,8 +42,8 @@ class BillingLaneStore:
         self._count = count
         self._look_at_s = float("-inf")
         self._due = asyncio.Event()
-        self.partial: str | None = None
-        """Id of the batch whose answer stated that other parts of the day are lacking."""
+        self.incomplete_batch_id: str | None = None
+        """Of the batch to which the upstream answered that it lacks other parts of the day."""
 
     @property
     def _target(self) -> str:
@@ -115,7 +115,7 @@ class BillingLaneStore:
         return waiting == [batch.batch_id]
 
     async def ack(self, batch: Batch, refused: Sequence[Refusal] = ()) -> None:
-        """The upstream has the part; with the last one, the day is in force."""
+        """Note that the upstream has the part; with the last one, the day is in force."""
         if refused:
             await self.bury(batch, refused[0].code, refused[0].message)
             return
@@ -134,19 +134,19 @@ class BillingLaneStore:
                     target=self._target,
                     batch_id=batch.batch_id,
                     answered=answered,
-                    all_parts=self.partial == batch.batch_id,
+                    all_parts=self.incomplete_batch_id == batch.batch_id,
                 )
             )
-        self.partial = None
+        self.incomplete_batch_id = None
 
     async def split(self, batch: Batch) -> None:
-        """Not as it is: the day is frozen anew, in smaller parts."""
+        """Discard the parts: the day is frozen anew, in smaller ones."""
         with _as_spool_errors():
             await self._book.database.write(partial(tables.discard, target=self._target))
         self.look_now()
 
     async def bury(self, batch: Batch, code: str, message: str) -> None:
-        """The upstream refuses the day, until usage is added to it or a command asks for it."""
+        """Note the day as refused, until usage is added to it or a command asks for it."""
         if code == "too_large" and len(batch.records[0]) > SMALLEST_BYTES:
             await self.split(batch)
             return

@@ -11,13 +11,13 @@ from gateway.contract.errors import BadPayload, NotFound
 from gateway.usage.tally import HOUR_MS
 
 LAST_MONTH: Final = "9999-12"
-"""Its end is no time any more."""
+"""Its end is beyond the last date that can be written."""
 NOT_CONFIGURED: Final = "no billing connection is configured: set billing.connection"
 
 
 class BillingRequests:
-    """Every method raises NotFound where no connection is configured, BadPayload for a month that
-    is none, DatabaseUnavailable.
+    """Every method raises NotFound where no connection is configured, BadPayload for text that is
+    not a month, DatabaseUnavailable.
     """
 
     def __init__(self, book: BillingBook | None, lane: BillingLane | None, now_ms: Callable[[], int]) -> None:
@@ -45,7 +45,7 @@ class BillingRequests:
         return self._answer(month, dry_run=False, wanted=wanted, left_out=left_out, days=[])
 
     async def plan(self, month: str, *, partly_known: bool) -> dict[str, Any]:
-        """What `send` would drop, and what the upstream says of it where a gateway runs."""
+        """What `send` would drop, and, where a gateway runs, why the upstream would refuse it."""
         book = self._opened()
         planned = await book.plan(checked_month(month))
         known = {day["day"]: day["revision"] for day in await book.days(month)}

@@ -1,12 +1,12 @@
-"""What control.db knows of billing drops: which days are due, the one that is under way, what is in
-force at the upstream. Functions run in the caller's transaction.
+"""Billing drops in control.db: days that are due, the day under way, and what is in force at the
+upstream. Functions run in the caller's transaction.
 
 A day is due when usage was added to it since its last drop, or when a command asked for it. The day
 under way is kept as the bytes that are sent, part by part, until the upstream has them all.
 
-A drop replaces the day at the upstream, so a day that may be known in part only is not dropped
-unasked: it began before this control.db counted, which may be a new one beside an old spool. For
-the same reason the source of the rows is what it was at first, also where the spool is a new one.
+A drop replaces the day at the upstream. A day that began before this control.db counted may be
+known in part only (control.db may be new beside an old spool), so it is not dropped unasked. For
+the same reason the source of the rows stays what it was at first, even with a new spool.
 """
 
 import sqlite3
@@ -67,12 +67,14 @@ class Day(NamedTuple):
 
 
 class Summary(NamedTuple):
+    """Numbers of days, over all months."""
+
     due: int
     refused: int
     dropped: int
     last_dropped_ms: int | None
     parts: int
-    """Of the day under way, that the upstream does not have."""
+    """Not days: parts of the day under way that the upstream does not have."""
 
 
 async def make_billing_tables(database: Database) -> None:
@@ -81,8 +83,8 @@ async def make_billing_tables(database: Database) -> None:
 
 
 def begin(connection: sqlite3.Connection, target: str, *, from_hour: int, is_stated: bool, gateway_id: str) -> None:
-    """Drop to *target* the days from *from_hour* on; where that is not what an operator stated,
-    what was noted first stands. So does the source, which is *gateway_id* the first time.
+    """Drop to *target* the days from *from_hour* on. A later call changes that hour only where an
+    operator stated it (*is_stated*), and never the source, which is the first call's *gateway_id*.
     """
     connection.execute(
         "INSERT INTO billing_targets (target, from_hour, source) VALUES (?1, ?2, ?4)"
@@ -107,7 +109,9 @@ def due_day(connection: sqlite3.Connection, target: str, last_hour: int) -> int 
 
 
 def dropped_content(connection: sqlite3.Connection, target: str, hour: int) -> str | None:
-    """Digest of what is in force, unless a command asked for the day: then it goes out again."""
+    """Digest of what is in force; None also for a day that a command asked for, which goes out
+    again.
+    """
     row = connection.execute(
         "SELECT content FROM billing_days WHERE target = ? AND hour = ? AND NOT is_wanted", (target, hour)
     ).fetchone()

@@ -66,8 +66,7 @@ SHARE: Final = 0.2
 Spends = Mapping[Span, Spend]
 """Of the periods that are watched; the current one is the last."""
 
-
-_Of = tuple[str, Period, Span]
+_PeriodKey = tuple[str, Period, Span]
 """Id of a budget, and one of its periods."""
 
 
@@ -102,11 +101,11 @@ class Budgets:
         self._random_bytes = random_bytes
         self._budgets: dict[str, Budget] = {}
         self._spends: dict[str, Spends] = {}
-        self._alerts: dict[_Of, dict[Threshold, Alert]] = {}
+        self._alerts: dict[_PeriodKey, dict[Threshold, Alert]] = {}
         """Those that are not rearmed, of periods that are watched or were lately."""
         self._alerts_of_day = -1
         """When they were read last; later ones were added."""
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._looked_at = (-1, -1)
         self.deliverer = Deliverer(database, webhooks, now_ms=now_ms)
 
@@ -130,12 +129,13 @@ class Budgets:
     def known(self) -> list[Standing]:
         """The budgets whose spend is known by now, without a question to the database."""
         spends = self._spends
-        return [Standing(budget, last_of(spends[name])) for name, budget in self._budgets.items() if name in spends]
+        budgets = self._budgets.items()
+        return [Standing(budget, last_of(spends[each])) for each, budget in budgets if each in spends]
 
     async def standings(self) -> list[Standing]:
         """Every budget."""
-        for budget_id in [name for name in self._budgets if name not in self._spends]:
-            await self._look(budget_id)
+        for budget_id in [each for each in self._budgets if each not in self._spends]:
+            await self._compare(budget_id)
         return self.known()
 
     async def standing(self, budget_id: str) -> Standing:
@@ -144,7 +144,7 @@ class Budgets:
         if budget is None:
             raise NotFound("no budget has this id")
         if budget_id not in self._spends:
-            await self._look(budget_id)
+            await self._compare(budget_id)
         return Standing(self._budgets[budget_id], last_of(self._spends[budget_id]))
 
     async def alerts(self, budget_id: str) -> list[Alert]:
@@ -175,8 +175,8 @@ class Budgets:
         now = None if spend is None else spend.spent if alert.of == "actual" else spend.forecast
         text = period_text(alert.period, alert.span)
         return Crossing(
-            alert.alert_id, budget.name, alert.of, alert.percent, text, alert.amount, alert.currency,
-            now if now is not None else found or alert.spent,
+            alert_id=alert.alert_id, name=budget.name, of=alert.of, percent=alert.percent, period=text,
+            amount=alert.amount, currency=alert.currency, figure=now if now is not None else found or alert.spent,
         )  # fmt: skip
 
     def counted_through_ms(self) -> int | None:
@@ -188,7 +188,7 @@ class Budgets:
     async def create(self, body: NewBudget, *, by: str) -> Standing:
         """Raises BadPayload, NameInUse, TooManyKept."""
         fields = fields_of(body, self._names())
-        async with self._turn:
+        async with self._lock:
             now_ms = self.now_ms()
             budget_id = self._random_bytes(16).hex()
 
@@ -199,7 +199,7 @@ class Budgets:
 
             await self._database.write(store)
             await self._reload()
-        await self._look(budget_id)
+        await self._compare(budget_id)
         return await self.standing(budget_id)
 
     async def change(self, budget_id: str, body: BudgetChange, *, by: str) -> Standing:
@@ -207,7 +207,7 @@ class Budgets:
         NameInUse.
         """
         fields = fields_of(body, self._names())
-        async with self._turn:
+        async with self._lock:
             before = self._budgets.get(budget_id)
             if before is None:
                 raise NotFound("no budget has this id")
@@ -220,18 +220,18 @@ class Budgets:
 
             await self._database.write(store)
             await self._reload()
-        await self._look(budget_id)
+        await self._compare(budget_id)
         return await self.standing(budget_id)
 
     async def delete(self, budget_id: str) -> None:
         """With its alerts; a webhook that still waits is not called."""
-        async with self._turn:
+        async with self._lock:
             await self._database.write(partial(delete_budget, budget_id=budget_id))
             await self._reload()
 
     async def forget_users(self, users: Collection[str], *, dry_run: bool) -> int:
         """Take *users* out of the filters; how many budgets named one."""
-        async with self._turn:
+        async with self._lock:
             change = partial(forget_users, users=users, dry_run=dry_run)
             named = await (self._database.read(change) if dry_run else self._database.write(change))
             await self._reload()
@@ -241,15 +241,15 @@ class Budgets:
         return {*self._webhooks} - {DEFAULT}
 
     async def _reload(self) -> None:
-        """Read budgets and alerts anew; what a budget spent is kept while it counts the same."""
+        """Read budgets and alerts anew; a spend stands unless what its budget counts changed."""
         now_ms = self.now_ms()
         budgets, alerts = await self._database.read(
             lambda each: (every_budget(each), alerts_since(each, _remembered_since(now_ms)))
         )
         self._spends = {
-            name: spends
-            for name, spends in self._spends.items()
-            if name in budgets and budgets[name].what_is_counted == self._budgets[name].what_is_counted
+            each: spends
+            for each, spends in self._spends.items()
+            if each in budgets and budgets[each].what_is_counted == self._budgets[each].what_is_counted
         }
         self._budgets, self._alerts, self._alerts_of_day = budgets, {}, now_ms // DAY_MS
         self._remember(alerts)
@@ -284,15 +284,15 @@ class Budgets:
         if not self._budgets or looked_at == self._looked_at:
             return
         if self.now_ms() // DAY_MS != self._alerts_of_day:
-            async with self._turn:
+            async with self._lock:
                 await self._reload()
         for budget_id in [*self._budgets]:
-            await self._look(budget_id)
+            await self._compare(budget_id)
         self._looked_at = looked_at
 
-    async def _look(self, budget_id: str) -> None:
-        """Read what one budget spent, and raise the alerts that are due."""
-        async with self._turn:
+    async def _compare(self, budget_id: str) -> None:
+        """Compare one budget with the sums, and raise the alerts that are due."""
+        async with self._lock:
             budget = self._budgets.get(budget_id)
             if budget is None:
                 return
@@ -315,7 +315,7 @@ class Budgets:
         common: dict[str, Any] = {
             "now_ms": self.now_ms(),
             "webhook": webhook if budget.webhook is not None or DEFAULT in self._webhooks else None,
-            "body_of": partial(body_of, budget),
+            "webhook_body": partial(body_of, budget),
         }
 
         def store(connection: sqlite3.Connection) -> tuple[list[Alert], list[Alert]]:

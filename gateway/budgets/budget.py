@@ -153,7 +153,7 @@ def crossed(budget: Budget, spend: Spend) -> list[Threshold]:
 
 
 def is_to_stop(budget: Budget, spend: Spend, now_ms: int) -> bool:
-    """Whether the budget asks for no more calls: only within the period that was counted."""
+    """Whether calls are to be stopped; never after the end of the period that was counted."""
     if budget.stop_at is None or now_ms >= spend.span.end_ms:
         return False
     return spend.spent * 100 >= budget.stop_at * budget.amount

@@ -1,7 +1,7 @@
-"""Calls the webhooks of alerts, from their queue in control.db until each was taken or given up.
+"""Calls the webhooks of alerts, from their queue in control.db until each is taken or given up.
 
-A call that ended between the answer and its note is made again after a restart, with the same id:
-at least once. No redirect is followed and no proxy of the environment used.
+A kill between an answer and its note repeats the call after the restart, with the same id: at least
+once. No redirect is followed and no proxy of the environment used.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ class _Retry(NamedTuple):
 
 
 class Deliverer:
-    """`run` until cancelled; `wake` it when something was put into the queue."""
+    """`run` until cancelled; `wake` it after an alert was stored."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Deliverer:
         self._chance = chance
         self._woken = asyncio.Event()
         self._retries: dict[str, _Retry] = {}
-        """By webhook, of those that took nothing lately."""
+        """By webhook, of those that did not take their last call."""
         self._called: set[str] = set()
         """Webhooks that are called now."""
         self.calls: Counter[str] = Counter()
@@ -152,7 +152,7 @@ class Deliverer:
         """
         webhook = self._webhooks.get(each.webhook)
         if webhook is None:
-            return "the configuration has it no more"
+            return "the configuration no longer names it"
         headers = headers_of(webhook, each.alert_id, each.body, now_s)
         try:
             async with session.post(

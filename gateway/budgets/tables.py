@@ -2,7 +2,7 @@
 
 import json
 import sqlite3
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from hashlib import sha256
@@ -71,7 +71,7 @@ class Alert(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """A webhook that is to be called."""
+    """A call of a webhook that is pending."""
 
     alert_no: int
     alert_id: str
@@ -141,7 +141,7 @@ def _typed(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def put_budget(connection: sqlite3.Connection, budget: Budget) -> None:
-    """Store *budget*, or what has its id. Raises NameInUse."""
+    """Store *budget*, in place of the one with its id if there is one. Raises NameInUse."""
     taken = "SELECT 1 FROM budgets WHERE name = ? AND budget_id <> ?"
     if connection.execute(taken, (budget.name, budget.budget_id)).fetchone():
         raise NameInUse("name: another budget has it")
@@ -160,7 +160,9 @@ def delete_budget(connection: sqlite3.Connection, budget_id: str) -> None:
 
 
 def forget_users(connection: sqlite3.Connection, users: Collection[str], *, dry_run: bool) -> int:
-    """Take *users* out of the filters; a budget of them alone is deleted. How many named one."""
+    """Take *users* out of the filters; a budget of theirs alone is deleted. How many budgets named
+    one of them.
+    """
     named = without_users(every_budget(connection).values(), users)
     for budget, left in () if dry_run else named:
         if left is None:
@@ -181,16 +183,17 @@ def raise_alerts(
     *,
     now_ms: int,
     webhook: str | None,
-    body_of: Any,
+    webhook_body: Callable[[Alert], bytes],
 ) -> list[Alert]:
-    """Store an alert of each of *thresholds* that has none in this period; those stored now.
+    """Store an alert of each of *thresholds* that has none in this period, and delete those of the
+    budget that are older than `KEPT_ALERT_DAYS`; the alerts stored now.
 
-    *webhook*: name of the one to call, None for none. *body_of*: Alert -> what is posted.
+    *webhook*: name of the one to call, None for none. *webhook_body*: what is posted of an alert.
     """
     raised = []
     for threshold in thresholds:
         alert = _new_alert(connection, budget, spend, threshold, now_ms, "none" if webhook is None else "pending")
-        body = None if webhook is None else body_of(alert)
+        body = None if webhook is None else webhook_body(alert)
         stored = connection.execute(
             f"INSERT OR IGNORE INTO budget_alerts ({_ALERT}, webhook, body)"  # noqa: S608 - own SQL
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -270,8 +273,8 @@ def alerts_of(connection: sqlite3.Connection, budget_id: str) -> list[Alert]:
 
 
 def alerts_since(connection: sqlite3.Connection, since_ms: int, budget_id: str | None = None) -> list[Alert]:
-    """Those that are not rearmed, of periods that ended later or alerts that were raised later; of
-    one budget, or of all.
+    """Alerts that are not rearmed, and were raised after *since_ms* or in a period that ended after
+    it; of one budget, or of all.
     """
     of_one = "" if budget_id is None else "budget_id = ?2 AND"
     rows = connection.execute(
@@ -306,7 +309,7 @@ def next_waiting(connection: sqlite3.Connection, webhook: str) -> Waiting | None
 
 
 def note_attempt(connection: sqlite3.Connection, alert_no: int, outcome: Delivery, now_ms: int) -> None:
-    """One more try of the webhook ended so; `pending` is tried again."""
+    """Count a try of the webhook that ended with *outcome*; `pending` is tried again."""
     ended = outcome != "pending"
     connection.execute(
         "UPDATE budget_alerts SET attempts = attempts + 1, delivery = ?, ended_at_ms = ?,"

@@ -1,6 +1,6 @@
 """Requests with one head that came in one iteration of the event loop, and are taken together when
-that ends: what is the same of all of them is decided once. While requests keep coming, they wait
-for more as their commit would (`spool.commit_delay`): to take them costs more than to commit them.
+it ends, so that what they share is decided once. While requests keep coming, they wait for more, as
+their commit would (`spool.commit_delay`): taking them costs more than committing them.
 """
 
 import asyncio
@@ -14,10 +14,10 @@ from aiohttp.http_parser import RawRequestMessage
 from spool.commit_delay import CommitDelay
 
 MAX_BODY_BYTES: Final = 16 * 1024
-"""A larger body costs so much by itself that company saves it little."""
+"""Taking a larger body costs so much that sharing the rest saves little."""
 MAX_REQUESTS: Final = 128
 MAX_BYTES: Final = 256 * 1024
-"""Of the bodies that are taken together: other work of the loop waits no longer for more."""
+"""Of the bodies that are taken together, which bounds how long the event loop is busy with them."""
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
@@ -68,7 +68,7 @@ class Taker(Protocol):
         """Answer or handle each of *requests*, which have one key."""
 
 
-class _Company:
+class _Group:
     __slots__ = ("n_bytes", "requests")
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ class _Company:
 
 
 class RepeatedRequests:
-    """Of all connections of one server."""
+    """The requests that wait to be taken, of all connections of one server."""
 
     def __init__(self, taker: Taker, loop: asyncio.AbstractEventLoop) -> None:
         self.takes = taker.takes
@@ -85,10 +85,11 @@ class RepeatedRequests:
         self._loop = loop
         self._delay = CommitDelay()
         self._timer: asyncio.TimerHandle | None = None
-        """Until when those that are here wait for more."""
+        """Set while they wait for more than this iteration brings."""
         self._n = 0
-        self._open: dict[HeadKey, _Company] = {}
-        self._full: list[_Company] = []
+        """Requests in `_open` and `_full`."""
+        self._open: dict[HeadKey, _Group] = {}
+        self._full: list[_Group] = []
 
     def add(self, request: RepeatedRequest, key: HeadKey, n_bytes: int) -> None:
         """*request*, with a body of *n_bytes*, came in this iteration."""
@@ -97,14 +98,14 @@ class RepeatedRequests:
             self._begin()
         elif self._timer is not None and self._n >= self._delay.enough:
             self._take_soon()
-        company = opened.get(key)
-        if company is None:
-            company = opened[key] = _Company()
-        elif company.n_bytes + n_bytes > MAX_BYTES or len(company.requests) >= MAX_REQUESTS:
-            self._full.append(company)
-            company = opened[key] = _Company()
-        company.requests.append(request)
-        company.n_bytes += n_bytes
+        group = opened.get(key)
+        if group is None:
+            group = opened[key] = _Group()
+        elif group.n_bytes + n_bytes > MAX_BYTES or len(group.requests) >= MAX_REQUESTS:
+            self._full.append(group)
+            group = opened[key] = _Group()
+        group.requests.append(request)
+        group.n_bytes += n_bytes
 
     def _begin(self) -> None:
         now_s = time.monotonic()
@@ -115,15 +116,15 @@ class RepeatedRequests:
             self._loop.call_soon(self._take)
 
     def _take_soon(self) -> None:
-        """When this iteration ends: what else it brings comes along."""
+        """Take them when this iteration ends, with what else it brings."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         self._loop.call_soon(self._take)
 
     def _take(self) -> None:
-        companies = [*self._full, *self._open.values()]
+        groups = [*self._full, *self._open.values()]
         n, self._n, self._open, self._full = self._n, 0, {}, []
-        for company in companies:
-            self._taker.take(company.requests)
+        for group in groups:
+            self._taker.take(group.requests)
         self._delay.committed(n, time.monotonic())

@@ -95,7 +95,7 @@ class Budget:
         return share
 
     def leave(self, owner: str, n_requests: int = 1) -> None:
-        """So many requests less."""
+        """Note that *n_requests* of *owner* ended."""
         share = self._shares[owner]
         share.requests -= n_requests
         if not share.requests:
@@ -158,7 +158,9 @@ class Hold:
             self._share.held_bytes -= n_bytes
 
     def let_go(self, n_requests: int, n_bytes: int) -> None:
-        """So many of its requests, with what was taken for them, belong to it no more."""
+        """Give up *n_requests* of its requests with the bytes that were taken for them: they are
+        taken by themselves.
+        """
         self.give(n_bytes)
         if self._owner is not None and n_requests:
             self._budget.leave(self._owner, n_requests)

@@ -1,11 +1,10 @@
-"""Small OTLP requests that came at the same time with the same head: let in once, read, counted and
-committed together, and answered one by one with the same bytes.
+"""Small OTLP requests that came at the same time with the same head: admitted once, read, counted
+and committed together, and answered one by one with the same bytes.
 
-What the head states decides for all of them: route, key, encodings, the answer. What each brings of
-its own is left to the one way that all requests have (`Receiver.receive`): a body that is not
-simply read, and all of them where quota, budget or spool have no room for the whole, so that each
-gets the answer that it would have got alone. Where their commit fails, each is refused as it would
-be alone.
+The head decides route, key, encodings and answer for all of them. A request whose body is too large
+or damaged takes the way of a single request (`Receiver.receive`). So do all of them where quota,
+budget or spool have no room for the whole, so that each gets the answer that it would get alone;
+and each is refused as it would be alone where their commit fails.
 """
 
 from collections.abc import Sequence
@@ -33,12 +32,12 @@ from gateway.receiver.routes import BodyRoute
 if TYPE_CHECKING:
     from gateway.receiver.server import Receiver
 
-OWN_WAY: Final = ("Origin", *REPEAT_KEY_HEADERS)
-"""Headers that mean something to a request by itself."""
+SINGLE_HEADERS: Final = ("Origin", *REPEAT_KEY_HEADERS)
+"""A request with one of them is never taken with others: its answer may differ."""
 MAX_PLAIN_BYTES: Final = 64 * 1024
-"""Of a body that was compressed."""
+"""Of a compressed body, once it is decompressed."""
 UNREAD: Final = b"\xff"
-"""No message begins so: what is read in its place is left."""
+"""Stands for a body that is left to a single request: no protobuf message begins so."""
 ANSWER: Final = SUCCESS["protobuf"]
 
 
@@ -57,11 +56,11 @@ class TogetherReceiver:
         self._receiver = receiver
 
     def takes(self, message: RawRequestMessage) -> bool:
-        """Whether the head is one of those that decide all but the bodies."""
+        """Whether requests with this head may differ in nothing but their bodies."""
         receiver, headers = self._receiver, message.headers
         if receiver.tracer is not None or not receiver.admission.asks_headers_alone:
             return False
-        if any(name in headers for name in OWN_WAY) or media_of(headers.get("Content-Type", "")) != "protobuf":
+        if any(name in headers for name in SINGLE_HEADERS) or media_of(headers.get("Content-Type", "")) != "protobuf":
             return False
         try:
             decoder_for(headers.get("Content-Encoding", ""))
@@ -75,8 +74,9 @@ class TogetherReceiver:
             route, _ = self._receiver.routes.find(message.path)
         except NotFound:
             return None
-        is_plain = isinstance(route, BodyRoute) and route.call_together is not None and route.shown is None
-        return route if is_plain and isinstance(route, BodyRoute) and not route.takes_any_type else None
+        if not isinstance(route, BodyRoute) or route.takes_any_type or route.shown is not None:
+            return None
+        return None if route.call_together is None else route
 
     def take(self, requests: Sequence[RepeatedRequest]) -> None:
         for request in self._begin(requests):
@@ -84,7 +84,7 @@ class TogetherReceiver:
                 self._receiver.counts.gone += 1
 
     def _begin(self, requests: Sequence[RepeatedRequest]) -> Sequence[RepeatedRequest]:
-        """Begin to take *requests*; those of them that are left."""
+        """Begin to take *requests*; those that are left to the way of a single request."""
         receiver, route = self._receiver, self._route(requests[0].message)
         if route is None:
             return requests
@@ -107,7 +107,9 @@ class TogetherReceiver:
         return [requests[place] for place in taken.left]
 
     def _take_bodies(self, begun: _Begun) -> TakenTogether | None:
-        """Let them in by the head that they share and hand them on."""
+        """Admit them by the head that they share, and hand their bodies on; None where each is to
+        be taken by itself.
+        """
         requests, route, hold = begun
         headers, peer = requests[0].message.headers, requests[0].peer or "unix"
         admission = self._receiver.admission
@@ -134,9 +136,7 @@ class TogetherReceiver:
         return taken
 
     def _plain(self, requests: Sequence[RepeatedRequest], decode: Decode | None) -> list[bytes]:
-        """The bodies of *requests*, decompressed; `UNREAD` in place of those that are taken by
-        themselves: too large, or damaged.
-        """
+        """The bodies of *requests*, decompressed; `UNREAD` for one that is too large or damaged."""
         limits = self._receiver.limits
         raw = [request.body if len(request.body) <= limits.max_body_bytes else UNREAD for request in requests]
         if decode is None:
@@ -149,7 +149,7 @@ class TogetherReceiver:
         return bodies
 
     def _end(self, begun: _Begun, failure: Exception | None) -> None:
-        """The commit of *begun* ended."""
+        """Answer the requests of *begun*, whose commit ended, with *failure* where it failed."""
         counts = self._receiver.counts
         if failure is not None and answer_for(failure).status in TO_COME_AGAIN:
             begun.hold.give_back_quota()

@@ -83,7 +83,9 @@ class Views:
         await self._database.write(partial(_delete, view_id=view_id))
 
     async def forget_users(self, users: Collection[str], *, dry_run: bool) -> int:
-        """Take *users* out of the filters; a view of them alone is deleted. How many named one."""
+        """Take *users* out of the filters; a view of theirs alone is deleted. How many views named
+        one of them.
+        """
         change = partial(_forget_users, users=users, dry_run=dry_run)
         return await (self._database.read(change) if dry_run else self._database.write(change))
 
@@ -124,8 +126,8 @@ def _typed(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _put(connection: sqlite3.Connection, view: View) -> View:
-    """Store *view*, or change what has its id. Raises NameInUse; BadPayload for hours of a range
-    whose hours are not kept.
+    """Store *view*, in place of the one with its id if there is one. Raises NameInUse; BadPayload
+    for hours of a range whose hours are not kept.
     """
     if view.interval == "hour" and view.range in BEYOND_HOURS:
         raise BadPayload(f"interval: hours of {view.range} are not kept: day is needed, or a shorter range")

@@ -5,19 +5,20 @@ The official MCP SDK speaks ASGI; the admin listener is aiohttp's.
 
 import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from typing import Any, Final
 
 from aiohttp import web
 
 Message = MutableMapping[str, Any]
 AsgiApp = Callable[[Message, Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Awaitable[None]]
 
-OWN_HEADERS = frozenset({b"content-length", b"transfer-encoding", b"connection"})
-"""Of the answer, that aiohttp writes itself."""
+OWN_HEADERS: Final = frozenset({b"content-length", b"transfer-encoding", b"connection"})
+"""Headers of the answer that aiohttp writes itself."""
+CREDENTIAL_HEADERS: Final = frozenset({b"authorization", b"x-api-key", b"api-key", b"cookie"})
 
 
 async def answer(app: AsgiApp, request: web.Request) -> web.Response:
-    """The answer of *app*. The body is read before, bounded as every body of the listener."""
+    """The answer of *app*. The body is read first, bounded like every body of the listener."""
     body = await request.read()
     sent: list[Message] = []
     parts = [{"type": "http.request", "body": body, "more_body": False}]
@@ -25,7 +26,7 @@ async def answer(app: AsgiApp, request: web.Request) -> web.Response:
     async def receive() -> Message:
         if parts:
             return parts.pop()
-        await asyncio.get_running_loop().create_future()  # the client stays until it is answered
+        await asyncio.get_running_loop().create_future()  # no disconnect is reported before the answer
         raise AssertionError
 
     async def send(message: Message) -> None:
@@ -62,6 +63,3 @@ def scope_of(request: web.Request) -> Message:
         "server": None,
         "state": {},
     }
-
-
-CREDENTIAL_HEADERS = frozenset({b"authorization", b"x-api-key", b"api-key", b"cookie"})

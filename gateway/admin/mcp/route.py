@@ -1,4 +1,4 @@
-"""The route of MCP on the admin listener. The SDK is loaded where it is wanted alone."""
+"""The route of MCP on the admin listener. The SDK is imported only where MCP is on."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from importlib.util import find_spec
@@ -23,8 +23,8 @@ async def mcp(request: web.Request) -> web.StreamResponse:
 
 
 async def no_stream(request: web.Request) -> web.StreamResponse:
-    """Clients ask for a stream of the server's own messages, and for the end of a session, and
-    take 405 as there being none; 401 would make them look for OAuth.
+    """Answer 405: no stream of the server's own messages (GET), no session to end (DELETE). Clients
+    go on without them; after a 401 they would look for OAuth.
     """
     raise web.HTTPMethodNotAllowed(request.method, ("POST",))
 

@@ -85,11 +85,11 @@ class McpEndpoint:
         return await answer(self._manager.asgi_app, request)
 
     async def _list_tools(self, _: Context, params: PaginatedRequestParams | None) -> ListToolsResult:
-        return ListToolsResult(tools=[described(tool) for tool in (await self._known()).values()])
+        return ListToolsResult(tools=[described(tool) for tool in (await self._tools_by_name()).values()])
 
     async def _call_tool(self, _: Context, params: CallToolRequestParams) -> CallToolResult:
-        """Faults are results that say so: the model reads them and asks anew."""
-        tool = (await self._known()).get(params.name)
+        """A fault is a result with `is_error`: the model reads its text and corrects the call."""
+        tool = (await self._tools_by_name()).get(params.name)
         if tool is None:
             return fault(f"{params.name[:100]} is no tool of this gateway")
         try:
@@ -97,14 +97,13 @@ class McpEndpoint:
             found = await perform(tool.operation, tool.store, path=path, query=query)
         except Exception as error:  # noqa: BLE001 - as on the admin port: an unforeseen one is reported without its text
             return fault(self._fault_text(error))
-        content = {} if found is None else dict(found)
+        text = orjson.dumps({} if found is None else dict(found))
         return CallToolResult(
-            content=[TextContent(type="text", text=orjson.dumps(content).decode())],
-            structured_content=orjson.loads(orjson.dumps(content)),
+            content=[TextContent(type="text", text=text.decode())], structured_content=orjson.loads(text)
         )
 
-    async def _known(self) -> dict[str, Tool]:
-        """Made off the loop: the description takes a tenth of a second."""
+    async def _tools_by_name(self) -> dict[str, Tool]:
+        """Made in a thread, once: the description of the API takes a tenth of a second."""
         if self._tools is None:
             made = await asyncio.to_thread(lambda: tuple(self._make_tools()))
             self._tools = {tool.name: tool for tool in made}
@@ -113,8 +112,7 @@ class McpEndpoint:
     def _fault_text(self, error: Exception) -> str:
         if isinstance(error, InsightError):
             return str(error)
-        known = answer_for(error)
-        if known.show_text:
+        if answer_for(error).show_text:
             return str(error)
         self._note_unforeseen()
         log.error("unforeseen error", error=type(error).__name__, at=places(error))
@@ -122,7 +120,7 @@ class McpEndpoint:
 
 
 def _silence() -> None:
-    """The SDK's own lines may quote requests; this module reports what fails."""
+    """Log nothing of the SDK's: its lines may quote requests, and this module logs what fails."""
     logger = logging.getLogger("mcp")
     logger.propagate = False
     logger.handlers = [logging.NullHandler()]

@@ -30,7 +30,7 @@ class Tool:
 
     def request(self, arguments: Mapping[str, Any]) -> tuple[dict[str, str], list[tuple[str, str]]]:
         """The parameters of the path, and of the query. Raises BadPayload for an argument that is
-        none, lacks, or has another type.
+        unknown, missing, or of another type.
         """
         known, in_path = self.input_schema["properties"], names_in(self.operation.path)
         for name in arguments:
@@ -115,7 +115,7 @@ def _path_text(name: str, value: object) -> str:
 
 
 def _texts(name: str, value: object, *, is_list: bool) -> list[str]:
-    """The value of one argument as the query has it: one text, or one for each entry of a list."""
+    """The values of one parameter of the query: one, or one for each entry of a list."""
     values = value if is_list and isinstance(value, list) else [value]
     if not all(isinstance(each, str | int) and not isinstance(each, bool) for each in values):
         raise BadPayload(f"{name}: {'a list of texts' if is_list else 'text or a whole number'} is needed")
