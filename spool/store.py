@@ -345,6 +345,9 @@ class SettledReader(Protocol):
     def gateway_id(self) -> str:
         """As `LaneStore` has it."""
 
+    def age_ms(self) -> int:
+        """As `StatusStore` has it."""
+
     async def settled_records(self, lane: Lane, after_seq: int, *, most_bytes: int) -> Settled:
         """The records of *lane*'s settled chunks after *after_seq*: whole chunks,
         until they hold *most_bytes*.

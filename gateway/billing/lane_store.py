@@ -63,7 +63,7 @@ class BillingLaneStore:
                 await self._count()
                 if await self._freeze_day(max_bytes):
                     part = await self._next_part()
-                else:
+                elif not self._due.is_set():  # by `look_now` since the look began
                     self._look_at_s = self._clock.monotonic_s() + self._book.settings.every_s
         return None if part is None else _batch(part, lane)
 

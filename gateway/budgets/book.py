@@ -107,7 +107,9 @@ class Budgets:
         """When they were read last; later ones were added."""
         self._lock = asyncio.Lock()
         self._looked_at = (-1, -1)
-        self.deliverer = Deliverer(database, webhooks, now_ms=now_ms)
+        self._earlier_ms = now_ms if follower is None else follower.earlier_ms
+        """By which things are old."""
+        self.deliverer = Deliverer(database, webhooks, now_ms=now_ms, earlier_ms=self._earlier_ms)
 
     @classmethod
     async def open(
@@ -314,6 +316,7 @@ class Budgets:
         webhook = DEFAULT if budget.webhook is None else budget.webhook
         common: dict[str, Any] = {
             "now_ms": self.now_ms(),
+            "kept_ms": self._earlier_ms(),
             "webhook": webhook if budget.webhook is not None or DEFAULT in self._webhooks else None,
             "webhook_body": partial(body_of, budget),
         }

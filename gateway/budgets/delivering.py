@@ -51,11 +51,14 @@ class Deliverer:
         webhooks: Mapping[str, Webhook],
         *,
         now_ms: Callable[[], int],
+        earlier_ms: Callable[[], int],
         chance: Callable[[], float] = random.random,
     ) -> None:
+        """*now_ms* is the wall clock, which may jump; by *earlier_ms* an alert is old."""
         self._database = database
         self._webhooks = webhooks
         self._now_ms = now_ms
+        self._earlier_ms = earlier_ms
         self._chance = chance
         self._woken = asyncio.Event()
         self._retries: dict[str, _Retry] = {}
@@ -132,9 +135,8 @@ class Deliverer:
 
     async def _call(self, session: aiohttp.ClientSession, each: Waiting) -> str | None:
         """Why the call was not taken; None when it was."""
-        now_ms = self._now_ms()
-        fault = await self._fault(session, each, now_ms // 1000)
-        is_over = now_ms - each.at_ms > GIVEN_UP_MS and each.attempts + 1 >= LEAST_ATTEMPTS
+        fault = await self._fault(session, each, self._now_ms() // 1000)
+        is_over = self._earlier_ms() - each.at_ms > GIVEN_UP_MS and each.attempts + 1 >= LEAST_ATTEMPTS
         outcome: Delivery = "delivered" if fault is None else "failed" if is_over else "pending"
         note = partial(note_attempt, alert_no=each.alert_no, outcome=outcome, now_ms=self._now_ms())
         await self._database.write(note)

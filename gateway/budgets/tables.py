@@ -182,11 +182,12 @@ def raise_alerts(
     thresholds: Iterable[Threshold],
     *,
     now_ms: int,
+    kept_ms: int,
     webhook: str | None,
     webhook_body: Callable[[Alert], bytes],
 ) -> list[Alert]:
     """Store an alert of each of *thresholds* that has none in this period, and delete those of the
-    budget that are older than `KEPT_ALERT_DAYS`; the alerts stored now.
+    budget that are older than `KEPT_ALERT_DAYS` at *kept_ms*; the alerts stored now.
 
     *webhook*: name of the one to call, None for none. *webhook_body*: what is posted of an alert.
     """
@@ -202,7 +203,7 @@ def raise_alerts(
         raised += [alert] if stored.rowcount else []
     connection.execute(
         "DELETE FROM budget_alerts WHERE budget_id = ? AND end_day < ?",
-        (budget.budget_id, now_ms // DAY_MS - KEPT_ALERT_DAYS),
+        (budget.budget_id, kept_ms // DAY_MS - KEPT_ALERT_DAYS),
     )
     return raised
 

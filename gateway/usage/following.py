@@ -75,6 +75,12 @@ class UsageFollower:
         follower._written_seq = follower._through_seq
         return follower
 
+    def earlier_ms(self) -> int:
+        """The earlier of the wall clock and the spool's: what is old by it is old, whatever the
+        wall clock jumped.
+        """
+        return min(self._now_ms(), self._spool.age_ms())
+
     def counters(self) -> Values:
         """What was counted since the start, as of now."""
         return self._counters.values(self._tally.sums)
@@ -126,7 +132,7 @@ class UsageFollower:
             page = await self._spool.settled_records(AI_TELEMETRY, after_seq, most_bytes=PAGE_BYTES)
             began_s = time.perf_counter()
             if page.records:
-                self._tally.add(page.records, now_ms=self._now_ms())
+                self._tally.add(page.records, now_ms=max(self._now_ms(), self._spool.age_ms()))
                 self.changes += 1
             self._through_seq = page.through_seq
             if not page.is_more:
@@ -167,6 +173,7 @@ class UsageFollower:
             source=self._spool.gateway_id,
             through_no=self._through_seq,
             now_ms=self._now_ms(),
+            age_ms=self._spool.age_ms(),
             as_of_ms=self.as_of_ms,
         )
         writing = asyncio.ensure_future(self._database.write(change))
@@ -181,11 +188,23 @@ class UsageFollower:
 
 
 def store(
-    connection: sqlite3.Connection, tally: Tally, *, source: str, through_no: int, now_ms: int, as_of_ms: int | None
+    connection: sqlite3.Connection,
+    tally: Tally,
+    *,
+    source: str,
+    through_no: int,
+    now_ms: int,
+    age_ms: int,
+    as_of_ms: int | None,
 ) -> None:
-    """Add *tally*, which covers the spool *source* through that number, to all tables."""
-    write(connection, tally, source=source, through_no=through_no, now_ms=now_ms)
-    add(connection, tally.sums, now_hour=now_ms // HOUR_MS)
+    """Add *tally*, which covers the spool *source* through that number, to all tables.
+
+    Nothing is too old by *now_ms*, the wall clock, alone: by *age_ms*, the spool's, it has to be
+    too.
+    """
+    earlier_ms, later_ms = sorted((now_ms, age_ms))
+    write(connection, tally, source=source, through_no=through_no, now_ms=later_ms, kept_ms=earlier_ms)
+    add(connection, tally.sums, now_hour=now_ms // HOUR_MS, kept_hour=earlier_ms // HOUR_MS)
     if as_of_ms is not None:
         note_as_of(connection, as_of_ms)
 

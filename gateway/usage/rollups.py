@@ -69,31 +69,37 @@ async def make_rollup_tables(database: Database) -> None:
 
 
 def add(
-    connection: sqlite3.Connection, sums: Mapping[Key, Sums], *, now_hour: int, is_other: str | None = None
+    connection: sqlite3.Connection,
+    sums: Mapping[Key, Sums],
+    *,
+    now_hour: int,
+    kept_hour: int | None = None,
+    is_other: str | None = None,
 ) -> None:
-    """Add *sums* to the hours and days that are kept; and delete what is too old. The name
-    *is_other* is no name: it stands for series beyond a bound.
+    """Add *sums* to the hours and days that are kept; and delete what is too old at *kept_hour*, by
+    default *now_hour*. The name *is_other* is no name: it stands for series beyond a bound.
     """
+    kept_hour = now_hour if kept_hour is None else kept_hour
     by_ids = _numbered(connection, sums, is_other)
     hours: dict[int, dict[Ids, Sums]] = defaultdict(dict)
     days: dict[int, dict[Ids, Sums]] = defaultdict(dict)
     for key, ids in by_ids:
-        if key.hour > now_hour - KEPT_HOURS:
+        if key.hour > kept_hour - KEPT_HOURS:
             add_up(hours[key.hour], ids, sums[key])
-        if key.hour > now_hour - KEPT_DAYS * DAY:
+        if key.hour > kept_hour - KEPT_DAYS * DAY:
             add_up(days[key.hour // DAY * DAY], ids, sums[key])
     for span, periods in ((HOUR, hours), (DAY, days)):
         for hour, series in periods.items():
             for grain, of_grain in by_grain(series, span):
                 add_series(connection, span, grain, hour, of_grain)
     _note_changes(connection, days, now_hour)
-    _delete_old(connection, now_hour)
+    _delete_old(connection, kept_hour)
     _keep_room(connection, now_hour)
 
 
 def note_as_of(connection: sqlite3.Connection, as_of_ms: int) -> None:
     """All calls whose outcome was final at that time are counted."""
-    connection.execute("UPDATE usage_rollup_state SET as_of_ms = max(ifnull(as_of_ms, 0), ?)", (as_of_ms,))
+    connection.execute("UPDATE usage_rollup_state SET as_of_ms = ?", (as_of_ms,))
 
 
 def take_over(connection: sqlite3.Connection, kept: Mapping[Key, Sums], *, now_hour: int) -> None:

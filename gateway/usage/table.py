@@ -90,26 +90,37 @@ def through_no(connection: sqlite3.Connection, source: str) -> int:
     return int(found[0]) if found else 0
 
 
-def write(connection: sqlite3.Connection, tally: Tally, *, source: str, through_no: int, now_ms: int) -> None:
-    """Add *tally*, which covers *source* through that number; and delete what is too old."""
+def write(
+    connection: sqlite3.Connection,
+    tally: Tally,
+    *,
+    source: str,
+    through_no: int,
+    now_ms: int,
+    kept_ms: int | None = None,
+) -> None:
+    """Add *tally*, which covers *source* through that number; and delete what is too old at
+    *kept_ms*, by default *now_ms*.
+    """
     now_hour = now_ms // HOUR_MS
-    added = _by_series(tally.sums, now_hour)
+    kept_hour = now_hour if kept_ms is None else kept_ms // HOUR_MS
+    added = _by_series(tally.sums, now_hour, kept_hour)
     connection.executemany(_WRITE, _summed(connection, added))
-    _note_models(connection, tally.models(), now_hour)
+    _note_models(connection, tally.models(), kept_hour)
     connection.execute(
         "INSERT INTO usage_counted (source, through_no, began_hour) VALUES (?, ?, ?)"
         " ON CONFLICT DO UPDATE SET through_no=excluded.through_no, began_hour=min(began_hour, excluded.began_hour)",
         (source, through_no, min((key.hour for key in added), default=now_hour)),
     )
-    connection.execute("DELETE FROM usage_hours WHERE hour<=? OR hour>?", (now_hour - KEPT_HOURS, now_hour + 24))
-    connection.execute("DELETE FROM usage_models WHERE last_hour<=?", (now_hour - MODEL_HOURS,))
+    connection.execute("DELETE FROM usage_hours WHERE hour<=? OR hour>?", (kept_hour - KEPT_HOURS, now_hour + 24))
+    connection.execute("DELETE FROM usage_models WHERE last_hour<=?", (kept_hour - MODEL_HOURS,))
 
 
-def _by_series(sums: Mapping[Key, Sums], now_hour: int) -> dict[HourKey, list[int]]:
+def _by_series(sums: Mapping[Key, Sums], now_hour: int, kept_hour: int) -> dict[HourKey, list[int]]:
     """The sums of the hours that are kept, by the series of the detectors; the cost in 1e-12."""
     added: dict[HourKey, list[int]] = {}
     for key, numbers in sums.items():
-        if any(numbers) and now_hour - KEPT_HOURS < key.hour <= now_hour:
+        if any(numbers) and kept_hour - KEPT_HOURS < key.hour <= now_hour:
             names = HourKey(
                 key.hour, key.provider, key.model, key.team, key.service_name, key.currency, key.cost_source
             )
@@ -144,10 +155,10 @@ def _summed(connection: sqlite3.Connection, added: Mapping[HourKey, list[int]]) 
 
 
 def _note_models(
-    connection: sqlite3.Connection, models: Mapping[tuple[str, str], tuple[int, int]], now_hour: int
+    connection: sqlite3.Connection, models: Mapping[tuple[str, str], tuple[int, int]], kept_hour: int
 ) -> None:
     (known,) = connection.execute("SELECT count(*) FROM usage_models").fetchone()
-    current = [(*name, first, last) for name, (first, last) in models.items() if last > now_hour - MODEL_HOURS]
+    current = [(*name, first, last) for name, (first, last) in models.items() if last > kept_hour - MODEL_HOURS]
     connection.executemany(_NOTE_MODEL, current[: max(0, MOST_MODELS - known)])  # some of them may be there already
 
 

@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from exporters.clock import SystemClock
 from gateway.billing import lane as lanes
-from gateway.billing.lane_store import BillingLaneStore
+from gateway.billing.book import BillingBook
+from gateway.billing.lane_store import LANE, BillingLaneStore
 from gateway.common import repeated_work
 from gateway.local_service import web
 from gateway.local_service.call import Answer, Call
@@ -278,3 +280,27 @@ async def test_a_pump_that_ends_by_a_fault_begins_again_and_the_day_goes_out(
     (fault,) = [line for line in lines if line["event"] == "the lane of billing met a fault"]
     assert fault["error"] == "LookupError"
     assert "quotes a row" not in str(lines)
+
+
+async def test_a_wake_while_the_lane_looks_is_not_lost(tmp_path: Path, database: Database) -> None:
+    """What becomes due during a look that found nothing goes out now, not `billing.every` later."""
+    clock = SystemClock()
+
+    async def nothing() -> None:
+        return
+
+    def now_ms() -> int:
+        """The day ends, and someone asks for it, after the look has read the clock."""
+        moments.append(NOW_MS if not moments else TOMORROW_MS)
+        store.look_now()
+        return moments[-1]
+
+    moments: list[int] = []
+    await count(database, call("1"))
+    book = await BillingBook.open(database, settings_of(), "gw-1", lambda: TOMORROW_MS)
+    book.now_ms = now_ms
+    store = BillingLaneStore(book, clock=clock, count=nothing)
+    assert await store.freeze(LANE, max_records=1, max_bytes=1_000_000) is None
+    batch = await store.freeze(LANE, max_records=1, max_bytes=1_000_000)
+    assert batch is not None
+    assert b'"day":"2026-01-05"' in batch.records[0]
