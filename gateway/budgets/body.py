@@ -114,6 +114,6 @@ def fields_of(body: Body, webhooks: Collection[str]) -> dict[str, Any]:
     if not fields:
         raise BadPayload(f"body: one of {', '.join(BudgetChange.model_fields)} is needed")
     if (webhook := fields.get("webhook")) is not None and webhook not in webhooks:
-        known = ", ".join(sorted(webhooks)) or "none"
+        known = ", ".join(sorted(webhooks)) or "it has none"
         raise BadPayload(f"webhook: a name in budgets.webhooks of the configuration is needed ({known})")
     return dict(fields)

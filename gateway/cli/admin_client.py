@@ -65,6 +65,11 @@ async def asked(
             answer: dict[str, Any] = {} if response.status == HTTPStatus.NO_CONTENT else await response.json()
     except (aiohttp.ClientError, TimeoutError, ValueError) as error:
         raise click.ClickException(unanswered(locked, str(url.origin()), error)) from error
+    if response.status == HTTPStatus.UNAUTHORIZED:
+        raise click.ClickException(
+            f"{url.origin()} does not take the token of {TOKEN_FILE} in the data directory: where the file was changed,"
+            " restart the gateway; where another gateway listens there, correct listen.admin"
+        )
     if not response.ok:
         raise Refused(response.status, answer)
     return answer
@@ -89,7 +94,7 @@ def reach(config: Config, locked: SpoolLocked) -> tuple[aiohttp.BaseConnector, s
             return aiohttp.UnixConnector(str(address.path)), "http://localhost"
         case _:
             raise click.ClickException(
-                f"{locked}; it has no admin listener that is known here: name its address in"
+                f"{locked}; no admin listener of it is known: name its address in"
                 " TELEMETRY_GATEWAY_LISTEN_ADMIN, or stop the gateway first"
             )
 
@@ -126,6 +131,6 @@ def token_of(config: Config) -> str:
     try:
         return path.read_text().strip()
     except OSError as error:
-        raise click.ClickException(
-            f"{path} cannot be read ({error.strerror}): run this as the gateway's user"
-        ) from error
+        is_gone = isinstance(error, FileNotFoundError)
+        remedy = "restart the gateway, which makes it" if is_gone else "run this as the gateway's user"
+        raise click.ClickException(f"{path} cannot be read ({error.strerror}): {remedy}") from error

@@ -39,13 +39,8 @@ async def send_month(config: Config, month: str, *, partly_known: bool, as_json:
     wanted = await ask(config, BILLING, billing.SEND, body={"month": month, "partial": partly_known})
     _note_left_out(wanted)
     if not wanted["is_running"]:
-        raise click.ClickException(
-            f"no gateway runs on {config.data_dir}: {plural(wanted['wanted'], 'day goes', 'days go')} out when it does"
-        )
-    shown = await _show(config, month)
-    while any(day["state"] == "due" for day in shown["days"]) and shown["lane"]["state"] not in CLOSED:
-        await asyncio.sleep(LOOK_S)
-        shown = await _show(config, month)
+        raise click.ClickException(_later(config, wanted["wanted"]))
+    shown = await _ended(config, month)
     if as_json:
         click.echo(json.dumps(shown))
     else:
@@ -55,8 +50,33 @@ async def send_month(config: Config, month: str, *, partly_known: bool, as_json:
         for day in shown["days"]:
             if day["state"] == "refused":
                 click.echo(f"{day['day']} is refused: {harmless(day['refused'])}", err=True)
-    is_due = any(day["state"] == "due" for day in shown["days"])
-    return 1 if is_due or wanted["left_out"] else _code(shown)
+    return 1 if _due(shown) or wanted["left_out"] else _code(shown)
+
+
+async def _ended(config: Config, month: str) -> dict[str, Any]:
+    """The month once no day of it is due, or the lane is closed. While it waits for the upstream,
+    stderr has why, whenever that changes. Raises ClickException where the gateway stops meanwhile.
+    """
+    noted = None
+    while True:
+        shown = await _show(config, month)
+        lane, due = shown["lane"], _due(shown)
+        if lane is None:
+            raise click.ClickException(_later(config, due))
+        if not due or lane["state"] in CLOSED:
+            return shown
+        if (lane["state"], lane["reason"]) != noted:
+            noted = lane["state"], lane["reason"]
+            _print_lane(shown)
+        await asyncio.sleep(LOOK_S)
+
+
+def _later(config: Config, days: int) -> str:
+    return f"no gateway runs on {config.data_dir}: {plural(days, 'day goes', 'days go')} out when it does"
+
+
+def _due(shown: Json) -> int:
+    return sum(day["state"] == "due" for day in shown["days"])
 
 
 async def print_plan(config: Config, month: str, *, partly_known: bool, as_json: bool) -> int:
@@ -67,7 +87,9 @@ async def print_plan(config: Config, month: str, *, partly_known: bool, as_json:
         click.echo(json.dumps(planned))
     else:
         _print_days(planned["days"], ("day", "change", "row_count", "costs", "calls_without_cost", "refused"))
-        if not planned["is_running"]:
+        if not planned["days"]:
+            click.echo(f"No closed day of {month} would be dropped.", err=True)
+        elif not planned["is_running"]:
             click.echo("No gateway runs, so the upstream was not asked.", err=True)
         elif not any(day["refused"] for day in planned["days"]):
             click.echo("The upstream would take it. Nothing was sent.", err=True)

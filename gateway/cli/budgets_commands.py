@@ -9,14 +9,15 @@ from gateway.cli.named_resource_commands import add_commands
 if TYPE_CHECKING:
     from gateway.cli.named_resource import NamedResource
 
+_PERCENT: Final = click.IntRange(1, 1000)
 _FIELDS: Final = (
     click.option("--amount", help="What may be spent in a period, such as 1000 or 12.50."),
     click.option("--currency", help="A code of three capitals, such as USD."),
     click.option("--period", type=click.Choice(["day", "week", "month", "quarter", "year"]), help="UTC; a week begins on Monday."),
     click.option("--where", multiple=True, metavar="NAME=VALUE", help="Only these calls, such as team=core, or team= for unknown; may be repeated."),
-    click.option("--alert", multiple=True, type=int, metavar="PERCENT", help="Alert when so much of the amount is spent; may be repeated."),
-    click.option("--alert-forecast", multiple=True, type=int, metavar="PERCENT", help="The same of the forecast for the period."),
-    click.option("--stop-at", type=int, metavar="PERCENT", help="From here on the state says hard_stop; 0 for never."),
+    click.option("--alert", multiple=True, type=_PERCENT, metavar="PERCENT", help="Alert when so much of the amount is spent; may be repeated."),
+    click.option("--alert-forecast", multiple=True, type=_PERCENT, metavar="PERCENT", help="The same of the forecast for the period."),
+    click.option("--stop-at", type=click.IntRange(0, 1000), metavar="PERCENT", help="From here on `hard_stop` of its state is true; 0 for never."),
     click.option("--webhook", help="Name in budgets.webhooks of the configuration; empty for budgets.webhook."),
 )  # fmt: skip
 _HELPS: Final = {
@@ -35,7 +36,7 @@ _HELPS: Final = {
 
 @click.group()
 def budgets() -> None:
-    """What calls may cost in a period, what they cost, and whom to tell."""
+    """What calls may cost in a period, what they cost, and when to alert."""
 
 
 def _load() -> "NamedResource[Any]":

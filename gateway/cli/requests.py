@@ -44,7 +44,7 @@ from gateway.usage.query import UsageQueries
 from gateway.usage.rollups import make_rollup_tables
 from gateway.views.store import Views
 from spool.data_access import refuse_no_access
-from spool.data_dir import DATABASE
+from spool.data_dir import DATABASE, make_data_dir
 from spool.data_lock import DataLock
 from spool.errors import SpoolError, SpoolLocked
 from spool.sqlite.reading import age_at_rest
@@ -206,14 +206,16 @@ async def ask(
     """The answer of *operation*. Raises ClickException with the reason, Refused
     with the gateway's error.
 
-    Only where *makes_files* may the subject's file be missing, so that a
-    mistaken directory is reported.
+    Where *makes_files*, the data directory and the subject's file are made if they are missing;
+    else a directory without the file is reported, since it is likely the wrong one.
     """
     if not makes_files and not _holds(config.data_dir, subject.file):
         raise click.ClickException(
             f"{config.data_dir} holds no {subject.what}: name the gateway's with --data-dir or --config"
         )
     try:
+        if makes_files:
+            make_data_dir(config.data_dir)
         async with subject.open(config) as store:
             call = operation.call(path=path, query=query, fields=body)
             return dict(await operation.handler(store, call) or {})

@@ -118,6 +118,20 @@ def test_a_gateway_without_an_admin_listener_is_told_apart(tmp_path: Path) -> No
     assert "no admin listener" in ended.err
 
 
+def test_a_token_that_is_not_the_gateways_is_answered_with_the_remedy(gateway: GatewayProcess) -> None:
+    token = gateway.data_dir / "admin-token"
+    token.write_text("another-token-of-24-chars\n")
+    refused = [ask(gateway, *command) for command in (("keys", "list"), ("budgets", "list"))]
+    token.unlink()
+    missing = ask(gateway, "budgets", "list")
+    assert {ended.code for ended in (*refused, missing)} == {1}
+    assert all("does not take the token of admin-token" in ended.err for ended in refused)
+    assert "restart the gateway, which makes it" in missing.err
+    gateway.stop()
+    gateway.start()
+    assert ask(gateway, "budgets", "list").code == 0
+
+
 def test_a_gateway_on_a_unix_socket_is_found(tmp_path: Path) -> None:
     listen = {"http": "127.0.0.1:0", "grpc": "off", "admin": f"unix:{tmp_path / 'a.sock'}", "service": "127.0.0.1:0"}
     with GatewayProcess(tmp_path, config={"listen": listen}) as gateway:

@@ -1,6 +1,9 @@
 """`billing` on the files of a stopped gateway, and what `check` states of it."""
 
 import json
+import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,6 +11,7 @@ import pytest
 from gateway.storage.database import Database
 from gateway.usage import rollups
 from tests.support.commands import Ended, run_telemetry_gateway
+from tests.support.gateway_process import GatewayProcess
 from tests.unit.billing.rig import call, count
 
 
@@ -47,6 +51,22 @@ def test_a_stopped_gateway_shows_and_plans_days_and_notes_what_is_asked_for(conf
     assert shown["lane"] is None
     wrong = billing("show", "--month", "2026-13")
     assert (wrong.code, "YYYY-MM is needed" in wrong.err) == (1, True)
+
+
+def test_a_command_that_waits_states_why_and_ends_when_the_gateway_stops(config_file: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        url = f"http://127.0.0.1:{closed.getsockname()[1]}"
+    key = {"name": "billing", "secret": "a-secret-of-sixteen", "managed": ["send-billing-data"]}
+    options = {"billing": {"connection": "conn-1", "since": "2026-01-01"}, "upstream": {"base_url": url, "keys": [key]}}
+    with GatewayProcess(config_file.parent, config=options) as gateway:
+        send = ("billing", "send", "--month", "2026-01", "--config", str(config_file.with_name("config.yaml")))
+        command = [sys.executable, "-m", "gateway.cli.main", *send]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as waiting:
+            assert waiting.stderr is not None
+            assert "The lane is retrying: " in waiting.stderr.readline()
+            gateway.stop()
+            assert "no gateway runs" in waiting.stderr.read()
+        assert waiting.returncode == 1
 
 
 def test_without_a_connection_the_command_names_the_option(config_file: Path) -> None:

@@ -65,6 +65,17 @@ def test_a_budget_is_made_shown_changed_and_deleted(run: Run) -> None:
     assert run("budgets", "list", "--json").json["budgets"] == []
 
 
+def test_a_gateway_that_never_ran_is_given_budgets_and_a_wrong_option_is_named(tmp_path: Path) -> None:
+    new = ("--amount", "1", "--currency", "USD", "--period", "day", "--data-dir", str(tmp_path / "new"))
+    asked = run_telemetry_gateway("budgets", "list", "--data-dir", str(tmp_path / "new"))
+    assert (asked.code, "--data-dir" in asked.err) == (1, True)
+    wrong = run_telemetry_gateway("budgets", "create", "Core", *new, "--alert", "0")
+    assert (wrong.code, "--alert" in wrong.err) == (2, True)
+    made = run_telemetry_gateway("budgets", "create", "Core", *new)
+    assert made.code == 0, made.err
+    assert (tmp_path / "new").stat().st_mode & 0o777 == 0o700
+
+
 def test_usage_and_export_take_a_view(run: Run, tmp_path: Path) -> None:
     run("views", "create", "Core", "--where", "team=core", "--group-by", "team,model", "--range", "this_year")
     assert "team=core" in run("views", "list").out
