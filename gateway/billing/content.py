@@ -38,6 +38,8 @@ class DayContent:
     """Currency -> sum of `BilledCost`."""
     calls_without_cost: int
     """FOCUS has no row for them."""
+    other_currencies: tuple[str, ...] = ()
+    """Those of costs that are in no row, since ISO 4217 does not have them."""
 
     @property
     def text(self) -> str:
@@ -62,11 +64,13 @@ class DayContent:
 
 def day_content(connection: sqlite3.Connection, hour: int, *, now_hour: int) -> DayContent:
     """The day that begins with *hour*, on the caller's snapshot."""
-    row = connection.execute("SELECT revision FROM usage_days WHERE hour = ?", (hour,)).fetchone()
+    day = connection.execute("SELECT revision FROM usage_days WHERE hour = ?", (hour,)).fetchone()
     rows = period_rows(connection, TimeRange(hour, hour + DAY), focus.GROUP_BY, now_hour=now_hour)
     charges = [*focus.focus_rows(rows)]
     lines = sorted(orjson.dumps({name: _json(value) for name, value in charge.items()}) for charge in charges)
-    return DayContent(hour, 0 if row is None else row[0], tuple(lines), _costs(charges), focus.without_cost(rows))
+    others = tuple(sorted({row["currency"] for row in rows if focus.in_other_currency(row)}))
+    revision = 0 if day is None else day[0]
+    return DayContent(hour, revision, tuple(lines), _costs(charges), focus.without_cost(rows), others)
 
 
 def bodies(content: DayContent, source: str, max_bytes: int) -> list[bytes]:

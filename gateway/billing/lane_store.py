@@ -83,6 +83,11 @@ class BillingLaneStore:
                 await self._note_unchanged(content)
                 continue
             await self._freeze_content(content, max_bytes)
+            if content.other_currencies:
+                others = list(content.other_currencies)
+                log.warning(
+                    "costs in no currency are left out of a day", lane=LANE, day=content.text, currencies=others
+                )
             return True
 
     async def _note_unchanged(self, content: DayContent) -> None:

@@ -10,6 +10,7 @@ from gateway.budgets.budget import MEASURES, PERIODS, Period
 from gateway.common.body import Body, Refused
 from gateway.common.one_line import MAX_CHARS, OneLine
 from gateway.contract.budgets import Measure
+from gateway.contract.currencies import REMEDY, is_currency
 from gateway.contract.errors import BadPayload
 from gateway.usage.saved_filter import SavedFilter
 
@@ -22,6 +23,12 @@ def _above_zero(text: str) -> str:
     if not Decimal(text):
         raise Refused("amount: a number above 0 is needed")
     return text
+
+
+def _known_currency(code: str) -> str:
+    if not is_currency(code):
+        raise Refused(f"currency: {REMEDY} is needed")
+    return code
 
 
 Percent = Annotated[
@@ -41,7 +48,7 @@ Amount = Annotated[
     Field(pattern=_AMOUNT, description='a decimal number above 0 as text such as "1000" or "12.50"'),
     AfterValidator(_above_zero),
 ]
-Currency = Annotated[str, Field(pattern=r"^[A-Z]{3}$", description="a code of three capitals such as USD")]
+Currency = Annotated[str, Field(pattern=r"^[A-Z]{3}$", description=REMEDY), AfterValidator(_known_currency)]
 PeriodWord = Annotated[Period, Field(description=f"one of {', '.join(PERIODS)}")]
 Thresholds = Annotated[
     list[ThresholdBody],

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 _PERCENT: Final = click.IntRange(1, 1000)
 _FIELDS: Final = (
     click.option("--amount", help="What may be spent in a period, such as 1000 or 12.50."),
-    click.option("--currency", help="A code of three capitals, such as USD."),
+    click.option("--currency", help="A code of ISO 4217, such as USD."),
     click.option("--period", type=click.Choice(["day", "week", "month", "quarter", "year"]), help="UTC; a week begins on Monday."),
     click.option("--where", multiple=True, metavar="NAME=VALUE", help="Only these calls, such as team=core, or team= for unknown; may be repeated."),
     click.option("--alert", multiple=True, type=_PERCENT, metavar="PERCENT", help="Alert when so much of the amount is spent; may be repeated."),

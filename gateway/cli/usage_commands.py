@@ -149,10 +149,18 @@ def reconcile(
         provider=provider,
         columns=_columns(columns),
         tolerance=_share(tolerance),
-        currency=currency.upper(),
+        currency=_currency(currency.upper()),
         as_json=as_json,
     )
     sys.exit(asyncio.run(asked))
+
+
+def _currency(code: str) -> str:
+    from gateway.contract.currencies import REMEDY, is_currency  # noqa: PLC0415 as above
+
+    if not is_currency(code):
+        raise click.BadParameter(f"{REMEDY} is needed", param_hint="--currency")
+    return code
 
 
 def _columns(texts: tuple[str, ...]) -> dict[str, str]:

@@ -76,7 +76,7 @@ def real_path(loc: Steps, data: object) -> Steps:
     """pydantic's location without the names of union members, which the file does not hold."""
     path: Steps = ()
     for index, step in enumerate(loc):
-        if index == len(loc) - 1 or at(data, (*path, step)) is not None:
+        if index == len(loc) - 1 or isinstance(at(data, (*path, step)), Mapping | list | tuple):
             path = (*path, step)
     return path
 

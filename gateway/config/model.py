@@ -14,7 +14,16 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from platformdirs import user_state_path
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    field_validator,
+    model_validator,
+)
 
 from exporters.cost_service.preset import preset_with
 from exporters.secret import Secret
@@ -36,6 +45,7 @@ from gateway.config.values import (
     word_for_switch,
 )
 from gateway.contract.auth_methods import SIGNATURES
+from gateway.contract.currencies import known_currency
 from gateway.contract.device_identity import ID_RULE, MAX_ID, is_device_id
 from gateway.contract.scopes import CATALOGUE, INGEST_SCOPE, USE_CASES, Allowed, Fixed, Grant, Managed, decide
 from gateway.contract.unit_cost import MAX_DIMENSIONS
@@ -517,7 +527,7 @@ class StreamExporter(Options):
     it the stream is a metric's."""
     dimensions: dict[str, str] = Field(default_factory=dict, max_length=MAX_DIMENSIONS)
     """Dimension -> field: `custom:Model: response_model`."""
-    currency: str = "USD"
+    currency: Annotated[str, AfterValidator(known_currency)] = "USD"
     """Of `cost`: records in another one add nothing."""
 
     @model_validator(mode="after")

@@ -1,17 +1,16 @@
 """Money as the record has it: a decimal string. Pure."""
 
-import re
 from decimal import Decimal
 from typing import cast
 
 from gateway.common.varying import VaryingReal
+from gateway.contract.currencies import is_currency
 from spool.record import Cost
 
 _DIGITS = ".15g"
 """What a double holds for sure; the 16th and 17th digit of its repr are binary
 noise (0.020348750000000003)."""
 
-_CODE = re.compile(r"[A-Za-z]{3}")
 _DOLLARS = frozenset({"$", "us$", "u$d", "dollar", "dollars", "us dollar", "us dollars"})
 
 _MAX_AMOUNT = 10**9
@@ -47,7 +46,7 @@ def currency_code(name: str | None) -> str | None:
     """As ISO 4217 has codes; US dollars where none is named, None for another word."""
     if not name or name.lower() in _DOLLARS:
         return "USD"
-    return name.upper() if _CODE.fullmatch(name) else None
+    return code if is_currency(code := name.upper()) else None
 
 
 def no_cost() -> Cost:

@@ -13,8 +13,9 @@ from decimal import Decimal
 from typing import Annotated, Any
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from gateway.contract.currencies import known_currency
 from gateway.pricing.rates import Rates, rate
 
 
@@ -47,7 +48,7 @@ class OwnPrice(_Strict):
     model: str
     provider: str | None = None
     """None for any provider."""
-    currency: str = Field(default="USD", pattern=r"^[A-Z]{3}$")
+    currency: Annotated[str, AfterValidator(known_currency)] = "USD"
     input: Price
     output: Price
     cache_read: Price | None = None

@@ -3,8 +3,8 @@
 One row is what one model of one provider cost one team in one day, in one currency. The cost of a
 call is known as a whole: a row for each kind of tokens would need a share of it that nobody stated,
 so a row holds all tokens, and the kinds stand in columns of our own (`x_`). A charge whose cost is
-not known is no row, since FOCUS knows no unknown cost: `without_cost` counts the calls that are
-left out.
+not known is no row, since FOCUS knows no unknown cost, and neither is one in a currency that ISO
+4217 does not have: `without_cost` counts the calls that are left out.
 
 Every column is there that version 1.0 requires, the newest that `focus-validator` checks. Prices of
 a unit, regions, resources and commitments are not known, and null.
@@ -16,6 +16,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, Final
 
+from gateway.contract.currencies import is_currency
 from gateway.usage.export.rows import Row
 
 GROUP_BY: Final = ("provider", "model", "team")
@@ -52,12 +53,17 @@ _OWN: Final = {
 
 def focus_rows(rows: Iterable[Row]) -> Iterator[Row]:
     """Those with a cost, as FOCUS has them."""
-    return (focus_row(row) for row in rows if row["cost"] is not None)
+    return (focus_row(row) for row in rows if row["cost"] is not None and is_currency(row["currency"]))
 
 
 def without_cost(rows: Iterable[Row]) -> int:
-    """Calls whose cost is not known."""
-    return sum(row["calls_without_cost"] or 0 for row in rows)
+    """Calls whose cost is not known, or in no currency of ISO 4217 alone."""
+    return sum((row["calls"] if in_other_currency(row) else row["calls_without_cost"]) or 0 for row in rows)
+
+
+def in_other_currency(row: Row) -> bool:
+    """Whether the cost of *row* is in no currency of ISO 4217."""
+    return row["currency"] is not None and not is_currency(row["currency"])
 
 
 def focus_row(row: Row) -> Row:

@@ -1,7 +1,7 @@
 """Rows of an export: usage of one period, one group and one currency. Pure.
 
-A group whose calls cost several currencies has a row for each; its counts stand in the first, so
-that every column can be added up.
+A group whose calls cost several currencies has a row for each, those that ISO 4217 does not have
+last; its counts stand in the first, so that every column can be added up.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,6 +9,7 @@ from dataclasses import asdict
 from decimal import Decimal
 from typing import Any, Final
 
+from gateway.contract.currencies import is_currency
 from gateway.usage.figures import COUNTS, UsageSums, less
 
 Row = dict[str, Any]
@@ -32,7 +33,9 @@ def rows_of(answer: Mapping[str, Any], group_by: Sequence[str]) -> Iterator[Row]
 def _rows(
     answer: Mapping[str, Any], sums: Mapping[str, Any], names: Mapping[str, str | None], absent: Mapping[str, str]
 ) -> Iterator[Row]:
-    costs = sorted(sums["costs"].items(), key=lambda item: (item[0] != MAIN_CURRENCY, item[0]))
+    costs = sorted(
+        sums["costs"].items(), key=lambda item: (item[0] != MAIN_CURRENCY, not is_currency(item[0]), item[0])
+    )
     counts = {name: sums[name] for name in COUNTS}
     for currency, cost in costs or [(None, None)]:
         yield {

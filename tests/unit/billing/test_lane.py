@@ -21,6 +21,7 @@ from gateway.local_service.call import Answer, Call
 from gateway.local_service.misbehave import parse_misbehave
 from gateway.storage.database import Database
 from gateway.usage import rollups
+from gateway.usage.export import focus
 from gateway.usage.tally import HOUR_MS
 from spool.record import Batch, Lane
 from tests.support.billing_lane import CONNECTION, settings_of
@@ -28,6 +29,7 @@ from tests.support.billing_lane import lane_to as lane_at
 
 from .rig import NOW_MS, TOMORROW_MS, call, count, far_end, none_due, until
 
+TEAM = {"attribution": {"team": "both"}}
 lane_to = partial(lane_at, now_ms=lambda: TOMORROW_MS)
 
 
@@ -160,7 +162,10 @@ async def _says(lane: lanes.BillingLane, text: str) -> bool:
     return text in str(shown(lane)["reason"])
 
 
-async def test_a_refused_day_waits_for_a_change_and_holds_up_no_other(tmp_path: Path, database: Database) -> None:
+async def test_a_refused_day_waits_for_a_change_and_holds_up_no_other(
+    tmp_path: Path, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(focus, "is_currency", lambda code: len(code) == 3)  # an upstream that knows fewer
     await count(database, call("1", currency="usd", ago_h=24.0), call("2"))
     async with far_end(tmp_path / "service") as far, lane_to(far.port, far.secret, database) as lane:
         await until(partial(none_due, lane))
@@ -170,6 +175,23 @@ async def test_a_refused_day_waits_for_a_change_and_holds_up_no_other(tmp_path: 
         assert "invalid_BillingCurrency" in refused["refused"]
         assert [await lane.refusal(day) is None for day, _ in await lane.book.plan("2026-01")] == [False, True]
         assert (await lane.book.summary()).refused == 1
+
+
+async def test_a_cost_in_no_currency_is_left_out_and_holds_up_no_other_of_its_day(
+    tmp_path: Path, database: Database
+) -> None:
+    await count(
+        database, call("7", currency="CRD"), call("8", currency="AAA", **TEAM), call("2", currency="EUR", **TEAM)
+    )
+    with capture_logs() as lines:
+        async with far_end(tmp_path / "service") as far, lane_to(far.port, far.secret, database) as lane:
+            await until(partial(none_due, lane))
+            (row,) = await far.rows()
+            (day,) = await lane.book.days("2026-01")
+    assert (row["BilledCost"], row["BillingCurrency"], row["x_Calls"]) == ("2", "EUR", 2)
+    assert (day["state"], day["costs"], day["calls_without_cost"]) == ("dropped", {"EUR": "2"}, 1)
+    (left_out,) = [line for line in lines if line["event"] == "costs in no currency are left out of a day"]
+    assert (left_out["day"], left_out["currencies"]) == ("2026-01-05", ["AAA", "CRD"])
 
 
 async def test_a_body_that_is_too_large_for_the_upstream_is_made_smaller(

@@ -244,7 +244,7 @@ async def test_budgets_are_listed_changed_and_deleted(rig: Rig) -> None:
     assert [each["name"] for each in (await rig.ask("GET", period="month"))["budgets"]] == ["Core"]
     with pytest.raises(NameInUse):
         await rig.create(name="All")
-    for bad in ({"amount": "0"}, {"amount": 5}, {"currency": "usd"}, {"filter": {"prompt": ["x"]}}, {"webhook": "none"},
+    for bad in ({"amount": "0"}, {"amount": 5}, {"currency": "usd"}, {"currency": "CRD"}, {"filter": {"prompt": ["x"]}}, {"webhook": "none"},
                 {"filter": {"team": []}}, {"thresholds": [{"of": "actual", "percent": 0}]}, {"name": " "}):  # fmt: skip
         with pytest.raises(BadPayload, match=next(iter(bad))):
             await rig.create(**{"name": "Bad", **bad})

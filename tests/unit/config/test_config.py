@@ -554,6 +554,11 @@ def test_ai_telemetry_goes_as_records_or_as_otlp_by_preset_and_choice(
     assert upstream.encoding == encoding
 
 
+def test_a_stream_in_no_currency_is_a_fault_that_names_the_option(tmp_path: Path) -> None:
+    config = "exporters: {spend: {type: stream, stream: spend, measure: cost, currency: CRD}}"
+    assert faults(tmp_path, config) == ["line 1: exporters.spend.currency: must be a code of ISO 4217 such as USD"]
+
+
 def test_an_otlp_exporter_keeps_its_headers_secret(tmp_path: Path) -> None:
     text = 'exporters: {a: {type: otlp, endpoint: "https://b.example", headers: {Authorization: "Bearer ${env:T}"}}}'
     config = load(tmp_path, text, environ={"T": "token-4711"})

@@ -1,7 +1,10 @@
 """Providers, operations, money and times: the small tables."""
 
 import pytest
+from babel.core import get_global
+from babel.numbers import list_currencies
 
+from gateway.contract.currencies import ISO_4217, WITHDRAWN
 from gateway.normalise.cost import decimal_string, reported_cost
 from gateway.normalise.operation import operation
 from gateway.normalise.provider import counts_cache_apart, provider
@@ -115,9 +118,21 @@ def test_what_is_no_amount_is_no_cost(amount: float | None) -> None:
     assert reported_cost(amount, None) is None
 
 
-@pytest.mark.parametrize("currency", ["人民币", "ßßß", "EURO", "12", "credits"])
+@pytest.mark.parametrize("currency", ["人民币", "ßßß", "EURO", "12", "credits", "CRD", "xxx"])
 def test_the_cost_in_a_currency_that_nobody_knows_is_unknown(currency: str) -> None:
     assert reported_cost(1.0, currency) is None
+
+
+def test_the_currencies_are_those_of_the_world() -> None:
+    """As the Unicode CLDR has them: all that are legal tender somewhere, and none but its own."""
+    tender = {
+        code
+        for spans in get_global("territory_currencies").values()
+        for code, _, end, legal in spans
+        if legal and not end
+    }
+    assert tender <= ISO_4217 | WITHDRAWN
+    assert list_currencies() >= ISO_4217 | WITHDRAWN
 
 
 @pytest.mark.parametrize("currency", [None, "", "dollars", "usd", "U$D"])

@@ -159,6 +159,7 @@ def test_a_changed_price_file_is_used_from_then_on() -> None:
     "text",
     [
         "prices: [{model: x, input: 0.1, output: '1'}]",
+        "prices: [{model: x, input: '1', output: '1', currency: CRD}]",
         "prize: []",
         "prices: [{model: x}]",
         "[",

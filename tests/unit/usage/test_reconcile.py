@@ -202,3 +202,8 @@ async def test_the_command_compares_a_file_with_what_was_counted(tmp_path: Path)
         run_telemetry_gateway("reconcile", str(tmp_path / "usage.json"), "--tolerance", "90%", environ=environ).code
         == 0
     )
+    ended = run_telemetry_gateway("reconcile", str(tmp_path / "usage.json"), "--currency", "CRD", environ=environ)
+    assert (ended.code, "Invalid value for --currency: a code of ISO 4217 such as USD is needed" in ended.err) == (
+        2,
+        True,
+    )
