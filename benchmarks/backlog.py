@@ -59,7 +59,7 @@ class Result:
     records: int
     age_s: float
     ready_s: float
-    """From the start of the process until /readyz states yes; most of a base of the
+    """From the start of the process until /readyz answers 200; most of a base of the
     same is Python's own start."""
     ready_base_s: float
     rss_ready_mib: float

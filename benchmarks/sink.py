@@ -256,9 +256,7 @@ def _mode(name: str) -> Mode:
 
 
 async def serve(mode: Mode, *, announce: Callable[[int], None]) -> None:
-    """Listen on a free loopback port, state it to *announce*, and
-    serve until SIGTERM or SIGINT.
-    """
+    """Listen on a free loopback port, pass it to *announce*, and serve until SIGTERM or SIGINT."""
     loop = asyncio.get_running_loop()
     sink, stopped = Sink(mode), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -22,7 +22,7 @@ covered by the size of the request."""
 OBJECTS_PER_ITEM = 64
 """Objects and arrays in an answer: each takes 64 bytes of memory, and three to send."""
 ERROR_BYTES = 1024 * 1024
-"""Read of an answer whose status states enough."""
+"""Read of an answer whose status is enough."""
 LENIENT_BYTES = 1024 * 1024
 """The standard library reads what orjson refuses (NaN, half an emoji, raw control characters),
 ten times slower: so only of answers up to this size."""
@@ -35,7 +35,7 @@ PROTOBUF_TYPES = frozenset({"application/x-protobuf", "application/protobuf"})
 
 MOST_CODINGS = 4
 MOST_MEMBERS = 64
-"""Of one gzip body: beyond them it is made to cost work, not to say something."""
+"""Of one gzip body: beyond them it is made to cost work."""
 
 PIECE_BYTES = 64 * 1024
 

@@ -31,8 +31,8 @@ class Retry:
     """The upstream's own wish (`Retry-After`), bounded to an hour; None
     lets the back-off decide."""
     throttled: bool = False
-    """The upstream asks the whole lane to slow down (429, 503): states
-    nothing against this batch."""
+    """The upstream asks the whole lane to slow down (429, 503), which is not held against this
+    batch."""
     may_be_there: bool = False
     """No answer came, or none that can be read, and the request may have arrived: a connection was
     made."""

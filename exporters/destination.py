@@ -77,7 +77,7 @@ class Destination:
     def silent(self) -> None:
         """A request was made and no answer came.
 
-        Once it is down, only a probe states more than that.
+        Once it is down, only a probe shows more than that.
         """
         if not self._silences:
             self._silent_since_s = self._clock.monotonic_s()

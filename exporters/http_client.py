@@ -51,7 +51,7 @@ class Endpoint:
     def __post_init__(self) -> None:
         url = urlsplit(self.base_url)
         if url.scheme not in {"http", "https"} or not url.hostname:
-            raise ValueError("base_url is no http or https address")
+            raise ValueError("base_url is not an http or https address")
         if url.username or url.password:
             raise ValueError("base_url holds credentials; keys belong under upstream.keys")
         if url.query or url.fragment:

@@ -106,7 +106,7 @@ class Pacing:
         """A try failed in a way that may pass. Batches that were under way
         together count as one failure.
 
-        A held lane stays held: a server that is down states nothing about the key.
+        A held lane stays held: a server that is down proves nothing about the key.
         """
         self._met_silence = not retry.answered
         if self._state == "held":

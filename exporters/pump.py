@@ -28,8 +28,7 @@ from spool.record import Batch, Lane
 from spool.store import LaneStore
 
 WATCHDOG_S = 2.0
-"""The spool is asked again this often even when no one states that
-something is ready (a lost wake-up)."""
+"""How often the spool is asked without a wake-up, since one may be lost."""
 ASIDE_MOST = 64
 """Batches kept leased while the upstream refuses everything; then
 probing starts over from the oldest."""

@@ -119,7 +119,7 @@ def build_extra(name: str, type_: str, options: Mapping[str, str]) -> LanePlan:
             _only(name, options, set())
             return LanePlan(name, ConsoleExporter(sys.stdout.buffer), Limits(in_flight=1))
         case _:
-            raise ValueError(f"exporters.{name}.type {type_!r} is none of file, console")
+            raise ValueError(f"exporters.{name}.type {type_!r} is not one of file, console")
 
 
 def build_otlp(name: Lane, settings: OtlpSettings) -> LanePlan:

@@ -49,7 +49,7 @@ class Suspects:
     def failed(
         self, batch_id: str, *, records: int, answered: bool, parked: int, unreadable: bool = False
     ) -> Suspicion:
-        """Count a failure of the batch, and state what it points at; *parked*
+        """Count a failure of the batch; what it points at. *parked*
         suspects are waiting already. *unreadable*: an answer came that cannot be read whole.
         """
         history = self._histories.setdefault(batch_id, _History(0, answered=False, passed_before=self._passed))

@@ -55,7 +55,7 @@ def age_at_start(seen: Seen | None, newest_ms: int | None, wall_ms: int) -> int:
     if seen is None:  # a file of an earlier release: its times are the wall clock's
         last_ms = newest_ms or 0
         return min(wall_ms, last_ms + LONGEST_STOP_MS)
-    newest_ms = min(newest_ms or 0, seen.age_ms + LONGEST_STOP_MS)  # a stamp from years ahead states no time
+    newest_ms = min(newest_ms or 0, seen.age_ms + LONGEST_STOP_MS)  # a stamp from years ahead is no time
     last_ms = max(seen.age_ms, newest_ms)
     stopped_ms = wall_ms - (seen.wall_ms + last_ms - seen.age_ms)
     return last_ms + min(max(stopped_ms, 0), LONGEST_STOP_MS)

@@ -26,8 +26,8 @@ PRIMARY_CODE = 0xFF
 
 
 def disk_fault(error: BaseException | None) -> str | None:
-    """What *error*, or what it was raised from, states of the disk or of rights, with the remedy;
-    None for damage and everything else.
+    """The fault of the disk or of rights behind *error*, with the remedy; None for damage and
+    everything else.
     """
     while error is not None:
         found = None

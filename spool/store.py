@@ -443,8 +443,8 @@ class DeadLetterStore(Protocol):
         """Send again what *lanes* delivered of the records received since then and
         still on disk; lane -> records.
 
-        They stay counted as delivered. Raises NoSuchLane for a lane whose
-        deliveries state how things are.
+        They stay counted as delivered. Raises NoSuchLane for a lane that
+        delivers a present state.
         """
 
     async def count_delivered(self, lanes: Sequence[Lane], received_from_ms: int) -> dict[Lane, int]:

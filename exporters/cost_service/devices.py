@@ -34,7 +34,7 @@ INTERVAL_LONGEST_S = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class DeviceAnswer:
-    """What the service said about a device."""
+    """What the service answered about a device."""
 
     call: CallType
     device_id: str
@@ -126,7 +126,7 @@ def device_idempotency_key(call: DeviceCall) -> str | None:
 
 
 def device_answer(call: DeviceCall, answer: Answer) -> DeviceAnswer | None:  # noqa: PLR0911 - a table, a line an answer
-    """What *answer* states about the device itself; None when it speaks of the
+    """What *answer* states about the device itself; None when it is about the
     key, the path or the service.
 
     Raises UnreadableAnswer when it accepts the call and cannot be read whole: it may state that

@@ -31,7 +31,7 @@ class Doubts:
         """Batch -> answers that could not be read."""
 
     def settled(self, batch: Batch, found: Outcome) -> Outcome:
-        """*found*, as it counts for a batch that nothing but its key can state from a new one."""
+        """*found*, as it counts for a batch that only its key distinguishes from a new one."""
         if batch.batch_id not in self._tries:  # an answered failure raises both, silence the attempts alone
             self._tries[batch.batch_id] = 0 if batch.attempts > batch.generation else None
         tries = self._tries[batch.batch_id]

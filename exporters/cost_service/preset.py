@@ -71,7 +71,7 @@ def preset_with(name: str, overrides: Mapping[str, str]) -> Preset:
     Raises ValueError for an unknown preset or name.
     """
     if name not in PRESETS:
-        raise ValueError(f"preset {name!r} is none of {', '.join(PRESETS)}")
+        raise ValueError(f"preset {name!r} is not one of {', '.join(PRESETS)}")
     unknown = sorted(overrides.keys() - {field.name for field in fields(Preset)})
     if unknown:
         raise ValueError(f"no such name in a preset: {', '.join(unknown)}")

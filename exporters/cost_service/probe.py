@@ -1,7 +1,7 @@
 """One key tried at the upstream, with a request that changes nothing there.
 
 A key for AI telemetry posts an envelope without records, or an OTLP request without spans. Any
-other key asks for one insight: a refusal of that (403) says that the key is known, and may lack
+other key asks for one insight: a refusal of that (403) shows that the key is known, and may lack
 this one scope only.
 """
 
@@ -21,13 +21,13 @@ from spool.record import AI_TELEMETRY, Batch
 
 PROBE_S = 20.0
 REACHED = 500
-"""An answer below states something about the key; one from here on, about the upstream."""
+"""A status below is about the key; one from here on, about the upstream."""
 
 
 class Probed(NamedTuple):
     is_well: bool
     text: str
-    """What came of it, for an operator."""
+    """The result, for an operator."""
 
 
 async def probe_key(client: CostServiceClient, setting: KeySetting, *, in_otlp: bool = False) -> Probed:
@@ -63,7 +63,7 @@ async def probe_key(client: CostServiceClient, setting: KeySetting, *, in_otlp: 
 
 
 def judged(status: int, *, sends: bool, reads: bool) -> Probed:
-    """What the HTTP *status* says of a key that *sends* telemetry, or *reads* insights."""
+    """What the HTTP *status* means for a key that *sends* telemetry, or *reads* insights."""
     if status == HTTPStatus.UNAUTHORIZED:
         return Probed(is_well=False, text="HTTP 401: the upstream does not know this key")
     if status == HTTPStatus.FORBIDDEN:

@@ -5,7 +5,7 @@ A record of the lane is `{"stream","kind","operation","record"}`; a batch has on
 operation. `replace` and `delete` may be sent any number of times. A `sum` may not: after an
 answer that leaves open whether it was carried out, it is set aside for the operator. A stream
 that nothing was sent of begins with a `read`: what the upstream holds goes to `learn`, which
-must be idempotent and on disk when it returns; None states it that this cannot be known.
+must be idempotent and on disk when it returns; it gets None where this cannot be known.
 A stream is made and deleted by batches of one item, `create_stream` and `delete_stream`; either may
 be sent any number of times.
 """

@@ -78,7 +78,7 @@ _PLANNED: Final = _object(
     calls_without_cost=_COUNT | _WITHOUT_COST,
     revision=_TEXT,
     change={"type": "string", "enum": ["new", "changed", "none"], "description": "Beside what is in force."},
-    refused=_TEXT_OR_NULL | {"description": "What the upstream says against it; null also while no gateway runs."},
+    refused=_TEXT_OR_NULL | {"description": "Why the upstream refuses it; null also while no gateway runs."},
 )
 
 SHOW: Final = Operation(

@@ -77,7 +77,7 @@ def read_search(query: Iterable[tuple[str, str]]) -> Search:
         elif name in FILTERS:
             filters.setdefault(name, set()).add(value)
         else:
-            raise BadPayload(f"{name} is no parameter: {', '.join((*FILTERS, *own))}")
+            raise BadPayload(f"{name} is not a parameter: one of {', '.join((*FILTERS, *own))} is needed")
     limit = own["limit"]
     if not (limit.isascii() and limit.isdigit() and len(limit) <= MAX_DIGITS and 1 <= int(limit) <= MAX_LIMIT):
         raise BadPayload(f"limit: a number from 1 to {MAX_LIMIT} is needed")

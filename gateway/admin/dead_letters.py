@@ -150,7 +150,7 @@ def _filtered(request: ListRequest, now_ms: int) -> Chosen:
     def moment(name: str) -> int | None:
         values = filters.get(name, ())
         if len(values) > 1:
-            raise BadListRequest(f"{name}: it stands more than once; one is needed")
+            raise BadListRequest(f"{name}: it is given more than once; one is needed")
         try:
             return moment_ms(values[0], now_ms) if values else None
         except ValueError as error:
@@ -178,7 +178,9 @@ async def replay(store: DeadLetterRequests, call: Call[Choice]) -> dict[str, Any
 async def drop(store: DeadLetterRequests, call: Call[DropChoice]) -> dict[str, Any]:
     chosen = call.body.chosen(store.now_ms())
     if chosen.is_all and not call.body.all:
-        raise BadPayload("all: to drop every dead letter, say true; else name some by lane, reason, since, until or id")
+        raise BadPayload(
+            "all: true is needed to drop every dead letter; else name some by lane, reason, since, until or id"
+        )
     missing = await store.letters.missing(chosen.ids)
     return {"dropped": await store.letters.drop_dead_letters(chosen, call.body.limit), "missing": missing}
 

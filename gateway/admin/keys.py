@@ -52,7 +52,7 @@ class SendersWouldBeRefused(OpenIntakeInUse):
         count = plural(len(senders), "sender", "senders")
         super().__init__(
             f"confirmed: {count} posted without a key in the last hour and will be refused from the first key on;"
-            " say true to go on"
+            " true is needed to go on"
         )
         self.beside = {"senders": [sender_json(sender) for sender in senders]}
 

@@ -46,7 +46,7 @@ def encoded(lines: Sequence[Line], lost: int) -> bytes:
 def filters_of(request: web.Request) -> Filters:
     unknown = set(request.query) - set(FILTERS)
     if unknown:
-        raise BadPayload(f"{min(unknown)} is no filter: {', '.join(FILTERS)}")
+        raise BadPayload(f"{min(unknown)} is not a filter: one of {', '.join(FILTERS)} is needed")
     return {name: frozenset(request.query.getall(name)) for name in request.query}
 
 

@@ -76,7 +76,7 @@ class Decrypting:
         header = source.read(MOST_HEADER_BYTES)
         found = _HEADER.match(header)
         if found is None:
-            raise Undecipherable("it is no age file for a passphrase, or its header was changed")
+            raise Undecipherable("it is not an age file for a passphrase, or its header was changed")
         salt, work_factor, wrapped, mac = _bytes(found[1]), int(found[2]), _bytes(found[3]), _bytes(found[4])
         if work_factor > MOST_WORK_FACTOR:
             raise Undecipherable(f"its work factor is {work_factor}, more than {MOST_WORK_FACTOR}")

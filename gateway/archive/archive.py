@@ -120,9 +120,9 @@ def _read_manifest(source: "_HashingReader") -> Manifest:
     try:
         size = tarfile.TarInfo.frombuf(header, "ascii", "strict").size
     except (tarfile.HeaderError, UnicodeError):
-        raise BadArchive("it is no backup of telemetry-gateway, or its first header was changed") from None
+        raise BadArchive("it is not a backup of telemetry-gateway, or its first header was changed") from None
     if header != _header(MANIFEST, size) or size > MOST_MANIFEST_BYTES:
-        raise BadArchive("it is no backup of telemetry-gateway, or its first header was changed")
+        raise BadArchive("it is not a backup of telemetry-gateway, or its first header was changed")
     text = source.exactly(size, "its manifest")
     _expect(source, _padding(size), "what follows the manifest")
     return manifest_from(text)

@@ -66,7 +66,7 @@ def stage(snapshots: Snapshots, data_dir: Path, work_dir: Path, *, keep_free_byt
 def make_folder(work_dir: Path) -> Path:
     """A new private folder, after those were removed that ended backups left. Raises SpoolError."""
     if not work_dir.is_dir():
-        raise SpoolError(f"{work_dir} is no folder")
+        raise SpoolError(f"{work_dir} is not a directory")
     remove_left(work_dir)
     folder = work_dir / f"{PREFIX}{secrets.token_hex(6)}"
     try:

@@ -103,7 +103,7 @@ def admin_listener(config: Config) -> Written:
     """Its address: what the configuration names, but for port 0, which names none; else what
     the running gateway wrote.
 
-    The default is not tried: the token would go to whoever listens there.
+    The default is not tried: another process that listens there would get the token.
     """
     named, tls = config.listen.admin, config.tls.admin
     written = running_listener(config.data_dir)

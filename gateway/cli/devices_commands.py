@@ -35,7 +35,7 @@ def devices_list(config_file: Path | None, data_dir: Path | None, as_json: bool,
 @json_option
 @click.argument("device_id", metavar="DEVICE")
 def devices_show(config_file: Path | None, data_dir: Path | None, as_json: bool, device_id: str) -> None:  # noqa: FBT001 as above
-    """Show one: its state and why, what it said of itself, its enrolment."""
+    """Show one: its state and why, what it reported of itself, its enrolment."""
     from gateway.cli.devices import print_device  # noqa: PLC0415 as above
 
     sys.exit(asyncio.run(print_device(config_of(config_file, data_dir), device_id, as_json=as_json)))
@@ -75,7 +75,7 @@ def devices_enroll(
     from gateway.cli.devices import change, enroll_all  # noqa: PLC0415 as above
 
     if every == (device_id is not None):
-        raise click.UsageError("name one device, or say --all")
+        raise click.UsageError("name one device, or give --all")
     config = config_of(config_file, data_dir)
     asked = (
         enroll_all(config, as_json=as_json)

@@ -239,7 +239,7 @@ async def of_upstream(upstream: Upstream) -> AsyncIterator[Finding]:
 
 
 def key_remedy(text: str) -> str:
-    """What to do about a key of which `probe_key` says *text*."""
+    """What to do about a key for which `probe_key` returned *text*."""
     return next((remedy for words, remedy in KEY_REMEDIES.items() if words in text), SILENT_REMEDY)
 
 

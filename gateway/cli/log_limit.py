@@ -1,6 +1,6 @@
 """Repeats in the log: of one cause one line in an interval, its traceback once, and a count.
 
-A cause is what a line says with its fields, or where an exception arose. Lines below WARNING pass.
+A cause is a line with its fields, or where an exception arose. Lines below WARNING pass.
 """
 
 import logging

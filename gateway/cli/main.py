@@ -37,7 +37,7 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 @click.version_option(package_name="ai-telemetry-gateway")
 def main() -> None:
     """Receives AI telemetry, counts every call once, keeps it on disk before it
-    states yes, and forwards it.
+    answers, and forwards it.
     """
 
 
@@ -109,7 +109,7 @@ def demo(keep: bool) -> None:  # noqa: FBT001 a flag of the command line
 @click.option("--path", default="/v1/traces", show_default=True, help="Where the payload would be posted.")
 @click.option("--content-type", default="application/x-protobuf", show_default=True, help="Of the payload.")
 @click.option("--content-encoding", default="", help="gzip, deflate, zstd; empty for none.")
-@click.option("--explain", is_flag=True, help="Tell of each item what became of it, and which name gave each field.")
+@click.option("--explain", is_flag=True, help="Report the outcome of each item, and which name gave each field.")
 @click.option("--json", "as_json", is_flag=True, help="With --explain: one JSON object an item.")
 @click.option(
     "--config",
@@ -327,7 +327,7 @@ def check(
     connects: bool,  # noqa: FBT001 a flag of the command line
     schema: bool,  # noqa: FBT001 the same
 ) -> None:
-    """Check all that `run` checks, and state all faults at once. Changes nothing.
+    """Check all that `run` checks, and print all faults at once. Changes nothing.
 
     \b
     Examples:
@@ -442,7 +442,7 @@ def spool_backup(config_file: Path | None, data_dir: Path | None, as_json: bool,
 @data_dir_option
 @json_option
 def spool_acknowledge(config_file: Path | None, data_dir: Path | None, as_json: bool) -> None:  # noqa: FBT001 as above
-    """State that you have seen what the spool lost: the gateway is not degraded by it any more."""
+    """Confirm that you have seen what the spool lost: the gateway is no longer degraded by it."""
     from gateway.cli.spool import print_acknowledged  # noqa: PLC0415 as above
 
     sys.exit(asyncio.run(print_acknowledged(config_of(config_file, data_dir), as_json=as_json)))
@@ -517,7 +517,7 @@ def dead_letters_list(config_file: Path | None, data_dir: Path | None, as_json: 
 @json_option
 @click.argument("id_", metavar="ID", type=click.IntRange(min=1))
 def dead_letters_show(config_file: Path | None, data_dir: Path | None, as_json: bool, id_: int) -> None:  # noqa: FBT001 as above
-    """Show one with its record, and what the upstream said."""
+    """Show one with its record and the upstream's answer."""
     from gateway.cli.dead_letters import print_letter  # noqa: PLC0415 as above
 
     sys.exit(asyncio.run(print_letter(config_of(config_file, data_dir), id_, as_json=as_json)))

@@ -1,4 +1,4 @@
-"""`run` and `service run`: start, state where, wait for a signal, stop."""
+"""`run` and `service run`: start, print the addresses, wait for a signal, stop."""
 
 import asyncio
 import gc
@@ -176,7 +176,7 @@ async def reload_on(
 
 
 async def count_repeats() -> None:
-    """State how often lines repeated that were left out of the log."""
+    """Log how often lines repeated that were left out of the log."""
     while True:
         await asyncio.sleep(LOOK_FOR_REPEATS_S)
         for text, repeats in REPEATS.ended():

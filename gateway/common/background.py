@@ -25,6 +25,6 @@ def run_in_background(stack: AsyncExitStack, work: Coroutine[Any, Any, None], na
 
 
 def _log_failure(task: asyncio.Task[None]) -> None:
-    """State that *task* ended by an error: what it does is not done any more."""
+    """Log that *task* ended by an error: its work is no longer done."""
     if not task.cancelled() and (error := task.exception()) is not None:
         log.error("a background task ended", task=task.get_name(), error=type(error).__name__, at=places(error))

@@ -1,5 +1,4 @@
-"""Long computations beside the event loop: in a thread, so that whoever else waits gets
-the interpreter in between.
+"""Long computations in a thread, so that the event loop gets the interpreter in between.
 
 Not a second core: the interpreter's lock is handed over every `SWITCH_S`
 (`gateway.cli.running`), and a single call into C keeps it for as long as it takes. What runs

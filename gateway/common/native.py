@@ -28,7 +28,7 @@ def load(environ: Mapping[str, str]) -> tuple[ModuleType | None, str]:
     """
     wanted = environ.get(VARIABLE) or "auto"
     if wanted not in {"auto", "native", "python"}:
-        raise ValueError(f"{VARIABLE} is none of auto, native, python")
+        raise ValueError(f"{VARIABLE}: one of auto, native, python is needed")
     if wanted == "python":
         return None, f"{VARIABLE}=python"
     module, why_not = _installed()

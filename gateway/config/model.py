@@ -686,7 +686,7 @@ class Config(Options):
     def operators_are_known(self) -> Self:
         emails = [operator.email.casefold() for operator in self.operators]
         if len(set(emails)) < len(emails):
-            raise ValueError("operators: an e-mail stands there twice")
+            raise ValueError("operators: an e-mail is listed twice")
         if emails and all(operator.role == "viewer" for operator in self.operators):
             raise ValueError("operators: one of them needs the role operator, or no one could change a key")
         if self.operator_identity.certificate and (self.tls.admin is None or self.tls.admin.client_ca_file is None):

@@ -96,7 +96,7 @@ def parse_address(value: object) -> Address:
     text = str(value).strip() if isinstance(value, str | int) and value is not True else ""
     if text.startswith("unix:") and len(text) > len("unix:"):
         if not HAS_UNIX_SOCKETS:
-            raise ValueError("names a Unix socket, which Python has none of on this system: set host:port")
+            raise ValueError("names a Unix socket, which Python does not support on this system: set host:port")
         return UnixAddress(Path(text.removeprefix("unix:")))
     host, _, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]") if host.startswith("[") else host

@@ -95,7 +95,7 @@ class Forbidden(GatewayError):
 
 
 class DeviceBlocked(Forbidden):
-    """A device that is blocked, whoever sends for it."""
+    """A device that is blocked, whatever key sends for it."""
 
 
 class DeviceUnknown(GatewayError):

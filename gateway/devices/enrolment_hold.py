@@ -2,7 +2,7 @@
 does (`devices.gate: hold`).
 
 Records travel in the order of their acceptance, so what came since the first contact of such a
-device waits with it, whoever sent it. It goes on when the service knows the device or refuses it,
+device waits with it, whatever sent it. It goes on when the service knows the device or refuses it,
 and `LONGEST_MS` after the first contact in any case.
 """
 

@@ -299,7 +299,7 @@ class DeviceLaneStore:
         return self.beats_under_way() + [no for no, at_s in self._retry_at_s.items() if at_s > now_s]
 
     def _beat_call(self, device: Device) -> DeviceCall:
-        """Without the scope to ping, a device's ping goes as a heartbeat, which states as much."""
+        """Without the scope to ping, a heartbeat is sent in place of a device's ping."""
         wall_ms = self._store.told_ms
         if device.beat == b"" and self._calls.grants("ping"):
             return DeviceCall("ping", device.sent_id)

@@ -221,5 +221,5 @@ def _counting(explanation: Explanation, reason: str) -> str:
 
 
 def _counted(explanation: Explanation) -> str:
-    """What the point counts, which is all that was said of it so far."""
+    """What the point counts: all that is explained of it so far."""
     return explanation.because.rpartition("; ")[2]

@@ -1,4 +1,4 @@
-"""How many bytes came over a connection, as the system counts them: grpc does not say.
+"""How many bytes came over a connection, as the system counts them: grpc does not report it.
 
 A connection is found by its peer among the process's own sockets, and is held open by nothing here.
 """

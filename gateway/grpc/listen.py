@@ -174,7 +174,7 @@ def rights_of_files(mode: int) -> Iterator[None]:
 
 
 def fault_of(address: TcpAddress | UnixAddress) -> OSError:
-    """Why *address* cannot be bound: grpc itself does not say."""
+    """Why *address* cannot be bound, which grpc does not report."""
     try:
         if isinstance(address, UnixAddress):
             with unix_socket.new() as tried:

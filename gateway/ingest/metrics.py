@@ -199,8 +199,8 @@ class MetricsPipeline:
         return payloads
 
     async def _keep(self, payloads: Sequence[Waiting], *, is_last: bool) -> None:
-        """Count and write *payloads*, and state their senders; of a failure only
-        if this *is_last* of the tries.
+        """Count and write *payloads*, and resolve the futures of their senders; after a failure
+        only if this *is_last* of the tries.
         """
         try:
             await self._count_and_write(payloads)

@@ -48,7 +48,7 @@ class Taken(NamedTuple):
 
     @property
     def receipt(self) -> Receipt:
-        """How many items were taken, ignored, rejected; what the answer says beside that."""
+        """How many items were taken, ignored and rejected, and what else the answer states."""
         calls, points, *_ = self.admitted
         items = ignored = 0
         rejected: list[Rejection] = []

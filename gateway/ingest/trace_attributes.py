@@ -40,13 +40,13 @@ class _Call(NamedTuple):
     row: bytes
     received_ms: int
     lacks: frozenset[str]
-    """Fields of the attribution that neither it nor its trace said."""
+    """Fields of the attribution that neither it nor its trace states."""
 
 
 @dataclass(slots=True)
 class _Trace:
     said: dict[str, Any] = field(default_factory=dict)
-    """An attribution; what is said later goes over it."""
+    """An attribution; what is stated later replaces it."""
     calls: deque[_Call] = field(default_factory=lambda: deque(maxlen=MAX_CALLS))
 
 
@@ -98,7 +98,7 @@ class TraceAttributes:
 
     def _completed(self, call: Record, trace: _Trace, row: bytes, context: Context) -> bytes | None:
         """Rule 1: the completed record; None where nothing is added to it. It is remembered
-        for what may be said yet.
+        for what may be stated later.
         """
         attribution = cast("dict[str, Any]", call["attribution"])
         before = orjson.dumps(attribution)
@@ -130,7 +130,7 @@ def _over(before: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _observation(name: str, call: _Call, said: dict[str, Any], at_ms: int, context: Context) -> dict[str, Any]:
-    """A record of the call that knows nothing but what is *said* of its trace."""
+    """A record of the call with nothing but what is *said* of its trace."""
     return {
         "schema": SCHEMA,
         "record_id": call.record_id,

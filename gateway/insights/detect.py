@@ -120,7 +120,7 @@ def what_is_lost(gap: Gap) -> str:
     """In whole per cent, so that the text does not change with every export."""
     model = shown(gap["model"])
     if not gap["tokens_by_calls"]:
-        return f"no call of {model} arrives, and its metrics tell of tokens"
+        return f"no call of {model} arrives, and its metrics report tokens"
     lost = (gap["tokens_by_metrics"] - gap["tokens_by_calls"]) * 100 // gap["tokens_by_metrics"]
     return f"{lost} % of the tokens of {model or 'calls without a model'} are in metrics and in no call"
 

@@ -52,7 +52,7 @@ class Operators:
             return "operator"
         role = self._roles.get(known.casefold())
         if role is None:
-            raise Forbidden("the connection names a person who is none of the configured operators")
+            raise Forbidden("the connection names a person who is not one of the configured operators")
         return role
 
 

@@ -197,7 +197,7 @@ def _refuse_unknown(shape: ListShape, pairs: Iterable[tuple[str, str]]) -> None:
 def _single(pairs: Iterable[tuple[str, str]], name: str) -> str | None:
     values = {value for key, value in pairs if key == name}
     if len(values) > 1:
-        raise BadListRequest(f"{name}: it stands more than once, with different values; one is needed")
+        raise BadListRequest(f"{name}: it is given more than once, with different values; one is needed")
     return values.pop() if values else None
 
 

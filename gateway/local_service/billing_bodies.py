@@ -165,13 +165,13 @@ def _cbf_start(row: Fields, month: str) -> int:
     if "lineitem/type" in row:
         choice(row, "lineitem/type", LINE_ITEM_TYPES)
     if "resource/id" not in row and any(name.startswith("resource/tag:") for name in row):
-        raise Invalid("missing_resource/id", "resource/id: it is needed beside a tag")
+        raise Invalid("missing_resource/id", "resource/id: needed beside a tag")
     return _ms(time)
 
 
 def _check_cell(name: str, value: object) -> None:
     if name not in _COLUMNS and _FREE_COLUMN.fullmatch(name) is None:
-        raise Invalid("unknown_column", "a column is none of the Common Bill Format")
+        raise Invalid("unknown_column", "a column is not one of the Common Bill Format")
     if not isinstance(value, str):
         raise Invalid(f"invalid_{name}", f"{name}: all values are strings")
     if name in _NUMBERS:
@@ -228,7 +228,7 @@ def _focus_start(row: Fields, day: str) -> int:
     """When a sound row of *day* begins, in milliseconds since 1970."""
     for name in row:
         if name not in FOCUS_COLUMNS and not name.startswith("x_"):
-            raise Invalid("unknown_column", f"a column is none of FOCUS {FOCUS_VERSION}, and does not begin with x_")
+            raise Invalid("unknown_column", f"a column is not one of FOCUS {FOCUS_VERSION}, and does not begin with x_")
     for name in FOCUS_COSTS:
         _check_number(name, present(row, name))
     for name in FOCUS_TEXTS:

@@ -124,7 +124,7 @@ def _sound_filter(filter_: Fields) -> dict[str, list[str]]:
 
 def _values(name: str, values: object) -> list[str]:
     if name not in DIMENSIONS and FREE_DIMENSION.fullmatch(name) is None:
-        raise Invalid("unrecognized_filter", "filter: a key is no dimension that is known")
+        raise Invalid("unrecognized_filter", "filter: a key is not a known dimension")
     if not isinstance(values, list) or not 1 <= len(values) <= MAX_VALUES:
         raise Invalid("invalid_filter", f"filter: each dimension needs 1 to {MAX_VALUES} values")
     texts = [value for value in values if isinstance(value, str) and value]
@@ -145,7 +145,7 @@ def _value(record: Fields, kind: Kind) -> str:
 
 def _no_value(record: Fields) -> str:
     if "value" in record:
-        raise Invalid("invalid_value", "value: a delete has none")
+        raise Invalid("invalid_value", "value: a delete takes none")
     return ""
 
 

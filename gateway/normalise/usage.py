@@ -1,4 +1,4 @@
-"""The partition of tokens: what a sender said, as the record has it. Pure.
+"""The partition of tokens: what a sender stated, as the record has it. Pure.
 
 1. `input_tokens` includes cache reads and writes, `output_tokens` includes reasoning.
 2. What a sender's whole holds is decided by the first of these (`Proof`):
@@ -148,7 +148,7 @@ def partition(  # noqa: C901 - flat: it runs once for every call
 
 
 def _is_empty(counts: dict[str, int]) -> bool:
-    """Whether every count is 0, less the total: it says nothing of input and output."""
+    """Whether every count is 0, less the total: it states nothing of input and output."""
     return not any(count for name, count in counts.items() if name != "total")
 
 

@@ -62,8 +62,8 @@ class Refused:
         self._entries: dict[tuple[int, str, str], _Entry] = {}
         """The one refused last stands last."""
         self._logged_ms: dict[tuple[int, str, str], int] = {}
-        """Outlives the entry, else whoever asks for all routes in
-        turn gets a line for each request."""
+        """Outlives the entry, or a peer that asks for all routes in turn would get a line for each
+        request."""
 
     def note(
         self, status: int, reason: str, route: str, peer: str, key: str | None = None, remedy: str | None = None

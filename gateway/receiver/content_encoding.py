@@ -1,8 +1,8 @@
 """Content codings: compressed bytes -> blocks of plain bytes, each bounded. Pure.
 
-A decoder gives blocks of at most `BLOCK_BYTES`, so that whoever sums them stops a bomb one block
-after the limit. Input is fed in slices of `SLICE_BYTES`: the libraries copy what they have not
-consumed yet, which over a whole body is quadratic.
+A decoder gives blocks of at most `BLOCK_BYTES`, so that the caller who sums them stops a bomb one
+block after the limit. Input is fed in slices of `SLICE_BYTES`: the libraries copy what they have
+not consumed yet, which over a whole body is quadratic.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Binds a server to an address of the configuration, and states what it became."""
+"""Binds a server to an address of the configuration, and returns the address that it got."""
 
 import asyncio
 import socket

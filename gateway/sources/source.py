@@ -38,7 +38,7 @@ class Thread(NamedTuple):
     who: Mapping[str, str]
     """Attribution fields, as in `Picked.who`."""
     at_ms: int
-    """When it was said; 0 for unknown."""
+    """When it was stated; 0 for unknown."""
 
 
 @dataclass(slots=True)

@@ -1,7 +1,7 @@
 """Which sums are kept of an hour and of a day, and how many series of each. Pure.
 
-A grain tells some dimensions apart and adds up over the others, so that the question for one
-dimension reads few rows. Bounds limit the series of one grain in one hour or day. A series beyond
+A grain keeps some dimensions and sums over the others, so that a question about one dimension reads
+few rows. Bounds limit the series of one grain in one hour or day. A series beyond
 them is folded step by step: into one whose dimensions of `FINE` are "other", then into one whose
 dimensions are all "other", then into one whose currency is "other", whose cost is then unknown. So
 every count and every sum of tokens stays exact, and every sum of money up to the last step.
@@ -29,7 +29,7 @@ FORGOTTEN_ID: Final = 2
 """Ids that are no names; those of names begin above 15."""
 
 Ids = tuple[int, ...]
-"""Of names, as `COLUMNS` has them; 0 where the grain does not tell the dimension apart."""
+"""Of names, as `COLUMNS` has them; 0 for a dimension that the grain sums over."""
 
 MANY: Final = frozenset[Dimension]({"user", "device_id"})
 FINE: Final = frozenset[Dimension]({"project", "user", "device_id", "service_name", "key"})
@@ -72,7 +72,7 @@ GRAINS: Final = (
 
 
 def grain_for(dimensions: Collection[Dimension], span: int) -> Grain:
-    """The coarsest grain of *span* that tells *dimensions* apart."""
+    """The coarsest grain of *span* that keeps *dimensions*."""
     return next(grain for grain in GRAINS if grain.most(span) and grain.dimensions.issuperset(dimensions))
 
 

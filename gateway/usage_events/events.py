@@ -216,7 +216,7 @@ def with_id_in_metadata(item: dict[str, Any]) -> dict[str, Any]:
 
 
 def event_record(item: dict[str, Any], content: bytes, unlike: bytes, now_ms: int) -> dict[str, Any]:
-    """The event as it is kept and sent. Its id is the sender's, or made of what the sender said.
+    """The event as it is kept and sent. Its id is the sender's, or made of what the sender stated.
 
     Without an id and a time *unlike* keeps it apart from others that state the same.
     """

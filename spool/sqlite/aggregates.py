@@ -79,8 +79,8 @@ class SqliteSeries:
         return await self._spool.ask(lambda c, _: due_held(c, received_through_ms, most))
 
     async def turn_back(self, now_ms: int) -> None:
-        """The clock states *now_ms*: an aggregate received later than that waits no
-        longer than one received now.
+        """The clock was set back to *now_ms*: an aggregate received later than that waits no longer
+        than one received now.
         """
         await self._spool.ask(
             lambda c, _: c.execute("UPDATE held SET received_ms=? WHERE received_ms>?", (now_ms, now_ms)).rowcount

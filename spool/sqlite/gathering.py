@@ -84,7 +84,7 @@ class Gathering:
 
     @property
     def size(self) -> int:
-        """Bytes that were gathered, or taken and not yet said to have `landed`."""
+        """Bytes that were gathered, or taken and not yet `landed`."""
         return self._open.size + self._committing_bytes
 
     def chunk(self, lane: Lane) -> _OpenChunk:

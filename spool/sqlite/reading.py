@@ -1,4 +1,4 @@
-"""What the file of a stopped gateway states.
+"""What the file of a stopped gateway holds.
 
 Nothing in it is changed: no lane is opened or closed, nothing expires.
 """

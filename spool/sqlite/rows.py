@@ -421,8 +421,8 @@ def buried(
 
 
 def count_sent_again(connection: sqlite3.Connection, batch: Batch, *, refused: int) -> None:
-    """Records that were delivered before were sent once more: they stay delivered, whatever the
-    upstream states of them now.
+    """Count records that were delivered before and sent once more: they stay delivered, whatever
+    the upstream answers now.
     """
     side_counts.add(connection, batch.lane, "sent_again.delivered", len(batch.records) - refused)
     side_counts.add(connection, batch.lane, "sent_again.refused", refused)
@@ -456,7 +456,7 @@ def released(connection: sqlite3.Connection, batch: Batch, *, answered: bool) ->
 
 
 def note_silence(connection: sqlite3.Connection, lane: Lane) -> None:
-    """What lies frozen in *lane* may have gone out without an answer, by whoever had it before."""
+    """Count a try of each frozen batch of *lane*: an earlier pump may have sent it unanswered."""
     connection.execute("UPDATE batch SET attempts=attempts+1 WHERE lane=?", (lane,))
 
 

@@ -1,4 +1,4 @@
-"""Settled records, read along: for whoever counts what was kept without being a lane that sends it.
+"""Settled records for readers that count them and are not a lane that sends them.
 
 A settled chunk never changes (`rows.settle`), so one that was read needs no second
 look. How far a reader has come is its own to remember; chunks that every lane is done

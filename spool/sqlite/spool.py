@@ -344,7 +344,7 @@ class SqliteSpool:
             self._loop.call_soon_threadsafe(self._done, result, gathered)
 
     def _done(self, result: GroupResult, gathered: Gathered) -> None:
-        """State everyone what became of the commit."""
+        """Resolve the futures of all who wait for the commit."""
         self._counters = result.counters
         self._room = result.room or self._room
         self._gathering.landed(gathered, is_measured=result.room is not None)
@@ -472,7 +472,7 @@ class SqliteSpool:
 
         self._freezes[lane] = self._freezes.get(lane, 0) + 1
         is_replay_turn = self._freezes[lane] % REPLAY_EVERY == 0
-        async with self._freezing[lane]:  # whoever comes next must see what is leased here
+        async with self._freezing[lane]:  # the next caller must see what is leased here
             found = await self.ask_behind(freeze)
             if isinstance(found, Batch):
                 leased.add(found.batch_id)
@@ -506,16 +506,14 @@ class SqliteSpool:
         self._leased[batch.lane].discard(batch.batch_id)
 
     async def is_ready(self, lane: Lane, *, max_records: int, max_bytes: int) -> bool:
-        """Whether the lane has anything to send now, leased or not;
-        for whoever watches that it moves.
-        """
+        """Whether the lane has anything to send now, leased or not; for a watchdog."""
         limits = Limits(max_records, max_bytes, self.settings.linger_ms)
         now_ms = self._now_ms()
         return await self.ask_behind(lambda connection, _: rows.is_ready(connection, lane, limits, now_ms))
 
     def forget_leases(self, lane: Lane) -> None:
-        """Whoever held batches of *lane* is gone: they go out again
-        as they are, under the same ids.
+        """The pump that held batches of *lane* is gone: they go out again as they are, under the
+        same ids.
         """
         self._leased[lane].clear()
         self._freezing[lane] = asyncio.Lock()
@@ -602,9 +600,7 @@ class SqliteSpool:
         await self._maintain_dead_letters()
 
     async def _note_time(self) -> None:
-        """For the next start; a full disk does without: then the last
-        acceptance states the time.
-        """
+        """For the next start; not on a full disk, where the last acceptance gives the time."""
         seen = Seen(self._now_ms(), self._wall_ms())
         with suppress(SpoolFull):
             await self.ask_behind(lambda connection, _: rows.note_time(connection, seen))
@@ -800,7 +796,7 @@ class SqliteSpool:
     async def close(self) -> None:
         """Commit what waits and close the file.
 
-        Frozen batches stay frozen; whoever still asks is refused.
+        Frozen batches stay frozen; later requests are refused.
         """
         await self._note_time()
         await self._write_summary(is_final=True)

@@ -47,8 +47,7 @@ class SqliteUnitCostLane:
         """Batch -> its stream, while the pump has it."""
         self._ready_ms: int | None = None
         self._may_have_gone_out = True
-        """What lies frozen may have been sent by whoever had it
-        before, who can state nothing any more."""
+        """Frozen batches may have been sent before a restart, with an outcome that nobody knows."""
 
     @property
     def gateway_id(self) -> str:

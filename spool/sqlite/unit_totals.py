@@ -164,8 +164,7 @@ class _Ledger:
         self._put(place, changed(self._total(place), change, starts_whole=self._starts_whole(place)))
 
     def _delete_below(self, wide: TotalKey) -> None:
-        """Everything that *wide* covers comes to nothing, which the wide delete
-        itself states the upstream.
+        """Delete every total that *wide* covers; at the upstream the wide delete itself does so.
 
         Where others send to the stream as well, nothing is whole for longer
         than it takes to freeze it.

@@ -31,15 +31,13 @@ def gateway(tmp_path: Path) -> Iterator[GatewayProcess]:
 
 
 def ask(gateway: GatewayProcess, *arguments: str, **environ: str) -> Ended:
-    """A command that is reported the data directory, and nothing of the
-    listener unless *environ* does.
-    """
+    """A command that is given the data directory, and the listener only by *environ*."""
     return run_telemetry_gateway(*arguments, "--data-dir", str(gateway.data_dir), "--json", environ=environ)
 
 
 @contextmanager
 def listening(port: int) -> Iterator[list[bytes]]:
-    """Whoever took a port that became free; all that is said to it."""
+    """Another process that took a port that became free; all that it receives."""
     heard: list[bytes] = []
 
     def hear(server: socket.socket) -> None:
@@ -68,7 +66,7 @@ def test_a_command_with_the_data_directory_alone_asks_the_running_gateway(
     ended = ask(gateway, *command)
     assert ended.code == 0, ended.err
     if command == ("spool", "status"):
-        assert ended.json["version"], "of the running gateway: the files tell none"
+        assert ended.json["version"], "of the running gateway: the files hold none"
 
 
 def test_the_file_is_the_users_own_and_gone_after_a_clean_stop(gateway: GatewayProcess) -> None:

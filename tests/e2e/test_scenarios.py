@@ -1,12 +1,12 @@
-"""What happens in real life, asked to the running gateway over its socket: the service's
+"""What happens in real life, sent to the running gateway over its socket: the service's
 totals must be the truth, once.
 
 Spans, metrics and logs are made and sent by the real OpenTelemetry SDK; those of coding
 assistants are captured ones. Most tests share a gateway, in which each has services of its own,
 so `Telling` compares outcomes before and after.
 
-Scenarios of the callbacks that gateways post themselves (LiteLLM's `generic_api` and `otel` at
-once, state) go where it states `THROUGH A GATEWAY`.
+Scenarios of the callbacks that gateways post themselves (such as LiteLLM's `generic_api` and `otel`
+at once) stand under `THROUGH A GATEWAY`.
 """
 
 import json
@@ -64,7 +64,7 @@ def billed(
 
 
 class Telling:
-    """What one test states a gateway, and what became of it."""
+    """What one test reports to a gateway, and its outcomes."""
 
     def __init__(self, gateway: GatewayProcess) -> None:
         self.gateway = gateway

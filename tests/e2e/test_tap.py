@@ -114,7 +114,7 @@ def test_without_a_gateway_or_its_token_nothing_is_shown(gateway: GatewayProcess
     token = (gateway.data_dir / "admin-token").read_text().strip()
     wrong = httpx.get(f"{gateway.admin_url}/v2/tap?modle=x", headers={"Authorization": token})
     assert wrong.status_code == 400
-    assert "modle is no filter: outcome, provider, model" in wrong.text
+    assert "modle is not a filter: one of outcome, provider, model" in wrong.text
     ended = run_telemetry_gateway("tap", "--data-dir", str(tmp_path / "none"))
     assert ended.code == 1
     assert "no gateway runs" in ended.err

@@ -240,7 +240,7 @@ async def test_the_whole_gateway_starts_and_runs_on_a_wrong_clock_and_tells_true
             assert answer.status == 200
         wall.wrong_ms = wrong_ms - offset_ms
         async with asyncio.timeout(10):
-            while gateway.status()["lanes"][AI_TELEMETRY]["oldest_pending_age_s"] is None:  # noqa: ASYNC110 upkeep states no one
+            while gateway.status()["lanes"][AI_TELEMETRY]["oldest_pending_age_s"] is None:  # noqa: ASYNC110 upkeep has no event
                 await asyncio.sleep(0.01)
         lane = gateway.status()["lanes"][AI_TELEMETRY]
         assert (lane["pending"], lane["expired"]) == (4 * (number + 1), 0)

@@ -163,7 +163,7 @@ class GatewayProcess:
             try:
                 status = self.status()
             except urllib.error.URLError:
-                return None  # it may just be gone: the caller's wait states so
+                return None  # it may just be gone: the caller's wait reports it
             counts = status["lanes"][lane]
             return status if counts["pending"] == 0 and counts["kept"] >= at_least else None
 

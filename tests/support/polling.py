@@ -1,4 +1,4 @@
-"""Waiting for what no event states: a process that ends, a figure that moves, a port that listens.
+"""Waiting for what has no event: a process that ends, a figure that moves, a port that listens.
 
 A condition is looked at again and again; the pauses between only spare the CPU, and nothing is
 concluded from their length.

@@ -35,7 +35,9 @@ class Tool:
         known, in_path = self.input_schema["properties"], names_in(self.operation.path)
         for name in arguments:
             if name not in known:
-                raise BadPayload(f"{name[:100]} is no argument of {self.name}: {', '.join(known) or 'it has none'}")
+                raise BadPayload(
+                    f"{name[:100]} is not an argument of {self.name}: {', '.join(known) or 'it takes none'}"
+                )
         path = {name: _path_text(name, arguments.get(name)) for name in in_path}
         query = [
             (name, text)

@@ -81,7 +81,7 @@ def pushed(source: Source, method: str, path: str, responses: Json, *, with_toke
         "parameters": [*path_parameters(path), {"$ref": "#/components/parameters/ContentEncoding"}],
         "requestBody": {
             "required": True,
-            "description": "JSON, an array of it, or one document a line, whatever Content-Type says; OTLP too.",
+            "description": "JSON, an array of it, or one document a line, whatever the Content-Type; OTLP too.",
             "content": {"application/json": {"schema": {}}, "application/x-protobuf": {"schema": {}}},
         },
         "responses": responses,

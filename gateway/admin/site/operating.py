@@ -65,7 +65,7 @@ async def change(
 def present(store: Any) -> Any:
     """Raises NotFound."""
     if store is None:
-        raise NotFound("this gateway has none of these")
+        raise NotFound("this gateway does not keep them")
     return store
 
 

@@ -148,7 +148,7 @@ class Figure(NamedTuple):
 
 
 def headline(sums: UsageSums) -> list[Figure]:
-    """Calls, tokens, and the shares that tell how far the figures can be trusted."""
+    """Calls, tokens, and the shares that show how far the figures can be trusted."""
     calls = sums.calls
     return [
         Figure("Calls", words.number(calls), str(calls)),

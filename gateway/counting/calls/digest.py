@@ -92,7 +92,7 @@ class CallDigest(NamedTuple):
     session: int
     """The session in the group; 0 where the report states none."""
     place: int
-    """Where the service runs; 0 where the report states it not."""
+    """Where the service runs; 0 where the report does not state it."""
     request: int
     """Fingerprint of the request id, another one where the call
     failed; 0 where the report states none."""

@@ -223,7 +223,7 @@ class Ledger:
         self._relate(first)
 
     def _said(self, ref: int, rows: bytes, first: int, places: Sequence[int]) -> bytes | None:
-        """What the report at *ref* said; None where it was decided about, or let go."""
+        """The row of the report at *ref*; None where it was decided about, or forgotten."""
         where, began = split_ref(ref), split_ref(first)
         if where.seq == began.seq and where.idx >= began.idx:
             return _without_chains(rows, places[where.idx - began.idx])
@@ -352,8 +352,8 @@ class Ledger:
         return found
 
     def _relate(self, ref: int) -> None:
-        """The call at *ref* needs a verdict too, if it still settles: whoever
-        comes due first decides for both.
+        """The call at *ref* needs a verdict too, if it still settles: the first that comes due
+        decides for both.
         """
         where = split_ref(ref)
         chunk = self._chunks.get(where.seq)
@@ -440,8 +440,8 @@ class Ledger:
         return found
 
     def turn_back(self, now_ms: int) -> None:
-        """The clock states *now_ms*: a chunk received later than that waits no
-        longer than one received now.
+        """The clock was set back to *now_ms*: a chunk received later than that waits no longer than
+        one received now.
         """
         for chunk in self._chunks.values():
             chunk.received_ms = min(chunk.received_ms, now_ms)

@@ -38,7 +38,7 @@ def merge(reports: Sequence[Record], record_id: str, *, stamped: Record | None =
 
     Whose call it is, *stamped* states first, the fullest of those that came under a key
     with labels: no other report may write over what the key fixes. A gateway's cache
-    hit makes the call unbilled, whoever else reports it. A reported cost goes before an
+    hit makes the call unbilled, whatever else reports it. A reported cost goes before an
     estimate, which goes before none.
     """
     merged: dict[str, Any] = dict(reports[0])

@@ -2,10 +2,10 @@
 
 Of each sender's session the lowest rank seen so far is counted; once something of it was forwarded,
 the rank of that stays, whatever comes later. When the way that counts falls silent for `HOLD_MS`
-(its exporter was switched off, state), the others are weighed anew, so that nothing is lost for
-good. Sessions are compared where both sides state one, and so are places: a report without a
-session stands for all sessions of its group, as does whoever is compared with it. (Codex' logs
-state the host and the session, its spans neither.)
+(its exporter was switched off, for example), the others are weighed anew, so that nothing is lost
+for good. Sessions are compared where both sides state one, and so are places: a report without a
+session stands for all sessions of its group, and so does a report that is compared with it. (Codex'
+logs state the host and the session, its spans neither.)
 
 Keys for what was stated, for reports that state none, and for all reports together hold that, of
 sessions times places. Their value is the time of the last report of the way that counts (s, from
@@ -129,5 +129,5 @@ def _remembered_keys(group: int, session: int, place: int) -> tuple[int, int, in
 
 
 def _fitting(stated: int) -> tuple[int, ...]:
-    """What reports may have said that contradicts nothing *stated*."""
+    """What other reports may state without contradicting *stated*."""
     return (stated, _NONE) if stated else (_ANY,)

@@ -469,7 +469,7 @@ def _suppress_ancestors(
             parent = call_of.get(parent_ref)
             if child is not None and parent is not None and child is not parent:
                 below.setdefault(id(parent), {})[id(child)] = child
-    # Fewest descendants first: whoever stands below another has fewer than that other.
+    # Fewest descendants first: a call below another has fewer than that other.
     above_others = [call for call in calls if id(call) in below and not call.covered]
     for call in sorted(above_others, key=lambda c: (len(below[id(c)]), _canonical(c.members[0]))):
         counted = [c for c in below[id(call)].values() if not c.covered and not _is_begun(c)]

@@ -134,7 +134,7 @@ class Rows:
         return self.fact(ref) is not None and self.member(ref) is None and not self.is_moved(ref)
 
     def is_moved(self, ref: int) -> bool:
-        """Whether the report stands in a later chunk: what is at *ref* states nothing any more."""
+        """Whether the report stands in a later chunk: what is at *ref* is no longer valid."""
         where = split_ref(ref)
         chunk = self._chunks.get(where.seq)
         if chunk is not None:

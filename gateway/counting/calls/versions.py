@@ -2,9 +2,9 @@
 becomes one record. Pure.
 
 An exporter may send a span before its usage is known (a stream that goes on, a batch that was cut)
-and again when it is. A report that states what an earlier one said is a duplicate at once; one that
-states something else is kept beside it until their time is up. Then they stand in the cluster as
-one report under the first one's reference, and the most complete of them is believed. What comes
+and again when it is. A report that states the same as an earlier one is a duplicate at once; one
+that states something else is kept beside it until their time is up. Then they stand in the cluster
+as one report under the first one's reference, and the most complete of them is believed. What comes
 after the first report was let go changes nothing.
 """
 
@@ -25,7 +25,7 @@ SAME_SPAN = "duplicate.same_span"
 
 
 class Versions:
-    """First report of a span -> the later ones that said something else."""
+    """First report of a span -> the later ones that differ from it."""
 
     __slots__ = ("_first", "_later")
 
@@ -127,8 +127,8 @@ class Folded:
         return self.alias.get(ref, ref)
 
     def unfold(self, verdict: Verdict) -> None:
-        """Say in *verdict* what becomes of every report: of a span that stands, the
-        first one stands for all.
+        """Complete *verdict* with the outcome of every report: of a span that stands, the first one
+        stands for all.
         """
         for slot, refs in verdict.merged.items():
             verdict.merged[slot] = [x for ref in refs for x in self._refs(ref)]

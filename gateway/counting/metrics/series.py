@@ -22,8 +22,8 @@ class State(NamedTuple):
     measurements: int
     """Of a histogram; -1 for what counts none."""
     seen_ms: int
-    """When this was last written down, in ms of our clock: states
-    that no one repeats are forgotten."""
+    """When this was last written down, in ms of our clock: a state whose series is not reported
+    again is forgotten."""
 
 
 class Report(NamedTuple):

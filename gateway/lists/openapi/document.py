@@ -40,7 +40,7 @@ def read_folder(package: str, folder: str) -> Json:
 
 def merged(parts: Iterable[Json]) -> Json:
     """Objects are laid into each other, lists one behind the other. Raises ValueError for
-    a name that stands twice.
+    a name that is defined twice.
     """
     whole: Json = {}
     for part in parts:
@@ -53,7 +53,7 @@ def merged(parts: Iterable[Json]) -> Json:
             elif isinstance(before, list) and isinstance(value, list):
                 whole[name] = before + value
             else:
-                raise ValueError(f"{name} stands twice")
+                raise ValueError(f"{name} is defined twice")
     return whole
 
 

@@ -265,7 +265,7 @@ def _agrees(picked: Extracted, usage: Mapping[str, Json]) -> bool:
 
 
 def take_answer(picked: Extracted, answer: Answer) -> None:
-    """Fill in the names and parts that a raw answer has and no attribute of its own said."""
+    """Fill in the names and parts of a raw answer that no attribute states."""
     texts = picked.texts
     for field, value in (
         ("response_id", answer.response_id),

@@ -81,7 +81,7 @@ def _found(data_dir: Path) -> str | None:
 
 
 def _has_sound_header(path: Path) -> bool:
-    """Whether SQLite can write to a file of these formats: of others it states no damage.
+    """Whether SQLite can write to a file of these formats; others it does not report as damaged.
 
     Raises SpoolError.
     """

@@ -53,7 +53,7 @@ def _votes(database: Path) -> list[bool]:
 
 
 def _has_cell_beyond(page: bytes) -> bool:
-    """Whether a page states a cell that lies past where a small page ends."""
+    """Whether a page has a cell beyond the end of a small page."""
     count = int.from_bytes(page[3:5], "big")
     cells = page[8 : min(8 + 2 * count, _SMALL)]
     return any(int.from_bytes(cells[at : at + 2], "big") >= _SMALL for at in range(0, len(cells), 2))

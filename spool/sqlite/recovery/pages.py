@@ -122,13 +122,13 @@ def _values(payload: bytes) -> list[Value]:
         serial, at = _varint(payload, at)
         types.append(serial)
     if at != header_bytes:
-        raise Damaged("a record's header does not end where it says")
+        raise Damaged("a record's header does not end at its stated size")
     values: list[Value] = []
     for serial in types:
         value, at = _value(payload, at, serial)
         values.append(value)
     if at != len(payload):
-        raise Damaged("a record does not end where it says")
+        raise Damaged("a record does not end at its stated size")
     return values
 
 

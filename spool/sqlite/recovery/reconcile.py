@@ -260,7 +260,7 @@ def mend_batches(connection: sqlite3.Connection, lane: Lane) -> None:
 
 
 def balance(connection: sqlite3.Connection, counters: Counters, lane: Lane, now_ms: int, *, is_counted: bool) -> int:
-    """Make the lane's counters state what its rows state; how many records are known to be gone."""
+    """Make the lane's counters agree with its rows; how many records are known to be gone."""
     counter = counters.lane(lane)
     before = LaneCounters(counter.kept, counter.delivered, counter.pending, counter.dead_lettered, counter.expired)
     counted = rows.recount(connection, lane)

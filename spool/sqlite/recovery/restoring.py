@@ -25,7 +25,8 @@ def settle_restored(data_dir: Path, now_ms: int) -> Restored:
     1. Totals of unit cost that the upstream may have newer ones of are read there before they are
        replaced. What waits to be sent stays as it is, but for deletions of streams: one would take
        what was sent after the backup, and becomes a dead letter.
-    2. The summaries beside it state what it states, so that the start takes it for no old copy.
+    2. The summaries beside it are made to agree with it, so that the start does not take it for an
+       old copy.
 
     Raises SpoolTooNew, SpoolError.
     """

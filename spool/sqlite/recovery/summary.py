@@ -3,7 +3,7 @@ hold it were the damaged ones, or the database were gone.
 
 The gateway's id, the counters, how far each lane is, and what was lost before. Written at the
 start, each minute and at the end, so after a clean end it states what the database states, and else
-what it said at most a minute before. It is kept twice, under names that one pattern does not
+what it held at most a minute before. It is kept twice, under names that one pattern does not
 match. Only a salvage reads it, and the start, which takes its absence for a finding.
 """
 

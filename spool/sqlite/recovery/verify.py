@@ -44,8 +44,8 @@ def verify_stopped(data_dir: Path) -> Verified:
 
 
 def verify(data_dir: Path) -> Verified:
-    """The files as they are now, beside whoever has them open. Raises SpoolTooNew, SpoolError when
-    they cannot be opened at all.
+    """Check the files as they are now, also while a gateway has them open. Raises SpoolTooNew,
+    SpoolError when they cannot be opened at all.
 
     Pages that are damaged leave a note, so that the next start looks at the
     whole file and salvages it.
@@ -125,4 +125,4 @@ def bad_figures(connection: sqlite3.Connection) -> Iterator[Finding]:
         for outcome, n in rows.recount(connection, lane).items():
             counted = getattr(counters.lane(lane), outcome)
             if counted != n:
-                yield Finding("figures", f"{lane}: {outcome} is {counted}, and the rows say {n}")
+                yield Finding("figures", f"{lane}: {outcome} is {counted}, and the rows hold {n}")

@@ -26,8 +26,7 @@ from spool.sqlite.writer import load_counters, save_counters
 T = TypeVar("T")
 
 STATE_LANES = (DEVICES, UNIT_COST)
-"""What they deliver states how things are now (a heartbeat, a running total):
-sent again later it would be wrong."""
+"""Lanes that deliver a present state (a heartbeat, a running total), which would be wrong later."""
 
 
 class Ask(Protocol):
@@ -48,7 +47,7 @@ class SqliteDeadLetters:
         wake: Callable[[Lane], None],
     ) -> None:
         """*number_chunk*, called inside an operation, gives the number of a new chunk; *wake*
-        states a lane that something is ready.
+        notifies a lane that something is ready.
         """
         self._ask = ask
         self._number_chunk = number_chunk

@@ -31,7 +31,7 @@ START_TIMEOUT_S = 30.0
 
 async def until_free(client: WorkerClient) -> None:
     async with asyncio.timeout(START_TIMEOUT_S):
-        while not client.is_free:  # noqa: ASYNC110 it states no one
+        while not client.is_free:  # noqa: ASYNC110 it has no event
             await asyncio.sleep(0.01)
 
 

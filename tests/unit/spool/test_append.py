@@ -44,7 +44,7 @@ async def test_appends_that_come_during_a_commit_go_into_the_next_one(spool: Sql
     blocker = sqlite3.connect(data_dir / "spool.db", isolation_level=None)
     blocker.execute("BEGIN IMMEDIATE")
     first = append(spool, [b"0"])
-    while spool._gathering._open.size:  # noqa: ASYNC110 until the writer took it, which states no one
+    while spool._gathering._open.size:  # noqa: ASYNC110 until the writer took it, which has no event
         await asyncio.sleep(0)
     others = [append(spool, [b"x"]) for _ in range(20)]
     blocker.execute("ROLLBACK")
