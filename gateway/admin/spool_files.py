@@ -70,7 +70,7 @@ BACK_UP: Final = Operation(
 )  # fmt: skip
 ACKNOWLEDGE: Final = Operation(
     method="POST", path="/v2/spool/acknowledge", id="acknowledgeSpoolLosses", tag="Spool",
-    summary="State that an operator has seen what the spool lost: the gateway is not degraded by it any more",
+    summary="Confirm that an operator has seen what the spool lost: the gateway is no longer degraded by it",
     handler=acknowledge, answer=Answer("They are acknowledged.", "AcknowledgedLosses"),
 )  # fmt: skip
 OPERATIONS: Final[tuple[Operation[SpoolFiles, Any], ...]] = (VERIFY, BACK_UP, ACKNOWLEDGE)

@@ -18,7 +18,7 @@ CHUNK_BYTES = 500
 
 
 class LateChunks(Mapping[int, LateChunk | None]):
-    """Chunk seq -> its rows, or None where the spool has them no more; what was read first is
+    """Chunk seq -> its rows, or None where the spool no longer has them; what was read first is
     forgotten first.
     """
 

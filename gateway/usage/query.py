@@ -58,7 +58,7 @@ class AsOf(NamedTuple):
 
 class UsageQueries:
     """Questions on *database*. Every method raises DatabaseUnavailable; those with a range raise
-    BadRange for hours that are kept no more.
+    BadRange for hours that are no longer kept.
     """
 
     def __init__(self, database: Database, *, now_ms: Callable[[], int], follower: UsageFollower | None = None) -> None:

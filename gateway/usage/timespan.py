@@ -52,7 +52,7 @@ class Segment(NamedTuple):
 
 def segments(within: TimeRange, *, now_hour: int, hours_from: int, interval: Interval = "day") -> list[Segment]:
     """The rows that cover *within*: days where it has whole ones, hours for the rest; by *interval*
-    hour, hours only. Raises BadRange where those hours are kept no more.
+    hour, hours only. Raises BadRange where those hours are no longer kept.
     """
     first, end = within
     if end > now_hour:  # nothing is later

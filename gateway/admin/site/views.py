@@ -43,7 +43,7 @@ async def tabs(store: Views | None) -> list[tuple[str, str, bool]]:
 
 
 async def load_one(request: web.Request) -> dict[str, Any]:
-    """Raises NotFound, BadListRequest for hours that are kept no more, DatabaseUnavailable."""
+    """Raises NotFound, BadListRequest for hours that are no longer kept, DatabaseUnavailable."""
     store, queries = present(request.app[STORES].views), present(request.app[STORES].usage)
     view = await store.read(request.match_info["view_id"])
     question = read_question(question_of(view, store.now_ms()), store.now_ms())

@@ -42,7 +42,7 @@ def without_price_maps(body: bytes) -> bytes:
 class _Maps:
     """Where the price maps of a body end; asked for from its begin on.
 
-    Calls of one model have the same map: it is compared at once, and looked through no more. What
+    Calls of one model have the same map: it is compared at once, and not looked through again. What
     is looked for is found once, and one that is not the same is not compared again.
     """
 

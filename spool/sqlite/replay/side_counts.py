@@ -34,6 +34,6 @@ def read(connection: sqlite3.Connection) -> dict[tuple[Lane, str], int]:
 
 
 def gone(connection: sqlite3.Connection, lane: Lane) -> int:
-    """Records of *lane* that are counted dead_lettered and whose bytes are no more."""
+    """Records of *lane* that are counted dead_lettered and whose bytes are gone."""
     counts = read(connection)
     return sum(counts.get((lane, name), 0) for name in GONE)
