@@ -17,7 +17,7 @@ def billing() -> None:
 @billing.command("show")
 @config_option
 @data_dir_option
-@click.option("--month", metavar="YYYY-MM", help="Of UTC; the current one without it.")
+@click.option("--month", metavar="YYYY-MM", help="A month of UTC; default: the current one.")
 @json_option
 def billing_show(config_file: Path | None, data_dir: Path | None, month: str | None, as_json: bool) -> None:  # noqa: FBT001 a flag of the command line
     """Show the days of a month: what was dropped, and what is due."""
@@ -29,11 +29,13 @@ def billing_show(config_file: Path | None, data_dir: Path | None, month: str | N
 @billing.command("send")
 @config_option
 @data_dir_option
-@click.option("--month", metavar="YYYY-MM", required=True, help="Of UTC.")
+@click.option("--month", metavar="YYYY-MM", required=True, help="A month of UTC.")
 @click.option(
     "--dry-run", is_flag=True, help="Show what would be dropped, have the upstream check it, and send nothing."
 )
-@click.option("--partial", is_flag=True, help="Also days that began before counting did: they replace what is there.")
+@click.option(
+    "--partial", is_flag=True, help="Drop also days that began before counting did; each replaces what is there."
+)
 @json_option
 def billing_send(
     config_file: Path | None,
@@ -43,7 +45,7 @@ def billing_send(
     partial: bool,  # noqa: FBT001 as above
     as_json: bool,  # noqa: FBT001 as above
 ) -> None:
-    """Drop the closed days of a month, each whole, whatever was dropped of it; wait for the end."""
+    """Drop every closed day of a month, also those dropped before, and wait for the outcome."""
     from gateway.cli.billing import print_plan, send_month  # noqa: PLC0415 as above
 
     work = print_plan if dry_run else send_month

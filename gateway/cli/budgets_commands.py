@@ -15,22 +15,22 @@ _FIELDS: Final = (
     click.option("--currency", help="A code of ISO 4217, such as USD."),
     click.option("--period", type=click.Choice(["day", "week", "month", "quarter", "year"]), help="UTC; a week begins on Monday."),
     click.option("--where", multiple=True, metavar="NAME=VALUE", help="Only these calls, such as team=core, or team= for unknown; may be repeated."),
-    click.option("--alert", multiple=True, type=_PERCENT, metavar="PERCENT", help="Alert when so much of the amount is spent; may be repeated."),
-    click.option("--alert-forecast", multiple=True, type=_PERCENT, metavar="PERCENT", help="The same of the forecast for the period."),
-    click.option("--stop-at", type=click.IntRange(0, 1000), metavar="PERCENT", help="From here on `hard_stop` of its state is true; 0 for never."),
+    click.option("--alert", multiple=True, type=_PERCENT, metavar="PERCENT", help="Alert when this share of the amount is spent; may be repeated."),
+    click.option("--alert-forecast", multiple=True, type=_PERCENT, metavar="PERCENT", help="Alert when the forecast reaches this share of the amount; may be repeated."),
+    click.option("--stop-at", type=click.IntRange(0, 1000), metavar="PERCENT", help="From this share on `hard_stop` of the state is true; 0 for never."),
     click.option("--webhook", help="Name in budgets.webhooks of the configuration; empty for budgets.webhook."),
 )  # fmt: skip
 _HELPS: Final = {
-    "list": "List them by name, each with what is spent.",
-    "create": """Make one; --amount, --currency and --period are needed.
+    "list": "List budgets by name, each with what is spent.",
+    "create": """Create a budget; --amount, --currency and --period are needed.
 
     \b
     Examples:
       telemetry-gateway budgets create Core --amount 90 --currency USD --period week
     """,
-    "show": "Show one with its latest alerts.",
-    "change": "Change what is named; alerts and filters are replaced as a whole.",
-    "delete": "Delete one with its alerts.",
+    "show": "Show a budget with its latest alerts.",
+    "change": "Change the given fields; alerts and filters are replaced as a whole.",
+    "delete": "Delete a budget with its alerts.",
 }
 
 

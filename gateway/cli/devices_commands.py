@@ -20,10 +20,10 @@ def devices() -> None:
 @data_dir_option
 @click.option("--state", multiple=True, help="Such as enrolled, offline, blocked; may be repeated.")
 @click.option("--kind", multiple=True, help="workstation, server or gateway; may be repeated.")
-@click.option("--limit", type=click.IntRange(min=1), help="At most so many; 50 without it.")
+@click.option("--limit", type=click.IntRange(min=1), help="Show at most this many; default 50.")
 @json_option
 def devices_list(config_file: Path | None, data_dir: Path | None, as_json: bool, **filters: Any) -> None:  # noqa: FBT001 a flag of the command line
-    """List them by id."""
+    """List devices by id."""
     from gateway.cli.devices import Filters, print_list  # noqa: PLC0415 starting the other commands must not cost its imports
 
     sys.exit(asyncio.run(print_list(config_of(config_file, data_dir), Filters(**filters), as_json=as_json)))
@@ -35,7 +35,7 @@ def devices_list(config_file: Path | None, data_dir: Path | None, as_json: bool,
 @json_option
 @click.argument("device_id", metavar="DEVICE")
 def devices_show(config_file: Path | None, data_dir: Path | None, as_json: bool, device_id: str) -> None:  # noqa: FBT001 as above
-    """Show one: its state and why, what it reported of itself, its enrolment."""
+    """Show a device: its state and why, what it reported of itself, its enrolment."""
     from gateway.cli.devices import print_device  # noqa: PLC0415 as above
 
     sys.exit(asyncio.run(print_device(config_of(config_file, data_dir), device_id, as_json=as_json)))
@@ -53,16 +53,16 @@ def _device_command(verb: str, meaning: str) -> None:
         sys.exit(asyncio.run(change(config_of(config_file, data_dir), device_id, verb, as_json=as_json)))
 
 
-_device_command("block", "Take nothing of it any more, and send nothing for it; over restarts, until it is unblocked.")
-_device_command("unblock", "Let it in again, out of a block or a quarantine, and enrol it anew.")
-_device_command("forget", "As if it had never been; if it speaks again, it is new. Also ends a block.")
+_device_command("block", "Take nothing from it and send nothing for it, also after restarts, until it is unblocked.")
+_device_command("unblock", "End its block or quarantine and enrol it again.")
+_device_command("forget", "Forget it and end its block; at its next contact it is new.")
 
 
 @devices.command("enroll")
 @config_option
 @data_dir_option
 @json_option
-@click.option("--all", "every", is_flag=True, help="Every device: for a service that lost them all.")
+@click.option("--all", "every", is_flag=True, help="Enrol every device, after the service lost them all.")
 @click.argument("device_id", metavar="[DEVICE]", required=False)
 def devices_enroll(
     config_file: Path | None,
@@ -71,7 +71,7 @@ def devices_enroll(
     every: bool,  # noqa: FBT001 as above
     device_id: str | None,
 ) -> None:
-    """Enrol one anew, or --all; at the rate of devices.enroll_per_s."""
+    """Enrol one device again, or all with --all, at the rate of devices.enroll_per_s."""
     from gateway.cli.devices import change, enroll_all  # noqa: PLC0415 as above
 
     if every == (device_id is not None):

@@ -99,17 +99,17 @@ label_option = click.option(
     help="Put on every record sent under the key; may be repeated.",
 )
 description_option = click.option("--description", help="What the key is for.")
-yes_option = click.option("--yes", is_flag=True, help="Go on though senders without a key will be refused.")
+yes_option = click.option("--yes", is_flag=True, help="Go on even though senders without a key will be refused.")
 
 
 @click.group()
 def keys() -> None:
-    """The keys that senders show: who may post, and what."""
+    """The keys of senders: who may post, and what."""
 
 
 @keys.command("create")
 @_on_gateway
-@click.option("--name", required=True, help="At least 3 characters; no two keys have the same.")
+@click.option("--name", required=True, help="At least 3 characters; unique.")
 @_grant_options
 @description_option
 @label_option
@@ -134,7 +134,7 @@ def create(place: "KeyPlace", as_json: bool, yes: bool, **asked: Any) -> None:  
 @description_option
 @label_option
 @_limit_options(may_go=False)
-@click.option("--if-missing", "if_missing", is_flag=True, help="Change nothing where there is one already.")
+@click.option("--if-missing", "if_missing", is_flag=True, help="Change nothing if there is one already.")
 @by_option
 @yes_option
 @json_option
@@ -168,7 +168,7 @@ def import_legacy(
 @click.option("--managed", multiple=True, help="Keys with this use case; may be repeated.")
 @click.option("--scope", multiple=True, help="Keys that grant this scope now; may be repeated.")
 @click.option("--sort", "sort_key", help="name, status, created_at, last_modified, last_accessed, scope_count, …")
-@click.option("--desc", is_flag=True, help="The last one first.")
+@click.option("--desc", is_flag=True, help="In descending order.")
 @click.option("--limit", type=click.IntRange(min=1), help="Of one page; --json shows one page, the table all.")
 @click.option("--cursor", help="With --json: the page that an earlier one named.")
 @json_option
@@ -202,7 +202,7 @@ def show(place: "KeyPlace", as_json: bool, key: str) -> None:  # noqa: FBT001 as
 @json_option
 @click.argument("key", metavar="NAME|ID")
 def edit(place: "KeyPlace", as_json: bool, key: str, **asked: Any) -> None:  # noqa: FBT001 as above
-    """Change what is given, and leave the rest. --scope and --managed
+    """Change the given fields and leave the rest. --scope and --managed
     replace all that the key may do.
     """
     from gateway.cli.keys import edit_key  # noqa: PLC0415 as above

@@ -107,7 +107,9 @@ def demo(keep: bool) -> None:  # noqa: FBT001 a flag of the command line
 
 @main.command()
 @click.option("--path", default="/v1/traces", show_default=True, help="Where the payload would be posted.")
-@click.option("--content-type", default="application/x-protobuf", show_default=True, help="Of the payload.")
+@click.option(
+    "--content-type", default="application/x-protobuf", show_default=True, help="Content-Type of the payload."
+)
 @click.option("--content-encoding", default="", help="gzip, deflate, zstd; empty for none.")
 @click.option("--explain", is_flag=True, help="Report the outcome of each item, and which name gave each field.")
 @click.option("--json", "as_json", is_flag=True, help="With --explain: one JSON object an item.")
@@ -115,7 +117,7 @@ def demo(keep: bool) -> None:  # noqa: FBT001 a flag of the command line
     "--config",
     "config_file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Read by its sources.generic, pricing and attributes.",
+    help="Apply its sources.generic, pricing and attributes.",
 )
 @click.argument("file", type=click.File("rb"), default="-")
 def normalise(
@@ -154,7 +156,7 @@ def normalise(
 @data_dir_option
 @click.option("--print", "prints", is_flag=True, help="Print the link alone; start no browser.")
 @click.option(
-    "--viewer", "is_viewer", is_flag=True, help="A link whose session reads, without keys, and changes nothing."
+    "--viewer", "is_viewer", is_flag=True, help="A link for a session that reads all but keys, and changes nothing."
 )
 def open_page(config_file: Path | None, data_dir: Path | None, prints: bool, is_viewer: bool) -> None:  # noqa: FBT001 flags of the command line
     """Open the page of the running gateway in a browser, by a link that works once."""
@@ -188,7 +190,7 @@ def doctor(config_file: Path | None, data_dir: Path | None, as_json: bool) -> No
 @main.command("top")
 @config_option
 @data_dir_option
-@click.option("--once", is_flag=True, help="Print one frame and end; so it does where stdout is no terminal.")
+@click.option("--once", is_flag=True, help="Print one frame and end, as where stdout is not a terminal.")
 def top(config_file: Path | None, data_dir: Path | None, once: bool) -> None:  # noqa: FBT001 a flag of the command line
     """Watch the running gateway: lanes, rates, today's calls and cost, senders, the slowest calls.
 
@@ -206,16 +208,16 @@ def top(config_file: Path | None, data_dir: Path | None, once: bool) -> None:  #
     "--outcome",
     multiple=True,
     type=click.Choice(["kept", "duplicate", "suppressed"]),
-    help="May be repeated, as all filters.",
+    help="May be repeated, like all filters.",
 )
 @click.option("--provider", multiple=True, help="Such as openai, aws.bedrock.")
-@click.option("--model", multiple=True, help="That answered, else that was asked for.")
+@click.option("--model", multiple=True, help="The model that answered, else the requested one.")
 @click.option("--team", multiple=True, help="Of the call's attribution.")
 @click.option("--project", multiple=True, help="As --team.")
 @click.option("--key", multiple=True, help="Name of the inbound key.")
 @click.option("--service", multiple=True, help="service.name of the sender.")
 @click.option("--device", multiple=True, help="Id of the device.")
-@click.option("--limit", type=click.IntRange(min=1), help="End after so many lines.")
+@click.option("--limit", type=click.IntRange(min=1), help="End after this many lines.")
 @json_option
 def tap(
     config_file: Path | None,
@@ -247,8 +249,8 @@ def tap(
 @click.option("--to", type=_FILE, required=True, help="The file to write; it must not exist.")
 @click.option("--encrypt", "encrypts", is_flag=True, help="Encrypt it to a passphrase (age format).")
 @passphrase_option
-@click.option("--work-dir", type=_FOLDER, help="Where copies of the databases wait; default: the data directory.")
-@click.option("--with-config", "has_config", is_flag=True, help="Put the file of --config in as well.")
+@click.option("--work-dir", type=_FOLDER, help="Where the databases are copied to first; default: the data directory.")
+@click.option("--with-config", "has_config", is_flag=True, help="Include the file of --config.")
 @json_option
 def backup(
     config_file: Path | None,
@@ -373,7 +375,10 @@ def service_run(
 @main.command()
 @click.argument("name", required=False)
 @click.option(
-    "--address", default="http://127.0.0.1:4318", show_default=True, help="The gateway's, as the product reaches it."
+    "--address",
+    default="http://127.0.0.1:4318",
+    show_default=True,
+    help="The gateway's address, as the product reaches it.",
 )
 @click.option("--grpc-address", default="127.0.0.1:4317", show_default=True, help="The same for OTLP over gRPC.")
 @json_option
@@ -383,7 +388,7 @@ def sources(
     grpc_address: str,
     as_json: bool,  # noqa: FBT001 a flag of the command line
 ) -> None:
-    """List what can send here, or show what to paste into the one called NAME.
+    """List the products that can send here, or show what to paste into the one called NAME.
 
     \b
     Examples:
@@ -489,7 +494,7 @@ def dead_letters() -> None:
 def _choice_options(command: Callable[..., None]) -> Callable[..., None]:
     """The filters that every command on dead letters has."""
     for option in (
-        click.option("--limit", type=click.IntRange(min=1), help="At most so many, the oldest first."),
+        click.option("--limit", type=click.IntRange(min=1), help="At most this many, the oldest first."),
         click.option("--until", help="Refused before: as --since."),
         click.option("--since", help="Refused then or later: 2h, 1d, or a time such as 2026-01-05T10:00:00Z."),
         click.option("--reason", multiple=True, help="The upstream's code; may be repeated."),
@@ -505,7 +510,7 @@ def _choice_options(command: Callable[..., None]) -> Callable[..., None]:
 @_choice_options
 @json_option
 def dead_letters_list(config_file: Path | None, data_dir: Path | None, as_json: bool, **choice: Any) -> None:  # noqa: FBT001 a flag of the command line
-    """List them, the oldest first: 50, or --limit."""
+    """List dead letters, the oldest first: 50, or --limit."""
     from gateway.cli.dead_letters import Choice, print_list  # noqa: PLC0415 as above
 
     sys.exit(asyncio.run(print_list(config_of(config_file, data_dir), Choice(**choice), as_json=as_json)))
@@ -517,7 +522,7 @@ def dead_letters_list(config_file: Path | None, data_dir: Path | None, as_json: 
 @json_option
 @click.argument("id_", metavar="ID", type=click.IntRange(min=1))
 def dead_letters_show(config_file: Path | None, data_dir: Path | None, as_json: bool, id_: int) -> None:  # noqa: FBT001 as above
-    """Show one with its record and the upstream's answer."""
+    """Show a dead letter with its record and the upstream's answer."""
     from gateway.cli.dead_letters import print_letter  # noqa: PLC0415 as above
 
     sys.exit(asyncio.run(print_letter(config_of(config_file, data_dir), id_, as_json=as_json)))

@@ -16,7 +16,7 @@ Parameter = Callable[[Any], Any]
 """A decorator that adds an option or an argument."""
 Load = Callable[[], "NamedResource[Any]"]
 
-_LIMIT = click.option("--limit", type=click.IntRange(min=1, max=500), help="At most so many; 50 without it.")
+_LIMIT = click.option("--limit", type=click.IntRange(min=1, max=500), help="Show at most this many; default 50.")
 _NAME = click.option("--name", help="A new name.")
 _ID_OR_NAME = click.argument("id_or_name", metavar="ID|NAME")
 

@@ -20,12 +20,12 @@ data_dir_option = click.option(
     "--data-dir", type=click.Path(path_type=Path, file_okay=False), help="Where everything is kept."
 )
 profile_option = click.option(
-    "--profile", type=click.Choice(PROFILES), help="Whose defaults hold; device forwards to another gateway."
+    "--profile", type=click.Choice(PROFILES), help="The defaults to use; device forwards to another gateway."
 )
 passphrase_option = click.option(
     "--passphrase-file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Its first line is the passphrase; no option takes it itself, for all processes see arguments.",
+    help="Its first line is the passphrase, which no option takes itself: other processes see arguments.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 

@@ -18,7 +18,7 @@ from gateway.cli.options import config_of, config_option, data_dir_option, json_
     type=click.Choice(["refused", "silent", "missing_usage"]),
     help="Only those with this warning; may be repeated.",
 )
-@click.option("--limit", type=click.IntRange(min=1), help="At most so many; 50 without it.")
+@click.option("--limit", type=click.IntRange(min=1), help="Show at most this many; default 50.")
 @json_option
 def senders(
     config_file: Path | None,
@@ -27,7 +27,7 @@ def senders(
     limit: int | None,
     as_json: bool,  # noqa: FBT001 a flag of the command line
 ) -> None:
-    """List who sends, the last one first, with what is wrong and what to do."""
+    """List senders, the latest first, with what is wrong and what to do."""
     from gateway.cli.senders import print_senders  # noqa: PLC0415 starting the other commands must not cost its imports
 
     config = config_of(config_file, data_dir)

@@ -13,7 +13,7 @@ from gateway.cli.options import config_of, config_option, data_dir_option, json_
 _DIMENSIONS = "provider, model, team, project, user, device_id, service_name, key, operation, source"
 
 from_option = click.option("--from", "since", help="The first day or hour, such as 2026-01-05; UTC.")
-to_option = click.option("--to", "until", help="The end, not included; without it, now.")
+to_option = click.option("--to", "until", help="The end, not included; default: now.")
 
 
 @click.command()
@@ -29,9 +29,9 @@ to_option = click.option("--to", "until", help="The end, not included; without i
     metavar="NAME=VALUE",
     help="Only these, such as team=core, or team= for unknown; may be repeated.",
 )
-@click.option("--view", help="Name of a saved view; what else is named replaces its own.")
+@click.option("--view", help="Name of a saved view; other options replace its own.")
 @click.option("--sort", help="cost, calls, input_tokens, output_tokens or name.")
-@click.option("--limit", type=click.IntRange(min=1, max=500), help="At most so many rows; 20 without it.")
+@click.option("--limit", type=click.IntRange(min=1, max=500), help="Show at most this many rows; default 20.")
 @json_option
 def usage(config_file: Path | None, data_dir: Path | None, as_json: bool, **options: Any) -> None:  # noqa: FBT001 a flag of the command line
     """Show calls, tokens and cost, of the last 30 days where no time is given."""
@@ -52,12 +52,12 @@ def usage(config_file: Path | None, data_dir: Path | None, as_json: bool, **opti
     type=click.Choice(["csv", "ndjson", "parquet", "focus"]),
     default="csv",
     show_default=True,
-    help="Of the rows.",
+    help="Format of the file.",
 )
 @click.option(
     "--interval",
     type=click.Choice(["day", "hour"]),
-    help="Of one row: a UTC day, without it, or an hour.",
+    help="What one row covers: a UTC day (default) or an hour.",
 )
 @click.option("--group-by", help=f"Up to three of {_DIMENSIONS}, separated by commas; provider,model,team without it.")
 @click.option(
@@ -74,7 +74,7 @@ def export(
     group_by: str | None,
     to: Path | None,
 ) -> None:
-    """Write usage by day or hour to a file; focus is CSV as FOCUS 1.2 has it."""
+    """Write usage by day or hour to a file; focus is CSV with the columns of FOCUS 1.2."""
     from gateway.cli.exporting import Typed  # noqa: PLC0415 as above
     from gateway.cli.exporting import export as write  # noqa: PLC0415 as above
 
@@ -116,18 +116,18 @@ def forget_user(
 @config_option
 @data_dir_option
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path, dir_okay=False))
-@click.option("--provider", help="Whose export it is, as records name it; needed for a CSV with columns of its own.")
+@click.option("--provider", help="The provider, as records name it; needed for a CSV with columns of its own.")
 @click.option(
     "--column",
     "columns",
     multiple=True,
     metavar="NAME=COLUMN",
-    help="Of such a CSV, such as date=Day; may be repeated.",
+    help="A column of such a CSV, such as date=Day; may be repeated.",
 )
 @click.option(
-    "--tolerance", default="1%", show_default=True, help="Differences up to this share of the larger are none."
+    "--tolerance", default="1%", show_default=True, help="Ignore differences up to this share of the larger figure."
 )
-@click.option("--currency", default="USD", show_default=True, help="Costs in others are left out.")
+@click.option("--currency", default="USD", show_default=True, help="Costs in other currencies are left out.")
 @json_option
 def reconcile(
     config_file: Path | None,

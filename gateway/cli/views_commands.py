@@ -1,4 +1,4 @@
-"""`telemetry-gateway views`: questions about usage that are kept."""
+"""`telemetry-gateway views`: saved questions about usage."""
 
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,22 +17,22 @@ _FIELDS: Final = (
     click.option("--range", help="Such as today, last_7_days, this_month, last_quarter; last_30_days without it."),
 )  # fmt: skip
 _HELPS: Final = {
-    "list": "List them by name.",
-    "create": """Keep a question about usage.
+    "list": "List views by name.",
+    "create": """Save a question about usage.
 
     \b
     Examples:
       telemetry-gateway views create "Core by model" --where team=core --range this_month
     """,
-    "show": "Show one; `usage --view NAME` shows what it asks for.",
-    "change": "Change what is named; the filter is replaced as a whole.",
-    "delete": "Delete one.",
+    "show": "Show a view; `usage --view NAME` shows its figures.",
+    "change": "Change the given fields; the filter is replaced as a whole.",
+    "delete": "Delete a view.",
 }
 
 
 @click.group()
 def views() -> None:
-    """Questions about usage that are kept, for `usage --view`, `export --view` and the page."""
+    """Saved questions about usage, for `usage --view`, `export --view` and the page."""
 
 
 def _load() -> "NamedResource[Any]":

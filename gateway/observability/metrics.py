@@ -239,7 +239,7 @@ DISK_FREE: Final = Name(
 QUARANTINED: Final = Name(
     "telemetry_gateway_quarantined_records",
     "gauge",
-    "Records on damaged pages of the spool that could not be read, now dead letters; absent when nobody knows how many.",
+    "Records on damaged pages of the spool that could not be read, now dead letters; absent when their number is unknown.",
 )
 QUARANTINE_BYTES: Final = Name(
     "telemetry_gateway_quarantine_bytes", "gauge", "Damaged files kept in quarantine/; above 0 somebody should look."
@@ -252,7 +252,7 @@ UNACKNOWLEDGED: Final = Name(
 LOST: Final = Name(
     "telemetry_gateway_spool_lost_records",
     "gauge",
-    "Records that the spool lost, not refused by the upstream; absent for what nobody knows.",
+    "Records that the spool lost, not refused by the upstream; absent for an unknown number.",
     ("lane",),
 )
 SALVAGES: Final = Name("telemetry_gateway_spool_salvages", "gauge", "Times that a damaged spool was salvaged.")
@@ -274,7 +274,7 @@ OVER_QUOTA: Final = Name(
 UNFORESEEN: Final = Name(
     "telemetry_gateway_unforeseen_errors",
     "counter",
-    "Errors nobody foresaw, of a sender's request or the admin listener's; reported as retryable.",
+    "Unforeseen errors, of a sender's request or the admin listener's; reported as retryable.",
 )
 IN_FLIGHT_BYTES: Final = Name(
     "telemetry_gateway_http_in_flight_bytes", "gauge", "Bytes of request bodies that have no answer yet."
@@ -285,12 +285,12 @@ ENROLMENTS: Final = Name(
 )
 BILLING_DAYS: Final = Name(
     "telemetry_gateway_billing_days", "gauge",
-    "Days of usage by what became of their billing drop; absent where no connection is configured.", ("state",),
+    "Days of usage by the state of their billing drop; absent where no connection is configured.", ("state",),
 )  # fmt: skip
 BILLING_STATE: Final = Name(
     "telemetry_gateway_billing_state", "gauge", "1 for the state that the lane of billing drops is in.", ("state",)
 )
-UP: Final = Name("telemetry_gateway_info", "gauge", "Always 1; its label says which release runs.", ("version",))
+UP: Final = Name("telemetry_gateway_info", "gauge", "Always 1; its label is the release that runs.", ("version",))
 
 NAMES: Final[tuple[Name, ...]] = (
     ITEMS_RECEIVED, ITEMS, ITEM_REASONS, LANE_RECORDS, LANE_DELIVERED, LANE_EXPIRED, LANE_OLDEST, LANE_BYTES, LANE_STATE,
