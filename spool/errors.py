@@ -25,7 +25,7 @@ class SpoolLocked(SpoolError):
 
 
 class NoSuchLane(SpoolError):
-    """The operation does not apply to this lane; the text names those to which it does."""
+    """The operation does not apply to this lane; the text names the lanes to which it applies."""
 
 
 class SpoolCorrupt(SpoolError):

@@ -19,7 +19,7 @@ from gateway.grpc.connections import Connections
 from gateway.receiver.body import Hold, Limits, too_large
 
 WINDOW_BYTES: Final = 64 * 1024
-"""What HTTP/2 lets in of a stream that is not read."""
+"""What HTTP/2 accepts of a stream that is not read."""
 SOON_S: Final = 0.01
 """Most messages are here by then, and nothing is asked about their connection."""
 NEW_AT_ONCE: Final = 8
@@ -79,7 +79,7 @@ class Awaited:
         return over if over < 0 else max(0.0, over - FRAMES_BYTES - message_bytes / FRAMES_OF)
 
     def _may_have(self, n_bytes: int) -> None:
-        """Hold what is needed for so many bytes."""
+        """Hold what is needed for *n_bytes*."""
         if self.refused.done():
             return
         most = self._limits.max_body_bytes

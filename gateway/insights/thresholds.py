@@ -13,7 +13,7 @@ class Window(NamedTuple):
 
     hours: int
     times: float
-    """It must hold at least so many times what is usual."""
+    """It must hold at least this many times the usual figure."""
 
 
 # ---- spikes of spend and tokens

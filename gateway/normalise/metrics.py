@@ -1,4 +1,4 @@
-"""Metric data points -> usage points, and the outcome of every point that is none.
+"""Metric data points -> usage points, and the outcome of every other point.
 Pure: no clock, no I/O, no state.
 
 1. A metric that no table knows is ignored, point by point; so are gauges, sums that may fall,

@@ -316,7 +316,7 @@ def names_makers(name: str | None) -> bool:
 
 @lru_cache(maxsize=1024)
 def named_provider(sent: str | None) -> str | None:
-    """The well-known value of a provider's name; None for a word that is none."""
+    """The well-known value of a provider's name; None for any other word."""
     if sent is None:
         return None
     name = sent.strip().lower()

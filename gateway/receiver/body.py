@@ -182,7 +182,7 @@ class Hold:
             self.charge.give_back()
 
     def release(self) -> int:
-        """Give back whatever is still held; so many bytes."""
+        """Give back whatever is still held; how many bytes that was."""
         held_bytes = self._held_bytes
         if held_bytes:
             self._budget.drain.left(held_bytes)

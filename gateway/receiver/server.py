@@ -292,7 +292,7 @@ class Receiver:
 
 
 def http_span(method: str, path: str, status: int) -> tuple[str, dict[str, str]]:
-    """Name and attributes of a request's span; a method that is none of HTTP's is not repeated."""
+    """Name and attributes of a request's span; a method unknown to HTTP is not repeated."""
     known = method if method in KNOWN_METHODS else "_OTHER"
     attributes = {"http.request.method": known, "http.route": path, "http.response.status_code": str(status)}
     return f"{known} {path}", attributes

@@ -11,7 +11,7 @@ KNOWN_REQUESTS: Final = 10
 """Before a sender's silence means anything."""
 SILENT_LEAST_MS: Final = 3_600_000
 SILENT_TIMES: Final = 2
-"""Silent for so many times its longest silence before."""
+"""Silent for this many times its longest silence before."""
 CALLS_LEAST: Final = 20
 MISSING_SHARE: Final = 0.05
 REFUSED_WITHIN_MS: Final = 3_600_000

@@ -30,7 +30,7 @@ _SEAM = re.compile(rb"\}\s*+\{")
 """Between two objects; without one there is nothing to look for."""
 
 MAX_BAD_LINES = 20_000
-"""Each costs some 15 µs; whatever stands behind so many is rejected as one item."""
+"""Each costs some 15 µs; all beyond this number is rejected as one item."""
 
 ReadLine = Callable[[str], Json]
 """A line of a log that is no JSON -> its document; raises ValueError when it is no such line."""

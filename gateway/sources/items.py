@@ -84,7 +84,7 @@ def spoken_ms(value: Json) -> float | None:
 
 
 def http_status(value: Json) -> int | None:
-    """The status of an answer, 100 to 599; None for what is none."""
+    """The status of an answer, 100 to 599; None for any other value."""
     status = count_of(value)
     if status is None or not HTTPStatus.CONTINUE <= status < 600:  # noqa: PLR2004 - the last class
         return None

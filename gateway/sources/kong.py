@@ -97,7 +97,7 @@ def _entry(entry: dict[str, Json], position: str, out: SourceRead, context: Cont
 
 
 def _place(name: str) -> str:
-    """A plugin's name for a position; a key that is none is not repeated."""
+    """A plugin's name for a position; a key that is not one is not repeated."""
     return name if name in _PLUGINS else "*"
 
 

@@ -27,7 +27,7 @@ class UsageSums:
     """Of these: the provider used tokens, and the sender did not state them."""
     calls_without_cost: int = 0
     calls_without_price: int = 0
-    """Of these: the tokens are known, so a price is what lacks."""
+    """Of these: the tokens are known, so only a price is missing."""
     input_tokens: int | None = None
     """With cache reads and cache writes."""
     output_tokens: int | None = None

@@ -118,10 +118,10 @@ class Fault(NamedTuple):
 
 
 def unknown_field_text(number: int, name: str, kind: Kind) -> str:
-    """A record of *kind* has a field *name*, its field *number*, that is none of its kind's.
+    """The text for the field *name*, at *number*, which records of *kind* do not have.
 
-    The name is reported where it is the other kind's. Any other may be whatever the
-    sender has, also a secret.
+    Only a name of the other kind is quoted: any other may be anything that the sender has, also a
+    secret.
     """
     other: Kind = "metric" if kind == "allocation" else "allocation"
     known = f"{OF_KIND[kind]} are {', '.join(FIELDS[kind])}"

@@ -122,7 +122,7 @@ def read_shape(body: bytes, more_dimensions: AbstractSet[str] = frozenset()) -> 
 
 
 def check_stream(name: object) -> str:
-    """The name of a stream. Raises BadUnitCost for what is none."""
+    """The name of a stream. Raises BadUnitCost for text that is not one."""
     if not isinstance(name, str) or STREAM_NAME.fullmatch(name) is None:
         raise BadUnitCost(Fault("invalid_stream"))
     return name

@@ -46,7 +46,7 @@ def is_older(document: Mapping[str, Json]) -> bool:
 
 
 def older_report(document: Mapping[str, Json]) -> Report | CallType:
-    """The report of a call, or the type of what is none."""
+    """The report of a call; the type of a document that reports none."""
     kind = call_type(_text(document, "call_type").removeprefix("litellm."))
     if kind.kind in {"step", "other"}:
         return kind

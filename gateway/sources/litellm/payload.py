@@ -122,7 +122,7 @@ def is_payload(document: Mapping[str, Json]) -> bool:
 
 
 def report_of(document: dict[str, Json]) -> Report | CallType:
-    """The report of a call, or the type of what is none."""
+    """The report of a call; the type of a document that reports none."""
     sent = document.get("call_type")
     kind = call_type(sent if isinstance(sent, str) else "")
     if kind.kind in {"step", "other"}:
