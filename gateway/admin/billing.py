@@ -94,7 +94,7 @@ SHOW: Final = Operation(
 )  # fmt: skip
 SEND: Final = Operation(
     method="POST", path=f"{BILLING}/send", id="sendBilling", tag="Billing",
-    summary="Drop the closed days of a month, whatever was dropped of it",
+    summary="Drop every closed day of a month, also those dropped before",
     text="The lane sends them one after the other; `GET /v2/billing` states how far it is.",
     handler=send, body=SendBilling, errors=(404, 503),
     answer=Answer("How many days are wanted; of a dry run, what they hold.", _object(
