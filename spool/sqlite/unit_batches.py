@@ -20,6 +20,7 @@ from spool.sqlite import unit_streams
 from spool.sqlite.rows import Limits, Waiting
 from spool.sqlite.unit_streams import May
 from spool.sqlite.unit_totals import begin_with_sums, stream_with
+from spool.sqlite.unit_waiting import WaitingStreams
 from spool.store import Refusal
 from spool.unit_cost import (
     CREATE_STREAM,
@@ -58,6 +59,7 @@ def freeze(
     connection: sqlite3.Connection,
     counters: Counters,
     leased: set[int],
+    waiting: WaitingStreams,
     limits: Limits,
     moment: Moment,
     *,
@@ -72,8 +74,9 @@ def freeze(
     found_frozen = _next_frozen(connection, leased, moment.now_ms, may)
     if found_frozen is not None:
         return frozen(connection, found_frozen)
-    settle_nothing(connection, counters)
-    found = _next_stream(connection, moment.now_ms, may)
+    while found := waiting.first(connection, moment.now_ms, may):
+        if not _settle_nothing(connection, counters, found[0]):
+            break
     if found is None:
         return None
     stream_id, since_ms = found
@@ -98,40 +101,29 @@ def _next_frozen(connection: sqlite3.Connection, leased: set[int], now_ms: int, 
     return None if row is None else str(row[0])
 
 
-def _next_stream(connection: sqlite3.Connection, now_ms: int, may: May) -> tuple[int, int] | None:
-    """(stream, since when it waits) of the stream that waits longest and has no batch."""
-    asked = "deleting>0" if may.delete else "0"
-    asked += " OR creating>0" if may.create else ""
-    sendable = (
-        "stream NOT IN (SELECT stream FROM unit_batch)"  # noqa: S608 - own SQL, whole numbers
-        f" AND stream NOT IN (SELECT id FROM unit_stream WHERE {unit_streams.kept_back(now_ms, may)})"
-    )
-    found: tuple[int, int] | None = connection.execute(
-        "SELECT stream, min(since_ms) FROM ("  # noqa: S608 - own SQL, whole numbers
-        "SELECT stream, min(since_ms) AS since_ms FROM unit_total WHERE records>0 GROUP BY stream"
-        f" UNION ALL SELECT id, asked_ms FROM unit_stream WHERE (creating>0 OR deleting>0) AND ({asked})"
-        f") WHERE {sendable} GROUP BY stream ORDER BY 2 LIMIT 1"
-    ).fetchone()
-    return found
-
-
-def is_ready(connection: sqlite3.Connection, leased: set[int], since_ms: int, now_ms: int, may: May) -> bool:
+def is_ready(
+    connection: sqlite3.Connection, leased: set[int], waiting: WaitingStreams, since_ms: int, now_ms: int, may: May
+) -> bool:
     """Whether there is a batch, or something that waits since then, which may be sent now."""
     if leased or _next_frozen(connection, leased, now_ms, may) is not None:
         return True
-    found = _next_stream(connection, now_ms, may)
+    found = waiting.first(connection, now_ms, may)
     return found is not None and found[1] <= since_ms
 
 
-def settle_nothing(connection: sqlite3.Connection, counters: Counters) -> None:
-    """What came to nothing before any of it was sent needs no sending: a sum of zero
-    changes nothing at the upstream.
+def _settle_nothing(connection: sqlite3.Connection, counters: Counters, stream_id: int) -> bool:
+    """What of the stream came to nothing before any of it was sent needs no sending: a sum of zero
+    changes nothing at the upstream. Whether anything did.
     """
-    is_nothing = "records>0 AND NOT whole AND value='0'"
-    (records,) = connection.execute(f"SELECT coalesce(sum(records), 0) FROM unit_total WHERE {is_nothing}").fetchone()  # noqa: S608 - own SQL
+    is_nothing = "stream=? AND records>0 AND NOT whole AND value='0'"
+    (records,) = connection.execute(
+        f"SELECT coalesce(sum(records), 0) FROM unit_total WHERE {is_nothing}",  # noqa: S608 - own SQL
+        (stream_id,),
+    ).fetchone()
     if records:
-        connection.execute(f"UPDATE unit_total SET records=0 WHERE {is_nothing}")  # noqa: S608 - own SQL
+        connection.execute(f"UPDATE unit_total SET records=0 WHERE {is_nothing}", (stream_id,))  # noqa: S608 - own SQL
         _ended(counters, delivered=records)
+    return bool(records)
 
 
 def frozen(connection: sqlite3.Connection, batch_id: str) -> Frozen:

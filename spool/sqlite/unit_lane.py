@@ -16,6 +16,7 @@ from spool.sqlite.commits import Commits
 from spool.sqlite.rows import Limits, Waiting
 from spool.sqlite.unit_batches import Frozen, Moment
 from spool.sqlite.unit_streams import May
+from spool.sqlite.unit_waiting import WaitingStreams
 from spool.store import Depth, Refusal
 from spool.unit_cost import BaseRecord, Stream
 
@@ -45,6 +46,8 @@ class SqliteUnitCostLane:
         """Whether a deletion waits that may not be sent."""
         self._leased: dict[str, int] = {}
         """Batch -> its stream, while the pump has it."""
+        self._waiting = WaitingStreams()
+        """Used by the writer's thread alone."""
         self._ready_ms: int | None = None
         self._may_have_gone_out = True
         """Frozen batches may have been sent before a restart, with an outcome that nobody knows."""
@@ -70,7 +73,9 @@ class SqliteUnitCostLane:
         def freeze(connection: sqlite3.Connection, counters: Counters) -> tuple[Frozen | Waiting | None, bool]:
             if may_have_gone_out:
                 unit_batches.note_silence(connection)
-            found = unit_batches.freeze(connection, counters, leased, limits, moment, can_read=can_read, may=may)
+            found = unit_batches.freeze(
+                connection, counters, leased, self._waiting, limits, moment, can_read=can_read, may=may
+            )
             return found, not may.delete and unit_streams.waits_for_a_key(connection)
 
         found, self.keeps_deletions = await self._spool.ask(freeze)
@@ -117,7 +122,10 @@ class SqliteUnitCostLane:
     async def is_ready(self, lane: Lane, *, max_records: int, max_bytes: int) -> bool:
         now_ms, linger_ms = self._spool.age_ms(), self._spool.settings.linger_ms
         leased, may = set(self._leased.values()), self._may
-        return await self._spool.ask(lambda c, _: unit_batches.is_ready(c, leased, now_ms - linger_ms, now_ms, may))
+        waited_ms = now_ms - linger_ms
+        return await self._spool.ask(
+            lambda c, _: unit_batches.is_ready(c, leased, self._waiting, waited_ms, now_ms, may)
+        )
 
     def forget_leases(self, lane: Lane) -> None:
         self._leased.clear()

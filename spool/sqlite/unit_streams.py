@@ -131,9 +131,10 @@ def states(connection: sqlite3.Connection) -> list[StreamState]:
     """The streams in use, by name."""
     found = connection.execute(
         "SELECT id, name, kind, granularity, dimensions, creating+deleting"
-        " + (SELECT coalesce(sum(records), 0) FROM unit_total WHERE stream=unit_stream.id)"
-        " + (SELECT coalesce(sum(records), 0) FROM unit_item JOIN unit_batch USING (batch_id)"
-        " WHERE unit_batch.stream=unit_stream.id) FROM unit_stream WHERE NOT gone ORDER BY name"
+        " + (SELECT coalesce(sum(records), 0) FROM unit_total WHERE stream=unit_stream.id AND records>0)"
+        " + coalesce(batched.records, 0) FROM unit_stream LEFT JOIN (SELECT stream, sum(records) AS records"
+        " FROM unit_item JOIN unit_batch USING (batch_id) GROUP BY stream) batched ON batched.stream=unit_stream.id"
+        " WHERE NOT gone ORDER BY name"
     )
     return [
         StreamState(id_, name, Shape(kind, granularity, tuple(orjson.loads(dimensions))), pending)

@@ -1,5 +1,6 @@
 """Unit-cost streams in the spool: made, deleted, begun anew, in order with their records."""
 
+import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from spool.events import RepeatKey
 from spool.record import UNIT_COST, Batch
 from spool.sqlite.recovery.restoring import settle_restored
 from spool.store import Refusal
-from spool.unit_cost import NAME_BLOCKED_MS, Mismatch, Shape, TotalKey
+from spool.unit_cost import NAME_BLOCKED_MS, Mismatch, Rules, Shape, TotalKey
 from tests.support.unit_streams import METRIC, SHAPE, STREAM, UnitRig, metered, place
 
 
@@ -232,3 +233,35 @@ async def test_a_deletion_from_a_backup_waits_for_an_operator(rig: UnitRig, tmp_
     depth = other.spool.depth(UNIT_COST)
     assert (depth.pending, depth.dead_lettered) == (0, 2)
     await other.close()
+
+
+async def test_shipping_costs_as_much_for_a_stream_however_many_wait(tmp_path: Path) -> None:
+    """Counted in steps of SQLite; the longest wait goes first, and what comes meanwhile last."""
+    work = []
+    for streams in (200, 800):
+        rig = UnitRig(tmp_path / str(streams))
+        rig.store = rig.spool.events(Rules("replace", 1000))
+        for first in range(0, streams, 100):
+            await rig.keep(*(metered(1, stream=f"s{number:04}") for number in range(first, first + 100)))
+            rig.clock.now_ms += 1
+        hundreds_of_steps = [0]
+
+        def count(connection: sqlite3.Connection, _: object, steps: list[int] = hundreds_of_steps) -> None:
+            def tick() -> int:
+                steps[0] += 1
+                return 0
+
+            connection.set_progress_handler(tick, 100)
+
+        await rig.spool.ask(count)
+        batch = await rig.frozen()
+        await rig.keep(metered(1, stream="new"))
+        rig.far.apply(batch)
+        await rig.lane.ack(batch)
+        await rig.ship()
+        work.append(hundreds_of_steps[0])
+        order = [stream for stream, _ in rig.far.operations]
+        waited = [int(stream[1:]) // 100 for stream in order[:-1]]
+        assert (waited, order[-1]) == (sorted(waited), "new")
+        await rig.close()
+    assert work[1] < 8 * work[0], "quadratic is 16"
