@@ -116,8 +116,8 @@ def admin_listener(config: Config) -> Written:
 
 def unanswered(locked: SpoolLocked, base: str, error: Exception) -> str:
     return (
-        f"{locked}; {base} does not answer ({type(error).__name__}): leave out listen.admin and"
-        " TELEMETRY_GATEWAY_LISTEN_ADMIN, and the address that the gateway wrote is asked"
+        f"{locked}; {base} does not answer ({type(error).__name__}): without listen.admin and"
+        " TELEMETRY_GATEWAY_LISTEN_ADMIN the command uses the address that the gateway wrote"
     )
 
 

@@ -34,7 +34,7 @@ CHECKED_PARTS: Final = frozenset({"keys", "local service", "secrets", "spool"})
 
 
 def restore(file: Path, data_dir: Path, passphrase: Callable[[], Secret], *, as_json: bool) -> int:
-    """0 when *data_dir* holds what *file* does. *passphrase* is asked where *file* is encrypted.
+    """0 when *data_dir* holds what *file* does. *passphrase* is called where *file* is encrypted.
 
     Raises ClickException with what is wrong, and the directory is as empty as it was.
     """

@@ -184,7 +184,7 @@ def _short(amount: str) -> str:
 
 
 async def show_top(config: Config, *, once: bool) -> int:
-    """Frames until `q`; one where it is asked or stdout is no terminal. 0 then.
+    """Print frames until `q`; one with --once, or where stdout is not a terminal. 0 then.
 
     Raises ClickException where no gateway runs, or it cannot be asked.
     """

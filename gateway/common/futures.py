@@ -1,4 +1,4 @@
-"""What became of a future, asked in its callback."""
+"""The outcome of a future, for its callback."""
 
 import asyncio
 from typing import Any

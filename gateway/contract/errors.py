@@ -107,7 +107,7 @@ class DeviceQuarantined(DeviceBlocked):
 
 
 class EnrolmentRefused(GatewayError):
-    """The same, asked to a gateway that forwards: its device is refused, not its key."""
+    """The same for a gateway that forwards: the device is refused, not its key."""
 
 
 class TooManyDevices(GatewayError):

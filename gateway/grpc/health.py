@@ -12,7 +12,7 @@ from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from grpc_health.v1.health_pb2_grpc import HealthServicer
 
 MAX_WATCHERS: Final = 1000
-"""Streams that stay open, of whom no key is asked."""
+"""Streams that stay open, for which no key is needed."""
 
 
 class Health(HealthServicer):  # type: ignore[misc]  # the library has no types
@@ -34,7 +34,7 @@ class Health(HealthServicer):  # type: ignore[misc]  # the library has no types
 
     async def Watch(self, request: HealthCheckRequest, context: Any) -> AsyncIterator[HealthCheckResponse]:  # noqa: N802 - the service's
         if self._watchers >= MAX_WATCHERS:
-            await context.abort(StatusCode.RESOURCE_EXHAUSTED, "too many watch; ask by Check")
+            await context.abort(StatusCode.RESOURCE_EXHAUSTED, "too many streams watch; call Check")
         self._watchers += 1
         try:
             yield self._status(request.service)

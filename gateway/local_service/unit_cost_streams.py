@@ -89,7 +89,7 @@ def create(connection: sqlite3.Connection, call: Call) -> Answer:
 
 
 def delete(connection: sqlite3.Connection, call: Call) -> Answer:
-    """204. One that holds records is deleted with them where `force=true` is asked, else 409."""
+    """204. A stream that holds records is deleted with them by `force=true`; 409 without it."""
     stream = existing(connection, name_in(call))
     if stream.records and not _is_forced(call):
         raise Invalid("stream_holds_records", f"the stream holds records: {FORCE}=true deletes them too", status=409)

@@ -44,7 +44,7 @@ class Manner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BodyRoute:
-    """The receiver admits its requests and reads their bodies whole; then `call` is asked."""
+    """The receiver admits its requests and reads their bodies whole; then it calls `call`."""
 
     path: str
     """`/v1/traces`, or with one `{parameter}` segment: `/v1/devices/{device_id}/heartbeat`."""

@@ -281,7 +281,7 @@ ORDERS = [
 
 @pytest.fixture(scope="module")
 def told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Telling]:
-    """A gateway of its own, that was reported all runs: first all reports of one
+    """A gateway of its own, which is sent all runs: first all reports of one
     signal, then those of the next.
     """
     with running(tmp_path_factory.mktemp("assistants"), TOGETHER) as gateway:
