@@ -72,8 +72,8 @@ def contact(connection: sqlite3.Connection, new: New, moment: Moment, *, insert:
     return Taken(None, "rejected") if made is None else _taken(made, "kept")
 
 
-def enrolment(connection: sqlite3.Connection, new: New, moment: Moment, *, says_kind: bool = True) -> Taken:
-    """An enrolment was posted. *says_kind*: the kind is its own word."""
+def enrolment(connection: sqlite3.Connection, new: New, moment: Moment, *, states_kind: bool = True) -> Taken:
+    """An enrolment was posted. *states_kind*: the kind is its own word."""
     device = rows.find(connection, new.device_id)
     if device is None:
         made = _insert(connection, new, moment)
@@ -86,7 +86,7 @@ def enrolment(connection: sqlite3.Connection, new: New, moment: Moment, *, says_
         return _taken(device, "rejected")
     rows.count(connection, "duplicate", "enrolment")
     return _taken(
-        _spoke(connection, _introduced(connection, device, new, says_kind=says_kind), moment.now_ms), "duplicate"
+        _spoke(connection, _introduced(connection, device, new, states_kind=states_kind), moment.now_ms), "duplicate"
     )
 
 
@@ -102,7 +102,7 @@ def heartbeat(connection: sqlite3.Connection, device_id: str, beat: Heartbeat, m
     if device is None:
         return _too_many(connection)
     if device.device_no == named.device_no:
-        device = _introduced(connection, device, new, says_kind=beat.kind is not None)
+        device = _introduced(connection, device, new, states_kind=beat.kind is not None)
     return _beat(connection, device, beat, moment)._replace(is_clone=device.device_no != named.device_no)
 
 
@@ -148,7 +148,7 @@ def _wait(connection: sqlite3.Connection, device: Device, beat: bytes, moment: M
     return _taken(rows.save(connection, device, **waiting), outcome)
 
 
-def _introduced(connection: sqlite3.Connection, device: Device, new: New, *, says_kind: bool) -> Device:
+def _introduced(connection: sqlite3.Connection, device: Device, new: New, *, states_kind: bool) -> Device:
     """A device that only telemetry reported states itself what it is: its first enrolment states it
     too, unless it may have arrived already.
     """
@@ -158,7 +158,7 @@ def _introduced(connection: sqlite3.Connection, device: Device, new: New, *, say
     return rows.save(
         connection,
         device,
-        kind=new.kind if says_kind else device.kind,
+        kind=new.kind if states_kind else device.kind,
         details=new.details if new.details != b"{}" else device.details,
         instance_id=new.instance_id or device.instance_id,
     )

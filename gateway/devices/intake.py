@@ -72,7 +72,7 @@ class DeviceIntake:
         said = decode_enrolment(body)
         kind = said.kind or POSTED
         new = New(checked(said.device_id), kind, "enrolment", orjson.dumps(said.details), said.instance_id)
-        return self._receipt(await self._store.enroll(new, says_kind=said.kind is not None))
+        return self._receipt(await self._store.enroll(new, states_kind=said.kind is not None))
 
     def _receipt(self, taken: Taken) -> Receipt:
         if taken.state is None:

@@ -300,7 +300,7 @@ class DeviceLaneStore:
 
     def _beat_call(self, device: Device) -> DeviceCall:
         """Without the scope to ping, a heartbeat is sent in place of a device's ping."""
-        wall_ms = self._store.told_ms
+        wall_ms = self._store.to_wall_ms
         if device.beat == b"" and self._calls.grants("ping"):
             return DeviceCall("ping", device.sent_id)
         if device.beat:

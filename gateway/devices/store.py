@@ -174,10 +174,10 @@ class DeviceStore:
     async def ping(self, device_id: str) -> Taken:
         return await self._take(device_id, partial(_ping, device_id, self._moment()))
 
-    async def enroll(self, new: New, *, says_kind: bool = True) -> Taken:
-        """*says_kind*: as of `taking.enrolment`."""
+    async def enroll(self, new: New, *, states_kind: bool = True) -> Taken:
+        """*states_kind*: as of `taking.enrolment`."""
         moment = self._moment()
-        return await self._take(new.device_id, lambda c: taking.enrolment(c, new, moment, says_kind=says_kind))
+        return await self._take(new.device_id, lambda c: taking.enrolment(c, new, moment, states_kind=states_kind))
 
     async def _take(self, device_id: str, change: Callable[[sqlite3.Connection], Taken]) -> Taken:
         taken = await self._commits.commit(change)
@@ -204,7 +204,7 @@ class DeviceStore:
     def now(self) -> Now:
         return now_by(self._now_ms(), self._wall_ms())
 
-    def told_ms(self, ms: int) -> int:
+    def to_wall_ms(self, ms: int) -> int:
         """A time of the devices, as the wall clock would state it."""
         return ms + self.now().ahead_ms
 
@@ -226,7 +226,7 @@ class DeviceStore:
             "device_id": device.sent_id,
             "instance_id": device.instance_id or self.gateway_id,
             "kind": device.kind,
-            "first_seen_at": rfc3339_ms(self.told_ms(device.first_seen_ms)),
+            "first_seen_at": rfc3339_ms(self.to_wall_ms(device.first_seen_ms)),
             "gateway_id": self.gateway_id,
             **orjson.loads(device.details),
         }

@@ -138,10 +138,10 @@ def _keep(explanation: Explanation, reports: Sequence[_Own], records: Records) -
     if "cost" not in fields:
         fields["cost"] = unpriced(record)
     given = record["usage"].get("input_tokens")
-    says_so = (
+    stating = (
         x.input for x in reports if "usage.input_tokens" in x.fields and x.fields["usage.input_tokens"].value == given
     )
-    explanation.input = next(says_so, None)
+    explanation.input = next(stating, None)
     explanation.fields = fields
 
 

@@ -93,8 +93,8 @@ def read_question(query: Iterable[tuple[str, str]], now_ms: int) -> Question:
     from_ms = _time("from", own["from"], (now_ms // _DAY_MS - DEFAULT_DAYS + 1) * _DAY_MS)
     if from_ms >= to_ms:
         raise BadListRequest("from: a time before `to` is needed")
-    told_apart = ",".join(str(own[name] or "") for name in OWN)
-    shape = (BUCKETS if interval else GROUPS).of(told_apart)
+    own_text = ",".join(str(own[name] or "") for name in OWN)
+    shape = (BUCKETS if interval else GROUPS).of(own_text)
     request = read_request(shape, [pair for pair in pairs if pair[0] not in OWN])
     return Question(from_ms, to_ms, group_by, interval, own["currency"], unknown, shape, request)
 

@@ -125,7 +125,7 @@ class Tally:
             except (orjson.JSONDecodeError, AttributeError, KeyError, TypeError, ValueError, OverflowError):
                 continue
 
-    def _add(self, record: dict[str, Any], now_hour: str) -> None:  # noqa: C901, PLR0912 - flat, as it says
+    def _add(self, record: dict[str, Any], now_hour: str) -> None:  # noqa: C901, PLR0912 - flat: it runs for each record
         """One flat function: it runs once for every record. All that may raise comes before the
         first sum.
         """

@@ -494,7 +494,7 @@ class Ledger:
         return (
             self._children.find(span_key(own)) != 0
             or self._is_below_settled(own[:16], parent)
-            or (idx in chunk.marked and self._is_told_elsewhere(unpack_fact(chunk.facts, idx)))
+            or (idx in chunk.marked and self._is_reported_elsewhere(unpack_fact(chunk.facts, idx)))
         )
 
     def _is_below_settled(self, trace_id: bytes, parent_span_id: bytes) -> bool:
@@ -502,7 +502,7 @@ class Ledger:
         parent = self._spans.find(span_key(trace_id + parent_span_id)) if parent_span_id != NO_SPAN else 0
         return bool(parent) and split_ref(parent).seq not in self._chunks
 
-    def _is_told_elsewhere(self, fact: CallDigest) -> bool:
+    def _is_reported_elsewhere(self, fact: CallDigest) -> bool:
         """Whether a call stands around the report, or another of its product's ways to report
         counts. Else it is taken.
         """
@@ -715,10 +715,10 @@ class Ledger:
         chunk = self._chunks[seq] = Settling(seq, received_ms)
         for reports in calls:
             first = call_ref(seq, len(chunk.outcomes))
-            told_since = [ref for ref in self._versions.others(reports[0]) if ref not in reports]
+            reported_since = [ref for ref in self._versions.others(reports[0]) if ref not in reports]
             for ref in reports:
                 self._move(ref, first, chunk)
-            for ref in told_since:
+            for ref in reported_since:
                 self._versions.add(first, ref)
         return bytes(chunk.facts)
 

@@ -59,7 +59,7 @@ def merge(reports: Sequence[Record], record_id: str, *, stamped: Record | None =
         if not report["billed"]:
             merged["billed"] = False
             merged["cost"] = report.get("cost")
-        elif merged["billed"] and _says_more(report.get("cost"), merged.get("cost")):
+        elif merged["billed"] and _states_more(report.get("cost"), merged.get("cost")):
             merged["cost"] = report.get("cost")
         merged["flags"] += [flag for flag in report["flags"] if flag not in merged["flags"]]
     for report in attributed[1:]:
@@ -71,7 +71,7 @@ def merge(reports: Sequence[Record], record_id: str, *, stamped: Record | None =
     return cast("Record", {name: value for name, value in merged.items() if value is not None})
 
 
-def _says_more(theirs: Cost | None, mine: Cost | None) -> bool:
+def _states_more(theirs: Cost | None, mine: Cost | None) -> bool:
     if mine is None or theirs is None:
         return theirs is not None
     return theirs["source"] == "reported" and mine["source"] != "reported"
