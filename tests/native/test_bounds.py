@@ -102,6 +102,18 @@ def test_a_span_that_only_python_reads_leaves_others_of_its_shape_native() -> No
     assert reader.native.python_payloads == {"unknown": 2, "rejected": 1}
 
 
+def test_a_span_that_repeats_a_name_leaves_those_with_as_many_attributes_known() -> None:
+    reader, request = Readers(), ExportTraceServiceRequest.FromString(bodies()[NAME])
+    usual = request.SerializeToString()
+    span = request.resource_spans[0].scope_spans[0].spans[0]
+    span.attributes[1].CopyFrom(span.attributes[0])
+    odd = request.SerializeToString()
+    for _ in range(2):
+        reader.compare(usual, context_at())
+        reader.compare(odd, context_at())
+    assert reader.compare(usual, context_at())
+
+
 def nested(depth: int) -> bytes:
     value = b""
     for _ in range(depth):

@@ -101,7 +101,8 @@ class ScopeShapes:
             found = self.by_heads.get(heads_of(entries), NO_NAMES)
         except OddAttribute:
             found = ODD_NAMES
-        self.last[len(entries)] = found
+        if found.values is not _nothing:  # these distinguish no span from one with other names
+            self.last[len(entries)] = found
         return found
 
 
