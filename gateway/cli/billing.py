@@ -26,6 +26,9 @@ async def print_month(config: Config, month: str | None, *, as_json: bool) -> in
     shown = await _show(config, month)
     if as_json:
         click.echo(json.dumps(shown))
+    elif not shown["days"]:
+        click.echo(f"No day of {shown['month']} holds usage.")
+        _print_lane(shown)
     else:
         _print_days(
             shown["days"], ("day", "state", "row_count", "costs", "calls_without_cost", "dropped_at", "refused")
