@@ -2,7 +2,8 @@
 opens, delivers and verifies.
 
 `tests/data/releases/VERSION.tar.gz` holds the directory (with `sender-key`, the secret of its
-inbound key), `VERSION.json` what that release itself delivered from it.
+inbound key), `VERSION.json` what that release itself delivered from it. `0.1.0-usage` is of a
+commit after 0.1.0: its control.db holds sums of usage, some of them stored before the kill.
 """
 
 import hashlib
@@ -51,6 +52,10 @@ def test_a_data_directory_of_a_release_opens_delivers_and_verifies(tmp_path: Pat
             assert httpx.post(url, json=nothing, headers={"Authorization": key}).status_code == 200
             assert httpx.post(url, json=nothing, headers={"Authorization": key[:-1]}).status_code == 401
             assert gateway.stop() == 0
+        if (usage := truth.get("usage")) is not None:
+            within = ("--from", f"{usage['from']}T00:00:00Z", "--to", f"{usage['to']}T00:00:00Z")
+            asked = run_telemetry_gateway("usage", "--json", *within, "--data-dir", str(gateway.data_dir))
+            assert asked.json["totals"] == usage["totals"]
         records = sorted(service.records(), key=lambda record: str(record["record_id"]))
         assert [record["record_id"] for record in records] == truth["record_ids"]
         assert hashlib.sha256(json.dumps(records, sort_keys=True).encode()).hexdigest() == truth["records_sha256"]
