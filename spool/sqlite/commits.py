@@ -21,6 +21,9 @@ class Commits(SupervisedLaneStore, Protocol):
     def ask(self, operation: Callable[[sqlite3.Connection, Counters], T]) -> Awaitable[T]:
         """Run *operation* in the next commit, whole or not at all."""
 
+    def ask_behind(self, operation: Callable[[sqlite3.Connection, Counters], T]) -> Awaitable[T]:
+        """As `ask`, of what no append depends on: none waits for it."""
+
     def reserve(self) -> AbstractContextManager[object]:
         """While it is held, a chunk's number stays the next one until the `ask` that writes it."""
 

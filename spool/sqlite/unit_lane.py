@@ -123,7 +123,7 @@ class SqliteUnitCostLane:
         now_ms, linger_ms = self._spool.age_ms(), self._spool.settings.linger_ms
         leased, may = set(self._leased.values()), self._may
         waited_ms = now_ms - linger_ms
-        return await self._spool.ask(
+        return await self._spool.ask_behind(
             lambda c, _: unit_batches.is_ready(c, leased, self._waiting, waited_ms, now_ms, may)
         )
 
@@ -142,7 +142,7 @@ class SqliteUnitCostLane:
         await self._spool.ask(lambda c, _: unit_totals.learn_base(c, stream, base, wall_ms, now_ms))
 
     async def streams(self) -> list[Stream]:
-        return await self._spool.ask(lambda c, _: unit_totals.streams(c))
+        return await self._spool.ask_behind(lambda c, _: unit_totals.streams(c))
 
     async def block(self, stream: str, for_s: float) -> None:
         """The upstream does not take the name of *stream* yet."""

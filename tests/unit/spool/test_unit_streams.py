@@ -1,6 +1,8 @@
 """Unit-cost streams in the spool: made, deleted, begun anew, in order with their records."""
 
+import asyncio
 import sqlite3
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 from spool.dead_letters import Chosen
 from spool.events import RepeatKey
 from spool.record import UNIT_COST, Batch
+from spool.sqlite import unit_streams
 from spool.sqlite.recovery.restoring import settle_restored
 from spool.store import Refusal
 from spool.unit_cost import NAME_BLOCKED_MS, Mismatch, Rules, Shape, TotalKey
@@ -265,3 +268,14 @@ async def test_shipping_costs_as_much_for_a_stream_however_many_wait(tmp_path: P
         assert (waited, order[-1]) == (sorted(waited), "new")
         await rig.close()
     assert work[1] < 8 * work[0], "quadratic is 16"
+
+
+async def test_no_record_waits_for_a_list_of_streams(rig: UnitRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    may_end = threading.Event()
+    monkeypatch.setattr(unit_streams, "states", lambda _: may_end.wait(30))
+    listed = asyncio.ensure_future(rig.store.streams())
+    async with asyncio.timeout(20):
+        await rig.keep(metered(1))
+    assert not listed.done()
+    may_end.set()
+    assert await listed
