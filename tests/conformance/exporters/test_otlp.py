@@ -172,7 +172,7 @@ async def test_throttling_waits_for_retry_after_and_a_secret_header_is_in_no_sta
     [
         ("http://collector.example:4318", {"Authorization": Secret("x")}, "in the clear"),
         ("https://user:pass@collector.example", {}, "credentials"),
-        ("ftp://collector.example", {}, "no http"),
+        ("ftp://collector.example", {}, "not an http or https address"),
     ],
 )
 async def test_an_address_that_would_leak_a_header_is_refused(
