@@ -25,9 +25,14 @@ from tests.support.spool_rig import SETTINGS, Clock, append, assert_balanced, fr
 T = TypeVar("T")
 ARCHIVE = "archive"
 LANES = (AI_TELEMETRY, ARCHIVE, DEVICES)
-AGED = replace(SETTINGS, max_age_ms=100 * 86_400_000, keep_delivered_ms=1000, window_ms=1000)
-"""Of age after more days than a run has stops: a stop under a wrong clock counts as at most one."""
-YEARS_MS = 10 * 365 * 86_400_000
+DAY_MS = 86_400_000
+AGED = replace(
+    SETTINGS, max_age_ms=100 * DAY_MS, keep_dead_letters_ms=10_000 * DAY_MS, keep_delivered_ms=1000, window_ms=1000
+)
+"""Of age after more days than a run has stops: a stop under a wrong clock counts as at most one.
+Dead letters outlast every run.
+"""
+YEARS_MS = 10 * 365 * DAY_MS
 
 
 @dataclass
