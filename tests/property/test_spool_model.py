@@ -99,7 +99,9 @@ class SpoolMachine(RuleBasedStateMachine):
 
     @initialize()
     def start(self) -> None:
+        """The first maintenance notes the time: without it a crash goes by a wrong wall clock."""
         self.run(self.open())
+        self.run(self.spool.run_maintenance())
 
     # ---- in
 
