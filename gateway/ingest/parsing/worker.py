@@ -62,9 +62,10 @@ def main() -> None:
 
 
 def own_output() -> BinaryIO:
-    """Standard output for frames alone: what a library prints goes to standard error."""
+    """Standard output for frames alone: what a library prints may quote a payload, and is lost."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)  # before the copy, which else is standard error where that is closed
     output = os.fdopen(os.dup(1), "wb", buffering=0)
-    os.dup2(2, 1)
+    os.dup2(nowhere, 1)
     return output
 
 

@@ -4,6 +4,8 @@ import asyncio
 import math
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
@@ -190,6 +192,25 @@ async def test_a_changed_price_file_is_used_and_a_bad_one_is_not(tmp_path: Path)
         assert client.worker.restarts == 0
     finally:
         await client.stop()
+
+
+PRINTING = """
+import os
+from gateway.ingest.parsing.worker import own_output
+
+output = own_output()
+print("a note", flush=True)
+os.write(2, b"a fault")
+output.write(b"a frame")
+"""
+
+
+@pytest.mark.parametrize("closed", ["", "exec 2>&-; "], ids=["standard error", "none"])
+def test_only_frames_are_on_the_output_of_a_worker(closed: str) -> None:
+    command = ["sh", "-c", closed + 'exec "$0" -c "$1"', sys.executable, PRINTING]
+    done = subprocess.run(command, capture_output=True, check=True)
+    assert done.stdout == b"a frame"
+    assert done.stderr == (b"" if closed else b"a fault")
 
 
 async def test_a_killed_worker_gives_back_all_payloads_but_the_one_it_was_at_and_comes_again(
