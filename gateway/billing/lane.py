@@ -17,7 +17,7 @@ from gateway.billing.book import BillingBook
 from gateway.billing.content import DayContent, bodies
 from gateway.billing.lane_store import LANE, BillingLaneStore
 from gateway.billing.tables import Summary
-from gateway.common.repeated_work import RepeatedWork
+from gateway.common.lane_work import LaneWork
 from gateway.common.traceback_summary import places
 from gateway.contract.billing import MAX_BYTES
 from spool.clock import rfc3339_ms
@@ -66,7 +66,7 @@ class BillingLane:
         self._attempts = attempts or Attempts()
         self._store = BillingLaneStore(book, clock=clock, count=count)
         self._summary = Summary(0, 0, 0, None, 0)
-        self._work = RepeatedWork(_note_fault)
+        self._work = LaneWork(_note_fault)
         self.pump = self._make_pump()
 
     def _make_pump(self) -> Pump:

@@ -16,7 +16,7 @@ from exporters.cost_service.devices import SCOPES, DeviceAnswer, DeviceCall, Dev
 from exporters.keyring import no_key_grants
 from exporters.pacing import BackoffRules, LaneState
 from exporters.pump import Limits, Pump
-from gateway.common.repeated_work import RepeatedWork
+from gateway.common.lane_work import LaneWork
 from gateway.common.traceback_summary import places
 from gateway.contract.errors import NoAnswer
 from gateway.devices.lane_store import LONGEST_S, DeviceLaneStore, EnrolmentRate
@@ -67,7 +67,7 @@ class DeviceLane:
         self._attempts = attempts or Attempts()
         self._lane_store = DeviceLaneStore(store, calls, rate=rate, clock=clock, now_ms=now_ms, chance=chance)
         self._never = asyncio.Event()
-        self._work = RepeatedWork(_note_fault)
+        self._work = LaneWork(_note_fault)
         self.pump = self._make_pump()
         store.pinging = self.ping
 

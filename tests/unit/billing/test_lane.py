@@ -15,7 +15,7 @@ from exporters.clock import SystemClock
 from gateway.billing import lane as lanes
 from gateway.billing.book import BillingBook
 from gateway.billing.lane_store import LANE, BillingLaneStore
-from gateway.common import repeated_work
+from gateway.common import lane_work
 from gateway.local_service import web
 from gateway.local_service.call import Answer, Call
 from gateway.local_service.misbehave import parse_misbehave
@@ -291,7 +291,7 @@ async def test_a_pump_that_ends_by_a_fault_begins_again_and_the_day_goes_out(
         return await freeze(store, lane, max_records=max_records, max_bytes=max_bytes)
 
     monkeypatch.setattr(BillingLaneStore, "freeze", faulty)
-    monkeypatch.setattr(repeated_work, "RESTART_S", 0.0)
+    monkeypatch.setattr(lane_work, "RESTART_S", 0.0)
     await count(database, call("1"))
     with capture_logs() as lines:
         async with far_end(tmp_path / "service") as far, lane_to(far.port, far.secret, database) as lane:

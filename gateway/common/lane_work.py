@@ -12,7 +12,7 @@ GRACE_S: Final = 5.0
 """How long calls that are under way may take when the gateway stops."""
 
 
-class RepeatedWork:
+class LaneWork:
     """`start` inside a running loop, then `stop`."""
 
     def __init__(self, note_fault: Callable[[Exception], None]) -> None:
