@@ -355,7 +355,7 @@ class Gateway:
         if self.ports.admin is not None:
             files = self._tls["admin"].files if "admin" in self._tls else None
             self._stack.callback(announce_address(self.config.data_dir, self.ports.admin, files))
-        self.receiver.grpc_at = port_of(self.ports.grpc)
+        self.receiver.http_at, self.receiver.grpc_at = port_of(self.ports.http), port_of(self.ports.grpc)
 
     def _backup(self) -> LiveBackup:
         databases = {CONTROL: self._control}
@@ -377,7 +377,7 @@ class Gateway:
     async def _listen_for_grpc(self, closing: Closing) -> Address:
         if self.config.listen.grpc is None:
             return None
-        from gateway.grpc.assembly import listen_for_grpc  # noqa: PLC0415 - 20 MiB that are spared where it is off
+        from gateway.grpc.assembly import listen_for_grpc  # noqa: PLC0415 - h2 is not loaded where it is off
 
         tls = self._tls.get("grpc")
         return await listen_for_grpc(closing, self.config, self.receiver, self.intake, self.keys, tls)

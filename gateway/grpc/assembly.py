@@ -1,4 +1,4 @@
-"""Puts the gRPC listener together. Importing this loads grpc."""
+"""Puts the gRPC listener together."""
 
 from operator import attrgetter
 
@@ -6,8 +6,8 @@ from gateway.common.tls import ServerTls
 from gateway.config.model import Config, admits_by_certificate
 from gateway.config.values import Address
 from gateway.contract.intake import Intake
-from gateway.grpc.listen import bind_grpc
-from gateway.grpc.receiver import GrpcReceiver
+from gateway.grpc.export import Exports
+from gateway.grpc.listen import GrpcServer, bind_grpc
 from gateway.receiver.admission import Admission, no_subject
 from gateway.receiver.assembly import InboundKeys, build_grpc_gate
 from gateway.receiver.listen import Closing
@@ -22,7 +22,8 @@ async def listen_for_grpc(
     keys: InboundKeys,
     tls: ServerTls | None = None,
 ) -> Address:
-    """Serve OTLP/gRPC beside *receiver*; what was bound, None where it is off.
+    """Serve OTLP/gRPC with the limits, keys and answers of *receiver*; what was bound, None where
+    it is off.
 
     Raises CannotStart.
     """
@@ -30,5 +31,5 @@ async def listen_for_grpc(
     reads_subjects = admits_by_certificate(config, "grpc")
     subject_in = attrgetter("subject") if reads_subjects else no_subject
     admission = Admission(build_grpc_gate(config, keys), shared.quotas, shared.recent, subject_in)
-    grpc = GrpcReceiver(receiver, admission, intake, reads_subjects=reads_subjects)
-    return await bind_grpc(closing, grpc, receiver.limits, config.listen.grpc, tls)
+    server = GrpcServer(receiver, Exports(receiver, admission, intake), reads_subjects=reads_subjects)
+    return await bind_grpc(closing, server, config.listen.grpc, tls)

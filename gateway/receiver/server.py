@@ -106,8 +106,9 @@ class Receiver:
         self.routes = routes
         self.limits = limits
         self.heap = Heap()
+        self.http_at: str | None = None
         self.grpc_at: str | None = None
-        """The address of the gRPC listener; None where it is off."""
+        """The addresses of the two listeners; None where one is off."""
         self._cors = cors
 
     def use(self, routes: RouteTable, limits: Limits, cors: Cors) -> None:
@@ -276,19 +277,28 @@ class Receiver:
         """Whether a connection is refused, which is noted."""
         if connections <= self.limits.max_connections:
             return False
-        status = HTTPStatus.SERVICE_UNAVAILABLE.value
-        self.counts.answers[NO_ROUTE, status] += 1
         remedy = "limits.max_connections, or fewer connections a sender"
-        self.refused.note(status, "too_many_connections", NO_ROUTE, peer or "unix", remedy=remedy)
+        self.note_refused(HTTPStatus.SERVICE_UNAVAILABLE, "too_many_connections", peer, remedy)
         return True
 
     def for_grpc(self, peer: str | None) -> str:
         """What a sender reads that speaks gRPC to this port; noted as refused."""
         there = f"is on {self.grpc_at}" if self.grpc_at else "is off (listen.grpc)"
-        status = HTTPStatus.HTTP_VERSION_NOT_SUPPORTED.value
-        self.counts.answers[NO_ROUTE, status] += 1
-        self.refused.note(status, "grpc_on_http_port", NO_ROUTE, peer or "unix", remedy=f"OTLP/gRPC {there}")
+        status = HTTPStatus.HTTP_VERSION_NOT_SUPPORTED
+        self.note_refused(status, "grpc_on_http_port", peer, f"OTLP/gRPC {there}")
         return f"this port speaks OTLP over HTTP; OTLP/gRPC {there}"
+
+    def for_http(self, peer: str | None) -> str:
+        """What a sender reads that speaks HTTP/1.1 to the gRPC port; noted as refused."""
+        there = f"is on {self.http_at}" if self.http_at else "is off (listen.http)"
+        status = HTTPStatus.HTTP_VERSION_NOT_SUPPORTED
+        self.note_refused(status, "http_on_grpc_port", peer, f"OTLP over HTTP {there}")
+        return f"this port speaks OTLP/gRPC; OTLP over HTTP {there}"
+
+    def note_refused(self, status: HTTPStatus, reason: str, peer: str | None, remedy: str | None = None) -> None:
+        """Count what was refused before it was a request of a route."""
+        self.counts.answers[NO_ROUTE, status.value] += 1
+        self.refused.note(status.value, reason, NO_ROUTE, peer or "unix", remedy=remedy)
 
 
 def http_span(method: str, path: str, status: int) -> tuple[str, dict[str, str]]:

@@ -12,7 +12,7 @@ import secrets
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,13 +34,14 @@ from benchmarks.scenario import Sink, fetch, running_sink
 from gateway.contract.scopes import INGEST_SCOPE, Fixed
 from tests.support.commands import run_command
 from tests.support.gateway_process import GatewayProcess, Upstream, broken_identities
-from tests.support.grpc_calls import TRACES, called
+from tests.support.grpc_calls import called
 from tests.support.keys_beside import BY, keys_beside
 from tests.support.kill_load import GrpcLoad, assert_acknowledged_arrived_once
 from tests.support.polling import until_true
 from tests.support.ports import free_port
 from tests.support.sdk_application import Application
 from tests.support.spans import call_span
+from tests.support.strain_senders import Plan, send_grpc
 
 KILLS = int(os.environ.get("GRPC_KILL_TEST_KILLS", "3"))
 WORKERS = 8
@@ -105,12 +106,12 @@ def test_the_sdks_exporters_are_counted_exactly_plain_and_compressed(gateway: Ga
 def test_the_address_is_stated_where_it_listens(gateway: GatewayProcess, tmp_path: Path) -> None:
     assert f"senders, gRPC: {gateway.grpc_target}" in gateway.log.read_text()
     assert run_command(gateway, "check").out.count("listen.grpc ") == 1
+    loaded = Path(f"/proc/{gateway.process.pid}/maps").read_text()
+    assert "cygrpc" not in loaded, "grpcio costs memory, and only an exporter needs it"
     off = GatewayProcess(tmp_path)
     with off:
         assert "senders, gRPC: off" in off.log.read_text()
         assert json.loads((tmp_path / "ports.json").read_text())["grpc"] is None
-        loaded = Path(f"/proc/{off.process.pid}/maps").read_text()
-        assert "cygrpc" not in loaded, "grpc costs memory where it is off"
         assert off.stop() == 0
 
 
@@ -161,15 +162,17 @@ def test_the_exporters_own_retry_carries_it_over_a_restart(tmp_path: Path) -> No
 async def test_stopping_answers_the_call_that_is_under_way(tmp_path: Path) -> None:
     """SIGTERM while a message is still on its way."""
     with GatewayProcess(tmp_path, config={"listen": ON}) as stopping:
-        go = asyncio.Event()
+        go, body = asyncio.Event(), memoryview(call_span("under way", (1, 1)))
 
-        async def slowly() -> Any:
+        async def slowly() -> AsyncIterator[memoryview]:
+            yield body[:10]
             await go.wait()
-            yield call_span("under way", (1, 1))
+            yield body[10:]
 
+        plan = Plan("under way", 1, http="", grpc=stopping.grpc_target)
         async with aio.insecure_channel(stopping.grpc_target) as channel:
             assert await called(channel, b"") == b""
-            under_way = asyncio.ensure_future(channel.stream_unary(TRACES)(slowly(), wait_for_ready=True))
+            under_way = asyncio.ensure_future(send_grpc(plan, 0, slowly(), len(body)))
             await asyncio.to_thread(
                 stopping.process.wait_until, partial(in_flight, stopping), timeout_s=20, what="under way"
             )
@@ -177,7 +180,7 @@ async def test_stopping_answers_the_call_that_is_under_way(tmp_path: Path) -> No
             while isinstance(await called(channel, b"", timeout_s=5), bytes):
                 pass
             go.set()
-            assert await under_way == b""
+            assert await under_way == ("grpc 0", None)
         assert await ended == 0
         stopping.restart()
         status = await asyncio.to_thread(stopping.wait_until_delivered)

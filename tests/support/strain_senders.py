@@ -11,14 +11,16 @@ import gzip
 import json
 import subprocess
 import sys
+from base64 import b64decode
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
 from google.rpc.error_details_pb2 import RetryInfo
 from google.rpc.status_pb2 import Status
+from hpack import Decoder
 
 from benchmarks.grpc_connection import frame, head_of, text_of
 from benchmarks.processes import PROJECT_ROOT, raise_file_limit
@@ -34,14 +36,12 @@ TEXT_BYTES: Final = 64 * 1024
 """Of one span of an upload: a prompt, captured by its sender."""
 ANSWER_S: Final = 120.0
 OPEN_AT_ONCE: Final = 100
-STREAMS_A_CONNECTION: Final = 200
+STREAMS_A_CONNECTION: Final = 100
 
 _DATA, _HEADERS, _RST_STREAM, _SETTINGS, _PING, _GOAWAY, _WINDOW_UPDATE = 0, 1, 3, 4, 6, 7, 8
 _ACK = _END_STREAM = 1
 _END_HEADERS = 4
 _INITIAL_WINDOW_SIZE = 4
-_TRUE_BINARY = 0xFE03
-"""The setting of grpc by which binary metadata comes as it is, and not in base64."""
 
 
 @dataclass(frozen=True)
@@ -177,6 +177,7 @@ class GrpcStream:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
+        self._decoder = Decoder()
         self._window = self._stream_window = self._initial_window = 65_535
         self._opened = asyncio.Event()
         """More of a window, or the end."""
@@ -184,7 +185,7 @@ class GrpcStream:
         """Code and RetryInfo."""
 
     async def send(self, plan: Plan, number: int, body: AsyncIterator[memoryview]) -> tuple[str, int | None]:
-        self._writer.write(PREFACE + settings() + grpc_head(plan, number, 1))
+        self._writer.write(PREFACE + frame(_SETTINGS, 0, 0) + grpc_head(plan, number, 1))
         reading = asyncio.create_task(self._read())
         with suppress(ConnectionError):
             async for piece in body:
@@ -237,42 +238,21 @@ class GrpcStream:
             self._window += int.from_bytes(payload)
         elif kind == _WINDOW_UPDATE:
             self._stream_window += int.from_bytes(payload)
-        elif kind == _GOAWAY or (kind == _RST_STREAM and stream == 1):
+        elif (kind == _GOAWAY and not int.from_bytes(payload[:4])) or (kind == _RST_STREAM and stream == 1):
             self.answer = ("closed", None)
-        elif kind == _HEADERS and flags & _END_STREAM:
-            self.answer = answer_in(payload)
+        elif kind == _HEADERS:
+            fields = self._decoder.decode(payload, raw=True)
+            if flags & _END_STREAM:
+                self.answer = answer_in(fields)
 
 
-def answer_in(trailers: bytes) -> tuple[str, int | None]:
-    """Code and RetryInfo of a block of literals, as grpc writes them."""
-    code = literal_behind(trailers, b"grpc-status")
-    details = literal_behind(trailers, b"grpc-status-details-bin")
-    info = RetryInfo()
-    status = Status() if details is None else Status.FromString(details.removeprefix(b"\0"))
+def answer_in(trailers: Sequence[tuple[bytes, bytes]]) -> tuple[str, int | None]:
+    """Code and RetryInfo."""
+    fields = dict(trailers)
+    info, details = RetryInfo(), fields.get(b"grpc-status-details-bin")
+    status = Status() if details is None else Status.FromString(b64decode(details + b"=="))
     retries = [info.retry_delay.seconds for detail in status.details if detail.Unpack(info)]
-    return "closed" if code is None else f"grpc {int(code)}", retries[0] if retries else None
-
-
-def literal_behind(block: bytes, name: bytes) -> bytes | None:
-    """The value of the literal *name* (RFC 7541, 5.2 and 6.2)."""
-    at = block.find(bytes((len(name),)) + name)
-    if at < 0:
-        return None
-    at += 1 + len(name)
-    length, at = block[at] & 0x7F, at + 1
-    if length == 0x7F:
-        shift = 0
-        while True:
-            more = block[at]
-            length, at, shift = length + ((more & 0x7F) << shift), at + 1, shift + 7
-            if more < 0x80:
-                break
-    return block[at : at + length]
-
-
-def settings() -> bytes:
-    wanted = ((_TRUE_BINARY, 1),)
-    return frame(_SETTINGS, 0, 0, b"".join(name.to_bytes(2) + value.to_bytes(4) for name, value in wanted))
+    return f"grpc {int(fields[b'grpc-status'])}", retries[0] if retries else None
 
 
 def grpc_head(plan: Plan, number: int, stream: int) -> bytes:
@@ -382,7 +362,7 @@ async def idle(plan: Plan, seen: Seen, begun: Callable[[], None], ended: asyncio
         async with opening:
             reader, writer = await asyncio.open_connection(*(plan.grpc if grpc else plan.http).split(":"))
             if grpc:
-                writer.write(PREFACE + settings())
+                writer.write(PREFACE + frame(_SETTINGS, 0, 0))
                 await reader.readexactly(9)
         opened.release()
         await watch(reader, writer, seen, ended)
@@ -402,7 +382,7 @@ async def streams(plan: Plan, seen: Seen, begun: Callable[[], None], ended: asyn
     async def one(first: int, count: int) -> None:
         reader, writer = await asyncio.open_connection(*plan.grpc.split(":"))
         heads = (grpc_head(plan, first + number, 2 * number + 1) for number in range(count))
-        writer.write(PREFACE + settings() + b"".join(heads))
+        writer.write(PREFACE + frame(_SETTINGS, 0, 0) + b"".join(heads))
         await writer.drain()
         opened.release()
         await watch(reader, writer, seen, ended, count)

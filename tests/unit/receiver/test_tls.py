@@ -319,7 +319,7 @@ async def test_a_session_does_not_survive_the_removal_of_its_authority(
             try:
                 session = await asyncio.to_thread(resumed, address, context, None)
             except ssl.SSLError:
-                assert (listener, version) == ("http", ssl.TLSVersion.TLSv1_2), "1.2 resumes by session id"
+                assert version is ssl.TLSVersion.TLSv1_2, "it resumes by session id"
                 session = None
             copyfile(successor.pair.cert, clients)
             await gateway._tls[listener].run_maintenance()

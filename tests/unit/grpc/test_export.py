@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,19 +19,16 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
 
-from benchmarks.grpc_connection import frame, header_block
 from gateway.app import Gateway
-from gateway.common.http2_refusal import PREFACE
 from gateway.config.loader import load_config
 from gateway.config.values import TcpAddress
 from gateway.contract.scopes import EVENT_SCOPE, INGEST_SCOPE, Fixed
-from gateway.grpc import arrival
-from gateway.grpc import receiver as grpc_receiver
-from gateway.grpc.connections import Connections
-from gateway.grpc.receiver import BARE_RETRY_S
+from gateway.grpc import export
+from gateway.grpc.export import BARE_RETRY_S
 from gateway.keys.limits import Limits
 from spool.errors import SpoolError
 from tests.support.grpc_calls import LOGS, METRICS, TRACES, called, refused
+from tests.support.http2_client import Http2Client, http2, message
 from tests.support.metrics import LABELS, at_ns, attributes
 from tests.support.polling import until_true
 from tests.support.running_gateway import ANY_PORT, options, running_gateway
@@ -60,6 +58,14 @@ async def gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
 def target(gateway: Gateway) -> str:
     assert isinstance(gateway.ports.grpc, TcpAddress)
     return str(gateway.ports.grpc)
+
+
+@asynccontextmanager
+async def connected(gateway: Gateway) -> AsyncIterator[Http2Client]:
+    address = gateway.ports.grpc
+    assert isinstance(address, TcpAddress)
+    async with http2(address.host, address.port) as client:
+        yield client
 
 
 async def nothing_yet() -> AsyncIterator[bytes]:
@@ -133,19 +139,38 @@ async def test_partial_success_counts_the_spans_that_were_rejected(gateway: Gate
     assert nothing.text.startswith("2 of 2 items rejected")
 
 
+GZIP = [("grpc-encoding", "gzip")]
+
+
 @pytest.mark.parametrize(
-    ("body", "text"),
+    ("sent", "headers", "text"),
     [
-        (b"\xff\xff", "not a valid OTLP protobuf message"),
-        (b"\x1f\x8bdamaged", "the compressed body is damaged"),
-        (gzip.compress(b"\0" * 1000, mtime=0)[:-6], "the compressed body is cut short"),
+        (message(b"damaged", compressed=True), GZIP, "the compressed body is damaged"),
+        (message(gzip.compress(bytes(1000), mtime=0)[:-6], compressed=True), GZIP, "the compressed body is cut short"),
+        (message(gzip.compress(b""), compressed=True), [], "compressed, and grpc-encoding does not name gzip"),
+        (b"", [], "the call holds no message"),
+        (message(b"")[:3], [], "the message is cut short"),
+        (message(b"1234")[:-1], [], "the message is cut short"),
+        (message(b"") * 2, [], "the call holds more than one message"),
+        (b"\2" + message(b"")[1:], [], "neither 0 nor 1"),
+        (message(b""), [("grpc-timeout", "soon")], "grpc-timeout must be"),
     ],
-    ids=["no protobuf", "no gzip", "cut short"],
 )
-async def test_what_can_never_be_read_is_refused_for_good(channel: Any, body: bytes, text: str) -> None:
-    answer = await refused(channel, body)
+async def test_what_is_no_message_is_refused_for_good(
+    gateway: Gateway, sent: bytes, headers: list[tuple[str, str]], text: str
+) -> None:
+    async with connected(gateway) as client:
+        stream = client.call(more=headers)
+        await client.send(stream, sent, end=True)
+        answer = await client.answer(stream)
+    assert (answer.status, text in answer.text) == (3, True), answer
+    assert gateway.receiver.budget.used_bytes == 0
+
+
+async def test_bytes_that_are_no_protobuf_are_refused_for_good(channel: Any) -> None:
+    answer = await refused(channel, b"\xff\xff")
     assert answer.code is grpc.StatusCode.INVALID_ARGUMENT
-    assert text in answer.text
+    assert "not a valid OTLP protobuf message" in answer.text
     assert answer.status is not None
     assert (answer.status.code, answer.status.message) == (3, answer.text)
     assert answer.bad_fields == ["body"]
@@ -164,12 +189,12 @@ async def test_a_call_without_a_message_is_refused(channel: Any) -> None:
 
 async def test_too_large_is_final_and_names_the_option(gateway: Gateway, channel: Any) -> None:
     assert await called(channel, padded(MAX_BODY_BYTES)) == b""
-    for body, option in (
-        (padded(MAX_BODY_BYTES + 1), "limits.max_body_bytes"),
-        (gzip.compress(bytes(MAX_DECOMPRESSED_BYTES + 1)), "limits.max_decompressed_bytes"),
-        (bytes(4 * MAX_BODY_BYTES), "larger than max"),  # the transport's own words
+    for body, is_compressed, option in (
+        (padded(MAX_BODY_BYTES + 1), False, "limits.max_body_bytes"),
+        (bytes(MAX_DECOMPRESSED_BYTES + 1), True, "limits.max_decompressed_bytes"),
+        (bytes(4 * MAX_BODY_BYTES), False, "limits.max_body_bytes"),
     ):
-        answer = await refused(channel, body)
+        answer = await refused(channel, body, gzip=is_compressed)
         assert answer.code is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert option in answer.text
         assert answer.retry_after_s is None
@@ -264,88 +289,44 @@ async def test_a_full_or_failing_spool_asks_the_sender_to_come_again(
     assert kept(gateway) == 1
 
 
-look = arrival.Arrivals.look
-
-
-class Steps:
-    """Counts how often the gateway looked at the messages on their way."""
-
-    def __init__(self) -> None:
-        self.seen = 0
-
-    async def further(self, steps: int) -> None:
-        """Until so many more steps have passed, and what the last one decided is held."""
-        wanted = self.seen + steps + 1
-        await until_true(lambda: self.seen >= wanted, timeout_s=20, what="looked at")
-
-
-@pytest.fixture
-def steps(monkeypatch: pytest.MonkeyPatch) -> Steps:
-    counted = Steps()
-
-    def counting(arrivals: arrival.Arrivals) -> None:
-        look(arrivals)
-        counted.seen += 1
-
-    monkeypatch.setattr(arrival.Arrivals, "look", counting)
-    return counted
-
-
-async def test_a_message_that_is_not_here_yet_costs_a_window(gateway: Gateway, channel: Any, steps: Steps) -> None:
+async def test_a_message_on_its_way_costs_what_came_of_it(gateway: Gateway, channel: Any) -> None:
     budget = gateway.receiver.budget
-    go = asyncio.Event()
-
-    async def slowly() -> AsyncIterator[bytes]:
-        await go.wait()
-        yield call_span("slow", (1, 1))
-
-    slow = asyncio.ensure_future(channel.stream_unary(TRACES)(slowly()))
-    await until_true(lambda: budget.used_bytes == arrival.WINDOW_BYTES, timeout_s=10, what="begun")
-    await steps.further(2)
-    assert budget.used_bytes == arrival.WINDOW_BYTES
-
-    budget.limit_bytes = arrival.WINDOW_BYTES + 100
-    full = await refused(channel, call_span("another", (1, 1)))
-    assert full.code is grpc.StatusCode.UNAVAILABLE
-    assert full.text == "too many bytes are in flight"
-    assert full.retry_after_s is not None
-    budget.limit_bytes = 64 * MAX_BODY_BYTES
-    go.set()
-    assert await slow == b""
-    assert budget.used_bytes == 0
-    assert await called(channel, call_span("another", (1, 1))) == b""
-    assert kept(gateway) == 2
-
-
-@pytest.mark.parametrize("counts", ["TCP", "nothing"])
-async def test_a_message_on_its_way_costs_what_came(
-    gateway: Gateway, monkeypatch: pytest.MonkeyPatch, steps: Steps, counts: str
-) -> None:
-    if counts == "nothing":
-        monkeypatch.setattr(Connections, "received_bytes", lambda *_: None)
-    budget = gateway.receiver.budget
-    address = gateway.ports.grpc
-    assert isinstance(address, TcpAddress)
-    _, writer = await asyncio.open_connection(address.host, address.port)
-    begun = header_block(str(address), TRACES, None)[1:]
-    writer.write(PREFACE + frame(4, 0, 0) + frame(1, 4, 1, begun))
-    writer.write(frame(0, 0, 1, b"\0" + (200 * KIB).to_bytes(4)))
-    await until_true(lambda: budget.used_bytes == arrival.WINDOW_BYTES, timeout_s=10, what="begun")
-    await steps.further(2)
-    for _ in range(4):
-        writer.write(frame(0, 0, 1, bytes(15 * KIB)))
-    least = 2 * 60 * KIB
-    await until_true(lambda: budget.used_bytes >= least, timeout_s=10, what="held")
-    assert budget.used_bytes <= 2 * MAX_BODY_BYTES
-    budget.limit_bytes = 2 * MAX_BODY_BYTES
-    for _ in range(9):
-        writer.write(frame(0, 0, 1, bytes(15 * KIB)))
-    await until_true(lambda: budget.used_bytes == MAX_BODY_BYTES, timeout_s=10, what="at its most, half of the budget")
-    await steps.further(2)
-    assert budget.used_bytes == MAX_BODY_BYTES
-    writer.close()
+    async with connected(gateway) as client:
+        stream = client.call()
+        await client.send(stream, b"\0" + (200 * KIB).to_bytes(4) + bytes(60 * KIB))
+        await until_true(lambda: budget.used_bytes == 60 * KIB + 5, timeout_s=10, what="held")
+        budget.limit_bytes = 60 * KIB + 100
+        full = await refused(channel, padded(KIB))
+        assert full.code is grpc.StatusCode.UNAVAILABLE
+        assert full.text == "too many bytes are in flight"
+        assert full.retry_after_s is not None
+        budget.limit_bytes = 64 * MAX_BODY_BYTES
+        assert await called(channel, padded(KIB)) == b""
+        await client.send(stream, padded(200 * KIB)[60 * KIB :], end=True)
+        assert (await client.answer(stream)).status == 3, "zeros and the rest of a request are none"
+        assert budget.used_bytes == 0
+        client.call()
+        await client.send(stream + 2, b"\0" + (200 * KIB).to_bytes(4) + bytes(60 * KIB))
+        await until_true(lambda: budget.used_bytes == 60 * KIB + 5, timeout_s=10, what="held")
     await until_true(lambda: budget.used_bytes == 0, timeout_s=10, what="given back")
     assert gateway.receiver.counts.gone == 1
+
+
+async def test_a_message_too_large_is_refused_by_its_prefix(gateway: Gateway) -> None:
+    async with connected(gateway) as client:
+        stream = client.call()
+        await client.send(stream, b"\0" + (MAX_BODY_BYTES + 1).to_bytes(4))
+        answer = await client.answer(stream)
+    assert (answer.status, "limits.max_body_bytes" in answer.text) == (8, True)
+
+
+async def test_a_message_larger_than_every_window_is_taken_whole(gateway: Gateway) -> None:
+    gateway.receiver.limits = replace(gateway.receiver.limits, max_body_bytes=32 * KIB * KIB)
+    gateway.receiver.limits = replace(gateway.receiver.limits, max_decompressed_bytes=32 * KIB * KIB)
+    async with connected(gateway) as client:
+        stream = client.call()
+        await client.send(stream, message(padded(20 * KIB * KIB)), end=True)
+        assert (await client.answer(stream)).status == 0
 
 
 async def test_one_sender_leaves_room_for_another(gateway: Gateway, channel: Any) -> None:
@@ -355,18 +336,20 @@ async def test_one_sender_leaves_room_for_another(gateway: Gateway, channel: Any
     ]
     greedy, modest = ([("authorization", key)] for key in keys)
     budget = gateway.receiver.budget
-    budget.limit_bytes = 8 * arrival.WINDOW_BYTES
-    slow = [channel.stream_unary(TRACES)(nothing_yet(), metadata=greedy, timeout=60) for _ in range(8)]
-    calls = [asyncio.ensure_future(call) for call in slow]
-    await until_true(lambda: sum(call.done() for call in calls) == 4, timeout_s=20, what="refused")
-    assert budget.used_bytes == 4 * arrival.WINDOW_BYTES
-    assert await called(channel, call_span("a", (1, 1)), metadata=modest) == b""
-    over = await refused(channel, call_span("b", (1, 1)), metadata=greedy)
-    assert over.text == "too many bytes of this sender are in flight"
-    assert over.retry_after_s is not None
-    for call in slow:
-        call.cancel()
-    await asyncio.gather(*calls, return_exceptions=True)
+    budget.limit_bytes = 8 * KIB
+    async with connected(gateway) as client:
+        streams = [client.call(more=greedy) for _ in range(8)]
+        for stream in streams[:4]:
+            await client.send(stream, b"\0" + (200 * KIB).to_bytes(4) + bytes(KIB - 5))
+        await until_true(lambda: budget.used_bytes == 4 * KIB, timeout_s=20, what="held")
+        for stream in streams[4:]:
+            await client.send(stream, bytes(KIB))
+            answer = await client.answer(stream)
+            assert (answer.status, answer.text) == (14, "too many bytes of this sender are in flight")
+        assert await called(channel, call_span("a", (1, 1)), metadata=modest) == b""
+        over = await refused(channel, call_span("b", (1, 1)), metadata=greedy)
+        assert over.text == "too many bytes of this sender are in flight"
+        assert over.retry_after_s is not None
     await until_true(lambda: budget.used_bytes == 0, timeout_s=20, what="given back")
     assert await called(channel, call_span("b", (1, 1)), metadata=greedy) == b""
 
@@ -374,7 +357,7 @@ async def test_one_sender_leaves_room_for_another(gateway: Gateway, channel: Any
 async def test_the_calls_of_one_sender_leave_room_for_another(
     gateway: Gateway, channel: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(grpc_receiver, "MAX_CALLS", 8)
+    monkeypatch.setattr(export, "MAX_CALLS", 8)
     keys = [
         (await gateway.keys.create(name, Fixed(frozenset({INGEST_SCOPE})), by="ops@example.com")).secret.reveal()
         for name in ("greedy", "modest")
@@ -435,13 +418,17 @@ async def test_a_body_of_which_a_byte_comes_now_and_then_ends_in_time(
     assert gateway.receiver.budget.used_bytes == 0
 
 
-async def test_http_1_ends_and_costs_no_one_else_anything(gateway: Gateway, channel: Any) -> None:
+async def test_a_client_of_http_1_reads_which_port_it_wants(gateway: Gateway, channel: Any) -> None:
     address = gateway.ports.grpc
     assert isinstance(address, TcpAddress)
+    assert isinstance(gateway.ports.http, TcpAddress)
     reader, writer = await asyncio.open_connection(address.host, address.port)
     writer.write(b"POST /v1/traces HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n")
     async with asyncio.timeout(20):
-        assert not (await reader.read()).startswith(b"HTTP/1.1"), "document how it is answered"
+        answer = await reader.read()
+    assert answer.startswith(b"HTTP/1.1 505 ")
+    assert answer.endswith(f"OTLP over HTTP is on port {gateway.ports.http.port}".encode())
+    assert [entry["reason"] for entry in gateway.receiver.refused.status()] == ["http_on_grpc_port"]
     writer.close()
     assert await called(channel, call_span("a", (1, 1))) == b""
 
@@ -465,7 +452,7 @@ async def test_a_deadline_during_the_commit_keeps_the_message_once(
     assert late.code is grpc.StatusCode.DEADLINE_EXCEEDED
     await waits.wait()
     assert kept(gateway) == 0
-    assert gateway.receiver.budget.used_bytes == len(body)
+    assert gateway.receiver.budget.used_bytes == len(message(body))
     go.set()
     assert await called(channel, body) == b""
     assert (kept(gateway), gateway.spool.edge()["duplicate"]) == (1, 1)
