@@ -347,9 +347,9 @@ class Gateway:
         served, closing = self.receiver.make_server(), Closing()
         self._stack.push_async_callback(closing.close)
         self.ports = Ports(
-            http=await bind(closing, "listen.http", served, addresses.http, OWNER_AND_GROUP, http),
+            http=await bind(closing, "listen.http", served, addresses.http, self.receiver, OWNER_AND_GROUP, http),
             grpc=await self._listen_for_grpc(closing),
-            admin=await bind(closing, "listen.admin", self.admin, addresses.admin, OWNER_ONLY, admin),
+            admin=await bind(closing, "listen.admin", self.admin, addresses.admin, None, OWNER_ONLY, admin),
             service=None if self.service is None else TcpAddress("127.0.0.1", self.service.port),
         )
         if self.ports.admin is not None:

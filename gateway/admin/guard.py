@@ -16,6 +16,7 @@ from gateway.admin.role import Role
 from gateway.admin.session import SAFE_METHODS
 from gateway.admin.site.registry import ACTIONS, VIEWS
 from gateway.admin.site.shell import login_page, wants_html
+from gateway.common.http_connection import note_admitted
 from gateway.contract.errors import Forbidden, Unauthenticated
 from gateway.receiver.authenticator import credential, host_name, is_loopback_host
 
@@ -101,7 +102,10 @@ def access_guard(rules: AccessRules) -> Middleware:
 
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if rules.is_open(request) or rules.admits_role(request) or rules.admits_key(request):
+        if rules.is_open(request):
+            return await handler(request)
+        if rules.admits_role(request) or rules.admits_key(request):
+            note_admitted(request)
             return await handler(request)
         if is_of_page(request) and request.method in SAFE_METHODS and wants_html(request):
             message = "This page needs a token of this gateway, or a one-time link."

@@ -124,6 +124,7 @@ async def answering(request: web.Request, handler: Handler) -> web.StreamRespons
     try:
         return await handler(request)
     except web.HTTPException as error:
+        error.__traceback__ = None  # the request refers to it, and would wait for the garbage collector
         headers = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else {}
         body = json_error(error.reason, error.reason.lower().replace(" ", "_"))
         return encoded_answer(body, error.status, headers)

@@ -10,28 +10,23 @@ import ssl
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
 from gateway.common.http_connection import Connection, ForGrpc, Malformed
+from gateway.common.incoming import BACKLOG, ConnectionLimits, IncomingConnections, Served
 from gateway.common.repeated_requests import RepeatedRequests, Taker
 from gateway.common.repeating_connection import RepeatingConnection
 
-HANDSHAKE_S = 10.0
-"""Of TLS. A connection counts only behind it, and asyncio waits a minute."""
 KEEP_ALIVE_S: Final = 900.0
 """Without a request; longer than clients and proxies keep a connection. aiohttp waits an hour."""
 
 Handle = Callable[[Any], Awaitable[web.StreamResponse]]
 
-IsFull = Callable[[int, str | None], bool]
-"""Whether a connection is one too many; given how many there are with it, and its peer."""
-
-
-def never_full(_: int, __: str | None) -> bool:
-    return False
+FULL: Final = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+"""For a connection that is one too many."""
 
 
 def not_here(_: str | None) -> str:
@@ -49,7 +44,6 @@ class QuietServer(web.Server):
         malformed: Malformed,
         *,
         for_grpc: ForGrpc = not_here,
-        is_full: IsFull = never_full,
         is_direct: Callable[[str], bool] | None = None,
         taker: Taker | None = None,
         **options: Any,
@@ -57,11 +51,8 @@ class QuietServer(web.Server):
         super().__init__(handler, **options)
         self._malformed = malformed
         self._for_grpc = for_grpc
-        self._is_full = is_full
         self._is_direct = is_direct
         self._together = None if taker is None else RepeatedRequests(taker, self._loop)
-        self._open = 0
-        """Connections."""
 
     def __call__(self) -> RequestHandler:
         options = {"loop": self._loop, **self._kwargs}
@@ -69,43 +60,46 @@ class QuietServer(web.Server):
             return Connection(self, self._malformed, self._for_grpc, **options)
         return RepeatingConnection(self._is_direct, self._together, self, self._malformed, self._for_grpc, **options)
 
-    def opened(self, peer: str | None) -> bool:
-        """Note one more connection; whether it is one too many."""
-        self._open += 1
-        return self._is_full(self._open, peer)
-
-    def closed(self) -> None:
-        """Note one less."""
-        self._open -= 1
-
 
 class Site(web.BaseSite, ABC):
-    """Where a server listens. A TLS handshake has `HANDSHAKE_S`, which aiohttp's sites cannot
-    bound.
-    """
+    """Where a server listens, for connections within *limits*."""
 
-    def __init__(self, runner: web.BaseRunner, tls: ssl.SSLContext | None = None) -> None:
-        super().__init__(runner, backlog=1024, ssl_context=tls)
+    def __init__(self, runner: web.BaseRunner, limits: ConnectionLimits, tls: ssl.SSLContext | None = None) -> None:
+        super().__init__(runner, backlog=BACKLOG, ssl_context=tls)
+        self._limits = limits
+        self._connections: IncomingConnections | None = None
 
     async def start(self) -> None:
         await super().start()
         server = self._runner.server
         assert server is not None  # noqa: S101 the base class asks for it
-        options: dict[str, Any] = {"backlog": self._backlog}
-        if self._ssl_context is not None:
-            options |= {"ssl": self._ssl_context, "ssl_handshake_timeout": HANDSHAKE_S}
-        self._server = await self.listen(server, options)
+        self._connections = IncomingConnections(
+            cast("Callable[[], Served]", server), self._limits, full=FULL, tls=self._ssl_context
+        )
+        self._server = await self.listen(self._connections)
+
+    async def stop(self) -> None:
+        await super().stop()
+        if self._connections is not None:
+            self._connections.close()
 
     @abstractmethod
-    async def listen(self, server: web.Server, options: dict[str, Any]) -> asyncio.Server:
-        """Begin, with *options* of asyncio's servers. Raises OSError."""
+    async def listen(self, connections: IncomingConnections) -> asyncio.Server:
+        """Raises OSError."""
 
 
 class TcpSite(Site):
     """Serves on a port."""
 
-    def __init__(self, runner: web.BaseRunner, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
-        super().__init__(runner, tls)
+    def __init__(
+        self,
+        runner: web.BaseRunner,
+        host: str,
+        port: int,
+        limits: ConnectionLimits,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        super().__init__(runner, limits, tls)
         self._host = host
         self._port = port
 
@@ -113,23 +107,25 @@ class TcpSite(Site):
     def name(self) -> str:
         return f"{'http' if self._ssl_context is None else 'https'}://{self._host}:{self._port}"
 
-    async def listen(self, server: web.Server, options: dict[str, Any]) -> asyncio.Server:
-        return await asyncio.get_running_loop().create_server(server, self._host, self._port, **options)
+    async def listen(self, connections: IncomingConnections) -> asyncio.Server:
+        return await asyncio.get_running_loop().create_server(connections, self._host, self._port, backlog=BACKLOG)
 
 
 class UnixSocketSite(Site):
     """Serves on a Unix socket that is bound already, and that is its own from then on."""
 
-    def __init__(self, runner: web.BaseRunner, bound: socket.socket, tls: ssl.SSLContext | None = None) -> None:
-        super().__init__(runner, tls)
+    def __init__(
+        self, runner: web.BaseRunner, bound: socket.socket, limits: ConnectionLimits, tls: ssl.SSLContext | None = None
+    ) -> None:
+        super().__init__(runner, limits, tls)
         self._bound = bound
 
     @property
     def name(self) -> str:
         return f"http://unix:{self._bound.getsockname()}:"
 
-    async def listen(self, server: web.Server, options: dict[str, Any]) -> asyncio.Server:
-        return await asyncio.get_running_loop().create_unix_server(server, sock=self._bound, **options)
+    async def listen(self, connections: IncomingConnections) -> asyncio.Server:
+        return await asyncio.get_running_loop().create_unix_server(connections, sock=self._bound, backlog=BACKLOG)
 
 
 class QuietRunner(web.AppRunner):

@@ -51,6 +51,9 @@ class RepeatedRequest(Protocol):
     def began_s(self) -> float:
         """When it came, of `time.perf_counter`."""
 
+    def admitted(self) -> None:
+        """Note that its key was accepted."""
+
     def answer(self, answer: bytes) -> bool:
         """Send the whole *answer*; False, with nothing sent, where the client reads too little."""
 

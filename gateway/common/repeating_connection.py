@@ -21,7 +21,8 @@ from aiohttp import StreamReader, web
 from aiohttp.http import StreamWriter
 from aiohttp.http_parser import RawRequestMessage
 
-from gateway.common.http_connection import Connection, peer_of
+from gateway.common.http_connection import Connection
+from gateway.common.incoming import peer_of
 from gateway.common.repeated_head import RepeatedHead, learned, size_of
 from gateway.common.repeated_requests import MAX_BODY_BYTES, Handler, HeadKey, RepeatedRequests
 

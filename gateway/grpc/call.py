@@ -36,6 +36,9 @@ class Channel(Protocol):
     def admitted(self) -> None:
         """A call of this connection was admitted."""
 
+    def rejected(self) -> None:
+        """A call of this connection showed no key that is accepted."""
+
 
 class Call:
     """`gateway.receiver.admission.Request` of gRPC."""

@@ -17,7 +17,7 @@ from hyperframe.frame import GoAwayFrame
 from multidict import CIMultiDict
 
 from gateway.common.http2_refusal import PREFACE
-from gateway.common.http_connection import peer_of
+from gateway.common.incoming import IncomingConnection, peer_of
 from gateway.common.tls import subject_of
 from gateway.grpc.call import Call
 from gateway.grpc.frame_guard import FrameGuard, TooMuch
@@ -50,8 +50,8 @@ class Server(Protocol):
     def reads_subjects(self) -> bool:
         """Whether the certificate of a client may stand for a key."""
 
-    def opened(self, connection: "GrpcConnection", peer: str | None) -> bool:
-        """Note one more connection; whether it is one too many."""
+    def opened(self, connection: "GrpcConnection") -> None:
+        """Note one more connection."""
 
     def closed(self, connection: "GrpcConnection") -> None:
         """Note one less."""
@@ -64,6 +64,8 @@ class Server(Protocol):
 
 
 class GrpcConnection(asyncio.Protocol):
+    incoming: IncomingConnection | None = None
+
     def __init__(self, server: Server) -> None:
         self._server = server
         self._loop = asyncio.get_running_loop()
@@ -89,8 +91,7 @@ class GrpcConnection(asyncio.Protocol):
         self._peer = peer_of(transport)
         if self._server.reads_subjects:
             self._subject = subject_of(transport.get_extra_info("peercert"))
-        if self._server.opened(self, self._peer):
-            self._transport.abort()
+        self._server.opened(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport, streams = None, self._streams
@@ -98,7 +99,7 @@ class GrpcConnection(asyncio.Protocol):
         self._pieces.clear()
         self._looking.cancel()
         if streams is not None:
-            streams.drop_all()
+            streams.close()
         self._server.closed(self)
 
     def stop(self) -> None:
@@ -116,6 +117,13 @@ class GrpcConnection(asyncio.Protocol):
     def admitted(self) -> None:
         """A call was admitted."""
         self._is_admitted = True
+        if self.incoming is not None:
+            self.incoming.admitted()
+
+    def rejected(self) -> None:
+        """A call showed no key that is accepted."""
+        if self.incoming is not None:
+            self.incoming.rejected()
 
     # ---- reading
 

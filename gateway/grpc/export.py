@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine
 from time import perf_counter
 from typing import Any, Final
 
-from gateway.contract.errors import BadPayload, Overloaded
+from gateway.contract.errors import BadPayload, Overloaded, Unauthenticated
 from gateway.contract.intake import Intake
 from gateway.contract.otlp import Signal
 from gateway.contract.scopes import INGEST_SCOPE
@@ -187,6 +187,8 @@ class ExportCall:
         """Answer the call with *error*."""
         call = self._call
         answer, text = self._exports.receiver.decide(error, call.path, call.headers, call.remote)
+        if isinstance(error, Unauthenticated):
+            call.protocol.rejected()
         if answer.status in TO_COME_AGAIN:
             self._hold.give_back_quota()
         self._release()

@@ -8,7 +8,7 @@ from http import HTTPStatus
 from typing import Final
 
 from gateway.common import unix_socket
-from gateway.common.http_server import HANDSHAKE_S
+from gateway.common.incoming import BACKLOG, IncomingConnections
 from gateway.common.tls import ServerTls
 from gateway.config.values import Address, TcpAddress, UnixAddress
 from gateway.contract.errors import not_bound
@@ -23,7 +23,6 @@ from gateway.receiver.listen import OWNER_AND_GROUP, SHUTDOWN_S, Closing, bound_
 from gateway.receiver.server import Receiver
 
 OPTION: Final = "listen.grpc"
-BACKLOG: Final = 1024
 APPEND_S: Final = 2.0
 """How long what calls left to be appended may still take, once the last one has ended."""
 
@@ -33,7 +32,7 @@ class GrpcServer:
 
     def __init__(self, receiver: Receiver, exports: Exports, *, reads_subjects: bool = False) -> None:
         """*reads_subjects*: the certificate of a client may stand for a key."""
-        self._receiver = receiver
+        self.receiver = receiver
         self._exports = exports
         self._health = Health(SERVICES.values())
         described = Reflection((*SERVICES.values(), HEALTH_SERVICE, *REFLECTION_SERVICES))
@@ -46,9 +45,8 @@ class GrpcServer:
         self._connections: dict[GrpcConnection, None] = {}
         self._none_left = asyncio.Event()
 
-    def opened(self, connection: GrpcConnection, peer: str | None) -> bool:
+    def opened(self, connection: GrpcConnection) -> None:
         self._connections[connection] = None
-        return self._receiver.is_full(len(self._connections), peer)
 
     def closed(self, connection: GrpcConnection) -> None:
         del self._connections[connection]
@@ -56,10 +54,10 @@ class GrpcServer:
             self._none_left.set()
 
     def refused(self, reason: str, peer: str | None) -> None:
-        self._receiver.note_refused(HTTPStatus.BAD_REQUEST, reason, peer)
+        self.receiver.note_refused(HTTPStatus.BAD_REQUEST, reason, peer)
 
     def for_http(self, peer: str | None) -> str:
-        return self._receiver.for_http(peer)
+        return self.receiver.for_http(peer)
 
     async def stop(self) -> None:
         """Take no more calls, and answer those that are under way."""
@@ -85,41 +83,36 @@ async def bind_grpc(closing: Closing, server: GrpcServer, address: Address, tls:
     """
     if address is None:
         return None
-    connection = partial(GrpcConnection, server)
-    context, handshake_s = (None, None) if tls is None else (tls.context, HANDSHAKE_S)
+    connections = IncomingConnections(
+        partial(GrpcConnection, server), server.receiver, tls=None if tls is None else tls.context
+    )
     loop = asyncio.get_running_loop()
     try:
         if isinstance(address, UnixAddress):
             listening: asyncio.Server = await loop.create_unix_server(
-                connection,
-                sock=bound_unix(address.path, OWNER_AND_GROUP),
-                backlog=BACKLOG,
-                ssl=context,
-                ssl_handshake_timeout=handshake_s,
+                connections, sock=bound_unix(address.path, OWNER_AND_GROUP), backlog=BACKLOG
             )
             bound: TcpAddress | UnixAddress = address
         else:
-            listening = await loop.create_server(
-                connection,
-                address.host,
-                address.port,
-                backlog=BACKLOG,
-                ssl=context,
-                ssl_handshake_timeout=handshake_s,
-            )
+            listening = await loop.create_server(connections, address.host, address.port, backlog=BACKLOG)
             bound = TcpAddress(address.host, listening.sockets[0].getsockname()[1])
     except OSError as error:
         raise not_bound(OPTION, address, error) from error
     file = unix_socket.id_of(bound.path) if isinstance(bound, UnixAddress) else None
-    closing.add(partial(stop, listening, server, bound, file))
+    closing.add(partial(stop, listening, connections, server, bound, file))
     return bound
 
 
 async def stop(
-    listening: asyncio.Server, server: GrpcServer, bound: TcpAddress | UnixAddress, file: unix_socket.FileId | None
+    listening: asyncio.Server,
+    connections: IncomingConnections,
+    server: GrpcServer,
+    bound: TcpAddress | UnixAddress,
+    file: unix_socket.FileId | None,
 ) -> None:
     """*file*: of a Unix socket."""
     if isinstance(bound, UnixAddress) and file is not None:
         unix_socket.remove(bound.path, file)
     listening.close()
+    connections.close()
     await server.stop()

@@ -125,9 +125,14 @@ class Streams:
             self._work(event)
 
     def drop_all(self) -> None:
-        """The connection ended."""
+        """No one waits for an answer any more."""
         for stream_id in list(self._calls):
             self._drop(stream_id)
+
+    def close(self) -> None:
+        """The connection ended. `h2` refers to itself, and would wait for the garbage collector."""
+        self.drop_all()
+        vars(self.h2).clear()
 
     def send(self, call: Call) -> None:
         """As `gateway.grpc.call.Channel`."""

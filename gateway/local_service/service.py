@@ -18,6 +18,7 @@ from random import Random
 
 from aiohttp import web
 
+from gateway.common.connection_limits import OperatorLimits
 from gateway.common.http_server import TcpSite
 from gateway.common.wall_clock import wall_ms
 from gateway.keys.errors import DatabaseUnavailable
@@ -108,6 +109,7 @@ class Service:
             data_path, misbehave=misbehave, now_ms=now_ms, random=random, random_bytes=random_bytes
         )
         self._runner = runner_of(self._app)
+        self._limits = OperatorLimits("service")
 
     @property
     def keys(self) -> KeyStore:
@@ -123,7 +125,7 @@ class Service:
         """
         await self._runner.setup()
         try:
-            await TcpSite(self._runner, host, port, tls).start()
+            await TcpSite(self._runner, host, port, self._limits, tls).start()
         except BaseException:
             await self._runner.cleanup()
             raise
@@ -132,7 +134,7 @@ class Service:
 
     async def listen_on_loopback(self) -> int:
         """Listen without TLS on one more port, that of its own gateway. After `start`."""
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        await TcpSite(self._runner, "127.0.0.1", 0, self._limits).start()
         bound: int = self._runner.addresses[-1][1]
         return bound
 

@@ -15,6 +15,7 @@ import structlog
 from aiohttp import web
 from aiohttp.web_exceptions import HTTPException
 
+from gateway.common.http_connection import note_admitted
 from gateway.common.http_server import QuietRunner
 from gateway.contract.headers import REPEAT_KEY_HEADERS
 from gateway.contract.otlp import CONTENT_TYPES, media_of
@@ -99,6 +100,7 @@ async def answer_errors(request: web.Request, handler: Handler) -> web.StreamRes
     except ServiceError as error:
         return _response(error.answer())
     except HTTPException as error:  # the router's 404 and 405
+        error.__traceback__ = None  # the request refers to it, and would wait for the garbage collector
         allow = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else {}
         return _response(json_answer(error.status, {"message": error.reason}), allow)
     except DatabaseUnavailable:
@@ -166,6 +168,7 @@ def _authenticate(keys: KeyStore, request: web.Request) -> KeyRecord:
     key = keys.authenticate(values[0]) if len(values) == 1 else None
     if key is None:
         raise Unauthorized
+    note_admitted(request)
     return key
 
 

@@ -30,6 +30,10 @@ class Request(Protocol):
     def content_length(self) -> int | None:
         """Bytes of the body as announced; None where nothing states it."""
 
+    @property
+    def protocol(self) -> Any:
+        """Its connection, which `admitted` is called of."""
+
 
 def no_subject(_: Any) -> None:
     """Where certificates stand for no key."""
@@ -64,6 +68,7 @@ class Admission:
         """
         headers = request.headers
         key = self._gate.admit(headers, scope, shown, self._subject_in(request))
+        request.protocol.admitted()
         hold.belongs_to(key.key_id if key is not None else request.remote or "unix")
         if key is None:
             self.recent.note(request.remote or "unix", headers.get("User-Agent", ""), path)

@@ -8,6 +8,8 @@ from typing import Protocol
 from aiohttp import web
 
 from exporters.keyring import read_secret
+from gateway.common.connection_limits import shares_of
+from gateway.common.open_files import open_files
 from gateway.common.tls import subject_of
 from gateway.common.wall_clock import wall_ms
 from gateway.config.model import Config, admits_by_certificate
@@ -110,7 +112,7 @@ def open_routes(
         max_decompressed_bytes=config.limits.max_decompressed_bytes,
         max_in_flight_bytes=config.limits.max_in_flight_bytes,
         body_timeout_s=config.limits.body_timeout_s,
-        max_connections=config.limits.max_connections,
+        max_connections=min(config.limits.max_connections, shares_of(open_files()).senders),
     )
     cors = Cors(frozenset(config.http.cors_origins))
     sources = source_routes(tuple(SOURCES.values()), access_of(config), intake, admission, limits, cors)

@@ -22,6 +22,7 @@ from aiohttp import web
 from gateway.admin import budgets, insights
 from gateway.admin.operation import AnyOperation
 from gateway.budgets.book import Budgets
+from gateway.common.http_connection import note_admitted
 from gateway.contract.errors import DeviceQuarantined, EnrolmentRefused, UnsupportedMedia
 from gateway.contract.intake import Intake, Receipt, Sender
 from gateway.contract.outcomes import Rejection
@@ -168,6 +169,7 @@ def reading_route(operation: AnyOperation, store: Any, gate: Authenticator, para
 
     async def take(request: web.BaseRequest, parameter: str, hold: Hold) -> web.StreamResponse:
         gate.admit(request.headers, scope)
+        note_admitted(request)
         path = {parameter_name: parameter} if parameter_name else {}
         answer = await operation.handler(store, operation.call(path=path, query=list(request.query.items())))
         return json_response(orjson.dumps(answer), HTTPStatus.OK)

@@ -10,7 +10,9 @@ from typing import Final
 from aiohttp import web
 
 from gateway.common import unix_socket
+from gateway.common.connection_limits import OperatorLimits
 from gateway.common.http_server import QuietRunner, TcpSite, UnixSocketSite
+from gateway.common.incoming import ConnectionLimits
 from gateway.config.values import Address, TcpAddress, UnixAddress
 from gateway.contract.errors import not_bound
 from gateway.receiver.ready_response import SERVER
@@ -73,6 +75,7 @@ class Listener:
 async def listen(
     runner: web.BaseRunner,
     address: Address,
+    limits: ConnectionLimits | None = None,
     *,
     option: str = "listen",
     socket_mode: int = OWNER_ONLY,
@@ -81,18 +84,20 @@ async def listen(
     """Set *runner* up and bind it; None when the address is off. Raises
     CannotStart, which names *option*.
 
-    *socket_mode*: the rights to a Unix socket, whatever the umask is.
+    *limits*: of its connections; None is those of a listener for operators. *socket_mode*: the
+    rights to a Unix socket, whatever the umask is.
     """
     if address is None:
         return None
+    limits = limits or OperatorLimits(option)
     try:
         await runner.setup()
         match address:
             case UnixAddress(path):
-                await UnixSocketSite(runner, bound_unix(path, socket_mode), tls).start()
+                await UnixSocketSite(runner, bound_unix(path, socket_mode), limits, tls).start()
                 return Listener(runner, UnixAddress(path))
             case TcpAddress(host, port):
-                await TcpSite(runner, host, port, tls).start()
+                await TcpSite(runner, host, port, limits, tls).start()
                 return Listener(runner, TcpAddress(host, bound_port(runner)))
     except OSError as error:
         await runner.cleanup()
@@ -104,6 +109,7 @@ async def bind(
     option: str,
     served: web.Server | web.Application,
     address: Address,
+    limits: ConnectionLimits | None,
     socket_mode: int,
     tls: ssl.SSLContext | None = None,
 ) -> Address:
@@ -111,7 +117,8 @@ async def bind(
 
     Raises CannotStart.
     """
-    listener = await listen(runner_for(served), address, option=option, socket_mode=socket_mode, tls=tls)
+    runner = runner_for(served)
+    listener = await listen(runner, address, limits, option=option, socket_mode=socket_mode, tls=tls)
     if listener is None:
         return None
     closing.add(listener.close)

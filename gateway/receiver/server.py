@@ -18,6 +18,7 @@ from aiohttp import web
 from multidict import CIMultiDict
 
 from gateway.common.heap import Heap
+from gateway.common.http_connection import note_rejected
 from gateway.common.http_server import KEEP_ALIVE_S, QuietServer
 from gateway.common.repeated_requests import Handler
 from gateway.common.traceback_summary import places
@@ -130,7 +131,6 @@ class Receiver:
             keepalive_timeout=KEEP_ALIVE_S,
             read_bufsize=READ_AHEAD_BYTES,
             for_grpc=self.for_grpc,
-            is_full=self.is_full,
             is_direct=self.is_direct,
             taker=TogetherReceiver(self),
         )
@@ -236,6 +236,7 @@ class Receiver:
         if answer.retry_after_s is not None:
             response.headers["Retry-After"] = str(answer.retry_after_s)
         if isinstance(error, Unauthenticated):
+            note_rejected(request)
             response.headers["WWW-Authenticate"] = 'Bearer realm="telemetry-gateway"'
         if isinstance(error, MethodNotAllowed):
             response.headers["Allow"] = ", ".join(self.routes.methods(route) if route else POST_ONLY)
@@ -273,13 +274,19 @@ class Receiver:
         text = "the HTTP request is malformed or its headers are too large"
         return UNROUTED.failure(CIMultiDict(), answer, text, "bad_request")
 
-    def is_full(self, connections: int, peer: str | None) -> bool:
-        """Whether a connection is refused, which is noted."""
-        if connections <= self.limits.max_connections:
-            return False
+    def max_connections(self) -> int:
+        """This and the next two are `gateway.common.incoming.ConnectionLimits`, of each listener of
+        senders.
+        """
+        return self.limits.max_connections
+
+    def too_many(self, peer: str | None) -> None:
         remedy = "limits.max_connections, or fewer connections a sender"
         self.note_refused(HTTPStatus.SERVICE_UNAVAILABLE, "too_many_connections", peer, remedy)
-        return True
+
+    def not_admitted(self, peer: str | None) -> None:
+        remedy = "find who opens connections and shows no key; honest senders connect again"
+        self.note_refused(HTTPStatus.SERVICE_UNAVAILABLE, "no_key_on_connection", peer, remedy)
 
     def for_grpc(self, peer: str | None) -> str:
         """What a sender reads that speaks gRPC to this port; noted as refused."""

@@ -104,6 +104,8 @@ class TogetherReceiver:
         kept = [request for place, request in enumerate(requests) if place not in left]
         begun = begun._replace(requests=kept)
         taken.kept.add_done_callback(lambda done: self._end(begun, failure_of(done)))
+        for request in kept:
+            request.admitted()
         return [requests[place] for place in taken.left]
 
     def _take_bodies(self, begun: _Begun) -> TakenTogether | None:

@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import NamedTuple
 from urllib.parse import unquote
 
 from h2.config import H2Configuration
 from h2.connection import H2Connection
-from h2.events import ConnectionTerminated, DataReceived, ResponseReceived, StreamEnded, StreamReset, TrailersReceived
+from h2.events import DataReceived, ResponseReceived, StreamEnded, StreamReset, TrailersReceived
+from hyperframe.frame import Frame, GoAwayFrame
 
 from tests.support.grpc_calls import TRACES
 
@@ -41,8 +42,6 @@ class Http2Client:
         self._reader, self._writer = reader, writer
         self.h2 = H2Connection(H2Configuration(client_side=True, header_encoding="utf-8"))
         self.h2.initiate_connection()
-        self.goaway: ConnectionTerminated | None = None
-        self.is_closed = False
         self._fields: dict[int, dict[str, str]] = {}
         self._bodies: dict[int, bytes] = {}
         self._ended: dict[int, int | None] = {}
@@ -84,22 +83,26 @@ class Http2Client:
                 await self._read()
         return Answer(self._fields.get(stream, {}), self._bodies.get(stream, b""), self._ended[stream])
 
-    async def closed(self) -> ConnectionTerminated | None:
-        """Wait until the connection is closed; the GOAWAY before that."""
+    async def closed(self) -> GoAwayFrame | None:
+        """Wait until the connection is closed; the GOAWAY before that, whatever came with it."""
         await self.flush()
+        data = b""
         async with asyncio.timeout(WAIT_S):
-            while not self.is_closed:
-                try:
-                    await self._read()
-                except ConnectionError:
-                    self.is_closed = True
-        return self.goaway
+            with suppress(ConnectionError):
+                while part := await self._reader.read(65536):
+                    data += part
+        goaway = None
+        while len(data) >= 9:
+            frame, length = Frame.parse_frame_header(memoryview(data[:9]))
+            frame.parse_body(memoryview(data[9 : 9 + length]))
+            goaway = frame if isinstance(frame, GoAwayFrame) else goaway
+            data = data[9 + length :]
+        return goaway
 
     async def _read(self) -> None:
         """Raises ConnectionError where the connection is closed."""
         data = await self._reader.read(65536)
         if not data:
-            self.is_closed = True
             raise ConnectionResetError("closed")
         for event in self.h2.receive_data(data):
             match event:
@@ -112,8 +115,6 @@ class Http2Client:
                     self._ended[event.stream_id] = None
                 case StreamReset():
                     self._ended.setdefault(event.stream_id, int(event.error_code))
-                case ConnectionTerminated():
-                    self.goaway = event
         await self.flush()
 
 

@@ -29,7 +29,7 @@ async def base_url() -> AsyncIterator[str]:
     admission = Admission(OpenIntakeAuthenticator(check_host=True))
     routes = RouteTable([*otlp_routes(intake), *telemetry_routes(intake, admission)])
     receiver = Receiver(routes, admission, Limits(), Cors({ALLOWED_ORIGIN}))
-    listener = await listen(runner_for(receiver.make_server()), TcpAddress("127.0.0.1", 0))
+    listener = await listen(runner_for(receiver.make_server()), TcpAddress("127.0.0.1", 0), receiver)
     assert listener is not None
     yield f"http://{listener.address}"
     await listener.close()

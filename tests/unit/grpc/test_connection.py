@@ -11,6 +11,7 @@ from h2.settings import SettingCodes
 
 from benchmarks.grpc_connection import frame, text_of
 from gateway.app import Gateway
+from gateway.common import incoming
 from gateway.config.values import TcpAddress
 from gateway.contract.scopes import INGEST_SCOPE, Fixed
 from gateway.grpc import connection, streams
@@ -174,6 +175,8 @@ async def test_a_connection_that_begins_no_call_is_closed(
 ) -> None:
     monkeypatch.setattr(connection, "LOOK_S", 0.01)
     monkeypatch.setattr(connection, "FIRST_CALL_S", 0.05)
+    monkeypatch.setattr(incoming, "LOOK_S", 0.01)
+    monkeypatch.setattr(incoming, "SILENT_S", 0.05)
     assert isinstance(gateway.ports.grpc, TcpAddress)
     reader, writer = await asyncio.open_connection(gateway.ports.grpc.host, gateway.ports.grpc.port)
     writer.write(sent)

@@ -147,7 +147,7 @@ GZIP = [("grpc-encoding", "gzip")]
     [
         (message(b"damaged", compressed=True), GZIP, "the compressed body is damaged"),
         (message(gzip.compress(bytes(1000), mtime=0)[:-6], compressed=True), GZIP, "the compressed body is cut short"),
-        (message(gzip.compress(b""), compressed=True), [], "compressed, and grpc-encoding does not name gzip"),
+        (message(gzip.compress(b"", mtime=0), compressed=True), [], "compressed, and grpc-encoding does not name gzip"),
         (b"", [], "the call holds no message"),
         (message(b"")[:3], [], "the message is cut short"),
         (message(b"1234")[:-1], [], "the message is cut short"),
@@ -155,6 +155,7 @@ GZIP = [("grpc-encoding", "gzip")]
         (b"\2" + message(b"")[1:], [], "neither 0 nor 1"),
         (message(b""), [("grpc-timeout", "soon")], "grpc-timeout must be"),
     ],
+    ids=["gzip", "cut gzip", "no coding", "nothing", "cut prefix", "cut", "two", "flag", "timeout"],
 )
 async def test_what_is_no_message_is_refused_for_good(
     gateway: Gateway, sent: bytes, headers: list[tuple[str, str]], text: str

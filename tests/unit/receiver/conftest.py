@@ -58,7 +58,7 @@ async def serve() -> AsyncIterator[Serve]:
         limits, cors = limits or Limits(), cors or Cors()
         own = [*otlp_routes(intake), *telemetry_routes(intake, admission), *further(intake, admission, limits, cors)]
         receiver = Receiver(RouteTable(own, base_path), admission, limits, cors)
-        listener = await listen(runner_for(receiver.make_server()), address)
+        listener = await listen(runner_for(receiver.make_server()), address, receiver)
         assert listener is not None
         started.append(Served(intake, receiver, listener))
         return started[-1]

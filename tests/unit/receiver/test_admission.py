@@ -269,7 +269,7 @@ async def test_who_shows_a_key_is_not_among_them(start: Start, client: Client, k
 async def test_without_authentication_the_first_key_shuts_nobody_out(client: Client, keys: KeyStore) -> None:
     config = load_config(None, {"listen.http": "127.0.0.1:0", "auth": "none"}, {})
     receiver = build_receiver(config, RecordingIntake(), build_gate(config, keys))
-    listener = await listen(runner_for(receiver.make_server()), TcpAddress("127.0.0.1", 0))
+    listener = await listen(runner_for(receiver.make_server()), TcpAddress("127.0.0.1", 0), receiver)
     assert listener is not None
     assert (await asked(client, f"http://{listener.address}/v1/traces"))[0] == 200
     assert receiver.admission.recent.last_hour() == []

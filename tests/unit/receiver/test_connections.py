@@ -4,12 +4,16 @@ import asyncio
 import resource
 import subprocess
 import sys
+from contextlib import suppress
 
 import pytest
 
-import gateway.common.http_connection
+from gateway.common import http_connection, incoming
+from gateway.common.connection_limits import MAX_OPERATORS, shares_of
 from gateway.common.open_files import OPEN_FILES
+from gateway.contract.errors import Unauthenticated
 from gateway.receiver.body import Limits
+from tests.support.polling import until_true
 from tests.unit.receiver.conftest import Serve
 
 WAIT_S = 10.0
@@ -20,7 +24,9 @@ HEAD = b"GET /v1/traces HTTP/1.1\r\nHost: localhost\r\n"
 async def test_a_connection_that_never_asks_for_anything_is_ended(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, sent: bytes
 ) -> None:
-    monkeypatch.setattr(gateway.common.http_connection, "FIRST_REQUEST_S", 0.2)
+    monkeypatch.setattr(http_connection, "HEAD_S", 0.2)
+    monkeypatch.setattr(incoming, "SILENT_S", 0.2)
+    monkeypatch.setattr(incoming, "LOOK_S", 0.05)
     served = await serve()
     host, _, port = served.url.removeprefix("http://").rpartition(":")
     silent, its_writer = await asyncio.open_connection(host, port)
@@ -48,7 +54,7 @@ async def test_headers_that_stop_half_way_end_their_connection_also_after_other_
     for _ in range(2):
         await reader.readuntil(b"HTTP/1.1 405")
         await reader.readuntil(b"}")
-    monkeypatch.setattr(gateway.common.http_connection, "FIRST_REQUEST_S", 0.2)
+    monkeypatch.setattr(http_connection, "HEAD_S", 0.2)
     writer.write(HEAD)
     async with asyncio.timeout(WAIT_S):
         assert await reader.read() == b""
@@ -56,14 +62,35 @@ async def test_headers_that_stop_half_way_end_their_connection_also_after_other_
     await writer.wait_closed()
 
 
+POST = b"POST /v1/traces HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
+
+
+async def status_of(host: str, port: str, request: bytes) -> tuple[str, asyncio.StreamWriter]:
+    """The first line of the answer; the connection stays open."""
+    reader, writer = await asyncio.open_connection(host, port)
+    writer.write(request)
+    with suppress(ConnectionError):
+        return (await reader.readline()).decode(), writer
+    return "", writer
+
+
+async def until_taken(host: str, port: str) -> None:
+    """Wait until a request on a new connection is taken."""
+    status = ""
+    async with asyncio.timeout(WAIT_S):
+        while not status.startswith("HTTP/1.1 200"):
+            status, writer = await status_of(host, port, POST)
+            writer.close()
+            await writer.wait_closed()
+
+
 async def test_a_connection_too_many_is_asked_to_come_again(serve: Serve) -> None:
     served = await serve(limits=Limits(max_connections=2))
     host, _, port = served.url.removeprefix("http://").rpartition(":")
     writers = []
     for _ in range(2):
-        reader, writer = await asyncio.open_connection(host, port)
-        writer.write(HEAD + b"\r\n")
-        assert (await reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 405")
+        status, writer = await status_of(host, port, POST)
+        assert status.startswith("HTTP/1.1 200")
         writers.append(writer)
     further, writer = await asyncio.open_connection(host, port)
     answer = await further.read()
@@ -77,19 +104,90 @@ async def test_a_connection_too_many_is_asked_to_come_again(serve: Serve) -> Non
     ended.close()
     await ended.wait_closed()
 
-    async def let_in() -> bool:
-        reader, writer = await asyncio.open_connection(host, port)
-        writer.write(HEAD + b"\r\n")
-        status = await reader.readuntil(b"\r\n")
-        writer.close()
-        await writer.wait_closed()
-        return status.startswith(b"HTTP/1.1 405")
-
-    async with asyncio.timeout(WAIT_S):
-        while not await let_in():
-            pass
+    await until_taken(host, port)
     writers[0].close()
     await writers[0].wait_closed()
+
+
+@pytest.mark.parametrize("sent", [b"", HEAD, HEAD + b"\r\n"], ids=["nothing", "half a head", "what is refused"])
+async def test_connections_that_show_no_key_leave_room_for_those_that_do(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
+    """Of two that may be open, both are taken."""
+    monkeypatch.setattr(incoming, "PATIENCE_S", 0.1)
+    served = await serve(limits=Limits(max_connections=2))
+    host, _, port = served.url.removeprefix("http://").rpartition(":")
+    taken = [await asyncio.open_connection(host, port) for _ in range(2)]
+    for _, writer in taken:
+        writer.write(sent)
+    await until_taken(host, port)
+    reads = [asyncio.create_task(reader.read()) for reader, _ in taken]
+    await asyncio.wait(reads, return_when=asyncio.FIRST_COMPLETED, timeout=WAIT_S)
+    assert "no_key_on_connection" in {entry["reason"] for entry in served.receiver.refused.status()}
+    for _, writer in taken:
+        writer.transport.abort()
+    await asyncio.gather(*reads, return_exceptions=True)
+
+
+async def test_of_connections_without_a_key_only_so_many_are_served_at_once(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(incoming, "MAX_SERVED", 3)
+    monkeypatch.setattr(incoming, "PATIENCE_S", 0.3)
+    served = await serve()
+    host, _, port = served.url.removeprefix("http://").rpartition(":")
+    strangers = [await asyncio.open_connection(host, port) for _ in range(30)]
+    for _, writer in strangers:
+        writer.write(HEAD)
+    async with asyncio.timeout(WAIT_S):
+        status, honest = await status_of(host, port, POST)
+    assert status.startswith("HTTP/1.1 200"), "the last one that came is served first"
+
+    def closed() -> int:
+        entries = {entry["reason"]: entry["requests"] for entry in served.receiver.refused.status()}
+        return entries.get("no_key_on_connection", 0)
+
+    await until_true(lambda: closed() >= 27, timeout_s=WAIT_S, what="closed, as others waited")
+    for writer in (honest, *(writer for _, writer in strangers)):
+        writer.transport.abort()
+
+
+async def test_a_connection_whose_key_was_disabled_is_one_without_a_key_again(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(incoming, "PATIENCE_S", 0.1)
+
+    class Gate:
+        is_open = True
+
+        def admit(self, *_: object) -> None:
+            if not self.is_open:
+                raise Unauthenticated("the API key is unknown or disabled")
+
+    gate = Gate()
+    served = await serve(gate=gate, limits=Limits(max_connections=2))
+    host, _, port = served.url.removeprefix("http://").rpartition(":")
+    _, kept = await status_of(host, port, POST)
+    reader, writer = await asyncio.open_connection(host, port)
+    writer.write(POST)
+    assert (await reader.readuntil(b"\r\n\r\n{}")).startswith(b"HTTP/1.1 200")
+    gate.is_open = False
+    writer.write(POST)
+    assert (await reader.readline()).startswith(b"HTTP/1.1 401")
+    gate.is_open = True
+    await until_taken(host, port)
+    async with asyncio.timeout(WAIT_S):
+        await reader.read()  # until it is closed
+    kept.transport.abort()
+    writer.transport.abort()
+
+
+@pytest.mark.parametrize("files", [256, 1024, 4096, 17_000, 1 << 20])
+def test_listeners_share_the_files_that_may_be_open(files: int) -> None:
+    senders, operators = shares_of(files)
+    assert operators <= MAX_OPERATORS
+    assert 2 * senders + 2 * operators <= files
+    assert files < 17_000 or senders >= 8000
 
 
 def test_the_gateway_may_open_more_files_than_the_usual_1024() -> None:

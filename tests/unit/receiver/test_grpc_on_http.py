@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from gateway.app import Gateway
 from gateway.common import http2_refusal as gateway_http2
-from gateway.common import http_connection
+from gateway.common import incoming
 from gateway.common.http2_refusal import MAX_CALLS, MAX_FRAMES, PREFACE, Http2Refusal, frame
 from gateway.common.http_connection import MAX_UNREAD_BYTES, Connection
 from gateway.config.values import TcpAddress
@@ -130,7 +130,7 @@ async def test_a_client_that_reads_no_answer_is_cut_off(gateway: Gateway, monkey
 async def test_a_client_that_does_not_read_its_last_answer_is_cut_off(
     gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_connection, "FIRST_REQUEST_S", 0.3)
+    monkeypatch.setattr(incoming, "LINGER_S", 0.3)
     assert isinstance(gateway.ports.http, TcpAddress)
     ended = asyncio.Event()
     lost = Connection.connection_lost

@@ -349,7 +349,7 @@ async def test_the_configuration_builds_the_receiver_that_it_describes(client: C
 async def test_no_auth_beyond_loopback_takes_any_host(client: Client, keys: KeyStore) -> None:
     config = load_config(None, {"listen.http": "0.0.0.0:0", "auth": "none"}, {})
     receiver = build_receiver(config, RecordingIntake(), build_gate(config, keys))
-    listener = await listen(runner_for(receiver.make_server()), TcpAddress("127.0.0.1", 0))
+    listener = await listen(runner_for(receiver.make_server()), TcpAddress("127.0.0.1", 0), receiver)
     assert listener is not None
     assert await status_of(client, f"http://{listener.address}/v1/traces", Host="gateway.example") == 200
     await listener.close()

@@ -19,7 +19,7 @@ from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from grpc_health.v1.health_pb2_grpc import HealthStub
 from structlog.testing import capture_logs
 
-import gateway.common.http_server
+import gateway.common.incoming
 import gateway.common.tls
 from gateway.app import Gateway
 from gateway.common.tls import ServerTls, TlsFault, TlsFiles, load
@@ -141,11 +141,12 @@ async def test_every_listener_speaks_tls(tmp_path: Path, authority: Authority, s
 async def test_a_connection_without_a_handshake_is_ended(
     tmp_path: Path, server: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert gateway.common.http_server.HANDSHAKE_S <= 10
-    monkeypatch.setattr(gateway.common.http_server, "HANDSHAKE_S", 0.3)
-    tls = dict.fromkeys(("http", "admin", "service"), server.files)
+    assert gateway.common.incoming.HANDSHAKE_S <= 10
+    monkeypatch.setattr(gateway.common.incoming, "HANDSHAKE_S", 0.3)
+    tls = dict.fromkeys(("http", "grpc", "admin", "service"), server.files)
     async with running(tmp_path / "tcp", tls) as running_one:
-        for address in (running_one.ports.http, running_one.ports.admin, running_one.ports.service):
+        ports = running_one.ports
+        for address in (ports.http, ports.grpc, ports.admin, ports.service):
             assert isinstance(address, TcpAddress)
             assert await ended(*await asyncio.open_connection(address.host, address.port))
     path = tmp_path / "s"
