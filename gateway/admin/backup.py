@@ -80,7 +80,7 @@ class LiveBackup:
 async def begin(backup: BackupSource, call: Call[Stage]) -> dict[str, Any]:
     work_dir = call.body.work_dir
     staged = await backup.stage(None if work_dir is None else Path(work_dir))
-    return {"folder": str(staged.folder), "taken_at": rfc3339_ms(staged.taken_ms)}
+    return {"folder": str(staged.folder.absolute()), "taken_at": rfc3339_ms(staged.taken_ms)}
 
 
 BEGIN: Final = Operation(

@@ -9,9 +9,10 @@ import click
 from rich.table import Table
 
 from gateway.admin import billing
-from gateway.cli.printing import harmless, plain, print_table
+from gateway.cli.printing import plain, print_table
 from gateway.cli.requests import BILLING, ask
 from gateway.common.plural import plural
+from gateway.common.printable import harmless
 from gateway.config.model import Config
 
 LOOK_S: Final = 0.5

@@ -6,9 +6,9 @@ from typing import Any, Final
 
 from gateway.admin import budgets
 from gateway.cli.named_resource import Item, NamedResource
-from gateway.cli.printing import harmless
 from gateway.cli.requests import BUDGETS
 from gateway.cli.where import filter_of
+from gateway.common.printable import harmless
 
 
 def body_of(

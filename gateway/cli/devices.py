@@ -10,9 +10,10 @@ from rich.table import Table
 from gateway.admin import devices
 from gateway.admin.operation import Operation
 from gateway.cli.keys import person
-from gateway.cli.printing import harmless, plain, print_table
+from gateway.cli.printing import plain, print_table
 from gateway.cli.requests import DEVICES, ask
 from gateway.common.plural import plural
+from gateway.common.printable import harmless
 from gateway.config.model import Config
 
 LIST_LIMIT = 50

@@ -21,10 +21,10 @@ from gateway.cli.doctor_exporters import of_exporters
 from gateway.cli.doctor_probes import DISK_SLOW_S, clock_skew_s, free_bytes, network_file_system, sync_s
 from gateway.cli.finding import Finding, Level
 from gateway.cli.options import read_config
-from gateway.cli.printing import harmless
 from gateway.cli.requests import SENDERS, STATUS, ask
 from gateway.cli.start_checks import Found, StartChecks, try_upstream
 from gateway.common.plural import plural
+from gateway.common.printable import harmless
 from gateway.config.draft import ConfigFaults
 from gateway.config.environment import misspelt
 from gateway.config.model import Config, Upstream
@@ -44,6 +44,8 @@ SENDERS_TO_LOOK_AT: Final = (("warning", "silent"), ("warning", "missing_usage")
 
 REMEDIES: Final[Mapping[str, str]] = {
     "data directory": "put owner and mode right, or name a folder of the gateway's own in data_dir",
+    "disk": "make room, or set data_dir on a larger disk: until then new data is refused",
+    "mcp": "install the extra `mcp`, or set `mcp: off`",
     "keys": "restore control.db and control.pepper together from one backup; of a newer release, run that one",
     "open intake": "make a key (`telemetry-gateway keys create`), or listen on loopback alone",
     "secrets": "restore the file from the backup that the spool is of; admin-token may be removed, and is made anew",
@@ -172,7 +174,7 @@ def of_clock(data_dir: Path) -> Finding:
 def of_start(checks: StartChecks) -> Iterator[Finding]:
     """What `run` would refuse, and what it would do besides."""
     bad = {found.part for found in (*checks.faults, *checks.notes)}
-    for part in REMEDIES.keys() - bad - {"upstream"}:
+    for part in REMEDIES.keys() - bad - {"upstream", "disk"}:
         yield Finding("ok", part, "as `run` needs it")
     for found in checks.faults:
         yield Finding("fault", found.part, found.text, REMEDIES[found.part])
@@ -191,10 +193,7 @@ def of_disk(config: Config) -> Iterator[Finding]:
     folder = next(path for path in (config.data_dir, *config.data_dir.absolute().parents) if path.is_dir())
     free, needed = free_bytes(folder), config.spool.max_bytes
     mib = f"{free >> 20} MiB are free"
-    if free < config.spool.reserve_bytes:
-        remedy = "make room, or set data_dir on a larger disk: until then new data is refused"
-        yield Finding("fault", "disk", f"{mib}, less than spool.reserve_bytes", remedy)
-    elif free < needed:
+    if free < needed:
         remedy = f"make room, or set spool.max_bytes below {free >> 20}MiB"
         yield Finding("warning", "disk", f"{mib}; spool.max_bytes is {needed >> 20} MiB", remedy)
     else:

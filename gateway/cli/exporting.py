@@ -12,10 +12,10 @@ from typing import IO, Any, Final, NamedTuple
 import click
 
 from gateway.admin import usage
-from gateway.cli.printing import harmless
 from gateway.cli.requests import USAGE, ask
 from gateway.cli.views import view_named
 from gateway.common.plural import plural
+from gateway.common.printable import harmless
 from gateway.common.wall_clock import wall_ms
 from gateway.config.model import Config
 from gateway.usage.export import focus

@@ -73,7 +73,7 @@ def run(
         "listen.grpc": listen_grpc,
         "listen.admin": listen_admin,
     }
-    config = config_of(config_file, data_dir, flags)
+    config = config_of(config_file, data_dir, flags, has_secrets=True)
     sys.exit(run_gateway(config, config_file, ports_file, lambda: read_config(config_file, data_dir, flags)))
 
 
@@ -341,7 +341,9 @@ def check(
     if schema:
         print_schema()
     else:
-        asyncio.run(check_whole(config_of(config_file, data_dir, {"profile": profile}), connects=connects))
+        asyncio.run(
+            check_whole(config_of(config_file, data_dir, {"profile": profile}, has_secrets=True), connects=connects)
+        )
 
 
 @main.group()

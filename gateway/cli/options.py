@@ -34,20 +34,34 @@ class Faulty(click.ClickException):
     """Ends the command with its message and exit code 1."""
 
 
-def read_config(config_file: Path | None, data_dir: Path | None, flags: dict[str, object] | None = None) -> Config:
-    """Raises ConfigFaults."""
+def read_config(
+    config_file: Path | None,
+    data_dir: Path | None,
+    flags: dict[str, object] | None = None,
+    *,
+    has_secrets: bool = True,
+) -> Config:
+    """*has_secrets* as `load_config` has it. Raises ConfigFaults."""
     overrides = {option: value for option, value in (flags or {}).items() if value is not None}
     if data_dir is not None:
         overrides["data_dir"] = str(data_dir)
-    return load_config(config_file, overrides)
+    return load_config(config_file, overrides, has_secrets=has_secrets)
 
 
-def config_of(config_file: Path | None, data_dir: Path | None, flags: dict[str, object] | None = None) -> Config:
-    """Raises Faulty with every fault. Misspelt environment variables are named on stderr."""
+def config_of(
+    config_file: Path | None,
+    data_dir: Path | None,
+    flags: dict[str, object] | None = None,
+    *,
+    has_secrets: bool = False,
+) -> Config:
+    """*has_secrets* as `load_config` has it. Raises Faulty with every fault. Misspelt environment
+    variables are named on stderr.
+    """
     for text in misspelt_texts(os.environ):
         click.echo(f"Warning: {text}", err=True)
     try:
-        return read_config(config_file, data_dir, flags)
+        return read_config(config_file, data_dir, flags, has_secrets=has_secrets)
     except ConfigFaults as error:
         raise Faulty(f"the configuration has {plural(len(error.faults), 'fault', 'faults')}\n{error}") from error
 

@@ -10,6 +10,8 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from gateway.common.printable import harmless
+
 WIDEST = 1 << 20
 """Columns of a terminal; no table has so many."""
 
@@ -19,11 +21,6 @@ def plain(text: str) -> str:
     obeyed, by the terminal or by rich.
     """
     return harmless(text).replace("[", "\\[")
-
-
-def harmless(text: str) -> str:
-    """The same for text that is printed as it is."""
-    return "".join(c if c.isprintable() else "�" for c in text)
 
 
 def print_table(table: Table, to: TextIO | None = None) -> None:

@@ -22,7 +22,7 @@ from gateway.common.event_loop import run as run_loop
 from gateway.common.heap import configure_malloc
 from gateway.common.open_files import raise_open_files
 from gateway.common.service_manager import ServiceManager
-from gateway.common.signals import RELOAD, STOP, ignore
+from gateway.common.signals import RELOAD, STOP, ignore, ignore_meaningless
 from gateway.common.traceback_summary import places
 from gateway.config.changes import changed
 from gateway.config.draft import ConfigFaults
@@ -69,6 +69,7 @@ def run_service(
 
 def _run(work: Coroutine[Any, Any, None]) -> int:
     """0 after a clean stop, 1 with the reason on stderr."""
+    ignore_meaningless()
     raise_open_files()
     configure_malloc()
     try:
@@ -216,14 +217,14 @@ async def _service_until_signal(
 
 
 async def signalled() -> None:
-    """Return on SIGINT or SIGTERM."""
+    """Return on a signal that ends a command."""
     stop = asyncio.Event()
     stop_on_signals(stop)
     await stop.wait()
 
 
 def stop_on_signals(stop: asyncio.Event) -> None:
-    """Set *stop* on SIGINT and SIGTERM, from now on."""
+    """Set *stop* on each signal that ends a command, from now on."""
     for number in STOP:
         on_signal(number, stop.set)
 

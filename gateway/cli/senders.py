@@ -8,8 +8,9 @@ import click
 from rich.table import Table
 
 from gateway.admin import senders
-from gateway.cli.printing import harmless, plain, print_table
+from gateway.cli.printing import plain, print_table
 from gateway.cli.requests import SENDERS, ask
+from gateway.common.printable import harmless
 from gateway.config.model import Config
 
 LIST_LIMIT: Final = 50

@@ -17,6 +17,7 @@ from exporters.cost_service.client import CostServiceClient
 from exporters.cost_service.probe import Probed, probe_key
 from exporters.keyring import Keyring
 from exporters.registry import build_client, build_otlp
+from gateway.admin.mcp.route import refuse_without_sdk
 from gateway.admin.session import TOKEN_FILES, open_access
 from gateway.common import unix_socket
 from gateway.common.tls import ending, load
@@ -39,6 +40,7 @@ from spool.disk_faults import disk_fault
 from spool.errors import SpoolError
 from spool.sqlite import database as spool_database
 from spool.sqlite.recovery import opening
+from spool.sqlite.reserve import lacking_bytes
 
 COPIED_BYTES: Final = 256 << 20
 """A larger database is not copied."""
@@ -50,7 +52,17 @@ REFUSALS: Final = (CannotStart, SpoolError, DatabaseUnavailable, PepperMismatch,
 
 
 Part = Literal[
-    "data directory", "keys", "open intake", "secrets", "local service", "spool", "upstream", "TLS", "listeners"
+    "data directory",
+    "disk",
+    "keys",
+    "open intake",
+    "secrets",
+    "local service",
+    "spool",
+    "upstream",
+    "mcp",
+    "TLS",
+    "listeners",
 ]
 
 
@@ -77,9 +89,13 @@ class StartChecks:
             refuse_data_dir(config.data_dir)
             self.owner = held_by(config.data_dir)
         if not self.faults:
+            self._look_at_disk()
             await self.look_at_files()
         with self._noted("upstream"):
             await self._build_client()
+        with self._noted("mcp"):
+            if self._config.mcp == "on":
+                refuse_without_sdk()
         self._look_at_certificates()
         if self.owner is not None:
             text = f"a gateway runs on this data directory (process {self.owner}): its ports were not tried"
@@ -90,6 +106,13 @@ class StartChecks:
                 if name == "service" and config.upstream is None and not isinstance(address, TcpAddress):
                     raise CannotStart(NO_SERVICE_ADDRESS)
                 await bind_once(f"listen.{name}", address)
+
+    def _look_at_disk(self) -> None:
+        reserve_bytes = self._config.spool.reserve_bytes
+        lacking = lacking_bytes(self._config.data_dir, reserve_bytes)
+        if lacking and self.owner is None:
+            text = f"{self._config.data_dir}: `run` would start, and refuse all data until {lacking >> 20} MiB more are free"
+            self.faults.append(Found("disk", f"{text} on this disk (spool.reserve_bytes, and a quarter of it)"))
 
     async def look_at_files(self) -> None:
         """Keys, secrets and databases of the data directory alone."""

@@ -12,7 +12,7 @@ from rich.console import Console
 from yarl import URL
 
 from gateway.cli.admin_client import reach, token_of, unanswered
-from gateway.cli.printing import harmless
+from gateway.common.printable import harmless
 from gateway.config.model import Config
 from spool.data_lock import held_by
 from spool.errors import SpoolLocked

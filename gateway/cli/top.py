@@ -19,9 +19,9 @@ from rich.table import Table
 from rich.text import Text
 
 from gateway.admin import spool_files, usage
-from gateway.cli.printing import harmless
 from gateway.cli.requests import STATUS, USAGE, ask
 from gateway.cli.tap import lines_of
+from gateway.common.printable import harmless
 from gateway.config.model import Config
 from gateway.usage.request import GROUPS
 from spool.data_lock import held_by

@@ -5,9 +5,9 @@ from typing import Any, Final
 
 from gateway.admin import views
 from gateway.cli.named_resource import Item, NamedResource
-from gateway.cli.printing import harmless
 from gateway.cli.requests import VIEWS
 from gateway.cli.where import filter_of
+from gateway.common.printable import harmless
 from gateway.config.model import Config
 from gateway.usage.saved_filter import kept_filter
 from gateway.views.view import View

@@ -33,9 +33,14 @@ def load_config(
     path: Path | None = None,
     overrides: Mapping[str, object] | None = None,
     environ: Mapping[str, str] | None = None,
+    *,
+    has_secrets: bool = True,
 ) -> Config:
     """The configuration of the file at *path*, with *environ* and then *overrides* (`listen.http`
     -> value, None for a flag not given) in place.
+
+    *has_secrets*: whether each secret that it names must be there, as for a gateway that is to
+    start with it; a command that asks a running one needs none.
 
     Relative paths in the file start at the file's folder; those of flags and environment at the
     working directory. Raises ConfigFaults.
@@ -54,7 +59,8 @@ def load_config(
             put(draft.data, tuple(dotted.split(".")), value)
             set_by[dotted] = Origin("flag")
     config = validated(draft)
-    check_secrets(draft, environ)
+    if has_secrets:
+        check_secrets(draft, environ)
     check_files(draft)
     if draft.faults or config is None:
         raise ConfigFaults(sorted(draft.faults, key=lambda fault: fault.line or 0))

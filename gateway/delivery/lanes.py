@@ -193,7 +193,7 @@ class Lanes:
         """Return when the lane states that it is well and has
         something to send, yet nothing moves.
         """
-        watch = LaneWatch()
+        watch = LaneWatch(WATCH_S)
         while True:
             await asyncio.sleep(WATCH_S)
             now_s = self._clock.monotonic_s()

@@ -168,6 +168,7 @@ class Receiver:
                 if other is None:
                     return self.not_a_post(request, route)
                 route = other
+            refuse_transfer_codings(request.headers)
             if isinstance(route, BodyRoute):
                 response = await self.accept(request, route, parameter, hold)
             else:
@@ -306,6 +307,14 @@ class Receiver:
         """Count what was refused before it was a request of a route."""
         self.counts.answers[NO_ROUTE, status.value] += 1
         self.refused.note(status.value, reason, NO_ROUTE, peer or "unix", remedy=remedy)
+
+
+def refuse_transfer_codings(headers: Headers) -> None:
+    """Raise BadPayload for a transfer coding that the HTTP parser passes over."""
+    if "Transfer-Encoding" in headers:
+        codings = [coding.strip().lower() for coding in headers.getall("Transfer-Encoding")]
+        if codings != ["chunked"]:
+            raise BadPayload("Transfer-Encoding must be chunked alone; a coding of the body is a Content-Encoding")
 
 
 def http_span(method: str, path: str, status: int) -> tuple[str, dict[str, str]]:

@@ -8,16 +8,28 @@ write any more, and taken again, before new data is, once there is room for it.
 import os
 from pathlib import Path
 
-from spool.data_dir import touch_private
+from spool.data_dir import RESERVE, touch_private
 from spool.system.files import allocate, allocated_bytes, free_bytes
+
+FLOOR_OF = 4
+"""A part in so many of the reserve must be free besides, for new data to be taken."""
+
+
+def lacking_bytes(data_dir: Path, size_bytes: int) -> int:
+    """What must become free on the disk of *data_dir* before a spool with a reserve of *size_bytes*
+    takes data; 0 for nothing. A directory that is not there yet is asked for by its parent.
+    """
+    folder = next(path for path in (data_dir, *data_dir.absolute().parents) if path.is_dir())
+    path = data_dir / RESERVE
+    held_bytes = min(allocated_bytes(path), size_bytes) if path.is_file() else 0
+    return max(0, size_bytes - held_bytes + size_bytes // FLOOR_OF - free_bytes(folder))
 
 
 class Reserve:
     def __init__(self, path: Path, size_bytes: int) -> None:
         self._path = path
         self.size_bytes = size_bytes
-        self.floor_bytes = size_bytes // 4
-        """What must be free besides, for new data to be taken."""
+        self.floor_bytes = size_bytes // FLOOR_OF
         self.is_held = False
 
     def hold(self) -> bool:

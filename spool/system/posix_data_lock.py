@@ -4,6 +4,8 @@
    for directories (NFS) leaves the file's.
 2. An flock on its file `lock`, which holds the owner's process id. It keeps out releases that know
    this one alone, and its name is what people look at.
+3. No other process has one of the databases open, as far as the system lists locks (Linux): by a
+   hard or symbolic link it would be the same file in another directory.
 
 Nothing is written to `lock` before both are held, and only to a file that is ours alone: a symbolic
 link is never followed, a file with a second name or of another kind is refused.
@@ -14,12 +16,13 @@ import fcntl
 import os
 import stat
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
 from spool.data_access import refuse_no_access
-from spool.data_dir import LOCK, OWNER_ONLY
+from spool.data_dir import DATABASE, LOCK, OWNER_ONLY
 from spool.errors import SpoolError, SpoolLocked
 from spool.system.locks import is_locked
 
@@ -27,6 +30,10 @@ assert sys.platform != "win32"  # noqa: S101 - for mypy: the calls of this modul
 
 OWNER_BYTES = 20
 """A process id and some more: what is read of `lock`."""
+DATABASES = (DATABASE, "control.db", "service/service.db")
+READS = 5
+READ_S = 0.3
+"""A command that reads a database of no running gateway is done within some of these."""
 ATTEMPTS = 10
 """Opens of a `lock` that is replaced meanwhile."""
 LOCKS = Path("/proc/locks")
@@ -54,6 +61,7 @@ class DataLock:
         try:
             self._holds_folder = self._lock_folder()
             self._file = self._locked_file()
+            refuse_other_users(data_dir)
             self._note_owner()
         except OSError as error:
             self.close()
@@ -203,6 +211,46 @@ class DataLock:
     def _held_by(self, owner: str) -> SpoolLocked:
         process = f" (process {owner})" if owner else ""
         return SpoolLocked(f"{self._data_dir}: another gateway runs on this data directory{process}")
+
+
+def refuse_other_users(data_dir: Path) -> None:
+    """Raise SpoolLocked where another process keeps a database of *data_dir* open: longer than a
+    command that reads it takes.
+    """
+    for _ in range(READS):
+        used = used_database(data_dir)
+        if used is None:
+            return
+        time.sleep(READ_S)
+    used = used_database(data_dir)
+    if used is not None:
+        path, owner = used
+        raise SpoolLocked(
+            f"{path}: process {owner} uses this file, by another name of it (a link):"
+            " give this directory a copy of its own"
+        )
+
+
+def used_database(data_dir: Path) -> tuple[Path, str] | None:
+    """A database of *data_dir* that another process has open, and the id of that process."""
+    for path in (data_dir / name for name in DATABASES):
+        if path.is_file() and (owner := user_of(path)) is not None:
+            return path, owner
+    return None
+
+
+def user_of(database: Path) -> str | None:
+    """The id of another process that has SQLite's lock on the file; None where none is listed."""
+    try:
+        status, listed = database.stat(), LOCKS.read_text().splitlines()
+    except OSError:
+        return None
+    place = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
+    for line in listed:
+        match line.split():
+            case [_, "POSIX", _, _, owner, locked, *_] if locked == place and owner != str(os.getpid()):
+                return owner
+    return None
 
 
 def held_by(data_dir: Path) -> str | None:

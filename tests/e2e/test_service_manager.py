@@ -94,3 +94,25 @@ def test_the_probe_of_a_container_states_whether_the_gateway_is_ready(tmp_path: 
         gone = run_command(gateway, "healthcheck")
         assert gone.code == 1
         assert "no gateway was found here" in gone.err
+
+
+def test_signals_without_a_meaning_end_nothing_and_sigquit_ends_it_in_order(tmp_path: Path) -> None:
+    with GatewayProcess(tmp_path) as gateway:
+        for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM, signal.SIGIO, signal.SIGRTMIN, signal.SIGPROF):
+            os.kill(gateway.process.pid, number)
+        assert gateway.status()["edge"]["received"] == 0, "it answers"
+        os.kill(gateway.process.pid, signal.SIGQUIT)
+        assert gateway.process.wait_until(gateway.process.returncode, timeout_s=WAIT_S, what="ended") == 0
+
+
+def test_a_signal_that_comes_while_it_starts_ends_nothing(tmp_path: Path) -> None:
+    gateway = GatewayProcess(tmp_path)
+    process = gateway.spawn()
+    try:
+        process.wait_until(lambda: (gateway.data_dir / "lock").exists() or None, timeout_s=WAIT_S, what="locked")
+        os.kill(process.pid, signal.SIGUSR1)
+        assert process.wait_until(
+            lambda: (gateway.data_dir / "admin-address").exists() or None, timeout_s=WAIT_S, what="up"
+        )
+    finally:
+        process.kill()

@@ -5,7 +5,7 @@ import fcntl
 import os
 import secrets
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -100,3 +100,23 @@ def test_a_planted_link_is_refused_and_its_target_kept(tmp_path: Path) -> None:
     assert ended.returncode == 1
     assert f"rm {gateway.data_dir / 'lock'}" in ended.stderr
     assert target.read_text() == "kept as it is"
+
+
+@pytest.mark.parametrize("link", [os.link, os.symlink], ids=["hard links", "symbolic links"])
+@pytest.mark.parametrize("name", ["spool.db", "control.db"])
+def test_a_second_gateway_is_kept_out_of_a_directory_of_links_to_the_data(
+    gateway: GatewayProcess, tmp_path: Path, link: Callable[[Path, Path], None], name: str
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir(mode=0o700)
+    for path in gateway.data_dir.glob(f"{name}*"):
+        link(path, other / path.name)
+    before = gateway.status()["edge"]
+    ended = subprocess.run(
+        [*gateway.command(), "--data-dir", str(other)],
+        capture_output=True, text=True, timeout=60, check=False, env={**os.environ, "TEST_UPSTREAM_KEY": "x" * 32},
+    )  # fmt: skip
+    assert ended.returncode == 1
+    assert f"process {gateway.process.pid} uses this file, by another name of it" in ended.stderr
+    assert gateway.status()["edge"] == before
+    assert broken_identities(gateway.status()) == []

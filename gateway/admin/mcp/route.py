@@ -37,10 +37,15 @@ MCP_ROUTES: Final = (
 )
 
 
-def add_mcp(app: web.Application, parts: AdminParts, served: Sequence[tuple[AnyOperation, Any]]) -> None:
-    """Serve *served* as tools. Raises CannotStart where the SDK is not installed."""
+def refuse_without_sdk() -> None:
+    """Raise CannotStart where the MCP SDK is not installed."""
     if find_spec("mcp") is None:
         raise CannotStart("mcp: on needs the MCP SDK: pip install 'ai-telemetry-gateway[mcp]'")
+
+
+def add_mcp(app: web.Application, parts: AdminParts, served: Sequence[tuple[AnyOperation, Any]]) -> None:
+    """Serve *served* as tools. Raises CannotStart where the SDK is not installed."""
+    refuse_without_sdk()
     from gateway.admin.mcp.server import McpEndpoint  # noqa: PLC0415 - 30 MiB that are spared where it is off
 
     endpoint = McpEndpoint(lambda: tools_of(served, gateway_document()), parts.note_unforeseen)

@@ -1,5 +1,5 @@
-"""Templates -> HTML, every value escaped where it is put in: names of models and reasons come from
-senders and from the upstream.
+"""Templates -> HTML, every value escaped where it is put in, without control characters: names of
+models and reasons come from senders and from the upstream.
 """
 
 from collections.abc import Mapping
@@ -11,6 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from gateway.admin.site import words
 from gateway.admin.site.assets import ASSETS
+from gateway.common.printable import KEPT, harmless
 from gateway.usage.figures import money_text
 
 CONTENT_SECURITY_POLICY: Final = (
@@ -18,7 +19,14 @@ CONTENT_SECURITY_POLICY: Final = (
     " form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 
+
+def shown(value: object) -> object:
+    """What is put into a page for *value*. What is markup already was made of values that were."""
+    return harmless(value, KEPT) if type(value) is str else value
+
+
 TEMPLATES: Final = Environment(
+    finalize=shown,
     loader=PackageLoader("gateway.admin.site"),
     autoescape=True,
     undefined=StrictUndefined,

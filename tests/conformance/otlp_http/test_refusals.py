@@ -277,6 +277,17 @@ async def test_a_damaged_chunked_body_is_400(base_url: str, client: Client) -> N
     await still_works(client, base_url)
 
 
+@pytest.mark.parametrize("coding", ["gzip, chunked", "gzip,chunked", "x-unknown, chunked", "chunked, chunked"])
+async def test_a_transfer_coding_that_would_be_passed_over_is_400(base_url: str, client: Client, coding: str) -> None:
+    raw = await Raw.connect(base_url)
+    head = f"POST /v1/traces HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: {JSON}\r\nTransfer-Encoding: {coding}\r\n\r\n"
+    await raw.send(head.encode() + b"2\r\n{}\r\n0\r\n\r\n")
+    status, _, _ = await raw.answer()
+    assert status == 400
+    await raw.close()
+    await still_works(client, base_url)
+
+
 def test_the_nested_body_is_what_it_says() -> None:
     """Three levels deep it is a valid request."""
     assert len(traces_request().FromString(nested_body(3)).resource_spans) == 1

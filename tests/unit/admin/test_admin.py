@@ -436,7 +436,7 @@ def test_the_page_says_first_what_is_wrong(status: Status, words: str) -> None:
 
 
 def test_everything_on_the_page_is_escaped() -> None:
-    evil = "<img src=x onerror=alert(1)>\"'&"
+    evil = "<img src=x onerror=alert(1)>\"'&\x1b[31m\u202egpj.exe\u2066\x9b"
     status = figures(lanes={evil: lane(state="held", reason=evil)})
     pages = [
         shown(overview.VIEW, overview_of(status)),
@@ -445,6 +445,7 @@ def test_everything_on_the_page_is_escaped() -> None:
     ]
     assert [text.count("&lt;img src=x") for text in pages] == [1, 3, 1]
     assert not [text for text in pages if "<img src=x" in text]
+    assert not [text for text in pages if set("\x1b\u202e\u2066\x9b") & set(text)]
 
 
 async def test_metrics_are_readable_complete_and_agree_with_the_status(

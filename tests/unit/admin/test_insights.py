@@ -19,6 +19,7 @@ from gateway.admin.insights import OPERATIONS
 from gateway.admin.registry import AdminStores
 from gateway.admin.server import admin_app
 from gateway.admin.session import AdminAccess
+from gateway.common.printable import KEPT, harmless
 from gateway.config.values import TcpAddress
 from gateway.contract.scopes import CATALOGUE, Fixed
 from gateway.insights.finding import STATUSES, Finding
@@ -184,7 +185,8 @@ async def test_text_of_any_kind_comes_back_as_json_and_is_escaped_on_the_page(ri
     assert (await rig.ask("GET", f"{path}/comments"))["comments"] == [comment]
     for page in (await rig.ask("GET", "/insights"), await rig.ask("GET", f"/insights/{made['id']}")):
         assert "<script>" not in page
-        assert HOSTILE.replace("\r\n", "\n") in unescape(page).replace("\r\n", "\n")
+        assert harmless(HOSTILE, KEPT).replace("\r\n", "\n") in unescape(page).replace("\r\n", "\n")
+        assert not {"\x00", "\u202e"} & set(unescape(page))
 
 
 async def test_the_longest_comment_fits_also_where_each_character_is_escaped(rig: Rig) -> None:
