@@ -1,7 +1,6 @@
 """The system's signals that a command heeds."""
 
 import signal
-import sys
 from typing import Final
 
 RELOAD: Final[signal.Signals | None] = getattr(signal, "SIGHUP", None)
@@ -13,9 +12,10 @@ STOP: Final[tuple[signal.Signals, ...]] = tuple(
 )
 """End a command in order."""
 _NAMES: Final = ("SIGUSR1", "SIGUSR2", "SIGALRM", "SIGVTALRM", "SIGPROF", "SIGIO", "SIGSTKFLT", "SIGPIPE", "SIGXFSZ")
+_REAL_TIME: Final = range(getattr(signal, "SIGRTMIN", 1), getattr(signal, "SIGRTMAX", 0) + 1)
 MEANINGLESS: Final[tuple[int, ...]] = (
     *(int(getattr(signal, name)) for name in _NAMES if hasattr(signal, name)),
-    *(range(signal.SIGRTMIN, signal.SIGRTMAX + 1) if sys.platform == "linux" else ()),
+    *_REAL_TIME,
 )
 """The system would end the process on them at once; nothing of ours sends or needs them."""
 
