@@ -29,13 +29,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """One record that the upstream refused."""
+    """One record that the upstream refused, or several that it counted."""
 
-    index: int
-    """Position in the batch."""
+    index: int | None
+    """Position in the batch; None where it did not say which records they are."""
     code: str
     message: str
     """Safe to show: the upstream's words, cut to 512 characters."""
+    records: int = 1
+    """More than one only without an index."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,16 @@ class LaneStore(Protocol):
 
     async def wait_ready(self, lane: Lane, timeout_s: float) -> None:
         """Return when something may be ready to freeze in *lane*, or after *timeout_s*."""
+
+
+class BrakeStore(Protocol):
+    """Keeps over a restart which lanes are held because their upstream refuses every record."""
+
+    async def brake_reason(self, lane: Lane) -> str | None:
+        """None where *lane* is not. Raises SpoolError."""
+
+    async def note_brake(self, lane: Lane, reason: str | None) -> None:
+        """On disk when it returns. Raises SpoolError."""
 
 
 class SupervisedLaneStore(LaneStore, Protocol):
@@ -545,7 +557,7 @@ class StatusStore(Protocol):
         """
 
 
-class Spool(IntakeStore, CountingStore, SupervisedLaneStore, SettledReader, StatusStore, Protocol):
+class Spool(IntakeStore, CountingStore, SupervisedLaneStore, BrakeStore, SettledReader, StatusStore, Protocol):
     """The whole spool."""
 
     def events(self, rules: Rules) -> EventStore:

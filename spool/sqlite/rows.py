@@ -392,16 +392,29 @@ def acked(
     if origin is None:
         return
     # An answer may name an index twice or beyond the batch; each record has one outcome.
-    by_index = {x.index: x for x in refused if 0 <= x.index < len(batch.records)}
+    placed = {x.index: x for x in refused if x.index is not None and 0 <= x.index < len(batch.records)}
+    counted = [x for x in refused if x.index is None]
+    n_refused = len(placed) + sum(x.records for x in counted)
     if origin == "delivered":
-        count_sent_again(connection, batch, refused=len(by_index))
+        count_sent_again(connection, batch, refused=n_refused)
         return
     lane = counters.lane(batch.lane)
     lane.pending -= len(batch.records)
-    lane.delivered += len(batch.records) - len(by_index)
-    lane.dead_lettered += len(by_index)
-    dead = ((batch.records[i], x.code, x.message) for i, x in sorted(by_index.items()))
+    lane.delivered += len(batch.records) - n_refused
+    lane.dead_lettered += n_refused
+    dead = ((batch.records[i], x.code, x.message) for i, x in sorted(placed.items()))
     insert_requeued(connection, batch.lane, dead, now_ms)
+    insert_counted(connection, batch.lane, counted, now_ms)
+
+
+def insert_counted(connection: sqlite3.Connection, lane: Lane, counted: Sequence[Refusal], now_ms: int) -> None:
+    """Dead letters of records that the upstream refused and did not name: one row, without a
+    record, for all of an answer.
+    """
+    connection.executemany(
+        "INSERT INTO dead_letter (lane, buried_ms, code, message, record, bytes, records) VALUES (?, ?, ?, ?, x'', 0, ?)",
+        [(lane, now_ms, each.code[:64], each.message[:512], each.records) for each in counted],
+    )
 
 
 def buried(
@@ -571,6 +584,18 @@ def note_time(connection: sqlite3.Connection, seen: Seen) -> None:
         "INSERT INTO meta (name, value) VALUES ('time', ?) ON CONFLICT DO UPDATE SET value=excluded.value",
         (f"{seen.age_ms} {seen.wall_ms}",),
     )
+
+
+def brake_reason(connection: sqlite3.Connection, lane: Lane) -> str | None:
+    """Why *lane* is held by its brake; None where it is not."""
+    found = connection.execute("SELECT value FROM meta WHERE name=?", (f"brake:{lane}",)).fetchone()
+    return None if found is None else str(found[0])
+
+
+def note_brake(connection: sqlite3.Connection, lane: Lane, reason: str | None) -> None:
+    connection.execute("DELETE FROM meta WHERE name=?", (f"brake:{lane}",))
+    if reason is not None:
+        connection.execute("INSERT INTO meta (name, value) VALUES (?, ?)", (f"brake:{lane}", reason))
 
 
 def seen(connection: sqlite3.Connection) -> Seen | None:

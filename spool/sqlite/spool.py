@@ -505,6 +505,12 @@ class SqliteSpool:
         )
         self._leased[batch.lane].discard(batch.batch_id)
 
+    async def brake_reason(self, lane: Lane) -> str | None:
+        return await self.ask_behind(lambda connection, _: rows.brake_reason(connection, lane))
+
+    async def note_brake(self, lane: Lane, reason: str | None) -> None:
+        await self.ask_behind(lambda connection, _: rows.note_brake(connection, lane, reason))
+
     async def is_ready(self, lane: Lane, *, max_records: int, max_bytes: int) -> bool:
         """Whether the lane has anything to send now, leased or not; for a watchdog."""
         limits = Limits(max_records, max_bytes, self.settings.linger_ms)

@@ -31,6 +31,7 @@ class MemorySpool:
         self._gateway_id = gateway_id
         self._lanes: dict[Lane, _Lane] = defaultdict(_Lane)
         self._made = 0
+        self.brakes: dict[Lane, str] = {}
         self.lose_wakeups = False
         """When set, appends and releases wake no one."""
 
@@ -86,8 +87,9 @@ class MemorySpool:
     async def ack(self, batch: Batch, refused: Sequence[Refusal] = ()) -> None:
         state = self._take(batch)
         for refusal in refused:
-            state.dead_letters.append((batch.records[refusal.index], refusal.code, refusal.message))
-        state.delivered += len(batch.records) - len(refused)
+            record = b"" if refusal.index is None else batch.records[refusal.index]
+            state.dead_letters += [(record, refusal.code, refusal.message)] * refusal.records
+        state.delivered += len(batch.records) - sum(refusal.records for refusal in refused)
 
     async def release(self, batch: Batch, *, answered: bool) -> None:
         state = self._lanes[batch.lane]
@@ -126,6 +128,14 @@ class MemorySpool:
             oldest_pending_ms=0 if pending else None,
         )
 
+    async def brake_reason(self, lane: Lane) -> str | None:
+        return self.brakes.get(lane)
+
+    async def note_brake(self, lane: Lane, reason: str | None) -> None:
+        self.brakes.pop(lane, None)
+        if reason is not None:
+            self.brakes[lane] = reason
+
     async def wait_ready(self, lane: Lane, timeout_s: float) -> None:
         state = self._lanes[lane]
         state.ready.clear()
@@ -133,10 +143,15 @@ class MemorySpool:
             return
         await self._clock.wait(state.ready, timeout_s)
 
-    def _batch(self, lane: Lane, records: tuple[bytes, ...], sent_at: str = "2026-01-05T10:00:05Z") -> Batch:
+    def _batch(self, lane: Lane, records: tuple[bytes, ...], sent_at: str | None = None) -> Batch:
         self._made += 1
         return Batch(
-            batch_id=f"0199-{self._made:08d}", lane=lane, generation=0, attempts=0, sent_at=sent_at, records=records
+            batch_id=f"0199-{self._made:08d}",
+            lane=lane,
+            generation=0,
+            attempts=0,
+            sent_at=sent_at or f"2026-01-05T10:00:05.{self._made:06d}Z",
+            records=records,
         )
 
     def _position(self, batch: Batch) -> int:

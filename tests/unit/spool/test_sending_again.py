@@ -50,6 +50,13 @@ async def refuse(
     await spool.ack(batch, [Refusal(i, code, "no good") for i in range(len(records))])
 
 
+async def refuse_unnamed(spool: SqliteSpool, records: Sequence[bytes], n: int) -> None:
+    """*n* of *records* are refused, and no one knows which."""
+    await append(spool, records)
+    batch = await frozen(spool, max_records=len(records))
+    await spool.ack(batch, [Refusal(None, "not_named", "no good", n)])
+
+
 def counts(spool: SqliteSpool, lane: Lane = AI_TELEMETRY) -> tuple[int, int, int, int, int]:
     """(kept, delivered, pending, dead_lettered, expired)"""
     x = spool.depth(lane)
@@ -574,3 +581,34 @@ async def test_dead_letters_that_were_put_back_are_found_again_when_their_stretc
     assert await drained(spool) == numbers(2, 6)
     await spool.ack(under_way)
     assert counts(spool) == (6, 6, 0, 0, 0)
+
+
+# ---- refusals that name no record
+
+
+async def test_refusals_that_name_no_record_are_counted_and_cannot_be_put_back(spool: SqliteSpool) -> None:
+    await refuse_unnamed(spool, numbers(0, 20), 5)
+    assert counts(spool) == (20, 15, 0, 5, 0)
+    await assert_balanced(spool)
+    letters = spool.operator()
+    (letter,) = await letters.find(ALL, most=10)
+    assert (letter.reason, letter.record) == ("not_named", b"")
+    assert [(reason.reason, reason.records) for reason in await letters.reasons()] == [("not_named", 5)]
+    assert await letters.replay_dead_letters(ALL) == Requeued({}, 1)
+    assert await letters.drop_dead_letters(ALL) == 1
+    assert counts(spool) == (20, 15, 0, 5, 0)
+    assert (await beside(spool))["dead_letters.dropped"] == 5
+    await assert_balanced(spool)
+
+
+async def test_a_brake_is_noted_for_each_lane_and_over_a_restart(tmp_path: Path) -> None:
+    spool = open_spool(tmp_path / "data", exporters=["archive"])
+    await spool.note_brake(AI_TELEMETRY, "why")
+    await spool.note_brake(AI_TELEMETRY, "why else")
+    await spool.note_brake("archive", "other")
+    await spool.note_brake("archive", None)
+    await spool.close()
+    again = open_spool(tmp_path / "data", exporters=["archive"])
+    assert await again.brake_reason(AI_TELEMETRY) == "why else"
+    assert await again.brake_reason("archive") is None
+    await again.close()
