@@ -5,12 +5,14 @@ An answer may name every item of the request with a reason and repeat what it re
 bound follows from the request (`answer_bytes`). The body that comes out is UTF-8 without a byte
 order mark, but for protobuf. What was cut, or cannot be unpacked, comes out as far as it could be
 read, with the `Cut`; of a success `whole_json` then decides whether it may be believed.
+`exporters.accounting` reads what the document says.
 """
 
 import codecs
 import json
 import re
 import zlib
+from collections.abc import Callable
 from typing import Literal
 
 import orjson
@@ -41,6 +43,7 @@ PIECE_BYTES = 64 * 1024
 
 _PADDING = re.compile(rb"\0*+")
 _STARTS_AS_JSON = re.compile(rb"\s*[\[{]")
+_STARTS_AS_MARKUP = re.compile(rb"\s*<")
 
 Cut = Literal["broke off", "is longer than its bound", "cannot be unpacked"]
 """Why a body was not read whole, as the end of a sentence about the answer."""
@@ -50,6 +53,10 @@ class UnreadableAnswer(ValueError):
     """An answer that is JSON by its type or first character, and cannot be read whole: it may
     list items that were refused.
     """
+
+
+class AnswerNotUnderstood(ValueError):
+    """An answer that was read whole and leaves open what became of the items; the text says why."""
 
 
 def answer_bytes(items: int, sent_bytes: int) -> int:
@@ -77,18 +84,21 @@ def read_body(
 
 
 def whole_json(text: bytes, cut: Cut | None, *, content_type: str, most_objects: int) -> object:
-    """The JSON document of a success; None when it has no body, or text that is no JSON.
+    """The JSON document of a success; an empty object when it has no body.
 
-    Raises UnreadableAnswer when it may have been JSON and cannot be read whole.
+    Raises UnreadableAnswer when it may have been JSON and cannot be read whole, AnswerNotUnderstood
+    when it is text, or names a member twice.
     """
-    is_json = _is_json_type(content_type) or _STARTS_AS_JSON.match(text) is not None
+    is_json = _may_be_json(text, content_type)
     if cut is not None and (is_json or cut != "is longer than its bound"):
         raise UnreadableAnswer(f"the answer {cut}")
-    if not is_json or not text.strip():
-        return None
+    if not text.strip():
+        return {}
+    if not is_json:
+        raise AnswerNotUnderstood(_what_text(text))
     if text.count(b"{") + text.count(b"[") > most_objects:
         raise UnreadableAnswer("the answer has more objects than its bound")
-    return lenient_json(text)
+    return _strict_json(text) if len(text) <= LENIENT_BYTES else lenient_json(text)
 
 
 def lenient_json(text: bytes) -> object:
@@ -98,11 +108,44 @@ def lenient_json(text: bytes) -> object:
     except orjson.JSONDecodeError as error:
         if len(text) > LENIENT_BYTES:
             raise UnreadableAnswer("the answer is JSON that cannot be read") from error
-        try:
-            document = json.loads(text, strict=False)
-        except (ValueError, RecursionError):
-            raise UnreadableAnswer("the answer is JSON that cannot be read") from error
+        return _read_json(text)
     return document
+
+
+def _strict_json(text: bytes) -> object:
+    """As `lenient_json`. Raises AnswerNotUnderstood where an object names a member twice: no one
+    knows which of them is meant.
+    """
+    return _read_json(text, _each_once)
+
+
+def _read_json(text: bytes, pairs_hook: Callable[[list[tuple[str, object]]], object] | None = None) -> object:
+    """By the standard library, which reads NaN, half an emoji and raw control characters."""
+    try:
+        return json.loads(text, strict=False, object_pairs_hook=pairs_hook)
+    except AnswerNotUnderstood:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise UnreadableAnswer("the answer is JSON that cannot be read") from error
+
+
+def _each_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise AnswerNotUnderstood("it names a member twice")
+    return found
+
+
+def _may_be_json(text: bytes, content_type: str) -> bool:
+    if _STARTS_AS_JSON.match(text):
+        return True
+    return _is_json_type(content_type) and not _STARTS_AS_MARKUP.match(text)
+
+
+def _what_text(text: bytes) -> str:
+    if _STARTS_AS_MARKUP.match(text):
+        return "it is a web page: a login or a proxy answers in the upstream's place"
+    return "it is text, and no JSON"
 
 
 def _unpacked(raw: bytes, most_bytes: int, *, is_deflate: bool) -> tuple[bytes, Cut | None]:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
-from exporters.base import Delivered, Outcome
+from exporters.base import Delivered, NotUnderstood, Outcome
 from spool.histogram import SEND_S, Histogram
 from spool.record import Batch
 
@@ -24,7 +24,7 @@ class Attempts:
     seconds: Histogram = field(default_factory=lambda: Histogram(SEND_S))
     """Of each batch, from its send to its outcome."""
     outcomes: Counter[str] = field(default_factory=Counter)
-    """`delivered`, `retry`, `hold`, `refused` -> batches."""
+    """`delivered`, `retry`, `hold`, `refused`, `not_understood` -> batches."""
     answers: Counter[str] = field(default_factory=Counter)
     """`2xx` … `5xx`, gRPC's `OK` … `UNAUTHENTICATED`, or `none` -> requests."""
 
@@ -44,7 +44,12 @@ class Attempts:
         self.last_took_s = took_s
         if isinstance(outcome, Delivered):
             self.last_delivered_s = now_s
-        self.outcomes[type(outcome).__name__.lower()] += 1
+        self.outcomes[outcome_name(outcome)] += 1
+
+
+def outcome_name(outcome: Outcome) -> str:
+    """As metrics and spans have it."""
+    return "not_understood" if isinstance(outcome, NotUnderstood) else type(outcome).__name__.lower()
 
 
 CURRENT: ContextVar[Attempts | None] = ContextVar("attempts", default=None)

@@ -1,4 +1,4 @@
-"""What every exporter is: one verb, `send`, and its four endings."""
+"""What every exporter is: one verb, `send`, and its five endings."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -12,11 +12,8 @@ class Delivered:
     """The upstream has the batch, but for the records it *refused*."""
 
     refused: tuple[Refusal, ...] = ()
-    unnamed: int = 0
-    """How many more it refused without naming them (OTLP's `partial_success`): nobody knows which
-    they are, and none may be sent again."""
-    message: str = ""
-    """Its words about those."""
+    """Each placed; or of OTLP's `partial_success`, which may count refusals and place none
+    (`Refusal.index` is None): none of the batch may be sent again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +64,19 @@ class Refused:
     again unasked, whole or in parts."""
 
 
-Outcome = Delivered | Retry | Hold | Refused
+@dataclass(frozen=True, slots=True)
+class NotUnderstood:
+    """A success that does not account for the batch (`exporters.accounting`): nothing of it counts
+    as delivered, and nothing as refused. It is sent again under the same idempotency key, then in
+    halves, then the lane is held.
+    """
+
+    reason: str
+    is_divisible: bool = True
+    """False where the upstream knows a repeat by the id of the whole batch alone."""
+
+
+Outcome = Delivered | Retry | Hold | Refused | NotUnderstood
 
 
 class Exporter(Protocol):

@@ -71,6 +71,25 @@ class Answer:
     """Why it was not read whole; None when it was."""
 
 
+class _Connector(aiohttp.TCPConnector):
+    """Uses no connection again on which bytes came behind its last answer: they would be taken for
+    the answer to the next request.
+    """
+
+    async def connect(
+        self,
+        req: aiohttp.ClientRequest,
+        traces: list[aiohttp.tracing.Trace],
+        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - the base class has it
+    ) -> aiohttp.connector.Connection:
+        while True:
+            connection = await super().connect(req, traces, timeout)
+            protocol = connection.protocol
+            if protocol is None or not protocol.should_close:
+                return connection
+            connection.close()
+
+
 class HttpClient:
     """Make it inside a running loop; `close()` it once, after every
     exporter that shares it is done.
@@ -85,7 +104,7 @@ class HttpClient:
         self._address = self.destination.address = urlsplit(endpoint.base_url).netloc
         self._proxy = endpoint.proxy
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(ssl=_tls(endpoint), limit=0),
+            connector=_Connector(ssl=_tls(endpoint), limit=0),
             timeout=aiohttp.ClientTimeout(total=endpoint.timeout_s, sock_connect=endpoint.connect_timeout_s),
             cookie_jar=aiohttp.DummyCookieJar(),
             headers={"User-Agent": f"{PRODUCT}/{version(PRODUCT)}", "Accept-Encoding": "identity", **headers},

@@ -8,6 +8,11 @@ One `Pacing` belongs to one pump. Its states:
   then few batches at a time, so that one batch that always fails cannot hide that others pass.
 - `held`: the lane cannot work as it is set up, or the upstream refuses everything; one batch at
   a time probes, ever more seldom, until one passes.
+
+The brake: when `BRAKE_RECORDS` records of `BRAKE_BATCHES` batches were refused in a row, with none
+taken between them, the lane is held. Bad records come among good ones; this is a change of the
+schema on either side, and the backlog is not to become dead letters for it. A probe that passes
+releases the brake, and so does an operator.
 """
 
 from dataclasses import dataclass
@@ -17,18 +22,15 @@ from exporters.backoff import LONGEST_S, full_jitter_s, probe_delay_s
 from exporters.base import Hold, Refused, Retry
 
 LaneState = Literal["ok", "retrying", "held", "off"]
-Verdict = Literal["split", "bury", "set_aside"]
+Verdict = Literal["split", "bury", "keep"]
 """For a refused batch: halve it, make it a dead letter, or keep it leased and
 unsent while the lane is held."""
 
-REFUSING_S = 300.0
-"""An upstream that took nothing for this long is held to refuse
-everything: schema drift, not bad records."""
-REFUSING_RECORDS = 10
-"""Fewer refusals than this prove nothing in a quiet lane."""
-PACED_BURIALS = 1000
-"""One full batch of bad records is dead-lettered at full speed; beyond it, with nothing
-delivered, each further one waits its turn."""
+BRAKE_RECORDS = 20
+BRAKE_BATCHES = 3
+"""The last one included, which is kept. A part of a batch counts as a batch."""
+REFUSES_ALL = "the upstream refuses every record"
+"""How the reason of a lane begins that is held by the brake."""
 CEILING_CUT = 0.75
 CEILING_GROWTH = 1.05
 CEILING_SUCCESSES = 50
@@ -67,11 +69,14 @@ class Pacing:
         self._backoff = backoff
         self._state: LaneState = "ok"
         self._met_silence = False
-        self._refusing = False
+        self.is_braked = False
+        """The upstream refuses everything: nothing becomes a dead letter."""
         self._failures = 0
         self._probes = 0
-        self._refusing_since_s: float | None = None
-        self._burials = 0
+        self._refused_records = 0
+        """In a row, in `_refused_batches`."""
+        self._refused_batches = 0
+        self._let_through = 0
         self._successes = 0
 
     @property
@@ -89,15 +94,17 @@ class Pacing:
             case _:
                 return self._in_flight
 
-    def delivered(self, *, epoch: int) -> None:
-        """The upstream took a batch; what was sent before a hold proves nothing about it."""
+    def delivered(self, records: int, *, epoch: int) -> None:
+        """The upstream took some of a batch of *records*; what was sent before a hold proves
+        nothing about it.
+        """
+        self._let_through = max(0, self._let_through - records)
         if self._state == "held" and epoch != self.epoch:
             return
         if self._state != "ok" and epoch == self.epoch:
-            self._open()
+            self.open()
         self._failures = 0
-        self._burials = 0
-        self._refusing_since_s = None
+        self._refused_records = self._refused_batches = 0
         self._successes += 1
         if self._successes % CEILING_SUCCESSES == 0:
             self.ceiling_bytes = min(self._max_bytes, int(self.ceiling_bytes * CEILING_GROWTH) + 1)
@@ -127,56 +134,43 @@ class Pacing:
         """The lane cannot work; each probe that ends here makes the next one rarer."""
         self._hold(hold.reason, now_s, epoch)
         self._met_silence = not hold.answered
-        self._refusing = False
+        self.is_braked = False
 
-    def refused(
-        self, refused: Refused, *, records: int, size_bytes: int, now_s: float, epoch: int, chance: float
-    ) -> Verdict:
+    def refused(self, refused: Refused, *, records: int, size_bytes: int, now_s: float, epoch: int) -> Verdict:
         """What becomes of a batch of *records* and *size_bytes* that the
         upstream refuses for ever.
         """
-        if self._state == "held":
-            if self._refusing:
-                self._hold(self.reason or "", now_s, epoch)
-                return "set_aside"
-            if epoch == self.epoch:
-                self._open()  # it read the payload, so key and path are right again
         if refused.too_large:
             self.ceiling_bytes = max(CEILING_LOWEST_BYTES, min(self.ceiling_bytes, int(size_bytes * CEILING_CUT)))
-            if records > 1:
-                return "split"
-        if self._refuses_all(now_s):
-            self._hold(f"the upstream refuses every record: {refused.code}: {refused.message}", now_s, epoch)
-            self._refusing = True
-            return "set_aside"
-        if records > 1:
-            return "split"
-        self.buried(1, refused.code, now_s=now_s, chance=chance)
+        if records == 1:
+            return self.refused_all(1, f"{refused.code}: {refused.message}", now_s=now_s, epoch=epoch)
+        self._reads_payloads(epoch)
+        if self.is_braked:
+            self.wake()  # a probe goes on down to one record
+        return "split"
+
+    def refused_all(self, count: int, why: str, *, now_s: float, epoch: int) -> Verdict:
+        """The same for an answer that refused each of *count* records."""
+        self._reads_payloads(epoch)
+        if self.is_braked or self._is_to_brake(count):
+            self.is_braked = True
+            self._hold(f"{REFUSES_ALL}: {why}", now_s, epoch)
+            return "keep"
+        self._refused_records += count
+        self._refused_batches += 1
+        self._let_through = max(0, self._let_through - count)
         return "bury"
 
-    def total_refusal(self, count: int, code: str, *, now_s: float, epoch: int, chance: float) -> Verdict:
-        """The same for an answer that took the batch and refused each of its
-        *count* records by index.
-        """
-        if self._state == "held" and not self._refusing and epoch == self.epoch:
-            self._open()
-        if (self._state == "held" and self._refusing) or self._refuses_all(now_s):
-            self._hold(f"the upstream refuses every record: {code}", now_s, epoch)
-            self._refusing = True
-            return "set_aside"
-        self.buried(count, code, now_s=now_s, chance=chance)
-        return "bury"
+    def brake(self, reason: str) -> None:
+        """The brake was on when the gateway stopped; a probe may go at once."""
+        self.is_braked = True
+        self._hold(reason, float("-inf"), self.epoch)
 
-    def buried(self, count: int, code: str, *, now_s: float, chance: float) -> None:
-        """*count* records become dead letters with nothing delivered in
-        between: at some point, slow down.
-        """
-        self._burials += count
-        if self._burials > PACED_BURIALS:
-            self._failures += 1
-            self._pause(
-                now_s, full_jitter_s(self._failures, chance), f"the upstream refuses record after record: {code}"
-            )
+    def let_through(self, records: int) -> None:
+        """An operator's word: the brake is off until *records* had their end."""
+        self._let_through = records
+        self._refused_records = self._refused_batches = 0
+        self.open()
 
     def wake(self) -> None:
         """Try at once: something changed (a key, an operator's word)."""
@@ -189,10 +183,17 @@ class Pacing:
         if self._met_silence:
             self.wake()
 
-    def _refuses_all(self, now_s: float) -> bool:
-        if self._refusing_since_s is None:
-            self._refusing_since_s = now_s
-        return now_s - self._refusing_since_s >= REFUSING_S and self._burials >= REFUSING_RECORDS
+    def _reads_payloads(self, epoch: int) -> None:
+        """A refusal of the payload shows that key and path are right again."""
+        if self._state == "held" and not self.is_braked and epoch == self.epoch:
+            self.open()
+
+    def _is_to_brake(self, count: int) -> bool:
+        return (
+            not self._let_through
+            and self._refused_records + count >= BRAKE_RECORDS
+            and self._refused_batches + 1 >= BRAKE_BATCHES
+        )
 
     def _pause(self, now_s: float, delay_s: float, reason: str) -> None:
         self._state = "retrying"
@@ -210,9 +211,10 @@ class Pacing:
         self.reason = reason
         self.opens_at_s = now_s + probe_delay_s(self._probes)
 
-    def _open(self) -> None:
+    def open(self) -> None:
+        """Full speed from now on."""
         self._state = "ok"
         self.reason = None
-        self._refusing = False
+        self.is_braked = False
         self._probes = 0
         self.opens_at_s = float("-inf")

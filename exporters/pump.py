@@ -4,13 +4,17 @@ The loop freezes batches while the lane's `Pacing` lets it, and each batch flies
 its own: send once, then settle by the outcome. Whatever happens, a batch ends acked,
 dead-lettered, split, or given back; at shutdown what is under way gets a grace time, and is
 then given back as unanswered, so the next start sends the same bytes under the same id.
+
+Some batches stay leased after their flight, so that the next one tries another: those refused while
+the brake is on (`Probing`), and those whose answers are not understood (`Narrowing`).
 """
 
 import asyncio
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import PurePath
 from typing import assert_never
 
@@ -18,22 +22,23 @@ import structlog
 
 from exporters.attempts import CURRENT, Attempts
 from exporters.backoff import full_jitter_s
-from exporters.base import Delivered, Exporter, Hold, Outcome, Refused, Retry
+from exporters.base import Delivered, Exporter, Hold, NotUnderstood, Outcome, Refused, Retry
 from exporters.clock import Clock
 from exporters.destination import Destination
+from exporters.narrowing import Narrowing
 from exporters.pacing import RECORD_BACKOFF, BackoffRules, LaneState, Pacing
+from exporters.probing import GivenBack, Probing
 from exporters.suspects import Suspects
 from spool.errors import SpoolError
 from spool.record import Batch, Lane
-from spool.store import LaneStore
+from spool.store import BrakeStore, LaneStore
 
 WATCHDOG_S = 2.0
 """How often the spool is asked without a wake-up, since one may be lost."""
-ASIDE_MOST = 64
-"""Batches kept leased while the upstream refuses everything; then
-probing starts over from the oldest."""
 
 NO_ANSWER = "the upstream does not answer any lane"
+NOT_UNDERSTOOD = "answer_not_understood"
+"""Code of the dead letters that an operator makes of records whose answers are not understood."""
 
 log = structlog.get_logger("exporters.pump")
 
@@ -62,7 +67,7 @@ class Counts:
     holds: int = 0
     splits: int = 0
     unnamed_refusals: int = 0
-    """Of the delivered records, those that the upstream refused without naming them."""
+    """Of the dead letters, those that the upstream did not name: they have no record."""
 
 
 class Pump:
@@ -77,10 +82,11 @@ class Pump:
         chance: Callable[[], float],
         destination: Destination | None = None,
         attempts: Attempts | None = None,
+        brake: BrakeStore | None = None,
     ) -> None:
         """*destination* is what the lanes to one upstream share; None for a lane
         that has its upstream to itself. *attempts* are counted on where an earlier pump of the
-        lane was replaced.
+        lane was replaced. Without *brake* a restart releases the lane's brake.
         """
         self.lane = lane
         self.counts = Counts()
@@ -93,6 +99,9 @@ class Pump:
         self._chance = chance
         self._pacing = Pacing(max_bytes=limits.max_bytes, in_flight=limits.in_flight, backoff=limits.backoff)
         self._suspects = Suspects()
+        self._narrowing = Narrowing()
+        self._brake = brake
+        self._is_brake_noted = False
         self._running = False
         self._grace_s = 0.0
         self._changed = asyncio.Event()
@@ -102,20 +111,26 @@ class Pump:
         self._flights: set[asyncio.Task[None]] = set()
         self._sends: set[asyncio.Task[Outcome]] = set()
         self._parked: set[asyncio.Task[None]] = set()
-        self._aside: list[Batch] = []
+        self._probing = Probing()
+        self._kept_back: list[Batch] = []
+        """Not understood, without their records."""
 
     @property
     def state(self) -> LaneState:
         if not self._running:
             return "off"
-        return "retrying" if self._is_cut_off else self._pacing.state
+        if self._is_cut_off:
+            return "retrying"
+        if self._pacing.state == "ok" and self._narrowing.is_open:
+            return "held" if self._kept_back or self._narrowing.is_last_round else "retrying"
+        return self._pacing.state
 
     @property
     def reason(self) -> str | None:
         """Why the lane is not `ok`; safe to show."""
         if not self._running:
             return "not running"
-        return NO_ANSWER if self._is_cut_off else self._pacing.reason
+        return NO_ANSWER if self._is_cut_off else self._pacing.reason or self._narrowing.reason
 
     @property
     def epoch(self) -> int:
@@ -131,7 +146,7 @@ class Pump:
     @property
     def holding(self) -> int:
         """How many batches it has leased: under way, or kept back for a reason."""
-        return len(self._flights) + len(self._parked) + len(self._aside)
+        return len(self._flights) + len(self._parked) + len(self._probing) + len(self._kept_back)
 
     async def run(self) -> None:
         """Move the lane's records until `stop`, or until cancelled;
@@ -140,6 +155,7 @@ class Pump:
         self._running = True
         forget = self._destination.on_answering(self._upstream_answers)
         try:
+            await self._recall_brake()
             while not self._stopping.is_set():
                 await self._step()
         except asyncio.CancelledError:
@@ -169,6 +185,42 @@ class Pump:
         self._destination.opens_at_s = float("-inf")
         self._changed.set()
 
+    def set_aside(self, waiting: int) -> bool:
+        """An operator's word: of the *waiting* records, those that the upstream refuses become dead
+        letters, and so do records whose answers are not understood, as far as they hold the lane
+        now. False, with nothing changed, where the lane is not held for either.
+        """
+        if self.state != "held":
+            return False
+        if self._pacing.is_braked:
+            self._pacing.let_through(waiting)
+        elif self._narrowing.is_open:
+            self._narrowing.bury(max(1, len(self._kept_back)))
+            self._narrowing.begin_last_round()
+        else:
+            return False
+        self.wake()
+        return True
+
+    async def _recall_brake(self) -> None:
+        if self._brake is None:
+            return
+        try:
+            reason = await self._brake.brake_reason(self.lane)
+        except SpoolError as error:
+            self._spool_failed(error)
+            return
+        if reason is not None:
+            self._is_brake_noted = True
+            self._pacing.brake(reason)
+
+    async def _note_brake(self) -> None:
+        """Write down that the brake was put on or released."""
+        brake, is_on = self._brake, self._pacing.is_braked
+        if brake is not None and is_on != self._is_brake_noted:
+            self._is_brake_noted = is_on
+            await self._persist(lambda: brake.note_brake(self.lane, self._pacing.reason if is_on else None))
+
     def _upstream_answers(self) -> None:
         """Another lane got through to the upstream: a pause that its
         silence was the reason of is over.
@@ -184,11 +236,16 @@ class Pump:
             await self._clock.wait(self._changed, closed_s)
         elif (cut_off_s := self._destination.opens_at_s - now_s) > 0:
             await self._clock.wait(self._changed, min(cut_off_s, WATCHDOG_S))  # another lane's probe may move it
-        elif len(self._flights) >= self._pacing.slots:
+        elif len(self._flights) >= self._slots:
             await self._changed.wait()
         else:
+            await self._take_up()
             probe, epoch, state = self._destination.launch(), self._pacing.epoch, self._pacing.state
+            narrows, is_braked = self._narrowing.is_open, self._pacing.is_braked
             batch = await self._freeze()
+            if (narrows and await self._ends_round(batch)) or (is_braked and await self._is_skipped(batch)):
+                self._destination.landed(probe=probe)
+                return
             # One that fails at once must not keep its company from being sent: others that pass
             # are what makes it a suspect.
             if batch is not None and (epoch == self._pacing.epoch or state == self._pacing.state == "retrying"):
@@ -199,6 +256,41 @@ class Pump:
                 await self._idle()
             else:  # the lane closed while the batch was frozen
                 await self._persist(lambda: self._store.release(batch, answered=False))
+
+    @property
+    def _slots(self) -> int:
+        return 1 if self._narrowing.is_open else self._pacing.slots
+
+    async def _take_up(self) -> None:
+        """Before a batch is frozen: give back what need not be kept from it any more."""
+        if not self._pacing.is_braked:
+            await self._give_back(self._probing.end())
+        if self._narrowing.is_last_round:
+            await self._release_kept_back()
+        await self._note_brake()
+
+    async def _ends_round(self, batch: Batch | None) -> bool:
+        """While answers are not understood: whether *batch* shows that all parts were tried, and
+        some were kept back. Then these go again before it.
+        """
+        if batch is not None and self._narrowing.is_part(batch):
+            return False
+        if self._kept_back:
+            self._narrowing.begin_last_round()
+            if batch is not None:
+                await self._persist(partial(self._store.release, batch, answered=False))
+            return True
+        if batch is None or not self._narrowing.is_last_round:
+            self._narrowing.close()
+        return False
+
+    async def _is_skipped(self, batch: Batch | None) -> bool:
+        """While the brake is on: whether *batch* is not to be probed in this round."""
+        if batch is not None:
+            return self._probing.skips(batch)
+        again = self._probing.next_round()
+        await self._give_back(again)
+        return bool(again)
 
     async def _freeze(self) -> Batch | None:
         try:
@@ -256,6 +348,7 @@ class Pump:
         self.attempts.ended(batch, outcome, now_s - began_s, now_s)
         try:
             await self._settle(batch, outcome, epoch)
+            await self._note_brake()
         except Exception as error:  # noqa: BLE001 - left leased, it would stand still until the next start
             kind = type(error).__name__
             log.error("a batch is not settled, and goes out again", lane=self.lane, error=kind, at=_place(error))  # noqa: TRY400 - as above
@@ -285,39 +378,35 @@ class Pump:
             case Retry():
                 await self._settle_retry(batch, outcome, epoch)
             case Hold():
-                self.counts.holds += 1
-                self._pacing.hold(outcome, now_s=self._clock.monotonic_s(), epoch=epoch)
+                self._hold(outcome, epoch)
                 await self._persist(lambda: self._store.release(batch, answered=outcome.answered))
             case Refused():
                 await self._settle_refused(batch, outcome, epoch)
+            case NotUnderstood():
+                await self._settle_not_understood(batch, outcome, epoch)
             case _:
                 assert_never(outcome)
 
     async def _settle_delivered(self, batch: Batch, delivered: Delivered, epoch: int) -> None:
         refused = delivered.refused
-        if refused and len(refused) == len(batch.records):
-            verdict = self._pacing.total_refusal(
-                len(refused),
-                refused[0].code,
-                now_s=self._clock.monotonic_s(),
-                epoch=epoch,
-                chance=self._chance(),
-            )
-            if verdict == "set_aside":
-                await self._set_aside(batch)
+        dead = sum(each.records for each in refused)
+        self._narrowing.understood()
+        if refused and dead == len(batch.records):
+            why = f"{refused[0].code}: {refused[0].message}"
+            verdict = self._pacing.refused_all(dead, why, now_s=self._clock.monotonic_s(), epoch=epoch)
+            if verdict == "keep":
+                await self._give_back(self._probing.refused(batch))
                 return
         else:
-            self._pacing.delivered(epoch=epoch)
+            self._pacing.delivered(len(batch.records), epoch=epoch)
         self._suspects.passed(batch.batch_id)
-        if delivered.unnamed:
-            self.counts.unnamed_refusals += delivered.unnamed
-            log.warning(
-                "records refused and not named", lane=self.lane, records=delivered.unnamed, message=delivered.message
-            )
+        for each in refused:
+            if each.index is None:
+                self.counts.unnamed_refusals += each.records
+                log.warning("records refused and not named", lane=self.lane, records=each.records, message=each.message)
         await self._persist(lambda: self._store.ack(batch, refused))
-        self.counts.delivered_records += len(batch.records) - len(refused)
-        self.counts.dead_lettered_records += len(refused)
-        await self._take_up_aside()
+        self.counts.delivered_records += len(batch.records) - dead
+        self.counts.dead_lettered_records += dead
 
     async def _settle_retry(self, batch: Batch, retry: Retry, epoch: int) -> None:
         self.counts.retries += 1
@@ -350,31 +439,60 @@ class Pump:
             # this.
             retry = Retry(f"{refused.code}: {refused.message}", answered=True)
             self._pacing.failed(retry, now_s=self._clock.monotonic_s(), epoch=epoch, chance=self._chance())
-            await self._bury(batch, refused)
+            await self._bury(batch, refused.code, refused.message)
             return
+        self._narrowing.understood()
         verdict = self._pacing.refused(
             refused,
             records=len(batch.records),
             size_bytes=sum(map(len, batch.records)),
             now_s=self._clock.monotonic_s(),
             epoch=epoch,
-            chance=self._chance(),
         )
         match verdict:
             case "split":
                 await self._split(batch)
             case "bury":
-                await self._bury(batch, refused)
-            case "set_aside":
-                await self._set_aside(batch)
+                await self._bury(batch, refused.code, refused.message)
+            case "keep":
+                await self._give_back(self._probing.refused(batch))
             case _:
                 assert_never(verdict)
-        await self._take_up_aside()
 
-    async def _bury(self, batch: Batch, refused: Refused) -> None:
+    async def _settle_not_understood(self, batch: Batch, answer: NotUnderstood, epoch: int) -> None:
+        now_s = self._clock.monotonic_s()
+        step = self._narrowing.step(batch, answer)
+        log.warning("an answer is not understood", lane=self.lane, reason=answer.reason, step=step)
+        match step:
+            case "again":
+                again = Retry(answer.reason, answered=False, after_s=self._chance())
+                self._pacing.failed(again, now_s=now_s, epoch=epoch, chance=self._chance())
+                await self._persist(lambda: self._store.release(batch, answered=False))
+            case "halve":
+                self._pacing.wake()
+                await self._split(batch)
+            case "bury":
+                self._pacing.open()
+                await self._bury(batch, NOT_UNDERSTOOD, answer.reason)
+            case "keep_back":
+                self._kept_back.append(replace(batch, records=()))
+                self._pacing.wake()
+                if self._narrowing.is_hopeless:
+                    self._hold(Hold(answer.reason, answered=False), epoch)
+            case "hold":
+                self._hold(Hold(answer.reason, answered=False), epoch)
+                await self._persist(lambda: self._store.release(batch, answered=False))
+            case _:
+                assert_never(step)
+
+    def _hold(self, hold: Hold, epoch: int) -> None:
+        self.counts.holds += 1
+        self._pacing.hold(hold, now_s=self._clock.monotonic_s(), epoch=epoch)
+
+    async def _bury(self, batch: Batch, code: str, message: str) -> None:
         self._suspects.forget(batch.batch_id)
-        log.warning("record refused", lane=self.lane, code=refused.code)
-        await self._persist(lambda: self._store.bury(batch, refused.code, refused.message))
+        log.warning("record refused", lane=self.lane, code=code)
+        await self._persist(lambda: self._store.bury(batch, code, message))
         self.counts.dead_lettered_records += len(batch.records)
 
     async def _split(self, batch: Batch) -> None:
@@ -392,20 +510,13 @@ class Pump:
         await self._persist(lambda: self._store.release(batch, answered=retry.answered))
         self._changed.set()
 
-    async def _set_aside(self, batch: Batch) -> None:
-        """Keep a refused batch leased, so that the next probe of the lane tries another one."""
-        self._aside.append(batch)
-        if len(self._aside) > ASIDE_MOST:
-            await self._release_aside()
+    async def _give_back(self, batches: Iterable[GivenBack]) -> None:
+        for batch, is_answered in batches:
+            await self._persist(partial(self._store.release, batch, answered=is_answered))
 
-    async def _take_up_aside(self) -> None:
-        if self._aside and self._pacing.state != "held":
-            await self._release_aside()
-
-    async def _release_aside(self) -> None:
-        batches, self._aside = self._aside, []
-        for batch in batches:
-            await self._persist(lambda batch=batch: self._store.release(batch, answered=True))  # type: ignore[misc]  # the default binds the loop's batch
+    async def _release_kept_back(self) -> None:
+        batches, self._kept_back = self._kept_back, []
+        await self._give_back(GivenBack(batch, is_answered=False) for batch in batches)
 
     async def _persist(self, change: Callable[[], Awaitable[None]]) -> None:
         """Repeat a change until the spool took it.
@@ -436,7 +547,8 @@ class Pump:
             sending.cancel()
         with suppress(asyncio.CancelledError):  # a second cancel does not stop the giving back
             await asyncio.gather(*self._flights, *self._parked, return_exceptions=True)
-        await self._release_aside()
+        await self._give_back(self._probing.end())
+        await self._release_kept_back()
 
 
 def _place(error: BaseException) -> str | None:

@@ -2,9 +2,9 @@
 
 | answer | outcome |
 |---|---|
-| 2xx, no body, or text that is no JSON | delivered |
-| 2xx, JSON | delivered, but for what it lists under `rejected` |
-| 2xx 409, JSON not read whole | retry as after silence, then in halves: it may list refusals |
+| 200 201 202 204 that accounts for all (`exporters.accounting`) | delivered, but for the refused |
+| 200 201 202 204 409, JSON not read whole | retry as after silence, then in halves |
+| any other 2xx, or one that does not account for all | not understood: again, in halves, held |
 | 3xx | hold: a redirect would carry the key elsewhere |
 | 400 422 | refused: split until the culprits stand alone |
 | 401 403 407 | hold: key, scope or proxy |
@@ -14,24 +14,39 @@
 | 409 | delivered when the body states that it was accepted already, else as 400 |
 | 413 | refused, too large |
 | 429 503 | retry, the whole lane pauses, for `Retry-After` where given |
-| 501 and every other 4xx | hold: the data stays until someone has looked |
+| 501 and every other status | hold: the data stays until someone has looked |
 
 A lane whose records the upstream cannot recognise as repeats (`repeatable=False`) does not try
 again after a 5xx that may have been carried out (500, 502, 504 and other 5xx): the record is set
 aside for the operator, as code `ambiguous_answer`.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
-from exporters.answer_body import OBJECTS_PER_ITEM, Cut, UnreadableAnswer, lenient_json, media_type, whole_json
+from exporters.accounting import CODE_LONGEST, MESSAGE_LONGEST, Sent, accounted
+from exporters.answer_body import (
+    OBJECTS_PER_ITEM,
+    AnswerNotUnderstood,
+    Cut,
+    UnreadableAnswer,
+    lenient_json,
+    whole_json,
+)
+from exporters.answer_words import clean
 from exporters.backoff import http_date_unix_s, retry_after_s
-from exporters.base import Delivered, Hold, Outcome, Refused, Retry
+from exporters.base import Delivered, Hold, NotUnderstood, Outcome, Refused, Retry
 from spool.record import Lane
-from spool.store import Refusal
 
-MESSAGE_LONGEST = 512
-CODE_LONGEST = 64
+NOT_UNDERSTOOD: Final = "the answer is not understood"
+"""Words of the reason of a lane that such answers hold."""
+TAKEN: Final = frozenset({200, 201, 202, 204})
+"""The statuses of the contract by which records are taken; any other 2xx is someone else's."""
+_OF_A_PART: Final = re.compile(
+    r"\b(?:but|except|not|only|other|partly|rest|some)\b|n't|partial|\d+ (?:of|out|records?|events?|spans?|items?)\b"
+)
 ACCEPTED_BEFORE = frozenset({"already_accepted", "already_exists", "duplicate", "duplicate_request"})
 
 
@@ -54,21 +69,21 @@ def outcome(  # noqa: C901, PLR0911, PLR0912 - the whole table in one place, a l
     body: bytes,
     lane: Lane,
     *,
-    records: int,
+    sent: Sent,
     now_unix_s: float,
     repeatable: bool = True,
     cut: Cut | None = None,
 ) -> Outcome:
-    """The outcome for a batch of *lane* with *records* records. *headers* has
+    """The outcome for a batch of *lane*, which went as *sent*. *headers* has
     case-insensitive look-up; *cut* states why *body* was not read whole.
 
     *now_unix_s* is for a `Retry-After` date when the answer has no `Date` of its own.
     """
     match status:
-        case _ if 200 <= status < 300 and is_web_page(headers, body):  # noqa: PLR2004 - the 2xx class
-            return web_page(status, lane)
+        case _ if status in TAKEN:
+            return _success(status, headers, body, cut, sent)
         case _ if 200 <= status < 300:  # noqa: PLR2004 - the 2xx class
-            return _success(status, headers, body, cut, records)
+            return leaves_open(status, AnswerNotUnderstood("its status is none of 200, 201, 202 and 204"))
         case _ if 300 <= status < 400:  # noqa: PLR2004 - the 3xx class
             return Hold(f"{lane}: HTTP {status}: the upstream redirects; check upstream.base_url")
         case 400 | 422:
@@ -84,8 +99,7 @@ def outcome(  # noqa: C901, PLR0911, PLR0912 - the whole table in one place, a l
         case 408 | 425:
             return Retry(_said(status, body), answered=True)
         case 409:
-            taken = _success(status, headers, body, cut, records)
-            return taken if isinstance(taken, Retry) or accepted_before(fault(body)) else _refused(status, body)
+            return _conflict(status, headers, body, cut, sent)
         case 413:
             return Refused("too_large", _said(status, body), too_large=True)
         case 429 | 503:
@@ -101,41 +115,23 @@ def outcome(  # noqa: C901, PLR0911, PLR0912 - the whole table in one place, a l
 
 
 def whole_document(headers: Mapping[str, str], body: bytes, cut: Cut | None, records: int) -> object:
-    """The JSON of a success about *records* records; None when it has none.
+    """The JSON of a success about *records* records; an empty object when it has no body.
 
-    Raises UnreadableAnswer when it may have been JSON and cannot be read whole.
+    Raises UnreadableAnswer when it may have been JSON and cannot be read whole, AnswerNotUnderstood
+    when it is text.
     """
     content_type = headers.get("Content-Type", "")
     return whole_json(body, cut, content_type=content_type, most_objects=OBJECTS_PER_ITEM * (records + 1))
 
 
-def is_web_page(headers: Mapping[str, str], body: bytes) -> bool:
-    """Whether a person is spoken to (a login, a proxy's notice), so no upstream took anything."""
-    return media_type(headers.get("Content-Type", "")) == "text/html" and body.lstrip()[:1] == b"<"
-
-
-def web_page(status: int, lane: Lane) -> Hold:
-    return Hold(f"{lane}: HTTP {status} with a web page: a login or a proxy answers in the upstream's place")
-
-
-def unreadable(status: int, error: UnreadableAnswer) -> Retry:
-    """What a success that cannot be read whole means: it may list refused records, or none."""
-    return Retry(f"HTTP {status}: {error}", answered=False, may_be_there=True, unreadable=True)
-
-
-def refusals(document: object, records: int) -> tuple[Refusal, ...]:
-    """The records that the document of a 2xx answer lists as rejected."""
-    rejected = document.get("rejected") if isinstance(document, dict) else None
-    if not isinstance(rejected, list):
-        return ()
-    found: dict[int, Refusal] = {}
-    for entry in rejected:
-        if isinstance(entry, dict):
-            index = entry.get("index")
-            if isinstance(index, int) and not isinstance(index, bool) and 0 <= index < records:
-                code = clean(entry.get("code"), CODE_LONGEST) or "rejected"
-                found.setdefault(index, Refusal(index, code, clean(entry.get("message"), MESSAGE_LONGEST)))
-    return tuple(found[index] for index in sorted(found))
+def leaves_open(status: int | str, error: UnreadableAnswer | AnswerNotUnderstood) -> Retry | NotUnderstood:
+    """Of a success by which it is not known what became of the records. One that cannot be read
+    whole may come whole the next time.
+    """
+    answer = f"HTTP {status}" if isinstance(status, int) else status
+    if isinstance(error, AnswerNotUnderstood):
+        return NotUnderstood(f"{answer}: {NOT_UNDERSTOOD}: {error}")
+    return Retry(f"{answer}: {error}", answered=False, may_be_there=True, unreadable=True)
 
 
 def fault(body: bytes) -> Fault:
@@ -153,8 +149,11 @@ def fault(body: bytes) -> Fault:
 
 
 def accepted_before(said: Fault) -> bool:
-    """Whether a 409 states that the batch is there already."""
-    return said.code in ACCEPTED_BEFORE or "already accepted" in said.message.lower()
+    """Whether a 409 states that all of the batch is there already."""
+    if said.code in ACCEPTED_BEFORE:
+        return True
+    message = said.message.lower()
+    return "already accepted" in message and _OF_A_PART.search(message) is None
 
 
 def wish_s(headers: Mapping[str, str], now_unix_s: float) -> float | None:
@@ -165,11 +164,29 @@ def wish_s(headers: Mapping[str, str], now_unix_s: float) -> float | None:
     return retry_after_s(headers.get("Retry-After"), now_unix_s=now_unix_s if sent_unix_s is None else sent_unix_s)
 
 
-def _success(status: int, headers: Mapping[str, str], body: bytes, cut: Cut | None, records: int) -> Delivered | Retry:
+def _success(status: int, headers: Mapping[str, str], body: bytes, cut: Cut | None, sent: Sent) -> Outcome:
     try:
-        return Delivered(refusals(whole_document(headers, body, cut, records), records))
+        found = accounted(whole_document(headers, body, cut, sent.records), sent)
+        if found.unplaced:
+            raise AnswerNotUnderstood(f"it counts {found.unplaced} rejected records and names none")
+    except (UnreadableAnswer, AnswerNotUnderstood) as error:
+        return leaves_open(status, error)
+    return Delivered(found.refused)
+
+
+def _conflict(status: int, headers: Mapping[str, str], body: bytes, cut: Cut | None, sent: Sent) -> Outcome:
+    try:
+        document = whole_document(headers, body, cut, sent.records)
     except UnreadableAnswer as error:
-        return unreadable(status, error)
+        return leaves_open(status, error)
+    except AnswerNotUnderstood:  # text, by whose words it is judged
+        document = {}
+    if not accepted_before(fault(body)):
+        return _refused(status, body)
+    try:
+        return Delivered(accounted(document, sent, is_repeat=True).refused)
+    except AnswerNotUnderstood as error:
+        return leaves_open(status, error)
 
 
 def _refused(status: int, body: bytes) -> Refused:
@@ -188,10 +205,3 @@ def _json_object(body: bytes) -> dict[str, object]:
     except UnreadableAnswer:
         return {}
     return document if isinstance(document, dict) else {}
-
-
-def clean(value: object, longest: int) -> str:
-    """*value* as one printable line of at most *longest* characters; empty when it is no text."""
-    if not isinstance(value, str):
-        return ""
-    return "".join(sign if sign.isprintable() else " " for sign in value[:longest]).strip()

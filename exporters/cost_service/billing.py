@@ -3,10 +3,11 @@
 What a body holds, and which comes next, is the caller's matter.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
-from exporters.answer_body import UnreadableAnswer, answer_bytes
+from exporters.accounting import Sent
+from exporters.answer_body import answer_bytes
 from exporters.base import Delivered, Hold, Outcome, Retry
 from exporters.cost_service.answers import whole_document
 from exporters.cost_service.client import CostServiceClient
@@ -17,6 +18,7 @@ from spool.record import Batch
 
 DROP_SCOPE = "connections:create_billing_external_billing_drop"
 VALIDATE_SCOPE = "connections:create_billing_external_validate_billing_drop"
+BODY: Final = Sent(1, is_one_thing=True)
 
 
 class Dropped(NamedTuple):
@@ -48,7 +50,7 @@ class BillingCalls:
         answer = await self._post(path, batch, DROP_SCOPE, idempotency_key(batch, self.client.gateway_id))
         if not isinstance(answer, Answer):
             return Dropped(answer)
-        outcome = batch_outcome(self.client, answer, batch, repeatable=True)
+        outcome = batch_outcome(self.client, answer, batch, BODY)
         return Dropped(outcome, isinstance(outcome, Delivered) and _is_partial(answer))
 
     async def validate(self, batch: Batch) -> Outcome:
@@ -56,7 +58,7 @@ class BillingCalls:
         answer = await self._post(self.client.preset.validate_billing_drop, batch, VALIDATE_SCOPE, None)
         if not isinstance(answer, Answer):
             return answer
-        return batch_outcome(self.client, answer, batch, repeatable=True)
+        return batch_outcome(self.client, answer, batch, BODY)
 
     async def _post(self, path: str, batch: Batch, scope: str, repeat_key: str | None) -> Answer | Retry | Hold:
         (body,) = batch.records
@@ -70,9 +72,7 @@ class BillingCalls:
 
 
 def _is_partial(answer: Answer) -> bool:
-    try:
-        document: Any = whole_document(answer.headers, answer.body, answer.cut, 1)
-    except UnreadableAnswer:
-        return False
-    connection = document.get("connection") if isinstance(document, dict) else None
+    """Of an answer that was understood."""
+    document: Any = whole_document(answer.headers, answer.body, answer.cut, 1)
+    connection = document.get("connection")
     return isinstance(connection, dict) and connection.get("state") == "partial"

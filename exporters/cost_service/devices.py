@@ -3,17 +3,19 @@ and pings, one a request.
 
 What is due, in which order and how often, is the caller's matter; here is how a call looks and what
 its answer states: about the device (`DeviceAnswer`), or about the key, the path or the service
-(`Retry`, `Hold`, `Refused`, as for every lane).
+(`Retry`, `Hold`, `Refused`, `NotUnderstood`, as for every lane).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Literal
+from typing import Any, Final, Literal
 from urllib.parse import quote
 
-from exporters.answer_body import UnreadableAnswer, answer_bytes
-from exporters.base import Delivered, Hold, Refused, Retry
-from exporters.cost_service.answers import fault, outcome, unreadable, whole_document
+from exporters.accounting import Sent, accounted
+from exporters.answer_body import AnswerNotUnderstood, UnreadableAnswer, answer_bytes
+from exporters.base import Delivered, Hold, NotUnderstood, Refused, Retry
+from exporters.cost_service.answers import fault, leaves_open, outcome, whole_document
 from exporters.cost_service.client import CostServiceClient
 from exporters.cost_service.lanes import KEY_REFUSALS, next_key, no_key
 from exporters.http_client import Answer
@@ -27,6 +29,8 @@ SCOPES: dict[CallType, str] = {
     "heartbeat": "ai-control-plane:heartbeat-device",
     "ping": "ai-control-plane:ping-device",
 }
+DEVICE: Final = Sent(1, is_one_thing=True)
+ENROLLED_STATES: Final[Sequence[object]] = ("active", "pending", "blocked")
 BLOCKED_CODES = frozenset({"device_blocked", "device_revoked"})
 INTERVAL_SHORTEST_S = 15.0
 INTERVAL_LONGEST_S = 3600.0
@@ -50,7 +54,7 @@ class DeviceAnswer:
     """The service's own words where it refuses; safe to show."""
 
 
-DeviceReply = DeviceAnswer | Retry | Hold | Refused
+DeviceReply = DeviceAnswer | Retry | Hold | Refused | NotUnderstood
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +97,8 @@ class DeviceCalls:
             return answer
         try:
             said = device_answer(call, answer)
-        except UnreadableAnswer as error:
-            return unreadable(answer.status, error)
+        except (UnreadableAnswer, AnswerNotUnderstood) as error:
+            return leaves_open(answer.status, error)
         if said is not None and said.state != "forbidden":
             return said
         if answer.status in KEY_REFUSALS and (turn := next_key(self.client, key, scope, answer.status)):
@@ -130,7 +134,8 @@ def device_answer(call: DeviceCall, answer: Answer) -> DeviceAnswer | None:  # n
     key, the path or the service.
 
     Raises UnreadableAnswer when it accepts the call and cannot be read whole: it may state that
-    the device is blocked, or has another id.
+    the device is blocked, or has another id. Raises AnswerNotUnderstood when it is not about a
+    device.
     """
     said = fault(answer.body)
     match answer.status:
@@ -143,7 +148,7 @@ def device_answer(call: DeviceCall, answer: Answer) -> DeviceAnswer | None:  # n
         case 404 | 410 if call.type != "enroll":
             return DeviceAnswer(call.type, call.device_id, "unknown")
         case 409 if call.type == "enroll":
-            return _accepted(call, answer)
+            return _accepted(call, answer, is_repeat=True)
         case 400 | 422 if call.type == "enroll":
             return DeviceAnswer(call.type, call.device_id, "quarantined", message=str(said))
         case _:
@@ -153,19 +158,21 @@ def device_answer(call: DeviceCall, answer: Answer) -> DeviceAnswer | None:  # n
 def device_failure(call: DeviceCall, answer: Answer, now_unix_s: float) -> DeviceReply:
     """The common table, for an answer that states nothing of the device."""
     general = outcome(
-        answer.status, answer.headers, answer.body, DEVICES, records=1, now_unix_s=now_unix_s, cut=answer.cut
+        answer.status, answer.headers, answer.body, DEVICES, sent=DEVICE, now_unix_s=now_unix_s, cut=answer.cut
     )
     return DeviceAnswer(call.type, call.device_id, None) if isinstance(general, Delivered) else general
 
 
-def _accepted(call: DeviceCall, answer: Answer) -> DeviceAnswer:
-    found = whole_document(answer.headers, answer.body, answer.cut, 1)
-    document: dict[str, object] = found if isinstance(found, dict) else {}
+def _accepted(call: DeviceCall, answer: Answer, *, is_repeat: bool = False) -> DeviceAnswer:
+    document = _document(answer, is_repeat=is_repeat)
+    accounted(document, DEVICE, is_repeat=is_repeat)
     named = document.get("device_id")
     state: DeviceState | None = "active" if call.type == "enroll" else None
     status = document.get("status")
-    if status in {"active", "pending", "blocked"}:
+    if status in ENROLLED_STATES:
         state = status
+    elif call.type == "enroll" and status is not None:
+        raise AnswerNotUnderstood("its `status` is none of active, pending and blocked")
     return DeviceAnswer(
         call.type,
         call.device_id,
@@ -173,6 +180,16 @@ def _accepted(call: DeviceCall, answer: Answer) -> DeviceAnswer:
         adopted_id=named if isinstance(named, str) and named not in {"", call.device_id} else None,
         heartbeat_interval_s=_interval_s(document.get("heartbeat_interval_s")),
     )
+
+
+def _document(answer: Answer, *, is_repeat: bool) -> Any:
+    """An object without fields in place of the text of a 409."""
+    try:
+        return whole_document(answer.headers, answer.body, answer.cut, 1)
+    except AnswerNotUnderstood:
+        if not is_repeat:
+            raise
+        return {}
 
 
 def _interval_s(value: object) -> float | None:

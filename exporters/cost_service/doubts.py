@@ -7,12 +7,12 @@ silent try. So the key stays for some more tries. The service itself, asked unde
 knows, repeats its first answer, errors too and for ever: if that is still no success, nothing was
 carried out, and the batch goes under another key as after any answered failure. If it is a success
 that cannot be read, under the same key each time, it may list records that were refused: the batch
-is set aside for the operator.
+is set aside for the operator. One that is read and not understood holds the lane, whole.
 """
 
 from dataclasses import replace
 
-from exporters.base import Delivered, Hold, Outcome, Refused, Retry
+from exporters.base import Delivered, Hold, NotUnderstood, Outcome, Refused, Retry
 from spool.record import Batch
 
 SAME_KEY_TRIES = 6
@@ -47,6 +47,9 @@ class Doubts:
                 return replace(found, unreadable=False)
             case Retry(may_be_there=True):
                 self._tries[batch.batch_id] = tries or 0
+            case NotUnderstood():
+                self._tries[batch.batch_id] = tries or 0
+                return replace(found, is_divisible=False)
             case Hold(answered=True) if tries is not None:
                 return replace(found, answered=False)
             case Retry(answered=True) if tries is not None:

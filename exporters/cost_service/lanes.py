@@ -4,6 +4,7 @@ an encoder and one `post`.
 
 from collections.abc import Callable, Mapping
 
+from exporters.accounting import Sent, sent_in
 from exporters.answer_body import answer_bytes
 from exporters.base import Hold, Outcome, Retry
 from exporters.cost_service.answers import outcome
@@ -117,17 +118,19 @@ async def post_batch(
         return turn
     if judge is not None:
         return judge(answer)
-    return batch_outcome(client, answer, batch, repeatable=repeatable)
+    return batch_outcome(client, answer, batch, sent_in(batch), repeatable=repeatable)
 
 
-def batch_outcome(client: CostServiceClient, answer: Answer, batch: Batch, *, repeatable: bool) -> Outcome:
+def batch_outcome(
+    client: CostServiceClient, answer: Answer, batch: Batch, sent: Sent, *, repeatable: bool = True
+) -> Outcome:
     """What the answer to the whole batch means for it."""
     return outcome(
         answer.status,
         answer.headers,
         answer.body,
         batch.lane,
-        records=len(batch.records),
+        sent=sent,
         now_unix_s=client.now_unix_s(),
         repeatable=repeatable,
         cut=answer.cut,

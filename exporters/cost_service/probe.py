@@ -9,11 +9,15 @@ import asyncio
 from http import HTTPStatus
 from typing import NamedTuple
 
+from exporters.accounting import Sent, accounted
+from exporters.answer_body import PROTOBUF_TYPES, AnswerNotUnderstood, UnreadableAnswer, media_type
 from exporters.base import Hold, Retry
+from exporters.cost_service.answers import TAKEN, leaves_open, whole_document
 from exporters.cost_service.client import CostServiceClient
 from exporters.cost_service.encode import encode_records
 from exporters.cost_service.lanes import AI_TELEMETRY_SCOPE
 from exporters.cost_service.liveness import LIVENESS_SCOPE
+from exporters.http_client import Answer
 from exporters.keyring import Keyring, KeySetting
 from exporters.otlp.exporter import SPAN_HEADERS
 from spool.clock import rfc3339_ms
@@ -59,7 +63,22 @@ async def probe_key(client: CostServiceClient, setting: KeySetting, *, in_otlp: 
         return Probed(is_well=False, text=f"the upstream did not answer in {PROBE_S:.0f} s")
     if isinstance(answer, Retry | Hold):
         return Probed(is_well=False, text=answer.reason)
+    if answer.status in TAKEN and (reason := _not_the_services(answer, sends=sends)) is not None:
+        return Probed(is_well=False, text=reason)
     return judged(answer.status, sends=sends, reads=setting.grants(LIVENESS_SCOPE))
+
+
+def _not_the_services(answer: Answer, *, sends: bool) -> str | None:
+    """Why a success is not one of the service; a list of insights may hold anything."""
+    if media_type(answer.headers.get("Content-Type", "")) in PROTOBUF_TYPES:
+        return None
+    try:
+        document = whole_document(answer.headers, answer.body, answer.cut, 0)
+        if sends:
+            accounted(document, Sent(0))
+    except (UnreadableAnswer, AnswerNotUnderstood) as error:
+        return leaves_open(answer.status, error).reason
+    return None
 
 
 def judged(status: int, *, sends: bool, reads: bool) -> Probed:

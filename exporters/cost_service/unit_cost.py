@@ -14,16 +14,17 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
-from typing import Any, get_args
+from typing import Any, Final, get_args
 from urllib.parse import quote
 
 import orjson
 import structlog
 
-from exporters.answer_body import UnreadableAnswer, answer_bytes, whole_json
-from exporters.base import Delivered, Hold, Outcome, Refused, Retry
+from exporters.accounting import Sent
+from exporters.answer_body import AnswerNotUnderstood, UnreadableAnswer, answer_bytes, whole_json
+from exporters.base import Delivered, Hold, NotUnderstood, Outcome, Refused, Retry
 from exporters.clock import Clock
-from exporters.cost_service.answers import fault, unreadable, wish_s
+from exporters.cost_service.answers import fault, leaves_open, wish_s
 from exporters.cost_service.client import JSON, CostServiceClient
 from exporters.cost_service.doubts import Doubts
 from exporters.cost_service.encode import idempotency_key
@@ -47,6 +48,7 @@ BLOCKED_S = 60.0
 """How long a stream waits whose name is blocked, where the answer does not state it."""
 NOT_OFFERED = frozenset({404, 405, 501})
 """Of an upstream that has no request by which a stream is made."""
+STREAM: Final = Sent(1, is_one_thing=True)
 GONE_CODES = frozenset({"stream_unknown", "stream_not_found"})
 
 log = structlog.get_logger("exporters.unit_cost")
@@ -91,9 +93,7 @@ class UnitCostExporter:
         found = await self._post(items, batch, repeatable=repeatable)
         if not repeatable:
             return self._doubts.settled(batch, found)
-        if is_sum and isinstance(found, Retry):
-            return replace(found, unreadable=False)  # known as a repeat by the whole batch's id alone
-        return found
+        return whole(found) if is_sum else found
 
     async def close(self) -> None:
         """The client is shared; its owner closes it."""
@@ -119,7 +119,7 @@ class UnitCostExporter:
             return Delivered()
         if is_blocked(answer):
             return await self._blocked(items[0]["stream"], answer)
-        return batch_outcome(self._client, answer, batch, repeatable=repeatable)
+        return batch_outcome(self._client, answer, batch, Sent(len(items)), repeatable=repeatable)
 
     async def _create(self, item: dict[str, Any], batch: Batch) -> Outcome:
         path = self._with_stream(self._client.preset.unit_cost_create, item["stream"])
@@ -131,7 +131,7 @@ class UnitCostExporter:
         if answer.status in NOT_OFFERED:
             log.info("the upstream makes streams by their first records alone", stream=item["stream"])
             return Delivered()
-        return batch_outcome(self._client, answer, batch, repeatable=True)
+        return batch_outcome(self._client, answer, batch, STREAM)
 
     async def _delete(self, item: dict[str, Any], batch: Batch) -> Outcome:
         """A stream that is not there is deleted."""
@@ -140,7 +140,7 @@ class UnitCostExporter:
         answer = await self._change("DELETE", path, None, DELETE_SCOPE, batch)
         if not isinstance(answer, Answer):
             return answer
-        return Delivered() if is_gone(answer) else batch_outcome(self._client, answer, batch, repeatable=True)
+        return Delivered() if is_gone(answer) else batch_outcome(self._client, answer, batch, STREAM)
 
     async def _change(
         self, method: str, path: str, body: bytes | None, scope: str, batch: Batch
@@ -188,8 +188,8 @@ class UnitCostExporter:
                 break
             try:
                 page = base_page(answer, kind)
-            except UnreadableAnswer as error:
-                return unreadable(answer.status, error)
+            except (UnreadableAnswer, AnswerNotUnderstood) as error:
+                return leaves_open(answer.status, error)
             if page is None or len(base) + len(page[0]) > MOST_BASE_RECORDS or page[1] in cursors:
                 return await self._unknown(stream, answer, batch)
             records, cursor = page
@@ -218,12 +218,23 @@ class UnitCostExporter:
     async def _unknown(self, stream: str, answer: Answer, batch: Batch) -> Outcome:
         """No answer to build upon: wait where it may come, else begin with sums."""
         if not is_success(answer):
-            general = batch_outcome(self._client, answer, batch, repeatable=True)
+            general = batch_outcome(self._client, answer, batch, STREAM)
             if isinstance(general, Retry):
                 return general
         log.warning("a stream cannot be read; its buckets that began go by sum", stream=stream, status=answer.status)
         await self._settings.learn(stream, None)
         return Delivered()
+
+
+def whole(found: Outcome) -> Outcome:
+    """*found* for a batch that is known as a repeat by its own id alone, and so is never halved."""
+    match found:
+        case Retry():
+            return replace(found, unreadable=False)
+        case NotUnderstood():
+            return replace(found, is_divisible=False)
+        case _:
+            return found
 
 
 def read_items(batch: Batch) -> list[dict[str, Any]] | None:
@@ -285,7 +296,8 @@ def base_page(answer: Answer, kind: str) -> tuple[list[BaseRecord], str | None] 
     """The records of one page of a stream, and the cursor of the next; None when the answer is no
     page, or one beyond `PAGE_BYTES`.
 
-    Raises UnreadableAnswer when it was cut or damaged on its way: the next one may be whole.
+    Raises UnreadableAnswer when it was cut or damaged on its way: the next one may be whole;
+    AnswerNotUnderstood when it is text: someone else answers.
     """
     if not is_success(answer) or answer.cut == "is longer than its bound":
         return None

@@ -2,11 +2,11 @@
 
 | answer | outcome |
 |---|---|
-| 2xx, no `partial_success`, or 0 rejected in it | delivered |
-| 2xx that rejects all of them, or those that it names | delivered, but for those: dead letters |
-| 2xx that rejects some and does not name them | delivered, and counted apart |
-| 2xx with a web page | hold: a login or a proxy answers |
-| 2xx that cannot be read whole | retry as after silence, then in halves |
+| 200 201 202 204, no `partial_success`, or 0 rejected in it | delivered |
+| the same that rejects all, or as many as it names by position | those are dead letters |
+| the same that rejects some and does not name them | so many dead letters without a record |
+| the same that cannot be read whole | retry as after silence, then in halves |
+| the same with anything else, any other 2xx | not understood: again, in halves, held |
 | any other status | as from the service: 400 is split, 413 halved, 429 and 503 wait, and so on |
 
 OTLP forbids to send again what a `partial_success` rejected. The table of the other statuses is in
@@ -15,77 +15,96 @@ request's encoding, or whatever a proxy makes of them.
 """
 
 import re
-from collections.abc import Mapping
-from http import HTTPStatus
 from typing import Final
 
 import orjson
 from google.protobuf.message import DecodeError
+from google.protobuf.unknown_fields import UnknownFieldSet
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTracePartialSuccess,
     ExportTraceServiceResponse,
 )
 
-from exporters.answer_body import PROTOBUF_TYPES, UnreadableAnswer, media_type
+from exporters.accounting import MESSAGE_LONGEST, Accounted, Sent, accounted, partial_success, sent_in
+from exporters.answer_body import PROTOBUF_TYPES, AnswerNotUnderstood, UnreadableAnswer, media_type
+from exporters.answer_words import clean
 from exporters.base import Delivered, Outcome
-from exporters.cost_service.answers import clean, is_web_page, outcome, unreadable, web_page, whole_document
+from exporters.cost_service.answers import TAKEN, leaves_open, outcome, whole_document
 from exporters.http_client import Answer
+from exporters.otlp.encode import Encoded
 from spool.record import Batch
 from spool.store import Refusal
 
 CODE: Final = "rejected_span"
-MESSAGE_LONGEST: Final = 512
+UNPLACED: Final = "rejected_span_not_named"
+"""Code of the dead letters without a record."""
+_RECORD_ID: Final = re.compile(r"\b[0-9a-f]{32}\b")
 _POSITION: Final = re.compile(r"resourceSpans\[\d+\]\.scopeSpans\[\d+\]\.spans\[\d+\]")
 
 
-def span_outcome(answer: Answer, batch: Batch, positions: Mapping[str, int], *, now_unix_s: float) -> Outcome:
-    """The outcome for a batch whose spans stand at *positions* of the request."""
-    if HTTPStatus.OK <= answer.status < HTTPStatus.MULTIPLE_CHOICES:
-        if is_web_page(answer.headers, answer.body):
-            return web_page(answer.status, batch.lane)
+def span_outcome(answer: Answer, batch: Batch, encoded: Encoded, *, now_unix_s: float) -> Outcome:
+    """The outcome for a *batch* that went as *encoded*."""
+    sent = sent_in(batch, "spans", encoded.order)
+    if answer.status in TAKEN:
         try:
-            rejected, message = _partial_success(answer, len(batch.records))
-        except UnreadableAnswer as error:
-            return unreadable(answer.status, error)
-        return delivered(rejected, clean(message, MESSAGE_LONGEST), len(batch.records), positions)
+            return delivered(_accounted(answer, sent), sent, encoded)
+        except (UnreadableAnswer, AnswerNotUnderstood) as error:
+            return leaves_open(answer.status, error)
     return outcome(
         answer.status,
         answer.headers,
         _error_json(answer),
         batch.lane,
-        records=len(batch.records),
+        sent=sent,
         now_unix_s=now_unix_s,
         cut=answer.cut,
     )
 
 
-def delivered(rejected: int, message: str, records: int, positions: Mapping[str, int]) -> Delivered:
-    """What a `partial_success` means, of HTTP and of gRPC."""
-    named = sorted({positions[found] for found in _POSITION.findall(message) if found in positions})
-    if rejected >= records:
-        named = list(range(records))
-    elif len(named) != rejected:
-        return Delivered(unnamed=max(0, rejected), message=message)
+def delivered(found: Accounted, sent: Sent, encoded: Encoded) -> Delivered:
+    """What an answer that accounts for the spans means, over HTTP and over gRPC."""
+    if not found.unplaced:
+        return Delivered(found.refused)
+    message = clean(found.message, MESSAGE_LONGEST)
+    named = _named(found.message, sent, encoded)
+    if found.unplaced == sent.records:
+        named = list(range(sent.records))
+    if len(named) != found.unplaced:
+        text = f"{found.unplaced} of {sent.records} spans, and the answer does not name them"
+        return Delivered((Refusal(None, UNPLACED, f"{text}: {message}" if message else text, found.unplaced),))
     return Delivered(tuple(Refusal(index, CODE, message) for index in named))
 
 
-def _partial_success(answer: Answer, records: int) -> tuple[int, str]:
-    """How many spans were rejected, and why. Raises UnreadableAnswer."""
+def _named(message: str, sent: Sent, encoded: Encoded) -> list[int]:
+    """The records that *message* names, by the position of their span or by their id."""
+    places = dict(encoded.positions)
+    if _RECORD_ID.search(message):
+        places |= {each: index for index, each in enumerate(sent.record_ids()) if each is not None}
+    found = (*_POSITION.findall(message), *_RECORD_ID.findall(message))
+    return sorted({places[each] for each in found if each in places})
+
+
+def read_protobuf(body: bytes, sent: Sent) -> Accounted:
+    """What an ExportTraceServiceResponse accounts for. Raises UnreadableAnswer,
+    AnswerNotUnderstood.
+    """
+    try:
+        response = ExportTraceServiceResponse.FromString(body)
+    except DecodeError as error:
+        raise UnreadableAnswer("the answer is protobuf that cannot be read") from error
+    partial = response.partial_success
+    if len(UnknownFieldSet(response)) or len(UnknownFieldSet(partial)):
+        raise AnswerNotUnderstood("it is protobuf, and no answer of OTLP")
+    return partial_success(partial.rejected_spans, partial.error_message, sent)
+
+
+def _accounted(answer: Answer, sent: Sent) -> Accounted:
     if media_type(answer.headers.get("Content-Type", "")) in PROTOBUF_TYPES:
         if answer.cut is not None:
             raise UnreadableAnswer(f"the answer {answer.cut}")
-        try:
-            partial = ExportTraceServiceResponse.FromString(answer.body).partial_success
-        except DecodeError as error:
-            raise UnreadableAnswer("the answer is protobuf that cannot be read") from error
-        return partial.rejected_spans, partial.error_message
-    document = whole_document(answer.headers, answer.body, answer.cut, records)
-    partial_json = document.get("partialSuccess") if isinstance(document, dict) else None
-    if not isinstance(partial_json, dict):
-        return 0, ""
-    count, message = partial_json.get("rejectedSpans"), partial_json.get("errorMessage")
-    is_count = isinstance(count, int | str) and str(count).isascii() and str(count).isdecimal()
-    return int(count) if is_count and count is not None else 0, message if isinstance(message, str) else ""
+        if not answer.body.startswith((b"<", b"{")):
+            return read_protobuf(answer.body, sent)
+    return accounted(whole_document(answer.headers, answer.body, answer.cut, sent.records), sent)
 
 
 def _error_json(answer: Answer) -> bytes:

@@ -49,6 +49,8 @@ class Encoded(NamedTuple):
     body: bytes
     positions: Mapping[str, int]
     """`resourceSpans[0].scopeSpans[0].spans[3]` -> index in the batch."""
+    order: Sequence[int]
+    """The index in the batch of each span of the request."""
     is_packed: bool
     """gzip."""
 
@@ -58,21 +60,23 @@ def encode_spans(records: Sequence[bytes], *, packs: bool) -> Encoded:
 
     *packs*: gzip, with the same bytes each time.
     """
-    spans_by_resource: dict[tuple[str | None, ...], tuple[int, list[bytes]]] = {}
+    spans_by_resource: dict[tuple[str | None, ...], tuple[int, list[bytes], list[int]]] = {}
     positions: dict[str, int] = {}
     for index, data in enumerate(records):
         record: dict[str, Any] = orjson.loads(data)
         who = record.get("attribution") or {}
         key = tuple(who.get(path[-1]) for path in OF_RESOURCE)
-        number, spans = spans_by_resource.setdefault(key, (len(spans_by_resource), []))
+        number, spans, indexes = spans_by_resource.setdefault(key, (len(spans_by_resource), [], []))
         positions[f"resourceSpans[{number}].scopeSpans[0].spans[{len(spans)}]"] = index
         spans.append(delimited(2, span_of(record)))
+        indexes.append(index)
     scope = delimited(1, delimited(1, SCOPE.encode()))
     body = b"".join(
         delimited(1, delimited(1, _resource(key)) + delimited(2, scope + b"".join(spans)))
-        for key, (_, spans) in spans_by_resource.items()
+        for key, (_, spans, _) in spans_by_resource.items()
     )
-    return Encoded(gzip.compress(body, GZIP_LEVEL, mtime=0) if packs else body, positions, packs)
+    order = [index for _, _, indexes in spans_by_resource.values() for index in indexes]
+    return Encoded(gzip.compress(body, GZIP_LEVEL, mtime=0) if packs else body, positions, order, packs)
 
 
 def span_of(record: Mapping[str, Any]) -> bytes:

@@ -37,7 +37,7 @@ class SpanEncoder:
         if encoded.is_packed and answer.status == HTTPStatus.UNSUPPORTED_MEDIA_TYPE:
             self._packs = False
             return Retry("HTTP 415: the upstream does not read gzip; sent plain from here on", answered=True, after_s=0)
-        return span_outcome(answer, batch, encoded.positions, now_unix_s=now_unix_s)
+        return span_outcome(answer, batch, encoded, now_unix_s=now_unix_s)
 
 
 def headers_of(encoded: Encoded) -> dict[str, str]:

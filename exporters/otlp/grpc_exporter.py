@@ -3,7 +3,7 @@
 
 | status | outcome |
 |---|---|
-| OK | as a 2xx (`exporters.otlp.answers`) |
+| OK | as a 200 (`exporters.otlp.answers`) |
 | INVALID_ARGUMENT | refused: split until the culprits stand alone |
 | RESOURCE_EXHAUSTED that speaks of a size | refused, too large |
 | UNAVAILABLE, any other RESOURCE_EXHAUSTED | retry, the lane pauses, for RetryInfo where given |
@@ -17,25 +17,26 @@ waits on one, so that a fault of the backend costs no data.
 import random
 import re
 import ssl
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 import grpc
-from google.protobuf.message import DecodeError
 from grpc import aio
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
-from exporters.answer_body import UnreadableAnswer
+from exporters.accounting import MESSAGE_LONGEST, sent_in
+from exporters.answer_body import AnswerNotUnderstood, UnreadableAnswer
+from exporters.answer_words import clean
 from exporters.attempts import NO_ANSWER, count_answer
 from exporters.backoff import RETRY_AFTER_LONGEST_S
 from exporters.base import Hold, Outcome, Refused, Retry
 from exporters.clock import SystemClock
-from exporters.cost_service.answers import clean, unreadable
+from exporters.cost_service.answers import leaves_open
 from exporters.destination import Destination
 from exporters.http_client import PRODUCT
-from exporters.otlp.answers import MESSAGE_LONGEST, delivered
+from exporters.otlp.answers import delivered, read_protobuf
 from exporters.otlp.exporter import OtlpSettings, SpanEncoder, checked_endpoint
 from exporters.otlp.protobuf import fields
 from exporters.secret import MASK
@@ -103,12 +104,12 @@ class OtlpGrpcExporter:
             return self._failed(error, batch, is_packed=compression != grpc.Compression.NoCompression)
         self.destination.answered()
         count_answer(Code.OK.name)
+        sent = sent_in(batch, "spans", encoded.order)
         try:
-            partial = ExportTraceServiceResponse.FromString(answer).partial_success
-        except DecodeError:
-            return unreadable(200, UnreadableAnswer("the answer is protobuf that cannot be read"))
-        message = clean(self._masked(partial.error_message), MESSAGE_LONGEST)
-        return delivered(partial.rejected_spans, message, len(batch.records), encoded.positions)
+            found = read_protobuf(answer, sent)
+        except (UnreadableAnswer, AnswerNotUnderstood) as error:
+            return leaves_open("gRPC OK", error)
+        return delivered(replace(found, message=self._masked(found.message)), sent, encoded)
 
     async def close(self) -> None:
         await self._channel.close()

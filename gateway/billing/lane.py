@@ -7,7 +7,7 @@ from typing import Final, TypedDict
 import structlog
 
 from exporters.attempts import Attempts
-from exporters.base import Delivered, Hold, Outcome, Refused, Retry
+from exporters.base import Delivered, Hold, NotUnderstood, Outcome, Refused, Retry
 from exporters.clock import Clock
 from exporters.cost_service.billing import DROP_SCOPE, BillingCalls
 from exporters.keyring import no_key_grants
@@ -127,7 +127,7 @@ class BillingLane:
                     continue
                 case Refused(code, message):
                     return f"{code}: {message}"
-                case Retry(reason) | Hold(reason):
+                case Retry(reason) | Hold(reason) | NotUnderstood(reason):
                     return f"not checked: {reason}"
         return None
 
@@ -161,12 +161,12 @@ class _Sender:
             return Retry("the upstream lacks parts of the day", answered=True)
         return dropped.outcome
 
-    async def _validated(self, batch: Batch) -> Retry | Refused | None:
+    async def _validated(self, batch: Batch) -> Retry | Refused | NotUnderstood | None:
         """Why the body is not to be dropped; None also where the upstream or the key offers no
         validation: the drop's own answer decides then.
         """
         found = await self._calls.validate(batch) if self._calls.can_validate else Delivered()
-        if isinstance(found, Retry | Refused):
+        if isinstance(found, Retry | Refused | NotUnderstood):
             return found
         self._is_validated = True
         return None

@@ -10,7 +10,7 @@ from typing import Any, Final, assert_never
 import structlog
 
 from exporters.attempts import Attempts
-from exporters.base import Hold, Refused, Retry
+from exporters.base import Hold, NotUnderstood, Refused, Retry
 from exporters.clock import Clock
 from exporters.cost_service.devices import SCOPES, DeviceAnswer, DeviceCall, DeviceCalls
 from exporters.keyring import no_key_grants
@@ -165,7 +165,7 @@ class DeviceLane:
                 return {"device_id": device.device_id, "answer": "blocked"}
             case DeviceAnswer():
                 return {"device_id": device.device_id, "answer": "known"}
-            case Retry() | Hold():
+            case Retry() | Hold() | NotUnderstood():
                 raise NoAnswer(reply.reason)
             case Refused():
                 raise NoAnswer(f"{reply.code}: {reply.message}")

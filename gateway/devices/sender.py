@@ -3,12 +3,15 @@ judges any other.
 """
 
 from collections.abc import Callable
-from typing import assert_never
+from typing import Final, assert_never
 
-from exporters.base import Delivered, Hold, Outcome, Refused, Retry
+from exporters.base import Delivered, Hold, NotUnderstood, Outcome, Refused, Retry
 from exporters.cost_service.devices import DeviceAnswer, DeviceCalls
 from gateway.devices.lane_store import FORBIDDEN_S, DeviceLaneStore, LostProbe
 from spool.record import Batch
+
+HOLDS_AT: Final = 2
+"""Answers in a row that are not understood."""
 
 
 class DeviceSender:
@@ -20,6 +23,8 @@ class DeviceSender:
         self._calls = calls
         self._ok_epoch = ok_epoch
         self._accepted_since_forbidden = False
+        self._not_understood = 0
+        """Answers in a row."""
 
     async def send(self, batch: Batch) -> Outcome:
         """Make the batch's one call."""
@@ -35,18 +40,29 @@ class DeviceSender:
                 return Delivered()
             case DeviceAnswer():
                 self._accepted_since_forbidden = True
+                self._not_understood = 0
                 flight.answer = reply
                 return Delivered()
             case Retry():
                 flight.retry_after_s = reply.after_s or 0.0
                 return reply
-            case Hold():
-                flight.is_answered = reply.answered
-                return reply
-            case Refused():
+            case NotUnderstood():
+                flight.retry_after_s = 0.0
+                return self._unclear(reply)
+            case Hold() | Refused():
+                flight.is_answered = isinstance(reply, Hold) and reply.answered
                 return reply
             case _:
                 assert_never(reply)
+
+    def _unclear(self, reply: NotUnderstood) -> Retry | Hold:
+        """A device alone tries again under the same id; where others are answered so too, no call
+        is understood.
+        """
+        self._not_understood += 1
+        if self._not_understood < HOLDS_AT:
+            return Retry(reply.reason, answered=False, may_be_there=True)
+        return Hold(reply.reason, answered=False)
 
     def _is_about_the_device(self, epoch: int | None) -> bool:
         """A 403 that names no reason is about the device while others are

@@ -8,6 +8,7 @@ which calls it repeats.
 """
 
 import sqlite3
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Final, Literal
 
@@ -62,13 +63,16 @@ def ingest(signal: Taken) -> Operation:
         store_rows(connection, rows, call, (call.gateway_id or NO_GATEWAY, call.idempotency_key or call.request_id))
         if not rejected:
             return json_answer(200, {})
-        partial = {
-            REJECTED_FIELD[signal]: str(len(rejected)),
-            "errorMessage": rejection_message(len(rows) + len(rejected), rejected),
-        }
+        partial = {REJECTED_FIELD[signal]: str(len(rejected)), "errorMessage": _message(len(rows), rejected)}
         return json_answer(200, {"partialSuccess": partial})
 
     return take
+
+
+def _message(taken: int, rejected: Sequence[Rejection]) -> str:
+    """Names each item that was rejected, so that its sender knows what was taken."""
+    places = ", ".join(each.position for each in rejected)
+    return f"{rejection_message(taken + len(rejected), rejected)}; all of them: {places}"
 
 
 def encoded(signal: Taken, media: Media, answer: Answer) -> bytes:

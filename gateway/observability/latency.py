@@ -47,7 +47,7 @@ SEND_SECONDS: Final = Name(
 SENDS: Final = Name(
     "telemetry_gateway_sends",
     "counter",
-    "Batches sent, by outcome: delivered, retry, hold or refused.",
+    "Batches sent, by outcome: delivered, retry, hold, refused or not_understood.",
     ("lane", "outcome"),
 )
 UPSTREAM_ANSWERS: Final = Name(

@@ -46,8 +46,8 @@ class LaneStatus(LaneShown):
     pending_bytes: NotRequired[int | None]
     """What is pending takes about so much; null where no one measures it."""
     unnamed_refusals: NotRequired[int]
-    """Of the delivered records, how many an OTLP upstream refused without naming them, since the
-    gateway started."""
+    """Of the dead letters, how many an OTLP upstream refused without naming them, since the
+    gateway started: these have no record."""
     upstream: NotRequired[str]
     """Address that the lane sends to, a file's path, or `unit-cost stream NAME`."""
     last_success_at: NotRequired[str | None]
@@ -201,7 +201,7 @@ LANE_RESTARTS: Final = Name(
 LANE_UNNAMED_REFUSALS: Final = Name(
     "telemetry_gateway_lane_unnamed_refusals",
     "counter",
-    "Delivered records that an OTLP upstream refused without naming them.",
+    "Records that an OTLP upstream refused without naming them: dead letters without a record.",
     ("lane",),
 )
 DEAD_LETTERS: Final = Name(

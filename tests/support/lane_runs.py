@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from exporters.base import Exporter
 from exporters.destination import Destination
 from exporters.pump import Limits, Pump
-from spool.store import LaneStore
+from spool.store import BrakeStore, LaneStore
 from tests.support.manual_clock import ManualClock
 
 LANE = "ai_telemetry"
@@ -28,8 +28,18 @@ async def running_pump(
     limits: Limits | None = None,
     chance: Callable[[], float] = lambda: 0.5,
     destination: Destination | None = None,
+    brake: BrakeStore | None = None,
 ) -> AsyncIterator[Pump]:
-    pump = Pump(lane, store, exporter, limits=limits or Limits(), clock=clock, chance=chance, destination=destination)
+    pump = Pump(
+        lane,
+        store,
+        exporter,
+        limits=limits or Limits(),
+        clock=clock,
+        chance=chance,
+        destination=destination,
+        brake=brake,
+    )
     running = asyncio.create_task(pump.run())
     try:
         yield pump

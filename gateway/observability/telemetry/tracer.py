@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Final, Literal, NamedTuple, TypeVar
 
+from exporters.attempts import outcome_name
 from exporters.base import Delivered, Outcome
 from spool.record import AI_TELEMETRY, Batch
 
@@ -121,7 +122,7 @@ class Tracer:
         if links:
             attributes = {
                 "telemetry_gateway.lane": batch.lane,
-                "telemetry_gateway.outcome": type(outcome).__name__.lower(),
+                "telemetry_gateway.outcome": outcome_name(outcome),
                 "telemetry_gateway.records": str(len(batch.records)),
             }
             began_s = time.perf_counter() - took_s

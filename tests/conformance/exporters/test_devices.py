@@ -5,7 +5,7 @@ device or about the lane.
 import orjson
 import pytest
 
-from exporters.base import Hold, Refused, Retry
+from exporters.base import Hold, NotUnderstood, Refused, Retry
 from exporters.cost_service.devices import CallType, DeviceAnswer, DeviceCall, DeviceCalls, DeviceReply
 from tests.support.upstream import Reply, Upstream
 
@@ -87,6 +87,32 @@ async def test_every_answer_says_what_it_says_of_the_device_or_of_the_lane(
 ) -> None:
     upstream.script.append(Reply(status, body=body))
     assert await device_calls.send(call(kind)) == reply
+
+
+@pytest.mark.parametrize("kind", ["enroll", "heartbeat", "ping"])
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Reply(200, {"Content-Type": "text/html"}, b"<html>Log in"),
+        Reply(200, {"Content-Type": "application/json"}, b"<html>Log in"),
+        Reply(200, body=b"OK"),
+        Reply(200, body=b"[]"),
+        Reply(200, body=b'{"error":{"message":"no"}}'),
+        Reply(200, body=b'{"message":"failed"}'),
+        Reply(207),
+    ],
+)
+async def test_a_success_that_is_no_answer_about_a_device_states_nothing_of_it(
+    device_calls: DeviceCalls, upstream: Upstream, kind: CallType, reply: Reply
+) -> None:
+    upstream.script.append(reply)
+    assert isinstance(await device_calls.send(call(kind)), NotUnderstood)
+
+
+async def test_an_enrolment_with_an_unknown_status_is_none(device_calls: DeviceCalls, upstream: Upstream) -> None:
+    upstream.script.extend([Reply(200, body=b'{"status":"odd"}'), Reply(409, body=b"it is there")])
+    assert isinstance(await device_calls.send(call("enroll")), NotUnderstood)
+    assert await device_calls.send(call("enroll")) == said("enroll", "active")
 
 
 async def test_an_answer_may_give_another_id_a_state_and_an_interval_within_bounds(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from exporters.base import Delivered, Exporter, Hold, Refused, Retry
+from exporters.base import Delivered, Exporter, Hold, NotUnderstood, Refused, Retry
 from exporters.cost_service.client import CostServiceClient
 from exporters.pump import Limits
 from spool.record import OWN_LANES
@@ -106,7 +106,7 @@ async def test_restarts_in_the_middle_of_it_change_nothing(
     target.assert_repeats_can_be_told()
 
 
-async def test_a_send_ends_in_one_of_the_four_endings_and_raises_nothing(
+async def test_a_send_ends_in_one_of_the_five_endings_and_raises_nothing(
     spool: DurableSpool, target: Target, clock: ManualClock
 ) -> None:
     exporter = target.open()
@@ -116,7 +116,7 @@ async def test_a_send_ends_in_one_of_the_four_endings_and_raises_nothing(
             batch = await spool.freeze(target.lane, max_records=1, max_bytes=1000)
             assert batch is not None
             outcome = await exporter.send(batch)
-            assert isinstance(outcome, Delivered | Retry | Hold | Refused)
+            assert isinstance(outcome, Delivered | Retry | Hold | Refused | NotUnderstood)
             assert not isinstance(outcome, Refused), "nothing was wrong with the record"
             await spool.release(batch, answered=True)
     await exporter.close()

@@ -20,7 +20,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
 
-from exporters.base import Delivered, Hold, Refused, Retry
+from exporters.base import Delivered, Hold, NotUnderstood, Refused, Retry
 from exporters.otlp.exporter import OtlpSettings
 from exporters.otlp.grpc_exporter import (
     EXPORT,
@@ -175,7 +175,27 @@ async def test_a_partial_success_is_read(
     backend.respond = lambda *_: ExportTraceServiceResponse(partial_success=partial).SerializeToString()
     found = await exporter.send(batch(1, 2))
     assert isinstance(found, Delivered)
-    assert ([each.index for each in found.refused], found.unnamed) == (refused, unnamed)
+    assert [each.index for each in found.refused if each.index is not None] == refused
+    assert sum(each.records for each in found.refused if each.index is None) == unnamed
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        ExportTraceServiceResponse(partial_success=ExportTracePartialSuccess(rejected_spans=3)).SerializeToString(),
+        ExportTraceServiceResponse(partial_success=ExportTracePartialSuccess(rejected_spans=-1)).SerializeToString(),
+        Status(code=3, message="nothing was taken").SerializeToString(),
+        b"\x12\x00",
+        b"\x0a\x02\x18\x01",
+    ],
+)
+async def test_an_answer_that_does_not_account_for_the_spans_is_not_understood(
+    backend: Backend, exporter: OtlpGrpcExporter, body: bytes
+) -> None:
+    backend.respond = lambda *_: body
+    found = await exporter.send(batch(1, 2))
+    assert isinstance(found, NotUnderstood)
+    assert found.reason.startswith("gRPC OK: the answer is not understood: it ")
 
 
 async def test_a_backend_that_reads_no_gzip_is_sent_plain(backend: Backend, exporter: OtlpGrpcExporter) -> None:

@@ -131,7 +131,7 @@ async def test_what_the_upstream_holds_is_read_page_by_page_and_added_to(
         Reply(403),
         Reply(400),
         Reply(405),
-        Reply(200, body=b"<html>"),
+        Reply(200, body=b'{"items":[]}'),
         Reply(404, body=b'{"message":"Not Found"}'),
         page_of(following="the same for ever"),
         page_of({"timestamp": "2026-01-05", "granularity": "WEEKLY", "element_name": "acme", "filter": {}, "value": 1}),
@@ -148,6 +148,20 @@ async def test_a_stream_that_cannot_be_read_begins_with_sums(
     assert sorted(seen.path.rpartition("/")[2] for seen in posted) == ["replace", "sum"]
     later = next(seen for seen in posted if seen.path.endswith("replace"))
     assert orjson.loads(later.body)["records"][0]["timestamp"] == "2026-01-05T11:00:00Z"
+
+
+async def test_a_stream_in_whose_place_someone_else_answers_is_read_later(
+    rig: UnitRig, client: CostServiceClient, upstream: Upstream, clock: ManualClock
+) -> None:
+    """Begun with sums, it would go on with them after the login page is gone."""
+    upstream.respond = lambda seen: Reply(200, body=b"<html>log in") if len(upstream.seen) < 4 else nothing_there(seen)
+    await rig.keep(metered(1))
+    async with running_pump(rig.lane, exporter_of(rig, client, clock), clock, lane=UNIT_COST, limits=LIMITS) as pump:
+        await skip_pauses_until(lambda: pump.state == "held", pump, clock)
+        assert "it is a web page" in (pump.reason or "")
+        await skip_pauses_until(lambda: rig.spool.depth(UNIT_COST).pending == 0, pump, clock)
+    assert [seen.method for seen in upstream.seen] == ["GET"] * 5 + ["POST"]
+    assert upstream.seen[-1].path.endswith("replace")
 
 
 async def test_an_ambiguous_answer_sets_a_whole_batch_of_sums_aside_and_sends_none_of_it_again(

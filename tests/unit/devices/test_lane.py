@@ -243,6 +243,20 @@ async def test_a_key_that_is_refused_holds_the_lane_and_a_new_one_lets_it_go_on(
     assert rig.lane.state == "ok"
 
 
+async def test_a_login_page_enrols_no_one_and_holds_the_lane(rig: Rig) -> None:
+    rig.upstream.respond = lambda seen: Reply(200, {"Content-Type": "text/html"}, b"<html>Log in")
+    await rig.open()
+    await rig.telemetry("d", "e", "f")
+    await rig.until(lambda: rig.lane.state == "held")
+    assert "it is a web page" in (rig.lane.reason or "")
+    assert "enrolled" not in (await rig.states()).values()
+    rig.upstream.respond = lambda seen: Reply(FINE[kind_of(seen)])
+    await rig.until(lambda: rig.store.figures.enrolments == 0)
+    assert set((await rig.states()).values()) == {"enrolled"}
+    keys = {seen.headers["Idempotency-Key"] for seen in rig.calls("enroll")}
+    assert len(keys) == 3, "each enrolment went under its own key, each time"
+
+
 async def test_an_unclear_403_is_about_the_key_unless_others_are_taken(rig: Rig) -> None:
     await rig.open()
     rig.upstream.respond = lambda seen: Reply(403 if device_in(seen) == "bad" else FINE[kind_of(seen)])

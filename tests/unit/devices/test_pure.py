@@ -115,14 +115,14 @@ def test_the_lane_pauses_after_five_failures_in_a_row_and_probes_with_one() -> N
     for _ in range(4):
         lane.failed(failure, epoch=lane.epoch, now_s=0.0, chance=1.0)
     assert lane.reason is None
-    lane.delivered(epoch=lane.epoch)
+    lane.delivered(1, epoch=lane.epoch)
     for _ in range(5):
         assert lane.slots == 4
         lane.failed(failure, epoch=lane.epoch, now_s=0.0, chance=1.0)
     assert (lane.reason, lane.slots, lane.opens_at_s) == ("HTTP 500", 1, 1.0)
     lane.failed(Retry("HTTP 502", answered=True), epoch=lane.epoch, now_s=1.0, chance=1.0)
     assert lane.opens_at_s == 3.0
-    lane.delivered(epoch=lane.epoch)
+    lane.delivered(1, epoch=lane.epoch)
     assert (lane.reason, lane.slots) == (None, 4)
 
 
@@ -131,12 +131,12 @@ def test_an_answer_of_an_earlier_epoch_does_not_open_the_lane() -> None:
     epoch = lane.epoch
     lane.hold(Hold("no such path"), epoch=epoch, now_s=0.0)
     assert (lane.state, lane.opens_at_s) == ("held", 30.0)
-    lane.delivered(epoch=epoch)
+    lane.delivered(1, epoch=epoch)
     lane.failed(Retry("HTTP 500", answered=True), epoch=epoch, now_s=0.0, chance=1.0)
     assert lane.state == "held"
     lane.hold(Hold("no such path"), epoch=lane.epoch, now_s=30.0)
     assert lane.opens_at_s == 90.0
-    lane.delivered(epoch=lane.epoch)
+    lane.delivered(1, epoch=lane.epoch)
     assert lane.state == "ok"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from exporters.backoff import probe_delay_s
-from exporters.base import Delivered, Hold, Outcome, Refused, Retry
+from exporters.base import Delivered, Hold, NotUnderstood, Outcome, Refused, Retry
 from exporters.pump import WATCHDOG_S, Limits, Pump
 from spool.errors import SpoolError
 from spool.record import Batch
@@ -310,54 +310,274 @@ async def test_a_single_record_too_large_is_buried(store: MemorySpool, clock: Ma
     assert store.dead_letters(LANE) == [(b"L" * 100, "too_large", "max 50")]
 
 
-async def test_a_target_that_refuses_everything_for_five_minutes_holds_the_lane_and_buries_no_more(
+# ---- the brake
+
+
+def refuse(batch: Batch) -> Outcome:
+    return Refused("schema", "unknown schema")
+
+
+def refuse_in_a_success(batch: Batch) -> Outcome:
+    return Delivered(tuple(Refusal(index, "schema", "") for index in range(len(batch.records))))
+
+
+async def until_braked(pump: Pump, clock: ManualClock) -> None:
+    await skip_pauses_until(lambda: pump.state == "held" and not pump._flights, pump, clock)
+    assert (pump.reason or "").startswith("the upstream refuses every record: schema")
+
+
+async def test_an_upstream_that_refuses_everything_holds_the_lane_before_the_backlog_becomes_dead_letters(
     store: MemorySpool, clock: ManualClock
 ) -> None:
-    exporter = Scripted(answers=lambda batch: Refused("schema", "unknown schema"))
-    store.add(LANE, records(3000))
-    async with running_pump(store, exporter, clock, limits=Limits(max_records=100)) as pump:
-        await skip_pauses_until(lambda: pump.state == "held", pump, clock)
-        assert pump.reason is not None
-        assert "refuses every record" in pump.reason
-        buried = len(store.dead_letters(LANE))
-        assert buried < 1100, "beyond a full batch each burial waits its turn"
-        sends = len(exporter.sent)
-        await skip_pauses_until(lambda: len(exporter.sent) > sends + 5, pump, clock)
-        assert len(store.dead_letters(LANE)) == buried
-        assert store.depth(LANE).pending == 3000 - buried
-
+    exporter = Scripted(answers=refuse)
+    store.add(LANE, records(140))
+    async with running_pump(store, exporter, clock) as pump:
+        await until_braked(pump, clock)
+        assert len(store.dead_letters(LANE)) == 19
+        started_s, sends = clock.now_s, len(exporter.sent)
+        await skip_pauses_until(lambda: clock.now_s - started_s > 86_400, pump, clock)
+        assert len(store.dead_letters(LANE)) == 19
+        assert store.depth(LANE).pending == 121
+        assert len(exporter.sent) - sends < 100 + 121, "a day of probes, and halves on the way to one record"
         exporter.answers = lambda batch: Delivered()
         await skip_pauses_until(lambda: drained(store), pump, clock)
         assert pump.state == "ok"
-    assert len(exporter.delivered) == 3000 - buried
+    assert len(exporter.delivered) == 121
 
 
-async def test_probing_a_lane_that_refused_everything_moves_on_to_other_batches(
-    store: MemorySpool, clock: ManualClock
-) -> None:
-    exporter = Scripted(answers=lambda batch: Refused("schema", "unknown schema"))
-    store.add(LANE, records(1030))
-    async with running_pump(store, exporter, clock, limits=Limits(max_records=1)) as pump:
-        await skip_pauses_until(lambda: pump.state == "held" and not pump._flights, pump, clock)
-        store.add(LANE, [b"good"])
-        exporter.answers = lambda batch: Delivered() if b"good" in batch.records else Refused("schema", "no")
-        await skip_pauses_until(lambda: b"good" in exporter.delivered, pump, clock)
-        await skip_pauses_until(lambda: drained(store), pump, clock)
-    assert len(store.dead_letters(LANE)) == 1030
-
-
-async def test_a_success_that_rejects_every_record_counts_as_refusing_too(
-    store: MemorySpool, clock: ManualClock
-) -> None:
-    exporter = Scripted(
-        answers=lambda batch: Delivered(tuple(Refusal(index, "schema", "") for index in range(len(batch.records))))
-    )
+async def test_a_success_that_refuses_every_record_counts_for_the_brake(store: MemorySpool, clock: ManualClock) -> None:
+    exporter = Scripted(answers=refuse_in_a_success)
     store.add(LANE, records(4000))
-    async with running_pump(store, exporter, clock, limits=Limits(max_records=100)) as pump:
-        await skip_pauses_until(lambda: pump.state == "held" and not pump._flights, pump, clock)
-        assert 0 < store.depth(LANE).pending < 4000
+    async with running_pump(store, exporter, clock, limits=Limits(max_records=100, in_flight=1)) as pump:
+        await until_braked(pump, clock)
+        assert len(store.dead_letters(LANE)) == 200, "the third batch is kept"
         exporter.answers = lambda batch: Delivered()
         await skip_pauses_until(lambda: drained(store), pump, clock)
+    assert len(exporter.delivered) == 3800
+
+
+@pytest.mark.parametrize("limits", [Limits(max_records=1), Limits(max_records=7), Limits()])
+async def test_bad_records_among_good_ones_do_not_hold_the_lane(
+    store: MemorySpool, clock: ManualClock, limits: Limits
+) -> None:
+    is_bad = lambda record: int(record) % 10 != 7  # noqa: E731
+    exporter = Scripted(
+        answers=lambda batch: refuse(batch) if any(map(is_bad, batch.records)) else Delivered(),
+    )
+    store.add(LANE, records(400))
+    async with running_pump(store, exporter, clock, limits=limits) as pump:
+        await skip_pauses_until(lambda: drained(store), pump, clock)
+        assert pump.counts.holds == 0
+    assert sorted(exporter.delivered, key=int) == [f"{n}".encode() for n in range(7, 400, 10)]
+    assert len(store.dead_letters(LANE)) == 360
+
+
+async def test_a_probe_moves_on_to_other_batches_and_goes_down_to_one_record(
+    store: MemorySpool, clock: ManualClock
+) -> None:
+    """A batch of good records with a bad one is refused as a whole, too."""
+    exporter = Scripted(
+        answers=lambda batch: refuse(batch) if any(record != b"good" for record in batch.records) else Delivered()
+    )
+    store.add(LANE, records(60))
+    async with running_pump(store, exporter, clock, limits=Limits(max_records=60)) as pump:
+        await until_braked(pump, clock)
+        store.add(LANE, [b"good"] * 30 + [b"61"] + [b"good"] * 29)
+        await skip_pauses_until(lambda: store.depth(LANE).delivered == 59, pump, clock)
+        depth = store.depth(LANE)
+        assert depth.dead_lettered > 19, "with good ones between them, bad ones are dead letters"
+        assert depth.pending == 61 - depth.dead_lettered
+    assert exporter.delivered == [b"good"] * 59
+
+
+async def test_a_restart_keeps_the_brake_on_and_probes_at_once(store: MemorySpool, clock: ManualClock) -> None:
+    exporter = Scripted(answers=refuse)
+    store.add(LANE, records(140))
+    for _ in range(10):
+        async with running_pump(store, exporter, clock, brake=store) as pump:
+            sends = len(exporter.sent)
+            await skip_pauses_until(lambda sends=sends: len(exporter.sent) > sends, pump, clock)  # type: ignore[misc]  # the default binds the loop's count
+            await until_braked(pump, clock)
+        assert len(store.dead_letters(LANE)) == 19
+        assert store.leased(LANE) == 0
+    exporter.answers = lambda batch: Delivered()
+    now_s = clock.now_s
+    async with running_pump(store, exporter, clock, brake=store):
+        await until(lambda: drained(store))
+    assert clock.now_s == now_s
+    assert store.brakes == {}
+
+
+async def test_an_operator_lets_the_refusals_of_a_backlog_through_and_no_more(
+    store: MemorySpool, clock: ManualClock
+) -> None:
+    exporter = Scripted(answers=refuse)
+    store.add(LANE, records(140))
+    async with running_pump(store, exporter, clock, brake=store) as pump:
+        assert not pump.set_aside(140), "it is not held"
+        await until_braked(pump, clock)
+        assert pump.set_aside(store.depth(LANE).pending)
+        await skip_pauses_until(lambda: drained(store), pump, clock)
+        assert len(store.dead_letters(LANE)) == 140
+        store.add(LANE, records(140))
+        await until_braked(pump, clock)
+    assert len(store.dead_letters(LANE)) < 140 + 20
+
+
+# ---- answers that are not understood
+
+UNCLEAR = NotUnderstood("HTTP 200: the answer is not understood: it is text")
+
+
+def unclear_of(*bad: int) -> Answers:
+    """Not understood where one of *bad* is in the batch."""
+    names = {str(number).encode() for number in bad}
+    return lambda batch: UNCLEAR if names & set(batch.records) else Delivered()
+
+
+async def until_held(pump: Pump, clock: ManualClock) -> None:
+    await skip_pauses_until(lambda: pump._pacing.state == "held" and not pump._flights, pump, clock)
+    assert pump.state == "held"
+    assert pump.reason == UNCLEAR.reason
+
+
+def nothing_lost(store: MemorySpool, exporter: Scripted, count: int) -> bool:
+    depth = store.depth(LANE)
+    return (depth.delivered, depth.pending + depth.delivered, depth.dead_lettered) == (
+        len(exporter.delivered),
+        count,
+        0,
+    )
+
+
+async def test_an_answer_that_is_not_understood_has_the_same_bytes_go_again_under_the_same_key(
+    store: MemorySpool, clock: ManualClock
+) -> None:
+    exporter = Scripted(UNCLEAR)
+    store.add(LANE, records(20))
+    started_s = clock.now_s
+    async with running_pump(store, exporter, clock, chance=lambda: 0.999) as pump:
+        await skip_pauses_until(lambda: drained(store), pump, clock)
+        await until(lambda: pump.state == "ok")
+        assert pump.reason is None
+    first, second = exporter.sent
+    assert (first.batch_id, first.generation, first.records) == (second.batch_id, second.generation, second.records)
+    assert clock.now_s - started_s <= 1.0
+
+
+@pytest.mark.parametrize("count", [1, 20, 1000])
+async def test_a_lane_of_which_no_answer_is_understood_is_held_after_a_few_requests(
+    store: MemorySpool, clock: ManualClock, count: int
+) -> None:
+    exporter = Scripted(answers=lambda batch: UNCLEAR)
+    store.add(LANE, records(count))
+    started_s = clock.now_s
+    async with running_pump(store, exporter, clock, limits=Limits(in_flight=1)) as pump:
+        await until_held(pump, clock)
+        assert len(exporter.sent) <= 16
+        assert clock.now_s - started_s <= 1.0 + probe_delay_s(0), "`until_held` may have skipped to the first probe"
+        assert {batch.generation for batch in exporter.sent} == {0}
+        started_s, sends = clock.now_s, len(exporter.sent)
+        await skip_pauses_until(lambda: clock.now_s - started_s > 86_400, pump, clock)
+        assert len(exporter.sent) - sends < 1000
+        assert nothing_lost(store, exporter, count)
+        exporter.answers = lambda batch: Delivered()
+        await skip_pauses_until(lambda: drained(store), pump, clock)
+        await until(lambda: pump.state == "ok")
+    assert sorted(exporter.delivered) == sorted(records(count)), "all of them, each once"
+
+
+@pytest.mark.parametrize("bad", [(0,), (7,), (19,), (3, 17), (0, 1, 2), (4, 5, 6, 7, 12), tuple(range(0, 20, 2))])
+async def test_all_but_the_records_that_are_not_understood_are_delivered_and_nothing_newer(
+    store: MemorySpool, clock: ManualClock, bad: tuple[int, ...]
+) -> None:
+    exporter = Scripted(answers=unclear_of(*bad))
+    store.add(LANE, records(20))
+    async with running_pump(store, exporter, clock, limits=Limits(max_records=20)) as pump:
+        await skip_pauses_until(lambda: len(exporter.delivered) == 20 - len(bad), pump, clock)
+        store.add(LANE, [b"newer"])
+        await until_held(pump, clock)
+        started_s = clock.now_s
+        await skip_pauses_until(lambda: clock.now_s - started_s > 86_400, pump, clock)
+        assert nothing_lost(store, exporter, 21)
+        assert b"newer" not in exporter.delivered
+        exporter.answers = lambda batch: Delivered()
+        await skip_pauses_until(lambda: drained(store), pump, clock)
+    assert exporter.delivered[-1] == b"newer"
+    assert sorted(exporter.delivered[:-1]) == sorted(records(20))
+
+
+async def test_batches_under_way_together_are_narrowed_down_one_after_the_other(
+    store: MemorySpool, clock: ManualClock
+) -> None:
+    exporter = Scripted(answers=unclear_of(5, 25, 35))
+    exporter.gate.clear()
+    store.add(LANE, records(40))
+    async with running_pump(store, exporter, clock, limits=Limits(max_records=10)) as pump:
+        await until(lambda: exporter.under_way == 4)
+        exporter.gate.set()
+        await skip_pauses_until(lambda: len(exporter.delivered) == 37, pump, clock)
+        await until_held(pump, clock)
+        assert nothing_lost(store, exporter, 40)
+
+
+async def test_a_batch_that_must_not_be_halved_goes_whole_each_time(store: MemorySpool, clock: ManualClock) -> None:
+    whole = NotUnderstood(UNCLEAR.reason, is_divisible=False)
+    exporter = Scripted(answers=lambda batch: whole)
+    store.add(LANE, records(20))
+    async with running_pump(store, exporter, clock) as pump:
+        await until_held(pump, clock)
+        await skip_pauses_until(lambda: len(exporter.sent) > 6, pump, clock)
+    assert len({(batch.batch_id, batch.generation, batch.records) for batch in exporter.sent}) == 1
+
+
+async def test_a_restart_in_the_middle_begins_again_and_loses_nothing(store: MemorySpool, clock: ManualClock) -> None:
+    exporter = Scripted(answers=unclear_of(0, 11))
+    store.add(LANE, records(20))
+    for stop_after in range(1, 30):
+        sends = len(exporter.sent)
+        async with running_pump(store, exporter, clock) as pump:
+            await skip_pauses_until(lambda n=sends + stop_after: len(exporter.sent) >= n, pump, clock)  # type: ignore[misc]  # the default binds the loop's count
+        assert store.leased(LANE) == 0
+        assert nothing_lost(store, exporter, 20)
+    assert len(exporter.delivered) == 18
+    exporter.answers = lambda batch: Delivered()
+    async with running_pump(store, exporter, clock) as pump:
+        await skip_pauses_until(lambda: drained(store), pump, clock)
+    assert sorted(exporter.delivered) == sorted(records(20))
+
+
+async def test_an_operator_makes_dead_letters_of_the_records_that_hold_the_lane_alone(
+    store: MemorySpool, clock: ManualClock
+) -> None:
+    exporter = Scripted(answers=unclear_of(3, 17, 30))
+    store.add(LANE, records(40))
+    async with running_pump(store, exporter, clock, limits=Limits(max_records=20)) as pump:
+        for n, number in enumerate((b"3", b"17", b"30")):
+            await until_held(pump, clock)
+            assert pump.set_aside(store.depth(LANE).pending)
+            await skip_pauses_until(lambda n=n: len(store.dead_letters(LANE)) > n, pump, clock)  # type: ignore[misc]  # the default binds the loop's count
+            assert store.dead_letters(LANE)[n:] == [(number, "answer_not_understood", UNCLEAR.reason)]
+        await skip_pauses_until(lambda: pump.state == "ok", pump, clock)
+    assert len(exporter.delivered) == 37
+    assert drained(store)
+
+
+async def test_other_failures_in_the_middle_have_their_own_ends(store: MemorySpool, clock: ManualClock) -> None:
+    def answers(batch: Batch) -> Outcome:
+        if b"3" in batch.records:
+            return UNCLEAR
+        if b"4" in batch.records:
+            return Refused("bad", "bad")
+        return Retry("HTTP 500", answered=True) if len(exporter.sent) % 3 == 0 else Delivered()
+
+    exporter = Scripted(answers=answers)
+    store.add(LANE, records(20))
+    async with running_pump(store, exporter, clock) as pump:
+        await skip_pauses_until(lambda: len(exporter.delivered) == 18, pump, clock)
+        await until_held(pump, clock)
+        assert [letter[0] for letter in store.dead_letters(LANE)] == [b"4"]
+        assert store.depth(LANE).pending == 1
 
 
 async def test_a_batch_that_alone_meets_errors_is_split_down_to_the_record_which_waits_aside(
@@ -526,11 +746,11 @@ async def test_fifty_stops_with_the_target_failing_lose_nothing(
     assert Counter(exporter.delivered) == Counter(records(40))
 
 
-async def test_a_batch_set_aside_is_given_back_at_a_stop(store: MemorySpool, clock: ManualClock) -> None:
+async def test_a_refused_batch_that_is_kept_is_given_back_at_a_stop(store: MemorySpool, clock: ManualClock) -> None:
     exporter = Scripted(answers=lambda batch: Refused("schema", "no"))
     store.add(LANE, records(1200))
     async with running_pump(store, exporter, clock, limits=Limits(max_records=1)) as pump:
-        await skip_pauses_until(lambda: len(pump._aside) >= 3, pump, clock)
+        await skip_pauses_until(lambda: len(pump._probing) >= 3, pump, clock)
         assert store.leased(LANE) >= 3
     assert store.leased(LANE) == 0
 

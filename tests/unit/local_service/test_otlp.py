@@ -66,6 +66,7 @@ async def test_what_states_no_sound_record_is_rejected_and_the_rest_is_taken(cli
     assert (reply.status, partial.rejected_spans) == (200, 1)
     assert partial.error_message.startswith("1 of 2 items rejected: ")
     assert "missing_field (1, first at resourceSpans[0].scopeSpans[0].spans[1].record_id)" in partial.error_message
+    assert partial.error_message.endswith("; all of them: resourceSpans[0].scopeSpans[0].spans[1].record_id")
     assert len(await records(client)) == 1
 
 

@@ -12,7 +12,7 @@ import orjson
 import pytest
 from multidict import CIMultiDict
 
-from exporters.cost_service.answers import refusals
+from exporters.accounting import Sent, accounted
 from exporters.cost_service.unit_cost import is_gone
 from exporters.http_client import Answer
 from gateway.app import Gateway
@@ -135,7 +135,7 @@ async def test_a_record_that_cannot_be_kept_is_told_by_its_index_and_the_others_
     ]
     assert "input_tokens" in told.json["rejected"][0]["message"]
     assert "-7" not in told.body.decode()
-    assert [refusal.index for refusal in refusals(orjson.loads(told.body), 4)] == [1, 2]
+    assert [refusal.index for refusal in accounted(told.json, Sent(4)).refused] == [1, 2]
     assert {each["record_id"] for each in await forwarder.kept()} == {f"{n:032x}" for n in (1, 3)}
 
 
