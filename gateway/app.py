@@ -332,6 +332,7 @@ class Gateway:
             budgets=self.budgets,
             views=self._views,
             spool=self.spool,
+            lanes=self.lanes,
             keys=self.keys,
             devices=self.devices,
             senders=self._senders.senders,

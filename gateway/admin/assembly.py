@@ -9,6 +9,7 @@ from gateway.admin.backup import BackupSource
 from gateway.admin.dead_letters import DeadLetterRequests
 from gateway.admin.identity import identity_reader
 from gateway.admin.keys import KeyRequests
+from gateway.admin.lanes import Lanes
 from gateway.admin.parts import AdminParts, Running
 from gateway.admin.registry import AdminStores
 from gateway.admin.server import admin_app
@@ -47,6 +48,7 @@ def build_admin(
     budgets: Budgets,
     views: Views,
     spool: Spool,
+    lanes: Lanes,
     keys: KeyStore,
     devices: DeviceStore,
     senders: Senders,
@@ -83,6 +85,7 @@ def build_admin(
         keys=KeyRequests(keys, receiver.admission.recent.last_hour, operators),
         service_keys=None if service is None else KeyRequests(service.keys, operators=operators),
         dead_letters=DeadLetterRequests(spool.operator(), spool.age_ms),
+        lanes=lanes,
         devices=devices,
         insights=rounds,
         budgets=budgets,

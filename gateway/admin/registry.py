@@ -16,6 +16,7 @@ from gateway.admin import (
     devices,
     insights,
     keys,
+    lanes,
     senders,
     spool_files,
     usage,
@@ -27,6 +28,7 @@ from gateway.admin.dead_letters import DeadLetterRequests
 from gateway.admin.devices import Devices
 from gateway.admin.insights import Insights
 from gateway.admin.keys import KeyOperation, KeyRequests
+from gateway.admin.lanes import Lanes
 from gateway.admin.operation import AnyOperation, Operation
 from gateway.admin.senders import SenderSource
 from gateway.admin.spool_files import SpoolFiles, StatusSource
@@ -56,6 +58,7 @@ OPERATIONS: Final[tuple[AnyOperation, ...]] = (
     *devices.OPERATIONS,
     *senders.OPERATIONS,
     *dead_letters.OPERATIONS,
+    *lanes.OPERATIONS,
     *spool_files.OPERATIONS,
     *backup.OPERATIONS,
 )
@@ -70,6 +73,7 @@ class AdminStores:
     service_keys: KeyRequests | None = None
     """Those of the embedded local service; None where it is not embedded."""
     dead_letters: DeadLetterRequests | None = None
+    lanes: Lanes | None = None
     devices: Devices | None = None
     insights: Insights | None = None
     budgets: Budgets | None = None
@@ -88,6 +92,7 @@ class AdminStores:
         yield from _bound(keys.OPERATIONS, self.keys)
         yield from _bound(SERVICE_KEY_OPERATIONS, self.service_keys)
         yield from _bound(dead_letters.OPERATIONS, self.dead_letters)
+        yield from _bound(lanes.OPERATIONS, self.lanes)
         yield from _bound(devices.OPERATIONS, self.devices)
         yield from _bound(usage.OPERATIONS, self.usage)
         yield from _bound(costs.OPERATIONS, self.usage)

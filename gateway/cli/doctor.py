@@ -16,6 +16,8 @@ from typing import Any, Final
 
 import click
 
+from exporters.cost_service.answers import NOT_UNDERSTOOD
+from exporters.pacing import REFUSES_ALL
 from gateway.admin import senders, spool_files
 from gateway.cli.doctor_exporters import of_exporters
 from gateway.cli.doctor_probes import DISK_SLOW_S, clock_skew_s, free_bytes, network_file_system, sync_s
@@ -67,6 +69,7 @@ KEY_REMEDIES: Final[Mapping[str, str]] = {
     "404": "correct upstream.base_url, and upstream.preset",
     "secret": "put the secret where upstream.keys names it",
     "certificate": "name the authority that signed it in upstream.ca_file",
+    NOT_UNDERSTOOD: "correct upstream.base_url: a proxy, a login or another service answers there",
     "resolved": "correct the host of upstream.base_url, or the machine's DNS",
 }
 """Words of `exporters.cost_service.probe` -> what to do."""
@@ -80,6 +83,17 @@ LANE_REMEDIES: Final[Mapping[str, str]] = {
     "retrying": "look at the upstream; the lane tries again by itself, and nothing is lost meanwhile",
     "behind": "give the gateway more CPU: calls wait longer for their settling than counting.settle",
 }
+HELD_REMEDIES: Final[Mapping[str, str]] = {
+    REFUSES_ALL: (
+        "mend what it complains of, here or at the upstream; the lane probes and goes on by itself. If the refusals are"
+        " right, `telemetry-gateway spool set-aside LANE` makes dead letters of them, to be replayed later"
+    ),
+    NOT_UNDERSTOOD: (
+        "look at what answers at the lane's address: a proxy, a login, another version of the service; the lane probes"
+        " and goes on by itself. `telemetry-gateway spool set-aside LANE` makes dead letters of the records it is held by"
+    ),
+}
+"""Words of a held lane's reason -> what to do."""
 
 REFUSAL_REMEDIES: Final[Mapping[str, str]] = {
     "no_key": "give the sender the header `Authorization` with a key of `keys create`",
@@ -345,4 +359,11 @@ def of_lane(name: str, lane: LaneStatus) -> Finding:
         return Finding("ok", what, f"{state}, {waiting}")
     text = f"{state}, {waiting}: {lane['reason'] or 'no reason is known'}"
     level: Level = "fault" if state == "held" or is_closed(lane) else "warning"
-    return Finding(level, what, text, LANE_REMEDIES[state])
+    return Finding(level, what, text, lane_remedy(name, lane))
+
+
+def lane_remedy(name: str, lane: LaneStatus) -> str:
+    for words, remedy in HELD_REMEDIES.items():
+        if lane["state"] == "held" and words in (lane["reason"] or ""):
+            return remedy.replace("LANE", name)
+    return LANE_REMEDIES[lane["state"]]

@@ -455,6 +455,21 @@ def spool_acknowledge(config_file: Path | None, data_dir: Path | None, as_json: 
     sys.exit(asyncio.run(print_acknowledged(config_of(config_file, data_dir), as_json=as_json)))
 
 
+@spool.command("set-aside")
+@config_option
+@data_dir_option
+@json_option
+@click.argument("lane")
+def spool_set_aside(config_file: Path | None, data_dir: Path | None, as_json: bool, lane: str) -> None:  # noqa: FBT001 as above
+    """Let LANE go on that is held because its upstream refuses every record, or gives answers that
+    are not understood. Of the records that wait now, those that it refuses become dead letters;
+    they can be replayed.
+    """
+    from gateway.cli.spool import print_set_aside  # noqa: PLC0415 as above
+
+    sys.exit(asyncio.run(print_set_aside(config_of(config_file, data_dir), lane, as_json=as_json)))
+
+
 @spool.command("replay")
 @config_option
 @data_dir_option

@@ -9,6 +9,7 @@ from typing import Any
 from gateway.admin.backup import Staged
 from gateway.archive.staging import DATABASES, stage
 from gateway.common.wall_clock import wall_ms
+from gateway.contract.errors import LaneNotHeld
 from gateway.devices.rows import Figures
 from gateway.devices.rows import figures as figures_of
 from gateway.keys.control_store import INBOUND
@@ -16,7 +17,7 @@ from gateway.observability.devices import edge_with
 from gateway.storage.database import read_only
 from spool.counters import LaneCounters
 from spool.data_lock import DataLock
-from spool.record import DEVICES
+from spool.record import DEVICES, Lane
 from spool.sqlite.backup import back_up
 from spool.sqlite.reading import read_held
 from spool.sqlite.recovery.acknowledging import acknowledge_stopped
@@ -59,6 +60,13 @@ class OfflineSpool:
             "lanes": lanes,
             "reasons": edge_with(counters.reasons, devices.reasons),
         }
+
+
+class OfflineLanes:
+    """No lane is held while no gateway runs."""
+
+    def set_aside(self, lane: Lane) -> int | None:
+        raise LaneNotHeld("no gateway runs on this data directory: start it, and ask when the lane is held")
 
 
 class OfflineBackup:

@@ -22,7 +22,7 @@ from gateway.admin.spool_files import StatusSource
 from gateway.billing.book import BillingBook
 from gateway.billing.requests import BillingRequests
 from gateway.budgets.book import Budgets
-from gateway.cli.offline_spool import OfflineBackup, OfflineSpool
+from gateway.cli.offline_spool import OfflineBackup, OfflineLanes, OfflineSpool
 from gateway.cli.options import with_remedy
 from gateway.common.wall_clock import wall_ms
 from gateway.config.model import Config, operators_of
@@ -110,6 +110,12 @@ async def _spool(config: Config) -> AsyncIterator[OfflineSpool]:
 
 
 @asynccontextmanager
+async def _lanes(config: Config) -> AsyncIterator[OfflineLanes]:
+    with DataLock(config.data_dir):
+        yield OfflineLanes()
+
+
+@asynccontextmanager
 async def _backup(config: Config) -> AsyncIterator[BackupSource]:
     yield OfflineBackup(config.data_dir)
 
@@ -184,6 +190,7 @@ SENDERS: Final = Subject("senders", INBOUND.database, _senders)
 DEAD_LETTERS: Final = Subject("spool", DATABASE, _dead_letters)
 STATUS: Final = Subject("spool", DATABASE, _status)
 SPOOL: Final = Subject("spool", DATABASE, _spool)
+LANES: Final = Subject("spool", DATABASE, _lanes)
 BACKUP: Final = Subject("gateway's files", INBOUND.database, _backup)
 
 BUDGETS: Final = Subject("budgets", INBOUND.database, _budgets)

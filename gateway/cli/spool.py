@@ -1,4 +1,4 @@
-"""`spool status`, `spool verify`, `spool backup` and `spool acknowledge`."""
+"""`spool status`, `spool verify`, `spool backup`, `spool acknowledge` and `spool set-aside`."""
 
 import json
 from pathlib import Path
@@ -8,11 +8,11 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from gateway.admin import spool_files
+from gateway.admin import lanes, spool_files
 from gateway.cli.offline_spool import LANE_COLUMNS
 from gateway.cli.printing import print_table
 from gateway.cli.progress import waiting
-from gateway.cli.requests import SPOOL, STATUS, ask
+from gateway.cli.requests import LANES, SPOOL, STATUS, ask
 from gateway.common.plural import plural
 from gateway.config.model import Config
 
@@ -59,6 +59,15 @@ async def print_acknowledged(config: Config, *, as_json: bool) -> int:
     return 0
 
 
+async def print_set_aside(config: Config, lane: str, *, as_json: bool) -> int:
+    """0 when the lane goes on."""
+    done = await ask(config, LANES, lanes.SET_ASIDE, path={"lane": lane})
+    waiting = plural(done["waiting"], "record waits", "records wait")
+    text = f"lane {lane} goes on; {waiting}, and what is refused of them now becomes dead letters"
+    click.echo(json.dumps(done) if as_json else text)
+    return 0
+
+
 def is_balanced(status: dict[str, Any]) -> bool:
     edge = status["edge"]
     outcomes = sum(edge[name] for name in ("kept", "duplicate", "suppressed", "rejected", "ignored"))
@@ -76,20 +85,20 @@ def print_tables(status: dict[str, Any]) -> None:
         edge.add_column(name, justify="right")
     edge.add_row(*(str(n) for n in status["edge"].values()))
     print_table(edge)
-    lanes = Table(title="lanes (records)", box=None, padding=(0, 2, 0, 0))
-    lanes.add_column("lane", no_wrap=True)
+    table = Table(title="lanes (records)", box=None, padding=(0, 2, 0, 0))
+    table.add_column("lane", no_wrap=True)
     for name in LANE_COLUMNS:
-        lanes.add_column(name.replace("_", " "), justify="right")
-    lanes.add_column("oldest pending", justify="right")
-    lanes.add_column("state", no_wrap=True)
+        table.add_column(name.replace("_", " "), justify="right")
+    table.add_column("oldest pending", justify="right")
+    table.add_column("state", no_wrap=True)
     reasons: dict[str, list[str]] = {}
     for lane, counts in status["lanes"].items():
         age = counts["oldest_pending_age_s"]
         if counts["reason"]:
             reasons.setdefault(f"{counts['state']}: {counts['reason']}", []).append(lane)
         numbers = (str(counts[name]) for name in LANE_COLUMNS)
-        lanes.add_row(lane, *numbers, "" if age is None else f"{age:.0f} s", counts["state"])
-    print_table(lanes)
+        table.add_row(lane, *numbers, "" if age is None else f"{age:.0f} s", counts["state"])
+    print_table(table)
     for reason, of in reasons.items():
         console.print(f"{', '.join(of)}: {reason}", markup=False, highlight=False, soft_wrap=True)
     console.print("both identities hold" if is_balanced(status) else "[red]an identity does not hold[/red]")

@@ -129,6 +129,10 @@ class TooManyKept(GatewayError):
     """As many are kept as may be; none is evicted, so a further one is refused."""
 
 
+class LaneNotHeld(GatewayError):
+    """The lane is not held for what an operator would let it go on without."""
+
+
 class MethodNotAllowed(GatewayError):
     """The path exists, for another method."""
 

@@ -38,6 +38,7 @@ from gateway.config.model import (
     UpstreamKey,
     grants_scope,
 )
+from gateway.contract.errors import NotFound
 from gateway.contract.scopes import (
     ENROLL_SCOPE,
     EVENT_SCOPE,
@@ -172,6 +173,7 @@ class Lanes:
                 chance=random.random,
                 destination=plan.destination,
                 attempts=self.attempts[lane],
+                brake=self._spool,
             )
             if lane in self._pumps:
                 self._unnamed_before[lane] += self._pumps[lane].counts.unnamed_refusals
@@ -244,6 +246,15 @@ class Lanes:
         for pump in self._pumps.values():
             if pump.state == "held":
                 pump.wake()
+
+    def set_aside(self, lane: Lane) -> int | None:
+        """An operator's word: `Pump.set_aside`. How many records wait; None where the lane is not
+        held for that. Raises NotFound.
+        """
+        if lane not in self._spool.lanes():
+            raise NotFound(f"there is no lane {lane}")
+        pump, waiting = self._pumps.get(lane), self._spool.depth(lane).pending
+        return waiting if pump is not None and pump.set_aside(waiting) else None
 
     def use_keys(self, upstream: Upstream) -> bool:
         """Send with the keys and the proxy of *upstream* from now on; held lanes try again at once.

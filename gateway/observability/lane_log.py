@@ -17,6 +17,7 @@ from gateway.observability.metrics import LaneShown
 log = structlog.get_logger()
 
 PAUSE_S: Final = 10.0
+CLOSED: Final = ("off", "held")
 
 
 def waiting_in_vain(lanes: Mapping[str, LaneShown]) -> dict[str, str]:
@@ -25,8 +26,10 @@ def waiting_in_vain(lanes: Mapping[str, LaneShown]) -> dict[str, str]:
 
 
 def is_closed(lane: LaneShown) -> bool:
-    """Whether nothing but an operator can open it: an upstream that answers again would not."""
-    return lane["state"] == "off" or (lane["reason"] or "").startswith(NO_KEY_GRANTS)
+    """Whether it sends nothing, or keeps a part back, until something is mended: an upstream that
+    answers again would not open it.
+    """
+    return lane["state"] in CLOSED or (lane["reason"] or "").startswith(NO_KEY_GRANTS)
 
 
 def waiting_text(name: str, lane: LaneShown) -> str:

@@ -18,6 +18,7 @@ from gateway.contract.errors import (
     BadRecord,
     Forbidden,
     GatewayError,
+    LaneNotHeld,
     NameInUse,
     NoAnswer,
     NothingTaken,
@@ -143,7 +144,7 @@ def test_every_reason_that_a_request_is_refused_for_is_documented() -> None:
 
 def refusals() -> set[Any]:
     """Each class of error that senders meet."""
-    of_admin = {NoAnswer, NameInUse, TooManyKept}
+    of_admin = {NoAnswer, NameInUse, TooManyKept, LaneNotHeld}
     return {error for error in vars(errors).values() if is_error(error)} - of_admin - {GatewayError}
 
 

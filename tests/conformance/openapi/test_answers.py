@@ -456,7 +456,7 @@ def test_dead_letters_answer_as_described(gateway: GatewayPorts) -> None:
     assert admin.ask("POST", "/v2/replay", {}).status_code == 400
 
 
-def a_dead_letter(gateway: GatewayPorts) -> Json:
+def a_deep_event(gateway: GatewayPorts) -> None:
     """An event that the edge takes and the service does not."""
     deep: Json = {}
     for _ in range(25):
@@ -464,11 +464,31 @@ def a_dead_letter(gateway: GatewayPorts) -> Json:
     event = {"title": "deep", "source": "test", "metadata": deep}
     assert gateway.senders.ask("POST", "/v1/events", event).status_code == 202
 
+
+def a_dead_letter(gateway: GatewayPorts) -> Json:
+    a_deep_event(gateway)
+
     def buried() -> Json | None:
         letters = gateway.admin.ask("GET", "/v2/dead-letters?lane=usage_events").json()["dead_letters"]
         return letters[-1] if letters else None
 
     return gateway.process.process.wait_until(buried, timeout_s=30, what="a dead letter")
+
+
+def test_a_held_lane_answers_as_described(gateway: GatewayPorts) -> None:
+    admin, events = gateway.admin, "/v2/lanes/usage_events/set-aside"
+    assert admin.ask("POST", events).status_code == 409
+    assert admin.ask("POST", "/v2/lanes/odd/set-aside").status_code == 404
+    for _ in range(25):
+        a_deep_event(gateway)
+
+    def is_held() -> bool:
+        return bool(gateway.process.status()["lanes"]["usage_events"]["state"] == "held")
+
+    gateway.process.process.wait_until(is_held, timeout_s=60, what="a lane held by its brake")
+    assert admin.ask("POST", events).json()["lane"] == "usage_events"
+    gateway.process.wait_until_delivered("usage_events")
+    assert admin.ask("POST", "/v2/dead-letters/drop", {"lane": "usage_events"}).json()["dropped"] >= 20
 
 
 def test_the_spool_answers_as_described(gateway: GatewayPorts, tmp_path: Path) -> None:
