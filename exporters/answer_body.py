@@ -98,7 +98,7 @@ def whole_json(text: bytes, cut: Cut | None, *, content_type: str, most_objects:
         raise AnswerNotUnderstood(_what_text(text))
     if text.count(b"{") + text.count(b"[") > most_objects:
         raise UnreadableAnswer("the answer has more objects than its bound")
-    return _strict_json(text) if len(text) <= LENIENT_BYTES else lenient_json(text)
+    return _read_json(text, _each_once)
 
 
 def lenient_json(text: bytes) -> object:
@@ -112,15 +112,10 @@ def lenient_json(text: bytes) -> object:
     return document
 
 
-def _strict_json(text: bytes) -> object:
-    """As `lenient_json`. Raises AnswerNotUnderstood where an object names a member twice: no one
-    knows which of them is meant.
-    """
-    return _read_json(text, _each_once)
-
-
 def _read_json(text: bytes, pairs_hook: Callable[[list[tuple[str, object]]], object] | None = None) -> object:
-    """By the standard library, which reads NaN, half an emoji and raw control characters."""
+    """By the standard library, which reads NaN, half an emoji and raw control characters. Of a
+    document of long texts it is as fast as orjson, of one of small objects half as fast.
+    """
     try:
         return json.loads(text, strict=False, object_pairs_hook=pairs_hook)
     except AnswerNotUnderstood:
@@ -130,6 +125,7 @@ def _read_json(text: bytes, pairs_hook: Callable[[list[tuple[str, object]]], obj
 
 
 def _each_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Raises AnswerNotUnderstood for a name that comes twice: no one knows which is meant."""
     found = dict(pairs)
     if len(found) < len(pairs):
         raise AnswerNotUnderstood("it names a member twice")

@@ -12,10 +12,12 @@ import pytest
 from exporters.answer_body import ERROR_BYTES
 from exporters.base import Hold, Retry
 from exporters.cost_service.client import CostServiceClient
+from exporters.cost_service.lanes import AI_TELEMETRY_SCOPE
 from exporters.cost_service.liveness import check_liveness
 from exporters.cost_service.preset import preset_with
+from exporters.cost_service.probe import probe_key
 from exporters.http_client import Answer, Endpoint
-from exporters.keyring import Keyring, OutboundKey
+from exporters.keyring import Keyring, KeySetting, OutboundKey
 from exporters.secret import Secret
 from tests.support.upstream import Reply, Upstream, running_upstream
 
@@ -155,3 +157,22 @@ async def test_every_name_of_a_preset_can_be_another_one(upstream: Upstream, key
 def test_an_unknown_preset_or_name_is_refused(name: str, names: dict[str, str]) -> None:
     with pytest.raises(ValueError, match=r"preset|name"):
         preset_with(name, names)
+
+
+@pytest.mark.parametrize(
+    ("reply", "is_well"),
+    [
+        (Reply(202, body=b'{"accepted":0,"rejected":[]}'), True),
+        (Reply(204), True),
+        (Reply(200, {"Content-Type": "text/html"}, b"<html>Log in"), False),
+        (Reply(200, body=b"OK"), False),
+        (Reply(200, body=b'{"error":"m"}'), False),
+        (Reply(401), False),
+    ],
+)
+async def test_a_key_that_is_tried_at_a_login_page_is_not_well(
+    client: CostServiceClient, upstream: Upstream, reply: Reply, *, is_well: bool
+) -> None:
+    upstream.script.append(reply)
+    setting = KeySetting("telemetry", Secret("key-4711"), {AI_TELEMETRY_SCOPE}.__contains__)
+    assert (await probe_key(client, setting)).is_well is is_well
