@@ -280,8 +280,7 @@ class Pump:
             if batch is not None:
                 await self._persist(partial(self._store.release, batch, answered=False))
             return True
-        if batch is None or not self._narrowing.is_last_round:
-            self._narrowing.close()
+        self._narrowing.close()
         return False
 
     async def _is_skipped(self, batch: Batch | None) -> bool:

@@ -393,6 +393,28 @@ async def test_sums_whose_answer_is_not_understood_hold_the_lane_whole_and_under
     assert len(set(keys)) == (2 if repeatable_sums else 1)
 
 
+async def test_streams_whose_answers_are_not_understood_are_probed_and_go_on_when_one_is(
+    tmp_path: Path, client: CostServiceClient, upstream: Upstream, clock: ManualClock
+) -> None:
+    """A store of streams has no one order: another stream may be what is probed."""
+    rig = UnitRig(tmp_path / "data", ships="sum")
+    upstream.respond = lambda seen: as_json(b'{"accepted":0}')
+    for stream in ("one", "two", "three"):
+        await rig.keep(*(metered(1, place(element), stream=stream) for element in "abcd"))
+    exporter = UnitCostExporter(client, UnitCostSettings(rig.lane.learn_base, rig.lane.block), clock)
+    async with running_pump(rig.lane, exporter, clock, lane=UNIT_COST, limits=Limits(max_records=3000)) as pump:
+        await skip_pauses_until(lambda: pump._pacing.state == "held" and not pump._flights, pump, clock)
+        asked, began_s = len(upstream.seen), clock.now_s
+        await skip_pauses_until(lambda: clock.now_s - began_s > 86_400, pump, clock)
+        assert len(upstream.seen) - asked < 110, "one request a probe, at most every quarter of an hour"
+        assert rig.spool.depth(UNIT_COST).pending == 12
+        upstream.respond = lambda seen: as_json(b'{"accepted":4}')
+        await skip_pauses_until(lambda: rig.spool.depth(UNIT_COST).pending == 0, pump, clock)
+    depth = rig.spool.depth(UNIT_COST)
+    await rig.close()
+    assert (depth.delivered, depth.dead_lettered) == (12, 0)
+
+
 @pytest.mark.parametrize("repeatable", [False, True])
 async def test_events_whose_answers_are_not_understood_wait_under_their_keys_in_order(
     store: DurableSpool, upstream: Upstream, client: CostServiceClient, clock: ManualClock, *, repeatable: bool
