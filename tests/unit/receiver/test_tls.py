@@ -154,6 +154,33 @@ async def test_a_connection_without_a_handshake_is_ended(
         assert await ended(*await asyncio.open_unix_connection(path))
 
 
+HELLO = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
+"""A handshake begins so; the rest of it, which it announces, never comes."""
+
+
+@pytest.mark.parametrize(
+    "sent", [b"", HELLO, HELLO + bytes(100), b"GET / HTTP/1.1\r\n\r\n"], ids=["0", "11", "111", "plain"]
+)
+async def test_handshakes_that_stall_keep_no_one_out(
+    tmp_path: Path, authority: Authority, server: Pair, monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
+    monkeypatch.setattr(gateway.common.incoming, "MAX_SERVED", 8)
+    monkeypatch.setattr(gateway.common.incoming, "PATIENCE_TLS_S", 0.2)
+    async with running(tmp_path, {"http": server.files, "grpc": server.files}) as running_one:
+        opened = []
+        for address in (running_one.ports.http, running_one.ports.grpc):
+            assert isinstance(address, TcpAddress)
+            for _ in range(60):
+                _, writer = await asyncio.open_connection(address.host, address.port)
+                writer.write(sent)
+                opened.append(writer)
+        assert await posted(running_one, trusting(authority)) == 200
+        async with channel_to(running_one, authority) as channel:
+            assert await called(channel, b"") == b""
+        for writer in opened:
+            writer.transport.abort()
+
+
 async def ended(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
     """Whether the other side closes the connection, to which nothing is sent."""
     async with asyncio.timeout(8):
