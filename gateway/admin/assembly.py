@@ -100,4 +100,10 @@ def build_admin(
     )
     address = config.listen.admin
     is_loopback = address is None or address.is_loopback
-    return admin_app(parts, stores, loopback=is_loopback, has_mcp=config.mcp == "on")
+    return admin_app(
+        parts,
+        stores,
+        loopback=is_loopback,
+        has_mcp=config.mcp == "on",
+        body_timeout_s=lambda: receiver.limits.body_timeout_s,
+    )

@@ -5,6 +5,7 @@ private folder on this machine.
 """
 
 import asyncio
+import shutil
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -15,6 +16,7 @@ from pydantic import ConfigDict, Field
 from gateway.admin.operation import Answer, Call, Operation
 from gateway.archive.staging import stage
 from gateway.common.body import Body
+from gateway.contract.errors import Unauthenticated
 from gateway.storage.database import Database
 from spool.clock import rfc3339_ms
 from spool.store import Snapshots, Spool
@@ -80,6 +82,9 @@ class LiveBackup:
 async def begin(backup: BackupSource, call: Call[Stage]) -> dict[str, Any]:
     work_dir = call.body.work_dir
     staged = await backup.stage(None if work_dir is None else Path(work_dir))
+    if not call.is_admitted():
+        await asyncio.to_thread(shutil.rmtree, staged.folder, ignore_errors=True)
+        raise Unauthenticated("the credential was revoked while the copies were made: they are deleted")
     return {"folder": str(staged.folder.absolute()), "taken_at": rfc3339_ms(staged.taken_ms)}
 
 

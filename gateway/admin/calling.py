@@ -2,12 +2,12 @@
 for the forms of the page.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import structlog
 
-from gateway.admin.operation import AnyOperation, Call, Note
+from gateway.admin.operation import AnyOperation, Call, Note, always
 from gateway.keys.operators import OPERATOR
 
 log = structlog.get_logger()
@@ -21,12 +21,13 @@ async def perform(
     query: Sequence[tuple[str, str]] = (),
     fields: Mapping[str, Any] | None = None,
     by: str = OPERATOR,
+    is_admitted: Callable[[], bool] = always,
 ) -> Mapping[str, Any] | None:
     """The answer of *operation* on *store*, None where it has no body; a change is logged.
 
     Raises what the body's model and the handler raise.
     """
-    call = operation.call(path=path, query=query, fields=fields, by=by)
+    call = operation.call(path=path, query=query, fields=fields, by=by, is_admitted=is_admitted)
     result = await operation.handler(store, call)
     if result is not None and operation.note is not None:
         log_change(operation.note, call, result)

@@ -1,4 +1,8 @@
-"""Who is admitted to the admin listener: by the name in Host, and by the role that a row needs."""
+"""Who is admitted to the admin listener: by the name in Host, and by the role that a row needs.
+
+A credential is checked when the head came, and again when the body is there. So a key that was
+disabled, deleted or edited in between, or a session that ended, has no effect any more.
+"""
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
@@ -11,7 +15,8 @@ from aiohttp.typedefs import Handler, Middleware
 
 from gateway.admin.operation import AnyOperation
 from gateway.admin.pages import PageRoute
-from gateway.admin.parts import BY, PARTS, ROLE
+from gateway.admin.parts import ADMITTED, BY, PARTS, ROLE
+from gateway.admin.request_body import BodyReader
 from gateway.admin.role import Role
 from gateway.admin.session import SAFE_METHODS
 from gateway.admin.site.registry import ACTIONS, VIEWS
@@ -57,6 +62,20 @@ class AccessRules:
         self._rows: dict[tuple[str, str], Row] = {(row.method, row.path): row for row in rows}
         self._open = {row.path for row in rows if row.open == "everywhere" or (loopback and row.open)}
 
+    def admits(self, request: web.Request) -> bool:
+        """Raises Unauthenticated, Forbidden, DatabaseUnavailable."""
+        return self.is_open(request) or self.admits_role(request) or self.admits_key(request)
+
+    def admits_again(self, request: web.Request) -> None:
+        """As `admits`, later. Raises Unauthenticated where it does not any more."""
+        if not self.admits(request):
+            raise Unauthenticated("the credential was revoked while the request was under way", reason="revoked")
+
+    def only_reads(self, request: web.Request) -> bool:
+        """Whether the request's row changes nothing, so its answer may still be refused."""
+        row = self._rows.get(row_of(request))
+        return row is not None and row.only_reads
+
     def is_open(self, request: web.Request) -> bool:
         """By the path alone: a probe's is open to every method, so that a wrong one is 405."""
         return request.path in self._open or row_of(request)[1] in self._open
@@ -95,24 +114,40 @@ class AccessRules:
         return True
 
 
-def access_guard(rules: AccessRules) -> Middleware:
+def access_guard(rules: AccessRules, bodies: BodyReader) -> Middleware:
     """The middleware that admits by *rules*; a browser without a credential gets the form to log
     in.
+
+    What only reads may take long, so its credential is checked once more before the answer goes
+    out. A stream checks it itself (`is_still_admitted`).
     """
 
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if rules.is_open(request):
-            return await handler(request)
-        if rules.admits_role(request) or rules.admits_key(request):
-            note_admitted(request)
-            return await handler(request)
+        if rules.admits(request):
+            if not rules.is_open(request):
+                note_admitted(request)
+            if request.match_info.http_exception is not None:  # no such route, whatever the body is
+                return await handler(request)
+            request[ADMITTED] = lambda: rules.admits(request)
+            async with bodies.reading(request, owner_of(request)):
+                rules.admits_again(request)
+                response = await handler(request)
+            if rules.only_reads(request) and not response.prepared:
+                rules.admits_again(request)
+            return response
         if is_of_page(request) and request.method in SAFE_METHODS and wants_html(request):
             message = "This page needs a token of this gateway, or a one-time link."
             return login_page(message, HTTPStatus.UNAUTHORIZED, then=request.path_qs)
         raise Unauthenticated("the admin token is needed, in the Authorization header")
 
     return guard
+
+
+def owner_of(request: web.Request) -> str:
+    """Whose the bytes of the body are, while it is read."""
+    role = request.get(ROLE)
+    return request.get(BY) or (request.remote or "unix" if role is None else role.name)
 
 
 def row_of(request: web.Request) -> tuple[str, str]:

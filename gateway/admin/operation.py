@@ -27,6 +27,11 @@ NAMED: Final[Json] = {"type": "string", "minLength": 1}
 """Schema of a path parameter, unless the operation has its own."""
 
 
+def always() -> bool:
+    """Of a call that no credential made: a command's on the files, a tool's."""
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class Call(Generic[B]):
     """One request to an operation."""
@@ -37,6 +42,8 @@ class Call(Generic[B]):
     query: Sequence[tuple[str, str]] = ()
     by: str = OPERATOR
     """Name of the inbound key; with the admin token or a session, the operator."""
+    is_admitted: Callable[[], bool] = always
+    """Whether the credential still admits: for what takes long, before its effect."""
 
 
 class Answer(NamedTuple):
@@ -106,6 +113,10 @@ class Operation(Generic[S, B]):
         return Role.VIEWER if self.method == "GET" else Role.OPERATOR
 
     @property
+    def only_reads(self) -> bool:
+        return self.method == "GET"
+
+    @property
     def status(self) -> int:
         return self.answer.status if isinstance(self.answer, Answer) else 200
 
@@ -120,6 +131,7 @@ class Operation(Generic[S, B]):
         query: Sequence[tuple[str, str]] = (),
         fields: Mapping[str, Any] | None = None,
         by: str = OPERATOR,
+        is_admitted: Callable[[], bool] = always,
     ) -> Call[B]:
         """A request with its body checked.
 
@@ -127,7 +139,7 @@ class Operation(Generic[S, B]):
         """
         model = cast("type[Body] | None", self.body)
         body = cast("B", None if model is None else model.checked(fields or {}))
-        return Call(body, path or {}, query, by)
+        return Call(body, path or {}, query, by, is_admitted)
 
 
 AnyOperation = Operation[Any, Any]

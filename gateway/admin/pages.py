@@ -13,10 +13,11 @@ from typing import Final, NamedTuple
 from aiohttp import web
 from prometheus_client.exposition import choose_encoder
 
-from gateway.admin.json_body import encoded_answer, json_answer, json_body
+from gateway.admin.json_answer import encoded_answer, json_answer
 from gateway.admin.openapi.document import gateway_openapi
 from gateway.admin.operation import Method, Opened
 from gateway.admin.parts import PARTS
+from gateway.admin.request_body import json_fields
 from gateway.admin.role import Role
 from gateway.admin.session import COOKIE, set_cookie
 from gateway.admin.site.assets import ROUTE as ASSETS_ROUTE
@@ -80,7 +81,7 @@ async def login(request: web.Request) -> web.Response:
 
 async def login_with_token(request: web.Request) -> web.Response:
     try:
-        fields = await form_fields(request)
+        fields = form_fields(request)
     except FormFault:
         raise BadPayload("the form cannot be read") from None
     then = own_path(fields.get("then", "/"))
@@ -105,7 +106,7 @@ async def logout(request: web.Request) -> web.Response:
 
 async def login_link(request: web.Request) -> web.Response:
     """A one-time link for a browser; `{"role": "viewer"}` for one that changes nothing."""
-    asked = (await json_body(request)).get("role", "operator")
+    asked = json_fields(request).get("role", "operator")
     role = LINK_ROLES.get(asked) if isinstance(asked, str) else None
     if role is None:
         raise BadPayload(f"role: one of {', '.join(LINK_ROLES)} is needed")
@@ -136,6 +137,12 @@ class PageRoute(NamedTuple):
     open: Opened = None
     scope: str | None = None
     """Lets an inbound key in beside the tokens."""
+    changes_nothing: bool = False
+    """Of a POST that only reads."""
+
+    @property
+    def only_reads(self) -> bool:
+        return self.method == "GET" or self.changes_nothing
 
 
 PAGES: Final = (

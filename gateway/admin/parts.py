@@ -14,8 +14,9 @@ from gateway.admin.session import AdminAccess
 from gateway.common.wall_clock import wall_ms
 from gateway.config.model import Config
 from gateway.config.values import Address
-from gateway.contract.errors import NotFound
+from gateway.contract.errors import GatewayError, NotFound
 from gateway.insights.finding import Insight
+from gateway.keys.errors import DatabaseUnavailable
 from gateway.keys.operators import ANYONE, Operators
 from gateway.observability.metrics import Status
 from gateway.observability.tap import Tap
@@ -63,6 +64,16 @@ BY: Final = web.RequestKey("by", str)
 """In a request: who sent it, as the connection states it; or the inbound key that admitted it."""
 ROLE: Final = web.RequestKey("role", Role)
 """In a request: the role that its credential has; absent where it shows none that is known."""
+ADMITTED: Final = web.RequestKey[Callable[[], bool]]("admitted")
+"""In a request: whether it would be admitted now. Raises what the guard raises."""
+
+
+def is_still_admitted(request: web.Request) -> bool:
+    """For what takes long: a stream asks before each write."""
+    try:
+        return request[ADMITTED]()
+    except (GatewayError, DatabaseUnavailable):
+        return False
 
 
 def running_of(request: web.Request) -> Running:

@@ -6,7 +6,7 @@ a scope also admits an inbound key that grants it.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
@@ -16,12 +16,13 @@ from aiohttp.typedefs import Handler
 
 from gateway.admin.calling import perform
 from gateway.admin.guard import AccessRules, Row, access_guard, host_guard, is_of_page
-from gateway.admin.json_body import encoded_answer, json_answer, json_body
+from gateway.admin.json_answer import encoded_answer, json_answer
 from gateway.admin.mcp.route import MCP_ROUTES, add_mcp
 from gateway.admin.operation import AnyOperation
 from gateway.admin.pages import PAGES, PageRoute
-from gateway.admin.parts import BY, PARTS, STORES, AdminParts
+from gateway.admin.parts import BY, PARTS, STORES, AdminParts, is_still_admitted
 from gateway.admin.registry import AdminStores
+from gateway.admin.request_body import BodyReader, json_fields
 from gateway.admin.site.live import LIVE, Live
 from gateway.admin.site.overview import ANSWERS
 from gateway.admin.site.registry import ACTIONS
@@ -30,6 +31,7 @@ from gateway.admin.site.rendering import CONTENT_SECURITY_POLICY
 from gateway.admin.site.shell import VIEWS, action_handler, error_page, view_handler, wants_html
 from gateway.admin.site.usage_answers import UsageAnswers
 from gateway.admin.tap import close_tap
+from gateway.common.expectation import invited_by_reader
 from gateway.common.traceback_summary import places
 from gateway.insights.changes import InsightError
 from gateway.keys.operators import OPERATOR
@@ -39,8 +41,8 @@ from gateway.receiver.responses import json_error
 
 log = structlog.get_logger()
 
-MAX_BODY_BYTES = 256 * 1024
-"""The longest comment fits, also with each character escaped."""
+BODY_TIMEOUT_S: Final = 60.0
+"""From the end of the headers to the end of a body, where nothing else is configured."""
 
 SAFE_HEADERS = {
     "Cache-Control": "no-store",
@@ -64,6 +66,7 @@ def admin_app(
     loopback: bool,
     host_names: AbstractSet[str] = frozenset(),
     has_mcp: bool = False,
+    body_timeout_s: Callable[[], float] = lambda: BODY_TIMEOUT_S,
 ) -> web.Application:
     """The listener's application: the pages, and each operation whose store is in *stores*.
 
@@ -73,8 +76,9 @@ def admin_app(
     served = list(stores.bound())
     pages = (*PAGES, *SITE, *(MCP_ROUTES if has_mcp else ()))
     rows: list[Row] = [*pages, *(operation for operation, _ in served)]
-    guards = [host_guard(loopback=loopback, host_names=host_names), access_guard(AccessRules(rows, loopback=loopback))]
-    app = web.Application(middlewares=[answering, *guards], client_max_size=MAX_BODY_BYTES)
+    rules = AccessRules(rows, loopback=loopback)
+    guards = [host_guard(loopback=loopback, host_names=host_names), access_guard(rules, BodyReader(body_timeout_s))]
+    app = web.Application(middlewares=[answering, *guards])
     app[PARTS], app[STORES], app[VIEWS] = parts, stores, ALL_VIEWS
     app[LIVE] = streams = Live(parts.status)
     app[ANSWERS] = UsageAnswers(stores.usage)
@@ -89,7 +93,8 @@ def admin_app(
 
 def route(row: Row, handler: Handler) -> web.RouteDef:
     """A GET serves HEAD as well. A parameter is one segment of the path, braces included."""
-    return web.route(row.method, re.sub(r"\{(\w+)\}", r"{\1:[^/]+}", row.path), handler)
+    path = re.sub(r"\{(\w+)\}", r"{\1:[^/]+}", row.path)
+    return web.route(row.method, path, handler, expect_handler=invited_by_reader)
 
 
 def endpoint(operation: AnyOperation, store: Any) -> Handler:
@@ -104,8 +109,9 @@ def endpoint(operation: AnyOperation, store: Any) -> Handler:
             store,
             path=request.match_info,
             query=list(request.query.items()),
-            fields=None if operation.body is None else await json_body(request),
+            fields=None if operation.body is None else json_fields(request),
             by=request.get(BY, OPERATOR),
+            is_admitted=lambda: is_still_admitted(request),
         )
         return web.Response(status=operation.status) if result is None else json_answer(result, operation.status)
 
@@ -123,24 +129,38 @@ async def answering(request: web.Request, handler: Handler) -> web.StreamRespons
     """Every error of this listener becomes its answer here."""
     try:
         return await handler(request)
-    except web.HTTPException as error:
+    except Exception as error:  # an unforeseen one must not end in a traceback that quotes data
+        if isinstance(error, ConnectionError) and has_left(request):
+            raise
+        response = answer_to(error, request)
+        if not request.content.is_eof():
+            response.force_close()
+        return response
+
+
+def has_left(request: web.Request) -> bool:
+    """Whether the client closed the connection. That is no fault, and no one reads an answer."""
+    return request.transport is None or request.transport.is_closing()
+
+
+def answer_to(error: Exception, request: web.Request) -> web.Response:
+    """What no table entry foresaw is counted, and logged by class and place."""
+    if isinstance(error, web.HTTPException):
         error.__traceback__ = None  # the request refers to it, and would wait for the garbage collector
         headers = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else {}
         body = json_error(error.reason, error.reason.lower().replace(" ", "_"))
         return encoded_answer(body, error.status, headers)
-    except InsightError as error:
+    if isinstance(error, InsightError):
         return refused(request, error.status, str(error), error.code)
-    except Exception as error:  # noqa: BLE001 - an unforeseen error must not end in a traceback that quotes data
-        answer = answer_for(error)
-        if not answer.show_text:
-            request.app[PARTS].note_unforeseen()
-            # Not `exception`: the error's text may quote data.
-            log.error("unforeseen error", error=type(error).__name__, at=places(error))  # noqa: TRY400
-        message = str(error) if answer.show_text else "an unforeseen error"
-        response = refused(request, answer.status, message, kind_of(error), answer.beside)
-        if answer.retry_after_s is not None:
-            response.headers["Retry-After"] = str(answer.retry_after_s)
-        return response
+    answer = answer_for(error)
+    if not answer.show_text:
+        request.app[PARTS].note_unforeseen()
+        log.error("unforeseen error", error=type(error).__name__, at=places(error))  # its text may quote data
+    message = str(error) if answer.show_text else "an unforeseen error"
+    response = refused(request, answer.status, message, kind_of(error), answer.beside)
+    if answer.retry_after_s is not None:
+        response.headers["Retry-After"] = str(answer.retry_after_s)
+    return response
 
 
 def refused(

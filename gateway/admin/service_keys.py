@@ -18,8 +18,9 @@ from gateway.admin.address_file import announce_address
 from gateway.admin.guard import AccessRules, access_guard, host_guard
 from gateway.admin.keys import KeyRequests
 from gateway.admin.parts import PARTS, AdminParts
+from gateway.admin.request_body import BodyReader
 from gateway.admin.role import Role
-from gateway.admin.server import MAX_BODY_BYTES, add_safe_headers, answering, endpoint, route
+from gateway.admin.server import BODY_TIMEOUT_S, add_safe_headers, answering, endpoint, route
 from gateway.admin.session import AdminAccess, token_of
 from gateway.config.values import TcpAddress
 from gateway.keys.store import KeyStore
@@ -49,8 +50,9 @@ async def open_to_commands(store: KeyStore, data_dir: Path) -> AsyncIterator[Non
 
 def key_app(store: KeyRequests, access: AdminAccess) -> web.Application:
     """The application that serves the operations alone."""
-    guards = [host_guard(loopback=True, host_names=frozenset()), access_guard(AccessRules(OPERATIONS, loopback=True))]
-    app = web.Application(middlewares=[answering, *guards], client_max_size=MAX_BODY_BYTES)
+    rules, bodies = AccessRules(OPERATIONS, loopback=True), BodyReader(lambda: BODY_TIMEOUT_S)
+    guards = [host_guard(loopback=True, host_names=frozenset()), access_guard(rules, bodies)]
+    app = web.Application(middlewares=[answering, *guards])
     app[PARTS] = AdminParts(
         status=lambda: {"edge": {}, "lanes": {}},
         not_ready=_nothing,

@@ -1,17 +1,19 @@
 """`GET /v2/tap`: calls as they settle, one JSON object a line, for as long as the client reads."""
 
+import time
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Final
 
 import orjson
 from aiohttp import web
 
-from gateway.admin.parts import PARTS
+from gateway.admin.parts import PARTS, is_still_admitted
 from gateway.contract.errors import BadPayload, NotFound
 from gateway.observability.tap import FILTERS, Filters, Line
 
 NDJSON: Final = "application/x-ndjson"
+LOOK_S: Final = 1.0
+"""Between two looks at whether the credential still admits, where no line comes."""
 HEARTBEAT_S: Final = 15.0
 """After so long without a line an empty one is written: who left is noticed."""
 
@@ -24,18 +26,15 @@ async def tap(request: web.Request) -> web.StreamResponse:
     async with found.watch(filters) as watcher:
         response = web.StreamResponse(headers={"Content-Type": NDJSON, "X-Accel-Buffering": "no"})
         await response.prepare(request)
-        with suppress(ConnectionResetError):  # the client left
-            while request.method != "HEAD" and not found.is_closed:
-                lines, lost = await watcher.take(HEARTBEAT_S)
-                if not is_admitted(request):
-                    break
+        written_s = time.monotonic()
+        while request.method != "HEAD" and not found.is_closed:
+            lines, lost = await watcher.take(LOOK_S)
+            if not is_still_admitted(request):
+                break
+            if lines or lost or time.monotonic() - written_s >= HEARTBEAT_S:
                 await response.write(encoded(lines, lost))
+                written_s = time.monotonic()
     return response
-
-
-def is_admitted(request: web.Request) -> bool:
-    """Also when the tap is open for long: a session ends."""
-    return request.app[PARTS].access.role_of(request) is not None
 
 
 def encoded(lines: Sequence[Line], lost: int) -> bytes:

@@ -22,6 +22,9 @@ from gateway.common.repeating_connection import RepeatingConnection
 
 KEEP_ALIVE_S: Final = 900.0
 """Without a request; longer than clients and proxies keep a connection. aiohttp waits an hour."""
+LINGER_S: Final = 2.0
+"""How long the rest of a refused body is read and thrown away, so that the client gets to read the
+answer. aiohttp reads for 10 s."""
 
 Handle = Callable[[Any], Awaitable[web.StreamResponse]]
 
@@ -132,7 +135,7 @@ class QuietRunner(web.AppRunner):
     """Runs an application on a QuietServer."""
 
     def __init__(self, app: web.Application, malformed: Malformed, **options: Any) -> None:
-        super().__init__(app, access_log=None, **options)
+        super().__init__(app, access_log=None, lingering_time=LINGER_S, **options)
         self._malformed = malformed
 
     async def _make_server(self) -> web.Server:

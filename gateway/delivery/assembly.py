@@ -51,7 +51,9 @@ async def start_delivery(
     """
     service, upstream, options = None, config.upstream, config.devices
     if upstream is None:
-        service = await EmbeddedService.start(config.listen.service, config.data_dir, now_ms, service_tls)
+        service = await EmbeddedService.start(
+            config.listen.service, config.data_dir, now_ms, service_tls, body_timeout_s=config.limits.body_timeout_s
+        )
         stack.push_async_callback(service.stop)
         upstream = await service.upstream()
         if config.billing is not None:

@@ -32,7 +32,7 @@ from gateway.contract.scopes import (
     Managed,
 )
 from gateway.keys.local_key_file import kept_key
-from gateway.local_service.service import Service
+from gateway.local_service.service import BODY_TIMEOUT_S, Service
 
 NO_SERVICE_ADDRESS = "listen.service must be host:port while there is no upstream"
 FOLDER = "service"
@@ -97,7 +97,13 @@ class EmbeddedService:
 
     @classmethod
     async def start(
-        cls, address: Address, data_dir: Path, now_ms: Callable[[], int], tls: ssl.SSLContext | None = None
+        cls,
+        address: Address,
+        data_dir: Path,
+        now_ms: Callable[[], int],
+        tls: ssl.SSLContext | None = None,
+        *,
+        body_timeout_s: float = BODY_TIMEOUT_S,
     ) -> Self:
         """Raises CannotStart, which names `listen.service`.
 
@@ -106,7 +112,7 @@ class EmbeddedService:
         """
         if not isinstance(address, TcpAddress):
             raise CannotStart(NO_SERVICE_ADDRESS)
-        service = Service(data_dir / FOLDER, now_ms=now_ms)
+        service = Service(data_dir / FOLDER, now_ms=now_ms, body_timeout_s=body_timeout_s)
         try:
             port = await service.start(address.host, address.port, tls)
             own_port = port if tls is None else await service.listen_on_loopback()

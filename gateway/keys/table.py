@@ -5,8 +5,9 @@ from collections.abc import Awaitable
 
 from aiosqlite import Connection
 
+from gateway.contract.scopes import Grant
 from gateway.keys.errors import LegacyKeyExists, NameTaken, NoSuchKey, NotConfirmed, PepperMismatch
-from gateway.keys.record import COLUMNS, KeyId, KeyRecord, Which, from_row, one_form, to_row
+from gateway.keys.record import COLUMNS, KeyId, KeyRecord, Which, from_row, grant_from_columns, one_form, to_row
 
 _COUNT_CHANGE = "UPDATE key_facts SET generation = generation + 1"
 
@@ -81,6 +82,14 @@ async def every_key(connection: Connection) -> list[KeyRecord]:
     """By name."""
     rows = await connection.execute_fetchall(f"SELECT {COLUMNS} FROM keys ORDER BY name")  # noqa: S608 - constant
     return [from_row(row) for row in rows]  # type: ignore[arg-type]  # as above
+
+
+def enabled_grant(connection: sqlite3.Connection, key_id: str) -> Grant | None:
+    """What the key may do now; None for one that is disabled or deleted."""
+    row = connection.execute(
+        "SELECT mode, grants FROM keys WHERE key_id = ? AND status = 'Enabled'", (key_id,)
+    ).fetchone()
+    return None if row is None else grant_from_columns(*row)
 
 
 def facts(connection: sqlite3.Connection) -> tuple[int, int]:

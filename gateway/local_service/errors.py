@@ -38,6 +38,12 @@ class TooLarge(ServiceError):
     status = 413
 
 
+class TooSlow(ServiceError):
+    """The body did not arrive in time."""
+
+    status = 408
+
+
 class Invalid(ServiceError):
     """A request, or one item of it, breaks a rule of the contract."""
 

@@ -1,15 +1,19 @@
-"""Serves a request once it is read: scope, repeat, operation, response. Runs inside one
+"""Serves a request once it is read: key and scope, repeat, operation, response. Runs inside one
 transaction, without sockets.
+
+The key is read again in that transaction. So nothing is done for a key that was disabled, deleted
+or edited while the request was under way, however long its body took.
 """
 
 import sqlite3
 from functools import partial
 from typing import NamedTuple
 
-from gateway.contract.scopes import Allowed, decide
+from gateway.contract.scopes import Denied, Grant, decide
 from gateway.keys.record import KeyRecord
+from gateway.keys.table import enabled_grant
 from gateway.local_service.call import Answer, Call
-from gateway.local_service.errors import Forbidden, ServiceError
+from gateway.local_service.errors import Forbidden, ServiceError, Unauthorized
 from gateway.local_service.idempotency import first_answer, keep_answer
 from gateway.local_service.misbehave import Failure
 from gateway.local_service.routes import Route
@@ -20,20 +24,31 @@ class Request(NamedTuple):
     key: KeyRecord
     call: Call
     unreadable: ServiceError | None = None
-    """Why the body is not in `call`; raised after the check of the scope."""
+    """Why the body is not in `call`; raised after the check of the key."""
     failure: Failure | None = None
 
-    @property
-    def is_allowed(self) -> bool:
-        return isinstance(decide(self.key.grant, self.route.scope), Allowed)
+
+def refuse_grant(grant: Grant, route: Route) -> None:
+    """Raises Forbidden where *grant* lacks the route's scope."""
+    if isinstance(decide(grant, route.scope), Denied):
+        raise Forbidden
+
+
+def refuse_revoked(request: Request, connection: sqlite3.Connection) -> None:
+    """Raises Unauthorized, Forbidden: by what the key is in this transaction."""
+    grant = enabled_grant(connection, request.key.key_id)
+    if grant is None:
+        raise Unauthorized
+    refuse_grant(grant, request.route)
 
 
 def serve_write(request: Request, connection: sqlite3.Connection) -> Answer:
     """The response, its data stored. A repeated idempotency key gets its first response before
-    anything but the check of the scope.
+    anything but the check of the key. Raises Unauthorized, Forbidden.
     """
+    refuse_revoked(request, connection)
     call = request.call
-    if call.idempotency_key is None or not request.is_allowed:
+    if call.idempotency_key is None:
         return _answer(request, connection)
     answer = first_answer(connection, call)
     if answer is None:
@@ -43,6 +58,8 @@ def serve_write(request: Request, connection: sqlite3.Connection) -> Answer:
 
 
 def serve_read(request: Request, connection: sqlite3.Connection) -> Answer:
+    """Raises Unauthorized, Forbidden."""
+    refuse_revoked(request, connection)
     return _answer(request, connection)
 
 
@@ -55,8 +72,6 @@ def _answer(request: Request, connection: sqlite3.Connection) -> Answer:
 
 
 def _operate(request: Request, connection: sqlite3.Connection) -> Answer:
-    if not request.is_allowed:
-        raise Forbidden
     if request.unreadable is not None:
         raise request.unreadable
     return request.route.operation(connection, request.call)

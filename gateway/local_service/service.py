@@ -37,6 +37,7 @@ from gateway.storage.database import Database
 DATABASE_NAME = "service.db"
 PEPPER_NAME = "service.pepper"
 FLUSH_INTERVAL_S = 60
+BODY_TIMEOUT_S = 60.0
 FINDER = web.AppKey("finder", Finder)
 
 MIGRATIONS = (
@@ -56,6 +57,7 @@ def build_service(
     now_ms: Callable[[], int] = wall_ms,
     random: Random | None = None,
     random_bytes: RandomBytes = secrets.token_bytes,
+    body_timeout_s: float = BODY_TIMEOUT_S,
 ) -> web.Application:
     """The application, to be run with `runner_of`; its files are in the folder
     *data_path*, opened when it starts.
@@ -76,7 +78,7 @@ def build_service(
             keys = await KeyStore.open(
                 database, prefix=SERVICE_PREFIX, pepper=pepper, now_ms=now_ms, random_bytes=random_bytes
             )
-            app[CONTEXT] = Context(database, keys, now_ms, draw, random_bytes, misbehave)
+            app[CONTEXT] = Context(database, keys, now_ms, draw, random_bytes, misbehave, body_timeout_s)
             app[FINDER] = await Finder.open(database, now_ms)
             tasks = [asyncio.create_task(_flush_periodically(keys)), asyncio.create_task(app[FINDER].run())]
             yield
@@ -104,9 +106,15 @@ class Service:
         now_ms: Callable[[], int] = wall_ms,
         random: Random | None = None,
         random_bytes: RandomBytes = secrets.token_bytes,
+        body_timeout_s: float = BODY_TIMEOUT_S,
     ) -> None:
         self._app = build_service(
-            data_path, misbehave=misbehave, now_ms=now_ms, random=random, random_bytes=random_bytes
+            data_path,
+            misbehave=misbehave,
+            now_ms=now_ms,
+            random=random,
+            random_bytes=random_bytes,
+            body_timeout_s=body_timeout_s,
         )
         self._runner = runner_of(self._app)
         self._limits = OperatorLimits("service")

@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 from random import Random
 
@@ -15,6 +16,7 @@ import structlog
 from aiohttp import web
 from aiohttp.web_exceptions import HTTPException
 
+from gateway.common.expectation import invite, invited_by_reader
 from gateway.common.http_connection import note_admitted
 from gateway.common.http_server import QuietRunner
 from gateway.contract.headers import REPEAT_KEY_HEADERS
@@ -24,13 +26,13 @@ from gateway.keys.key import RandomBytes
 from gateway.keys.record import KeyRecord
 from gateway.keys.store import KeyStore
 from gateway.local_service.call import Answer, Call, json_answer
-from gateway.local_service.errors import Invalid, ServiceError, TooLarge, Unauthorized
+from gateway.local_service.errors import Invalid, ServiceError, TooLarge, TooSlow, Unauthorized
 from gateway.local_service.gzipped import NotGzip, TooLong, gunzip
 from gateway.local_service.misbehave import GOOD, Misbehave, plan
 from gateway.local_service.openapi.document import service_openapi
 from gateway.local_service.otlp import Taken, encoded
 from gateway.local_service.routes import ROUTES, Route
-from gateway.local_service.serve import Request, serve_read, serve_write
+from gateway.local_service.serve import Request, refuse_grant, serve_read, serve_write
 from gateway.storage.database import Database
 
 _log = structlog.get_logger()
@@ -57,6 +59,8 @@ class Context:
     random: Random
     random_bytes: RandomBytes
     misbehave: Misbehave | None
+    body_timeout_s: float
+    """From the end of the headers to the end of the body."""
 
 
 CONTEXT = web.AppKey("context", Context)
@@ -83,7 +87,8 @@ _PARAMETER = re.compile(r"\{(\w+)\}")
 def add_routes(app: web.Application) -> None:
     for route in ROUTES:
         for method in _methods(route):
-            app.router.add_route(method, _PARAMETER.sub(r"{\1:[^/]+}", route.path), partial(_handle, route))
+            path = _PARAMETER.sub(r"{\1:[^/]+}", route.path)
+            app.router.add_route(method, path, partial(_handle, route), expect_handler=invited_by_reader)
     app.router.add_get(OPENAPI_PATH, _describe)
 
 
@@ -94,7 +99,14 @@ def _methods(route: Route) -> tuple[str, ...]:
 
 @web.middleware
 async def answer_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """The one place where an exception becomes a response."""
+    """The one place where an exception becomes a response. What is left of a body is not read."""
+    response = await _answered(request, handler)
+    if not request.content.is_eof():
+        response.force_close()
+    return response
+
+
+async def _answered(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
         return await handler(request)
     except ServiceError as error:
@@ -145,7 +157,8 @@ async def _served(route: Route, request: web.Request) -> Answer | None:
     if planned.reset == "before":
         return None
     key = _authenticate(context.keys, request)
-    body, unreadable = await _body(request, route.max_bytes) if route.writes else (b"", None)
+    refuse_grant(key.grant, route)
+    body, unreadable = await _body(request, route.max_bytes, context.body_timeout_s) if route.writes else (b"", None)
     served = Request(route, key, _call(context, key, request, body), unreadable, planned.failure)
     if route.writes:
         answer = await context.database.write(partial(serve_write, served))
@@ -172,19 +185,32 @@ def _authenticate(keys: KeyStore, request: web.Request) -> KeyRecord:
     return key
 
 
-async def _body(request: web.Request, max_bytes: int) -> tuple[bytes, ServiceError | None]:
-    """The decompressed body, or the error of reading it."""
-    chunks: list[bytes] = []
-    size = 0
-    async for chunk in request.content.iter_any():
-        size += len(chunk)
-        if size > max_bytes:
-            return b"", _too_large(max_bytes)
-        chunks.append(chunk)
+async def _body(request: web.Request, max_bytes: int, timeout_s: float) -> tuple[bytes, ServiceError | None]:
+    """The decompressed body, or the error of reading it. Raises TooSlow, which is no answer to
+    repeat; ConnectionError when the client left.
+    """
+    invite(request)
     try:
-        return _decoded(b"".join(chunks), request.headers.get("Content-Encoding", ""), max_bytes), None
+        async with asyncio.timeout(timeout_s):
+            raw = await _arrived(request, max_bytes)
+        return _decoded(raw, request.headers.get("Content-Encoding", ""), max_bytes), None
+    except TimeoutError:
+        raise TooSlow("The body did not arrive in time") from None
     except ServiceError as error:
         return b"", error
+
+
+async def _arrived(request: web.Request, max_bytes: int) -> bytes:
+    """Raises TooLarge, Invalid."""
+    body = BytesIO()
+    try:
+        while chunk := await request.content.readany():
+            if body.tell() + len(chunk) > max_bytes:
+                raise _too_large(max_bytes)
+            body.write(chunk)
+    except web.RequestPayloadError:
+        raise Invalid("invalid_encoding", "the body's transfer coding is damaged") from None
+    return body.getvalue()
 
 
 def _decoded(body: bytes, encoding: str, max_bytes: int) -> bytes:

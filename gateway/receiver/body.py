@@ -15,6 +15,7 @@ from typing import Final
 
 from aiohttp import web
 
+from gateway.common.expectation import invite
 from gateway.contract.errors import BadPayload, Overloaded, TooLarge
 from gateway.receiver.content_encoding import Decode
 from gateway.receiver.quotas import Charge
@@ -259,14 +260,6 @@ async def arriving_body(request: web.BaseRequest, limits: Limits, hold: Hold) ->
 
 def too_large(what: str, limit_bytes: int, option: str) -> TooLarge:
     return TooLarge(f"{what} is larger than limits.{option} allows, {limit_bytes} bytes")
-
-
-def invite(request: web.BaseRequest) -> None:
-    """Answer `Expect: 100-continue`, after everything that could be
-    refused by the headers alone was.
-    """
-    if request.headers.get("Expect", "").lower() == "100-continue" and request.transport is not None:
-        request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
 
 async def decompressed(raw: bytes, decode: Decode, limits: Limits, hold: Hold) -> bytes:

@@ -28,7 +28,7 @@ SHUTDOWN_S = 10.0
 def runner_for(served: web.Server | web.Application) -> web.BaseRunner:
     """Without access log: one line for each request would cost more than the request."""
     if isinstance(served, web.Application):
-        return QuietRunner(served, malformed, shutdown_timeout=SHUTDOWN_S)
+        return QuietRunner(served, malformed, shutdown_timeout=SHUTDOWN_S, auto_decompress=False)
     return web.ServerRunner(served, shutdown_timeout=SHUTDOWN_S)
 
 

@@ -19,7 +19,7 @@ from multidict import CIMultiDict
 
 from gateway.common.heap import Heap
 from gateway.common.http_connection import note_rejected
-from gateway.common.http_server import KEEP_ALIVE_S, QuietServer
+from gateway.common.http_server import KEEP_ALIVE_S, LINGER_S, QuietServer
 from gateway.common.repeated_requests import Handler
 from gateway.common.traceback_summary import places
 from gateway.common.wall_clock import wall_ms
@@ -54,10 +54,6 @@ MAX_HEADERS = 100
 READ_AHEAD_BYTES = 16 * 1024
 """A connection on which twice as much waits to be taken is read no further. One read of the loop
 gives 256,000 bytes at most; aiohttp's own 256 KiB let 750 KB wait on each."""
-
-LINGER_S = 2.0
-"""How long the rest of a refused body is read and thrown away, so that the
-sender gets to read the answer."""
 
 UNROUTED: Manner = OtlpManner("traces")
 """How errors are reported that belong to no route."""

@@ -14,10 +14,11 @@ from typing import NamedTuple
 import orjson
 from aiohttp import web
 
+from gateway.common.expectation import invite
 from gateway.contract.errors import BadPayload, Overloaded, TooLarge
 from gateway.decode.json_size import has_more_values
 from gateway.decode.loose_json import loads
-from gateway.receiver.body import MIB, Hold, Limits, arriving_body, invite, too_large
+from gateway.receiver.body import MIB, Hold, Limits, arriving_body, too_large
 from gateway.receiver.content_encoding import Decode, gzip_blocks
 from gateway.sources.documents import BOM
 

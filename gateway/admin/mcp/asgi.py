@@ -9,6 +9,8 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from gateway.admin.request_body import BODY
+
 Message = MutableMapping[str, Any]
 AsgiApp = Callable[[Message, Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Awaitable[None]]
 
@@ -18,10 +20,9 @@ CREDENTIAL_HEADERS: Final = frozenset({b"authorization", b"x-api-key", b"api-key
 
 
 async def answer(app: AsgiApp, request: web.Request) -> web.Response:
-    """The answer of *app*. The body is read first, bounded like every body of the listener."""
-    body = await request.read()
+    """The answer of *app*."""
     sent: list[Message] = []
-    parts = [{"type": "http.request", "body": body, "more_body": False}]
+    parts = [{"type": "http.request", "body": request[BODY], "more_body": False}]
 
     async def receive() -> Message:
         if parts:

@@ -13,7 +13,14 @@ from gateway.admin.openapi.site import site_paths
 from gateway.admin.openapi.sources import forwarded_otlp_paths, source_paths
 from gateway.admin.registry import OPERATIONS
 from gateway.admin.site.registry import ACTIONS, VIEWS
-from gateway.lists.openapi.document import Json, document, model_schemas, read_folder, written_out
+from gateway.lists.openapi.document import (
+    Json,
+    document,
+    model_schemas,
+    read_folder,
+    with_answers_to_bodies,
+    written_out,
+)
 from gateway.receiver.unit_cost import STREAMS
 from gateway.sources.catalogue import SOURCES
 
@@ -34,6 +41,11 @@ ADMIN = [{"url": "http://127.0.0.1:4319", "description": "Operators; `listen.adm
 
 SENDERS_WAYS = ("key", "bearer", "basic", "xApiKey", "apiKey")
 ADMIN_WAYS = ("adminToken", "session")
+BODY_ANSWERS: Json = {
+    "415": {"$ref": "#/components/responses/AdminMedia"},
+    "503": {"$ref": "#/components/responses/AdminUnavailable"},
+}
+"""Of the admin port, to a body that cannot be decompressed, or does not arrive in time."""
 
 
 @cache
@@ -53,7 +65,7 @@ def gateway_document() -> Json:
     parts = [
         read_folder("gateway.lists.openapi", "schemas"),
         written_out(senders, senders_security, {"unit_cost_streams": STREAMS}, SENDERS),
-        written_out(admin, admin_security, {}, ADMIN),
+        written_out(with_answers_to_bodies(admin, BODY_ANSWERS), admin_security, {}, ADMIN),
     ]
     return document("AI telemetry gateway", TEXT, parts)
 

@@ -21,6 +21,7 @@ _ERRORS: Final = {
     "404": "There is none.",
     "409": "It cannot be done as things are.",
     "413": "The form is too large.",
+    "415": "The form is compressed in a way that is not read.",
     "503": "The files cannot be read or written now.",
 }
 

@@ -13,8 +13,8 @@ from gateway.admin.dead_letters import Choice, DeadLetterRequests
 from gateway.admin.parts import STORES
 from gateway.admin.role import Role
 from gateway.admin.site.listing import listing
-from gateway.admin.site.operating import ask, change, posted, present, query_of
-from gateway.admin.site.view import Action, View, see
+from gateway.admin.site.operating import ask, change, present, query_of
+from gateway.admin.site.view import Action, View, posted, see
 from gateway.common.plural import plural
 from gateway.contract.errors import BadPayload
 from gateway.lists.conventions import BadListRequest
@@ -92,7 +92,7 @@ async def confirmation(request: web.Request, verb: str) -> dict[str, Any]:
 
 
 async def replay(request: web.Request) -> web.Response:
-    answer = await change(request, operations.REPLAY, store_of(request), body_of(await pairs_of(request)))
+    answer = await change(request, operations.REPLAY, store_of(request), body_of(pairs_of(request)))
     replayed = sum(answer["replayed"].values())
     text = f"{plural(replayed, 'record is', 'records are')} pending again."
     if answer["skipped"]:
@@ -101,12 +101,12 @@ async def replay(request: web.Request) -> web.Response:
 
 
 async def drop(request: web.Request) -> web.Response:
-    answer = await change(request, operations.DROP, store_of(request), body_of(await pairs_of(request)))
+    answer = await change(request, operations.DROP, store_of(request), body_of(pairs_of(request)))
     return see(request, LIST, f"{plural(answer['dropped'], 'dead letter was', 'dead letters were')} dropped.")
 
 
-async def pairs_of(request: web.Request) -> Pairs:
-    return [(name, value) for name, value in (await posted(request)).items() if value]
+def pairs_of(request: web.Request) -> Pairs:
+    return [(name, value) for name, value in posted(request).items() if value]
 
 
 def chosen_by(pairs: Pairs, now_ms: int) -> Chosen:

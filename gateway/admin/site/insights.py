@@ -48,14 +48,14 @@ def insight(found: InsightDetail) -> dict[str, Any]:
 
 
 async def set_status(request: web.Request) -> web.Response:
-    fields = await form_fields(request)
+    fields = form_fields(request)
     changed = await change(request, operations.CHANGE, request.app[STORES].insights, fields)
     status = words(changed["insight"]["status"])
     return see(request, path_of(changed["insight"]["id"]), f"The status is “{status}” now.")
 
 
 async def add_comment(request: web.Request) -> web.Response:
-    fields = await form_fields(request)
+    fields = form_fields(request)
     text = fields.get("text", "").replace("\r\n", "\n")
     store = request.app[STORES].insights
     await change(request, operations.ADD_COMMENT, store, {"text": text}, typed={"text": text})
@@ -63,7 +63,7 @@ async def add_comment(request: web.Request) -> web.Response:
 
 
 async def change_comment(request: web.Request) -> web.Response:
-    text = (await form_fields(request)).get("text", "").replace("\r\n", "\n")
+    text = form_fields(request).get("text", "").replace("\r\n", "\n")
     await change(request, operations.CHANGE_COMMENT, request.app[STORES].insights, {"text": text})
     return see(request, path_of(request.match_info["insight_id"]), "The comment was changed.")
 

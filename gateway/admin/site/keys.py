@@ -16,11 +16,11 @@ from gateway.admin.parts import BY, STORES
 from gateway.admin.role import Role
 from gateway.admin.site.key_form import body_of, typed_of, values_of
 from gateway.admin.site.listing import listing
-from gateway.admin.site.operating import ask, change, posted, present
+from gateway.admin.site.operating import ask, change, present
 from gateway.admin.site.rendering import html
 from gateway.admin.site.shell import whole_page
 from gateway.admin.site.usage_question import usage_of
-from gateway.admin.site.view import Action, View, form_fields, see
+from gateway.admin.site.view import Action, View, form_fields, posted, see
 from gateway.contract.scopes import CATALOGUE, USE_CASES
 from gateway.keys.limits import NO_LIMITS
 from gateway.keys.record import DESCRIPTION_MAX_CHARS, NAME_MAX_CHARS, NAME_MIN_CHARS
@@ -76,7 +76,7 @@ async def create(request: web.Request) -> web.Response:
     """Answers with the page that shows the secret; sent again, the form is refused, as the name is
     taken.
     """
-    form = await posted(request)
+    form = posted(request)
     typed = typed_of(form)
     body = {**body_of(form, typed, {}), "confirmed": "confirmed" in form, **by_in(form)}
     made = await change(request, operations.CREATE, store_of(request), body, typed)
@@ -84,7 +84,7 @@ async def create(request: web.Request) -> web.Response:
 
 
 async def edit(request: web.Request) -> web.Response:
-    form = await posted(request)
+    form = posted(request)
     typed = typed_of(form)
     had = await ask(request, operations.SHOW, store_of(request), query=())
     body = {**body_of(form, typed, had["labels"]), **by_in(form)}
@@ -93,18 +93,18 @@ async def edit(request: web.Request) -> web.Response:
 
 
 async def disable(request: web.Request) -> web.Response:
-    changed = await change(request, operations.DISABLE, store_of(request), by_in(await form_fields(request)))
+    changed = await change(request, operations.DISABLE, store_of(request), by_in(form_fields(request)))
     return see(request, path_of(changed), f"“{changed['name']}” is refused from now on.")
 
 
 async def enable(request: web.Request) -> web.Response:
-    changed = await change(request, operations.ENABLE, store_of(request), by_in(await form_fields(request)))
+    changed = await change(request, operations.ENABLE, store_of(request), by_in(form_fields(request)))
     return see(request, path_of(changed), f"“{changed['name']}” is accepted again.")
 
 
 async def delete(request: web.Request) -> web.Response:
     """Needs the exact name, typed. The field is not that of the form above it."""
-    form = await form_fields(request)
+    form = form_fields(request)
     typed = form.get("typed_name", "")
     body = {"name": typed, **by_in(form)}
     await change(request, operations.DELETE, store_of(request), body, {"typed_name": typed}, {"name": "typed_name"})

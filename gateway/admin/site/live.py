@@ -14,7 +14,7 @@ from typing import Any, Final
 import orjson
 from aiohttp import web
 
-from gateway.admin.parts import PARTS
+from gateway.admin.parts import is_still_admitted
 from gateway.contract.errors import Overloaded
 
 LOOK_S: Final = 2.0
@@ -88,8 +88,7 @@ async def stream(request: web.Request, found: Live) -> web.StreamResponse:
     version = found.version()
     await response.write(f"retry: {RETRY_MS}\n\n".encode())
     written_s = time.monotonic()
-    access = request.app[PARTS].access
-    while not await found.pause() and access.role_of(request) is not None:
+    while not await found.pause() and is_still_admitted(request):
         now = found.version()
         if now != version:
             version, text = now, f"event: change\nid: {now}\ndata: {now}\n\n"

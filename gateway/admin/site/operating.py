@@ -4,7 +4,6 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from aiohttp import web
-from multidict import MultiMapping
 
 from gateway.admin.calling import perform
 from gateway.admin.operation import AnyOperation
@@ -72,17 +71,6 @@ def present(store: Any) -> Any:
 def query_of(request: web.Request) -> tuple[tuple[str, str], ...]:
     """The parameters that hold something: a form in a browser sends empty fields too."""
     return tuple((name, value) for name, value in request.query.items() if value)
-
-
-async def posted(request: web.Request) -> MultiMapping[str]:
-    """The text fields of a form, each as often as it was sent. Raises FormFault."""
-    try:
-        fields = await request.post()
-    except (LookupError, ValueError):  # an unknown charset or boundary
-        raise FormFault("The form cannot be read: send it from its page.") from None
-    if any(not isinstance(value, str) for value in fields.values()):
-        raise FormFault("The form holds a file: send it from its page.")
-    return fields  # type: ignore[return-value]  # texts alone
 
 
 def form_fault(error: Exception, typed: Mapping[str, str], names: Mapping[str, str]) -> FormFault:

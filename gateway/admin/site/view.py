@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from aiohttp import web
+from multidict import MultiMapping
 
 from gateway.admin.parts import PARTS, ROLE
+from gateway.admin.request_body import UnreadableForm, form_of
 from gateway.admin.role import Role
 from gateway.admin.session import Flash
 
@@ -62,13 +64,17 @@ class FormFault(Exception):
     status: int = 400
 
 
-async def form_fields(request: web.Request) -> dict[str, str]:
-    """The text fields of a form; of a repeated one the last. Raises FormFault."""
+def posted(request: web.Request) -> MultiMapping[str]:
+    """The fields of a form, each as often as it was sent. Raises FormFault."""
     try:
-        posted = await request.post()
-    except (LookupError, ValueError):  # an unknown charset or boundary
+        return form_of(request)
+    except UnreadableForm:
         raise FormFault("The form cannot be read: send it from its page.") from None
-    return {name: value for name, value in posted.items() if isinstance(value, str)}
+
+
+def form_fields(request: web.Request) -> dict[str, str]:
+    """The fields of a form; of a repeated one the last. Raises FormFault."""
+    return dict(posted(request).items())
 
 
 SEE_OTHER: Final = 303

@@ -71,6 +71,18 @@ def written_out(part: Json, secure: Secure, shapes: Mapping[str, ListShape], ser
     return {**part, "paths": paths}
 
 
+def with_answers_to_bodies(part: Json, answers: Json) -> Json:
+    """*part*, whose operations that take a body have *answers* too, unless they state their own."""
+    paths = {
+        path: {
+            key: {**each, "responses": answers | each["responses"]} if "requestBody" in each else each
+            for key, each in item.items()
+        }
+        for path, item in part["paths"].items()
+    }
+    return {**part, "paths": paths}
+
+
 def operation(short: Json, secure: Secure, shapes: Mapping[str, ListShape]) -> Json:
     full = {**short, "security": secure(short)}
     listed = full.pop("x-list", None)

@@ -7,7 +7,14 @@ import orjson
 from gateway.insights.changes import CommentBody, InsightChange, NewInsight
 from gateway.insights.finding import INSIGHT_LIST
 from gateway.insights.listing import comments_list
-from gateway.lists.openapi.document import Json, document, model_schemas, read_folder, written_out
+from gateway.lists.openapi.document import (
+    Json,
+    document,
+    model_schemas,
+    read_folder,
+    with_answers_to_bodies,
+    written_out,
+)
 from gateway.local_service.ai_telemetry import RECORDS
 from gateway.local_service.billing import DROPS, ROWS
 from gateway.local_service.billing_connections import CONNECTIONS
@@ -38,9 +45,13 @@ SHAPES = {
 }
 
 
+TOO_SLOW: Json = {"408": {"$ref": "#/components/responses/TooSlow"}}
+
+
 @cache
 def service_document() -> Json:
-    service = written_out(read_folder("gateway.local_service.openapi", "service"), security, SHAPES, SERVERS)
+    read = with_answers_to_bodies(read_folder("gateway.local_service.openapi", "service"), TOO_SLOW)
+    service = written_out(read, security, SHAPES, SERVERS)
     bodies = {"components": {"schemas": model_schemas([NewInsight, InsightChange, CommentBody])}}
     parts = [read_folder("gateway.lists.openapi", "schemas"), bodies, service]
     return document("AI telemetry gateway: local service", TEXT, parts)

@@ -25,6 +25,8 @@ def test_an_error_undoes_the_operation_and_is_replayed() -> None:
     connection.execute(
         "CREATE TABLE idempotency (key_id, method, path, idempotency_key, kept_at_ms, status, body, retry_after_s)"
     )
+    connection.execute("CREATE TABLE keys (key_id, mode, grants, status)")
+    connection.execute("INSERT INTO keys VALUES ('id', 'fixed', '[\"events_v1:create_event\"]', 'Enabled')")
     call = Call("POST", "/things", {}, (), b"", 0, "", idempotency_key="k1")
     route = Route("POST", "/things", "events_v1:create_event", half_done)
     connection.execute("BEGIN")
