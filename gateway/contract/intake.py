@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from gateway.contract.outcomes import Rejection
+from gateway.contract.scopes import Allowed, Grant, decide
 from gateway.contract.unit_cost import Target
 from spool.unit_cost import StreamState
 
@@ -31,6 +32,14 @@ class Sender(NamedTuple):
     the headers name no batch."""
     product: str = ""
     """What its User-Agent begins with; empty where it names none."""
+    grant: Grant | None = None
+    """What the inbound key may do; None without a key."""
+
+    def may(self, scope: str) -> bool:
+        """Whether its key grants *scope* as well. On open intake anyone may."""
+        if self.grant is None:
+            return self.key is None
+        return isinstance(decide(self.grant, scope), Allowed)
 
 
 class Receipt(NamedTuple):
@@ -112,12 +121,16 @@ class Intake(Protocol):
         """The unit-cost streams in use."""
 
     async def heartbeat(self, device_id: str, body: bytes, *, sender: Sender, enrolls: bool = True) -> Receipt:
-        """One device heartbeat, JSON; raises DeviceUnknown for a device that is
-        new, unless it *enrolls*.
+        """One device heartbeat, JSON.
+
+        A new device is enrolled where the route *enrolls* and the sender's key may; otherwise
+        Forbidden is raised, and DeviceUnknown where the route does not.
         """
 
     async def ping(self, device_id: str, body: bytes, *, sender: Sender, enrolls: bool = True) -> Receipt:
-        """A device's sign of life; as above."""
+        """A device's sign of life. It enrols a new device on open intake alone; otherwise
+        DeviceUnknown is raised.
+        """
 
     async def enroll(self, body: bytes, *, sender: Sender) -> Receipt:
         """One device, JSON, to be enrolled before it states anything else."""

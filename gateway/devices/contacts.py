@@ -7,6 +7,7 @@ enrolment; heartbeats, pings and enrolments get their outcome.
 - enrolment: `kept`, the device is new; `duplicate.enrolment`, it is known
 - anything of a blocked device: `rejected.device_blocked`
 - a new device beyond the budget: `rejected.too_many_new_devices`
+- a heartbeat or ping of a new device that it may not insert: no item, the request is refused
 
 A contact by telemetry alone is no item of its own.
 """
@@ -51,6 +52,22 @@ class Taken(NamedTuple):
     """What the device states of who uses it."""
 
 
+UNKNOWN: Final = Taken(None, "unknown")
+"""Of a new device that is not to be inserted."""
+
+
+class Inserts(NamedTuple):
+    """What a heartbeat may insert."""
+
+    strangers: bool
+    """A device that is new."""
+    clones: bool
+    """One more machine under the id of a known device. Without, all of them are that device."""
+
+
+INSERTS_ALL: Final = Inserts(strangers=True, clones=True)
+
+
 class Moment(NamedTuple):
     """When, and what holds for all devices."""
 
@@ -90,17 +107,21 @@ def enrolment(connection: sqlite3.Connection, new: New, moment: Moment, *, state
     )
 
 
-def heartbeat(connection: sqlite3.Connection, device_id: str, beat: Heartbeat, moment: Moment) -> Taken:
-    """One heartbeat: noted, or an outcome that states why not. The device is inserted when new."""
+def heartbeat(
+    connection: sqlite3.Connection, device_id: str, beat: Heartbeat, moment: Moment, inserts: Inserts = INSERTS_ALL
+) -> Taken:
+    """One heartbeat: noted, or an outcome that states why not. What is new is inserted where
+    *inserts* allows it.
+    """
     new = New(device_id, beat.kind or POSTED, "heartbeat", _details(beat), beat.instance_id)
-    named = rows.find(connection, device_id) or _insert(connection, new, moment)
-    if named is None:
-        return _too_many(connection)
+    named = _known_or_new(connection, new, moment, inserts=inserts.strangers)
+    if isinstance(named, Taken):
+        return named
     if named.state == "blocked":  # whichever machine speaks under that id
         return _blocked(connection, named)
-    device = _speaking(connection, named, beat, moment)
-    if device is None:
-        return _too_many(connection)
+    device = _speaking(connection, named, beat, moment, inserts=inserts.clones)
+    if isinstance(device, Taken):
+        return device
     if device.device_no == named.device_no:
         device = _introduced(connection, device, new, states_kind=beat.kind is not None)
     return _beat(connection, device, beat, moment)._replace(is_clone=device.device_no != named.device_no)
@@ -125,11 +146,11 @@ def _beat(connection: sqlite3.Connection, device: Device, beat: Heartbeat, momen
     return _wait(connection, device, _beat_body(beat, moment), moment)
 
 
-def ping(connection: sqlite3.Connection, device_id: str, moment: Moment) -> Taken:
+def ping(connection: sqlite3.Connection, device_id: str, moment: Moment, *, inserts: bool = True) -> Taken:
     """A sign of life that states nothing else; a heartbeat that waits states more."""
-    device = rows.find(connection, device_id) or _insert(connection, New(device_id, POSTED, "ping"), moment)
-    if device is None:
-        return _too_many(connection)
+    device = _known_or_new(connection, New(device_id, POSTED, "ping"), moment, inserts=inserts)
+    if isinstance(device, Taken):
+        return device
     if refused := _refused(connection, device, moment.now_ms):
         return refused
     device = _spoke(connection, device, moment.now_ms)
@@ -166,6 +187,16 @@ def _introduced(connection: sqlite3.Connection, device: Device, new: New, *, sta
 
 def _taken(device: Device, outcome: str) -> Taken:
     return Taken(device.state, outcome, device.device_no, device.interval_ms, labels=labels_in(device.details))
+
+
+def _known_or_new(connection: sqlite3.Connection, new: New, moment: Moment, *, inserts: bool) -> Device | Taken:
+    """The device, inserted where it is new; the outcome where it may not be."""
+    known = rows.find(connection, new.device_id)
+    if known is not None:
+        return known
+    if not inserts:
+        return UNKNOWN
+    return _insert(connection, new, moment) or _too_many(connection)
 
 
 def _insert(connection: sqlite3.Connection, new: New, moment: Moment) -> Device | None:
@@ -221,12 +252,13 @@ def _beat_body(beat: Heartbeat, moment: Moment) -> bytes:
 # ---- several machines under one id
 
 
-def _speaking(connection: sqlite3.Connection, device: Device, beat: Heartbeat, moment: Moment) -> Device | None:
+def _speaking(
+    connection: sqlite3.Connection, device: Device, beat: Heartbeat, moment: Moment, *, inserts: bool
+) -> Device | Taken:
     """The machine that speaks: the device itself, or the one of its clones that this instance is.
-
-    None: one new device too many.
+    The outcome where that one is new and may not be inserted.
     """
-    number = _number_of(connection, device, beat.instance_id, moment.now_ms)
+    number = _number_of(connection, device, beat.instance_id, moment.now_ms, splits=inserts)
     if number == 1:
         device_now = rows.by_number(connection, device.device_no)
         return device_now or device
@@ -236,11 +268,12 @@ def _speaking(connection: sqlite3.Connection, device: Device, beat: Heartbeat, m
     )
     name = clone_id(device.device_id, number)
     new = New(name, beat.kind or POSTED, "heartbeat", _details(beat), beat.instance_id, clone_of=device.device_id)
-    return rows.find(connection, name) or _insert(connection, new, moment)
+    return _known_or_new(connection, new, moment, inserts=inserts)
 
 
-def _number_of(connection: sqlite3.Connection, device: Device, instance_id: str, now_ms: int) -> int:
-    """Which machine the instance is: 1 keeps the id.
+def _number_of(connection: sqlite3.Connection, device: Device, instance_id: str, now_ms: int, *, splits: bool) -> int:
+    """Which machine the instance is: 1 keeps the id. With *splits*, two that take turns become two
+    machines.
 
     One that was never seen may be a restart, and takes the id till the other comes back.
     """
@@ -251,7 +284,7 @@ def _number_of(connection: sqlite3.Connection, device: Device, instance_id: str,
     seen_ms, number = instances.get(instance_id, (0, 1))
     is_other = device.instance_id not in {None, instance_id} and device.instance_id in instances
     takes_turns = is_other and now_ms - seen_ms < TAKES_TURNS_MS
-    if number == 1 and takes_turns and may(device.state, "cloned"):
+    if splits and number == 1 and takes_turns and may(device.state, "cloned"):
         connection.execute(
             "UPDATE device_instances SET number = ? WHERE device_no = ? AND instance_id = ?",
             (_free_number(instances), device.device_no, device.instance_id),

@@ -13,13 +13,21 @@ import orjson
 import structlog
 
 from gateway.contract.device_identity import ID_RULE, POSTED, is_device_id, kind_of_service
-from gateway.contract.errors import BadPayload, DeviceBlocked, DeviceQuarantined, DeviceUnknown, TooManyDevices
-from gateway.contract.intake import Receipt
+from gateway.contract.errors import (
+    BadPayload,
+    DeviceBlocked,
+    DeviceQuarantined,
+    DeviceUnknown,
+    Forbidden,
+    TooManyDevices,
+)
+from gateway.contract.intake import Receipt, Sender
 from gateway.contract.outcomes import Rejection
 from gateway.contract.parsed_payload import ParsedPayload
+from gateway.contract.scopes import ENROLL_SCOPE
 from gateway.counting.calls.digest import DIGEST_BYTES
 from gateway.devices.attribution import Labels, attribute_calls, attribute_points
-from gateway.devices.contacts import Taken
+from gateway.devices.contacts import Inserts, Taken
 from gateway.devices.heartbeat_body import decode_enrolment, decode_heartbeat
 from gateway.devices.rows import New
 from gateway.devices.store import DeviceStore
@@ -45,27 +53,29 @@ class DeviceIntake:
 
     # ---- by themselves
 
-    async def heartbeat(self, device_id: str, body: bytes, *, enrolls: bool = True) -> Receipt:
-        """Raises BadPayload, DeviceBlocked, TooManyDevices, DatabaseUnavailable, and unless
-        it *enrolls* DeviceUnknown.
-        """
-        beat = decode_heartbeat(body)
-        if not enrolls:
-            await self._refuse_stranger(checked(device_id))
-        return self._receipt(await self._store.heartbeat(checked(device_id), beat))
+    async def heartbeat(self, device_id: str, body: bytes, sender: Sender, *, enrolls: bool = True) -> Receipt:
+        """A new device is enrolled where the route *enrolls* and the key of *sender* may.
 
-    async def ping(self, device_id: str, body: bytes, *, enrolls: bool = True) -> Receipt:
-        """Raises as `heartbeat`. The body states nothing."""
-        if not enrolls:
-            await self._refuse_stranger(checked(device_id))
-        return self._receipt(await self._store.ping(checked(device_id)))
-
-    async def _refuse_stranger(self, device_id: str) -> None:
-        """For a gateway that forwards: its enrolment states more of the device than the heartbeat
-        that it would begin with here.
+        A gateway that forwards is asked to enrol it instead: its enrolment states more of the
+        device than the heartbeat that it would begin with here. Raises BadPayload, DeviceBlocked,
+        TooManyDevices, DatabaseUnavailable; of a new device DeviceUnknown, Forbidden.
         """
-        if not await self._store.knows(device_id):
+        beat, may_enroll = decode_heartbeat(body), sender.may(ENROLL_SCOPE)
+        inserts = Inserts(strangers=enrolls and may_enroll, clones=may_enroll)
+        taken = await self._store.heartbeat(checked(device_id), beat, inserts)
+        if taken.outcome == "unknown" and not enrolls:
             raise DeviceUnknown("the device is not enrolled here: enrol it again")
+        if taken.outcome == "unknown":
+            text = f"the device is not enrolled, and the API key lacks the scope {ENROLL_SCOPE}: its heartbeats are taken once it is"
+            raise Forbidden(text, reason="scope_missing", key=sender.key)
+        return self._receipt(taken)
+
+    async def ping(self, device_id: str, sender: Sender, *, enrolls: bool = True) -> Receipt:
+        """A new device is enrolled on open intake alone. Raises as `heartbeat`."""
+        taken = await self._store.ping(checked(device_id), inserts=enrolls and sender.key is None)
+        if taken.outcome == "unknown":
+            raise DeviceUnknown(f"the device is not enrolled here: a key with the scope {ENROLL_SCOPE} enrols it")
+        return self._receipt(taken)
 
     async def enroll(self, body: bytes) -> Receipt:
         """Raises as `heartbeat`."""

@@ -20,7 +20,7 @@ from gateway.devices import outbox as sending
 from gateway.devices import rows
 from gateway.devices.attribution import Labels
 from gateway.devices.clocks import Now, now_by
-from gateway.devices.contacts import Moment, Taken
+from gateway.devices.contacts import INSERTS_ALL, Inserts, Moment, Taken
 from gateway.devices.heartbeat_body import Heartbeat
 from gateway.devices.outbox import Enrolment, Spoke
 from gateway.devices.rows import Device, Figures, New
@@ -168,11 +168,13 @@ class DeviceStore:
     async def knows(self, device_id: str) -> bool:
         return device_id in self._known or await self._database.read(partial(_is_there, device_id))
 
-    async def heartbeat(self, device_id: str, beat: Heartbeat) -> Taken:
-        return await self._take(device_id, partial(_heartbeat, device_id, beat, self._moment()))
+    async def heartbeat(self, device_id: str, beat: Heartbeat, inserts: Inserts = INSERTS_ALL) -> Taken:
+        moment = self._moment()
+        return await self._take(device_id, lambda c: taking.heartbeat(c, device_id, beat, moment, inserts))
 
-    async def ping(self, device_id: str) -> Taken:
-        return await self._take(device_id, partial(_ping, device_id, self._moment()))
+    async def ping(self, device_id: str, *, inserts: bool = True) -> Taken:
+        moment = self._moment()
+        return await self._take(device_id, lambda c: taking.ping(c, device_id, moment, inserts=inserts))
 
     async def enroll(self, new: New, *, states_kind: bool = True) -> Taken:
         """*states_kind*: as of `taking.enrolment`."""
@@ -329,14 +331,6 @@ class DeviceStore:
 
 def _is_there(device_id: str, connection: sqlite3.Connection) -> bool:
     return rows.find(connection, device_id) is not None
-
-
-def _heartbeat(device_id: str, beat: Heartbeat, moment: Moment, connection: sqlite3.Connection) -> Taken:
-    return taking.heartbeat(connection, device_id, beat, moment)
-
-
-def _ping(device_id: str, moment: Moment, connection: sqlite3.Connection) -> Taken:
-    return taking.ping(connection, device_id, moment)
 
 
 def _any_due(now_ms: int, again: int, connection: sqlite3.Connection) -> bool:

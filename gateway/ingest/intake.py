@@ -118,11 +118,11 @@ class GatewayIntake:
         return await self._metering.streams()
 
     async def heartbeat(self, device_id: str, body: bytes, *, sender: Sender, enrolls: bool = True) -> Receipt:
-        receipt = await self._known_devices.heartbeat(device_id, body, enrolls=enrolls)
+        receipt = await self._known_devices.heartbeat(device_id, body, sender, enrolls=enrolls)
         return self._noted("devices", len(body), receipt, sender)
 
     async def ping(self, device_id: str, body: bytes, *, sender: Sender, enrolls: bool = True) -> Receipt:
-        receipt = await self._known_devices.ping(device_id, body, enrolls=enrolls)
+        receipt = await self._known_devices.ping(device_id, sender, enrolls=enrolls)
         return self._noted("devices", len(body), receipt, sender)
 
     async def enroll(self, body: bytes, *, sender: Sender) -> Receipt:

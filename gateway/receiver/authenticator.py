@@ -93,7 +93,7 @@ def sender_of(key: KeyRecord | None, headers: Headers, peer: str | None) -> Send
     if key is None:
         return Sender(None, peer or "unix", product=product)
     fixes = fixed_by(key.labels) if key.labels else ()
-    return Sender(key.name, peer or "unix", fixes, counted_as=key.counted_as, product=product)
+    return Sender(key.name, peer or "unix", fixes, counted_as=key.counted_as, product=product, grant=key.grant)
 
 
 class Keys(Protocol):

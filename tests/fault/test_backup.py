@@ -166,7 +166,8 @@ def used(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, Path]:
         )
         assert created.code == 0, created.err
         heartbeats = command(
-            "keys", "create", "--name", "beats", "--scope", "ai-control-plane:heartbeat-device", "--json", *where
+            *("keys", "create", "--name", "beats", "--json", *where),
+            *("--scope", "ai-control-plane:enroll-device", "--scope", "ai-control-plane:heartbeat-device"),
         )
         headers = {"Authorization": heartbeats.json["secret"]}
         url = f"{gateway.intake_url}/v1/devices/laptop-7/heartbeat"

@@ -25,7 +25,9 @@ the scope, and nothing here asks for it. What the gateway's own keys to the upst
 
 AI gateways' own paths stand as `/v1/sources/…`; the few that clients choose themselves
 ([formats.md](formats.md)) need the same scope. A GET takes HEAD too. No scope stands for another one:
-a fixed key has what it lists, a managed key what its use cases grant now.
+a fixed key has what it lists, a managed key what its use cases grant now. A first heartbeat enrols
+its device only where the key has `ai-control-plane:enroll-device` as well, and a ping enrols none
+([devices.md](devices.md#what-enrols)).
 """
 NAMES = """
 ## What else is a name

@@ -290,8 +290,10 @@ def test_devices_answer_as_described(gateway: GatewayPorts) -> None:
     assert admin.ask("POST", f"{path}/ping").json()["answer"] == "known"
     assert admin.ask("POST", "/v2/devices/enroll", {"all": True}).status_code == 200
     assert admin.ask("POST", "/v2/devices/enroll", {}).status_code == 400
-    assert admin.ask("POST", f"{path}/forget").status_code == 200
     assert senders.ask("POST", "/v1/devices/rack%2F1/ping", {}).status_code == 202
+    assert admin.ask("POST", f"{path}/forget").status_code == 200
+    assert senders.ask("POST", "/v1/devices/rack%2F1/ping", {}).status_code == 404
+    assert senders.ask("POST", "/v1/devices", {"device_id": "rack/1"}).status_code == 202
     assert admin.ask("DELETE", path).status_code == 200
     for method, of_it in (("GET", ""), ("DELETE", ""), ("POST", "/block"), ("POST", "/ping")):
         assert admin.ask(method, path + of_it).status_code == 404

@@ -46,7 +46,9 @@ async def test_a_key_with_the_scope_is_let_in_under_its_name(serve: Serve, clien
     served = await serve(gate=KeyAuthenticator(keys))
     assert await status_of(client, f"{served.url}/v1/traces", Authorization=made.secret.reveal()) == 200
     sender = served.intake.kept[0].sender
-    assert sender._replace(product="") == Sender("team-a", "127.0.0.1", counted_as=made.key.key_id)
+    assert sender._replace(product="") == Sender(
+        "team-a", "127.0.0.1", counted_as=made.key.key_id, grant=made.key.grant
+    )
     assert sender.product.startswith("Python/")
 
 
