@@ -12,7 +12,7 @@ from exporters.base import Delivered, Hold, Outcome, Retry
 from exporters.cost_service.answers import whole_document
 from exporters.cost_service.client import CostServiceClient
 from exporters.cost_service.encode import idempotency_key
-from exporters.cost_service.lanes import KEY_REFUSALS, batch_outcome, next_key, no_key
+from exporters.cost_service.lanes import KEY_REFUSALS, batch_outcome, key_refused, no_key
 from exporters.http_client import Answer
 from spool.record import Batch
 
@@ -67,7 +67,7 @@ class BillingCalls:
             return no_key(scope)
         answer = await self.client.post(path, body, key, idempotency_key=repeat_key, answer_bytes=answer_bytes(1, 0))
         if isinstance(answer, Answer) and answer.status in KEY_REFUSALS:
-            return next_key(self.client, key, scope, answer.status) or answer
+            return key_refused(self.client, key, scope, batch.lane, answer)
         return answer
 
 

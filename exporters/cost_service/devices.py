@@ -17,7 +17,7 @@ from exporters.answer_body import AnswerNotUnderstood, UnreadableAnswer, answer_
 from exporters.base import Delivered, Hold, NotUnderstood, Refused, Retry
 from exporters.cost_service.answers import fault, leaves_open, outcome, whole_document
 from exporters.cost_service.client import CostServiceClient
-from exporters.cost_service.lanes import KEY_REFUSALS, next_key, no_key
+from exporters.cost_service.lanes import KEY_REFUSALS, key_refused, no_key
 from exporters.http_client import Answer
 from spool.record import DEVICES
 
@@ -101,9 +101,10 @@ class DeviceCalls:
             return leaves_open(answer.status, error)
         if said is not None and said.state != "forbidden":
             return said
-        if answer.status in KEY_REFUSALS and (turn := next_key(self.client, key, scope, answer.status)):
-            return turn
-        return said or device_failure(call, answer, self.client.now_unix_s())
+        if answer.status not in KEY_REFUSALS:
+            return said or device_failure(call, answer, self.client.now_unix_s())
+        refused = key_refused(self.client, key, scope, DEVICES, answer)
+        return said if said is not None and isinstance(refused, Hold) else refused
 
     def _path(self, call: DeviceCall) -> str:
         preset = self.client.preset

@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping
 from exporters.accounting import Sent, sent_in
 from exporters.answer_body import answer_bytes
 from exporters.base import Hold, Outcome, Retry
-from exporters.cost_service.answers import outcome
+from exporters.cost_service.answers import fault, outcome
 from exporters.cost_service.client import CostServiceClient
 from exporters.cost_service.doubts import Doubts
 from exporters.cost_service.encode import encode_event, encode_records, idempotency_key
 from exporters.http_client import Answer
 from exporters.keyring import OutboundKey
 from exporters.otlp.exporter import SpanEncoder, headers_of
-from spool.record import Batch
+from spool.record import Batch, Lane
 
 AI_TELEMETRY_SCOPE = "ai-telemetry-ingest:ingest-ai-telemetry"
 EVENTS_SCOPE = "events_v1:create_event"
@@ -114,8 +114,8 @@ async def post_batch(
     )
     if isinstance(answer, Retry | Hold):
         return answer
-    if answer.status in KEY_REFUSALS and (turn := next_key(client, key, scope, answer.status)):
-        return turn
+    if answer.status in KEY_REFUSALS:
+        return key_refused(client, key, scope, batch.lane, answer)
     if judge is not None:
         return judge(answer)
     return batch_outcome(client, answer, batch, sent_in(batch), repeatable=repeatable)
@@ -139,6 +139,13 @@ def batch_outcome(
 
 def no_key(scope: str) -> Hold:
     return Hold(f"no configured key that can be read grants {scope}", answered=False)
+
+
+def key_refused(client: CostServiceClient, key: OutboundKey, scope: str, lane: Lane, answer: Answer) -> Retry | Hold:
+    """The turn of the next key for *scope*; without one, a hold that names key and scope."""
+    said = fault(answer.body)
+    why = f"{lane}: HTTP {answer.status}: the key {key.name!r} is refused or lacks the scope {scope}: {said}"
+    return next_key(client, key, scope, answer.status) or Hold(why)
 
 
 def next_key(client: CostServiceClient, key: OutboundKey, scope: str, status: int) -> Retry | None:

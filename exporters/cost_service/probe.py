@@ -65,7 +65,7 @@ async def probe_key(client: CostServiceClient, setting: KeySetting, *, in_otlp: 
         return Probed(is_well=False, text=answer.reason)
     if answer.status in TAKEN and (reason := _not_the_services(answer, sends=sends)) is not None:
         return Probed(is_well=False, text=reason)
-    return judged(answer.status, sends=sends, reads=setting.grants(LIVENESS_SCOPE))
+    return judged(answer.status, scope, is_granted=setting.grants(scope))
 
 
 def _not_the_services(answer: Answer, *, sends: bool) -> str | None:
@@ -81,15 +81,17 @@ def _not_the_services(answer: Answer, *, sends: bool) -> str | None:
     return None
 
 
-def judged(status: int, *, sends: bool, reads: bool) -> Probed:
-    """What the HTTP *status* means for a key that *sends* telemetry, or *reads* insights."""
+def judged(status: int, scope: str, *, is_granted: bool) -> Probed:
+    """What the HTTP *status* of a request that needs *scope* means for a key. *is_granted*: it is
+    configured to have it.
+    """
     if status == HTTPStatus.UNAUTHORIZED:
         return Probed(is_well=False, text="HTTP 401: the upstream does not know this key")
     if status == HTTPStatus.FORBIDDEN:
-        if sends or reads:
-            return Probed(is_well=False, text="HTTP 403: the upstream refuses this key, or it lacks the scope")
+        if is_granted:
+            return Probed(is_well=False, text=f"HTTP 403: the upstream refuses this key, or it lacks the scope {scope}")
         return Probed(is_well=True, text="HTTP 403 on reading insights, which it need not grant: the key is known")
-    if status == HTTPStatus.NOT_FOUND and sends:
+    if status == HTTPStatus.NOT_FOUND and scope == AI_TELEMETRY_SCOPE:
         return Probed(is_well=False, text="HTTP 404: base_url or the path of AI telemetry is wrong")
     if status >= REACHED or 300 <= status < 400:  # noqa: PLR2004 - the class of redirects
         return Probed(is_well=False, text=f"HTTP {status}: the upstream does not take requests as it should")

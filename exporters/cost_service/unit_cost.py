@@ -28,7 +28,7 @@ from exporters.cost_service.answers import fault, leaves_open, wish_s
 from exporters.cost_service.client import JSON, CostServiceClient
 from exporters.cost_service.doubts import Doubts
 from exporters.cost_service.encode import idempotency_key
-from exporters.cost_service.lanes import KEY_REFUSALS, batch_outcome, next_key, no_key
+from exporters.cost_service.lanes import KEY_REFUSALS, batch_outcome, key_refused, next_key, no_key
 from exporters.http_client import Answer
 from exporters.rate import TokenBucket
 from spool.record import Batch
@@ -113,8 +113,8 @@ class UnitCostExporter:
         )
         if isinstance(answer, Retry | Hold):
             return answer
-        if answer.status in KEY_REFUSALS and (turn := next_key(self._client, key, MANAGE_SCOPE, answer.status)):
-            return turn
+        if answer.status in KEY_REFUSALS:
+            return key_refused(self._client, key, MANAGE_SCOPE, batch.lane, answer)
         if items[0]["operation"] == "delete" and is_gone(answer):
             return Delivered()
         if is_blocked(answer):
@@ -156,7 +156,7 @@ class UnitCostExporter:
         } | ({} if body is None else {"Content-Type": JSON})
         answer = await client.request(method, path, key, headers=headers, body=body)
         if isinstance(answer, Answer) and answer.status in KEY_REFUSALS:
-            return next_key(client, key, scope, answer.status) or answer
+            return key_refused(client, key, scope, batch.lane, answer)
         return answer
 
     async def _blocked(self, stream: str, answer: Answer) -> Retry:

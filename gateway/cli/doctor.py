@@ -18,6 +18,8 @@ import click
 
 from exporters.cost_service.answers import NOT_UNDERSTOOD
 from exporters.pacing import REFUSES_ALL
+from exporters.cost_service.liveness import LIVENESS_SCOPE
+from exporters.keyring import NO_KEY_GRANTS, no_key_grants
 from gateway.admin import senders, spool_files
 from gateway.cli.doctor_exporters import of_exporters
 from gateway.cli.doctor_probes import DISK_SLOW_S, clock_skew_s, free_bytes, network_file_system, sync_s
@@ -31,7 +33,8 @@ from gateway.config.draft import ConfigFaults
 from gateway.config.environment import misspelt
 from gateway.config.model import Config, Upstream
 from gateway.contract.errors import CannotStart
-from gateway.delivery.lanes import lanes_without_scope
+from gateway.contract.scopes import ENROLL_SCOPE, HEARTBEAT_SCOPE, INGEST_SCOPE
+from gateway.delivery.lanes import further_without_scope, lanes_without_scope
 from gateway.observability.lane_log import is_closed
 from gateway.observability.metrics import EDGE_OUTCOMES, LaneStatus
 from gateway.observability.quarantine import degraded
@@ -77,15 +80,20 @@ SILENT_REMEDY: Final = (
     "correct upstream.base_url, and see whether the upstream runs, and a firewall or proxy lies between"
 )
 
+NO_SCOPE_REMEDY: Final = "add a key with that scope under upstream.keys, and restart"
 LANE_REMEDIES: Final[Mapping[str, str]] = {
-    "off": "add a key with that scope under upstream.keys, and restart",
+    "off": NO_SCOPE_REMEDY,
     "held": "correct the key or the address that the reason names; the lane tries again by itself",
     "retrying": "look at the upstream; the lane tries again by itself, and nothing is lost meanwhile",
     "behind": "give the gateway more CPU: calls wait longer for their settling than counting.settle",
 }
-HELD_REMEDIES: Final[Mapping[str, str]] = {
+REASON_REMEDIES: Final[Mapping[str, str]] = {
+    NO_KEY_GRANTS: NO_SCOPE_REMEDY,
+    "lacks the scope": (
+        "have that key given the scope at the service, or name another key that has it; the lane tries again by itself"
+    ),
     REFUSES_ALL: (
-        "mend what it complains of, here or at the upstream; the lane probes and goes on by itself. If the refusals are"
+        "correct what it complains of, here or at the upstream; the lane probes and goes on by itself. If the refusals are"
         " right, `telemetry-gateway spool set-aside LANE` makes dead letters of them, to be replayed later"
     ),
     NOT_UNDERSTOOD: (
@@ -93,12 +101,11 @@ HELD_REMEDIES: Final[Mapping[str, str]] = {
         " and goes on by itself. `telemetry-gateway spool set-aside LANE` makes dead letters of the records it is held by"
     ),
 }
-"""Words of a held lane's reason -> what to do."""
+"""Words of a lane's reason -> what to do, before what its state says."""
 
 REFUSAL_REMEDIES: Final[Mapping[str, str]] = {
     "no_key": "give the sender the header `Authorization` with a key of `keys create`",
     "key_unknown_or_disabled": "`keys list`: is the sender's key there, and enabled?",
-    "scope_missing": "`keys edit --scope …` of that key",
     "not_found": "correct the sender's path: `sources` lists those that there are",
     "grpc_on_http_port": "point the sender at the port of gRPC, or set its protocol to http/protobuf",
     "foreign_host": "make a key: open intake answers on loopback alone",
@@ -230,6 +237,8 @@ def of_disk(config: Config) -> Iterator[Finding]:
 
 async def of_upstream(upstream: Upstream) -> AsyncIterator[Finding]:
     """Whether it answers, takes each key and has our time, and the lanes that no key opens."""
+    for what, reason in further_without_scope(upstream).items():
+        yield Finding("ok", what, reason)
     for lane, reason in lanes_without_scope(upstream).items():
         remedy = "add a key with that scope under upstream.keys; what needs it is accepted and waits"
         yield Finding("warning", f"lane {lane}", reason, remedy)
@@ -315,8 +324,28 @@ def of_status(status: Mapping[str, Any]) -> Iterator[Finding]:
             f"{plural(refused['requests'], 'request', 'requests')} on {refused['route']} from {refused['last_peer']}"
             f" refused with {refused['status']} ({refused['reason']}), the last at {refused['last_at']}"
         )
-        remedy = REFUSAL_REMEDIES.get(refused["reason"], "docs/operations.md, `When nothing arrives`")
-        yield Finding("warning", "senders", text, remedy)
+        yield Finding("warning", "senders", text, refusal_remedy(refused))
+
+
+def refusal_remedy(refused: Mapping[str, Any]) -> str:
+    """What to do about refused requests; of a missing scope, the command that adds it."""
+    if refused["reason"] != "scope_missing":
+        return REFUSAL_REMEDIES.get(refused["reason"], "docs/operations.md, `When nothing arrives`")
+    scopes = " ".join(f"--scope {scope}" for scope in scopes_at(refused["route"]))
+    return f"`keys edit {scopes} {refused['last_key']}`, with the scopes that it has already"
+
+
+def scopes_at(route: str) -> list[str]:
+    """Those that requests at a *route* of senders need; to enrol by a heartbeat also needs
+    `ENROLL_SCOPE`.
+    """
+    from gateway.admin.openapi.document import gateway_document  # noqa: PLC0415 - a tenth of a second, rarely needed
+
+    described = gateway_document()["paths"].get(route, {})
+    found = {each["x-scope"] for each in described.values() if isinstance(each, dict) and "x-scope" in each}
+    if not described:  # of gRPC
+        return [INGEST_SCOPE]
+    return sorted(found | ({ENROLL_SCOPE} if HEARTBEAT_SCOPE in found else set()))
 
 
 def of_liveness(upstream: Mapping[str, Any]) -> Finding:
@@ -329,10 +358,12 @@ def of_liveness(upstream: Mapping[str, Any]) -> Finding:
             text, remedy = f"did not answer at {at}; a lane got through last: {success}", "check upstream.base_url"
             return Finding("warning", "liveness", text, remedy)
         case "key_rejected_or_scope_missing":
-            text = f"refused the key that may read insights at {at}; a lane got through last: {success}"
-            return Finding("warning", "liveness", text, "check that key at the upstream, and its scopes")
+            text = f"refused the key for {LIVENESS_SCOPE} at {at}; a lane got through last: {success}"
+            remedy = "have the key given that scope at the service, or take the scope from it in upstream.keys"
+            return Finding("warning", "liveness", text, remedy)
         case "no_key":
-            return Finding("ok", "liveness", f"no key may ask; a lane got through last: {success}")
+            text = f"not asked, since {no_key_grants([LIVENESS_SCOPE])}; a lane got through last: {success}"
+            return Finding("ok", "liveness", text)
         case None:
             return Finding("ok", "liveness", "not asked yet")
         case _:
@@ -363,7 +394,7 @@ def of_lane(name: str, lane: LaneStatus) -> Finding:
 
 
 def lane_remedy(name: str, lane: LaneStatus) -> str:
-    for words, remedy in HELD_REMEDIES.items():
-        if lane["state"] == "held" and words in (lane["reason"] or ""):
+    for words, remedy in REASON_REMEDIES.items():
+        if words in (lane["reason"] or ""):
             return remedy.replace("LANE", name)
     return LANE_REMEDIES[lane["state"]]

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
+from exporters.cost_service.liveness import LIVENESS_SCOPE
 from exporters.secret import Secret
 from gateway.config.model import Upstream, UpstreamKey
 from gateway.config.values import Address, TcpAddress
@@ -48,6 +49,7 @@ CONTROL_SCOPES = (
     DELETE_STREAM_SCOPE,
     UNIT_COST_SCOPE,
     READ_UNIT_COST_SCOPE,
+    LIVENESS_SCOPE,
 )
 READ_SCOPES = (
     READ_COSTS_SCOPE,

@@ -18,7 +18,7 @@ from exporters.clock import SystemClock
 from exporters.cost_service.billing import BillingCalls
 from exporters.cost_service.client import CostServiceClient
 from exporters.cost_service.devices import DeviceCalls
-from exporters.cost_service.liveness import check_liveness
+from exporters.cost_service.liveness import LIVENESS_SCOPE, check_liveness
 from exporters.cost_service.unit_cost import CREATE_SCOPE, DELETE_SCOPE, READ_SCOPE, UnitCostSettings
 from exporters.keyring import Keyring, KeySetting, no_key_grants
 from exporters.otlp.exporter import OtlpSettings
@@ -66,6 +66,14 @@ LANE_NEEDS: Mapping[Lane, tuple[str, ...]] = {
     DEVICES: (ENROLL_SCOPE, HEARTBEAT_SCOPE),
 }
 """The scopes without which a lane keeps all or a part of what it holds."""
+FURTHER_NEEDS: Mapping[str, tuple[str, str]] = {
+    "liveness": (LIVENESS_SCOPE, "whether the upstream is there shows in the answers to the lanes alone"),
+    "pings of devices": (PING_SCOPE, "a heartbeat is sent in place of a ping"),
+    "streams that are new here": (READ_SCOPE, "their current buckets go by sum"),
+    "creation of streams": (CREATE_SCOPE, "a stream is made by its first records"),
+    "deletion of streams": (DELETE_SCOPE, "a deletion waits"),
+}
+"""What else a key may be used for -> its scope, and what happens where none grants it."""
 LANE_SCOPES = (*(scope for scopes in LANE_NEEDS.values() for scope in scopes), PING_SCOPE)
 """A lane is on where a key grants its scope."""
 DERIVED_LIMITS = Limits(in_flight=1)
@@ -374,6 +382,16 @@ def lanes_without_scope(upstream: Upstream) -> dict[Lane, str]:
     keyring = Keyring(key_settings(upstream))
     lacking = {lane: [scope for scope in scopes if not keyring.grants(scope)] for lane, scopes in LANE_NEEDS.items()}
     return {lane: no_key_grants(scopes) for lane, scopes in lacking.items() if scopes}
+
+
+def further_without_scope(upstream: Upstream) -> dict[str, str]:
+    """Of `FURTHER_NEEDS`, what no key grants -> the scope and what follows, in a sentence."""
+    keyring = Keyring(key_settings(upstream))
+    return {
+        what: f"{no_key_grants([scope])}: {follows}"
+        for what, (scope, follows) in FURTHER_NEEDS.items()
+        if not keyring.grants(scope)
+    }
 
 
 def grants_of(key: UpstreamKey) -> Callable[[str], bool]:

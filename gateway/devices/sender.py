@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final, assert_never
 
 from exporters.base import Delivered, Hold, NotUnderstood, Outcome, Refused, Retry
-from exporters.cost_service.devices import DeviceAnswer, DeviceCalls
+from exporters.cost_service.devices import SCOPES, DeviceAnswer, DeviceCalls
 from gateway.devices.lane_store import FORBIDDEN_S, DeviceLaneStore, LostProbe
 from spool.record import Batch
 
@@ -35,7 +35,8 @@ class DeviceSender:
             case DeviceAnswer(state="forbidden") if not isinstance(flight.item, LostProbe):
                 if not self._is_about_the_device(epoch):
                     flight.is_answered, flight.retry_after_s = True, FORBIDDEN_S
-                    return Hold(f"devices: HTTP 403: the key is refused or lacks the scope: {reply.message}")
+                    scope = SCOPES[flight.call.type]
+                    return Hold(f"devices: HTTP 403: the key is refused or lacks the scope {scope}: {reply.message}")
                 flight.answer = reply
                 return Delivered()
             case DeviceAnswer():

@@ -8,17 +8,20 @@ from pathlib import Path
 from exporters.secret import Secret
 from gateway.contract.scopes import Grant
 from gateway.keys.errors import NoSuchKey
+from gateway.keys.record import KeyId
 from gateway.keys.store import KeyStore
 from gateway.storage.private_files import restrict, write_private
 
 
 async def kept_key(keys: KeyStore, path: Path, *, name: str, grant: Grant, by: str) -> Secret:
-    """The secret in *path* when it is the enabled key *name* with *grant*; else the key is replaced
-    and written there.
+    """The secret in *path* when it is that of the enabled key *name*, which then has *grant*. So
+    whoever copied the file may go on with it. Else the key is replaced and written there.
     """
     text = _text(path)
     key = keys.authenticate(text)
-    if key is not None and key.name == name and key.grant == grant:
+    if key is not None and key.name == name:
+        if key.grant != grant:
+            await keys.edit(KeyId(key.key_id), by=by, grant=grant)
         return Secret(text)
     with suppress(NoSuchKey):
         await keys.delete(name, typed_name=name)

@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from exporters.base import Hold, NotUnderstood, Refused, Retry
-from exporters.cost_service.devices import CallType, DeviceAnswer, DeviceCall, DeviceCalls, DeviceReply
+from exporters.cost_service.devices import SCOPES, CallType, DeviceAnswer, DeviceCall, DeviceCalls, DeviceReply
 from tests.support.upstream import Reply, Upstream
 
 NAME = "dev/ä 1"
@@ -73,7 +73,7 @@ def said(kind: CallType, state: str | None, told: str = "") -> DeviceAnswer:
         ("heartbeat", 410, b'{"code":"device_revoked","message":"m"}', said("heartbeat", "blocked", "device_revoked: m")),
         ("heartbeat", 403, b'{"error":{"type":"device_blocked","message":"m"}}', said("heartbeat", "blocked", "device_blocked: m")),
         ("heartbeat", 410, b"", said("heartbeat", "unknown")),
-        ("heartbeat", 401, b"", Hold("devices: HTTP 401: the key is refused or lacks the scope: ")),
+        ("heartbeat", 401, b"", Hold(f"devices: HTTP 401: the key 'all' is refused or lacks the scope {SCOPES['heartbeat']}: ")),
         ("heartbeat", 409, b'{"code":"duplicate"}', said("heartbeat", None)),
         ("heartbeat", 429, b"", Retry("HTTP 429", answered=True, throttled=True)),
         ("heartbeat", 500, b"", Retry("HTTP 500", answered=True)),
