@@ -6,6 +6,8 @@ into force in one transaction.
 """
 
 import sqlite3
+from collections import Counter
+from collections.abc import Sequence
 from itertools import chain
 from typing import Final
 
@@ -24,6 +26,7 @@ from gateway.local_service.times import DAY_MS, parse_ms
 from spool.clock import rfc3339_ms
 
 _OF_CONNECTION: Final = "connection_id = ?"
+_OF_DAY: Final = "WHERE connection_no = ? AND source = ? AND month = ? AND starts_at_ms >= ? AND starts_at_ms < ?"
 
 
 def _drop_item(row: tuple[object, ...]) -> dict[str, object]:
@@ -134,6 +137,7 @@ def _take_part(connection: sqlite3.Connection, call: Call, to: Connection, drop:
         "SELECT revision, drop_id FROM billing_days WHERE connection_no = ? AND source = ? AND day = ?", of_day
     ).fetchone()
     if in_force is not None and in_force[0] == manifest.revision:
+        _refuse_other_rows(_rows_in_force(connection, to, drop.month, manifest), drop, manifest)
         return _taken(drop, {"drop_id": in_force[1], "state": "complete", "parts_received": manifest.parts})
     division = f"{manifest.revision}/{manifest.parts}"
     connection.execute(
@@ -155,6 +159,33 @@ def _take_part(connection: sqlite3.Connection, call: Call, to: Connection, drop:
     return _taken(drop, {"drop_id": call.request_id, "state": "complete", "parts_received": len(parts)})
 
 
+def _rows_in_force(
+    connection: sqlite3.Connection, to: Connection, month: str, manifest: Manifest
+) -> tuple[Fields, ...]:
+    rows = connection.execute(f"SELECT row FROM billing_rows {_OF_DAY}", _of_day(to, month, manifest))  # noqa: S608 - own SQL
+    return tuple(orjson.loads(row) for (row,) in rows)
+
+
+def _refuse_other_rows(in_force: Sequence[Fields], drop: Drop, manifest: Manifest) -> None:
+    """Raises Invalid where *drop* is no part of the rows that are *in_force* under its revision: it
+    would be answered as complete, and not be stored.
+    """
+    refuse_other_sums(in_force, manifest)
+    if Counter(map(_canonical, drop.rows)) - Counter(map(_canonical, in_force)):
+        text = "manifest.revision: it is in force with other rows; a day that changed needs another revision"
+        raise Invalid("revision_in_force", text, status=409)
+
+
+def _canonical(row: Fields) -> bytes:
+    return orjson.dumps(row, option=orjson.OPT_SORT_KEYS)
+
+
+def _of_day(to: Connection, month: str, manifest: Manifest) -> tuple[object, ...]:
+    """The parameters of `_OF_DAY`."""
+    day_ms = parse_ms(manifest.day) or 0
+    return to.connection_no, manifest.source, month, day_ms, day_ms + DAY_MS
+
+
 def _put_in_force(
     connection: sqlite3.Connection, call: Call, to: Connection, part: Drop, manifest: Manifest, rows: tuple[Fields, ...]
 ) -> None:
@@ -163,12 +194,7 @@ def _put_in_force(
     """
     refuse_other_sums(rows, manifest)
     of_day = (to.connection_no, manifest.source, manifest.day)
-    day_ms = parse_ms(manifest.day) or 0
-    connection.execute(
-        "DELETE FROM billing_rows WHERE connection_no = ? AND source = ? AND month = ?"
-        " AND starts_at_ms >= ? AND starts_at_ms < ?",
-        (to.connection_no, manifest.source, part.month, day_ms, day_ms + DAY_MS),
-    )
+    connection.execute(f"DELETE FROM billing_rows {_OF_DAY}", _of_day(to, part.month, manifest))  # noqa: S608 - own SQL
     starts = tuple(parse_ms(str(row["ChargePeriodStart"])) or 0 for row in rows)
     _add_rows(connection, to, part._replace(rows=rows, starts_at_ms=starts), manifest.source)
     connection.execute("DELETE FROM billing_parts WHERE connection_no = ? AND source = ? AND day = ?", of_day)

@@ -204,6 +204,33 @@ async def test_a_day_that_is_divided_anew_is_made_of_parts_of_one_division(clien
     assert await costs_of(client) == ["1", "2", "4"]
 
 
+OTHER_DAYS = {
+    "another cost": day_of(charge("5")),
+    "another charge of the same cost": day_of(charge(ServiceName="training")),
+    "one charge more": day_of(charge(), charge("0")),
+    "none": day_of(),
+    "one part of two": day_of(charge("1"), parts=2, row_count=2, costs={"USD": "1.5"}),
+}
+
+
+@pytest.mark.parametrize("drop", OTHER_DAYS.values(), ids=OTHER_DAYS)
+async def test_a_revision_that_is_in_force_with_other_rows_is_refused(client: Client, drop: dict[str, object]) -> None:
+    """To answer that it is complete would lose the rows."""
+    await client.post(DROPS, day_of(charge()))
+    reply = await client.post(DROPS, drop)
+    assert (reply.status, reply.json["error"]["type"]) in {(409, "revision_in_force"), (400, "manifest_mismatch")}
+    assert await costs_of(client) == ["1.5"]
+    assert len((await client.get(DROPS)).json["billing_drops"]) == 1
+
+
+async def test_a_revision_that_is_in_force_may_come_divided_otherwise_and_written_otherwise(client: Client) -> None:
+    await client.post(DROPS, day_of(charge("1"), charge("2")))
+    turned = dict(reversed(charge("2").items()))
+    again = day_of(turned, part=2, parts=2, row_count=2, costs={"USD": "3"})
+    assert (await client.post(DROPS, again)).json["connection"]["state"] == "complete"
+    assert await costs_of(client) == ["1", "2"]
+
+
 async def test_a_charge_on_the_last_day_of_the_calendar_is_no_fault(client: Client) -> None:
     times = {
         "BillingPeriodStart": "9999-12-01T00:00:00Z", "BillingPeriodEnd": "9999-12-31T23:00:00Z",
